@@ -89,13 +89,13 @@ def guest_run(*arguments: str, new_build: bool = False, empty_cache: bool = Fals
     def run(work: Path) -> Cost:
         cache = {"RDMA_CTS_CACHE": str(work / "cache")} if empty_cache else {}
         unseen = ["--guest-env", f"RDMA_CTS_BENCHMARK={time.time_ns()}"] if new_build else []
-        always = ["run", "--guest", "--quiet", "--yes", "--out", work / "out"]
-        return cost([ROOT / "rdma-cts", *always, *arguments, *unseen], cache)
+        always = ["--guest", "--quiet", "--yes", "--out", str(work / "out")]
+        return cost([str(ROOT / "rdma-cts"), "run", *always, *arguments, *unseen], cache)
 
     return run
 
 
-def cost(command: Sequence[str | Path], environment: Mapping[str, str]) -> Cost:
+def cost(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
     """Returns what a command costs that ends with status 0 or 1."""
     began = time.perf_counter()
     with tempfile.TemporaryFile("w+", errors="replace") as output:
@@ -135,7 +135,7 @@ def lab_start(work: Path) -> Cost:
     )
     path = os.pathsep.join([str(ssh.parent), os.environ["PATH"]])
     environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable, "PATH": path, "STARTED": str(started)}
-    command = [ROOT / "rdma-cts", "run", "--quiet", "--lab", work / "lab.yaml", "--out", work / "out"]
+    command = [str(ROOT / "rdma-cts"), "run", "--lab", str(work / "lab.yaml"), "--out", str(work / "out")]
     began = time.perf_counter()
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as lab:
         while not started.exists() or started.stat().st_size < HOSTS:
@@ -153,7 +153,7 @@ def lab_start(work: Path) -> Cost:
 
 
 def quick_tests(_: Path) -> Cost:
-    return cost([ROOT / "rdma-cts", "test", "--quick", "--yes"], {})
+    return cost([str(ROOT / "rdma-cts"), "test", "--quick", "--yes"], {})
 
 
 @dataclass(frozen=True)

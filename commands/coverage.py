@@ -14,7 +14,7 @@ from pathlib import Path
 
 from commands.cli import run_arguments
 from commands.cli.streams import show
-from conformance.errors import UserError
+from conformance.errors import UserError, format_count
 from conformance.model.case import Case, Step
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import OF_RULES
@@ -120,16 +120,8 @@ def _rules(suite: Suite, verdicts: Mapping[str, str] | None) -> Iterator[RuleCov
     for rule_id, rule in suite.registry.items():
         count = Counter(direction for found in by_rule[rule_id] for direction in found)
         verdict = "" if verdicts is None else verdicts.get(rule_id, _NOT_RUN)
-        yield RuleCoverage(
-            rule_id,
-            rule.document,
-            rule.statement,
-            len(by_rule[rule_id]),
-            count["success"],
-            count["refused"],
-            count["open"],
-            verdict,
-        )
+        counts = (len(by_rule[rule_id]), count["success"], count["refused"], count["open"])
+        yield RuleCoverage(rule_id, rule.document, rule.statement, *counts, verdict)
 
 
 def directions(case: Case) -> set[str]:
@@ -265,13 +257,9 @@ def _code_lines(coverage: Coverage) -> Iterator[str]:
     observed = "  observed" if with_results else ""
     yield f"{'documented return codes':<{verb + name + 2}}  expected by{observed}"
     for code in codes:
-        expected = _counted(code.expected, "case") if code.expected else "no case"
-        observed = f"  {_counted(code.observed, 'time') if code.observed else 'never'}" if with_results else ""
+        expected = format_count(code.expected, "case") if code.expected else "no case"
+        observed = f"  {format_count(code.observed, 'time') if code.observed else 'never'}" if with_results else ""
         yield f"{code.verb:<{verb}}  {code.code:<{name}}  {expected:<11}{observed}".rstrip()
     yield f"documented codes expected by a case: {sum(code.expected > 0 for code in codes)} of {len(codes)}"
     if with_results:
         yield f"documented codes provoked: {sum(bool(code.observed) for code in codes)} of {len(codes)}"
-
-
-def _counted(number: int | None, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

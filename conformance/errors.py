@@ -20,6 +20,11 @@ def command(*words: object) -> str:
     return f"{PROGRAM} {shlex.join(map(str, words))}"
 
 
+def format_count(number: float, one: str) -> str:
+    """Returns a number with its noun: `1 point`, `1,024 points`."""
+    return f"{number:,} {one}{'' if number == 1 else 's'}"
+
+
 class UserError(Exception):
     """Invalid input or an incomplete environment. The command line prints the message and exits with `status`.
 
@@ -86,16 +91,21 @@ class SetupRefused(Exception):
         self.not_offered = creates if code in _NOT_OFFERED else ""
 
 
-class NotConnected(Exception):
-    """Queue pairs were created but could not be connected to each other. This is a problem of the path between them,
-    and not a missing capability.
-
-    `error_code` is the errno.
-    """
+class Coded(Exception):
+    """A failure of a call. `error_code` is the errno, as in PyverbsRDMAError."""
 
     def __init__(self, error_code: int, what: str) -> None:
         super().__init__(what)
         self.error_code = error_code
+
+
+class NotConnected(Coded):
+    """Queue pairs were created but could not be connected to each other. This is a problem of the path between them,
+    and not a missing capability."""
+
+
+class PeerRefused(Coded):
+    """A refusal of a call of the harness by the device of a peer on another host."""
 
 
 class HarnessFailure(Exception):

@@ -124,19 +124,12 @@ class Comparison:
         judgement = self._judged(step, outcome, observed)
         if judgement.verdict != Verdict.PASS:
             key = arguments.get("rkey", arguments.get("lkey", arguments.get("mw", "")))
-            signature = " ".join(
-                [call, arguments.get("op", ""), key, arguments.get("flags", ""), arguments.get("advice", ""), outcome]
-            )
+            about = (arguments.get("op"), key, arguments.get("flags"), arguments.get("advice"))
             rule = nearest_rule(call, arguments, outcome, self._bound(arguments), self._ended(arguments))
-            self.divergence = Divergence(
-                self.subject.entry,
-                self.given,
-                tuple(self.taken),
-                judgement.reason,
-                " ".join(signature.split()),
-                rule,
-                judgement.fault.as_data() if judgement.fault else None,
-            )
+            signature = " ".join(filter(None, (call, *about, outcome)))
+            fault = judgement.fault.as_data() if judgement.fault else None
+            where = (self.subject.entry, self.given, tuple(self.taken))
+            self.divergence = Divergence(*where, judgement.reason, signature, rule, fault)
         elif works:
             self._names = {**self._names, **product(step)}
         return outcome

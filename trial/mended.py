@@ -2,7 +2,6 @@
 change, the violations of its defect have to come back, and no other violations."""
 
 import argparse
-import json
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -14,18 +13,19 @@ from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.results.files import make_directory, write_atomically
+from conformance.model.verdict import NOT_TESTABLE, VIOLATIONS, Verdict
+from conformance.results.files import make_directory
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT, Suite
 from conformance.tables.tiers import EXHAUSTIVE
 from conformance.yamldoc.reader import suggestion
-from fixtures.guest.changes import Change, read_changes
+from fixtures.guest.changes import read_changes
 from fixtures.guest.image import ensure_image
 from fixtures.guest.mending import ensure_each
 from fixtures.guest.recipe import MENDED_STACKS, recipe_for
 from fixtures.system.cache import cache_directory
 from runs import process
+from trial import report
 
 Say = Callable[[str], None]
 STACK = next(iter(MENDED_STACKS))
@@ -99,35 +99,21 @@ def left_out(
     last = {record["case"]: record for record in without}
     before = {case: whole[case]["verdict"] for case in last if case in whole}
     violated = [r for case, r in last.items() if r["verdict"] in VIOLATIONS and before.get(case) not in VIOLATIONS]
-    lost = [
-        case
-        for case, r in last.items()
-        if before.get(case) == Verdict.PASS and r["verdict"] in (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
-    ]
-    others = [record["case"] for record in violated if not set(record["rules"]) & set(rules)]
+    lost = [case for case, r in last.items() if before.get(case) == Verdict.PASS and r["verdict"] in NOT_TESTABLE]
+    cases = tuple(record["case"] for record in violated)
+    others = tuple(record["case"] for record in violated if not set(record["rules"]) & set(rules))
     defects = {defect.fingerprint: defect.title for defect in defects_of(violated)}
-    return LeftOut(
-        change,
-        tuple(rules),
-        tuple(declared),
-        tuple(record["case"] for record in violated),
-        tuple(lost),
-        defects,
-        tuple(others),
-        len(last),
-    )
+    return LeftOut(change, tuple(rules), tuple(declared), cases, tuple(lost), defects, others, len(last))
 
 
 def table(findings: Sequence[LeftOut]) -> str:
-    lines = ["| left out | rules | violated again | not verified any more | defects | comes back |"]
-    lines.append("|---|---|---:|---:|---|---|")
+    rows = []
     for each in findings:
         defects = ", ".join(f"`{fingerprint}`" for fingerprint in each.defects) or "none"
-        lines.append(
-            f"| {each.change} | {', '.join(each.rules)} | {len(each.violated)} | {len(each.not_verified)} | {defects} "
-            f"| {each.outcome} |"
-        )
-    return "\n".join(lines) + "\n"
+        figures = (len(each.violated), len(each.not_verified))
+        rows.append((each.change, ", ".join(each.rules), *figures, defects, each.outcome))
+    head = ("left out", "rules", "violated again", "not verified any more", "defects", "comes back")
+    return "\n".join(report.table(head, rows, (2, 3))) + "\n"
 
 
 def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
@@ -154,27 +140,18 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     whole = _run(every, (), out / _WHOLE, arguments.yes, say)
     findings = []
     for change in chosen:
-        findings.append(_without(change, picked[change.name], whole, out, arguments.yes, say))
-        print(_line(findings[-1]), flush=True)
-    data = {"schema": "rdma-cts-mended/1", "findings": [asdict(each) for each in findings]}
-    write_atomically(out / "mended.json", json.dumps(data, indent=1).encode() + b"\n")
-    write_atomically(out / "mended.md", table(findings).encode())
+        without = ("--without", change.name)
+        found = _run(picked[change.name], without, out / change.name, arguments.yes, say)
+        findings.append(left_out(change.name, change.rules, change.defects, whole, list(found.values())))
+        print(
+            f"{change.name}: {findings[-1].outcome}: {len(findings[-1].violated)} violated again, "
+            f"{len(findings[-1].not_verified)} not verified any more, of {findings[-1].tried}",
+            flush=True,
+        )
+    data = {"schema": "rdma-cts-mended/1", "findings": list(map(asdict, findings))}
+    report.write_files(out, "mended", data, table(findings))
     print(table(findings), end="")
     return 0 if all(each.outcome == "only its own" for each in findings) else 1
-
-
-def _line(found: LeftOut) -> str:
-    return (
-        f"{found.change}: {found.outcome}: {len(found.violated)} violated again, "
-        f"{len(found.not_verified)} not verified any more, of {found.tried}"
-    )
-
-
-def _without(
-    change: Change, cases: Sequence[str], whole: dict[str, ResultRecord], out: Path, yes: bool, say: Say
-) -> LeftOut:
-    found = _run(cases, ("--without", change.name), out / change.name, yes, say)
-    return left_out(change.name, change.rules, change.defects, whole, list(found.values()))
 
 
 def _run(cases: Sequence[str], more: Sequence[str], out: Path, yes: bool, say: Say) -> dict[str, ResultRecord]:

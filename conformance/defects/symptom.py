@@ -24,7 +24,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from conformance.judging import CORE, first_alarm, site_in
+from conformance.judging.answering_layer import CORE
+from conformance.judging.kernel_alarms import first_alarm, site_in
 from conformance.model.fault import OWN_ADDRESSES, WINDOW, Effect, Fault, FaultKind
 from conformance.model.record import Deviation, ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
@@ -195,7 +196,6 @@ def _verdict(record: ResultRecord, deviation: Deviation | None) -> str:
 
 
 def _expected(record: ResultRecord, fault: Fault) -> str:
-    """The requirement of the documents for the failed step, in a few words; empty if unknown."""
     expected = record["expected"]
     if fault.later:
         expected = next((each for each in later_steps(expected) if each.get("call") == fault.call), {})
@@ -209,19 +209,12 @@ _GROUPS: Mapping[str, str] = {
     **dict.fromkeys(BINDS, BIND),
     **dict.fromkeys(("bind_and_send", "bind_notified"), BIND),
     **dict.fromkeys(("post_local_inv", "post_send_with_inv"), INVALIDATION),
+    **dict.fromkeys(PROBES, ACCESS),
     **dict.fromkeys(
-        (
-            *PROBES,
-            "list_traffic",
-            "send_to_receive",
-            "await_traffic",
-            "traffic_beside",
-            "receives_in_order",
-            "immediates_in_order",
-            "atomics_in_order",
-            "regions_side_by_side",
-            "ibv_wr_post",
-        ),
+        """
+        list_traffic send_to_receive await_traffic traffic_beside receives_in_order immediates_in_order atomics_in_order
+        regions_side_by_side ibv_wr_post
+        """.split(),
         ACCESS,
     ),
 }
@@ -273,7 +266,7 @@ def _key(symptom: Symptom) -> tuple[str, ...]:
     errno = fault.answer if fault.answer.startswith("E") else ""
     if errno and effect is Effect.CODE:
         return ("answered", group, errno)
-    if errno and effect is Effect.REFUSED and _is_one_line(group, errno):
+    if errno and effect is Effect.REFUSED and group != REGISTRATION and errno not in _NOT_SUPPORTED:
         return (effect, group, errno)
     return (effect, group, errno, rule)
 
@@ -293,10 +286,6 @@ def _leaves_a_region(fault: Fault) -> bool:
     """Whether a missing check of bounds is the cause. In a region with a chosen address, the address may be the cause
     instead."""
     return fault.key != WINDOW and fault.outside and OWN_ADDRESSES not in fault.region
-
-
-def _is_one_line(group: str, errno: str) -> bool:
-    return group != REGISTRATION and errno not in _NOT_SUPPORTED
 
 
 def _of_kernel(fault: Fault, group: str, rule: str) -> tuple[str, ...]:

@@ -12,8 +12,7 @@ from conformance.bench.calls import Return
 from conformance.bench.work_requests import EXTENDED_OPCODES, SendRequest
 from conformance.device.device import Device
 from conformance.device.libibverbs import exact
-from conformance.device.queue_pairs import DevicePair, DeviceQueue
-from conformance.device.windows import DeviceWindow
+from conformance.device.queue_pairs import DevicePair, DeviceQueue, DeviceWindow
 from conformance.model.vocabulary import BOTH_POSTERS, BUILDERS, FLUSHES, WINDOWS_POSTER
 from conformance.verbs import ENUMS
 
@@ -78,7 +77,6 @@ class ExtendedQueue(DeviceQueue):
         return cap.max_send_wr, cap.max_send_sge, cap.max_inline_data
 
     def post_send(self, request: SendRequest) -> Return:
-        """Posts one request by builders or, if chosen or necessary, by ibv_post_send; returns 0, or errno."""
         built = self.spec.extended in BUILDERS and request.opcode in self._operations()
         if not built and request.opcode not in EXTENDED_OPCODES:
             return super().post_send(request)
@@ -127,15 +125,14 @@ class ExtendedQueue(DeviceQueue):
     def _set_data(self, request: SendRequest) -> None:
         from pyverbs.wr import SGE
 
-        elements = request.sges
         if request.flags & _INLINE:
-            (element,) = elements
+            (element,) = request.sges
             self.qp.wr_set_inline_data(element.addr, element.length)
-        elif len(elements) == 1:
-            (element,) = elements
-            self.qp.wr_set_sge(SGE(element.addr % (1 << 64), element.length, element.lkey % (1 << 32)))
+            return
+        made = [SGE(each.addr % (1 << 64), each.length, each.lkey % (1 << 32)) for each in request.sges]
+        if len(made) == 1:
+            self.qp.wr_set_sge(made[0])
         else:
-            made = [SGE(each.addr % (1 << 64), each.length, each.lkey % (1 << 32)) for each in elements]
             self.qp.wr_set_sge_list(len(made), made)
 
 
@@ -164,6 +161,4 @@ def try_create(device: Device, pd: Any, kind: str, operations: int) -> Return:
 
 
 class ExtendedPair(DevicePair):
-    """Two extended queue pairs, each the peer of the other."""
-
     kind = ExtendedQueue

@@ -10,24 +10,30 @@ import errno
 import functools
 import os
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, cast
 
-from conformance.bench.calls import ABSENT, Buffer, Held, IbvDm, IbvMrInitAttr, Mr, Pd, PdAt, Return, Sge, errno_name
+from conformance.bench.calls import (
+    ABSENT,
+    NUMBERS,
+    Buffer,
+    Held,
+    IbvDm,
+    IbvMrInitAttr,
+    Mr,
+    MrInitAttr,
+    Pd,
+    PdAt,
+    Return,
+    Sge,
+    errno_name,
+)
 from conformance.device.fork_settings import no_descriptors
 from conformance.errors import SetupRefused
 from conformance.verbs import INVENTED, OPTIONAL_ACCESS, VENDOR_VERBS, VERBS, Linkage, Verb, of_method
 
 _EXPERIMENTAL_SYMBOL = "ibv_exp_rereg_mr"
-_NUMBERS: Mapping[str, type] = {
-    "int": ctypes.c_int,
-    "uint32_t": ctypes.c_uint32,
-    "uint64_t": ctypes.c_uint64,
-    "size_t": ctypes.c_size_t,
-}
-
-
 # The places of functions in struct verbs_context that inline functions of the header call: the distance of each from
 # the final member, struct ibv_context, in pointers.
 _BEFORE_CONTEXT = {"alloc_td": 24, "dealloc_td": 25, "alloc_parent_domain": 26, "free_dm": 31, "alloc_dm": 32}
@@ -51,7 +57,6 @@ class HeldAt:
 
     @property
     def handle(self) -> int:
-        """Its handle."""
         return self.pointer
 
     def ended(self, returned: Return) -> Return:
@@ -129,7 +134,6 @@ class Libibverbs:
         return function
 
     def __getattr__(self, name: str) -> Callable[..., Return]:
-        """Returns a function that calls the verb with the arguments of its prototype."""
         return functools.partial(self._verb, of_method(name).name)
 
     def _verb(self, name: str, *arguments: Pd | Mr | Buffer | Held | int | None) -> Return:
@@ -170,24 +174,12 @@ class Libibverbs:
         optional = access & OPTIONAL_ACCESS
         return self._verb("ibv_reg_mr_iova2" if optional else "ibv_reg_mr_iova", pd, addr, length, hca_va, access)
 
-    def reg_mr_ex(
-        self,
-        pd: Pd,
-        length: int,
-        access: int,
-        comp_mask: int,
-        iova: int,
-        addr: int,
-        fd: int,
-        fd_offset: int,
-        dmah: Held | str,
-        buf: Buffer | None,
-    ) -> Return:
-        """ibv_reg_mr_ex. An `invented` dmah is memory of zeros."""
-        zeros = ctypes.create_string_buffer(64)
-        handle = (ctypes.addressof(zeros) if dmah == INVENTED else 0) if isinstance(dmah, str) else dmah.pointer
-        fields = (length, access, comp_mask, iova, addr, fd, fd_offset, handle, buf.pointer if buf else 0)
-        attr = IbvMrInitAttr(*fields)
+    def reg_mr_ex(self, pd: Pd, *arguments: Any) -> Return:
+        """ibv_reg_mr_ex with the fields of MrInitAttr. An `invented` dmah is memory of zeros."""
+        given, zeros = MrInitAttr(*arguments), ctypes.create_string_buffer(64)
+        words = {"NULL": 0, INVENTED: ctypes.addressof(zeros)}
+        dmah = words[given.dmah] if isinstance(given.dmah, str) else given.dmah.pointer
+        attr = IbvMrInitAttr(*given._replace(dmah=dmah, buf=given.buf.pointer if given.buf else 0))
         return self._verb("ibv_reg_mr_ex", pd, ctypes.addressof(attr))
 
     def alloc_buf(self, pd: Pd, size: int) -> Return:
@@ -242,7 +234,6 @@ class Libibverbs:
         return Return(0, 0)
 
     def alloc_dmah(self, context: int, comp_mask: int, cpu_id: int, ph: int, tph_mem_type: int) -> Return:
-        """ibv_alloc_dmah."""
         attr = ctypes.create_string_buffer(struct.pack("=IIBB2x", comp_mask, cpu_id, ph, tph_mem_type))
         return _held(self._verb("ibv_alloc_dmah", context, ctypes.addressof(attr)), HeldAt, self.dealloc_dmah)
 
@@ -251,7 +242,6 @@ class Libibverbs:
         return cast(HeldAt, dmah).ended(self._verb("ibv_dealloc_dmah", dmah))
 
     def reg_dm_mr(self, pd: Pd, dm: Held, dm_offset: int, length: int, access: int) -> Return:
-        """ibv_reg_dm_mr."""
         return self._inline_region("reg_dm_mr", pd, dm.pointer, dm_offset, length, access)
 
     def memcpy_to_dm(self, dm: Held, dm_offset: int, host_addr: int, length: int) -> Return:
@@ -265,7 +255,6 @@ class Libibverbs:
         return dm.copy(dm.struct.memcpy_from_dm, host_addr, dm.pointer, dm_offset, length)
 
     def alloc_td(self, context: int) -> Return:
-        """ibv_alloc_td."""
         attr = ctypes.c_uint32()  # the only member of struct ibv_td_init_attr is comp_mask
         returned = self._inline("alloc_td", context, context, ctypes.addressof(attr))
         return _held(returned, HeldAt, self.dealloc_td)
@@ -325,7 +314,9 @@ class Libibverbs:
     def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         """ibv_rereg_mr: 0, or a code of enum ibv_rereg_mr_err_code."""
         returned = self._verb("ibv_rereg_mr", mr, flags, pd, addr, length, access)
-        return replace(returned, layer=_rereg_layer(returned))
+        # The library itself returns ERR_INPUT, which is -1. A provider without the verb returns EOPNOTSUPP.
+        layer = "provider" if returned.errno in ABSENT else "kernel"
+        return replace(returned, layer="libibverbs" if returned.value == -1 else layer)
 
     @property
     def has_experimental_rereg(self) -> bool:
@@ -348,7 +339,7 @@ class Libibverbs:
 def _types(verb: Verb) -> tuple[type, ...]:
     """The ctypes of a verb's result and arguments; every pointer is a number."""
     ctypes_ = (verb.returns, *(each.ctype for each in verb.parameters))
-    return tuple(ctypes.c_void_p if each.endswith("*") else _NUMBERS[each] for each in ctypes_)
+    return tuple(ctypes.c_void_p if each.endswith("*") else NUMBERS[each] for each in ctypes_)
 
 
 def _answering_eopnotsupp(result: type, *arguments: type) -> Callable[..., Any]:
@@ -359,13 +350,6 @@ def _answering_eopnotsupp(result: type, *arguments: type) -> Callable[..., Any]:
         return None if result is ctypes.c_void_p else errno.EOPNOTSUPP
 
     return ctypes.CFUNCTYPE(result, *arguments, use_errno=True)(answer)
-
-
-def _rereg_layer(returned: Return) -> str:
-    # The library itself returns ERR_INPUT. A provider without the verb returns EOPNOTSUPP.
-    if returned.value == -1:
-        return "libibverbs"
-    return "provider" if returned.errno in ABSENT else "kernel"
 
 
 def exact(call: Callable[[], object]) -> Return:

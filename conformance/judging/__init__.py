@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from conformance.errors import HarnessFailure, UserError
-from conformance.judging.answering_layer import CORE, answering_layer
+from conformance.judging.answering_layer import answering_layer
 from conformance.judging.circumstances import located
 from conformance.judging.faults import (
     DONE,
@@ -21,7 +21,7 @@ from conformance.judging.faults import (
     without_status,
     wrong_fields,
 )
-from conformance.judging.kernel_alarms import crash_location, first_alarm, kernel_alarm, kernel_remark, site_in
+from conformance.judging.kernel_alarms import kernel_alarm, kernel_remark
 from conformance.judging.sentences import format_answer, sentence
 from conformance.model.capability import BY_SYMBOL, Capabilities, Profile, titled
 from conformance.model.case import Case, Step
@@ -62,10 +62,6 @@ class Basis:
     capabilities: Capabilities
     profile: Profile = field(default_factory=Profile)
 
-    def undeclared(self, case: Case) -> list[str]:
-        """The capabilities that `case` needs and that its entry does not have."""
-        return self.lacking(case, case.needs)
-
     def lacking(self, case: Case, names: Sequence[str]) -> list[str]:
         """The capabilities among `names` that the entry of `case` does not have.
 
@@ -100,7 +96,7 @@ class Conclusion:
 
 def conclude(case: Case, basis: Basis, observed: Observation, kernel: KernelEvidence | None = None) -> Conclusion:
     """The verdict on a resolved case, by the documents and by the profile."""
-    undeclared = basis.undeclared(case)
+    undeclared = basis.lacking(case, case.needs)
     if _no_pair(basis, case, [observed]):
         undeclared = list(dict.fromkeys([*undeclared, observed["no_pair"]]))
     absent = basis.capabilities.absent
@@ -174,7 +170,6 @@ def memory_leak(unfreed: Sequence[UnfreedMemory]) -> Fault:
 
 
 def leak_of(case: Case, left_behind: Sequence[str]) -> Fault:
-    """The fault of a case that left objects or kernel resources behind."""
     found = located(Fault(FaultKind.LEAKED, seen=tuple(left_behind)), case)
     return replace(found, call="")
 
@@ -298,7 +293,7 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
     unjudged = without_status(case.when, observed)
     if unjudged:
         return Judgement(Verdict.UNREACHABLE, f"{case.when} {unjudged}")
-    for step, seen in [(case.when, observed), *zip(case.afterwards, observed.get("afterwards", ()), strict=False)]:
+    for step, seen in made_steps(case, observed):
         if not_refused(step, seen):
             return Judgement(Verdict.UNREACHABLE, f"{step} was carried out, which is the subject of other rows")
     fault = first_fault(case, observed) or _differing_errnos(case, observed)
@@ -372,27 +367,3 @@ def _refused_by_an_earlier_error(case: Case, observed: Observation) -> str:
         if step.then.outcome == "refused" and "state_before" in seen and outcome_of(step, seen) == "refused":
             return f"{step} {format_answer(seen)}"
     return ""
-
-
-__all__ = [
-    "CORE",
-    "Basis",
-    "Conclusion",
-    "Judgement",
-    "answering_layer",
-    "apply_profile",
-    "broken",
-    "conclude",
-    "crash_location",
-    "first_alarm",
-    "first_fault",
-    "judge",
-    "kernel_alarm",
-    "leak_of",
-    "located",
-    "made_steps",
-    "memory_leak",
-    "sentence",
-    "site_in",
-    "verdict_key",
-]

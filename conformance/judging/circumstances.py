@@ -6,7 +6,7 @@ These facts come only from the case.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from conformance.model.case import Argument, Arguments, Case, Flags, MrSpec, SgeSpec, Step
+from conformance.model.case import Argument, Arguments, Case, Flags, MrSpec, SgeSpec, Step, mask_of
 from conformance.model.fault import HUGE, ON_DEMAND, OWN_ADDRESSES, PERSISTENT, REGION, REGIONS, WINDOW, Fault
 from conformance.model.positions import locate
 from conformance.model.quantity import WRAP, Quantity
@@ -31,7 +31,7 @@ def located(fault: Fault, case: Case, number: int = 0) -> Fault:
     scene = _Scene(case, number)
     request = scene.request_of(step)
     key = scene.key_of(request)
-    access = step.arguments.get("access")
+    access = mask_of(step.arguments, "access")
     return replace(
         fault,
         call=str(step),
@@ -43,7 +43,7 @@ def located(fault: Fault, case: Case, number: int = 0) -> Fault:
         outside=fault.outside or scene.is_outside(step),
         dead=bool(key and key.dead),
         region=tuple(each for each in REGIONS if each in scene.kinds_of(request)),
-        access=_named(access.mask) if isinstance(access, Flags) else (),
+        access=tuple(name for name in _ACCESS.short_names if access & _ACCESS.value_of(name)),
         used=step.call in REGISTRATIONS and any(scene.uses(later) for later in case.afterwards[number:]),
     )
 
@@ -102,11 +102,9 @@ class _Scene:
         return _Key(REGION, "", False) if any(True for _ in _key_quantities(step.arguments)) else None
 
     def uses(self, step: Step) -> bool:
-        """Whether a step moves data with a key."""
         return any(True for _ in _key_quantities(step.arguments)) and step.call not in ("ibv_advise_mr",)
 
     def kinds_of(self, step: Step) -> set[str]:
-        """The special properties of the regions of a step."""
         regions = [*self._own_region(step), *filter(None, map(self._region, self._names_of(step)))]
         return {kind for region in regions for kind in self._kinds(region)}
 
@@ -139,12 +137,11 @@ class _Scene:
         bound = self._bound(name)
         if bound is None:
             return None
-        first = 0 if _mask(bound, "access") & _ACCESS.value_of("ZERO_BASED") else self._value(bound["addr"])
+        first = 0 if mask_of(bound, "access") & _ACCESS.value_of("ZERO_BASED") else self._value(bound["addr"])
         length = self._value(bound["length"])
         return None if first is None or length is None else (first, length)
 
     def _names_of(self, step: Step) -> Iterator[str]:
-        """The names of the regions that a step is about."""
         key = self.key_of(step)
         if key and key.kind == WINDOW:
             bound = self._bound(key.name)
@@ -159,7 +156,7 @@ class _Scene:
         if step.call in REGISTRATIONS:
             return [_registered(step.call, step.arguments)]
         if "access" in step.arguments and step.call not in BINDS:
-            return [_Region("", None, None, None, _mask(step.arguments, "access"), False)]
+            return [_Region("", None, None, None, mask_of(step.arguments, "access"), False)]
         return []
 
     def _kinds(self, region: _Region) -> Iterator[str]:
@@ -197,7 +194,6 @@ class _Scene:
         return found
 
     def _bound(self, name: str) -> Arguments | None:
-        """The arguments of the latest bind of a window."""
         spec = self._case.given.windows.get(name)
         binds = [
             step.arguments
@@ -254,7 +250,7 @@ def _elements(arguments: Arguments) -> Sequence[SgeSpec]:
 
 def _registered(call: str, arguments: Arguments) -> _Region:
     addr = _quantity(arguments, "offset" if call == "ibv_reg_dmabuf_mr" else "addr")
-    access = _mask(arguments, "access")
+    access = mask_of(arguments, "access")
     first = _quantity(arguments, "iova") or _quantity(arguments, "hca_va") or addr
     memory = next((name for name, _ in addr.names), "") if addr else ""
     zero_based = access & _ACCESS.value_of("ZERO_BASED")
@@ -264,25 +260,15 @@ def _registered(call: str, arguments: Arguments) -> _Region:
 
 
 def _changed(region: _Region, step: Step) -> _Region:
-    """The region after a re-registration."""
-    flags = _mask(step.arguments, "flags")
+    flags = mask_of(step.arguments, "flags")
     if flags & _CHANGES.value_of("CHANGE_TRANSLATION"):
         addr = _quantity(step.arguments, "addr")
         region = replace(region, addr=addr, length=_quantity(step.arguments, "length"), first=addr, own_addresses=False)
     if flags & _CHANGES.value_of("CHANGE_ACCESS"):
-        region = replace(region, access=_mask(step.arguments, "access"))
+        region = replace(region, access=mask_of(step.arguments, "access"))
     return region
 
 
 def _quantity(arguments: Mapping[str, Argument], name: str) -> Quantity | None:
     found = arguments.get(name)
     return found if isinstance(found, Quantity) else None
-
-
-def _mask(arguments: Arguments, name: str) -> int:
-    found = arguments.get(name)
-    return found.mask if isinstance(found, Flags) else 0
-
-
-def _named(mask: int) -> tuple[str, ...]:
-    return tuple(name for name in _ACCESS.short_names if mask & _ACCESS.value_of(name))

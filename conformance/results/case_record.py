@@ -24,7 +24,6 @@ def case_record(run: CaseRun, registry: Registry) -> ResultRecord:
 
 
 def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_us: int) -> ResultRecord:
-    """The record of a sweep, with its points under `points_data`."""
     assert case.sweep is not None
     judgement = Judgement(result.verdict, result.reason, fault=result.fault)
     by_rule = result.points.by_rule()

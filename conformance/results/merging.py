@@ -13,7 +13,7 @@ from conformance.errors import UserError
 from conformance.model.record import HeaderRecord, OtherRecord, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.results.prior_sessions import stack_change
-from conformance.results.records import Recorded, footer_record
+from conformance.results.records import Recorded, account_of, footer_record
 from conformance.results.waivers import Waivers
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import Shard, left_out
@@ -81,7 +81,6 @@ def check(parts: Sequence[Part]) -> None:
 
 
 def _change(first: Part, part: Part) -> str:
-    """The difference between the runs of two shards, as a clause; empty if there is none."""
     one, other = first.recorded.header, part.recorded.header
     if first.shard.of != part.shard.of:
         return f"one is a shard of {first.shard.of}, the other of {part.shard.of}"
@@ -93,14 +92,10 @@ def _change(first: Part, part: Part) -> str:
     if _under_test(one) != _under_test(other):
         return "the software under test differs"
     for key, name in (("waivers", "the waivers differ"), ("profile", "the profile differs")):
-        if _given(one.get(key)) != _given(other.get(key)):
+        files: list[Any] = [one.get(key) or {}, other.get(key) or {}]
+        if files[0].get("sha256") != files[1].get("sha256"):
             return name
     return "other cases were selected" if first.whole != part.whole else ""
-
-
-def _given(file: Any) -> str:
-    """The hash of a file that the user gave to a shard; empty if there was no file."""
-    return str(file["sha256"]) if file else ""
 
 
 def _under_test(header: HeaderRecord) -> dict[str, Any]:
@@ -154,13 +149,9 @@ def merged(parts: Sequence[Part], suite: Suite, waivers: Waivers | None) -> Reco
         resumed=sum(each.get("resumed") or 0 for each in footers),
     )
     if any("confirmation" in each for each in footers):
-        recorded = Recorded(header, in_order, footer, others=others)
-        confirmed = sum(each["confirmed"] for each in recorded.confirmations)
-        footer["confirmation"] = {
-            "confirmed": confirmed,
-            "not_confirmed": len(recorded.confirmations) - confirmed,
-            "not_tried": sum(each.get("confirmation", {}).get("not_tried", 0) for each in footers),
-        }
+        tried = Recorded(header, others=others).confirmations
+        not_tried = sum(each.get("confirmation", {}).get("not_tried", 0) for each in footers)
+        footer["confirmation"] = account_of(tried, not_tried)
     if waivers:
         footer["waivers"] = waivers.account(in_order, header)
     return Recorded(header, in_order, footer, others=others)

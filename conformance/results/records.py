@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from conformance.errors import UserError, reading
-from conformance.judging import Judgement, answering_layer
+from conformance.judging import Judgement
+from conformance.judging.answering_layer import answering_layer
 from conformance.model.bounds import MOST_RECORDS, MOST_VALUES
 from conformance.model.case import Case
 from conformance.model.fault import FaultKind
@@ -167,6 +168,12 @@ def footer_record(
     return footer
 
 
+def account_of(confirmations: Sequence[ConfirmationRecord], not_tried: int) -> dict[str, int]:
+    """The part of the footer about the violations that were tried again."""
+    confirmed = sum(record["confirmed"] for record in confirmations)
+    return {"confirmed": confirmed, "not_confirmed": len(confirmations) - confirmed, "not_tried": not_tried}
+
+
 @dataclass
 class Recorded:
     """The contents of a results file. `footer` is None if the run was cut short; `torn` is whether the last line is
@@ -254,7 +261,8 @@ class _Reader:
                 f"{self._file} has at least {self._values:,} values, more than the {MOST_VALUES:,} that a run can have"
             )
         if found:
-            return self._add(*found[:2], where, found[bool(self._shown)])
+            raw, full, _ = found
+            return self._add(raw, full, where, full if self._shown else raw)
         try:
             record = decode(line)
         except ValueError as error:

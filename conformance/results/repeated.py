@@ -111,8 +111,8 @@ class Repeated:
                 raw[key] = whole[key]  # type: ignore[literal-required]
             if part == "null" or key not in ("case", "repro", "duration_us"):
                 self._store(key, part, raw[key], whole[key])  # type: ignore[literal-required]
-        marks = [{mark for _, mark in each} for each in (*self._layouts.values(), layout)]
-        optional = {*self._optional, *(set.union(*marks) - set.intersection(*marks))}
+        marks: list[set[str]] = [{mark for _, mark in each} for each in (*self._layouts.values(), layout)]
+        optional = {*self._optional, *(marks[0].union(*marks) - marks[0].intersection(*marks))}
         if len(optional) > len(self._optional) or len(self._layouts) > _MOST_LAYOUTS:
             self._optional, self._layouts = tuple(optional if len(optional) < _MOST_LAYOUTS else ()), {}
         self._layouts[self._marks_in(text)] = layout

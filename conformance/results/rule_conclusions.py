@@ -72,12 +72,10 @@ def conclude_rules(results: Sequence[ResultRecord], needs: Needs) -> dict[str, R
 
 def touched(found: RuleConclusion) -> RuleConclusion:
     """The conclusion about a rule in a run of the smallest tier, which verifies no rule."""
+    if found.verdict != Verdict.PASS:
+        return found
     missing: dict[str, Missing] = {"the cases of the default tier": {"why": NOT_RUN, "because": ""}}
-    return (
-        replace(found, verdict=Verdict.PARTIAL, needed=found.needed + 1, missing=missing)
-        if found.verdict == Verdict.PASS
-        else found
-    )
+    return replace(found, verdict=Verdict.PARTIAL, needed=found.needed + 1, missing=missing)
 
 
 def unproven(results: Sequence[ResultRecord], needs: Needs) -> dict[str, str]:
@@ -150,7 +148,7 @@ def _conclude(rule: str, records: Sequence[ResultRecord], needs: Needs, granted:
                 missing[name] = {"why": _WHY[verdict], "because": counted(count[name], "case")}
     run = len({record["case"] for record in records if POINT not in record["case"]})
     if (others := needs.cases.get(rule, 0) - run) > 0:
-        missing[f"{others:,} other case{'s' if others > 1 else ''}"] = {"why": NOT_RUN, "because": ""}
+        missing[counted(others, "other case")] = {"why": NOT_RUN, "because": ""}
     needed += len([name for name in missing if name not in needs.items.get(rule, ())])
     return RuleConclusion(Verdict.PARTIAL if missing else Verdict.PASS, dict(count), needed, missing)
 

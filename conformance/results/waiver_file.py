@@ -100,7 +100,6 @@ def _waiver(node: Node, reader: Reader, cases: Collection[str], rules: Collectio
 def _terms(
     node: Node, fields: Mapping[str, Node], reader: Reader, today: date
 ) -> tuple[WaiverScope, str, str, date, Location] | None:
-    """The values of waivers.Terms."""
     where, issue = _where(fields.get("where"), reader), _issue(fields.get("issue"), reader)
     owner, expires = reader.text(fields.get("owner"), "owner") or "", _expires(fields.get("expires"), reader, today)
     return (where, issue, owner, expires, node.location) if expires else None
@@ -215,15 +214,12 @@ def _of_driver(runs: Sequence[Run], owner: str, issue: str, expires: date) -> It
     found: list[list[tuple[Run, Defect]]] = []
     for run in runs:
         for defect in defects_of(run.results, shorts_in(run.header)):
-            same = [seen for seen in found if any(_is_same(defect, other) for _, other in seen)]
+            own = set(defect.fingerprints)
+            same = [seen for seen in found if any(own & set(other.fingerprints) for _, other in seen)]
             found = [seen for seen in found if seen not in same]
             found.append([pair for seen in same for pair in seen] + [(run, defect)])
     for seen in sorted(found, key=_rank):
         yield list(_lines_of(runs, seen, owner, issue, expires))
-
-
-def _is_same(one: Defect, other: Defect) -> bool:
-    return bool(set(one.fingerprints) & set(other.fingerprints))
 
 
 def _rank(seen: Sequence[tuple[Run, Defect]]) -> tuple[int, int]:

@@ -4,10 +4,11 @@ taken from the plan, and the verdict follows from the observation, as in `rdma-c
 only compared."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from conformance.judging import Basis, Judgement, conclude, crash_location, first_alarm, located, site_in
-from conformance.judging.kernel_alarms import decisive_lines
+from conformance.judging import Basis, Judgement, conclude
+from conformance.judging.circumstances import located
+from conformance.judging.kernel_alarms import crash_location, decisive_lines, first_alarm, site_in
 from conformance.model.bounds import MOST_NOTES, cut
 from conformance.model.capability import Capabilities, Profile
 from conformance.model.case import Case
@@ -44,11 +45,9 @@ class Examiner:
         shape."""
         caps = header["device"].get("caps", {})
         declared = {name: value for name, value in caps.items() if isinstance(value, bool)}
-        found = (
-            Capabilities(declared, offered["offered"], {}, offered["absent"])
-            if offered
-            else Capabilities(declared, {}, {})
-        )
+        found = Capabilities(declared, {}, {})
+        if offered:
+            found = replace(found, offered=offered["offered"], absent=offered["absent"])
         return cls(registry, Basis(found, profile))
 
     def judged(self, case: Case, line: ResultRecord) -> ResultRecord:

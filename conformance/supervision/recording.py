@@ -31,7 +31,7 @@ from conformance.model.record import (
 )
 from conformance.model.verdict import Verdict
 from conformance.results.prior_sessions import PriorSessions, stack_change
-from conformance.results.records import Recorded, encode, footer_record, result_record
+from conformance.results.records import Recorded, account_of, encode, footer_record, result_record
 from conformance.results.waivers import Waivers, with_effective
 from conformance.results.writer import ResultsFile
 from conformance.supervision.examiner import Examiner, bounded_log, loss_of
@@ -189,7 +189,6 @@ class Recording:
         return header
 
     def _known(self) -> dict[str, Any]:
-        """The part of a header that follows from the tables."""
         return {
             "rules": self._registry.as_data(),
             "controls": dict(self._registry.needs.controls),
@@ -231,7 +230,6 @@ class Recording:
         return result_record(self.cases[case], self._registry, judgement, {}, kernel=kernel)
 
     def expects(self, case: str) -> bool:
-        """Whether a result of this case would be recorded."""
         return self.header_received and case in self.cases and case not in self.done
 
     def prepared(self, record: ResultRecord, worker: int) -> ResultRecord:
@@ -264,7 +262,6 @@ class Recording:
         return [each for each in violations(self.done, self.cases) if (each.case, each.point) not in known]
 
     def append_confirmation(self, record: ConfirmationRecord) -> None:
-        """Records the outcome of a violation that was tried again."""
         assert self._confirmations is not None
         self._confirmations.append(record)
         self._file.append(record)
@@ -280,12 +277,7 @@ class Recording:
             resumed=self._prior.resumed + 1 if self._prior else 0,
         )
         if self._confirmations is not None:
-            confirmed = sum(record["confirmed"] for record in self._confirmations)
-            footer["confirmation"] = {
-                "confirmed": confirmed,
-                "not_confirmed": len(self._confirmations) - confirmed,
-                "not_tried": len(self.unconfirmed()),
-            }
+            footer["confirmation"] = account_of(self._confirmations, len(self.unconfirmed()))
         if self.plan.waivers and self.header:
             results = [self.done[case] for case in self.cases if case in self.done]
             footer["waivers"] = self.plan.waivers.account(results, self.header)

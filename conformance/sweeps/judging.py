@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from conformance.judging import Basis, Judgement, conclude, located
+from conformance.judging import Basis, Judgement, conclude
+from conformance.judging.circumstances import located
 from conformance.model.bounds import MOST_NOTES, cut
 from conformance.model.case import Case, Expectation
 from conformance.model.fault import WHAT, Fault
@@ -66,7 +67,7 @@ def conclusion_of(case: Case, points: Points, alarms: list[Alarm], log: list[str
     assert case.sweep is not None
     counts = points.by_verdict()
     verdict = Verdict.FAIL if alarms else overall(list(counts))
-    if verdict == Verdict.UNREACHABLE and not alarms and _never_set_up(points):
+    if verdict == Verdict.UNREACHABLE and all("setup_failed" in each["observed"] for each in points.examples):
         verdict = Verdict.BROKEN  # no set-up worked, whatever the arguments
     shares = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
     reason = f"{case.sweep.size:,} points: {shares}"
@@ -78,13 +79,7 @@ def conclusion_of(case: Case, points: Points, alarms: list[Alarm], log: list[str
     return SweepResult(points, verdict, reason, alarms, log, fault)
 
 
-def _never_set_up(points: Points) -> bool:
-    return all("setup_failed" in example["observed"] for example in points.examples)
-
-
 class PointJudge:
-    """Judges the observations of all points."""
-
     def __init__(self, case: Case, sweep: Sweep, basis: Basis) -> None:
         self.case, self.sweep, self.basis = case, sweep, basis
 
@@ -148,7 +143,6 @@ def _of_any_point(fault: Fault) -> Fault:
 
 
 def clauses(case: Case) -> list[dict[str, Any]]:
-    """The clauses of the sweep in the form of the table."""
     assert case.sweep is not None
     found = []
     for clause in case.sweep.clauses:
@@ -163,7 +157,6 @@ def clauses(case: Case) -> list[dict[str, Any]]:
 
 
 def format_expectation(then: Expectation) -> str:
-    """An expectation as a short text."""
     data = then.as_data()
     outcome = str(data.pop("outcome"))
     return " ".join([outcome, *(f"{key} {'|'.join(v) if isinstance(v, list) else v}" for key, v in data.items())])

@@ -13,6 +13,7 @@ from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader, suggestion
 
 UNKNOWN_BIT = "unknown bit"
+SGE_KEYS = ("addr", "length", "lkey")
 _BIT = re.compile(r"bit ([0-9]{1,9})")
 _THEN_KEYS = ("outcome", *vocabulary.EXPECTATIONS)
 # The names in messages of keys of `then`, if they differ from the key.
@@ -99,9 +100,8 @@ def read_quantity(reader: Reader, node: Node, names: Names) -> Quantity | None:
 
 
 def _sge(reader: Reader, node: Node, names: Names) -> SgeSpec:
-    keys = ("addr", "length", "lkey")
-    fields = reader.mapping(node, "an element of sg_list", keys, keys)
-    found = [read_quantity(reader, fields[key], names) if key in fields else None for key in keys]
+    fields = reader.mapping(node, "an element of sg_list", SGE_KEYS, SGE_KEYS)
+    found = [read_quantity(reader, fields[key], names) if key in fields else None for key in SGE_KEYS]
     empty = Quantity("0", ())
     return SgeSpec(*(each or empty for each in found))
 
@@ -169,20 +169,10 @@ def read_then(reader: Reader, node: Node, call: str) -> Expectation:
 
 
 def _expected(reader: Reader, node: Node | None, key: str) -> tuple[str, ...]:
-    """Returns the words that the table gives for a key of `then`."""
     spec, name = vocabulary.EXPECTATIONS[key], _THEN_NAMES.get(key, key)
-    if spec.several:
-        return _one_or_more(reader, node, name, spec.words)
-    word = reader.word(node, name, spec.words)
-    return (word,) if word else ()
-
-
-def _one_or_more(reader: Reader, node: Node | None, what: str, known: tuple[str, ...]) -> tuple[str, ...]:
-    if node is None:
-        return ()
-    if isinstance(node.value, tuple):
+    if spec.several and node is not None and isinstance(node.value, tuple):
         if not node.value:
-            reader.note(node.location, f"an empty list of {what}s; write at least one, or leave {what} out")
-        return reader.words(node, what, known)
-    word = reader.word(node, what, known)
+            reader.note(node.location, f"an empty list of {name}s; write at least one, or leave {name} out")
+        return reader.words(node, name, spec.words)
+    word = reader.word(node, name, spec.words)
     return (word,) if word else ()

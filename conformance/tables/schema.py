@@ -12,7 +12,7 @@ from typing import Any
 from conformance.model import capability, quantity, vocabulary
 from conformance.model.rules import LAYERS, LEVELS, RULE_ID
 from conformance.tables import keys
-from conformance.tables.arguments import UNKNOWN_BIT
+from conformance.tables.arguments import SGE_KEYS, UNKNOWN_BIT
 from conformance.tables.expansion import FLAG_ENUMS, PARTS, PLACEHOLDER, UNKNOWN, WHICH
 from conformance.tables.rules_file import EXCEPT, FLAGS
 from conformance.tables.sweep_reader import FACTOR, SUBSETS
@@ -58,7 +58,7 @@ def _rule() -> Schema:
 def _predicates() -> Schema:
     derived = (
         object_schema({FLAGS: _words(FLAG_ENUMS), EXCEPT: _list({"type": "string"})}, required=(FLAGS,)),
-        object_schema({UNKNOWN: _words(FLAG_ENUMS), WHICH: _words(PARTS)}, required=(UNKNOWN,)),
+        object_schema(_UNKNOWN_BITS, required=(UNKNOWN,)),
     )
     return {"type": "object", "propertyNames": _new_name(), "additionalProperties": {"anyOf": [_TEXT, *derived]}}
 
@@ -120,12 +120,14 @@ def _row() -> Schema:
     }
 
 
+_UNKNOWN_BITS = {UNKNOWN: {"enum": list(FLAG_ENUMS)}, WHICH: {"enum": list(PARTS)}}
+
+
 def _axis() -> Schema:
     """An axis of a row: its values, its values by name, or the bits without a name in an enumeration."""
-    unknown = {UNKNOWN: _words(FLAG_ENUMS), WHICH: _words(PARTS)}
     written: Schema = {"type": "array", "minItems": 1, "uniqueItems": True}
     named: Schema = {"type": "object", "minProperties": 1, "not": {"required": [UNKNOWN]}}
-    return {"anyOf": [written, named, object_schema(unknown, required=(UNKNOWN,))]}
+    return {"anyOf": [written, named, object_schema(_UNKNOWN_BITS, required=(UNKNOWN,))]}
 
 
 def _axes() -> Schema:
@@ -162,7 +164,6 @@ def _rows_of(verb: str) -> Schema:
 
 
 def _judged(call: str) -> Schema:
-    """The conditions on a row with this judged call."""
     when = _or_axis({**_ref(f"arguments of {call}"), "unevaluatedProperties": False})
     return {"properties": {"when": when, "then": _ref(_then_name(call))}}
 
@@ -194,15 +195,9 @@ def _mr() -> Schema:
 
 def _arguments(call: str) -> Schema:
     """The arguments of a call. A schema that refers to this schema adds its own properties, and excludes all others."""
-    return {"type": "object", "properties": _parameters(call), "required": list(_required(call))}
-
-
-def _required(call: str) -> tuple[str, ...]:
-    return tuple(key for key, parameter in vocabulary.CALLS[call].items() if parameter.default is None)
-
-
-def _parameters(call: str) -> dict[str, Schema]:
-    return {key: _parameter(parameter) for key, parameter in vocabulary.CALLS[call].items()}
+    known = vocabulary.CALLS[call]
+    required = [key for key, parameter in known.items() if parameter.default is None]
+    return {"type": "object", "properties": {key: _parameter(known[key]) for key in known}, "required": required}
 
 
 def _parameter(parameter: ArgumentSpec) -> Schema:
@@ -215,7 +210,7 @@ def _parameter(parameter: ArgumentSpec) -> Schema:
         "flags": lambda: _ref(f"flags of {parameter.of}"),
         "value": lambda: _of_enum(parameter.of),
         "word": lambda: _or_axis(_words(parameter.words)),
-        "sges": lambda: _or_axis(_list(_or_axis(_sge()))),
+        "sges": lambda: _or_axis(_list(_or_axis(object_schema(dict.fromkeys(SGE_KEYS, _quantity()), SGE_KEYS)))),
     }
     return {**kinds[parameter.kind](), **described}
 
@@ -253,11 +248,6 @@ def _of_enum(enum: str) -> Schema:
     return _or_axis({"enum": list(ENUMS[enum].short_names)}, {"type": "integer"})
 
 
-def _sge() -> Schema:
-    keys = ("addr", "length", "lkey")
-    return object_schema(dict.fromkeys(keys, _quantity()), required=keys)
-
-
 def _quantity(empty: bool = False) -> Schema:
     return {"anyOf": [{"$ref": "#/$defs/quantity"}, {"const": ""}]} if empty else {"$ref": "#/$defs/quantity"}
 
@@ -279,7 +269,6 @@ def _object_name(nullable: bool = False) -> Schema:
 
 
 def _new_name() -> Schema:
-    """The name of a new object or axis."""
     return {"pattern": _NAME, "not": {"enum": sorted({*quantity.RESERVED, *vocabulary.RESERVED})}}
 
 
@@ -289,7 +278,6 @@ def _named(value: Schema) -> Schema:
 
 
 def object_schema(properties: Mapping[str, Any], required: Iterable[str] = ()) -> Schema:
-    """A mapping that has only these keys."""
     return {"type": "object", "properties": dict(properties), "required": list(required), "additionalProperties": False}
 
 

@@ -5,6 +5,8 @@ C types are written as abstract declarators, `struct ibv_mr *`, `char[64]` or `i
 so that the same string can be shown, used in a declaration, and compared by the compiler.
 """
 
+import functools
+import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum as ClosedSet
@@ -102,10 +104,7 @@ class Enum:
 
     def mask_of(self, *names: str) -> int:
         """Returns the OR of the numbers of several names. Raises KeyError as `value_of` does."""
-        mask = 0
-        for name in names:
-            mask |= self.value_of(name)
-        return mask
+        return functools.reduce(operator.or_, map(self.value_of, names), 0)
 
     @property
     def unnamed_bits(self) -> tuple[int, ...]:
@@ -130,10 +129,7 @@ class Enum:
 
     def name_of(self, value: int) -> str:
         """Returns the short name of one value, or the number as text if the value has no name."""
-        for each in self.values:
-            if each.value == value:
-                return self.short(each.name)
-        return str(value)
+        return next((self.short(each.name) for each in self.values if each.value == value), str(value))
 
 
 @dataclass(frozen=True)
@@ -170,13 +166,6 @@ class Struct:
     summary: str
     fields: tuple[Field, ...]
     dialect: str = MAINLINE
-
-    def field(self, name: str) -> Field:
-        """Returns the field with this name. Raises KeyError if there is none."""
-        for each in self.fields:
-            if each.name == name:
-                return each
-        raise KeyError(f"struct {self.name} has no field {name}")
 
 
 @dataclass(frozen=True)
@@ -277,13 +266,6 @@ class Verb:
     def codes(self) -> dict[str, ReturnCode]:
         """The documented failures by name (`"EFAULT" in verb.codes`); empty if the page does not list failures."""
         return {code.name: code for code in self.return_codes}
-
-    def parameter(self, name: str) -> Parameter:
-        """Returns the argument with this name. Raises KeyError if there is none."""
-        for each in self.parameters:
-            if each.name == name:
-                return each
-        raise KeyError(f"{self.name} has no parameter {name}")
 
     @property
     def function_type(self) -> str:

@@ -6,35 +6,25 @@ trying.py finds the outcomes.
 import collections
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from conformance.errors import UserError
-from conformance.results.files import make_directory, write_atomically
-from trial.kernel.trying import (
-    ACCEPTED,
-    BROKEN,
-    BY_ITS_RULE,
-    ELSEWHERE,
-    EQUIVALENT,
-    FALSE_ALARM,
-    HANG,
-    NO_FIT,
-    NOT_COMPILED,
-    NOT_LOADED,
-    SURVIVED,
-    UNDECIDED,
-    Finding,
-)
+from trial.kernel import trying
+from trial.kernel.trying import ACCEPTED, BY_ITS_RULE, ELSEWHERE, EQUIVALENT, Finding
+from trial.report import table as markdown
+from trial.report import write_files
 
 SCHEMA = "rdma-cts-kernel-trial/1"
-_FILE = "kernel.json"
+_NAME = "kernel"
 # The fields of a finding for the tests of peers, with the names of the tests.
 PEERS = {"peer": "rdma-core's tests", "unit_test": "rdma-unit-test"}
 KILLED = (BY_ITS_RULE, ELSEWHERE)
 # The outcomes that count in the figures: of mutants that were run, or should have been run.
-COUNTED = (BY_ITS_RULE, ELSEWHERE, SURVIVED, UNDECIDED, BROKEN, HANG)
-_COLUMNS = (*COUNTED, NOT_LOADED, NOT_COMPILED, NO_FIT, EQUIVALENT, ACCEPTED, FALSE_ALARM)
+COUNTED = (*KILLED, trying.SURVIVED, trying.UNDECIDED, trying.BROKEN, trying.HANG)
+_NOT_RUN = (trying.NOT_LOADED, trying.NOT_COMPILED, trying.NO_FIT)
+_COLUMNS = (*COUNTED, *_NOT_RUN, EQUIVALENT, ACCEPTED, trying.FALSE_ALARM)
 
 History = dict[str, dict[str, Any]]
 
@@ -44,24 +34,20 @@ def read_history(folder: Path | None) -> History:
     report."""
     if folder is None:
         return {}
+    file = folder / f"{_NAME}.json"
     try:
-        data = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+        data = json.loads(file.read_text(encoding="utf-8"))
         if data["schema"] != SCHEMA:
             raise ValueError("of another schema")
         return {each["name"]: each for each in data["findings"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{folder / _FILE} cannot be read: {error}", hint="--before names an earlier trial's --out"
-        ) from error
+        raise UserError(f"{file} cannot be read: {error}", hint="--before names an earlier trial's --out") from error
 
 
 def write(folder: Path, findings: Iterable[Finding], before: History) -> None:
     """Writes kernel.md and kernel.json, with the outcomes of `before` for mutants that were not tried now."""
-    now = {each.name: each.as_data() for each in findings}
-    data = {"schema": SCHEMA, "findings": list((before | now).values())}
-    make_directory(folder)
-    write_atomically(folder / _FILE, (json.dumps(data, indent=1) + "\n").encode())
-    write_atomically(folder / "kernel.md", table(data["findings"]).encode())  # type: ignore[arg-type]
+    known = list((before | {each.name: asdict(each) for each in findings}).values())
+    write_files(folder, _NAME, {"schema": SCHEMA, "findings": known}, table(known))
 
 
 def regressions(findings: Iterable[Finding], before: History) -> list[Finding]:
@@ -91,34 +77,36 @@ def table(findings: Sequence[Mapping[str, Any]]) -> str:
     """Returns the outcomes by kind of mistake, and the mutants that were not killed, in Markdown."""
     kinds = sorted({each["kind"] for each in findings})
     used = [outcome for outcome in _COLUMNS if any(each["outcome"] == outcome for each in findings)]
-    lines = [f"| kind | {' | '.join(used)} |", "|---|" + "---:|" * len(used)]
+    rows = []
     for kind in (*kinds, "all"):
         of = collections.Counter(each["outcome"] for each in findings if kind in (each["kind"], "all"))
-        lines.append(f"| {kind} | {' | '.join(str(of[outcome]) for outcome in used)} |")
-    lines += _beside(findings, kinds)
-    lines += ["", "| not killed | rules | what it does | outcome |", "|---|---|---|---|"]
-    for each in findings:
-        if each["outcome"] not in (*KILLED, EQUIVALENT, ACCEPTED):
-            why = f": {each['reason']}" if each["reason"] else ""
-            lines.append(
-                f"| {each['file']}/{each['name']} | {', '.join(each['rules'])} "
-                f"| {each['about']} | {each['outcome']}{why} |"
-            )
-    return "\n".join(lines) + "\n"
+        rows.append((kind, *(of[outcome] for outcome in used)))
+    alive = [
+        (
+            f"{each['file']}/{each['name']}",
+            ", ".join(each["rules"]),
+            each["about"],
+            ": ".join(filter(None, (each["outcome"], each["reason"]))),
+        )
+        for each in findings
+        if each["outcome"] not in (*KILLED, EQUIVALENT, ACCEPTED)
+    ]
+    lines = [*markdown(("kind", *used), rows, range(1, len(used) + 1)), *_beside(findings, kinds)]
+    return "\n".join([*lines, "", *markdown(("not killed", "rules", "what it does", "outcome"), alive)]) + "\n"
 
 
 def _beside(findings: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[str]:
     """For mutants on which a peer's tests were run: the numbers detected by those tests and by the cases, by kind of
     mistake."""
-    lines = []
+    lines: list[str] = []
     for peer, tests in PEERS.items():
         tried = [each for each in findings if each.get(peer) is not None]
-        if tried:
-            lines += ["", f"| kind | tried | by both | by the cases alone | by {tests} alone | by neither |"]
-            lines.append("|---|" + "---:|" * 5)
-        for kind in (*kinds, "all") if tried else ():
+        rows = []
+        for kind in (*kinds, "all"):
             of = [(each["outcome"] in KILLED, bool(each[peer])) for each in tried if kind in (each["kind"], "all")]
-            counts = (of.count(which) for which in ((True, True), (True, False), (False, True), (False, False)))
             if of:
-                lines.append(f"| {kind} | {len(of)} | {' | '.join(map(str, counts))} |")
+                counts = (of.count(which) for which in ((True, True), (True, False), (False, True), (False, False)))
+                rows.append((kind, len(of), *counts))
+        head = ("kind", "tried", "by both", "by the cases alone", f"by {tests} alone", "by neither")
+        lines += ["", *markdown(head, rows, range(1, 6))] if tried else []
     return lines

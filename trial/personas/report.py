@@ -1,11 +1,10 @@
 """The report of personas as text and JSON: a table of personas and verdicts, and the failures to mend."""
 
-import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from conformance.model.verdict import Verdict
-from conformance.results.files import make_directory, write_through
 from trial import report
 from trial.personas.behaviours import BEHAVIOURS
 from trial.personas.persona import Persona
@@ -19,14 +18,14 @@ _TIMES = ("violations", "killed", "processor, s")
 def table(outcomes: Sequence[Outcome]) -> str:
     """Returns a table in Markdown. It has the violations that are offered on each persona; without violations, no case
     counts as vacuous."""
-    lines = [f"| {' | '.join((*_HEAD, *_TIMES))} |", "|---" * len((*_HEAD, *_TIMES)) + "|"]
+    rows = []
     for each in outcomes:
         vacuous = len(each.vacuous) if each.findings else ""
         absent = (each.verdicts.get(verdict, 0) for verdict in (Verdict.UNSUPPORTED, Verdict.UNREACHABLE))
         cells = (each.persona, each.right, len(each.wrong), vacuous, len(each.broken), *absent)
         tried = (", ".join(sorted(each.violates)), len(each.findings), each.count(KILLED), f"{each.processor_s:.1f}")
-        lines.append(f"| {' | '.join(map(str, (*cells, *tried)))} |")
-    return "\n".join(lines)
+        rows.append((*cells, *tried))
+    return "\n".join(report.table((*_HEAD, *_TIMES), rows))
 
 
 def behaviours(persona: Persona) -> str:
@@ -51,7 +50,5 @@ def faults(outcomes: Sequence[Outcome]) -> list[str]:
 
 def write(outcomes: Sequence[Outcome], out: Path) -> None:
     """Writes personas.json and personas.md into a directory. Raises UserError."""
-    data = {"schema": "rdma-cts-personas/1", "personas": [each.as_data() for each in outcomes]}
-    make_directory(out)
-    write_through(out / "personas.json", (json.dumps(data, indent=1) + "\n").encode())
-    write_through(out / "personas.md", (table(outcomes) + "\n").encode())
+    data = {"schema": "rdma-cts-personas/1", "personas": list(map(asdict, outcomes))}
+    report.write_files(out, "personas", data, table(outcomes) + "\n")

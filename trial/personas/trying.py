@@ -8,8 +8,7 @@ import gc
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from conformance.execution.preflight import preflight
 from conformance.model.case import Case
@@ -68,10 +67,6 @@ class Outcome:
         """Whether only cases of rules that the driver really violates have failed, and every violation was killed."""
         return not self.wrong and not self.broken and self.count(KILLED) == len(self.findings)
 
-    def as_data(self) -> dict[str, Any]:
-        """The outcome for a report."""
-        return asdict(self)
-
 
 def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
     """Runs the cases on a persona after the check of its port and preflight, as on a device. Raises UserError."""
@@ -93,15 +88,8 @@ def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
                 # Each deviating point of a sweep is about one rule; a row that fails may violate any of its rules.
                 about = [(rule,) for rule in sorted(rules)] if case.sweep else [case.rules]
                 failed += [(case.id, each, judgement.reason) for each in about]
-    return CleanRun(
-        persona.name,
-        dict(verdicts),
-        frozenset(passed),
-        tuple(failed),
-        tuple(broken),
-        findings,
-        time.process_time() - started,
-    )
+    took = time.process_time() - started
+    return CleanRun(persona.name, dict(verdicts), frozenset(passed), tuple(failed), tuple(broken), findings, took)
 
 
 def outcome(
@@ -114,17 +102,9 @@ def outcome(
     silent = [f"no case fails for {rule}, which {where} violates" for rule, where in known.items() if rule not in seen]
     vacuous = clean.passed.intersection(killers).difference(*(each.by for each in findings))
     judged = sum(clean.verdicts.get(verdict, 0) for verdict in (Verdict.PASS, *VIOLATIONS))
-    return Outcome(
-        persona.name,
-        clean.verdicts,
-        judged - len(failed) - len(vacuous),
-        clean.processor_s,
-        known,
-        (*failed.values(), *silent),
-        clean.broken,
-        tuple(findings),
-        tuple(sorted(vacuous)),
-    )
+    right, wrong = judged - len(failed) - len(vacuous), (*failed.values(), *silent)
+    about = (persona.name, clean.verdicts, right, clean.processor_s, known)
+    return Outcome(*about, wrong, clean.broken, tuple(findings), tuple(sorted(vacuous)))
 
 
 def try_on(
