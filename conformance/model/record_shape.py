@@ -18,6 +18,7 @@ from conformance.model.record import (
     FooterRecord,
     GuestRecord,
     HeaderRecord,
+    ObservedRecord,
     OfferedRecord,
     ProgressRecord,
     Record,
@@ -42,6 +43,7 @@ REQUIRED: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
     "progress": {"case": str, "point": str},
     "offered": {"offered": dict, "absent": dict},
     "confirmation": {"case": str, "confirmed": bool, "by": str},
+    "observed": {"case": str},
     "result": {"case": str, "rules": list, "verdict": str, "effective": str, "reason": str},
     "footer": {"complete": bool, "verdicts": dict, "rules": dict},
 }
@@ -55,6 +57,7 @@ TYPES: Mapping[str, Any] = {
     "progress": ProgressRecord,
     "offered": OfferedRecord,
     "confirmation": ConfirmationRecord,
+    "observed": ObservedRecord,
     "result": ResultRecord,
     "footer": FooterRecord,
     "guest": GuestRecord,

@@ -19,7 +19,15 @@ from conformance.judging import Judgement
 from conformance.kernel.build_ids import under_test
 from conformance.model.capability import Capabilities
 from conformance.model.fault import FaultKind
-from conformance.model.record import SCHEMA, DeviceFacts, HeaderRecord, ProgressRecord, Record, ResultRecord
+from conformance.model.record import (
+    SCHEMA,
+    DeviceFacts,
+    HeaderRecord,
+    ObservedRecord,
+    ProgressRecord,
+    Record,
+    ResultRecord,
+)
 from conformance.pytest_plugin.options import (
     case_of,
     cases_of,
@@ -57,10 +65,16 @@ class Stream:
         """Raises OSError if nothing can be written to the path."""
         self._path = path
         self._mark = f"{mark} ".encode("ascii") if mark else b""
+        self._held = b""
         self._write(b"")
 
     def append(self, record: Record) -> None:
-        self._write(self._mark + encode(record))
+        data, self._held = self._held + self._mark + encode(record), b""
+        self._write(data)
+
+    def hold(self, record: Record) -> None:
+        """Keeps a record until the next is written: opening the path takes an emulated guest as long as a call."""
+        self._held += self._mark + encode(record)
 
     def _write(self, data: bytes) -> None:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
@@ -70,7 +84,9 @@ class Stream:
             os.close(descriptor)
 
     def close(self) -> None:
-        """Does nothing, because the path is closed after each record."""
+        """Writes a held record. The path is closed after each record."""
+        if self._held:
+            self._write(self._held)
 
 
 def _stream(config: pytest.Config) -> Stream:
@@ -188,6 +204,11 @@ class Recorder:
             self.results.append(record)
             self.start(record["case"])  # if a fixture failed, no start was recorded
             self.sink.append(record)
+
+    def tell(self, record: ResultRecord | ObservedRecord, goes_on: bool) -> None:
+        """Reports a case to the supervisor: at once, or, if the session `goes_on`, with the start of the next case."""
+        assert isinstance(self.sink, Stream)
+        (self.sink.hold if goes_on else self.sink.append)(record)
 
     def _record_crash(self, nodeid: str) -> None:
         suite = suite_of(self.config)
