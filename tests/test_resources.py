@@ -37,6 +37,10 @@ class Netlink:
     def count(self) -> dict[str, int]:
         return dict(self.counts)
 
+    def count_all(self) -> dict[str, int]:
+        """The kernel has one more of each."""
+        return {kind: number + 1 for kind, number in self.counts.items()}
+
 
 @pytest.fixture
 def system(tmp_path: Path) -> Path:
@@ -66,6 +70,14 @@ def test_windows_are_what_the_control_group_counts_beyond_the_netlink(system: Pa
         LOCKED: 4,
         PAGES: 7,
     }
+
+
+def test_a_new_object_is_counted_beside_the_kernels_own(system: Path) -> None:
+    netlink = Netlink(QP=2, MR=1)
+    counter = ResourceCounter("rxe0", netlink, True, system / "proc", system / "cgroup")  # type: ignore[arg-type]
+    first = counter.count()
+    netlink.counts = {"QP": 2, "MR": 3}
+    assert leaked(first, counter.count()) == "the kernel still counts 2 MR"
 
 
 def test_pages_are_counted_only_where_nobody_else_pins_any(system: Path) -> None:

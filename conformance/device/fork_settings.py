@@ -33,7 +33,8 @@ _MAP_HUGETLB = 0x40000
 def observe(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str]]:
     """Returns the result of ibv_fork_init, and the observed effects by name. Raises SetupRefused."""
     program = _program()
-    assert program.stdin and program.stdout
+    assert program.stdin
+    assert program.stdout
     program.stdin.write(f"{device} {setting} {kernel}\n")
     program.stdin.flush()
     answer = json.loads(program.stdout.readline() or '"the process has ended"')

@@ -118,6 +118,11 @@ class Recorder:
         self.sink: Stream | ResultsFile | None = None  # opened with the header
         self._begun = ""  # the case whose start was sent to the supervisor
         self._offered = False
+        self._header: HeaderRecord | None = None
+
+    def prepare(self) -> None:
+        """Makes the parts of the header that are known before the cases."""
+        self._header = header_record(suite_of(self.config), self.device, list(self.config.invocation_params.args))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self.begin([case.id for case in cases_of(session)])
@@ -137,7 +142,10 @@ class Recorder:
             self.sink = self._open_sink()
         except UserError as error:
             raise pytest.UsageError(str(error)) from error
-        header = header_record(suite, self.device, list(self.config.invocation_params.args))
+        if self._header is None:
+            self.prepare()
+        assert self._header is not None
+        header = self._header | {"started": datetime.now(UTC).isoformat(timespec="seconds")}
         if not self.live:  # a supervisor knows its plan and options; in an emulated guest, making them takes long
             self.options = options_of(self.config, None if has_several(self.config) else self.device["name"])
             header |= cast(HeaderRecord, _plan(suite, self.planned))
@@ -206,9 +214,14 @@ class Recorder:
             self.sink.append(record)
 
     def tell(self, record: ResultRecord | ObservedRecord, goes_on: bool) -> None:
-        """Reports a case to the supervisor: at once, or, if the session `goes_on`, with the start of the next case."""
-        assert isinstance(self.sink, Stream)
-        (self.sink.hold if goes_on else self.sink.append)(record)
+        """Records a case that was run without pytest's protocol. If the session `goes_on`, a supervisor gets the record
+        together with the start of the next case."""
+        if not isinstance(self.sink, Stream):
+            self.record_result(record)
+        elif goes_on:
+            self.sink.hold(record)
+        else:
+            self.sink.append(record)
 
     def _record_crash(self, nodeid: str) -> None:
         suite = suite_of(self.config)
@@ -257,5 +270,5 @@ def header_record(suite: Suite, device: DeviceFacts, argv: Sequence[Any]) -> Hea
         "seed": None,
         "planned": [],
         "argv": [str(argument) for argument in argv],
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "started": "",
     }
