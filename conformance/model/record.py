@@ -513,6 +513,13 @@ class GuestRecord(TypedDict):
 
 
 OtherRecord: TypeAlias = (
-    StartRecord | ProgressRecord | OfferedRecord | WorkerRecord | ResumedRecord | ConfirmationRecord | GuestRecord
+    StartRecord
+    | ProgressRecord
+    | OfferedRecord
+    | ObservedRecord
+    | WorkerRecord
+    | ResumedRecord
+    | ConfirmationRecord
+    | GuestRecord
 )
-Record: TypeAlias = HeaderRecord | ResultRecord | ObservedRecord | FooterRecord | OtherRecord
+Record: TypeAlias = HeaderRecord | ResultRecord | FooterRecord | OtherRecord
