@@ -128,7 +128,6 @@ _REPEATED = (
 
 
 def _most_unpacked(packed: int) -> int:
-    """Returns the maximum size to which `packed` compressed bytes may expand."""
     return _ALWAYS_UNPACKED + _MOST_RATIO * packed
 
 
@@ -136,7 +135,6 @@ _END = bytes(2 * _BLOCK)
 
 
 def _head(name: str, size: int) -> bytes:
-    """Returns the tar header before a member."""
     member = tarfile.TarInfo(name)
     member.size = size
     return member.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")

@@ -15,20 +15,7 @@ from reports.digest import Digest
 from reports.text import one_line
 
 _RUN, _BUNDLED_BY = "run", "bundled_by"
-_FACTS = (
-    "device",
-    "driver",
-    "firmware",
-    "kernel",
-    "rdma-core",
-    "stack",
-    "transport",
-    "tier",
-    "seed",
-    "started",
-    "suite",
-    "tables",
-)
+_FACTS = "device driver firmware kernel rdma-core stack transport tier seed started suite tables".split()
 _WORDING = ("conformance", "reports")  # the code that judges, and the code that writes the conclusions
 
 

@@ -7,7 +7,10 @@ list=ci/lint-tools.txt
 cache=${RDMA_CTS_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/rdma-cts}
 python=${RDMA_CTS_PYTHON:-python3}
 tools=$cache/lint/$(sha256sum "$list" | cut -c 1-16)-$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-if [ ! -e "$tools/complete" ]; then
+mkdir -p "$cache/lint"
+(
+    flock 9 # one checkout installs the tools, others wait for them
+    [ ! -e "$tools/complete" ] || exit 0
     if ! "$python" -c 'import ensurepip' 2>/dev/null; then
         sh fixtures/system/install-packages.sh python3-venv || exit 3
     fi
@@ -16,7 +19,7 @@ if [ ! -e "$tools/complete" ]; then
     "$python" -m venv "$tools"
     "$tools/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$list"
     : >"$tools/complete"
-fi
+) 9>"$cache/lint/lock"
 "$tools/bin/ruff" format --check .
 "$tools/bin/ruff" check .
 flock "$tools/lock" "$tools/bin/mypy" --cache-dir "$tools/mypy" # checkouts share this cache

@@ -12,17 +12,7 @@ from commands.cli.arguments import Parser
 from conformance.tables.suite import load_suite
 
 _FILES = "--"  # marks a value as a file, among the words that can be a value
-_PATHS = (
-    "ARG",
-    "BUNDLE",
-    "DIR",
-    "FILE",
-    "KEY",
-    "NEW",
-    "OLD",
-    "RUN",
-    "TREE",
-)  # placeholders in help texts whose values are files
+_PATHS = "ARG BUNDLE DIR FILE KEY NEW OLD RUN TREE".split()  # placeholders in help texts whose values are files
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

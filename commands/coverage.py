@@ -14,7 +14,7 @@ from pathlib import Path
 
 from commands.cli import run_arguments
 from commands.cli.streams import show
-from conformance.errors import UserError
+from conformance.errors import UserError, format_count
 from conformance.model.case import Case, Step
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import OF_RULES
@@ -265,13 +265,9 @@ def _code_lines(coverage: Coverage) -> Iterator[str]:
     observed = "  observed" if with_results else ""
     yield f"{'documented return codes':<{verb + name + 2}}  expected by{observed}"
     for code in codes:
-        expected = _counted(code.expected, "case") if code.expected else "no case"
-        observed = f"  {_counted(code.observed, 'time') if code.observed else 'never'}" if with_results else ""
+        expected = format_count(code.expected, "case") if code.expected else "no case"
+        observed = f"  {format_count(code.observed, 'time') if code.observed else 'never'}" if with_results else ""
         yield f"{code.verb:<{verb}}  {code.code:<{name}}  {expected:<11}{observed}".rstrip()
     yield f"documented codes expected by a case: {sum(code.expected > 0 for code in codes)} of {len(codes)}"
     if with_results:
         yield f"documented codes provoked: {sum(bool(code.observed) for code in codes)} of {len(codes)}"
-
-
-def _counted(number: int | None, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -75,7 +75,9 @@ def render(verb: Verb) -> Iterator[str]:
     yield from _wrapped(f"{verb.name}: {verb.summary}")
     since = f"; since rdma-core {verb.since}" if verb.since else ""
     yield from _wrapped(f"From {verb.document}; {verb.linkage.value}{since}.")
-    yield from _other_dialect(verb)
+    for dialect in dialects(verb.name):
+        if dialect != verb.dialect:
+            yield f"Dialect: {verb.dialect}. Another document describes this name differently: --dialect {dialect}."
     yield ""
     yield from _signature(verb)
     yield from _section("Parameters", _parameters(verb.parameters))
@@ -97,12 +99,6 @@ def _signature(verb: Verb) -> Iterator[str]:
     opening = f"  {declaration(verb.returns, verb.name)}("
     for line in _wrapped(", ".join(arguments) + ")", opening.replace(" ", "\0"), hang=len(opening)):
         yield line.replace("\0", " ")
-
-
-def _other_dialect(verb: Verb) -> Iterator[str]:
-    for dialect in dialects(verb.name):
-        if dialect != verb.dialect:
-            yield (f"Dialect: {verb.dialect}. Another document describes this name differently: --dialect {dialect}.")
 
 
 def _within(verb: Verb, structs: Iterable[Struct]) -> tuple[Struct, ...]:

@@ -78,17 +78,14 @@ def driver_findings(driver: str, pages: Iterable[Path] = _PAGES) -> list[Finding
     if page is None:
         return [Finding(NOTE, driver, "the page nics.md of the documentation describes known drivers")]
     lines = page.read_text().splitlines()
-    table = itertools.takewhile(_is_row, itertools.dropwhile(lambda line: not line.startswith(_HEADING), lines))
+    table = itertools.dropwhile(lambda line: not line.startswith(_HEADING), lines)
+    rows = itertools.takewhile(lambda line: line.startswith("|"), itertools.islice(table, 2, None))
     found = []
-    for names, *cells in (row.strip("| ").split(" | ") for row in itertools.islice(table, 2, None)):
+    for names, *cells in (row.strip("| ").split(" | ") for row in rows):
         if driver in names.split(", ") or names == "every driver":
             text = "; ".join(filter(None, (_plain(cell) for cell in cells)))
             found.append(Finding(NOTE, driver if driver in names else names, f"{text} (read, not run)"))
     return found
-
-
-def _is_row(line: str) -> bool:
-    return line.startswith("|")
 
 
 def _plain(cell: str) -> str:
@@ -124,13 +121,9 @@ def _image(folder: Path, built: bool, recipe: Recipe, buildable: bool) -> Findin
     return Finding(NOTE, "guest image", f"{why} ({recipe.stack}){then}")
 
 
-def _existing(path: Path) -> Path:
-    return next(folder for folder in (path, *path.parents) if folder.exists())
-
-
 def _disk(cache: Path) -> Finding:
     try:
-        free = shutil.disk_usage(_existing(cache)).free
+        free = shutil.disk_usage(next(each for each in (cache, *cache.parents) if each.exists())).free
     except OSError as error:
         return Finding(MISSING, "disk space", f"{cache}: {error.strerror}", "set RDMA_CTS_CACHE to another directory")
     text = f"{free >> 20} MiB free for {cache}, {NEEDED_BYTES >> 20} needed to build"

@@ -10,7 +10,7 @@ import yaml
 
 from commands.cli import run_arguments
 from commands.cli.output import out_directory
-from conformance.errors import UserError
+from conformance.errors import UserError, format_count
 from conformance.regular_file import read_regular
 from conformance.results.files import make_directory, write_through, writing
 from conformance.run_options import given_path
@@ -18,10 +18,9 @@ from conformance.tables.suite import Suite
 from fixtures.guest.changes import FOLDER as CHANGES
 from fixtures.guest.changes import read_changes
 from reports.digest import read
-from reports.text import format_count
 from reproducers.findings import FOLDER, PAGE, Finding, Run, findings_of, page
 from reproducers.kcidb import ORIGIN, objects
-from reproducers.mail import mail
+from reproducers.mail import mail_of
 from reproducers.of_runs import basis_of
 from reproducers.writer import Inexpressible
 
@@ -76,10 +75,8 @@ def _mails(found: Sequence[Finding], runs: Sequence[Run], suite: Suite, folder: 
     make_directory(folder)
     written = 0
     for each in found:
-        first = each.runs[0]
-        others = [run.digest for run in runs if run is not first]
         try:
-            text = mail(each.symptom, first.digest, suite, first.basis, others)
+            text = mail_of(each, runs, suite)
         except Inexpressible as reason:
             print(f"{each.symptom.name} cannot be expressed as a C program, and has no text: {reason}")
             continue

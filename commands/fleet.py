@@ -63,17 +63,13 @@ def execute(arguments: argparse.Namespace) -> int:
 def _nodes_in(given: Path) -> Iterator[Path]:
     """Yields the directories of nodes that an argument names. Raises UserError if the argument names no node."""
     with reading(given):
-        if _is_run(given):
+        if {summary.FILE_NAME, RESULTS} & {entry.name for entry in os.scandir(given)}:
             yield Path(os.path.abspath(given))
             return
         below = sorted(Path(entry.path) for entry in os.scandir(given) if entry.is_dir())
     if not below:
         raise UserError(f"{given} has neither results nor directories", hint="give the directories of the nodes")
     yield from (Path(os.path.abspath(each)) for each in below)
-
-
-def _is_run(folder: Path) -> bool:
-    return {summary.FILE_NAME, RESULTS} & {entry.name for entry in os.scandir(folder)} != set()
 
 
 def _node(name: str, folder: Path, out: Path) -> Node:

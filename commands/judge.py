@@ -13,6 +13,7 @@ from commands import report
 from commands.cli import run_arguments
 from commands.cli.output import out_directory
 from commands.cli.streams import show
+from conformance.errors import UserError, format_count
 from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.results.records import FILE_NAME, Recorded, footer_record, read_results
@@ -27,7 +28,7 @@ from conformance.tables.tiers import left_out
 from reports.comparison import Change, compare
 from reports.digest import Digest, digest
 from reports.terminal import REPORT
-from reports.text import format_count, one_line
+from reports.text import one_line
 
 _MOST_SHOWN = 10
 
@@ -151,6 +152,16 @@ def _summary(
         yield f"{not_founded(unfounded)} (exit status 1)"
     else:
         yield f"{new.conclusion} (exit status {new.status})"
+
+
+def refuse_other_tables(header: HeaderRecord, suite: Suite, made: str, them: str) -> None:
+    """Raises UserError for results of other tables; `made` and `them` are words for the results in the message."""
+    tables = header["suite"].get("tables_sha256")
+    if tables != suite.tables_sha256:
+        raise UserError(
+            f"{made} made with the tables {str(tables)[:12]}, and the present tables are {suite.tables_sha256[:12]}",
+            hint=f"use the version of rdma-cts that made {them}; --cases DIR adds other tables",
+        )
 
 
 def shortened(unfounded: Sequence[str]) -> Iterator[str]:

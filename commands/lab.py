@@ -28,13 +28,13 @@ from commands.fleet import differences
 from commands.run import Chosen, choose
 from conformance.errors import UserError, command
 from conformance.model.capability import Profile
+from conformance.model.case import Table
 from conformance.results.files import make_directory, write_atomically
 from conformance.results.records import FILE_NAME
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import GUEST, OPTIONS, RunOptions
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import CASES, tables_digest
-from conformance.tables.table import Table
 from fixtures.system.processes import die_with_parent
 from reports.digest import suite_of
 from reports.fleet import Fleet, Node, page
@@ -45,7 +45,7 @@ from reports.text import one_line
 from runs.folder import run_folder
 from runs.lab_file import OF_HOSTS, PAGE, LabHost, read_lab
 from runs.plan import FILE_NAME as PLAN
-from runs.plan import LabPlan, read_plan, write_lab_plan
+from runs.plan import LabPlan, read_plan, write_plan
 from targets import hosts
 
 # The options that exclude --lab, by name, each with the reason.
@@ -81,7 +81,7 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
             raise UserError(f"{out / PAGE} cannot be written: it is a directory")
         if not resumed:
             _refuse_runs(out, labelled)
-        write_lab_plan(LabPlan(tuple(options.arguments()), os.getcwd(), str(file.absolute())), out)
+        write_plan(LabPlan(tuple(options.arguments()), os.getcwd(), str(file.absolute())), out)
         loudness = _LOUDNESS.get(arguments.level, [])
         for name in report.BESIDE:
             report.renderer(name)

@@ -4,10 +4,10 @@ import argparse
 
 from commands.cli import run_arguments
 from commands.cli.streams import show
+from conformance.errors import format_count
 from conformance.model.case import Case
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, of_tier
-from reports.text import format_count
 from runs.earlier import named
 
 

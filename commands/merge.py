@@ -13,6 +13,7 @@ from commands import report
 from commands.cli import run_arguments
 from commands.cli.output import out_directory
 from commands.cli.streams import show
+from commands.judge import refuse_other_tables
 from conformance.errors import UserError, reading
 from conformance.regular_file import read_regular
 from conformance.results.files import write_atomically
@@ -44,7 +45,7 @@ def execute(arguments: argparse.Namespace) -> int:
     parts = [part_of(folder, read_results(folder)) for folder in arguments.shards]
     check(parts)
     suite = run_arguments.suite_from(arguments)
-    _check_tables(parts, suite)
+    refuse_other_tables(parts[0].recorded.header, suite, "the shards were", "them")
     waivers = _waivers(parts, suite, arguments.waivers)
     show(missing(parts), sys.stderr)
     with run_folder(arguments.out) as out:
@@ -53,16 +54,6 @@ def execute(arguments: argparse.Namespace) -> int:
     whole = read(arguments.out)
     print(summary(whole, arguments.out))
     return whole.status
-
-
-def _check_tables(parts: Sequence[Part], suite: Suite) -> None:
-    tables = parts[0].recorded.header["suite"].get("tables_sha256")
-    if tables != suite.tables_sha256:
-        raise UserError(
-            f"the shards were made with the tables {str(tables)[:12]}, and the present tables are "
-            f"{suite.tables_sha256[:12]}",
-            hint="use the version of rdma-cts that made them; --cases DIR adds other tables",
-        )
 
 
 def _waivers(parts: Sequence[Part], suite: Suite, given: Path | None) -> Waivers | None:
@@ -102,7 +93,10 @@ def _write(out: Path, run: Recorded, parts: Sequence[Part]) -> None:
                 for result in part.recorded.results:
                     if result.get("points_file"):
                         copied.append(out / result["points_file"])
-                        _copy_points(part.folder, out, result["points_file"], points_path(part.folder, result))
+                        # If the file is missing, the reports say so.
+                        with reading(part.folder / result["points_file"]), suppress(FileNotFoundError):
+                            data = read_regular(points_path(part.folder, result))
+                            write_atomically(out / result["points_file"], data, durable=False)
             for record in (run.header, *run.results, *run.others, *([run.footer] if run.footer else [])):
                 file.append(record)
         except UserError:
@@ -113,9 +107,3 @@ def _write(out: Path, run: Recorded, parts: Sequence[Part]) -> None:
                 with suppress(OSError):
                     folder.rmdir()
             raise
-
-
-def _copy_points(folder: Path, out: Path, name: str, path: Path) -> None:
-    """Copies a file of points. If the file is missing, the reports say so."""
-    with reading(folder / name), suppress(FileNotFoundError):
-        write_atomically(out / name, read_regular(path), durable=False)

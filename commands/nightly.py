@@ -13,7 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from pathlib import Path
@@ -126,7 +126,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _days(text: str) -> float:
-    """Returns a finite number of days, at least 0. Raises ArgumentTypeError."""
     try:
         return budget_seconds(text)
     except argparse.ArgumentTypeError as error:
@@ -182,7 +181,7 @@ def execute(arguments: argparse.Namespace) -> int:
         history = read_history(folder)
         show(history.problems)
         _tidy(history)
-        night = _new_night(folder)
+        night = new_directory(folder / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
         if history.nights and night.name < history.nights[-1]:
             show([f"the history has a later night, {history.nights[-1]}: the clock was wrong then, or is wrong now"])
         outcomes, text = [], [f"night {format_night(night.name)}: {', '.join(cells)}"]
@@ -272,11 +271,6 @@ def _tidy(history: History) -> None:
                 pass
 
 
-def _new_night(folder: Path) -> Path:
-    """Creates the directory of this night, whose name is its time in UTC, and returns it."""
-    return new_directory(folder / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
-
-
 def _renew(stack: str, days: float) -> None:
     """Rebuilds the image of a stack if it is older than `days`. If this fails, prints the reason and keeps the old
     image."""
@@ -293,7 +287,7 @@ def _cell(history: History, night: Path, name: str, options: RunOptions, yes: bo
     selection = replace(RunOptions(), **{field: getattr(options, field) for field in _SELECTING}).arguments()
     known = Cell(night.name, name, folder, Outcome(NOT_RUN, selection=tuple(selection)))
     try:
-        morning = _compared(history, _ran(known, options, yes))
+        morning = _compared(history, *_ran(known, options, yes))
     except UserError as error:
         morning = _failed(known, error)
     except Exception as error:
@@ -311,15 +305,9 @@ def _failed(cell: Cell, error: UserError) -> Morning:
     return Morning(History(cell.folder), replace(cell, outcome=outcome))
 
 
-@dataclass(frozen=True)
-class _Ran:
-    cell: Cell
-    run: Digest | None
-
-
-def _ran(cell: Cell, options: RunOptions, yes: bool) -> _Ran:
-    """Runs `rdma-cts run` for a cell. Raises UserError if its directory cannot be created or its results are
-    damaged."""
+def _ran(cell: Cell, options: RunOptions, yes: bool) -> tuple[Cell, Digest | None]:
+    """Runs `rdma-cts run` for a cell; returns the cell and its results, if any. Raises UserError if its directory
+    cannot be created or its results are damaged."""
     command = [*process.COMMAND, *options.arguments(), "--quiet", "--out", str(cell.folder)]
     log = cell.folder / RUN_LOG
     with writing(log):
@@ -333,8 +321,8 @@ def _ran(cell: Cell, options: RunOptions, yes: bool) -> _Ran:
         if (cell.folder / RESULTS).exists():
             raise
         ended = f"ended by {signal_name(-status)}" if status < 0 else _last_line(log) or f"exit status {status}"
-        return _Ran(replace(cell, outcome=replace(cell.outcome, reason=f"{ended}; see {log}")), None)
-    return _Ran(replace(cell, facts=facts_of(cell.folder)), run)
+        return replace(cell, outcome=replace(cell.outcome, reason=f"{ended}; see {log}")), None
+    return replace(cell, facts=facts_of(cell.folder)), run
 
 
 def _finished(command: list[str], environment: Mapping[str, str], output: int) -> int:
@@ -349,17 +337,15 @@ def _finished(command: list[str], environment: Mapping[str, str], output: int) -
 
 
 def _last_line(log: Path) -> str:
-    """Returns the last line of a log that is not blank; empty if all lines are blank."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _LAST_BYTES))
         lines = file.read().decode(errors="replace").splitlines()
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def _compared(history: History, ran: _Ran) -> Morning:
+def _compared(history: History, cell: Cell, run: Digest | None) -> Morning:
     """Returns the cell after its run, compared with the last good night that can be read, and with the last complete
     night."""
-    cell, run = ran.cell, ran.run
     if run is None:
         return Morning(history, cell)
     good = before = None

@@ -96,7 +96,6 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Raises UserError for arguments that exclude each other."""
     if not arguments.all and arguments.id is None:
         raise UserError("give a case, or --all for every violation of a run")
     if arguments.all and arguments.id is not None:
@@ -136,7 +135,6 @@ def _symptom(wanted: str, run: Digest | None, suite: Suite) -> Symptom | None:
 
 
 def _has(suite: Suite, name: str) -> bool:
-    """Returns whether the tables have a case and, if a point is named, the point."""
     try:
         return suite.find(name) is not None
     except UserError:

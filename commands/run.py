@@ -17,7 +17,7 @@ from commands import report
 from commands.cli import run_arguments
 from commands.cli.endings import crash_reports_in
 from commands.cli.output import out_directory
-from conformance.errors import UserError, command
+from conformance.errors import UserError, command, format_count
 from conformance.model.bounds import MOST_RECORDS
 from conformance.model.capability import Profile
 from conformance.model.case import Case
@@ -34,7 +34,6 @@ from conformance.tables.suite import Suite
 from conformance.tables.tiers import ordered, shipped_durations
 from reports.digest import Digest, digest, read
 from reports.terminal import NORMAL, QUIET, VERBOSE, Progress, summary
-from reports.text import format_count
 from runs.durations import expected_durations
 from runs.earlier import with_earlier
 from runs.folder import OUT, run_folder, tidied
@@ -109,7 +108,6 @@ def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
 
 
 def _resume(arguments: argparse.Namespace) -> int:
-    """Runs the rest of an interrupted run or lab by its plan."""
     is_lab = bool(arguments.lab) or (arguments.resume / LAB_FILE_NAME).exists()
     own = [f"--{name}" for name in ("out", "shell", "failed") if getattr(arguments, name)]
     if given := [*run_arguments.given_flags(arguments), *own]:
@@ -278,7 +276,6 @@ def _keep_plan(options: RunOptions, chosen: Chosen, where: target.Target, record
 
 
 def _planned(options: RunOptions, chosen: Chosen, where: target.Target, argv: Sequence[str]) -> RunPlan:
-    """Returns the plan for the supervisor."""
     waivers = chosen.waivers
     facts: SupervisorFacts = {
         "stack": where.stack,
@@ -312,7 +309,6 @@ def _planned(options: RunOptions, chosen: Chosen, where: target.Target, argv: Se
 
 
 def _supervise(recording: Recording, where: target.Target, progress: Progress, out: Path, no_confirm: bool) -> None:
-    """Runs the rest of the plan and stores the durations."""
     cases, known = recording.plan.cases, recording.plan.durations
     progress.expect(expected_durations([case for case in cases if case.id not in recording.done], known))
     alone = {case.id for case in cases if case.alone}
@@ -372,7 +368,6 @@ def _kept(out: Path, done: int, total: int) -> str:
 
 
 def _harmless(cases: Sequence[Case], progress: Progress) -> list[Case]:
-    """Returns the cases without those that can crash this host's kernel."""
     chosen = [case for case in cases if not case.hazardous]
     if not chosen:
         raise UserError("every selected case can crash the kernel", hint="--hazardous runs them nevertheless")

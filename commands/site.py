@@ -33,7 +33,7 @@ from reports.digest import digest
 from reports.history import Cell, History, read_history
 from reports.history_page import HistoryPage
 from reproducers.findings import FOLDER, Finding, Run, findings_of
-from reproducers.mail import mail
+from reproducers.mail import mail_of
 from reproducers.writer import Inexpressible
 
 SCHEMA = "rdma-cts-site/1"
@@ -118,7 +118,6 @@ def _read_first(cells: Iterable[Cell], runs: dict[Path, Run]) -> bool:
 
 
 def _papers(page: HistoryPage, runs: Sequence[Run], suite: Suite) -> dict[str, site.Papers]:
-    """Returns further facts about each defect, by the fingerprint that stands for the defect."""
     places = places_in(ROOT / "docs" / FOLDER / PLACES)
     mended: dict[str, list[site.Mending]] = {}
     for change in read_changes():
@@ -136,18 +135,10 @@ def _papers(page: HistoryPage, runs: Sequence[Run], suite: Suite) -> dict[str, s
     for id_, finding in by_id.items():
         if id_ in papers:
             program = finding.program.text if finding.program else ""
-            papers[id_] = replace(
-                papers[id_], program=program, why_not=finding.why_not, letter=_letter(finding, runs, suite)
-            )
+            papers[id_] = replace(papers[id_], program=program, why_not=finding.why_not)
+            with suppress(Inexpressible):
+                papers[id_] = replace(papers[id_], letter=mail_of(finding, runs, suite))
     return papers
-
-
-def _letter(finding: Finding, runs: Sequence[Run], suite: Suite) -> str:
-    first = finding.runs[0]
-    others = [run.digest for run in runs if run is not first]
-    with suppress(Inexpressible):
-        return mail(finding.symptom, first.digest, suite, first.basis, others)
-    return ""
 
 
 def _earlier(folder: Path) -> list[str]:

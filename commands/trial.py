@@ -1,6 +1,6 @@
 """`rdma-cts trial`: tests the suite itself, against references and altered calls that break one rule at a time.
 
-This module has only the arguments of the subcommands. Their code is in trial/reference_runs.py, guest_runs.py,
+This module has only the arguments of the subcommands. Their code is in trial/violation_runs.py, kernel_runs.py,
 mended.py and reproduction.py.
 """
 
@@ -13,7 +13,7 @@ from conformance.run_options import given_path
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import Shard
 from fixtures.guest.recipe import DEFAULT_STACK, STACKS
-from trial import guest_runs, kernel_runs, mended, reference_runs, reproduction
+from trial import kernel_runs, mended, reproduction, violation_runs
 from trial.searching import FIRST_SEED
 
 _Trying = Callable[[argparse.Namespace, Suite, Callable[[str], None]], int]
@@ -28,11 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         command.add_argument("--out", type=out_directory, metavar="DIR", help="where to write the findings")
         return command
 
-    reference = add("reference", reference_runs.reference, "run against the reference, with one rule broken at a time")
-    data_path = add("data-path", reference_runs.data_path, "run against the reference, with altered data transfers")
-    personas = add("personas", reference_runs.personas, "run against references that behave as known drivers")
+    reference = add("reference", violation_runs.reference, "run against the reference, with one rule broken at a time")
+    data_path = add("data-path", violation_runs.data_path, "run against the reference, with altered data transfers")
+    personas = add("personas", violation_runs.personas, "run against references that behave as known drivers")
     personas.add_argument("personas", nargs="*", metavar="NAME", help="only these personas (default: all of them)")
-    guest = add("guest", guest_runs.guest, "run on Soft-RoCE in the guest, with the answers of its calls altered")
+    guest = add("guest", violation_runs.guest, "run on Soft-RoCE in the guest, with the answers of its calls altered")
     for command in (reference, personas):
         command.add_argument(
             "--blind", action="store_true", help="use the violations whose authors had not seen the cases"
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reproducers.add_argument("--whole", action="store_true", help="also the programs of cases that passed")
     _add_jobs(reproducers)
 
-    sequences = add("sequences", reference_runs.sequences, "compare two references by random sequences of calls")
+    sequences = add("sequences", violation_runs.sequences, "compare two references by random sequences of calls")
     sequences.add_argument("seconds", type=float, metavar="SECONDS", help="how long to run")
     _add_selection(sequences)
     sequences.add_argument(

@@ -19,8 +19,8 @@ from bundles.archive import MOST_BYTES, PROFILE, WAIVERS, Manifest, unpack
 from bundles.claims import remark, wrong_claim
 from commands.cli import run_arguments
 from commands.cli.streams import show
-from commands.judge import not_founded, shortened, write_judged
-from conformance.errors import PROGRAM, UserError
+from commands.judge import not_founded, refuse_other_tables, shortened, write_judged
+from conformance.errors import PROGRAM, UserError, format_count
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.vocabulary import TIERS
 from conformance.regular_file import read_regular
@@ -33,7 +33,7 @@ from conformance.tables.profile import read_profile
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import SMOKE
 from reports.digest import Digest, digest, wrong_by_tables
-from reports.text import format_count, one_line
+from reports.text import one_line
 
 _COMPARED = ("verdict", "effective", "rules", "points", "rule_verdicts")
 _TOLD = ("kernel", "rdma-core", "stack", "started", "tier", "tables")
@@ -156,13 +156,7 @@ def support_of(path: Path, cases: Sequence[Path], shown: Path | None = None) -> 
             recorded = read_results(folder)
             run = digest(recorded, folder)
             suite = load_suite(cases)
-            tables = run.header["suite"].get("tables_sha256")
-            if tables != suite.tables_sha256:
-                raise UserError(
-                    f"the run was made with the tables {str(tables)[:12]}, and the present tables are "
-                    f"{suite.tables_sha256[:12]}",
-                    hint="use the version of rdma-cts that made it; --cases DIR adds other tables",
-                )
+            refuse_other_tables(run.header, suite, "the run was", "it")
             if wrong := _wrong_in_header(run.header, suite) or _wrong_inputs(recorded.header, folder):
                 raise UserError(f"{shown} is not a run of these tables, or was changed: {wrong}")
             if wrong := wrong_claim(manifest, run):
@@ -184,7 +178,6 @@ def _told_of(shown: Path, folder: Path) -> Iterator[None]:
 
 
 def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
-    """Returns the contradiction between the header and these tables; empty if there is none."""
     if wrong := wrong_by_tables(header, suite):
         return wrong
     planned = set(header["planned"])
@@ -246,7 +239,6 @@ def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, 
 
 
 def _difference(recorded: ResultRecord, now: ResultRecord) -> str:
-    """Returns the difference between a recorded result and the judgement of its observation; empty if there is none."""
     for key in _COMPARED:
         before, after = recorded.get(key), now.get(key)
         if (before or None) != (after or None):

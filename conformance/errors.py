@@ -20,6 +20,11 @@ def command(*words: object) -> str:
     return f"{PROGRAM} {shlex.join(map(str, words))}"
 
 
+def format_count(number: float, one: str) -> str:
+    """Returns a number with its noun: `1 point`, `1,024 points`."""
+    return f"{number:,} {one}{'' if number == 1 else 's'}"
+
+
 class UserError(Exception):
     """Invalid input or an incomplete environment. The command line prints the message and exits with `status`.
 

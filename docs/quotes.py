@@ -4,12 +4,13 @@
     python3 docs/quotes.py RUN [STACK]  # the same, after RUN was copied as the recorded run of STACK (default: rxe)
 
 `docs/runs/STACK.jsonl.xz` is the results file of a default run on a stack. The pages quote the run on rxe, and the
-table of rules quotes the runs on all stacks. The page of findings gets the present words of the rules. A test compares
-the pages with these files.
+table of rules quotes the runs on all stacks. The page of findings gets the present words of the rules. The durations
+that divide a run into shards are those of the run on rxe. A test compares pages and durations with these files.
 """
 
 import functools
 import io
+import json
 import lzma
 import re
 import sys
@@ -21,12 +22,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from conformance.judging import CORE  # noqa: E402
+from conformance.judging.answering_layer import CORE  # noqa: E402
 from conformance.model.rules import VENDOR, Registry  # noqa: E402
 from conformance.model.verdict import INCOMPLETE, Verdict  # noqa: E402
 from conformance.results.records import FILE_NAME, encode, read_results  # noqa: E402
 from conformance.tables.rules_file import read_registry  # noqa: E402
-from conformance.tables.suite import CASES  # noqa: E402
+from conformance.tables.suite import CASES, load_suite  # noqa: E402
+from conformance.tables.tiers import DURATIONS  # noqa: E402
 from reports.digest import Digest, RuleFacts, read  # noqa: E402
 from reports.terminal import summary  # noqa: E402
 from reproducers.findings import words_of  # noqa: E402
@@ -48,6 +50,8 @@ _SEEN: Mapping[str, str] = {
     **dict.fromkeys(INCOMPLETE, "undecided"),
 }
 FINDINGS = ROOT / "docs/findings.md"
+_LONG_S = 0.1  # all shorter cases count as equally long
+_START_S = 1.0  # a guest from a template, for a case that needs its own guest
 _DOCUMENTS = re.compile(r"(?P<head>^- rules: (?P<rules>.*)\n)(?P<told>(?:- the document: .*\n)+)", re.MULTILINE)
 _BLOCK = re.compile(r"(<!-- quoted: (?P<name>[a-z ]+) -->\n).*?(<!-- end of quote -->)", re.DOTALL)
 
@@ -187,6 +191,16 @@ def _present(line: str, facts: Sequence[RuleFacts]) -> str:
     return line if line in now else next(iter(of_source or now))
 
 
+def durations(run: Digest) -> str:
+    """Returns the text of the file of durations, in seconds, with the long cases of this run."""
+    alone = {case.id for case in load_suite().cases if case.alone}
+    took = {
+        each["case"]: (each["duration_us"] or 0) / 1e6 + _START_S * (each["case"] in alone)
+        for each in run.results  # a case that crashes a kernel has no duration
+    }
+    return json.dumps({case: round(s, 2) for case, s in took.items() if s >= _LONG_S}, indent=0, sort_keys=True) + "\n"
+
+
 def main() -> None:
     """Stores the given run, if there is one, and rewrites the pages."""
     if len(sys.argv) > 1:
@@ -200,6 +214,7 @@ def main() -> None:
         page = ROOT / name
         page.write_text(quoted(page.read_text(encoding="utf-8"), run), encoding="utf-8")
     FINDINGS.write_text(with_present_words(FINDINGS.read_text(encoding="utf-8")), encoding="utf-8")
+    DURATIONS.write_text(durations(run), encoding="ascii")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.defects import Symptom
-from conformance.judging import Basis, first_alarm
+from conformance.judging import Basis
+from conformance.judging.kernel_alarms import first_alarm
 from conformance.model.rules import Rule
 from conformance.tables.suite import Suite
 from fixtures.guest.changes import Change
@@ -66,7 +67,6 @@ def trimmed(log: Sequence[str]) -> list[str]:
 
 
 def _documented(change: Change, rules: Mapping[str, Rule]) -> Iterator[list[str]]:
-    """Yields the quotation of the first rule's document, or else the rule's statement."""
     rule = rules[change.rules[0]]
     source = ", ".join(filter(None, (rule.document, rule.section)))
     said = f'"{rule.quote}"' if rule.quote else rule.statement

@@ -267,5 +267,4 @@ def _with(below: bytes, mail: bytes) -> bytes:
 
 
 def _limited(change: Change, source: str) -> Change:
-    """Returns the change without its edits of another project's files."""
     return replace(change, edits=tuple(edit for edit in change.edits if edit.file.startswith(f"{source}/")))

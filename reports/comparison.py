@@ -260,7 +260,6 @@ def _by_number(old: Points, new: Points) -> Iterator[Pair]:
 
 
 def _by_name(old: Points, new: Points) -> Iterator[Pair]:
-    """Compares points of two different spaces by their names."""
     before, after = (
         {points.space.text(point): outcome.verdict for point, outcome in inside(points)} for points in (old, new)
     )

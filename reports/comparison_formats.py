@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from conformance.errors import command
+from conformance.errors import command, format_count
 from reports import confirmation
 from reports.comparison import (
     FAILING,
@@ -24,7 +24,6 @@ from reports.comparison import (
 from reports.digest import Digest
 from reports.junit import clean
 from reports.markdown import code, escaped
-from reports.text import format_count
 
 SCHEMA = "rdma-cts-comparison/1"
 _OF_SUITE = ("tables", "tier", "seed")
@@ -59,7 +58,6 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
 
 
 def _changed(comparison: Comparison) -> Mapping[str, list[tuple[str, str, str]]]:
-    """Returns the differences between the stacks and between the runs of the suite, each list with its heading."""
     found: dict[str, list[tuple[str, str, str]]] = {}
     for each in stacks(comparison.old, comparison.new):
         heading = "tested in another way" if each[0] in _OF_SUITE else "what was under test has changed"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.defects import Defect, Severity, Symptom, count_by_severity, defects_of, shorts_in, worst_severity
-from conformance.errors import UserError
+from conformance.errors import UserError, format_count
 from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRecord, ResultRecord, WaiversAccount
 from conformance.model.record_shape import RESULT, completed
 from conformance.model.rules import VENDOR, Needs
@@ -42,7 +42,7 @@ from conformance.results.rule_conclusions import RuleConclusion, conclude_rules,
 from conformance.tables.suite import CASES, POINT, Suite, load_suite, tables_digest
 from conformance.tables.tiers import SMOKE, left_out
 from reports.repetitions import Repetitions
-from reports.text import flat, format_count, format_value, plain
+from reports.text import flat, format_value, plain
 
 _PHRASES: Mapping[str, str] = {
     VERIFIED: "verified",
@@ -291,7 +291,6 @@ class Digest:
 
     @cached_property
     def _worst(self) -> Mapping[str, Severity]:
-        """The worst severity of each result that violates a rule, by case."""
         return {each["case"]: worst_severity(each) for each in self.results if each["effective"] in VIOLATIONS}
 
     @property
@@ -478,7 +477,6 @@ def called(name: str) -> str:
 
 
 def _most(pairs: set[tuple[str, str]]) -> tuple[str, ...]:
-    """Returns the most common reasons, each with its number of rules."""
     count = Counter(reason for reason, _ in sorted(pairs))
     shown = [f"{reason} ({number:,})" for reason, number in count.most_common(_MOST_REASONS)]
     rest = len(count) - len(shown)
@@ -550,7 +548,6 @@ def _shown(record: ResultRecord, shared: dict[tuple[str, int], Any]) -> ResultRe
 
 
 def _shard(header: HeaderRecord) -> str:
-    """Returns the number of this shard, or the number of shards in the run; empty if the run has no shards."""
     if shard := header.get("shard"):
         return f"{shard.get('number', '?')} of {shard.get('of', '?')}"
     return f"{len(header['shards'])}, merged" if header.get("shards") else ""

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from conformance.defects import Defect
-from conformance.errors import PROGRAM, UserError, command
+from conformance.errors import PROGRAM, UserError, command, format_count
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.record import ResultRecord
@@ -20,7 +20,7 @@ from conformance.tables.suite import POINT, Suite
 from reports import confirmation, evidence
 from reports.digest import Digest
 from reports.evidence import read_points
-from reports.text import flat, format_count
+from reports.text import flat
 
 _WIDTH = 100
 _CASES = 12
@@ -144,7 +144,6 @@ def _of_result(record: ResultRecord | None, run: Digest) -> Iterator[str]:
 
 
 def _of_point(case: Case, record: ResultRecord, run: Digest) -> Iterator[str]:
-    """Yields lines about the outcome at a point of a sweep."""
     points = read_points(run.directory, record)
     name = case.id.partition(POINT)[2]
     assert case.sweep is not None
@@ -190,7 +189,6 @@ def of_defect(defect: Defect, run: Digest) -> Iterator[str]:
 
 
 def _documented(rule: Rule) -> list[str]:
-    """Returns the words of the rule's document, or the reason why they are not quoted."""
     return _wrapped(f'The document: "{rule.quote}"' if rule.quote else f"The document is not quoted: {rule.unquoted}")
 
 

@@ -11,10 +11,10 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 
+from conformance.errors import format_count
 from conformance.model.verdict import VIOLATIONS
 from reports.history import Facts
 from reports.html import environment
-from reports.text import format_count
 
 FILE_NAME, DATA, DRAIN = "fleet.html", "fleet.json", "drain.sh"
 SCHEMA = "rdma-cts-fleet/1"
@@ -230,7 +230,6 @@ def _device(facts: Facts) -> tuple[Hashable, ...]:
 
 
 def _named(name: str, nodes: Sequence[Node]) -> str:
-    """The name of a group, with the number of cases that its nodes have run."""
     return f"{name}, {format_count(nodes[0].facts.cases, 'case')}" if nodes[0].facts else name
 
 

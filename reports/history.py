@@ -320,7 +320,6 @@ def _cell(night: str, folder: Path) -> Cell:
 
 
 def _agree(data: Any, violated: int) -> bool:
-    """Returns whether the other parts of a summary agree with its number of violated rules."""
     status, conforms = data["exit_status"], " conforms to its documents" in _text(data["conclusion"])
     return not (violated and status == 0) and not (conforms and status != 0)
 

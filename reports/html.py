@@ -24,14 +24,14 @@ from markupsafe import Markup
 
 from conformance import cache
 from conformance.defects import Defect, Severity, Symptom
-from conformance.errors import command
+from conformance.errors import command, format_count
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, OF_RULES, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import format_points, verdict_on
 from reports import confirmation, evidence
 from reports.digest import Digest, RuleFacts
 from reports.page_data import PageData, first_of
-from reports.text import flat, format_count, format_rules, format_value
+from reports.text import flat, format_rules, format_value
 
 FILE_NAME = "report.html"
 TEMPLATES = Path(__file__).with_name("templates")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import EXCUSED, INCOMPLETE, NOT_TESTABLE, VIOLATIONS
 from reports import evidence
 from reports.digest import Digest
 
@@ -18,15 +18,9 @@ _QUOTED = {**_ESCAPES, '"': "&quot;", "\t": "&#09;", "\n": "&#10;", "\r": "&#13;
 # JUnit has three outcomes besides success. A violation is a failure, a verdict about the harness or the environment is
 # an error, and every other verdict is skipped.
 _ELEMENT = {
-    Verdict.FAIL: "failure",
-    Verdict.CRASH: "failure",
-    Verdict.HANG: "failure",
-    Verdict.BROKEN: "error",
-    Verdict.MISSED: "error",
-    Verdict.WAIVED: "skipped",
-    Verdict.STACK: "skipped",
-    Verdict.UNSUPPORTED: "skipped",
-    Verdict.UNREACHABLE: "skipped",
+    **dict.fromkeys(VIOLATIONS, "failure"),
+    **dict.fromkeys(INCOMPLETE, "error"),
+    **dict.fromkeys((*EXCUSED, *NOT_TESTABLE), "skipped"),
 }
 
 

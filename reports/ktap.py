@@ -9,7 +9,7 @@ expected failure (XFAIL), as in kselftest.
 from collections.abc import Iterator, Sequence
 
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import EXCUSED, INCOMPLETE, NOT_TESTABLE, VIOLATIONS, Verdict
 from reports import evidence
 from reports.digest import Digest
 
@@ -17,15 +17,11 @@ _FIRST, _FIRST_INSIDE = "TAP version 13", "KTAP version 1"
 # The outcome and the directive of each verdict.
 _RESULT = {
     Verdict.PASS: ("ok", ""),
-    Verdict.UNSUPPORTED: ("ok", "SKIP"),
-    Verdict.UNREACHABLE: ("ok", "SKIP"),
-    Verdict.WAIVED: ("ok", "XFAIL"),
-    Verdict.STACK: ("ok", "XFAIL"),
-    Verdict.FAIL: ("not ok", ""),
-    Verdict.CRASH: ("not ok", ""),
+    **dict.fromkeys(NOT_TESTABLE, ("ok", "SKIP")),
+    **dict.fromkeys(EXCUSED, ("ok", "XFAIL")),
+    **dict.fromkeys(VIOLATIONS, ("not ok", "")),
     Verdict.HANG: ("not ok", "TIMEOUT"),
-    Verdict.BROKEN: ("not ok", "ERROR"),
-    Verdict.MISSED: ("not ok", "ERROR"),
+    **dict.fromkeys(INCOMPLETE, ("not ok", "ERROR")),
 }
 
 

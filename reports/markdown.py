@@ -75,7 +75,6 @@ def _run(run: Digest) -> Iterator[str]:
 
 
 def _detail(run: Digest, defect: Defect) -> Iterator[str]:
-    """Yields all facts about the first symptom of a defect, except the kernel's log."""
     record = defect.first.record
     yield f"#### {defect.severity.label}: {escaped(defect.title)}"
     yield ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from conformance.defects import Defect
-from conformance.errors import PROGRAM
+from conformance.errors import PROGRAM, format_count
 from reports.comparison import FAILING, FIXED, GONE, NEW, UNDECIDED, UNSUPPORTED, Change, Comparison
 from reports.comparison_formats import amount
 from reports.digest import Digest
@@ -28,7 +28,6 @@ from reports.history import (
     format_night,
 )
 from reports.history import UNDECIDED as NOT_DECIDED
-from reports.text import format_count
 
 MENDED, NO_LONGER_SEEN = "mended", "no longer seen"
 _MOST = 5  # the most lines of each kind of change; `rdma-cts compare` shows all
@@ -70,7 +69,8 @@ class Morning:
         yield f"{self.cell.name:<17} {outcome.outcome:<10} {self._told(outcome)}"
         if self.good is not None:
             yield from self._changed_under_test()
-            yield from self._new_defects(self.good)
+            for defect in self.good.defects[NEW]:
+                yield _line(NEW, self._since(self._has_defect(defect)), _of_defect(defect))
             for kind in _KINDS:
                 yield from self._changes(kind, self.good.of(kind))
         mended = self.before or self.good
@@ -103,10 +103,6 @@ class Morning:
             more = [f"{len(found) - _MOST} more"] if len(found) > _MOST else []
             yield f"    under test: {'; '.join(text + more)}"
 
-    def _new_defects(self, comparison: Comparison) -> Iterator[str]:
-        for defect in comparison.defects[NEW]:
-            yield _line(NEW, self._since(self._has_defect(defect)), _of_defect(defect))
-
     def _changes(self, kind: str, changes: Sequence[Change]) -> Iterator[str]:
         text = "newly unsupported" if kind == UNSUPPORTED else kind
         for change in changes[:_MOST]:
@@ -126,7 +122,6 @@ class Morning:
         return self._known_of(partial(Facts.shows, fingerprints=own))
 
     def _known_of(self, has: Callable[[Facts], bool | None]) -> Mapping[str, bool]:
-        """Returns the answer of `has` for each night, without unknown answers."""
         text = {cell.night: has(cell.facts) for cell in self._nights() if cell.facts}
         return {night: each for night, each in text.items() if each is not None}
 

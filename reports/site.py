@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from urllib.parse import quote
 
+from conformance.errors import format_count
 from conformance.model.verdict import OF_RULES, VIOLATIONS, Verdict
 from conformance.results.conclusions import verdict_on
 from reports import evidence
@@ -17,7 +18,6 @@ from reports.digest import Digest, RuleFacts
 from reports.history import BASELINE, GOOD, REGRESSED, Cell, Facts, History, KnownDefect
 from reports.history_page import NOT_SEEN, SEEN, WORDS, HistoryPage, Track, legend
 from reports.html import TEMPLATES, environment
-from reports.text import format_count
 
 INDEX, STYLE = "index.html", "style.css"
 RULES, DEFECTS, NIGHTS, BADGES = "rules", "defects", "nights", "badges"
@@ -158,7 +158,6 @@ class Site(HistoryPage):
         return CaseLine(id_, place, ordered, {name: night for name, night in since.items() if night})
 
     def _violating(self, name: str, case: str) -> dict[str, bool]:
-        """Returns, by night, whether a case violates a rule. Nights for which this is unknown are left out."""
         known = {night: facts.violates(case) for night, facts in self._facts[name].items()}
         return {night: violates for night, violates in known.items() if violates is not None}
 

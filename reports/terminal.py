@@ -14,27 +14,21 @@ from pathlib import Path
 from typing import TextIO
 
 from conformance.defects import Severity
-from conformance.errors import PROGRAM, command
+from conformance.errors import PROGRAM, command, format_count
 from conformance.model.preflight import format_findings
 from conformance.model.record import HeaderRecord, ResultRecord
-from conformance.model.verdict import INCOMPLETE, VERDICTS, Verdict
+from conformance.model.verdict import EXCUSED, INCOMPLETE, NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import verdict_on
 from conformance.results.records import PLAN_FILE
 from reports import confirmation
 from reports.digest import Digest
-from reports.text import columns_of, fitted, format_count, format_rules, one_line
+from reports.text import columns_of, fitted, format_rules, one_line
 
 _COLOURS: dict[str, str] = {
     Verdict.PASS: "32",
-    Verdict.FAIL: "31",
-    Verdict.CRASH: "31",
-    Verdict.HANG: "31",
-    Verdict.BROKEN: "35",
-    Verdict.MISSED: "35",
-    Verdict.UNSUPPORTED: "33",
-    Verdict.UNREACHABLE: "33",
-    Verdict.WAIVED: "33",
-    Verdict.STACK: "33",
+    **dict.fromkeys(VIOLATIONS, "31"),
+    **dict.fromkeys(INCOMPLETE, "35"),
+    **dict.fromkeys((*NOT_TESTABLE, *EXCUSED), "33"),
 }
 REPORT = "report.html"
 _SEVERITY, _WAIVED = "31", "33"
@@ -79,7 +73,6 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = N
 
 
 def _defects(run: Digest, stream: TextIO, level: int) -> Iterator[str]:
-    """Yields a line that explains the columns, and a line of at most _WIDTH columns for each defect."""
     if run.defects and level == NORMAL:
         yield "defects, most severe first: severity, number, what is wrong (rules), in how many cases"
     first_of_stack = next((defect for defect in run.defects if defect.of_stack), None)
@@ -99,7 +92,6 @@ def _defects(run: Digest, stream: TextIO, level: int) -> Iterator[str]:
 
 
 def _undecided(run: Digest, stream: TextIO) -> Iterator[str]:
-    """Yields a line for each undecided rule, with its first case."""
     found: dict[str, list[ResultRecord]] = {}
     for record in run.results:
         for rule in record["rules"]:
@@ -133,7 +125,6 @@ def _program(run: Digest, out: Path) -> Iterator[str]:
 
 
 def _next(run: Digest, out: Path) -> str:
-    """Returns the most useful next step."""
     if run.footer is None or run.counts.get(Verdict.MISSED):
         if run.header.get("shards"):
             return "run the missing shards, resume those cut short, and merge all of them into another --out"

@@ -78,11 +78,6 @@ def flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]
             yield name, _format_leaf(value)
 
 
-def format_count(number: int | float, one: str) -> str:
-    """Returns a number with its noun: `1 point`, `1,024 points`."""
-    return f"{number:,} {one}{'' if number == 1 else 's'}"
-
-
 def format_value(data: Any) -> str:
     if isinstance(data, Mapping):
         return ", ".join(f"{name} {text}" for name, text in flat(data) if text)

@@ -9,21 +9,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import EXCUSED, INCOMPLETE, NOT_TESTABLE, VIOLATIONS, Verdict
 from reports.digest import Digest
 from reports.text import one_line
 
 _RESULT = {
     Verdict.PASS: "pass",
-    Verdict.UNSUPPORTED: "skip",
-    Verdict.UNREACHABLE: "skip",
-    Verdict.WAIVED: "warn",
-    Verdict.STACK: "warn",
-    Verdict.FAIL: "fail",
-    Verdict.CRASH: "fail",
-    Verdict.HANG: "fail",
-    Verdict.BROKEN: "error",
-    Verdict.MISSED: "error",
+    **dict.fromkeys(NOT_TESTABLE, "skip"),
+    **dict.fromkeys(EXCUSED, "warn"),
+    **dict.fromkeys(VIOLATIONS, "fail"),
+    **dict.fromkeys(INCOMPLETE, "error"),
 }
 
 
@@ -51,6 +46,5 @@ def _notes(record: ResultRecord) -> Iterator[str]:
 
 
 def _duration(microseconds: float | None) -> str:
-    """Returns a duration as hours, minutes and seconds, as tmt expects it."""
     seconds = round((microseconds or 0) / 1e6)
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"

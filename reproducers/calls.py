@@ -1,5 +1,7 @@
 """The verbs as statements of C: the call, and the check of its result."""
 
+from collections.abc import Callable
+
 from conformance.bench.doors import RegMrEx
 from conformance.model.case import Arguments, Expectation, SgeSpec, Step
 from conformance.model.quantity import Quantity
@@ -61,7 +63,6 @@ def is_plain(verb: Verb) -> bool:
 
 
 def _operands(writer: Writer, call: str, arguments: Arguments) -> list[str]:
-    """The arguments of a verb, in the form and order of its prototype. Raises Inexpressible."""
     return [_operand_of(writer, call, parameter.name, arguments) for parameter in VERBS[call].parameters]
 
 
@@ -100,16 +101,21 @@ def wanted(then: Expectation, names: tuple[str, ...], error: str = "error") -> t
     return f"{error} != 0", "fail"
 
 
-def register(writer: Writer, step: Step) -> None:
-    """Writes the registration that makes the region `step.name`."""
+def _make(writer: Writer, step: Step, kind: str, call: Callable[[], str]) -> str:
+    """Writes the call that makes the object `step.name`; returns the object's name in C."""
     own = identifier(step.name)
     if step.name in writer.made:
         raise Inexpressible("it makes several objects of one name")
     writer.made.add(step.name)
-    raw = writer.raw
     writer.say("errno = 0;")
-    writer.say(f"struct ibv_mr *{own} = {registration(writer, step.call, step.arguments, raw)};")
+    writer.say(f"struct {kind} *{own} = {call()};")
     writer.assign("error", f"{own} ? 0 : errno ? errno : -1")
+    return own
+
+
+def register(writer: Writer, step: Step) -> None:
+    """Writes the registration that makes the region `step.name`."""
+    own = _make(writer, step, "ibv_mr", lambda: registration(writer, step.call, step.arguments, writer.raw))
     writer.names.region(step.name, f"{own}->")
     kept, should = wanted(step.then, step.then.errno or documented(step))
     if step.then.mr == "as_asked":
@@ -239,14 +245,8 @@ def _sge(writer: Writer, element: SgeSpec) -> str:
 
 
 def alloc_mw(writer: Writer, step: Step) -> None:
-    own, domain = identifier(step.name), identifier(str(step.arguments["pd"]))
-    if step.name in writer.made:
-        raise Inexpressible("it makes several objects of one name")
-    writer.made.add(step.name)
-    writer.say("errno = 0;")
-    kind = expressions.value(step.arguments["type"], "ibv_mw_type")
-    writer.say(f"struct ibv_mw *{own} = ibv_alloc_mw({domain}, {kind});")
-    writer.assign("error", f"{own} ? 0 : errno ? errno : -1")
+    domain, kind = identifier(str(step.arguments["pd"])), expressions.value(step.arguments["type"], "ibv_mw_type")
+    own = _make(writer, step, "ibv_mw", lambda: f"ibv_alloc_mw({domain}, {kind})")
     writer.names.value(step.name, "rkey", f"{own}->rkey")
     _answer(writer, step, *wanted(step.then, step.then.errno or documented(step)))
 

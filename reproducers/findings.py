@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.defects import Defect, Symptom
+from conformance.errors import format_count
 from conformance.judging import Basis
 from conformance.model.verdict import NOT_TESTABLE, Verdict
 from conformance.tables.suite import Suite
 from reports.digest import Digest, RuleFacts
-from reports.text import format_count
 from reproducers.of_runs import file_name, reproducer
 from reproducers.program import Program
 from reproducers.writer import Inexpressible

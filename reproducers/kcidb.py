@@ -4,24 +4,19 @@ Each recorded run is a checkout with one build. Sending these objects needs an a
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import NOT_TESTABLE, Verdict
 from reproducers.findings import Finding, Run, stacks_of
 
 ORIGIN = re.compile(r"[a-z0-9_]+\Z")
 _VERSION = {"major": 5, "minor": 3}
 _ISSUE_VERSION = 1  # increase it when the description of the same finding changes
 _EXCERPT = 16384
-_STATUS = {
-    Verdict.PASS: "PASS",
-    Verdict.UNSUPPORTED: "SKIP",
-    Verdict.UNREACHABLE: "SKIP",
-    Verdict.BROKEN: "ERROR",
-    Verdict.MISSED: "MISS",
-}  # all other verdicts are FAIL
+# All other verdicts are FAIL.
+_STATUS = {Verdict.PASS: "PASS", **dict.fromkeys(NOT_TESTABLE, "SKIP"), Verdict.BROKEN: "ERROR", Verdict.MISSED: "MISS"}
 
 
 def objects(findings: Sequence[Finding], runs: Sequence[Run], origin: str) -> dict[str, Any]:
@@ -38,7 +33,7 @@ def objects(findings: Sequence[Finding], runs: Sequence[Run], origin: str) -> di
     incidents = []
     for finding in findings:
         for run in runs:
-            for record in _records(finding, run):
+            for record in (each for each in run.digest.results if each["case"] == finding.symptom.case):
                 test = _test(record, run, ids[id(run)], origin)
                 tests[test["id"]] = test
                 incidents.append(_incident(finding, test, run in finding.runs, origin))
@@ -49,11 +44,6 @@ def objects(findings: Sequence[Finding], runs: Sequence[Run], origin: str) -> di
 
 def _digest(run: Run) -> str:
     return hashlib.sha256(json.dumps(run.digest.header, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _records(finding: Finding, run: Run) -> Iterator[ResultRecord]:
-    """Yields the result of the case that shows a finding, if the run has this result."""
-    yield from (record for record in run.digest.results if record["case"] == finding.symptom.case)
 
 
 def _issue(finding: Finding, runs: Sequence[Run], origin: str) -> dict[str, Any]:
@@ -80,6 +70,7 @@ def _issue(finding: Finding, runs: Sequence[Run], origin: str) -> dict[str, Any]
 
 def _test(record: ResultRecord, run: Run, build: str, origin: str) -> dict[str, Any]:
     path = [re.sub(r"[^A-Za-z0-9_-]+", "-", each).strip("-") for each in ("rdma_cts", *record["case"].split("/"))]
+    env = {key: value for key, value in run.digest.header["env"].items() if value is not None}
     test: dict[str, Any] = {
         "id": f"{build}:{record['case']}",
         "build_id": build,
@@ -87,15 +78,11 @@ def _test(record: ResultRecord, run: Run, build: str, origin: str) -> dict[str, 
         "path": ".".join(filter(None, path)),
         "status": _STATUS.get(Verdict(record["verdict"]), "FAIL"),
         "comment": record["reason"] or record["verdict"],
-        "environment": {"comment": run.stack, "misc": _plain(run.digest.header["env"])},
+        "environment": {"comment": run.stack, "misc": env},
     }
     if log := record["kernel"].get("log"):
         test["log_excerpt"] = "\n".join(log)[-_EXCERPT:]
     return test
-
-
-def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in data.items() if value is not None}
 
 
 def _incident(finding: Finding, test: Mapping[str, Any], present: bool, origin: str) -> dict[str, Any]:

@@ -3,17 +3,19 @@ messages, which are not wrapped."""
 
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from conformance.defects import Defect, Severity, Symptom, answering_of, severity_of
 from conformance.defects.defect import CORE, LIBIBVERBS, PROVIDER
 from conformance.defects.symptom import site_of
-from conformance.judging import Basis, first_alarm
+from conformance.judging import Basis
+from conformance.judging.kernel_alarms import first_alarm
 from conformance.model.fault import Effect
 from conformance.model.set_up import set_up_of
 from conformance.model.verdict import Verdict
 from conformance.tables.suite import Suite
 from reports.digest import Digest
+from reproducers.findings import Finding, Run
 from reproducers.of_runs import reproducer
 
 WIDTH = 72
@@ -45,8 +47,14 @@ def mail(symptom: Symptom, run: Digest, suite: Suite, basis: Basis, history: Seq
     return "\n".join(lines) + "\n"
 
 
+def mail_of(finding: Finding, runs: Iterable[Run], suite: Suite) -> str:
+    """Returns the text about a finding, by its first run; the other runs are of other stacks. Raises Inexpressible."""
+    first = finding.runs[0]
+    return mail(finding.symptom, first.digest, suite, first.basis, [run.digest for run in runs if run is not first])
+
+
 def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]) -> Iterator[str]:
-    defect = _defect_of(symptom, run)
+    defect = next((each for each in run.defects if symptom in each.symptoms), None)
     title = _subject(symptom, defect.title if defect else symptom.line)
     yield from _wrapped(f"Subject: {_at_fault(symptom, run)}: {title}", further=" ")
     yield ""
@@ -158,10 +166,6 @@ def _evidence(log: Sequence[str], process_died: bool) -> Iterator[str]:
     yield ""
 
 
-def _defect_of(symptom: Symptom, run: Digest) -> Defect | None:
-    return next((each for each in run.defects if symptom in each.symptoms), None)
-
-
 def _stack(run: Digest) -> str:
     env = run.header["env"]
     changed = f" ({run.changed_stack})" if run.changed_stack else ""
@@ -179,7 +183,6 @@ def _told_apart(other: Digest, run: Digest) -> str:
 
 
 def _tested(run: Digest) -> Iterator[str]:
-    """The versions, and the hashes of the loaded software."""
     device = run.header["device"]
     yield from _wrapped(f"Tested: {device.get('name', '?')} ({device.get('driver', '?')}), {_stack(run)}.")
     for name, digest in run.under_test.items():

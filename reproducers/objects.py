@@ -3,6 +3,7 @@ steps need. Many rows of a table share one set-up, so a row may need only a part
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from conformance.model.case import (
     Argument,
@@ -41,16 +42,12 @@ def without_idle(case: Case) -> Case:
         if more == needed:
             break
         needed = more
-    kept = replace(
-        given,
-        pds=tuple(name for name in given.pds if name in needed),
-        memory={name: each for name, each in given.memory.items() if name in needed},
-        dmabufs={name: each for name, each in given.dmabufs.items() if name in needed},
-        mrs={name: each for name, each in given.mrs.items() if name in needed},
-        qps={name: each for name, each in given.qps.items() if name in needed},
-        windows={name: each for name, each in given.windows.items() if name in needed},
-    )
-    return replace(case, given=kept)
+    kept: dict[str, Any] = {
+        kind: {name: each for name, each in getattr(given, kind).items() if name in needed}
+        for kind in ("memory", "dmabufs", "mrs", "qps", "windows")
+    }
+    pds = tuple(name for name in given.pds if name in needed)
+    return replace(case, given=replace(given, pds=pds, **kept))
 
 
 def names_in(arguments: Arguments) -> Iterator[str]:

@@ -11,7 +11,7 @@ from conformance.errors import UserError
 from conformance.judging import Basis
 from conformance.judging.faults import fault_of
 from conformance.model.capability import Capabilities
-from conformance.model.case import Case, Step
+from conformance.model.case import Case
 from conformance.model.fault import Effect, FaultKind
 from conformance.model.record import ResultRecord
 from conformance.model.rules import Rule
@@ -35,13 +35,10 @@ def cut(case: Case, observed: Mapping[str, Any]) -> Case:
         return replace(case, afterwards=())
     for number, (step, seen) in enumerate(zip(case.afterwards, observed.get("afterwards", ()), strict=False)):
         if fault_of(step, seen, later=True):
-            kept = [each for each in case.afterwards[:number] if not _leaves_nothing(each)]
+            earlier = case.afterwards[:number]
+            kept = [each for each in earlier if each.call not in PROBES or each.arguments.get("via", NULL) != NULL]
             return replace(case, afterwards=(*kept, step))
     return case
-
-
-def _leaves_nothing(step: Step) -> bool:
-    return step.call in PROBES and step.arguments.get("via", NULL) == NULL
 
 
 _ALARM = "The violation is a warning in the kernel's log (dmesg), whatever this program ends with."

@@ -13,26 +13,20 @@ from reproducers.objects import connected, rights, type_of
 from reproducers.writer import Inexpressible, Writer, documented
 
 _WANTED = {"success": "1", "refused": "0", "open": "-1"}
-_OPCODES = {
-    "RDMA_WRITE": "IBV_WR_RDMA_WRITE",
-    "RDMA_WRITE_WITH_IMM": "IBV_WR_RDMA_WRITE_WITH_IMM",
-    "RDMA_READ": "IBV_WR_RDMA_READ",
-    "ATOMIC_CMP_AND_SWP": "IBV_WR_ATOMIC_CMP_AND_SWP",
-    "ATOMIC_FETCH_AND_ADD": "IBV_WR_ATOMIC_FETCH_AND_ADD",
-}
-# The opcode of each local operation, and whether the peer posts the request.
+# The remote operations, whose opcodes are IBV_WR_ with the same name.
+_OPCODES = "RDMA_WRITE RDMA_WRITE_WITH_IMM RDMA_READ ATOMIC_CMP_AND_SWP ATOMIC_FETCH_AND_ADD".split()
+# The opcode of each local operation, whether the peer posts the request, and the side that a refusal is about.
 _LOCAL = {
-    "SEND": ("IBV_WR_SEND", 0),
-    "WRITE": ("IBV_WR_RDMA_WRITE", 0),
-    "READ": ("IBV_WR_RDMA_READ", 0),
-    "RECV": ("IBV_WR_SEND", 1),
+    "SEND": ("IBV_WR_SEND", 0, "gather"),
+    "WRITE": ("IBV_WR_RDMA_WRITE", 0, "gather"),
+    "READ": ("IBV_WR_RDMA_READ", 0, "answer"),
+    "RECV": ("IBV_WR_SEND", 1, "receive"),
 }
 _PLACEMENTS = {
     "FLUSH_GLOBAL": "IBV_FLUSH_GLOBAL",
     "FLUSH_PERSISTENT": "IBV_FLUSH_PERSISTENT",
     "FLUSH_BOTH": "IBV_FLUSH_GLOBAL | IBV_FLUSH_PERSISTENT",
 }
-_SIDES = {"SEND": "gather", "WRITE": "gather", "READ": "answer", "RECV": "receive"}
 
 
 def _prepare(writer: Writer, step: Step) -> None:
@@ -51,7 +45,6 @@ def _prepare(writer: Writer, step: Step) -> None:
 
 
 def _pair(writer: Writer, step: Step) -> str:
-    """The expression for the queue pairs of an operation."""
     via = str(step.arguments.get("via", NULL))
     if via != NULL:
         return identifier(via)
@@ -67,7 +60,6 @@ def _pair(writer: Writer, step: Step) -> str:
 
 
 def _asked(step: Step) -> str:
-    """Returns the description of the operation, for people."""
     position = str(step.arguments["position"])
     at = step.arguments["addr"]
     place = f"{position} of {at.text}" if position != "whole" else f"at {at.text}"  # type: ignore[union-attr]
@@ -95,7 +87,7 @@ def traffic(writer: Writer, step: Step) -> None:
     writer.use("rdma")
     key = writer.number(step.arguments["rkey"])
     expected = _expected(step)
-    call = f'rdma({pair}, "{_asked(step)}", {expected}, {_OPCODES[operation]}, {key}, {addr}, {at}, {count});'
+    call = f'rdma({pair}, "{_asked(step)}", {expected}, IBV_WR_{operation}, {key}, {addr}, {at}, {count});'
     _made(writer, step, pair, call, "remote")
 
 
@@ -162,7 +154,7 @@ def local_traffic(writer: Writer, step: Step) -> None:
     operation = str(step.arguments["op"])
     if operation not in _LOCAL:
         raise Inexpressible(f"it needs the operation {operation}")
-    opcode, receives = _LOCAL[operation]
+    opcode, receives, side = _LOCAL[operation]
     addr, at, count, name = writer.located(step, operation)
     pair = _pair(writer, step)
     writer.area_of(name)
@@ -171,11 +163,11 @@ def local_traffic(writer: Writer, step: Step) -> None:
     call = f'local({pair}, "{_asked(step)}", {_expected(step)}, {opcode}, {receives}, {sge}, {at});'
     if step.then.because and operation == "RECV":
         raise Inexpressible("it needs the statuses of both sides of a receive")
-    if step.then.because and _SIDES[operation] == "gather":
+    if step.then.because and side == "gather":
         call = f"refused({pair}, {opcode}, {sge});"
         writer.pieces.pop("local")
         writer.use("refused")
-    _made(writer, step, pair, call, _SIDES[operation])
+    _made(writer, step, pair, call, side)
 
 
 def bind(writer: Writer, step: Step) -> None:
@@ -325,28 +317,20 @@ def destroy_qp(writer: Writer, step: Step) -> None:
     writer.say(f"SET_UP(!ibv_destroy_qp({own}[0]) && !ibv_destroy_qp({own}[1]));")
 
 
-def fill(writer: Writer, step: Step) -> None:
-    """Writes known bytes to memory."""
-    name = str(step.arguments["memory"])
-    writer.say(f"memset({identifier(name)}, 0xfe, {writer.names.of(name, 'size')});")
+# The statements of the calls on a whole memory, of which `{0}` is the address and `{1}` the size in bytes.
+_ON_MEMORY = {
+    "fill": "memset({0}, 0xfe, {1});",
+    "unmap": "SET_UP(!munmap({0}, {1}));",
+    "protect": "SET_UP(!mprotect({0}, {1}, PROT_READ));",
+    "discard": "SET_UP(!madvise({0}, {1}, MADV_{2}));",
+}
 
 
-def unmap(writer: Writer, step: Step) -> None:
-    name = str(step.arguments["memory"])
-    writer.say(f"SET_UP(!munmap({identifier(name)}, {writer.names.of(name, 'size')}));")
-
-
-def protect(writer: Writer, step: Step) -> None:
-    name = str(step.arguments["memory"])
-    writer.say(f"SET_UP(!mprotect({identifier(name)}, {writer.names.of(name, 'size')}, PROT_READ));")
-
-
-def discard(writer: Writer, step: Step) -> None:
-    """Removes the pages of memory."""
-    name, how = str(step.arguments["memory"]), str(step.arguments["how"])
-    if how not in ("DONTNEED", "REMOVE"):
+def on_memory(writer: Writer, step: Step) -> None:
+    name, how = str(step.arguments["memory"]), str(step.arguments.get("how"))
+    if step.call == "discard" and how not in ("DONTNEED", "REMOVE"):
         raise Inexpressible(f"it discards pages by {how}")
-    writer.say(f"SET_UP(!madvise({identifier(name)}, {writer.names.of(name, 'size')}, MADV_{how}));")
+    writer.say(_ON_MEMORY[step.call].format(identifier(name), writer.names.of(name, "size"), how))
 
 
 STEPS: Mapping[str, Callable[[Writer, Step], None]] = {
@@ -364,10 +348,7 @@ STEPS: Mapping[str, Callable[[Writer, Step], None]] = {
     "restore_rkey": restore_rkey,
     "connect_qp": connect_qp,
     "destroy_qp": destroy_qp,
-    "fill": fill,
-    "unmap": unmap,
-    "protect": protect,
-    "discard": discard,
+    **dict.fromkeys(_ON_MEMORY, on_memory),
     "traffic": traffic,
     "local_traffic": local_traffic,
 }

@@ -66,17 +66,7 @@ _OFFERED = ("rereg_mr", "rereg_translation", "advise_mr", "reg_dmabuf_mr", "zero
 # Capabilities that a program need not test. The compiler or the answer shows calls that do not exist. On other
 # transports than InfiniBand and RoCE, the program's queue pairs, which are connected by state transitions, cannot be
 # set up.
-_IMPLIED = (
-    *BY_SYMBOL,
-    "rc",
-    "uc",
-    "immediate_data",
-    "iba_statuses",
-    "read_sinks",
-    "lists",
-    "iova_page_offset",
-    *_OFFERED,
-)
+_IMPLIED = (*BY_SYMBOL, *"rc uc immediate_data iba_statuses read_sinks lists iova_page_offset".split(), *_OFFERED)
 
 
 @dataclass(frozen=True)
@@ -117,8 +107,9 @@ def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark
         writer.features.add("mixed")
     _needs(writer)
     set_up(writer)
-    for step in case.before:
-        _before(writer, step)
+    for step in case.before:  # these calls belong to the set-up
+        _step(writer, step, "before")
+        writer.say_if("violations", 'errx(2, "not set up");')
     _step(writer, case.when, "")
     _afterwards(writer)
     if "mixed" in writer.features:
@@ -132,7 +123,6 @@ def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark
 
 
 def _types(case: Case) -> set[str]:
-    """Returns the types of queue pairs that a case needs."""
     steps = (*case.before, case.when, *case.afterwards)
     new = [step for step in steps if "qp_type" in step.arguments and step.arguments.get("via", NULL) == NULL]
     return {qp.kind for qp in case.given.qps.values()} | {str(step.arguments["qp_type"]) for step in new}
@@ -164,14 +154,6 @@ def _step(writer: Writer, step: Step, when: str) -> None:
     offered = [need for need in writer.case.needs if need in _OFFERED]
     if not when and offered:
         writer.say_if("violations && (error == EOPNOTSUPP || error == ENOSYS)", f'errx(77, "no {offered[0]}");')
-
-
-def _before(writer: Writer, step: Step) -> None:
-    """Writes a call that belongs to the set-up."""
-    if step.call not in STEPS:
-        raise Inexpressible(f"it makes the call {step.call}")
-    _step(writer, step, "before")
-    writer.say_if("violations", 'errx(2, "not set up");')
 
 
 def _afterwards(writer: Writer) -> None:
@@ -244,7 +226,6 @@ def _top(writer: Writer, rules: Mapping[str, Rule], remark: str) -> list[str]:
 
 
 def _rights(writer: Writer) -> list[str]:
-    """Returns the access flags for peers that the operations of the program need."""
     more = {"atomic": "IBV_ACCESS_REMOTE_ATOMIC", "flush": "IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT"}
     return [
         "IBV_ACCESS_REMOTE_WRITE",

@@ -65,7 +65,6 @@ def named(only: Iterable[str]) -> Iterable[str]:
 
 
 def _cases(wanted: str) -> Iterable[str]:
-    """Returns the cases of a defect, or the name itself if it is not a fingerprint."""
     if not FINGERPRINT.fullmatch(wanted):
         return [wanted]
     if (folder := run_about(wanted)) is None:

@@ -31,7 +31,9 @@ def run_folder(given: Path | None = None, what: str = "") -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):  # a directory with files is not removed, nor are its parents
             if made:
-                _remove_empty_consoles(out)
+                for console in out.glob("console*.log"):
+                    if not console.stat().st_size:
+                        console.unlink()
             for folder in made:
                 folder.rmdir()
 
@@ -66,12 +68,6 @@ def _new_folder(what: str) -> Path:
     """Creates and returns a directory for a run, whose name is the time. Runs that begin in the same second get
     different directories."""
     return new_directory(OUT / f"{datetime.now():%Y%m%dT%H%M%S}-{what}")
-
-
-def _remove_empty_consoles(out: Path) -> None:
-    for console in out.glob("console*.log"):
-        if not console.stat().st_size:
-            console.unlink()
 
 
 def _remove_work(out: Path) -> None:

@@ -7,11 +7,10 @@ device.
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from conformance.errors import UserError
 from conformance.regular_file import MOST_BYTES, open_regular
@@ -23,6 +22,8 @@ FILE_NAME = PLAN_FILE
 SCHEMA = "rdma-cts-plan/1"
 LAB_FILE_NAME = "lab.json"
 LAB_SCHEMA = "rdma-cts-lab/1"
+_LISTS = ("argv", "planned")  # fields that are lists of texts
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -60,18 +61,18 @@ class LabPlan:
     file: str
 
 
-def write_plan(plan: Plan, folder: Path) -> None:
+# For each kind of plan: the name of its file, its schema, and what it is the plan of.
+_FORMS: Mapping[type, tuple[str, str, str]] = {
+    Plan: (FILE_NAME, SCHEMA, "run"),
+    LabPlan: (LAB_FILE_NAME, LAB_SCHEMA, "lab"),
+}
+
+
+def write_plan(plan: Plan | LabPlan, folder: Path) -> None:
     """Writes the plan into `folder` atomically. Raises UserError."""
-    _write(folder / FILE_NAME, SCHEMA, plan)
-
-
-def write_lab_plan(plan: LabPlan, folder: Path) -> None:
-    _write(folder / LAB_FILE_NAME, LAB_SCHEMA, plan)
-
-
-def _write(path: Path, schema: str, plan: Plan | LabPlan) -> None:
+    name, schema, _ = _FORMS[type(plan)]
     data = json.dumps({"schema": schema, **asdict(plan)}, indent=1) + "\n"
-    write_atomically(path, data.encode("ascii"))
+    write_atomically(folder / name, data.encode("ascii"))
 
 
 def read_plan(folder: Path) -> Plan:
@@ -80,36 +81,26 @@ def read_plan(folder: Path) -> Plan:
 
     Another user's plan could name a library to execute. So another user's results can be reported, but not resumed.
     """
-    with _valid(folder, FILE_NAME, "run"):
-        plan = Plan(**_read(folder / FILE_NAME, SCHEMA))
-        _check_texts(plan.argv, plan.planned, [plan.directory, plan.tables_sha256, plan.stack])
-        if not isinstance(plan.given, dict):
-            raise ValueError
-    return Plan(tuple(plan.argv), plan.directory, tuple(plan.planned), plan.tables_sha256, plan.stack, plan.given)
+    return _read(Plan, folder)
 
 
 def read_lab_plan(folder: Path) -> LabPlan:
     """Returns the plan of the lab in `folder`. Raises UserError as `read_plan` does."""
-    with _valid(folder, LAB_FILE_NAME, "lab"):
-        plan = LabPlan(**_read(folder / LAB_FILE_NAME, LAB_SCHEMA))
-        _check_texts(plan.argv, [plan.directory, plan.file])
-    return LabPlan(tuple(plan.argv), plan.directory, plan.file)
+    return _read(LabPlan, folder)
 
 
-def _check_texts(*lists: Any) -> None:
-    """Raises ValueError unless each value is a list of texts that can be arguments or paths."""
-    for texts in lists:
-        if not isinstance(texts, list) or not all(isinstance(text, str) and "\0" not in text for text in texts):
-            raise ValueError
-        os.fsencode("".join(texts))
-
-
-@contextmanager
-def _valid(folder: Path, name: str, what: str) -> Iterator[None]:
-    """Turns errors of the block, which reads the plan of `what` from the file `name`, into UserErrors."""
+def _read(kind: type[T], folder: Path) -> T:
+    name, schema, what = _FORMS[kind]
     path = folder / name
     try:
-        yield
+        with open_regular(path) as file:
+            if os.fstat(file.fileno()).st_uid not in (os.geteuid(), 0):
+                hint = "only the user who started the run can resume it"
+                raise UserError(f"{path} belongs to another user", hint=hint)
+            data: dict[str, Any] = parse(file.read(MOST_BYTES))
+        if data.pop("schema") != schema:
+            raise ValueError
+        return kind(**{key: _checked(key, value) for key, value in data.items()})
     except FileNotFoundError as error:
         raise UserError(f"no {what} to resume in {folder}: there is no {name}") from error
     except OSError as error:
@@ -118,12 +109,11 @@ def _valid(folder: Path, name: str, what: str) -> Iterator[None]:
         raise UserError(f"{path} is not a valid plan of a {what}") from error
 
 
-def _read(path: Path, schema: str) -> dict[str, Any]:
-    """Returns the fields of a plan that this user or root has written. Raises the exceptions that `_valid` expects."""
-    with open_regular(path) as file:
-        if os.fstat(file.fileno()).st_uid not in (os.geteuid(), 0):
-            raise UserError(f"{path} belongs to another user", hint="only the user who started the run can resume it")
-        data: dict[str, Any] = parse(file.read(MOST_BYTES))
-    if data.pop("schema") != schema:
+def _checked(key: str, value: Any) -> Any:
+    """Returns the value of a field. Raises ValueError unless its texts can be arguments or paths."""
+    kind = list if key in _LISTS else dict if key == "given" else str
+    texts = value if kind is list else [value] if kind is str else []
+    if not isinstance(value, kind) or not all(isinstance(text, str) and "\0" not in text for text in texts):
         raise ValueError
-    return data
+    os.fsencode("".join(texts))
+    return tuple(value) if key in _LISTS else value

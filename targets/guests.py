@@ -54,18 +54,7 @@ SUITE_PARTS = (
     ),
 )
 # Further paths of the project for a shell in the guest, in which the suite runs as on any host.
-_SHELL_PARTS = (
-    "rdma-cts",
-    "commands",
-    "targets",
-    "runs",
-    "bundles",
-    "fixtures",
-    "reports",
-    "reproducers",
-    "profiles",
-    "waivers",
-)
+_SHELL_PARTS = "rdma-cts commands targets runs bundles fixtures reports reproducers profiles waivers".split()
 _PROFILE = Path("profile.yaml")
 _FEW = 40  # with more cases, a template with the software under test saves time
 
@@ -183,7 +172,6 @@ class Guests:
         )
 
     def _arguments(self, options: RunOptions) -> list[str]:
-        """Returns the options of pytest that are the same in every guest."""
         tables = tuple(Path(name) for _, name in self._vendor)
         inside = options.inside_guest(self.driver.device, tables, _PROFILE if self._options.profile else None)
         return ["--rdma-alone", *inside.plugin_arguments()]

@@ -94,7 +94,6 @@ def refuse_conflicts(options: RunOptions) -> None:
 
 
 def _device(options: RunOptions) -> str:
-    """Returns the device of this host to run on, or several devices with commas between them; empty for the guest."""
     if options.device:
         usable.check_names(options.device)
         return options.device

@@ -6,19 +6,23 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from actors import Stage
 from commands.__main__ import main
 from conformance import cache
+from conformance.model.rules import Registry
 from conformance.tables import suite
 from conformance.tables.suite import CASES, ROOT
 from fixtures.system.cache import cache_directory
 from kinds import Cli, Said, Says
 from project import TABLE, Project
+from samples import numbered
 
 # Objects made during the collection stay until the end; a search for garbage among them takes a fifth of the time.
 gc.disable()
@@ -141,6 +145,11 @@ def cli(capsys: Says) -> Cli:
 
 
 @pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+@pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project with one table and only the rules of the table's verb, on the device in Python."""
     root = tmp_path / "project"
@@ -157,3 +166,14 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     for name in ("PYTEST_ADDOPTS", cache.DIRECTORY):
         monkeypatch.delenv(name, raising=False)
     return Project(root, dict(os.environ))
+
+
+@pytest.fixture
+def eight_cases(monkeypatch: pytest.MonkeyPatch) -> suite.Suite:
+    """Replaces the suite of commands that read a run by eight cases of one rule."""
+    eight = numbered(8)
+    small = replace(eight, registry=Registry([eight.registry["REG-01"]]))
+    for name in ("commands.verify", "commands.cli.run_arguments", "reports.digest"):
+        monkeypatch.setattr(f"{name}.load_suite", lambda *_: small)
+    monkeypatch.setattr("reports.digest.tables_digest", lambda _: small.tables_sha256)
+    return small

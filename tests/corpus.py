@@ -1,8 +1,9 @@
 """Reads the malformed documents of tests/malformed, and the mistakes that they must cause.
 
-A file has the documents of one topic, each below a line `=== name`. A document begins with comments of the form `#
-expect LINE:COLUMN FRAGMENT`, one for each mistake in it, counted from its own first line. An optional `# folder NAME`
-is the folder of the verb to which the document belongs. A helper of tests.
+A file has the documents of one topic, each below a line `=== name` or, if an editor sees no mistake, `=== name beyond
+the schema`. A document begins with comments of the form `# expect LINE:COLUMN FRAGMENT`, one for each mistake in it,
+counted from its own first line. An optional `# folder NAME` is the folder of the verb to which the document belongs. A
+helper of tests.
 """
 
 import re
@@ -15,18 +16,23 @@ from conformance.tables.suite import ROOT
 from samples import registry
 
 _FOLDER = Path(__file__).parent / "malformed"
-_NAME = re.compile(rb"^=== ([a-z0-9_]+)\n", re.MULTILINE)
+_NAME = re.compile(rb"^=== ([a-z0-9_]+)( beyond the schema)?\n", re.MULTILINE)
 _EXPECT = re.compile(rb"# expect ([0-9]+:[0-9]+) (.+)\r?\n")
 _IN_FOLDER = re.compile(rb"# folder ([a-z_]+)\n")
+
+
+# The names of documents whose mistakes depend on facts outside of a schema: other rows, objects, the number of cases.
+BEYOND_THE_SCHEMA: set[str] = set()
 
 
 def _documents() -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for path in sorted(_FOLDER.glob("*.txt")):
         _, *parts = _NAME.split(path.read_bytes())
-        for name, data in zip(parts[::2], parts[1::2], strict=True):
+        for name, beyond, data in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
             assert name.decode() not in found, f"{path.name} has another document {name.decode()}"
             found[name.decode()] = data
+            BEYOND_THE_SCHEMA.update([name.decode()] if beyond else [])
     return found
 
 

@@ -81,38 +81,9 @@ class Worker:
 
 
 # The keys of a result that differ from those of an honest worker.
-CHANGES: Mapping[str, Mapping[str, Any]] = {
-    "pass_what_fails": {"observed": {"rc": None, "returned": "NULL", "errno": "EINVAL"}},
-    "fail_what_passes": {"verdict": "FAIL", "effective": "FAIL"},
-    "pass_without_an_observation": {"observed": {}},
-    "pass_what_was_not_reached": {"observed": {"unreachable": "no way"}},
-    "pass_with_an_alarm": {"kernel": {"taint": 512, "taint_before": 0, "log": ["WARNING: bad"]}},
-    "pass_an_observation_of_nothing": {"observed": {"seed": 1}},
-    "say_other_rules_and_a_waiver": {
-        "rules": ["REG-99"],
-        "level": "may",
-        "source": {"file": "x", "line": 1},
-        "call": "x()",
-        "expected": {"outcome": "open"},
-        "repro": "?",
-        "layer": "none",
-        "entry": "x",
-        "effective": "WAIVED",
-        "waiver": {"for": "REG-01", "owner": "me"},
-    },
-    "say_a_verdict_of_waivers": {"verdict": "WAIVED", "effective": "WAIVED"},
-    "say_an_unknown_verdict": {"verdict": "GREAT"},
-    "wrong_type_of_rules": {"rules": 7},
-    "wrong_type_of_the_observation": {"observed": ["returned"]},
-    "wrong_type_in_the_observation": {"observed": {"returned": "MR", "errno": "", "mr": {"addr": "0x0"}, "asked": []}},
-    "wrong_type_of_the_log": {"kernel": {"log": "WARNING: in one text"}},
-    "a_huge_log": {"kernel": {"taint": 0, "log": ["a line of the kernel " + "x" * 5000] * 5000}},
-    "words_for_the_terminal": {
-        "observed": {"rc": None, "returned": "\x1b[2J\x1b]0;owned\x07", "errno": "\u202e\ud800\n"},
-        "verdict": "FAIL",
-        "effective": "FAIL",
-    },
-}
+with open(__file__.replace("hostile_worker.py", "hostile_changes.json"), encoding="ascii") as _changes:
+    CHANGES: dict[str, dict[str, Any]] = json.load(_changes)
+CHANGES["a_huge_log"] = {"kernel": {"taint": 0, "log": ["a line of the kernel " + "x" * 5000] * 5000}}
 # The JSON in place of the value of a key of the result.
 TEXTS: Mapping[str, tuple[str, str]] = {
     "infinite_number": ("duration_us", "1e999"),

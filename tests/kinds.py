@@ -1,5 +1,6 @@
-"""Short names that many tests need: the types of pytest's fixtures, and lists of words."""
+"""Short names that many tests need: the types of pytest's fixtures, lists of words, and rows of text files."""
 
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import pytest
@@ -24,3 +25,9 @@ class Cli(Protocol):
 
 def words(text: str) -> list[str]:
     return text.split()
+
+
+def rows(name: str) -> list[tuple[str, str]]:
+    """The rows `input => expected` of a file of the folder rows; `#` begins a comment."""
+    lines = (Path(__file__).parent / "rows" / f"{name}.txt").read_text().splitlines()
+    return [(given, said.strip()) for given, _, said in (line.partition(" =>") for line in lines if line[0] != "#")]

@@ -15,7 +15,7 @@ import pytest
 from conformance.errors import UserError
 from conformance.judging import Basis, Judgement, conclude
 from conformance.model.capability import Capabilities
-from conformance.model.case import Case
+from conformance.model.case import Case, Table
 from conformance.model.observation import Observation, PointExample
 from conformance.model.record import FooterRecord, HeaderRecord, Record, ResultRecord
 from conformance.model.rules import Registry
@@ -27,7 +27,6 @@ from conformance.sweeps.outcome import Outcome, Points
 from conformance.tables.loader import parse_table
 from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import CASES, ROOT, Suite
-from conformance.tables.table import Table
 from conformance.yamldoc.parsing import read_bytes
 
 R = TypeVar("R", HeaderRecord, ResultRecord, FooterRecord)
@@ -42,6 +41,16 @@ SPACE = """
     expect: [{then: refused, rule: REG-15}]
   when: {access: $access}
 """
+
+
+def laid(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+    """Writes files with these names and contents into a folder, which is made; returns the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder
 
 
 def flip(path: Path) -> None:

@@ -3,7 +3,6 @@ commit."""
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -70,28 +69,6 @@ def test_no_commit_is_blamed_for_a_mistake_of_the_suite(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "execute", of_the_driver)
     assert "KeyError" in cli(128, "bisect-step", "--only", CASE).err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        ([], "a step needs a case"),
-        (["--only", "reg_mr/nothing/such"], "reg_mr/nothing/such"),
-        (["--only", "abcdef012345"], "abcdef012345"),
-        (["--only", CASE, "--nonsense"], "unrecognized arguments: --nonsense"),
-        (["--only", CASE, "--stack", "none"], "--stack 'none' does not exist"),
-        (["--only", CASE, "--guest", "--device", "x"], "--device and --guest exclude each other"),
-        (["--only", CASE, "--guest", "--linux", "/", "--kernel", "/"], "--linux and --kernel exclude each other"),
-        (["--only", CASE, "--guest", "--host", "x"], "--host and --guest exclude each other"),
-        (["--only", CASE, "--guest", "--rdma-core", "none"], "--rdma-core none does not exist"),
-    ],
-)
-def test_a_mistake_ends_the_bisection(
-    arguments: list[str], line: str, tmp_path: Path, monkeypatch: Patch, cli: Cli
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert line in cli(128, "bisect-step", *arguments).err
-    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import re
 import shutil
 import tarfile
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from bundles.claims import claims
 from commands import verify
 from commands.__main__ import main
 from conformance.errors import UserError
-from conformance.model.rules import Registry
 from conformance.results.records import encode, footer_record
 from conformance.tables.suite import ROOT, Selection, Suite, load_suite
 from conformance.tables.tiers import left_out
@@ -34,7 +32,7 @@ from reference.stack import without
 from reports import digest
 from reports.digest import read
 from runs.plan import Plan, write_plan
-from samples import consistent, numbered
+from samples import consistent
 from trial.catalogue import VIOLATIONS
 
 SUITE = load_suite()
@@ -151,31 +149,21 @@ def loaded(monkeypatch: Patch) -> None:
 
 
 @pytest.fixture
-def small(monkeypatch: Patch) -> Suite:
-    """Replaces the suite by eight cases of one rule."""
-    eight = numbered(8)
-    suite = replace(eight, registry=Registry([eight.registry["REG-01"]]))
-    monkeypatch.setattr(verify, "load_suite", lambda _: suite)
-    return suite
-
-
-@pytest.fixture
-def eight(small: Suite, tmp_path: Path) -> Path:
+def eight(eight_cases: Suite, tmp_path: Path) -> Path:
     """A run of these eight cases."""
-    return record(tmp_path / "eight", small, small.cases, started=NOW.isoformat())
+    return record(tmp_path / "eight", eight_cases, eight_cases.cases, started=NOW.isoformat())
 
 
-def test_a_run_in_which_every_rule_is_verified_is_conformant(small: Suite, tmp_path: Path, capsys: Says) -> None:
-    folder = record(tmp_path / "run", small, small.cases, started=NOW.isoformat())
-    assert main(["bundle", str(folder)]) == 0
-    assert verified(tmp_path / "run.rdma-cts.tar.xz", capsys)[1].splitlines()[-1] == (
+def test_a_run_in_which_every_rule_is_verified_is_conformant(eight: Path, capsys: Says) -> None:
+    assert main(["bundle", str(eight)]) == 0
+    assert verified(eight.with_name("eight.rdma-cts.tar.xz"), capsys)[1].splitlines()[-1] == (
         "reference conforms to its documents (exit status 0)"
     )
 
 
-def waived_run(small: Suite, folder: Path) -> Path:
+def waived_run(eight_cases: Suite, folder: Path) -> Path:
     """A run with a violation that a file of waivers, named in its plan, covers."""
-    run = record(folder / "run", small, small.cases, started=NOW.isoformat())
+    run = record(folder / "run", eight_cases, eight_cases.cases, started=NOW.isoformat())
     lines = lines_of(run)
     case = lines[1]
     case["observed"] |= {"returned": "NULL", "errno": "EINVAL"}
@@ -190,20 +178,20 @@ def waived_run(small: Suite, folder: Path) -> Path:
     case |= {"verdict": "FAIL", "effective": "WAIVED", "waiver": {"for": case["case"], "issue": "x"}}
     (run / "results.jsonl").write_bytes(b"".join(map(encode, consistent(lines))))
     planned = tuple(lines[0]["planned"])
-    write_plan(Plan(("--waivers", "waivers.yaml"), str(folder), planned, small.tables_sha256, "host", {}), run)
+    write_plan(Plan(("--waivers", "waivers.yaml"), str(folder), planned, eight_cases.tables_sha256, "host", {}), run)
     return run
 
 
-def test_waivers_are_packed_applied_again_and_counted(small: Suite, tmp_path: Path, capsys: Says) -> None:
-    run = waived_run(small, tmp_path)
+def test_waivers_are_packed_applied_again_and_counted(eight_cases: Suite, tmp_path: Path, capsys: Says) -> None:
+    run = waived_run(eight_cases, tmp_path)
     assert main(["bundle", str(run)]) == 0
     *lines, last = verified(tmp_path / "run.rdma-cts.tar.xz", capsys)[1].splitlines()
     assert [line.partition(", sha256")[0] for line in lines if line.startswith("waivers:")] == ["waivers: waivers.yaml"]
     assert last == ("reference conforms to its documents except for 1 waived rule (exit status 0)")
 
 
-def test_waivers_changed_since_the_run_are_refused(small: Suite, tmp_path: Path, cli: Cli) -> None:
-    run = waived_run(small, tmp_path)
+def test_waivers_changed_since_the_run_are_refused(eight_cases: Suite, tmp_path: Path, cli: Cli) -> None:
+    run = waived_run(eight_cases, tmp_path)
     (tmp_path / "waivers.yaml").write_text("waivers: []\n")
     assert "is not the file of waivers that the run had" in cli(2, "bundle", run).err
     assert not (tmp_path / "run.rdma-cts.tar.xz").exists()
@@ -491,13 +479,13 @@ def test_an_unreachable_sweep_is_founded_on_its_reason(run: Path, tmp_path: Path
     assert "PASS of" in verified(repacked(run, tmp_path / "forged", lines), capsys)[1]
 
 
-def test_a_case_left_out_of_the_plan_is_missed(eight: Path, small: Suite, tmp_path: Path, capsys: Says) -> None:
+def test_a_case_left_out_of_the_plan_is_missed(eight: Path, eight_cases: Suite, tmp_path: Path, capsys: Says) -> None:
     lines = lines_of(eight)
     gone = lines.pop(5)
     lines[0]["planned"].remove(gone["case"])
     lines[0]["left_out"] = 1
     results: list[Any] = [line for line in lines if line["type"] == "result"]
-    lines[-1] |= footer_record(lines[0]["planned"], results, small.registry, duration_s=1.0)
+    lines[-1] |= footer_record(lines[0]["planned"], results, eight_cases.registry, duration_s=1.0)
     status, said = verified(repacked(eight, tmp_path / "forged", lines), capsys)
     assert (status, "1 case of the default tier not in the run" in said) == (3, True), said
 

@@ -44,37 +44,35 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
 
 
 @pytest.mark.parametrize(
-    ("processors", "available_mb", "limits", "expected"),
+    ("processors", "total_mb", "available_mb", "limits", "asked", "expected"),
     [
-        (2, 100_000, {}, 2),
-        (64, 10 * NEEDED_MB, {}, 10),
-        (64, NEEDED_MB - 1, {}, 1),
-        (64, 100_000, {"cpu_max": ["max 100000", "300000 100000"]}, 3),
-        (64, 100_000, {"cpu_max": ["20000 100000"]}, 1),
-        (64, 100_000, {"memory_max": ["max", str(5 * NEEDED_MB << 20)]}, 5),
+        (2, 200_000, 100_000, {}, None, 2),
+        (64, 200_000, 10 * NEEDED_MB, {}, None, 10),
+        (64, 200_000, NEEDED_MB - 1, {}, None, 1),
+        (64, 200_000, 100_000, {"cpu_max": ["max 100000", "300000 100000"]}, None, 3),
+        (64, 200_000, 100_000, {"cpu_max": ["20000 100000"]}, None, 1),
+        (64, 200_000, 100_000, {"memory_max": ["max", str(5 * NEEDED_MB << 20)]}, None, 5),
+        (2, 10 * NEEDED_MB, NEEDED_MB, {}, 10, 10),  # a given number may exceed free memory
+        *((2, 1024, 512, {}, asked, 1) for asked in (1, None)),  # one guest can always be tried
     ],
 )
 def test_one_for_each_processor_as_far_as_memory_allows(
-    host: Host, processors: int, available_mb: int, limits: dict[str, list[str]], expected: int
+    host: Host,
+    processors: int,
+    total_mb: int,
+    available_mb: int,
+    limits: dict[str, list[str]],
+    asked: int | None,
+    expected: int,
 ) -> None:
-    host(processors, 200_000, available_mb, **limits)
-    assert capacity.guests_at_once(None, GUEST_MB) == expected
-
-
-def test_a_given_number_of_guests_may_exceed_free_memory(host: Host) -> None:
-    host(2, 10 * NEEDED_MB, NEEDED_MB)
-    assert capacity.guests_at_once(10, GUEST_MB) == 10
+    host(processors, total_mb, available_mb, **limits)
+    assert capacity.guests_at_once(asked, GUEST_MB) == expected
 
 
 def test_more_than_the_host_could_ever_hold_are_refused(host: Host) -> None:
     host(2, 10 * NEEDED_MB, 10 * NEEDED_MB)
     with user_error(r"--guests 11: each guest needs 2,304 MiB, .*; give at most 10", status=2):
         capacity.guests_at_once(11, GUEST_MB)
-
-
-def test_one_guest_can_always_be_tried(host: Host) -> None:
-    host(2, 1024, 512)
-    assert capacity.guests_at_once(1, GUEST_MB) == capacity.guests_at_once(None, GUEST_MB) == 1
 
 
 def test_the_figures_of_this_host_are_sound() -> None:

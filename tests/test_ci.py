@@ -2,6 +2,7 @@
 
 import configparser
 import io
+import os
 import re
 import shutil
 import subprocess
@@ -18,7 +19,9 @@ from conformance.results.records import Recorded, read_results
 from conformance.tables.suite import ROOT
 from fixtures.guest.recipe import STACKS
 from fixtures.system import packages
+from kinds import rows
 from launched import ended, script
+from patience import PATIENCE_S
 from samples import recorded, result, written
 from test_reports import SUITE
 
@@ -39,6 +42,26 @@ def test_the_stacks_of_the_matrices_exist() -> None:
 def test_the_scripts_are_shell_scripts_that_can_be_started(script: Path) -> None:
     assert script.stat().st_mode & 0o111
     subprocess.run(["sh", "-n", str(script)], check=True)
+
+
+def test_two_checkouts_that_lint_at_once_install_the_tools_once(tmp_path: Path) -> None:
+    python = script(
+        tmp_path / "python",
+        f"""case $2 in
+            *version_info*) echo 3.11; echo begun >>{tmp_path}/begun ;;
+            venv) until [ "$(wc -l <{tmp_path}/begun)" = 2 ]; do sleep 0.1; done
+                echo made >>{tmp_path}/made
+                mkdir -p "$3/bin"
+                for tool in pip ruff mypy codespell; do
+                    echo '#!/bin/sh' >"$3/bin/$tool"
+                    chmod +x "$3/bin/$tool"
+                done ;;
+        esac""",
+    )
+    environment = {**os.environ, "RDMA_CTS_PYTHON": str(python), "RDMA_CTS_CACHE": str(tmp_path / "cache")}
+    begun = [subprocess.Popen([CI / "lint.sh"], env=environment, stdout=subprocess.DEVNULL) for _ in range(2)]
+    assert [each.wait(PATIENCE_S) for each in begun] == [0, 0]
+    assert (tmp_path / "made").read_text() == "made\n"
 
 
 # The scripts, with a program that has already run
@@ -119,25 +142,9 @@ def test_a_cell_whose_run_does_not_begin_has_the_status_of_the_run(scripts: Scri
     assert (mistaken.returncode, mistaken.stderr[:28]) == (2, "usage: sh ci/stack.sh STACK ")
 
 
-@pytest.mark.parametrize(
-    ("environment", "shard"),
-    [
-        ({"SHARD": "3/4"}, "3/4"),
-        ({"CI_NODE_INDEX": "2", "CI_NODE_TOTAL": "5"}, "2/5"),
-        ({"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_TASK_COUNT": "4"}, "1/4"),
-        (
-            {
-                "SLURM_ARRAY_TASK_ID": "14",
-                "SLURM_ARRAY_TASK_COUNT": "3",
-                "SLURM_ARRAY_TASK_MIN": "10",
-                "SLURM_ARRAY_TASK_STEP": "2",
-            },
-            "3/3",
-        ),
-        ({"JOB_COMPLETION_INDEX": "0", "JOB_COMPLETIONS": "4", "OUT": "results"}, "1/4"),
-    ],
-)
-def test_each_engine_says_which_shard(scripts: Scripts, environment: dict[str, str], shard: str) -> None:
+@pytest.mark.parametrize(("variables", "shard"), rows("shards_of_engines"))
+def test_each_engine_says_which_shard(scripts: Scripts, variables: str, shard: str) -> None:
+    environment = dict(each.split("=") for each in variables.split())
     scripts.will(1, verdicts("FAIL"))
     out = f"{environment.get('OUT', 'out')}/shard-{shard[0]}"
     assert scripts.call("shard.sh", "--guest", **environment).returncode == 0

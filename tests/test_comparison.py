@@ -100,14 +100,6 @@ def test_runs_that_have_tried_no_case_in_common_say_so(tmp_path: Path) -> None:
     )
 
 
-def test_a_crash_of_what_the_old_stack_did_not_have_is_a_regression(tmp_path: Path) -> None:
-    case = SUITE.cases[0]
-    old = read(run(tmp_path / "old", [result(case, "UNSUPPORTED")]))
-    new = read(run(tmp_path / "new", [result(case, "CRASH", "the kernel died")]))
-    last = [*text(compare(old, new), None)][-1]
-    assert re.fullmatch(r"something has regressed: 1 new defect, the worst: .*crash \(exit status 1\)", last)
-
-
 def test_a_divergence_of_random_sequences_that_was_not_there_is_a_regression(tmp_path: Path) -> None:
     case = SUITE.cases[0]
     known, fresh = ({"when": when, "rules": ["REG-01"], "observed": f"of {when}", "row": "- id: x\n"} for when in "ab")
@@ -116,19 +108,6 @@ def test_a_divergence_of_random_sequences_that_was_not_there_is_a_regression(tmp
     assert [(change.kind, change.record["reason"]) for change in found] == [("regressed", "of b")]
     assert status == 1
     assert changes(tmp_path, old, [result(case, "FAIL", deviations=[known])]) == ([], 0)
-
-
-def test_a_waived_failure_is_not_a_regression_and_an_unused_waiver_is_reported(tmp_path: Path) -> None:
-    old = [result(SUITE.cases[0], "FAIL", **WAIVED), result(SUITE.cases[1], "FAIL", **WAIVED)]
-    found, status = changes(tmp_path, old, [result(SUITE.cases[0], "FAIL", **WAIVED), result(SUITE.cases[1])])
-    assert [(change.kind, change.case) for change in found] == [("waiver no longer needed", SUITE.cases[1].id)]
-    assert status == 0
-
-
-def test_a_case_that_was_not_run_this_time_leaves_the_comparison_undecided(tmp_path: Path) -> None:
-    found, status = changes(tmp_path, [result(SUITE.cases[0])], [result(SUITE.cases[0], "MISSED")])
-    assert [change.kind for change in found] == ["no longer decided"]
-    assert status == 3
 
 
 def swept(directory: Path, *accepted: str, axes: dict[str, Any] = FLAGS) -> list[ResultRecord]:
@@ -248,38 +227,35 @@ def test_defects_are_compared_by_their_fingerprints(tmp_path: Path, cli: Cli) ->
     assert "newly supported, and wrong: 1 case" in said
 
 
-@pytest.mark.parametrize("again", ["MISSED", "BROKEN", "UNSUPPORTED", "UNREACHABLE", ""])
-def test_a_defect_whose_case_was_not_decided_is_not_gone(again: str, tmp_path: Path, cli: Cli) -> None:
-    first, second = SUITE.cases[:2]
-    old = run(tmp_path / "old", [result(first, "FAIL"), result(second)])
-    new = run(tmp_path / "new", [*([result(first, again)] if again else []), result(second)])
-    said = cli(3 if again in INCOMPLETE else 0, "compare", old, new).out
-    assert "defects: 0 new, 0 gone, 0 in both, 1 not decided\n" in said
-    assert "  gone  " not in said
+# The verdicts of the first cases in the old run and in the new run (`-`: it was not tried), the exit status, and a part
+# of the output, which counts the defects if any is new, gone or not decided.
+OLD_AND_NEW = [
+    ("UNSUPPORTED", "CRASH", 1, r"something has regressed: 1 new defect, the worst: .*crash \(exit status 1\)\n"),
+    ("UNSUPPORTED", "FAIL", 1, "a newly supported feature is wrong: 1 new defect, the worst: wrong report "),
+    ("WAIVED WAIVED", "WAIVED PASS", 0, r"  reg_mr/sample/c1\n\n2 cases compared: 1 case waiver no longer needed\n"),
+    ("PASS", "MISSED", 3, "no longer decided: 1 case"),
+    *(
+        ("FAIL PASS", f"{again} PASS", 3 if again in INCOMPLETE else 0, "0 new, 0 gone, 0 in both, 1 not decided\n")
+        for again in ("MISSED", "BROKEN", "UNSUPPORTED", "UNREACHABLE", "-")
+    ),
+    ("- PASS", "FAIL PASS", 0, "0 new, 0 gone, 0 in both, 1 not tried by the old run\n"),
+    ("WAIVED", "FAIL", 1, "0 new, 0 gone, 1 in both\n"),
+    ("FAIL", "WAIVED", 0, "nothing has regressed"),  # a known defect needs no message
+]
 
 
-def test_a_defect_that_a_waiver_covers_in_one_run_is_neither_gone_nor_new(tmp_path: Path, cli: Cli) -> None:
-    case = SUITE.cases[0]
-    open_, waived = (
-        run(tmp_path / "open", [result(case, "FAIL")]),
-        run(tmp_path / "waived", [result(case, "FAIL", **WAIVED)]),
-    )
-    assert "defects: " not in cli(0, "compare", open_, waived).out  # a known defect needs no message
-    assert "defects: 0 new, 0 gone, 1 in both\n" in cli(1, "compare", waived, open_).out
-
-
-def test_a_defect_that_the_old_run_did_not_try_is_not_new(tmp_path: Path, cli: Cli) -> None:
-    first, second = SUITE.cases[:2]
-    old, new = run(tmp_path / "old", [result(second)]), run(tmp_path / "new", [result(first, "FAIL"), result(second)])
-    assert "defects: 0 new, 0 gone, 0 in both, 1 not tried by the old run\n" in cli(0, "compare", old, new).out
-
-
-def test_newly_supported_failures_are_not_regressions_and_are_reported(tmp_path: Path, cli: Cli) -> None:
-    old = run(tmp_path / "old", [result(SUITE.cases[0], "UNSUPPORTED")])
-    new = run(tmp_path / "new", [result(SUITE.cases[0], "FAIL")])
-    assert cli(1, "compare", old, new).out.endswith(
-        "a newly supported feature is wrong: 1 new defect, the worst: wrong report (exit status 1)\n"
-    )
+@pytest.mark.parametrize(("old", "new", "status", "said"), OLD_AND_NEW)
+def test_verdicts_of_two_runs_have_a_conclusion(
+    old: str, new: str, status: int, said: str, tmp_path: Path, cli: Cli
+) -> None:
+    folders: list[Path] = []
+    for verdicts in (old, new):
+        tried = [(case, each) for case, each in zip(SUITE.cases, verdicts.split(), strict=False) if each != "-"]
+        lines = [result(case, "FAIL", **WAIVED) if each == "WAIVED" else result(case, each) for case, each in tried]
+        folders.append(run(tmp_path / str(len(folders)), lines))
+    output = cli(status, "compare", *folders).out
+    assert re.search(said, output)
+    assert ("  gone  " in output, "defects: " in output) == (False, "defect" in said or "new, " in said)
 
 
 def test_a_comparison_for_programs_has_numbers_and_every_change(tmp_path: Path, cli: Cli) -> None:

@@ -318,36 +318,28 @@ class Swept(Run):
         return Actor(swept(cases, self.fails, self.swept))
 
 
-def test_the_smallest_point_of_a_deviation_is_tried_alone(tmp_path: Path) -> None:
-    run = Swept(tmp_path, lambda before: True)
-    recorded = run(suite=SWEPT)
-    assert run.again == [[f"{SWEEP}#{POINT}"]]
+@pytest.mark.parametrize(
+    ("suite", "needed", "again", "after"),
+    [
+        (SWEPT, None, [f"{SWEEP}#{POINT}"], None),
+        (TRIES, SWEEP, [SWEEP], None),  # points that are tries of one thing are tried again together
+        (SWEPT, SWEEP, [f"{SWEEP}#{POINT}", SWEEP], [SWEEP]),
+        (SWEPT, ORDINARY, [f"{SWEEP}#{POINT}", SWEEP, ORDINARY], [ORDINARY]),
+    ],
+)
+def test_the_smallest_point_of_a_deviation_is_tried_alone_or_after_what_it_needs(
+    suite: Suite, needed: str | None, again: list[str], after: list[str] | None, tmp_path: Path
+) -> None:
+    run = Swept(tmp_path, lambda before: needed is None or needed in before, suite)
+    recorded = run(suite=suite)
     (record,) = recorded.confirmations
-    assert (record["case"], record["point"], record["confirmed"]) == (SWEEP, POINT, True)
-
-
-def test_points_that_are_tries_of_one_thing_are_tried_again_together(tmp_path: Path) -> None:
-    run = Swept(tmp_path, lambda before: SWEEP in before, TRIES)
-    recorded = run(suite=TRIES)
-    assert run.again == [[SWEEP]]
-    (record,) = recorded.confirmations
-    assert (record["case"], record.get("point"), record["confirmed"]) == (SWEEP, None, True)
+    assert [cases[0] for cases in run.again] == again
+    assert (record["case"], record["confirmed"], record.get("after")) == (SWEEP, after is None, after)
+    assert record.get("point") == (None if suite is TRIES else POINT)
+    assert after is None or "returned NULL with errno EINVAL" in record["in_run"]["reason"]
+    assert after is None or record["alone"]["verdict"] == "PASS"
     (failed,) = (each for each in recorded.results if each["case"] == SWEEP)
-    assert "(1 of 8 tries)" in failed["reason"]
-
-
-def test_a_point_that_fails_only_after_other_points_names_its_sweep(tmp_path: Path) -> None:
-    run = Swept(tmp_path, lambda before: SWEEP in before)
-    (record,) = run(suite=SWEPT).confirmations
-    assert run.again == [[f"{SWEEP}#{POINT}"], [SWEEP]]
-    assert "returned NULL with errno EINVAL" in record["in_run"]["reason"]
-    assert record["alone"]["verdict"] == "PASS"
-    assert record["after"] == [SWEEP]
-
-
-def test_a_point_that_fails_only_after_another_case_names_that(tmp_path: Path) -> None:
-    (record,) = Swept(tmp_path, lambda before: ORDINARY in before)(suite=SWEPT).confirmations
-    assert record["after"] == [ORDINARY]
+    assert ("(1 of 8 tries)" in failed["reason"]) == (suite is TRIES)
 
 
 # What reports show

@@ -28,6 +28,7 @@ from conformance.execution.connection import ExchangeSpec, LoopbackConnection, e
 from conformance.execution.context import CaseContext
 from conformance.model.deadline import TURNS_PER_S, Wait
 from conformance.model.transport import INFINIBAND, IWARP
+from kinds import rows
 
 SIZE = 64
 # Values of enum ibv_wc_status and ibv_wc_opcode.
@@ -57,33 +58,23 @@ def specs(stub: RecordingConnection, count: int) -> list[ExchangeSpec]:
     return [ExchangeSpec(used, SendRequest("RDMA_WRITE", wr_id), areas) for wr_id in range(count)]
 
 
-def test_in_python_each_result_is_yielded_before_the_next_exchange() -> None:
+@pytest.mark.parametrize(
+    ("in_c", "executed"),
+    [
+        (lambda some: [], [[0], [0, 1], [0, 1, 2]]),
+        (lambda some: some[:2], [[0, 1], [0, 1], [0, 1, 2]]),
+        (lambda some: some[: some[0].request.wr_id % 2], [[0], [0, 1], [0, 1, 2]]),
+    ],
+)
+def test_all_results_of_a_batch_are_yielded_before_the_next_is_executed(
+    in_c: Callable[[Sequence[ExchangeSpec]], Sequence[ExchangeSpec]],
+    executed: list[list[int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python executes what C leaves."""
     stub = RecordingConnection()
-    for number, _ in enumerate(exchanges(specs(stub, 3))):
-        assert stub.executed == list(range(number + 1))
-    assert stub.executed == [0, 1, 2]
-
-
-def test_all_results_of_a_batch_in_c_are_yielded_before_the_next_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    stub = RecordingConnection()
-
-    def two_at_a_time(some: Sequence[ExchangeSpec]) -> list[Exchange]:
-        return [stub.execute(spec) for spec in some[:2]]
-
-    monkeypatch.setattr(connection, "_native_exchanges", two_at_a_time)
-    seen = [list(stub.executed) for _ in exchanges(specs(stub, 5))]
-    assert seen == [[0, 1], [0, 1], [0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3, 4]]
-
-
-def test_python_executes_what_c_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
-    stub = RecordingConnection()
-
-    def even_ones_only(some: Sequence[ExchangeSpec]) -> list[Exchange]:
-        return [stub.execute(some[0])] if some[0].request.wr_id % 2 == 0 else []
-
-    monkeypatch.setattr(connection, "_native_exchanges", even_ones_only)
-    assert len(list(exchanges(specs(stub, 4)))) == 4
-    assert stub.executed == [0, 1, 2, 3]
+    monkeypatch.setattr(connection, "_native_exchanges", lambda some: [stub.execute(spec) for spec in in_c(some)])
+    assert [list(stub.executed) for _ in exchanges(specs(stub, 3))] == executed
 
 
 class Memory:
@@ -301,46 +292,20 @@ def test_a_stale_pair_that_is_made_again_is_renewed_before_c_sees_it(monkeypatch
     assert (seen, loopback.stale) == ([0, 1], False)
 
 
-def test_c_returns_before_it_would_use_a_stale_pair_that_it_cannot_renew() -> None:
-    device = SimpleNamespace(pointers=SimpleNamespace(attributes=lambda _: 0))
-    end: Any = SimpleNamespace(kind="RC", device=device, deadline_s=1.0, attributes=None, poster=SimpleNamespace(qp=0))
-    made = native_exchange.NativeConnection(end, end, 0.5, renewable=True, by_reset=False)
-    made.state = True, (0, 0)
-    assert native_exchange.available(), "the project's tests need gcc"
-    spec = native_exchange.NativeSpec(made, 0, 1, SendRequest("RDMA_WRITE", 1), (area(pattern(8)), area(pattern(8))))
-    assert native_exchange.exchanges([spec]) == []  # otherwise the C code would use the queue pair at address 0
-
-
-@pytest.mark.parametrize(
-    ("kind", "transport", "opcode", "found", "received", "answered"),
-    [
-        ("RC", INFINIBAND, "RDMA_WRITE", "REM_ACCESS_ERR", "", True),
-        ("RC", INFINIBAND, "RDMA_WRITE", "LOC_PROT_ERR", "", True),
-        ("RC", INFINIBAND, "SEND", "RNR_RETRY_EXC_ERR", "", True),
-        ("RC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "", True),  # an acknowledged request
-        ("RC", INFINIBAND, "RDMA_WRITE", "RETRY_EXC_ERR", "", False),
-        ("RC", INFINIBAND, "RDMA_WRITE", "WR_FLUSH_ERR", "WR_FLUSH_ERR", False),
-        ("RC", INFINIBAND, "RDMA_WRITE", "FATAL_ERR", "", False),
-        ("RC", INFINIBAND, "RDMA_WRITE", "", "", False),
-        ("UC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "SUCCESS", True),  # the SEND after the request has arrived
-        ("UC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "", False),
-        ("RC", IWARP, "RDMA_WRITE", "SUCCESS", "WR_FLUSH_ERR", False),
-        ("RC", IWARP, "RDMA_WRITE", "SUCCESS", "SUCCESS", True),
-        ("RC", IWARP, "RDMA_READ", "SUCCESS", "", True),
-    ],
-)
+@pytest.mark.parametrize(("request_", "answered"), rows("answered_requests"))
 def test_an_unanswered_request_is_followed_by_a_message_that_must_arrive(
-    monkeypatch: pytest.MonkeyPatch, kind: str, transport: Any, opcode: str, found: str, received: str, answered: bool
+    monkeypatch: pytest.MonkeyPatch, request_: str, answered: str
 ) -> None:
+    kind, transport, opcode, *statuses = request_.split()
     side = Side([], lambda _: None)
     vars(side)["kind"] = kind
     pair = Pair(side, side)
-    vars(pair)["transport"] = transport
+    vars(pair)["transport"] = {"INFINIBAND": INFINIBAND, "IWARP": IWARP}[transport]
     control = LoopbackConnection(cast(Any, pair), lambda: 1)
     asked: list[LoopbackConnection] = []
     monkeypatch.setattr(LoopbackConnection, "check_alive", lambda self: asked.append(self))
     of_a_case = LoopbackConnection(cast(Any, pair), lambda: 1, renewable=False, control=lambda: control)
-    completions = [[Completion(1, status)] if status else [] for status in (found, received)]
+    completions = [[Completion(1, status)] if status != "-" else [] for status in statuses]
     of_a_case.check_answered(completions[0], completions[1], opcode)
     assert asked == ([] if answered else [control])
 
@@ -378,37 +343,22 @@ def test_a_message_that_must_arrive_may_be_lost_only_by_an_unreliable_transport(
     assert loopback.stale
 
 
-def test_c_leaves_an_exchange_whose_receive_is_refused_to_python() -> None:
-    """The queue pair of this connection belongs to a provider that refuses receives."""
-    assert native_exchange.available(), "the project's tests need gcc"
-    post = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-    refuse = post(lambda *_: 12)
-    context = (ctypes.c_uint64 * 64)()
-    # Post_recv, among the functions that follow the device pointer.
-    context[1 + 26] = ctypes.cast(refuse, ctypes.c_void_p).value or 0
-    queue = (ctypes.c_uint64 * 32)(ctypes.addressof(context))
-    device = SimpleNamespace(pointers=SimpleNamespace(attributes=lambda _: 0))
-    end: Any = SimpleNamespace(
-        kind="RC", device=device, deadline_s=1.0, attributes=None, poster=SimpleNamespace(qp=ctypes.addressof(queue))
-    )
-    made = native_exchange.NativeConnection(end, end, 0.5, renewable=False, by_reset=False)
-    made.state = False, (0, 0)
-    spec = native_exchange.NativeSpec(made, 0, 1, SendRequest("RDMA_WRITE", 1), (area(pattern(8)), area(pattern(8))))
-    assert native_exchange.exchanges([spec]) == []
-
-
 @pytest.fixture
 def provided() -> Callable[..., tuple[native_exchange.NativeConnection, int]]:
     """Makes a connection over one queue pair of a made-up provider; returns the connection and the queue pair's
     address. Polls return the completions in `polled` in turn, each a wr_id, a status and an opcode of
-    <infiniband/verbs.h>; the last completion is repeated. `before_last` is called before the last one."""
+    <infiniband/verbs.h>; the last completion is repeated. `before_last` is called before the last one. Posting of
+    receives returns `receives`."""
     assert native_exchange.available(), "the project's tests need gcc"
-    take = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(lambda *_: 0)
+    post = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
     poll = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
-    kept: list[Any] = [take]
+    kept: list[Any] = []
 
     def make(
-        *polled: tuple[int, int, int], before_last: Callable[[], object] = lambda: None
+        *polled: tuple[int, int, int],
+        before_last: Callable[[], object] = lambda: None,
+        receives: int = 0,
+        renewable: bool = False,
     ) -> tuple[native_exchange.NativeConnection, int]:
         left = list(polled)
 
@@ -420,7 +370,8 @@ def provided() -> Callable[..., tuple[native_exchange.NativeConnection, int]]:
             return 1
 
         functions, polls = (ctypes.c_uint64 * 64)(), poll(complete)
-        for index, function in ((11, polls), (25, take), (26, take)):  # poll_cq, post_send, post_recv
+        send, receive = post(lambda *_: 0), post(lambda *_: receives)
+        for index, function in ((11, polls), (25, send), (26, receive)):  # poll_cq, post_send, post_recv
             functions[1 + index] = ctypes.cast(function, ctypes.c_void_p).value or 0
         context = ctypes.addressof(functions)
         cq = (ctypes.c_uint64 * 4)(context)
@@ -429,12 +380,20 @@ def provided() -> Callable[..., tuple[native_exchange.NativeConnection, int]]:
         end: Any = SimpleNamespace(
             kind="RC", device=device, deadline_s=1.0, attributes=None, poster=SimpleNamespace(qp=at)
         )
-        made = native_exchange.NativeConnection(end, end, 0.5, renewable=False, by_reset=False)
-        made.state = False, (0, 0)
-        kept.extend((functions, polls, cq, queue, made))
+        made = native_exchange.NativeConnection(end, end, 0.5, renewable=renewable, by_reset=False)
+        made.state = renewable, (0, 0)
+        kept.extend((functions, polls, send, receive, cq, queue, made))
         return made, at
 
     return make
+
+
+@pytest.mark.parametrize("cannot", [{"receives": 12}, {"renewable": True}], ids=["receive refused", "stale"])
+def test_c_leaves_an_exchange_that_it_cannot_make_to_python(provided: Any, cannot: dict[str, Any]) -> None:
+    """The provider refuses receives, or the pair is stale and only Python can renew it."""
+    made, _ = provided((1, 0, 0), (0, 0, RECV), **cannot)
+    spec = native_exchange.NativeSpec(made, 0, 1, SendRequest("RDMA_WRITE", 1), (area(pattern(8)), area(pattern(8))))
+    assert native_exchange.exchanges([spec]) == []
 
 
 def test_c_leaves_it_to_python_to_wait_for_the_final_state_of_a_pair_that_reset_does_not_renew(provided: Any) -> None:

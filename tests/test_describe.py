@@ -12,7 +12,7 @@ from conformance.model.set_up import set_up_of
 from conformance.results.records import read_results
 from conformance.tables.suite import load_suite
 from conformance.verbs import VERBS
-from kinds import Cli, Folders, Patch
+from kinds import Cli, Folders, Patch, rows
 from launched import ended
 from recorded_reference import record
 from reference.device import Device
@@ -120,35 +120,15 @@ def test_a_case_of_other_tables_is_explained_with_those(tmp_path: Path, cli: Cli
     )
 
 
-@pytest.mark.parametrize(
-    ("line", "offered"),
-    [
-        ("rdma-cts nig", ["nightly"]),
-        ("rdma-cts run --ti", ["--tier"]),
-        ("rdma-cts run --tier ", ["smoke", "default", "exhaustive"]),
-        ("rdma-cts run --quiet --tier ex", ["exhaustive"]),
-        ("rdma-cts compare /etc/passw", ["/etc/passwd"]),
-        ("rdma-cts compare --device", []),
-        ("rdma-cts run --verb rere", ["rereg_mr", "rereg_mr_experimental"]),
-        ("rdma-cts run --rule REG-09", ["REG-09", "REG-09a"]),
-        ("rdma-cts run --port ", []),
-        ("rdma-cts run /etc/passw", []),
-        ("rdma-cts completion fi", ["fish"]),
-        ("rdma-cts trial ker", ["kernel"]),
-        ("rdma-cts trial kernel --mut", ["--mutant"]),
-        ("rdma-cts trial reference --rule REG-09", ["REG-09", "REG-09a"]),
-        ("rdma-cts trial mended --list --cha", ["--change"]),
-        ("rdma-cts trial reference --mut", []),
-    ],
-)
-def test_bash_offers_what_fits(line: str, offered: list[str], cli: Cli) -> None:
+@pytest.mark.parametrize(("line", "offered"), rows("completions"))
+def test_bash_offers_what_fits(line: str, offered: str, cli: Cli) -> None:
     script = cli(0, "completion", "bash").out
     words = line.split(" ")
     ask = f"COMP_WORDS=({' '.join(words[:-1])} '{words[-1]}'); COMP_CWORD={len(words) - 1}; _rdma_cts"
     text = f'{script}\n{ask}; printf "%s\\n" "${{COMPREPLY[@]}}"'
     done = ended("bash", "-uc", text, check=True)
     found = [each for each in done.stdout.splitlines() if each not in ("", "/etc/passwd-")]
-    assert (found, done.stderr) == (offered, "")
+    assert (found, done.stderr) == (offered.split(), "")
 
 
 @pytest.mark.parametrize(("shell", "sign"), [("zsh", "#compdef rdma-cts\n"), ("fish", "complete -c rdma-cts")])

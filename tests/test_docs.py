@@ -50,6 +50,13 @@ def test_web_pages_are_made_of_all_pages_without_a_warning(tmp_path: Path) -> No
     assert "--tier {smoke,default,exhaustive}" in (tmp_path / "commands.html").read_text()
 
 
+def test_the_page_of_tests_lists_the_files_with_tests_for_the_night() -> None:
+    rows = re.findall(r"^\| (.*?) \|", (ROOT / "docs" / "testing.md").read_text(), re.MULTILINE)
+    listed = set(re.findall(r"test_\w+\.py", " ".join(rows)))
+    marked = {path.name for path in (ROOT / "tests").glob("test_*.py") if "mark.nightly" in path.read_text()}
+    assert listed == marked
+
+
 HOOK = ROOT / "ci" / "hooks" / "commit-msg"
 
 

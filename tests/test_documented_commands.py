@@ -15,6 +15,7 @@ from commands.__main__ import main, parser_of
 from conformance.errors import UserError
 from conformance.results.records import encode, footer_record
 from conformance.tables.suite import ROOT, load_suite
+from kinds import rows
 from samples import header, numbered, registry, result
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").glob("*.md")])
@@ -23,44 +24,10 @@ _PLACE = r"(?:[$#] |[A-Z_]+=\S+ |git bisect run |(?:[\d*]+ ){5}.*&& |Exec\w+=\S*
 _COMMAND = re.compile(
     rf"^    {_PLACE}rdma-cts (?P<line>(?:.*\\\n)*.*)|`\./rdma-cts (?P<said>[a-z-]+\s[^`]+)`", re.MULTILINE
 )
-# The placeholders of the pages, and their values in these tests.
-FOR_READERS = {
-    "CASE#axis=value,…": "bind_mw/type_1/part-from-buf",
-    "CASE": "bind_mw/type_1/part-from-buf",
-    "NAME": "forky",
-    "RULE": "REG-15",
-    "FILE": "waivers.yaml",
-    "/srv/nights": "DIR",
-    "/var/www/nights.html": "nights.html",
-    "/var/www/rdma": "rdma",
-    "FINGERPRINT": "85c569cb8aca",
-    "ADDRESS": "https://bugs.example.org/1",
-    "DATE": "2026-12-01",
-    "TREE": "DIR",
-    "$STACK": "forky",
-    "out/trixie": "OLD",
-    "out/forky": "NEW",
-    "kept": "DIR",
-    "85c569cb": "85c569cb8aca",
-}
-# The reasons why commands with these beginnings are not run here.
-NOT_RUN = {
-    "run": "needs a device or a guest: tests/test_run.py, test_softroce.py, test_lab.py",
-    "nightly": "needs a guest: tests/test_nightly.py",
-    "bisect-step": "needs a guest: tests/test_bisect_step.py",
-    "test": "would run itself: tests/test_ci.py",
-    "doctor --host": "needs another host: tests/test_remote_host.py",
-    "doctor --device": "needs a device: tests/test_launcher.py",
-    "prepare": "makes an image: tests/test_capacity.py",
-    "fleet": "needs the runs of many nodes: tests/test_fleet.py",
-    "merge": "needs three shards of one run: tests/test_shards.py",
-    "bundle": "needs a run of today's tables: tests/test_bundle.py",
-    "verify": "needs a bundle: tests/test_bundle.py",
-    "patches": "needs source trees: tests/test_patches.py",
-    "trial": "takes minutes to hours, except with --list: tests/test_trial.py, test_personas.py, test_kernel_trial.py",
-    "findings": "writes into the project's own pages: tests/test_reproducers.py",
-    "waivers": "takes a date of today or later: tests/test_defect_waivers.py",
-}
+# The placeholders of the pages with their values, and the beginnings of commands that are not run with the reasons.
+_ROWS = rows("documented_commands")
+FOR_READERS = dict(_ROWS)
+NOT_RUN = {begin.removeprefix("not run: "): why for begin, why in _ROWS if begin.startswith("not run: ")}
 
 
 def documented() -> Iterator[tuple[str, str]]:

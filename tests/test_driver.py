@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from conformance.errors import UserError
 from fixtures.guest import build, driver, once
 from fixtures.guest.driver import DRIVERS, ensure_module, module_of
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import SCRIPTS, STACKS, Recipe, recipe_for
 from launched import built_by, root_of
+from samples import user_error
 
 SIW = DRIVERS["siw"]
 KERNEL = "7.0-test"
@@ -129,9 +129,8 @@ def test_a_module_that_cannot_be_made_says_why_in_one_line(
     log: str, message: str, tmp_path: Path, compiler: Compiler
 ) -> None:
     compiler.log = log
-    with pytest.raises(UserError, match=message) as caught:
+    with user_error(message, status=3) as caught:
         ensure_module(SIW, recipe_for(), image(tmp_path), tmp_path, print)
-    assert caught.value.status == 3
     assert "\n" not in str(caught.value)
     assert Path(caught.value.log).read_text(encoding="utf-8") == log
     assert list((tmp_path / "modules").iterdir()) == []

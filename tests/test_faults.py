@@ -7,6 +7,7 @@ import pytest
 
 from conformance import judging
 from conformance.defects import cause_of, severity_of, symptoms_of
+from conformance.judging.sentences import sentence
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.record import ResultRecord
 from conformance.model.record_shape import completed
@@ -80,5 +81,5 @@ def test_no_sentence_changes_a_defect(name: str, of_reference: Path, tmp_path: P
 @pytest.mark.parametrize("kind", FaultKind)
 def test_every_kind_has_a_sentence_and_stays_the_same_in_a_file(kind: FaultKind) -> None:
     fault = Fault(kind, "ibv_reg_mr(access=0)", "ibv_reg_mr", expected=("1", "2"), seen=("3", "4", "5", "6", "7"))
-    assert judging.sentence(fault).startswith("ibv_reg_mr(access=0)")
+    assert sentence(fault).startswith("ibv_reg_mr(access=0)")
     assert Fault.of_data(fault.as_data()) == fault

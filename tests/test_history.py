@@ -184,8 +184,8 @@ def test_nothing_in_a_history_becomes_markup(browser: webdriver.Chrome, tmp_path
 
 
 def test_the_page_of_many_nights_is_small_and_fits_a_narrow_window(browser: webdriver.Chrome, tmp_path: Path) -> None:
-    shown(browser, long_history(tmp_path / "long", 60), tmp_path)
-    assert (tmp_path / "page.html").stat().st_size < 1.5e6
+    shown(browser, long_history(tmp_path / "long", 30), tmp_path)
+    assert (tmp_path / "page.html").stat().st_size < 3e5
     assert len(browser.find_elements(By.CSS_SELECTOR, "#moving ~ article")) > 10
     browser.execute_script("for (const each of document.querySelectorAll('details')) each.open = true")
     assert_fits(browser)

@@ -17,6 +17,7 @@ from fixtures.hosts.address import Address
 from fixtures.hosts.remote_host import Means, RemoteHost
 from fixtures.hosts.remote_worker import Place
 from fixtures.system import console as consoles
+from kinds import rows
 from launched import script
 from patience import PATIENCE_S
 
@@ -37,35 +38,11 @@ OUTPUT = {"event": "output", "text": "x"}
 
 # Lines that are not messages of the agent, and the errors about them.
 MALFORMED: list[tuple[dict[str, Any], str]] = [
-    ({"event": "surprise"}, "an unknown message, 'surprise'"),
-    ({"event": "hello"}, "`hello` has no `boot_id`"),
-    ({**HELLO, "folder": None}, "`hello` has no `folder`"),
-    ({**HELLO, "boot_id": 7}, "boot_id is 7, not a text"),
-    ({**HELLO, "boot_id": "../../x"}, "`boot_id` is '../../x'"),
-    ({**HELLO, "machine": "x\x1b[2J"}, "`machine` is 'x\\x1b[2J'"),
+    *((json.loads(line), said) for line, said in rows("malformed_messages")),
     ({**HELLO, "folder": "x" * 5000}, "has a text of 5,000 characters"),
-    ({"event": "checked", "device": "fake0"}, "`checked` has no `same`"),
-    ({**CHECKED, "same": []}, "same is a list, not an object"),
-    ({**CHECKED, "same": {"a": {"b": 1}}}, "same.a.b is 1, not a text"),
     ({**CHECKED, "same": {str(number): "x" for number in range(2000)}}, "has 2,000 values in one place"),
-    ({**CHECKED, "device": ["fake0"]}, "device is a list, not a text"),
-    ({**ENDED, "external": "no"}, 'external is "no", not true or false'),
-    ({"event": "ended"}, "`ended` has no `by`"),
-    ({**CLOSED, "stuck": False}, "stuck is false, not a text"),
     ({**ERROR, "message": "x" * 30_000_000}, "has a text of 30,000,000 characters"),
-    ({**ERROR, "status": "3"}, 'status is "3", not an integer'),
-    ({"event": "alive", "busy": 1}, "busy is 1, not true or false"),
-    ({"event": "kernel"}, "`kernel` has no `line`"),
-    ({"event": "output", "text": None}, "`output` has no `text`"),
     ({"event": "output", "text": "x" * (2 << 20)}, "has a text of 2,097,152 characters"),
-    ({"event": "tail", "lines": "all of them"}, 'lines is "all of them", not a list'),
-    ({"event": "findings", "findings": [{**FINDING, "state": 1}]}, "findings[0].state is 1, not a text"),
-    ({"event": "findings", "findings": [{"state": "ok"}]}, "`findings` has no `findings.about`"),
-    ({"event": "opened", "facts": {**FACTS, "transport": "smoke"}}, "`transport` is 'smoke'"),
-    ({"event": "opened", "facts": {"transport": "RoCE"}}, "`opened` has no `facts.capabilities`"),
-    ({"event": "opened", "facts": {**FACTS, "endpoint": {}}}, "`opened` has no `facts.endpoint.active_mtu`"),
-    ({"event": "opened", "facts": {**FACTS, "endpoint": {**FACTS["endpoint"], "address": "x"}}}, "`address` is 'x'"),
-    ({"event": "answered", "failed": 1}, "failed is 1, not a text"),
 ]
 
 

@@ -27,6 +27,7 @@ from fixtures.guest.freezing import await_event
 from fixtures.guest.guest import Guest
 from fixtures.guest.request import MARK, ONLY, Request, encode
 from fixtures.system.line_reader import new_mark
+from kinds import rows
 from patience import PATIENCE_S, longer_and_longer
 from reports import terminal
 from reports.digest import read
@@ -36,38 +37,8 @@ SCRIPT = Path(hostile_worker.__file__)
 # Deadlines of a case, in seconds. A valid case takes a millisecond. Hanging cases are tried with the short deadline
 # first, and with longer deadlines on a machine so slow that valid cases exceed the short one.
 DEADLINE_S, SHORT_S = 60.0, 0.4
-# The verdict of the case in which the worker is hostile. The case of a killed worker is run again in an honest worker.
-# PASS is right if the forgery concerns other rules or a waiver.
-_EXPECTED = {
-    "CRASH": """
-        forge_every_result_and_exit forge_a_whole_session forge_with_a_guessed_mark
-        forge_with_a_piece_of_the_mark forge_the_footer forge_the_end_of_the_session forge_a_refusal
-        answer_every_case_at_once exit_at_once exit_after_half_a_line abort
-    """,
-    "PASS": """
-        forge_a_kill_from_outside say_other_rules_and_a_waiver answer_twice answer_a_case_that_is_done
-        begin_a_case_that_is_not_planned send_another_header withdraw_what_is_offered a_huge_log
-        exit_between_cases be_killed
-    """,
-    "BROKEN": """
-        write_into_a_line_of_the_harness pass_what_fails fail_what_passes pass_without_an_observation
-        pass_what_was_not_reached pass_what_left_something_behind pass_with_an_alarm
-        pass_an_observation_of_nothing say_a_verdict_of_waivers say_an_unknown_verdict go_on_without_a_result
-        infinite_number number_of_400_digits number_of_10000_digits not_a_number nested_lists nested_objects
-        nested_observations wrong_type_of_rules wrong_type_of_the_observation wrong_type_in_the_observation
-        wrong_type_of_the_log wrong_type_of_the_case nothing_at_all half_a_line bytes_that_are_no_text zeros
-        a_huge_observation a_line_that_is_too_long
-    """,
-    "FAIL": """
-        words_for_the_terminal
-    """,
-    "HANG": """
-        print_one_letter_for_ever print_lines_for_ever print_marked_lines_for_ever
-        a_hundred_megabytes_without_a_newline one_letter_at_a_time the_same_progress_for_ever
-        progress_of_another_case say_nothing print_on_the_console_for_ever
-    """,
-}
-EXPECTED = {what: verdict for verdict, names in _EXPECTED.items() for what in names.split()}
+# The verdict of the case in which the worker is hostile, by attack.
+EXPECTED = {what: verdict for verdict, names in rows("hostile_workers") for what in names.split()}
 # These runs are also bundled: one of each verdict, and those with the longest records.
 BUNDLED = {
     "forge_the_footer",

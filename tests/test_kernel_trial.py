@@ -7,7 +7,7 @@ import dataclasses
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -49,6 +49,7 @@ from trial.kernel.trying import (
 SUITE = load_suite()
 OWN, OTHER = (next(case for case in SUITE.cases if case.rules == (rule,)) for rule in ("REG-20", "REG-05"))
 CASES = [OWN, OTHER]
+EVERY = [case.id for case in CASES]
 DOCUMENT = """\
 name: {name}
 about: The last byte is refused.
@@ -62,8 +63,8 @@ edits:
 
 
 def mutant(name: str = "last-byte-refused", **more: Any) -> Mutant:
-    change = Change(name, "The last byte is refused.", ("REG-20",), (), (), name)
-    return dataclasses.replace(Mutant(change, "rxe_mr", "range", False, False, False, False, (), ""), **more)
+    made = Mutant(name, "The last byte is refused.", ("REG-20",), (), (), name, file="rxe_mr", kind="range")
+    return dataclasses.replace(made, **more)
 
 
 class Driver:
@@ -131,10 +132,20 @@ class Driver:
     def close(self) -> None:
         pass
 
+    def trial(self, *say: Callable[[str], None]) -> Trial:
+        return Trial(CASES, cast(Modules, self), cast(Guests, self), *say)
+
 
 def tried(driver: Driver, which: Mutant | None = None, only: Sequence[str] = ()) -> Finding:
-    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
-    return trial.try_alone(which or mutant(), only)
+    return driver.trial().try_alone(which or mutant(), only)
+
+
+def outcomes(found: Iterable[Finding]) -> dict[str, str]:
+    return {each.name: each.outcome for each in found}
+
+
+def permitted(*names: str) -> list[Mutant]:
+    return [mutant(name, permitted=True) for name in names]
 
 
 NAME = mutant().name
@@ -201,8 +212,7 @@ def test_a_mutant_has_the_outcome_of_its_cases_or_of_its_build(
 
 
 def test_violations_of_the_unmutated_driver_do_not_kill_a_mutant() -> None:
-    driver = Driver({("", OWN.id): "REG-20"})
-    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
+    trial = Driver({("", OWN.id): "REG-20"}).trial()
     assert [trial.try_alone(mutant(name)).tried for name in ("one", "two")] == [1, 0]
     assert trial.try_alone(mutant("two")).outcome == SURVIVED
 
@@ -210,22 +220,17 @@ def test_violations_of_the_unmutated_driver_do_not_kill_a_mutant() -> None:
 def test_cases_that_detect_several_mutants_are_run_together_without_a_mutant() -> None:
     driver = Driver({(name, OWN.id): "REG-20" for name in ("one", "two", "kills")})
     several = [mutant("one"), mutant("two"), mutant("same", equivalent="nobody calls it"), mutant("kills", kills=True)]
-    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
-    found = [(each.name, each.outcome) for each in trial.try_each(several)]
-    assert found == [("one", BY_ITS_RULE), ("two", BY_ITS_RULE), ("same", EQUIVALENT), ("kills", BY_ITS_RULE)]
+    found = outcomes(driver.trial().try_each(several))
+    assert found == {"one": BY_ITS_RULE, "two": BY_ITS_RULE, "same": EQUIVALENT, "kills": BY_ITS_RULE}
     assert driver.loaded == ["one", "two", "", "kills"]
     driver = Driver({("one", OWN.id): "REG-20", ("two", OTHER.id): "REG-05", ("", OWN.id): "REG-20"})
-    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
-    every = [OWN.id, OTHER.id]
-    found = [(each.name, each.outcome) for each in trial.try_each([mutant("one"), mutant("two")], every)]
-    assert found == [("one", SURVIVED), ("two", ELSEWHERE)], "the unmutated driver fails the first case too"
+    found = outcomes(driver.trial().try_each([mutant("one"), mutant("two")], EVERY))
+    assert found == {"one": SURVIVED, "two": ELSEWHERE}, "the unmutated driver fails the first case too"
 
 
 def test_the_case_that_detected_a_mutant_before_comes_first() -> None:
-    driver = Driver({("one", OTHER.id): "REG-20"})
-    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
-    every = [OWN.id, OTHER.id]
-    (found,) = trial.try_each([mutant("one")], every, {"one": {"by": [OTHER.id]}})
+    trial = Driver({("one", OTHER.id): "REG-20"}).trial()
+    (found,) = trial.try_each([mutant("one")], EVERY, {"one": {"by": [OTHER.id]}})
     assert (found.outcome, found.tried) == (BY_ITS_RULE, 1)
 
 
@@ -248,26 +253,22 @@ def test_a_kernel_crash_in_a_case_counts_as_detection() -> None:
 def test_a_lost_guest_ends_one_mutant_not_the_trial(event: Exception, outcome: str) -> None:
     driver = Driver({("other", OWN.id): "REG-20"})
     driver.events[(NAME, "")] = event
-    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
+    trial = driver.trial()
     assert trial.try_alone(mutant()).outcome == outcome
-    assert trial.try_alone(mutant("other")).outcome == (BY_ITS_RULE)
+    assert trial.try_alone(mutant("other")).outcome == BY_ITS_RULE
 
 
 def test_survivors_are_tried_together_and_distinguished_where_a_case_fails() -> None:
-    names = ("one", "two", "three")
-    several = [mutant(name) for name in names]
     driver = Driver({("two", OTHER.id): "REG-05"})
-    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
-    found = {each.name: each for each in trial.try_together(several)}
-    assert [found[name].outcome for name in names] == [SURVIVED, ELSEWHERE, SURVIVED]
-    assert found["two"].by == (OTHER.id,)
+    found = list(driver.trial().try_together([mutant(name) for name in ("one", "two", "three")]))
+    assert outcomes(found) == {"one": SURVIVED, "two": ELSEWHERE, "three": SURVIVED}
+    assert [each.by for each in found if each.name == "two"] == [(OTHER.id,)]
 
 
 def test_the_mutant_that_a_case_detects_is_found_by_halves_and_others_are_not_compiled_alone() -> None:
     names = [f"of-{n}" for n in range(8)]
     driver = Driver({("of-5", OTHER.id): "REG-05"})
-    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
-    found = {each.name: each.outcome for each in trial.try_together([mutant(n, permitted=True) for n in names])}
+    found = outcomes(driver.trial().try_together(permitted(*names)))
     assert found == {name: FALSE_ALARM if name == "of-5" else ACCEPTED for name in names}
     assert driver.made & set(names) == {"of-4", "of-5"}
 
@@ -275,33 +276,27 @@ def test_the_mutant_that_a_case_detects_is_found_by_halves_and_others_are_not_co
 def test_a_case_that_is_broken_or_fails_only_with_several_changes_is_an_outcome_of_its_changes() -> None:
     names = [f"of-{n}" for n in range(4)]
     driver = Driver({("of-2", OTHER.id): "BROKEN", ("", OWN.id): "BROKEN"})
-    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
-    found = {each.name: each for each in trial.try_together([mutant(n, permitted=True) for n in names])}
-    assert {name: each.outcome for name, each in found.items()} == {
-        name: BROKEN if name == "of-2" else ACCEPTED for name in names
-    }
-    assert (found["of-2"].by, found["of-2"].reason) == ((OTHER.id,), f"{OTHER.id}: why")
-    driver = Driver({("of-0 of-1 of-2 of-3", OTHER.id): "REG-05"})
-    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
-    several = [mutant(name, permitted=True) for name in names]
-    undecided = list(trial.try_together(several))
+    found = list(driver.trial().try_together(permitted(*names)))
+    assert outcomes(found) == {name: BROKEN if name == "of-2" else ACCEPTED for name in names}
+    (broken,) = [each for each in found if each.outcome == BROKEN]
+    assert (broken.by, broken.reason) == ((OTHER.id,), f"{OTHER.id}: why")
+    several = permitted(*names)
+    undecided = list(Driver({(" ".join(names), OTHER.id): "REG-05"}).trial().try_together(several))
     assert {each.outcome for each in undecided} == {UNDECIDED}
     assert all(OTHER.id in each.reason for each in undecided)
     assert kernel_runs._refused(several, undecided) == names
 
 
 def test_a_recommendation_that_a_change_does_not_follow_is_no_false_alarm() -> None:
-    driver = Driver({("one", OTHER.id): "REG-05"})
-    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
+    trial = Driver({("one", OTHER.id): "REG-05"}).trial()
     (found,) = trial.try_together([mutant("one", permitted=True, departs_from=("REG-05",))])
     assert (found.outcome, found.reason) == (ACCEPTED, "")
 
 
 def test_a_run_of_many_cases_says_how_far_it_is_and_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     driver, said = Driver({("one", OWN.id): "REG-20", ("one", OTHER.id): "BROKEN"}), list[str]()
-    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver), said.append)
     monkeypatch.setattr(trying, "_PROGRESS_S", -1.0)
-    assert [each.outcome for each in trial.try_together([mutant("one", permitted=True)])] == [FALSE_ALARM]
+    assert outcomes(driver.trial(said.append).try_together(permitted("one"))) == {"one": FALSE_ALARM}
     after = [f"{n} of 2 cases were run, {n} of them failed or were BROKEN" for n in (1, 2)]
     assert said == [f"{OWN.id}: FAIL: why", after[0], f"{OTHER.id}: BROKEN: why", after[1]]
 
@@ -313,20 +308,19 @@ def test_a_change_that_hides_others_is_not_combined_with_them(monkeypatch: pytes
         tried_together.append([each.name for each in mutants])
         return iter(())
 
-    trial = Trial(CASES, cast(Modules, Driver()), cast(Guests, Driver()))
+    trial = Driver().trial()
     monkeypatch.setattr(trial, "try_together", try_together)
-    chosen = [mutant("no-odp", permitted=True, hides=True), *(mutant(name, permitted=True) for name in ("one", "two"))]
+    chosen = [mutant("no-odp", permitted=True, hides=True), *permitted("one", "two")]
     assert list(kernel_runs._findings(trial, chosen, argparse.Namespace(own=False, only=["a"]), {})) == []
     assert tried_together == [["one", "two"], ["no-odp"]]
 
 
 def test_what_does_not_load_together_or_does_not_fit_at_all_is_not_accepted() -> None:
-    several = [mutant(name, permitted=True) for name in ("one", "two", "three")]
+    several = permitted("one", "two", "three")
     driver = Driver()
     driver.refused.add("two")
     driver.unfit.add("three")
-    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
-    found = {each.name: each.outcome for each in trial.try_together(several)}
+    found = outcomes(driver.trial().try_together(several))
     assert found == {"one": BROKEN, "two": BROKEN, "three": NO_FIT}
     refused = [finding(*each) for each in found.items()]
     assert kernel_runs._refused([*several, mutant("four", permitted=True)], refused) == ["one", "two"]
@@ -388,8 +382,7 @@ class WithPeers(Driver):
 def test_rdma_cores_tests_count_if_they_pass_without_the_mutant_and_fail_twice_with_it(tmp_path: Path) -> None:
     (tmp_path / "test_mr.py").write_text("")
     driver = WithPeers()
-    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
-    peers = Peers(*rdma_core(tmp_path), trial, cast(Modules, driver))
+    peers = Peers(*rdma_core(tmp_path), driver.trial(), cast(Modules, driver))
     several = [mutant(name) for name in ("seen", "not-seen", "flaky", "hangs", "late")]
     assert dict(peers.seen(several)) == {"seen": "good", "not-seen": "", "flaky": "", "hangs": "stuck", "late": "weak"}
     with pytest.raises(UserError, match=r"there is no test_mr\.py"):

@@ -2,6 +2,7 @@
 
 import io
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from conformance.model.record import ResultRecord
 from conformance.results.records import Recorded, footer_record
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
+from kinds import rows
 from launched import script
 from made_history import write_run
 from patience import PATIENCE_S, await_true
@@ -65,37 +67,15 @@ def test_a_lab_has_hosts_whose_groups_say_what_they_share(tmp_path: Path) -> Non
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "output"),
-    [
-        ("hosts: []\n", ":1:8: a lab has at least one host"),
-        ("host: [x]\n", ":1:1: unknown key 'host' in a lab (did you mean hosts?)"),
-        ("hosts:\n- {device: x}\n", ":2:3: a host lacks the key 'host'"),
-        ("hosts:\n- {host: a b}\n", ":2:10: 'a b' is not of the form [USER@]HOST[:PORT]"),
-        ("hosts:\n- {host: a, group: b}\n", ":2:20: unknown group 'b'"),
-        ("hosts:\n- {host: a, gid_index: x}\n", ":2:24: gid_index: 'x' is not an index, 0 or more"),
-        ("hosts:\n- {host: a, port: abc}\n", ":2:19: port: 'abc' is not a number above 0"),
-        ("hosts:\n- {host: a, return_within: 0}\n", ":2:28: return_within: '0' is not a number of seconds above 0"),
-        ("hosts:\n- {host: a, hazardous: maybe}\n", ":2:24: hazardous must be true or false, not the text 'maybe'"),
-        ("hosts:\n- {host: a, portt: 1}\n", ":2:13: unknown key 'portt' in a host (did you mean port?)"),
-        ("hosts:\n- {host: a}\n- {host: b@a}\n", ":3:3: the name a is given twice (first at "),
-        ("hosts:\n- {host: '[fd00::1]'}\n", ":2:3: 'fd00::1' is not a name of a directory"),
-        ("hosts:\n- {host: a, name: ../x}\n", ":2:19: '../x' is not a name of a directory"),
-        ("hosts:\n- {host: lab.json}\n", ":2:3: lab.json is a file of the lab itself: give the host another `name`"),
-        ("hosts:\n- {host: a, name: lab.html}\n", ":2:19: lab.html is a file of the lab itself"),
-        ("hosts:\n- {host: a, name: ''}\n", ":2:19: name must not be blank"),
-        ("hosts:\n- {host: a, console: [1, 2]}\n", ":2:22: console must be text, not a list"),
-        ("hosts:\n- {host: a, gid_index: [1]}\n", ":2:24: gid_index must be a number, not a list"),
-        ("hosts:\n- {host: a, peer: 'b:'}\n", ":2:19: peer: 'b:' is neither DEVICE nor [USER@]HOST[:PORT]:DEVICE"),
-        ("hosts:\n- {host: a, device: ../x}\n", ":2:21: device: '../x' is not the name of a device"),
-        ("groups: {a: {host: x}}\nhosts: [{host: a}]\n", ":1:14: unknown key 'host' in the group a"),
-    ],
-)
-def test_a_mistake_in_the_file_has_its_place(tmp_path: Path, text: str, output: str) -> None:
-    path = lab_file(tmp_path, text)
+MISTAKES = rows("mistakes_in_labs")
+
+
+@pytest.mark.parametrize(("text", "said"), [row for row in MISTAKES if not row[0].startswith("run ")])
+def test_a_mistake_in_the_file_has_its_place(tmp_path: Path, text: str, said: str) -> None:
+    path = lab_file(tmp_path, text.replace("\\n", "\n") + "\n")
     with pytest.raises(UserError) as caught:
         read_lab(path, {})
-    assert str(caught.value).startswith(f"{path}{output}")
+    assert str(caught.value).startswith(f"{path}{said}")
     assert caught.value.status == 2
 
 
@@ -296,33 +276,12 @@ def test_a_lab_that_is_ended_says_how_to_go_on(tmp_path: Path) -> None:
     await_true(lambda: not Path(f"/proc/{pid}").exists())  # no connection is left
 
 
-LAB = ["--lab", "lab.yaml"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "output"),
-    [
-        # Only a lab can be resumed as a lab.
-        ([*LAB, "--resume", "."], "no lab to resume in .: there is no lab.json"),
-        ([*LAB, "--resume", "bad"], "bad/lab.json is not a valid plan of a lab"),
-        # Options that a lab cannot have are reported once, and not for each host.
-        ([*LAB, "--device", "x"], "--device cannot be given with --lab; the file has this option for each host"),
-        ([*LAB, "--guest"], "--guest cannot be given with --lab; a lab has no guest"),
-        ([*LAB, "--tools", "gdb"], "--tools cannot be given with --lab; a lab has no guest"),
-        ([*LAB, "--rdma-core", "x"], "--rdma-core cannot be given with --lab; install that build on the hosts"),
-        ([*LAB, "--shell"], "--shell cannot be given with --lab; a lab has no guest"),
-        ([*LAB, "--out", "/dev/null"], "/dev/null is not a directory"),
-        ([*LAB, "--out", "lab.yaml/x"], "lab.yaml/x cannot be written: lab.yaml is not a directory"),
-        ([*LAB, "--only", "nothing/like/it"], "unknown case"),
-    ],
-)
-def test_a_mistake_in_a_command_is_one_line_and_connects_to_no_host(
-    tmp_path: Path, arguments: list[str], output: str
-) -> None:
+@pytest.mark.parametrize(("command", "output"), [row for row in MISTAKES if row[0].startswith("run ")])
+def test_a_mistake_in_a_command_is_one_line_and_connects_to_no_host(tmp_path: Path, command: str, output: str) -> None:
     lab_file(tmp_path, "hosts: [{host: one}, {host: two}]\n")
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad/lab.json").write_text('{"schema": "rdma-cts-lab/1", "argv": 5}')
-    done = run(tmp_path, *arguments)
+    done = run(tmp_path, *shlex.split(command)[1:])
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert output in done.stderr
     assert not (tmp_path / "connecting").exists()

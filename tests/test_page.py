@@ -502,7 +502,7 @@ def cases_of(page: str) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def test_the_data_have_what_the_results_say_of_each_case(tmp_path: Path) -> None:
+def test_the_data_have_what_the_results_say_of_each_case() -> None:
     run_ = read(RECORDED)
     page = html.render([run_])
     shown = cases_of(page)

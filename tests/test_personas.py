@@ -217,7 +217,7 @@ def test_the_command_writes_its_table_and_suggests_personas(tmp_path: Path, monk
     short = next(each for each in VIOLATIONS if each.name == "one-byte-too-short")
     about = {short.rule, *BY_NAME["efa"].violates}
     few = [case for case in cases() if about.intersection(case.rules)]
-    monkeypatch.setattr("trial.reference_runs.of_tier", lambda *_: few)
+    monkeypatch.setattr("trial.violation_runs.of_tier", lambda *_: few)
     arguments = ["trial", "personas", "efa", "--violation", "one-byte-too-short", "--jobs", "1"]
     assert main([*arguments, "--out", str(tmp_path)]) == 0
     text = capsys.readouterr().out

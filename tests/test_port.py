@@ -24,7 +24,7 @@ from conformance.model.transport import INFINIBAND, IWARP, ROCE
 from conformance.model.verdict import Verdict
 from conformance.tables.suite import load_suite
 from kinds import Patch
-from samples import case, user_error
+from samples import case, laid, user_error
 
 LINK_LOCAL, MAPPED = "fe80:0000:0000:0000:5054:00ff:fe12:3456", "0000:0000:0000:0000:0000:ffff:c0a8:0001"
 VLAN, GLOBAL = "0000:0000:0000:0000:0000:ffff:c0a8:0101", "2001:0db8:0000:0000:0000:0000:0000:0001"
@@ -51,13 +51,9 @@ def made(tmp_path: Path) -> Callable[..., Port]:
             files |= {f"gids/{index}": address}
             files |= {f"gid_attrs/types/{index}": kind} if kind else {}
             files |= {f"gid_attrs/ndevs/{index}": interface} if interface else {}
-        for name, text in files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(f"{text}\n")
+        laid(folder, {name: f"{text}\n" for name, text in files.items()})
         for name, flags, operstate in interfaces:
-            (tmp_path / "net" / name).mkdir(parents=True)
-            (tmp_path / "net" / name / "flags").write_text(f"{flags:#x}\n")
-            (tmp_path / "net" / name / "operstate").write_text(f"{operstate}\n")
+            laid(tmp_path / "net" / name, {"flags": f"{flags:#x}\n", "operstate": f"{operstate}\n"})
         return Port("any0", 1, tmp_path / "ib", tmp_path / "net")
 
     return make
@@ -208,10 +204,7 @@ def test_the_transport_is_that_of_the_node_and_its_link(tmp_path: Path) -> None:
         ("4: RNIC", "Ethernet", "iWARP"),
         ("7: unspecified", "Unknown", "unspecified"),
     ):
-        folder = tmp_path / name / "ports" / "1"
-        folder.mkdir(parents=True)
-        (tmp_path / name / "node_type").write_text(node)
-        (folder / "link_layer").write_text(layer)
+        laid(tmp_path / name, {"node_type": node, "ports/1/link_layer": layer})
         assert transport_of(tmp_path / name, 1).name == name
 
 

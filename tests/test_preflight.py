@@ -339,7 +339,7 @@ def test_a_responder_that_goes_on_after_a_refusal_is_judged_by_its_state() -> No
     with closing(ReferenceBench(GoesOn())) as bench:
         assert preflight(bench).tells_state is True
         judged_by_state = [case for case in REFUSED if case.rules[0] == "STAT-01"]
-        assert {verdict_on(bench, case) for case in judged_by_state[::8]} == {Verdict.FAIL}  # each waits for the state
+        assert {verdict_on(bench, case) for case in judged_by_state[:2]} == {Verdict.FAIL}  # each waits for the state
 
 
 def test_how_a_refusal_shows_is_reported() -> None:

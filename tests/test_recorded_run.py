@@ -7,6 +7,7 @@ from functools import cache
 import pytest
 
 from conformance.tables.suite import ROOT
+from conformance.tables.tiers import DURATIONS
 from reports.digest import Digest
 
 sys.path.insert(0, str(ROOT / "docs"))
@@ -32,3 +33,7 @@ def test_the_page_of_findings_has_the_present_words_of_the_rules() -> None:
     text = quotes.FINDINGS.read_text(encoding="utf-8")
     assert text.count("\n- the document: ") > 40
     assert quotes.with_present_words(text) == text, "python3 docs/quotes.py writes it"
+
+
+def test_shards_are_divided_by_the_durations_of_the_recorded_run() -> None:
+    assert DURATIONS.read_text(encoding="ascii") == quotes.durations(recorded()), "python3 docs/quotes.py writes it"

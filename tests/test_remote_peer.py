@@ -55,12 +55,6 @@ def test_a_peer_is_named_with_or_without_its_host(text: str, host: Address | Non
     assert usable.on_another_host(text) is bool(host)
 
 
-@pytest.mark.parametrize("text", ["node2:", ":rxe0", "fd00::1:rxe0"])
-def test_malformed_peers_are_refused(text: str) -> None:
-    with user_error(r"^--peer '.*' is n", status=2):
-        usable.check_peer(text, "rxe0")
-
-
 # Memory
 
 

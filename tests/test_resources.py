@@ -25,7 +25,7 @@ from conformance.kernel.resources import (
 )
 from conformance.model.observation import Observation
 from patience import await_true, is_running
-from samples import case
+from samples import case, laid
 
 STATUS = "Name:\tpython3\nVmLck:\t       4 kB\nVmPin:\t      16 kB\n"
 
@@ -44,16 +44,14 @@ class Netlink:
 
 @pytest.fixture
 def system(tmp_path: Path) -> Path:
-    for name, text in (
-        ("proc/self/status", STATUS),
-        ("proc/self/cgroup", "12:rdma:/\n0::/cases\n"),
-        ("proc/vmstat", "nr_foll_pin_acquired 12\nnr_foll_pin_released 5\n"),
-        ("proc/sys/vm/stat_refresh", ""),
-        ("cgroup/cases/rdma.current", "rxe1 hca_handle=1 hca_object=9\nrxe0 hca_handle=1 hca_object=7\n"),
-    ):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    return tmp_path
+    files = {
+        "proc/self/status": STATUS,
+        "proc/self/cgroup": "12:rdma:/\n0::/cases\n",
+        "proc/vmstat": "nr_foll_pin_acquired 12\nnr_foll_pin_released 5\n",
+        "proc/sys/vm/stat_refresh": "",
+        "cgroup/cases/rdma.current": "rxe1 hca_handle=1 hca_object=9\nrxe0 hca_handle=1 hca_object=7\n",
+    }
+    return laid(tmp_path, files)
 
 
 def count(system: Path, netlink: Any, alone: bool = True) -> dict[str, int]:

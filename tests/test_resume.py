@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,16 +14,10 @@ from conformance.model.record import ResultRecord
 from conformance.results.records import Recorded, encode, read_results
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import ROOT
-from kinds import Cli
-from runs.plan import LabPlan, Plan, read_plan, write_lab_plan, write_plan
+from runs.plan import Plan, read_plan, write_plan
 from samples import footer_of, header, user_error
 
 UNBROKEN = [HEADER, start(0), passed(0), start(1), failed(1), *ran(2, 3)[1:]]
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    return Stage(tmp_path)
 
 
 @pytest.fixture
@@ -186,32 +179,6 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
     PLAN.check(read_plan(tmp_path))
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b"17",
-        b"{}",
-        b'{"schema": "rdma-cts-plan/2"}',
-        b'{"schema": "rdma-cts-plan/1", "argv": []}',
-        b"\xff",
-        b"[" * 100_000,
-    ],
-)
-def test_a_malformed_plan_is_one_line(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "plan.json").write_bytes(content)
-    with pytest.raises(UserError, match=r"plan\.json is not a valid plan") as caught:
-        read_plan(tmp_path)
-    assert len(str(caught.value).splitlines()) == 1
-
-
-def test_a_directory_without_a_plan_holds_no_run_to_resume(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no run to resume in .*: there is no plan\.json"):
-        read_plan(tmp_path)
-
-
 def test_the_plan_of_another_user_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_plan(PLAN, tmp_path)
     if os.geteuid() == 0:
@@ -237,59 +204,6 @@ def test_a_run_with_another_plan_is_not_resumed(change: ResultRecord, output: st
 
 
 # The command
-
-
-@pytest.mark.parametrize(
-    "more", [("--verb", "reg_mr"), ("--out", "elsewhere"), ("--guest",), ("--stack", "sid"), ("--deadline", "120")]
-)
-def test_options_of_the_first_run_cannot_be_given_again(tmp_path: Path, more: Sequence[str], cli: Cli) -> None:
-    write_plan(PLAN, tmp_path)
-    why = "all options are taken from the run that is resumed"
-    assert (
-        cli(2, "run", "--resume", tmp_path, *more).err == f"rdma-cts: {more[0]} cannot be given with --resume; {why}\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("changes", "output"),
-    [
-        ({"argv": "--verb"}, "is not a valid plan of a"),
-        ({"argv": [17]}, "is not a valid plan of a"),
-        ({"directory": [17]}, "is not a valid plan of a"),
-        ({"file": [17], "planned": [17]}, "is not a valid plan of a"),
-        ({"argv": {"--verb": 1}}, "is not a valid plan of a"),
-        ({"directory": "a\0b"}, "is not a valid plan of a"),
-        ({"file": "a\0b", "given": 5}, "is not a valid plan of a"),
-        ({"argv": ["--cases", "a\0b"]}, "is not a valid plan of a"),
-        ({"argv": ["--cases", "\ud800"]}, "is not a valid plan of a"),
-        ({"argv": ["--nope"]}, "has arguments that `run` does not have: unrecognized arguments: --nope"),
-        ({"argv": ["--help"]}, "has arguments that `run` does not have: unrecognized arguments: --help"),
-        (
-            {"argv": ["--port", "x"]},
-            "has arguments that `run` does not have: argument --port: 'x' is not a number above 0",
-        ),
-    ],
-)
-@pytest.mark.parametrize("name", ["plan.json", "lab.json"])
-def test_arguments_that_are_damaged_are_reported_with_their_file(
-    tmp_path: Path, name: str, changes: dict[str, object], output: str, cli: Cli
-) -> None:
-    write_plan(PLAN, tmp_path)
-    write_lab_plan(LabPlan((), "/somewhere", "lab.yaml"), tmp_path)
-    recorded = json.loads((tmp_path / name).read_text())
-    for path in tmp_path.iterdir():
-        path.unlink()
-    known = {key: value for key, value in changes.items() if key in recorded}
-    (tmp_path / name).write_text(json.dumps({**recorded, **known}))
-    out, err = cli(2, "run", "--resume", tmp_path)
-    assert f"{tmp_path / name} {output}" in err
-    assert (out, err.count("\n")) == ("", 1)
-
-
-def test_a_directory_that_has_gone_is_named(tmp_path: Path, cli: Cli) -> None:
-    write_plan(PLAN, tmp_path)
-    said = cli(2, "run", "--resume", tmp_path).err
-    assert "the run was started in /somewhere, which cannot be used" in said
 
 
 def test_a_worker_killed_in_its_last_case_gives_no_verdict(stage: Stage) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from conformance.model.rules import Registry
 from conformance.tables.rules_file import read_registry
-from samples import registry
+from samples import laid, registry
 
 RULE = """\
   - id: {id}
@@ -26,9 +26,7 @@ RULE = """\
 def read(tmp_path: Path, **files: str) -> tuple[Registry, list[str]]:
     """Reads a folder with these rules files, by verb; returns the rules, and the mistakes as `file:line:column:
     message`."""
-    for verb, text in files.items():
-        (tmp_path / verb).mkdir()
-        (tmp_path / verb / "rules.yaml").write_text(text)
+    laid(tmp_path, {f"{verb}/rules.yaml": text for verb, text in files.items()})
     found, mistakes = read_registry([tmp_path], tmp_path)
     return found, [str(mistake) for mistake in mistakes]
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,6 @@ import pytest
 
 from conformance.tables.suite import ROOT
 from kinds import Patch, Says
-from launched import ended
 
 SCRIPT = ROOT / "benchmarks/run_cost.py"
 spec = importlib.util.spec_from_file_location("run_cost", SCRIPT)
@@ -65,10 +65,13 @@ def test_a_night_is_compared_with_the_median_of_earlier_nights(
         (night(1).replace("10.0", "true"), "a figure that is not a positive number"),
     ],
 )
-def test_a_damaged_history_is_reported_before_anything_is_measured(second: str, why: str, tmp_path: Path) -> None:
+def test_a_damaged_history_is_reported_before_anything_is_measured(
+    second: str, why: str, tmp_path: Path, monkeypatch: Patch, capsys: Says
+) -> None:
     history = tmp_path / "costs"
     history.write_text(f"{night(1)}\n{second}\n")
-    done = ended(sys.executable, SCRIPT, "--history", history)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"run_cost.py: {history}:2: not a night of run_cost.py: {why}")
-    assert done.stderr.count("\n") == 1
+    monkeypatch.setattr(sys, "argv", ["run_cost.py", "--history", str(history)])
+    with pytest.raises(SystemExit, match="2"):
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"run_cost.py: {history}:2: not a night of run_cost.py: {why}")

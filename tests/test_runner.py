@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -269,25 +268,6 @@ def test_the_profile_that_is_shipped_can_be_read() -> None:
     assert profile.device == "rxe"
     assert set(profile.present) & {"odp", "atomics"}
     assert "xrc" in profile.absent
-
-
-@pytest.mark.parametrize(
-    ("text", "mistake"),
-    [
-        ("device: rxe\nabsent: {xcr: why}\n", ":2:10: unknown capability 'xcr'"),
-        ("device: rxe\npresent: {xrc: why}\nabsent: {xrc: why}\n", "xrc is both present and absent"),
-        ("absent: {xrc: why}\n", "lacks the key 'device'"),
-        ("device: rxe\nmissing: {}\n", "unknown key 'missing'"),
-    ],
-)
-def test_a_mistake_is_located(text: str, mistake: str, tmp_path: Path) -> None:
-    path = tmp_path / "p.yaml"
-    path.write_text(text)
-    with pytest.raises(UserError) as raised:
-        read_profile(path)
-    assert str(path) in str(raised.value)
-    assert mistake in str(raised.value)
-    assert raised.value.status == 2
 
 
 def test_absent_but_required_capabilities_fail() -> None:

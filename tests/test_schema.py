@@ -67,18 +67,13 @@ def test_every_real_file_validates(name: str) -> None:
     assert [error.message for error in validator.iter_errors(data)] == []
 
 
-def test_most_malformed_documents_do_not_validate() -> None:
-    readable = refused = 0
-    for name, text in corpus.DOCUMENTS.items():
-        try:
-            data = yaml.safe_load(text)
-        except (yaml.YAMLError, ValueError):
-            continue
-        readable += 1
-        refused += not accepts(data, "rules" if corpus.is_rules(name) else "table")
-    assert readable >= 100
-    # Other mistakes depend on facts outside of a schema: other rows, existing objects, the number of cases.
-    assert refused >= 0.6 * readable, f"{refused} of {readable}"
+@pytest.mark.parametrize("name", corpus.DOCUMENTS)
+def test_a_malformed_document_does_not_validate_unless_it_is_beyond_the_schema(name: str) -> None:
+    try:
+        data = yaml.safe_load(corpus.DOCUMENTS[name])
+    except (yaml.YAMLError, ValueError):
+        return
+    assert accepts(data, "rules" if corpus.is_rules(name) else "table") == (name in corpus.BEYOND_THE_SCHEMA)
 
 
 def test_the_schema_knows_the_expectations_that_the_loader_knows() -> None:
@@ -118,40 +113,6 @@ def test_a_new_call_and_a_new_kind_of_memory_appear_by_themselves(monkeypatch: p
 )
 def test_an_axis_may_stand_wherever_a_value_does(changes: dict[str, Any]) -> None:
     assert accepts(with_row(**changes))
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"when": {"access": ["REMOTE_WIRTE"]}},
-        {"when": {"access": ["bit 32"]}},
-        {"when": {"access": ["LOCAL_WRITE", "LOCAL_WRITE"]}},
-        {"when": {"access": [], "lenght": 1}},
-        {"when": {"length": 1}},
-        {"when": {"access": [], "length": "4 pagse"}},
-        {"when": {"access": [], "length": "page"}},
-        {"when": {"access": [], "length": 1 << 64}},
-        {"when": {"access": [], "length": True}},
-        {"then": "sucess"},
-        {"then": {"outcome": "success", "errno": "EINVAL"}},
-        {"then": {"outcome": "refused", "errno": []}},
-        {"then": {"outcome": "refused", "mr": "as_asked"}},
-        {"then": {"outcome": "refused", "code": "ERR_INPUT"}},
-        {"rules": []},
-        {"rules": ["Rule 1"]},
-        {"needs": ["odb"]},
-        {"given": {"memory": {"buf": {"kind": "anonymus", "size": 1}}}},
-        {"given": {"memory": {"new": {"kind": "anonymous", "size": 1}}}},
-        {"given": {"memory": {"my buf": {"kind": "anonymous", "size": 1}}}},
-        {"afterwards": [{"mr": "new", "then": "success"}]},
-        {"afterwards": [{"call": "ibv_dereg_mr", "mr": "new", "access": [], "then": "success"}]},
-        {"afterwards": [{"call": "ibv_dereg_mr", "mr": "new", "then": {"outcome": "success", "mr": "as_asked"}}]},
-        {"colour": "red"},
-    ],
-)
-def test_a_mistake_that_an_editor_can_see_is_refused(changes: dict[str, Any]) -> None:
-    assert accepts(with_row())
-    assert not accepts(with_row(**changes))
 
 
 FITTING = [4097, *["buf", "buf.size + 1 page - 1", "0x10 KiB", " - 1", "1pages", "pager", "SIZE_MAX", "buf + -1"]]

@@ -28,7 +28,7 @@ from launched import ended
 from reference.bench import ReferenceBench
 from reference.device import Device
 from samples import footer_of
-from trial import reference_runs, sequences
+from trial import sequences, violation_runs
 from trial.catalogue import VIOLATIONS
 from trial.comparison import Comparison, Divergence, Subject
 from trial.running import judgement_on, on_the_reference
@@ -196,7 +196,7 @@ def test_each_sequence_is_a_sign_of_life(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("hardly_shrunk")
 def test_a_trial_reports_the_sequence_that_shows_a_violation(cli: Cli, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(reference_runs, "for_seconds", lambda seconds: for_sequences(100))
+    monkeypatch.setattr(violation_runs, "for_seconds", lambda seconds: for_sequences(100))
     command = ["trial", "sequences", "9", "--seed", "5", "--violation", "one-byte-too-long"]
     assert ROW in cli(1, *command).out
 

@@ -231,11 +231,6 @@ def test_a_run_that_was_cut_short_is_carried_on_by_several_workers(tmp_path: Pat
     assert max(numbers) == footer_of(recorded)["boots"] == 4
 
 
-@pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    return Stage(tmp_path)
-
-
 def test_idle_workers_wait_for_what_a_dying_one_leaves(stage: Stage) -> None:
     """Four short cases are one batch, so that a second worker is needed only if the first worker dies."""
     scripts = iter(

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,13 @@ from commands import nightly, run
 from commands.__main__ import main
 from commands.cli import run_arguments
 from commands.cli.arguments import Parser
-from conformance.errors import UserError
 from conformance.results import writer
 from conformance.results.records import Recorded, encode, read_results
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import RunOptions
 from conformance.supervision import RunPlan
 from conformance.tables.suite import load_suite
-from conformance.tables.tiers import Shard, shipped_durations
+from conformance.tables.tiers import DEFAULT, OTHER_S, Shard, of_tier, shipped_durations
 from kinds import Cli, Folders, Patch, Says
 from recorded_reference import record
 from reports.comparison import compare
@@ -44,7 +43,7 @@ OF = 3
 
 def seconds(ids: Sequence[str]) -> float:
     """Returns the total of the shipped durations of these cases."""
-    return sum(shipped_durations().get(id_, 0.15) for id_ in ids)
+    return sum(shipped_durations().get(id_, OTHER_S) for id_ in ids)
 
 
 @pytest.mark.parametrize("of", [1, 2, 3, 7, 40])
@@ -57,9 +56,11 @@ def test_shards_are_the_whole_do_not_overlap_and_take_equally_long(of: int) -> N
     assert max(times) - min(times) <= max(shipped_durations().values())
 
 
-def test_a_shard_for_which_nothing_is_left_says_so() -> None:
-    with pytest.raises(UserError, match="--shard 3/3: this shard has none of the 2 cases; take fewer shards"):
-        Shard(3, 3).part(["a", "b"], str)
+@pytest.mark.parametrize("of", [3, 8, 16])
+def test_no_shard_of_a_default_run_waits_for_a_single_case(of: int) -> None:
+    ids = [case.id for case in of_tier(SUITE.cases, DEFAULT)]
+    times = [seconds(Shard(number, of).part(ids, str, shipped_durations())) for number in range(1, of + 1)]
+    assert max(times) <= 1.1 * min(times)
 
 
 def test_a_run_plans_its_shard_and_records_the_whole() -> None:
@@ -217,68 +218,6 @@ def test_workers_and_confirmations_of_all_shards_are_kept(parts: list[Path], tmp
     assert footer_of(recorded)["confirmation"] == {"confirmed": confirmed, "not_confirmed": 0, "not_tried": 3}
 
 
-def with_header(part: Path, folder: Path, **changes: Any) -> Path:
-    """A copy of a shard, cut short, with another header."""
-    first, *rest, _ = (part / "results.jsonl").read_bytes().splitlines(keepends=True)
-    folder.mkdir()
-    (folder / "results.jsonl").write_bytes(encode({**json.loads(first), **changes}) + b"".join(rest))
-    return folder
-
-
-def _other(**changes: Any) -> Callable[[list[Path], Path], list[Path]]:
-    return lambda parts, folder: [parts[0], with_header(parts[1], folder / "x", **changes), parts[2]]
-
-
-def _device(**changes: Any) -> dict[str, Any]:
-    return {"name": "reference", "driver": "reference", "fw": "1.0", "caps": {}, **changes}
-
-
-def _case_of_another(parts: list[Path], folder: Path) -> list[Path]:
-    both = read_results(parts[0]).header["planned"] + read_results(parts[1]).header["planned"]
-    return [parts[0], with_header(parts[1], folder / "x", planned=both)]
-
-
-def _no_shard(parts: list[Path], folder: Path) -> list[Path]:
-    return [parts[0], record(folder / "x", SUITE, WHOLE[:1])]
-
-
-MISTAKES: Sequence[tuple[Callable[[list[Path], Path], list[Path]], str]] = (
-    (lambda parts, _: [parts[0], parts[1], parts[0]], "{0} and {0} are both shard 1/3; give one of them"),
-    (
-        _other(suite={"version": "0", "tables_sha256": "1" * 64}),
-        "{x} is not of the same run as {0}: the suite has changed",
-    ),
-    (_other(device=_device()), "{x} is not of the same run as {0}: the device has changed"),
-    (_other(stack="sid"), "{x} is not of the same run as {0}: the stack differs: host and sid"),
-    (_other(tier="smoke"), "{x} is not of the same run as {0}: the tier differs: None and smoke"),
-    (_other(under_test={"modules": {}}), "{x} is not of the same run as {0}: the software under test differs"),
-    (_other(waivers={"file": "w", "sha256": "0"}), "{x} is not of the same run as {0}: the waivers differ"),
-    (
-        _other(shard={"number": 2, "of": 4, "whole": []}),
-        "{x} is not of the same run as {0}: one is a shard of 3, the other of 4",
-    ),
-    (_other(shard={"number": 2, "of": 3, "whole": []}), "{x} is not of the same run as {0}: other cases were selected"),
-    (_other(shard={"number": 2, "of": 3}), "{x}: its header does not say which shard it is"),
-    (_other(shard={"number": 4, "of": 3, "whole": []}), "{x}: its header does not say which shard it is"),
-    (_other(shard=7), "{x}/results.jsonl:1: shard is 7, not an object"),
-    (_other(planned=["a/b/c"]), "{x}: its shard does not have the case a/b/c"),
-    (_case_of_another, "{0} and {x} both have the case "),
-    (_no_shard, "{x} is not a shard of a run; run --shard K/N makes one"),
-    (lambda parts, folder: [parts[0], folder / "x"], "{x} cannot be read: No such file or directory"),
-)
-
-
-@pytest.mark.parametrize(("made", "said"), MISTAKES, ids=[said for _, said in MISTAKES])
-def test_a_mistake_is_one_line(
-    made: Callable[[list[Path], Path], list[Path]], said: str, parts: list[Path], tmp_path: Path, capsys: Says
-) -> None:
-    given = made(parts, tmp_path)
-    assert merge(given, tmp_path / "out") == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("rdma-cts: " + said.replace("{0}", str(parts[0])).replace("{x}", str(tmp_path / "x")))
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_full_disk_leaves_nothing_and_loses_nothing(
     parts: list[Path], tmp_path: Path, capsys: Says, monkeypatch: Patch
 ) -> None:
@@ -289,14 +228,6 @@ def test_a_full_disk_leaves_nothing_and_loses_nothing(
     assert capsys.readouterr().err == f"rdma-cts: {out}/results.jsonl cannot be written: No space left on device\n"
     assert not out.exists()
     assert merge(parts, out) == 1
-
-
-def test_shards_of_other_tables_than_these_say_which_version_to_take(
-    parts: list[Path], tmp_path: Path, capsys: Says
-) -> None:
-    suite = {"version": "0", "tables_sha256": "1" * 64}
-    assert merge([with_header(part, tmp_path / part.name, suite=suite) for part in parts], tmp_path / "out") == 2
-    assert "the shards were made with the tables 111111111111, and the present tables are" in capsys.readouterr().err
 
 
 def test_only_the_whole_run_shows_whether_a_waiver_of_a_rule_is_needed(tmp_path: Path, capsys: Says) -> None:

@@ -1,5 +1,5 @@
-"""The site of a history: files and links, the text of the pages, their display in a browser, and mistakes of the
-user."""
+"""The site of a history: files and links, the text of the pages, and their display in a browser. Mistakes are in
+tests/refusals."""
 
 import json
 import resource
@@ -230,41 +230,3 @@ def test_nights_without_results_are_a_site_of_what_is_left(short: Path, tmp_path
     assert list(broken_links(site)) == []
     page = Page(min((site / "defects").glob("*.html")))
     assert "None: the results with the defect were removed." in page.text
-
-
-NOT_OURS = "site is neither empty nor an earlier site of this version; give another directory"
-OTHER = f"no night can be read; the first: {name_of(0)}, forky counts as not run: cell.json is damaged, or not of this"
-# Files with their texts, links with their targets, empty directories, and the message about them.
-MISTAKES: dict[str, tuple[dict[str, str | Path | None], str]] = {
-    "not empty": ({"site/mine.txt": "mine"}, NOT_OURS),
-    "other site": ({"site/site.json": '{"schema": "rdma-cts-site/0", "files": []}'}, NOT_OURS),
-    "file": ({"site": "mine"}, "site is not a directory"),
-    "within": (
-        {"history/site": None, "site": Path("history/site")},
-        "site is within the history, where every directory is a night; give another --out",
-    ),
-    "link": (
-        {"site/site.json": '{"schema": "rdma-cts-site/1", "files": []}', "site/rules": Path("..")},
-        "site/rules is a link, and not a directory of a site",
-    ),
-    "other version": (
-        {f"history/{name_of(0)}/forky/cell.json": '{"schema": "rdma-cts-cell/2"}'},
-        f"history: {OTHER} version",
-    ),
-}
-
-
-@pytest.mark.parametrize(("files", "said"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_is_one_line(files: dict[str, str | Path | None], said: str, tmp_path: Path, capsys: Says) -> None:
-    write_run(tmp_path / "history" / name_of(0) / "forky", run_of({1: "FAIL"}))
-    keep(tmp_path / "history" / name_of(0) / "forky", Outcome(GOOD))
-    for name, content in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(content, Path):
-            (tmp_path / name).symlink_to(content)
-        elif content is None:
-            (tmp_path / name).mkdir()
-        else:
-            (tmp_path / name).write_text(content)
-    assert main(["site", "--history", str(tmp_path / "history"), "--out", str(tmp_path / "site")]) == 2
-    assert capsys.readouterr().err.splitlines()[-1] == f"rdma-cts: {tmp_path}/{said}"

@@ -33,7 +33,7 @@ from fixtures.system import packages
 from fixtures.system.cache import cache_directory
 from kinds import Patch
 from patience import PATIENCE_S, await_true, is_running, longer_and_longer
-from samples import flip, user_error
+from samples import flip, laid, user_error
 from targets.guests import Guests
 
 UP = '{"type":"guest","event":"up","uptime_s":1.5}'
@@ -98,9 +98,7 @@ Components: main
     ],
 )
 def test_mirror_of_the_host(tmp_path: Path, name: str, text: str, release: str, expected: str) -> None:
-    (tmp_path / "apt/sources.list.d").mkdir(parents=True)
-    (tmp_path / "os-release").write_text(f'ID={release}\nVERSION_CODENAME="bookworm"\n')
-    (tmp_path / "apt" / name).write_text(text)
+    laid(tmp_path, {f"apt/{name}": text, "os-release": f'ID={release}\nVERSION_CODENAME="bookworm"\n'})
     assert mirror.host_mirror(tmp_path) == expected
 
 
@@ -528,7 +526,7 @@ def test_a_guest_whose_qemu_is_always_killed_is_one_clear_error(fake_qemu: FakeQ
         ),
     ],
 )
-def test_a_guest_that_does_not_start(fake_qemu: FakeQemu, tmp_path: Path, script: str, message: str) -> None:
+def test_a_guest_that_does_not_start(fake_qemu: FakeQemu, script: str, message: str) -> None:
     fake_qemu.put(script)
     error = fake_qemu.fails()
     assert message in error.message
@@ -537,7 +535,7 @@ def test_a_guest_that_does_not_start(fake_qemu: FakeQemu, tmp_path: Path, script
 
 
 @pytest.mark.slow
-def test_a_guest_that_hangs_is_ended_at_its_deadline(fake_qemu: FakeQemu, tmp_path: Path) -> None:
+def test_a_guest_that_hangs_is_ended_at_its_deadline(fake_qemu: FakeQemu) -> None:
     fake_qemu.put("exec sleep infinity")
     for deadline_s in longer_and_longer(0.5):
         error = fake_qemu.fails(deadline_s)

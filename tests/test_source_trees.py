@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from fixtures.guest.image import Image
 from fixtures.guest.recipe import recipe_for
 from fixtures.guest.source_trees import Compiled, compile_driver, compile_rdma_core, follow
 from launched import built_by, git, root_of
+from samples import laid
 from targets import builds
 
 RECIPE = recipe_for()
@@ -30,9 +31,9 @@ class Compilers:
         # A tree in which the driver was already built, and a tree that contains a build.
         driver = ("rxe.c", "rxe.h", "Makefile", "rxe.o", "rdma_rxe.mod.c", ".rxe.o.cmd")
         files = {"Makefile": "VERSION = 7\nPATCHLEVEL = 1\n", "include/uapi/rdma/rdma_user_rxe.h": "abi"}
-        self.linux = written(folder / "linux", {**files, **{f"{RXE}/{name}": name for name in driver}})
+        self.linux = laid(folder / "linux", {**files, **{f"{RXE}/{name}": name for name in driver}})
         core = "CMakeLists.txt libibverbs/x.c providers/rxe.c .git/config build/CMakeCache.txt build/x.o"
-        self.rdma_core = written(folder / "rdma-core", {name: name for name in core.split()})
+        self.rdma_core = laid(folder / "rdma-core", {name: name for name in core.split()})
 
     def driver(self) -> Compiled:
         return compile_driver(self.linux, DRIVERS["rxe"], RECIPE, self.image, self.cache, print)
@@ -54,13 +55,6 @@ class Compilers:
         else:
             (trees / "rxe/rdma_rxe.ko").write_bytes((trees / "rxe/rxe.c").read_bytes())
         return int(bool(self.said))
-
-
-def written(tree: Path, files: Mapping[str, str]) -> Path:
-    for name, text in files.items():
-        (tree / name).parent.mkdir(parents=True, exist_ok=True)
-        (tree / name).write_text(text, encoding="utf-8")
-    return tree
 
 
 @pytest.fixture
@@ -128,7 +122,7 @@ def test_a_commit_is_recorded_of_a_repository_and_not_of_a_folder_in_one(compile
 
 def test_a_copy_follows_its_tree_and_dates_what_has_changed_now(tmp_path: Path) -> None:
     tree, copy = tmp_path / "tree", tmp_path / "copy"
-    written(tree, {"a": "1", "b": "1", "c/d": "1"})
+    laid(tree, {"a": "1", "b": "1", "c/d": "1"})
 
     def files() -> dict[str, Path]:
         return {str(path.relative_to(tree)): path for path in tree.rglob("*") if path.is_file()}
@@ -137,11 +131,11 @@ def test_a_copy_follows_its_tree_and_dates_what_has_changed_now(tmp_path: Path) 
     (copy / "a.o").write_text("compiled")
     for name in ("a", "b"):
         os.utime(copy / name, (5, 5))
-    written(tree, {"a": "2"})
+    laid(tree, {"a": "2"})
     os.utime(tree / "a", (1, 1))  # the file has the time of an older commit
     (tree / "c/d").unlink()
     (tree / "c").rmdir()
-    written(tree, {"c": "a file by now"})
+    laid(tree, {"c": "a file by now"})
     assert follow(files(), copy) != first
     assert (copy / "a").read_text() == "2"
     assert (copy / "a").stat().st_mtime > 5

@@ -39,11 +39,6 @@ from samples import case, footer_of, header, registry, user_error
 REFUSAL = encode({"type": "guest", "event": "broken", "reason": "loopback does not work"})
 
 
-@pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    return Stage(tmp_path)
-
-
 def test_lines_of_a_valid_worker_are_recorded(stage: Stage) -> None:
     recorded = stage.play(ran(0, 1, 2, 3))
     assert verdicts(recorded) == ["PASS"] * 4

@@ -21,7 +21,7 @@ SMALL = """
 from conformance.sweeps import run
 from conformance.sweeps import registration_loop
 from conformance.sweeps import registration_loop
-registration_loop.MIN_POINTS = registration_loop._MIN_POINTS = 1
+registration_loop.MIN_POINTS = 1
 used = run.loop_for
 def loop_for(case, swept, entry):
     made = used(case, swept, entry)

@@ -9,17 +9,16 @@ import pytest
 
 import corpus
 from conformance.errors import UserError
-from conformance.model.case import Case, Flags
+from conformance.model.case import Case, Flags, Table
 from conformance.tables import arguments, expansion
 from conformance.tables.loader import parse_table
 from conformance.tables.suite import CASES, load_suite
-from conformance.tables.table import Table
 from conformance.verbs import ENUMS, Enum, EnumValue
 from conformance.yamldoc.nodes import Location, Node
 from conformance.yamldoc.parsing import read_bytes
 from conformance.yamldoc.reader import Reader
 from kinds import Cli
-from samples import registry
+from samples import laid, registry
 
 HEAD = "verb: ibv_reg_mr\ncases: {cases}\ngiven: {{memory: {{buf: {{kind: anonymous, size: 4 pages}}}}}}\nrows:\n"
 NOWHERE = Location("f", 1, 1)
@@ -114,11 +113,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def vendor(tmp_path: Path, files: Mapping[str, str]) -> Path:
     """A vendor's folder of tables with these files."""
-    for name, content in files.items():
-        path = tmp_path / "own" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
-    return tmp_path / "own"
+    return laid(tmp_path / "own", files)
 
 
 @pytest.mark.usefixtures("own")

@@ -7,6 +7,7 @@ import os
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from fixtures.guest.recipe import Recipe
 from fixtures.guest.under_test import Builds, UnderTest
 from fixtures.system.digests import below
 from fixtures.system.rdma_core import find_rdma_core
+from samples import laid, user_error
 
 RELEASE = "7.2.0-image"
 NEEDED = {"rdma_rxe": "ib_core", "ib_core": "", "virtio_blk": ""}
@@ -52,11 +54,8 @@ def module(release: str = RELEASE, depends: str = "") -> bytes:
 
 def tree(root: Path, release: str = RELEASE) -> Path:
     """Makes a tree of a kernel's modules like `make modules_install`."""
-    for name, depends in NEEDED.items():
-        path = root / "lib/modules" / release / "kernel" / f"{name}.ko"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(module(release, depends))
-    (root / "lib/modules" / release / "modules.builtin").write_text("kernel/udmabuf.ko\n")
+    modules = {f"kernel/{name}.ko": module(release, depends) for name, depends in NEEDED.items()}
+    laid(root / "lib/modules" / release, {**modules, "modules.builtin": "kernel/udmabuf.ko\n"})
     return root
 
 
@@ -187,10 +186,8 @@ def test_builds_that_do_not_fit_are_refused_in_one_line(tmp_path: Path, image: I
 def test_a_directory_laid_over_a_link_of_the_merged_usr_does_not_hide_what_is_there(
     tmp_path: Path, image: Image
 ) -> None:
-    for name in ("lib/x86_64-linux-gnu/mine.so", "etc/ld.so.preload", "opt/tool/.git/config", "bin/tool"):
-        path = tmp_path / "mine" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("#!/bin/sh\n")
+    names = ("lib/x86_64-linux-gnu/mine.so", "etc/ld.so.preload", "opt/tool/.git/config", "bin/tool")
+    laid(tmp_path / "mine", dict.fromkeys(names, "#!/bin/sh\n"))
     (tmp_path / "mine/bin/tool").chmod(0o755)
     (tmp_path / "mine/link").symlink_to("etc")
     hashes, files = laid_out(tmp_path / "stage", image, overlay=tmp_path / "mine")
@@ -205,19 +202,17 @@ def test_a_directory_laid_over_a_link_of_the_merged_usr_does_not_hide_what_is_th
     assert hashes["overlay"]["files"]["link"] == "-> etc"
 
 
-@pytest.mark.parametrize("change", ["content", "name", "mode"])
-def test_every_change_of_an_overlay_changes_its_hash(tmp_path: Path, image: Image, change: str) -> None:
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    (folder / "file").write_text("one")
+@pytest.mark.parametrize(
+    "change",
+    [lambda file: file.write_text("two"), lambda file: file.rename(f"{file}.old"), lambda file: file.chmod(0o755)],
+    ids=["content", "name", "mode"],
+)
+def test_every_change_of_an_overlay_changes_its_hash(
+    tmp_path: Path, image: Image, change: Callable[[Path], object]
+) -> None:
+    folder = laid(tmp_path / "mine", {"file": "one"})
     before = UnderTest(Builds(overlay=folder), image, RECIPE).hashes()["overlay"]["sha256"]
-    match change:
-        case "content":
-            (folder / "file").write_text("two")
-        case "name":
-            (folder / "file").rename(folder / "other")
-        case "mode":
-            (folder / "file").chmod(0o755)
+    change(folder / "file")
     assert UnderTest(Builds(overlay=folder), image, RECIPE).hashes()["overlay"]["sha256"] != before
 
 
@@ -225,15 +220,13 @@ def test_every_change_of_an_overlay_changes_its_hash(tmp_path: Path, image: Imag
 
 
 def rdma_core(root: Path, libraries: str, providers: str, bindings: str) -> Path:
-    for name in (
+    names = (
         f"{libraries}/libibverbs.so.1",
         f"{libraries}/libother.so",
         f"{providers}/librxe-rdmav65.so",
         f"{bindings}/pyverbs/device.cpython-314-x86_64-linux-gnu.so",
-    ):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes(name.encode())
-    return root
+    )
+    return laid(root, {name: name for name in names})
 
 
 @pytest.mark.parametrize(
@@ -270,19 +263,16 @@ def note(name: bytes, kind: int, content: bytes) -> bytes:
 
 
 def test_kernel_modules_and_libraries_are_known_by_their_marks(tmp_path: Path) -> None:
-    sys = tmp_path / "sys"
     notes = note(b"Xen\0", 3, b"1234") + note(b"GNU\0", 1, b"1234") + note(b"GNU\0", 3, bytes(range(20)))
-    for name, content in (
-        ("kernel/notes", notes),
-        ("module/ib_core/notes/.note.gnu.build-id", note(b"GNU\0", 3, b"\xff" * 20)),
-        ("module/ib_core/holders/rdma_rxe/x", b""),
-        ("module/rdma_rxe/srcversion", b"ABC\n"),
-        ("module/rdma_rxe/taint", b"OE\n"),
-        ("module/other/srcversion", b"ABC\n"),
-    ):
-        (sys / name).parent.mkdir(parents=True, exist_ok=True)
-        (sys / name).write_bytes(content)
-    lines = []
+    files: dict[str, str | bytes] = {
+        "kernel/notes": notes,
+        "module/ib_core/notes/.note.gnu.build-id": note(b"GNU\0", 3, b"\xff" * 20),
+        "module/ib_core/holders/rdma_rxe/x": "",
+        "module/rdma_rxe/srcversion": "ABC\n",
+        "module/rdma_rxe/taint": "OE\n",
+        "module/other/srcversion": "ABC\n",
+    }
+    sys, lines = laid(tmp_path / "sys", files), []
     for name in ("libibverbs.so.1.18.65.0", "librxe-rdmav65.so", "libmlx5.so.1.27.65.0", "libc.so.6"):
         (tmp_path / name).write_bytes(b"")
         lines.append(f"7f00-7f01 r-xp 00000000 00:1c 17      {tmp_path / name}\n")
@@ -358,9 +348,8 @@ def test_an_exchange_puts_files_and_variables_in_place_and_names_a_library_that_
     exchange.make(Exchange({path: b"\0content"}, environment={"COLOUR": "blue"}).packed())
     assert Path(path).read_bytes() == b"\0content"
     assert os.environ["COLOUR"] == "blue"
-    with pytest.raises(UserError, match=r"a library cannot be loaded: .*deep/file") as caught:
+    with user_error(r"a library cannot be loaded: .*deep/file", status=3):
         exchange.make(Exchange({path: b""}, libraries=[path]).packed())
-    assert caught.value.status == 3
 
 
 def test_a_module_that_does_not_load_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,8 @@ def test_the_vendors_dialect_is_separate() -> None:
         "uint64_t access, struct ibv_rereg_mr_attr *attr)"
     )
     assert (verb.dialect, verb.convention) == (EXPERIMENTAL, Convention.ZERO_OR_ERRNO)
-    assert verb.parameter("access").allowed == ("LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "ALLOCATE_MR")
+    (access,) = (each for each in verb.parameters if each.name == "access")
+    assert access.allowed == ("LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "ALLOCATE_MR")
     assert VENDOR_STRUCTS["ibv_rereg_mr_attr"] in structs_in(verb)
     assert dialects("ibv_rereg_mr") == (MAINLINE, EXPERIMENTAL)
     assert dialects("ibv_reg_mr") == (MAINLINE,)

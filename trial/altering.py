@@ -98,13 +98,19 @@ class AlteredEntry:
 
 
 class Wrapper:
-    """Wraps a real object and alters only some of its methods; all other attributes are the real object's."""
+    """Wraps a real object and alters only some of its methods; all other attributes are the real object's.
+
+    The methods `hooked` are called by the hooks of the same names.
+    """
+
+    hooked: tuple[str, ...] = ()
 
     def __init__(self, real: Any, alteration: Alteration) -> None:
         self.__dict__["real"], self.__dict__["alteration"] = real, alteration
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.real, name)
+        hook = getattr(self.alteration, name) if name in self.hooked else None
+        return functools.partial(hook, self.real) if hook else getattr(self.real, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self.real, name, value)
@@ -120,11 +126,7 @@ class AlteredWindow(Wrapper):
 class AlteredQueue(Wrapper):
     """A queue pair whose requests and completions go through an alteration."""
 
-    def post_send(self, request: SendRequest) -> Return:
-        return self.alteration.post_send(self.real, request)  # type: ignore[no-any-return]
-
-    def bind_mw(self, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
-        return self.alteration.bind_mw(self.real, window, info, flags, wr_id)  # type: ignore[no-any-return]
+    hooked = ("post_send", "bind_mw")
 
     def completions(self, *arguments: Any, **named: Any) -> list[Completion]:
         """ibv_poll_cq."""
@@ -143,6 +145,8 @@ class AlteredPair(Wrapper):
 class AlteredBench(Wrapper):
     """A bench whose calls go through an alteration."""
 
+    hooked = ("locked_memory_limit",)
+
     def entry(self, name: str) -> AlteredEntry:
         return AlteredEntry(self.real.entry(name), self.alteration)
 
@@ -152,6 +156,3 @@ class AlteredBench(Wrapper):
     def alloc_mw(self, pd: Pd, kind: int) -> tuple[Any, Return]:
         window, returned = self.alteration.alloc_mw(self.real, pd, kind)
         return (AlteredWindow(window, self.alteration) if window else None), returned
-
-    def locked_memory_limit(self, size: int) -> AbstractContextManager[None]:
-        return self.alteration.locked_memory_limit(self.real, size)  # type: ignore[no-any-return]

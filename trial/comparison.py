@@ -124,16 +124,14 @@ class Comparison:
         judgement = self._judged(step, outcome, observed)
         if judgement.verdict != Verdict.PASS:
             key = arguments.get("rkey", arguments.get("lkey", arguments.get("mw", "")))
-            signature = " ".join(
-                [call, arguments.get("op", ""), key, arguments.get("flags", ""), arguments.get("advice", ""), outcome]
-            )
+            about = (arguments.get("op"), key, arguments.get("flags"), arguments.get("advice"))
             rule = nearest_rule(call, arguments, outcome, self._bound(arguments), self._ended(arguments))
             self.divergence = Divergence(
                 self.subject.entry,
                 self.given,
                 tuple(self.taken),
                 judgement.reason,
-                " ".join(signature.split()),
+                " ".join(filter(None, (call, *about, outcome))),
                 rule,
                 judgement.fault.as_data() if judgement.fault else None,
             )

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, cast
 
 from conformance.bench.interface import Bench
@@ -106,7 +107,7 @@ def try_alterations(bench: Bench, capabilities: Capabilities, watch: Watch, chos
     trial = RealTrial(bench, capabilities, watch, load_suite().cases)
     for violation in (*ALTERATIONS, *DATA_PATH_ALTERATIONS, *DATA_PATH_PERMITTED, CONTROL, DATA_PATH_CONTROL):
         if violation.name in chosen:
-            yield {"type": "finding", **trial.try_alteration(violation, OWN in chosen).as_data()}
+            yield {"type": "finding", **asdict(trial.try_alteration(violation, OWN in chosen))}
 
 
 def main(name: str, port: str, chosen: Sequence[str]) -> int:

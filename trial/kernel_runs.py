@@ -5,6 +5,7 @@ import hashlib
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
@@ -122,7 +123,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
                 and each.verdict not in (Verdict.HANG, Verdict.CRASH)
             }
             for name, test in peers.seen([each for each in chosen if each.name in asked]):
-                findings[name] = Finding(**{**findings[name].as_data(), peer: test})
+                findings[name] = Finding(**{**asdict(findings[name]), peer: test})
                 report.write(out, findings.values(), before)
                 if arguments.verbose:
                     print(f"{name}: {test or 'no test of the peer'}", flush=True)
@@ -141,7 +142,6 @@ def _refused(chosen: Sequence[Mutant], findings: Iterable[Finding]) -> list[str]
 
 
 def _module(driver: Driver, recipe: Recipe, image: Image, say: Say) -> DriverModule:
-    """The files of the driver in the guest before a mutant is loaded."""
     if driver.name != DEFAULT_DRIVER:
         return DriverModule(driver.module, lambda: ensure_module(driver, recipe, image, cache_directory(), say))
     mended = ensure_mended(chosen_changes(()), recipe, image, cache_directory(), say)
@@ -184,7 +184,7 @@ def _build(chosen: Sequence[Mutant], modules: Modules) -> int:
     failed = 0
     for mutant in sorted(chosen, key=lambda each: each.of_header):
         try:
-            modules.of([mutant.change])
+            modules.of([mutant])
         except NotMade as error:
             failed += 1
             print(f"{mutant.file}/{mutant.name}: {error}", flush=True)

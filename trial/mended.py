@@ -2,7 +2,6 @@
 change, the violations of its defect have to come back, and no other violations."""
 
 import argparse
-import json
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,17 +14,18 @@ from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.results.files import make_directory, write_atomically
+from conformance.results.files import make_directory
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT, Suite
 from conformance.tables.tiers import EXHAUSTIVE
 from conformance.yamldoc.reader import suggestion
-from fixtures.guest.changes import Change, read_changes
+from fixtures.guest.changes import read_changes
 from fixtures.guest.image import ensure_image
 from fixtures.guest.mending import ensure_each
 from fixtures.guest.recipe import MENDED_STACKS, recipe_for
 from fixtures.system.cache import cache_directory
 from runs import process
+from trial.report import write_files
 
 Say = Callable[[str], None]
 STACK = next(iter(MENDED_STACKS))
@@ -154,27 +154,18 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     whole = _run(every, (), out / _WHOLE, arguments.yes, say)
     findings = []
     for change in chosen:
-        findings.append(_without(change, picked[change.name], whole, out, arguments.yes, say))
-        print(_line(findings[-1]), flush=True)
-    data = {"schema": "rdma-cts-mended/1", "findings": [asdict(each) for each in findings]}
-    write_atomically(out / "mended.json", json.dumps(data, indent=1).encode() + b"\n")
-    write_atomically(out / "mended.md", table(findings).encode())
+        without = ("--without", change.name)
+        found = _run(picked[change.name], without, out / change.name, arguments.yes, say)
+        findings.append(left_out(change.name, change.rules, change.defects, whole, list(found.values())))
+        print(
+            f"{change.name}: {findings[-1].outcome}: {len(findings[-1].violated)} violated again, "
+            f"{len(findings[-1].not_verified)} not verified any more, of {findings[-1].tried}",
+            flush=True,
+        )
+    data = {"schema": "rdma-cts-mended/1", "findings": list(map(asdict, findings))}
+    write_files(out, "mended", data, table(findings))
     print(table(findings), end="")
     return 0 if all(each.outcome == "only its own" for each in findings) else 1
-
-
-def _line(found: LeftOut) -> str:
-    return (
-        f"{found.change}: {found.outcome}: {len(found.violated)} violated again, "
-        f"{len(found.not_verified)} not verified any more, of {found.tried}"
-    )
-
-
-def _without(
-    change: Change, cases: Sequence[str], whole: dict[str, ResultRecord], out: Path, yes: bool, say: Say
-) -> LeftOut:
-    found = _run(cases, ("--without", change.name), out / change.name, yes, say)
-    return left_out(change.name, change.rules, change.defects, whole, list(found.values()))
 
 
 def _run(cases: Sequence[str], more: Sequence[str], out: Path, yes: bool, say: Say) -> dict[str, ResultRecord]:

@@ -139,7 +139,6 @@ def _member(name: str, code: Node, kind: Any, names: dict[str, Any]) -> Any:
 
 
 def _items(node: Node) -> tuple[Node, ...]:
-    """Returns the elements of a list, or a text as the only element."""
     return node.value if isinstance(node.value, tuple) else (node,)
 
 

@@ -3,6 +3,11 @@ expected outcome determine the rule. The author of a row from the sequence may c
 
 from collections.abc import Mapping
 
+
+def _each(call: str, operations: str, *rules: str) -> dict[tuple[str, str], tuple[str, str]]:
+    return {(call, operation): (rules[0], rules[-1]) for operation in operations.split()}
+
+
 # The rules for the success and for the refusal of a call, by the call and its distinguishing argument.
 _RULES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("ibv_reg_mr", ""): ("REG-17", "REG-15"),
@@ -18,22 +23,15 @@ _RULES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("post_bind_mw", ""): ("BIND-14", "BIND-12"),
     ("post_local_inv", ""): ("BIND-15", "BIND-15"),
     ("ibv_dealloc_mw", ""): ("BIND-16", "BIND-16"),
-    ("traffic", "RDMA_WRITE"): ("REG-05", "REG-05"),
-    ("traffic", "RDMA_WRITE_WITH_IMM"): ("REG-05", "REG-05"),
-    ("traffic", "RDMA_READ"): ("REG-06", "REG-06"),
-    ("traffic", "ATOMIC_CMP_AND_SWP"): ("REG-07", "REG-07"),
-    ("traffic", "ATOMIC_FETCH_AND_ADD"): ("REG-07", "REG-07"),
-    ("window traffic", "RDMA_WRITE"): ("BIND-05", "BIND-09"),
-    ("window traffic", "RDMA_WRITE_WITH_IMM"): ("BIND-05", "BIND-09"),
-    ("window traffic", "RDMA_READ"): ("BIND-06", "BIND-09"),
-    ("window traffic", "ATOMIC_CMP_AND_SWP"): ("BIND-07", "BIND-09"),
-    ("window traffic", "ATOMIC_FETCH_AND_ADD"): ("BIND-07", "BIND-09"),
-    ("local_traffic", "SEND"): ("REG-03", "REG-21"),
-    ("local_traffic", "WRITE"): ("REG-03", "REG-21"),
-    ("local_traffic", "RECV"): ("REG-04", "REG-04"),
-    ("local_traffic", "RECV_WITH_IMM"): ("REG-04", "REG-04"),
-    ("local_traffic", "READ"): ("REG-04", "REG-04"),
-    **{("list_traffic", operation): ("REG-26", "REG-26") for operation in ("SEND", "WRITE", "RECV", "READ")},
+    **_each("traffic", "RDMA_WRITE RDMA_WRITE_WITH_IMM", "REG-05"),
+    **_each("traffic", "RDMA_READ", "REG-06"),
+    **_each("traffic", "ATOMIC_CMP_AND_SWP ATOMIC_FETCH_AND_ADD", "REG-07"),
+    **_each("window traffic", "RDMA_WRITE RDMA_WRITE_WITH_IMM", "BIND-05", "BIND-09"),
+    **_each("window traffic", "RDMA_READ", "BIND-06", "BIND-09"),
+    **_each("window traffic", "ATOMIC_CMP_AND_SWP ATOMIC_FETCH_AND_ADD", "BIND-07", "BIND-09"),
+    **_each("local_traffic", "SEND WRITE", "REG-03", "REG-21"),
+    **_each("local_traffic", "RECV RECV_WITH_IMM READ", "REG-04"),
+    **_each("list_traffic", "SEND WRITE RECV READ", "REG-26"),
 }
 _OUTSIDE = "BIND-10"  # a window grants no access outside its range
 _ON_DEMAND = "REG-12"  # access to an on-demand region

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from conformance.results.files import make_directory, write_through
 from trial.trying import KILLED, MISATTRIBUTED, SURVIVED, Finding
@@ -70,15 +71,11 @@ def summary(trial: Trial) -> str:
     lines.append(f"{len(trial.findings)} violations in {trial.duration_s:.1f} s on {trial.where}: {counted}")
     lines.append(f"{len(rules)} rules tried, {whole} of them with every violation killed")
     if trial.permitted_variants:
-        lines += [f"false alarm: {each.about} · {_alarm(each)}" for each in trial.false_alarms]
-        alarms = len(trial.false_alarms)
-        lines.append(f"{len(trial.permitted_variants)} permitted variants: {alarms} false alarms")
+        alarms = ((each, f"{each.by[0]}: {each.reason}" if each.by else each.broken[0]) for each in trial.false_alarms)
+        lines += [f"false alarm: {each.about} · {alarm}" for each, alarm in alarms]
+        lines.append(f"{len(trial.permitted_variants)} permitted variants: {len(trial.false_alarms)} false alarms")
     lines += [f"not tried: {rule}, because {reason}" for rule, reason in trial.untriable.items()]
     return "\n".join(lines)
-
-
-def _alarm(finding: Finding) -> str:
-    return f"{finding.by[0]}: {finding.reason}" if finding.by else finding.broken[0]
 
 
 def line(finding: Finding) -> str:
@@ -109,9 +106,14 @@ def write(trial: Trial, out: Path) -> None:
         "duration_s": round(trial.duration_s, 3),
         "passed": trial.passed,
         "untriable": trial.untriable,
-        "findings": [each.as_data() for each in trial.findings],
-        "permitted_variants": [each.as_data() for each in trial.permitted_variants],
+        "findings": list(map(asdict, trial.findings)),
+        "permitted_variants": list(map(asdict, trial.permitted_variants)),
     }
+    write_files(out, "trial", data, markdown(trial))
+
+
+def write_files(out: Path, name: str, data: Any, table: str) -> None:
+    """Writes NAME.json and NAME.md into a directory. Raises UserError."""
     make_directory(out)
-    write_through(out / "trial.json", (json.dumps(data, indent=1) + "\n").encode())
-    write_through(out / "trial.md", markdown(trial).encode())
+    write_through(out / f"{name}.json", (json.dumps(data, indent=1) + "\n").encode())
+    write_through(out / f"{name}.md", table.encode())

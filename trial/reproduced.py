@@ -21,7 +21,6 @@ _SHOWN = 4000  # bytes of output
 
 
 def _compile(folder: Path, name: str) -> tuple[int, str]:
-    """Compiles the program; returns the compiler's status and messages."""
     command = ["cc", "-O0", "-pipe", "-Wall", "-o", str(folder / name), str(folder / f"{name}.c"), "-libverbs"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     return done.returncode, done.stderr

@@ -206,7 +206,6 @@ def _in_guests(
 
 
 def _finding(each: Trying, end: int | str, output: str) -> Finding:
-    """Compares the end of a program with the record of the run."""
     died = end == _DIED or (isinstance(end, int) and end < 0)
     violated = end == VIOLATED or died
     if each.verdict in VIOLATIONS and violated:

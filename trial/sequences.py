@@ -388,7 +388,7 @@ def search(subject: Subject, seed_number: int, over: Callable[[], bool]) -> Iter
         current = Search(subject, over)
         machine: Any = type("Sequences", (Sequences,), {"current_search": current})
         with suppress(Diverged, Flaky, SearchEnded):
-            _run(seed(number)(machine), settings=_settings())
+            _run(seed(number)(machine), settings=_SETTINGS)
         if current.found:
             subject.known.add(current.found.signature)
             yield shortest(subject, current.found)
@@ -397,15 +397,14 @@ def search(subject: Subject, seed_number: int, over: Callable[[], bool]) -> Iter
 _run: Callable[..., None] = run_state_machine_as_test  # a function without types
 
 
-def _settings() -> settings:
-    return settings(
-        max_examples=_EXAMPLES,
-        stateful_step_count=_STEPS,
-        deadline=None,
-        database=None,
-        print_blob=False,
-        report_multiple_bugs=False,
-        verbosity=Verbosity.quiet,
-        phases=(Phase.generate, Phase.shrink),
-        suppress_health_check=list(HealthCheck),
-    )
+_SETTINGS = settings(
+    max_examples=_EXAMPLES,
+    stateful_step_count=_STEPS,
+    deadline=None,
+    database=None,
+    print_blob=False,
+    report_multiple_bugs=False,
+    verbosity=Verbosity.quiet,
+    phases=(Phase.generate, Phase.shrink),
+    suppress_health_check=list(HealthCheck),
+)

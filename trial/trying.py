@@ -5,8 +5,7 @@ cases of the violated rule run first. The other cases run only if none of the fi
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from conformance.errors import UserError
 from conformance.judging import Judgement
@@ -40,9 +39,6 @@ class Finding:
     reason: str
     tried: int
     broken: tuple[str, ...] = ()
-
-    def as_data(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def check_baseline(cases: Sequence[Case]) -> None:
@@ -89,7 +85,6 @@ def finding(violation: Violation, outcome: str, by: dict[str, str], tried: int, 
 
 
 def _detections(judgements: Iterable[tuple[Case, Judgement]]) -> tuple[dict[str, str], list[str]]:
-    """Returns the cases that fail, with their reasons, and the cases that are BROKEN."""
     detected: dict[str, str] = {}
     broken = []
     for case, judgement in judgements:

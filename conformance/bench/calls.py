@@ -5,72 +5,61 @@ The calls themselves are in device/libibverbs.py (the library) and device/uverbs
 
 import ctypes
 import errno as errno_module
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+
+# The C types of members and arguments that are no pointers.
+NUMBERS: Mapping[str, type] = {
+    "int": ctypes.c_int,
+    "uint8_t": ctypes.c_uint8,
+    "uint32_t": ctypes.c_uint32,
+    "uint64_t": ctypes.c_uint64,
+    "size_t": ctypes.c_size_t,
+}
+
+
+def members(declarations: str) -> Sequence[tuple[str, Any]]:
+    """The members of a C struct for ctypes, from declarations such as `void *context, *pd; uint32_t handle`."""
+    declared = (each.split(maxsplit=1) for each in declarations.split(";"))
+    found = [(name.strip(), NUMBERS.get(ctype)) for ctype, names in declared for name in names.split(",")]
+    return [(name.removeprefix("*"), ctypes.c_void_p if name.startswith("*") else kind) for name, kind in found]
 
 
 class IbvPd(ctypes.Structure):
-    _fields_ = (("context", ctypes.c_void_p), ("handle", ctypes.c_uint32))
+    _fields_ = members("void *context; uint32_t handle")
 
 
 class IbvDm(ctypes.Structure):
     """struct ibv_dm of <infiniband/verbs.h>. Inline functions of the header call the functions in this structure."""
 
-    _fields_ = (
-        ("context", ctypes.c_void_p),
-        ("memcpy_to_dm", ctypes.c_void_p),
-        ("memcpy_from_dm", ctypes.c_void_p),
-        ("comp_mask", ctypes.c_uint32),
-        ("handle", ctypes.c_uint32),
-    )
+    _fields_ = members("void *context, *memcpy_to_dm, *memcpy_from_dm; uint32_t comp_mask, handle")
 
 
 class IbvMr(ctypes.Structure):
-    _fields_ = (
-        ("context", ctypes.c_void_p),
-        ("pd", ctypes.c_void_p),
-        ("addr", ctypes.c_void_p),
-        ("length", ctypes.c_size_t),
-        ("handle", ctypes.c_uint32),
-        ("lkey", ctypes.c_uint32),
-        ("rkey", ctypes.c_uint32),
-    )
+    _fields_ = members("void *context, *pd, *addr; size_t length; uint32_t handle, lkey, rkey")
 
 
 class IbvMw(ctypes.Structure):
-    _fields_ = (
-        ("context", ctypes.c_void_p),
-        ("pd", ctypes.c_void_p),
-        ("rkey", ctypes.c_uint32),
-        ("handle", ctypes.c_uint32),
-        ("type", ctypes.c_int),
-    )
+    _fields_ = members("void *context, *pd; uint32_t rkey, handle; int type")
 
 
 class IbvMrInitAttr(ctypes.Structure):
-    _fields_ = (
-        ("length", ctypes.c_size_t),
-        ("access", ctypes.c_uint),
-        ("comp_mask", ctypes.c_uint64),
-        ("iova", ctypes.c_uint64),
-        ("addr", ctypes.c_void_p),
-        ("fd", ctypes.c_int),
-        ("fd_offset", ctypes.c_uint64),
-        ("dmah", ctypes.c_void_p),
-        ("buf", ctypes.c_void_p),
+    _fields_ = members(
+        "size_t length; uint32_t access; uint64_t comp_mask, iova; void *addr; int fd; uint64_t fd_offset;"
+        "void *dmah, *buf"
     )
 
 
 class IbvAh(ctypes.Structure):
-    _fields_ = (("context", ctypes.c_void_p), ("pd", ctypes.c_void_p), ("handle", ctypes.c_uint32))
+    _fields_ = members("void *context, *pd; uint32_t handle")
 
 
 class IbvSrq(ctypes.Structure):
     """The beginning of struct ibv_srq of <infiniband/verbs.h>."""
 
-    _fields_ = (("context", ctypes.c_void_p), ("srq_context", ctypes.c_void_p), ("pd", ctypes.c_void_p))
+    _fields_ = members("void *context, *srq_context, *pd")
 
 
 class Mr:

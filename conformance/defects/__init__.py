@@ -5,25 +5,18 @@ across rules, entry points and rows. The source of the stack is not needed: symp
 condition count as one defect. judging/ has the verdicts.
 """
 
-from conformance.defects.defect import Answering, Defect, answering_of, defects_of, is_of_stack, worst_severity
-from conformance.defects.severity import Severity, count_by_severity, severity_of, severity_of_fault
-from conformance.defects.symptom import Cause, Symptom, cause_of, symptoms_of
-from conformance.defects.words import shorts_in
-
-__all__ = [
-    "Answering",
-    "Cause",
-    "Defect",
-    "Severity",
-    "Symptom",
-    "answering_of",
-    "cause_of",
-    "count_by_severity",
-    "defects_of",
-    "is_of_stack",
-    "severity_of",
-    "severity_of_fault",
-    "shorts_in",
-    "symptoms_of",
-    "worst_severity",
-]
+from conformance.defects.defect import Answering as Answering
+from conformance.defects.defect import Defect as Defect
+from conformance.defects.defect import answering_of as answering_of
+from conformance.defects.defect import defects_of as defects_of
+from conformance.defects.defect import is_of_stack as is_of_stack
+from conformance.defects.defect import worst_severity as worst_severity
+from conformance.defects.severity import Severity as Severity
+from conformance.defects.severity import count_by_severity as count_by_severity
+from conformance.defects.severity import severity_of as severity_of
+from conformance.defects.severity import severity_of_fault as severity_of_fault
+from conformance.defects.symptom import Cause as Cause
+from conformance.defects.symptom import Symptom as Symptom
+from conformance.defects.symptom import cause_of as cause_of
+from conformance.defects.symptom import symptoms_of as symptoms_of
+from conformance.defects.words import shorts_in as shorts_in

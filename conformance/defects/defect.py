@@ -206,7 +206,7 @@ def defects_of(results: Iterable[ResultRecord], shorts: Shorts = _NONE) -> list[
     found = []
     for causes in _merged(by_cause, succeeded):
         symptoms = [symptom for cause in causes for symptom in by_cause[cause]]
-        symptoms.sort(key=lambda symptom: (*_rank(symptom), place[id(symptom.record)]))
+        symptoms.sort(key=lambda each: (severity_of(each).rank, bool(each.smallest), place[id(each.record)]))
         found.append(Defect(tuple(causes), tuple(symptoms), title_of(causes, symptoms, succeeded, shorts)))
     return sorted(found, key=_order)
 
@@ -242,10 +242,6 @@ def _shared_by(condition: Condition, causes: Mapping[Cause, set[Condition]]) -> 
 def _order(defect: Defect) -> tuple[bool, bool, int, int, int, tuple[str, ...]]:
     verdict = VERDICTS.index(Verdict(defect.first.verdict))
     return defect.of_stack, defect.waived, defect.severity.rank, verdict, -len(defect.cases), defect.rules
-
-
-def _rank(symptom: Symptom) -> tuple[int, bool]:
-    return severity_of(symptom).rank, bool(symptom.smallest)
 
 
 def worst_severity(record: ResultRecord) -> Severity:

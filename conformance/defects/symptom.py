@@ -24,7 +24,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from conformance.judging import CORE, first_alarm, site_in
+from conformance.judging.answering_layer import CORE
+from conformance.judging.kernel_alarms import first_alarm, site_in
 from conformance.model.fault import OWN_ADDRESSES, WINDOW, Effect, Fault, FaultKind
 from conformance.model.record import Deviation, ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
@@ -273,7 +274,7 @@ def _key(symptom: Symptom) -> tuple[str, ...]:
     errno = fault.answer if fault.answer.startswith("E") else ""
     if errno and effect is Effect.CODE:
         return ("answered", group, errno)
-    if errno and effect is Effect.REFUSED and _is_one_line(group, errno):
+    if errno and effect is Effect.REFUSED and group != REGISTRATION and errno not in _NOT_SUPPORTED:
         return (effect, group, errno)
     return (effect, group, errno, rule)
 
@@ -293,10 +294,6 @@ def _leaves_a_region(fault: Fault) -> bool:
     """Whether a missing check of bounds is the cause. In a region with a chosen address, the address may be the cause
     instead."""
     return fault.key != WINDOW and fault.outside and OWN_ADDRESSES not in fault.region
-
-
-def _is_one_line(group: str, errno: str) -> bool:
-    return group != REGISTRATION and errno not in _NOT_SUPPORTED
 
 
 def _of_kernel(fault: Fault, group: str, rule: str) -> tuple[str, ...]:

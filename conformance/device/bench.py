@@ -5,22 +5,21 @@ fixtures/bench.py opens the device and closes it with the session. execution/cap
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from dataclasses import replace
 from typing import cast
 
-from conformance.bench.calls import Injected, Mr, Pd, Return
+from conformance.bench.calls import Mr, Pd, Return
 from conformance.bench.doors import RegMrEx
 from conformance.bench.interface import Bench, Entry, Memory
-from conformance.device import dmabuf, fork_settings, memory, other_process, windows
+from conformance.device import dmabuf as dmabufs
+from conformance.device import fork_settings, limits, memory, other_process, queue_pairs
 from conformance.device.device import Device, ProtectionDomain, library_release
 from conformance.device.extended_posting import try_create
 from conformance.device.libibverbs import Libibverbs
-from conformance.device.limits import check_lockable, failing_allocation, locked_memory_limit
 from conformance.device.queue_pairs import DevicePair
 from conformance.device.remote_peer import RemoteDevice, RemoteDomain
 from conformance.device.uverbs import Uverbs
-from conformance.device.windows import DeviceWindow
 from conformance.device.xrc import pair_type
 from conformance.errors import UserError
 from conformance.header import Check, installed_api
@@ -44,6 +43,10 @@ class DeviceBench:
 
     _builds = False  # whether builders post every request that they can express
     _peer_pd: ProtectionDomain | RemoteDomain | None = None  # the PD of all requesters, if they are on another device
+    dmabuf = staticmethod(dmabufs.allocate)
+    alloc_mw = staticmethod(queue_pairs.alloc_mw)
+    locked_memory_limit = staticmethod(limits.locked_memory_limit)
+    failing_allocation = staticmethod(limits.failing_allocation)
 
     def __init__(
         self,
@@ -95,7 +98,7 @@ class DeviceBench:
     def allocate(self, kind: str, size: int) -> memory.Memory:
         """Memory of one of vocabulary.MEMORY_KINDS. Raises HostLacks if this host has none of it."""
         if kind not in _NEVER_PINNED:
-            check_lockable(size)
+            limits.check_lockable(size)
         return memory.allocate(kind, size)
 
     def page_out(self, memory: Memory) -> bool:
@@ -129,9 +132,6 @@ class DeviceBench:
         """Tests fork protection in a new process; see fork_settings.py."""
         return fork_settings.observe(self.device.name, setting, kernel)
 
-    def dmabuf(self, kind: str, size: int) -> dmabuf.DmaBuf:
-        return dmabuf.allocate(kind, size)
-
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> DevicePair:
         """Creates and connects a pair of queue pairs: in loopback or, with a peer, with the requester on the peer's
         host."""
@@ -147,9 +147,6 @@ class DeviceBench:
 
     def adapt(self, findings: Findings) -> None:
         self.device.findings = findings
-
-    def alloc_mw(self, pd: Pd, kind: int) -> tuple[DeviceWindow | None, Return]:
-        return windows.allocate(pd, kind)
 
     def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         return self.library.experimental_rereg_mr(mr, flags, pd, addr, length, access)
@@ -173,11 +170,3 @@ class DeviceBench:
         """Starts the checks of API-01 in the background, because compiling takes long in an emulated guest."""
         if self._api_checks is None:
             self._api_checks = ThreadPoolExecutor(1).submit(installed_api, library_release())
-
-    def locked_memory_limit(self, size: int) -> AbstractContextManager[None]:
-        """Within the block this process may lock `size` bytes."""
-        return locked_memory_limit(size)
-
-    def failing_allocation(self, number: int) -> AbstractContextManager[Injected]:
-        """Within the block, the kernel fails this thread's allocation number `number`, counted from 1; 0 means none."""
-        return failing_allocation(number)

@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.bench.calls import members
 from conformance.errors import UserError
 
 _LIBRARY = "librdmacm.so.1"
@@ -34,29 +35,22 @@ _Pointer = ctypes.c_void_p
 
 
 class _ConnParam(ctypes.Structure):
-    _fields_ = (
-        ("private_data", _Pointer),
-        ("private_data_len", ctypes.c_uint8),
-        ("responder_resources", ctypes.c_uint8),
-        ("initiator_depth", ctypes.c_uint8),
-        ("flow_control", ctypes.c_uint8),
-        ("retry_count", ctypes.c_uint8),
-        ("rnr_retry_count", ctypes.c_uint8),
-        ("srq", ctypes.c_uint8),
-        ("qp_num", ctypes.c_uint32),
+    _fields_ = members(
+        "void *private_data; uint8_t private_data_len, responder_resources, initiator_depth, flow_control, retry_count,"
+        "rnr_retry_count, srq; uint32_t qp_num"
     )
 
 
 class _Event(ctypes.Structure):
     """The beginning of struct rdma_cm_event."""
 
-    _fields_ = (("id", _Pointer), ("listen_id", _Pointer), ("event", ctypes.c_int), ("status", ctypes.c_int))
+    _fields_ = members("void *id, *listen_id; int event, status")
 
 
 class _Channel(ctypes.Structure):
     """struct rdma_event_channel."""
 
-    _fields_ = (("fd", ctypes.c_int),)
+    _fields_ = members("int fd")
 
 
 class CmError(OSError):

@@ -19,7 +19,7 @@ from conformance.bench.interface import Refusal
 from conformance.device import port as ports
 from conformance.device.connection_manager import ConnectionManager
 from conformance.device.pointers import Pointers
-from conformance.device.port import SYSFS, Port, device_names
+from conformance.device.port import SYSFS, Port, device_names, text_of
 from conformance.device.uverbs import xrc_odp_caps
 from conformance.errors import UserError
 from conformance.kernel.netlink import RdmaNetlink, driver_name
@@ -28,9 +28,11 @@ from conformance.model.preflight import Findings
 from conformance.model.record import DeviceFacts, Environment
 from conformance.model.transport import INFINIBAND, IWARP, ROCE, UNSPECIFIED, Transport
 
+# The raw attributes that results have.
+_RECORDED = """
+device_cap_flags atomic_cap odp_general_caps odp_rc_caps odp_uc_caps odp_ud_caps odp_xrc_caps
+""".split()
 _GRH_REQUIRED = 1 << 0  # IBV_QPF_GRH_REQUIRED of the flags of struct ibv_port_attr
-
-
 # Seconds. Both ends of a connection are in this machine, but software emulation on a busy machine may take long.
 _CONNECTION_DEADLINE_S = 20.0
 _WORD = 8  # bytes of a pointer
@@ -238,19 +240,13 @@ class Device:
         return {
             "name": self.name,
             "driver": self.driver,
-            "fw": _text_of(SYSFS / self.name / "fw_ver"),
+            "fw": text_of(SYSFS / self.name / "fw_ver"),
             "vendor_id": self.attributes.vendor_id,
             "vendor_part_id": self.attributes.vendor_part_id,
             "transport": self.transport.name,
             "caps": {
                 **self.capabilities,
-                "device_cap_flags": self.declared.device_cap_flags,
-                "atomic_cap": self.declared.atomic_cap,
-                "odp_general_caps": self.declared.odp_general_caps,
-                "odp_rc_caps": self.declared.odp_rc_caps,
-                "odp_uc_caps": self.declared.odp_uc_caps,
-                "odp_ud_caps": self.declared.odp_ud_caps,
-                "odp_xrc_caps": self.declared.odp_xrc_caps,
+                **{name: getattr(self.declared, name) for name in _RECORDED},
                 "max_mr_size": self.attributes.max_mr_size,
                 "max_mw": self.attributes.max_mw,
             },
@@ -259,9 +255,9 @@ class Device:
 
 def transport_of(device: Path, port: int) -> Transport:
     """The transport of a port, from the node type of its device and from its link layer."""
-    if "RNIC" in _text_of(device / "node_type"):
+    if "RNIC" in text_of(device / "node_type"):
         return IWARP
-    layer = _text_of(device / "ports" / str(port) / "link_layer")
+    layer = text_of(device / "ports" / str(port) / "link_layer")
     return {ports.INFINIBAND: INFINIBAND, ports.UNSPECIFIED: UNSPECIFIED}.get(layer, ROCE)
 
 
@@ -273,7 +269,7 @@ def address_of(interface: str) -> str:
             return socket.inet_ntoa(_IFREQ.unpack_from(found)[3])
         except OSError:
             pass
-    lines = [line.split() for line in _text_of(Path("/proc/net/if_inet6")).splitlines()]
+    lines = [line.split() for line in text_of(Path("/proc/net/if_inet6")).splitlines()]
     own = sorted((line[3] == _LINK_LOCAL, line[0]) for line in lines if line[5] == interface)
     if not own:
         return ""
@@ -288,7 +284,7 @@ def environment() -> Environment:
         "rdma_core": library_version(),
         "pyverbs": _package_version("python3-pyverbs"),
         "python": ".".join(str(part) for part in __import__("sys").version_info[:3]),
-        "tainted": int(_text_of(Path("/proc/sys/kernel/tainted")) or 0),
+        "tainted": int(text_of(Path("/proc/sys/kernel/tainted")) or 0),
     }
 
 
@@ -325,10 +321,3 @@ def _package_version(package: str) -> str:
         if found.returncode == 0:
             return found.stdout.strip()
     return "unknown"
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""

@@ -12,8 +12,7 @@ from conformance.bench.calls import Return
 from conformance.bench.work_requests import EXTENDED_OPCODES, SendRequest
 from conformance.device.device import Device
 from conformance.device.libibverbs import exact
-from conformance.device.queue_pairs import DevicePair, DeviceQueue
-from conformance.device.windows import DeviceWindow
+from conformance.device.queue_pairs import DevicePair, DeviceQueue, DeviceWindow
 from conformance.model.vocabulary import BOTH_POSTERS, BUILDERS, FLUSHES, WINDOWS_POSTER
 from conformance.verbs import ENUMS
 

@@ -10,6 +10,7 @@ a socket whether the kernel copies the pages of regions on fork, and protects th
 import contextlib
 import ctypes
 import functools
+import itertools
 import json
 import mmap
 import os
@@ -81,7 +82,7 @@ def _effects(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str
         if setting in ("ibv_fork_init", _HUGE):
             code = library.ibv_fork_init()
     devices = library.ibv_get_device_list(None)
-    names = [library.ibv_get_device_name(each) for each in _until_null(devices)]
+    names = [library.ibv_get_device_name(each) for each in itertools.takewhile(bool, devices)]
     pd = library.ibv_alloc_pd(library.ibv_open_device(devices[names.index(device.encode())]))
     huge = setting == _HUGE
     memory = mmap.mmap(-1, _LENGTH, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (_MAP_HUGETLB if huge else 0))
@@ -96,13 +97,6 @@ def _effects(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str
         library.ibv_dereg_mr(mr)
     seen["deregistered"] = _range(addr)
     return code, seen
-
-
-def _until_null(devices: ctypes.Array[ctypes.c_void_p]) -> Iterator[int]:
-    for each in devices:
-        if not each:
-            return
-        yield int(each)
 
 
 def _range(addr: int) -> str:

@@ -10,24 +10,29 @@ import errno
 import functools
 import os
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, cast
 
-from conformance.bench.calls import ABSENT, Buffer, Held, IbvDm, IbvMrInitAttr, Mr, Pd, PdAt, Return, Sge, errno_name
+from conformance.bench.calls import (
+    ABSENT,
+    NUMBERS,
+    Buffer,
+    Held,
+    IbvDm,
+    IbvMrInitAttr,
+    Mr,
+    Pd,
+    PdAt,
+    Return,
+    Sge,
+    errno_name,
+)
 from conformance.device.fork_settings import no_descriptors
 from conformance.errors import SetupRefused
 from conformance.verbs import INVENTED, OPTIONAL_ACCESS, VENDOR_VERBS, VERBS, Linkage, Verb, of_method
 
 _EXPERIMENTAL_SYMBOL = "ibv_exp_rereg_mr"
-_NUMBERS: Mapping[str, type] = {
-    "int": ctypes.c_int,
-    "uint32_t": ctypes.c_uint32,
-    "uint64_t": ctypes.c_uint64,
-    "size_t": ctypes.c_size_t,
-}
-
-
 # The places of functions in struct verbs_context that inline functions of the header call: the distance of each from
 # the final member, struct ibv_context, in pointers.
 _BEFORE_CONTEXT = {"alloc_td": 24, "dealloc_td": 25, "alloc_parent_domain": 26, "free_dm": 31, "alloc_dm": 32}
@@ -51,7 +56,6 @@ class HeldAt:
 
     @property
     def handle(self) -> int:
-        """Its handle."""
         return self.pointer
 
     def ended(self, returned: Return) -> Return:
@@ -242,7 +246,6 @@ class Libibverbs:
         return Return(0, 0)
 
     def alloc_dmah(self, context: int, comp_mask: int, cpu_id: int, ph: int, tph_mem_type: int) -> Return:
-        """ibv_alloc_dmah."""
         attr = ctypes.create_string_buffer(struct.pack("=IIBB2x", comp_mask, cpu_id, ph, tph_mem_type))
         return _held(self._verb("ibv_alloc_dmah", context, ctypes.addressof(attr)), HeldAt, self.dealloc_dmah)
 
@@ -251,7 +254,6 @@ class Libibverbs:
         return cast(HeldAt, dmah).ended(self._verb("ibv_dealloc_dmah", dmah))
 
     def reg_dm_mr(self, pd: Pd, dm: Held, dm_offset: int, length: int, access: int) -> Return:
-        """ibv_reg_dm_mr."""
         return self._inline_region("reg_dm_mr", pd, dm.pointer, dm_offset, length, access)
 
     def memcpy_to_dm(self, dm: Held, dm_offset: int, host_addr: int, length: int) -> Return:
@@ -265,7 +267,6 @@ class Libibverbs:
         return dm.copy(dm.struct.memcpy_from_dm, host_addr, dm.pointer, dm_offset, length)
 
     def alloc_td(self, context: int) -> Return:
-        """ibv_alloc_td."""
         attr = ctypes.c_uint32()  # the only member of struct ibv_td_init_attr is comp_mask
         returned = self._inline("alloc_td", context, context, ctypes.addressof(attr))
         return _held(returned, HeldAt, self.dealloc_td)
@@ -348,7 +349,7 @@ class Libibverbs:
 def _types(verb: Verb) -> tuple[type, ...]:
     """The ctypes of a verb's result and arguments; every pointer is a number."""
     ctypes_ = (verb.returns, *(each.ctype for each in verb.parameters))
-    return tuple(ctypes.c_void_p if each.endswith("*") else _NUMBERS[each] for each in ctypes_)
+    return tuple(ctypes.c_void_p if each.endswith("*") else NUMBERS[each] for each in ctypes_)
 
 
 def _answering_eopnotsupp(result: type, *arguments: type) -> Callable[..., Any]:

@@ -88,19 +88,15 @@ def _reserve(size: int, alignment: int) -> tuple[int, tuple[int, int]]:
 
 def _private(protection: int) -> Callable[[int, int], None]:
     def fill(addr: int, size: int) -> None:
-        _map(addr, size, _READ | _WRITE, _PRIVATE | _MAP_FIXED)
+        _untouched(addr, size)
         ctypes.memset(addr, 0, size)  # writes to the pages, so that read-only memory is not the shared zero page
         _libc.mprotect(addr, size, protection)
 
     return fill
 
 
-def _untouched(addr: int, size: int) -> None:
-    _map(addr, size, _READ | _WRITE, _PRIVATE | _MAP_FIXED)
-
-
-def _sparse(addr: int, size: int) -> None:
-    _map(addr, size, _READ | _WRITE, _PRIVATE | _MAP_FIXED | _MAP_NORESERVE)
+def _untouched(addr: int, size: int, flags: int = 0) -> None:
+    _map(addr, size, _READ | _WRITE, _PRIVATE | _MAP_FIXED | flags)
 
 
 def _repeated(addr: int, size: int) -> None:
@@ -117,7 +113,7 @@ def _repeated(addr: int, size: int) -> None:
 
 
 def _hole(addr: int, size: int) -> None:
-    _map(addr, size, _READ | _WRITE, _PRIVATE | _MAP_FIXED)
+    _untouched(addr, size)
     _libc.munmap(addr + PAGE, PAGE)
 
 
@@ -128,7 +124,7 @@ def _writable_start(addr: int, size: int) -> None:
 
 def _huge(addr: int, size: int) -> None:
     try:
-        _map(addr, size, _READ | _WRITE, _PRIVATE | _MAP_FIXED | _MAP_HUGETLB)
+        _untouched(addr, size, _MAP_HUGETLB)
     except OSError as error:
         hint = "reserve some: sysctl vm.nr_hugepages=16"
         raise HostLacks(f"this host has no {size} bytes of huge pages ({error.strerror})", hint) from error
@@ -136,7 +132,7 @@ def _huge(addr: int, size: int) -> None:
 
 def _transparent(addr: int, size: int) -> None:
     """Raises HostLacks if the kernel does not make a huge page of this range."""
-    _map(addr, size, _READ | _WRITE, _PRIVATE | _MAP_FIXED)
+    _untouched(addr, size)
     _libc.madvise(addr, size, _MADV_HUGEPAGE)
     ctypes.memset(addr, 0, size)
     if not paging.in_huge_pages(addr, size):
@@ -146,7 +142,7 @@ def _transparent(addr: int, size: int) -> None:
 
 
 def _locked(addr: int, size: int) -> None:
-    _map(addr, size, _READ | _WRITE, _PRIVATE | _MAP_FIXED)
+    _untouched(addr, size)
     if _libc.mlock(addr, size):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
@@ -183,7 +179,7 @@ _FILL: dict[str, Callable[[int, int], None]] = {
     "no_access": _private(_NONE),
     "unmapped": unmap,
     "untouched": _untouched,
-    "sparse": _sparse,
+    "sparse": lambda addr, size: _untouched(addr, size, _MAP_NORESERVE),
     "repeated": _repeated,
     "hole": _hole,
     "shared": _of_file(lambda: os.memfd_create("rdma-cts")),

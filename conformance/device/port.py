@@ -59,7 +59,7 @@ class Port:
         if not self._folder.is_dir():
             ports = sorted(path.name for path in self._folder.parent.glob("*"))
             raise UserError(f"{self.device} has no port {self.number}; its ports: {', '.join(ports) or 'none'}")
-        state = _text(self._folder / "state").rpartition(" ")[2]
+        state = text_of(self._folder / "state").rpartition(" ")[2]
         if state and state not in _CARRYING:
             raise UserError(
                 f"port {self.number} of {self.device} is {state}: it carries no traffic",
@@ -72,14 +72,14 @@ class Port:
     @property
     def link_layer(self) -> str:
         """The link layer as sysfs names it; on the link layer InfiniBand, ports have LIDs."""
-        return _text(self._folder / "link_layer")
+        return text_of(self._folder / "link_layer")
 
     @property
     def pkey_index(self) -> int:
         """The index of the partition key to use: the default partition, else the first with full membership, else 0."""
         folder = self._folder / "pkeys"
         names = sorted(map(int, os.listdir(folder))) if folder.is_dir() else []
-        keys = {index: int(_text(folder / str(index)) or "0", 0) for index in names}
+        keys = {index: int(text_of(folder / str(index)) or "0", 0) for index in names}
         full = [index for index, key in keys.items() if key & _FULL_MEMBER]
         return next((index for index in full if keys[index] == _DEFAULT_PARTITION), full[0] if full else 0)
 
@@ -91,23 +91,23 @@ class Port:
         return [gid for index in sorted(listed) if (gid := self._gid(index))]
 
     def _gid(self, index: int) -> Gid | None:
-        address = _text(self._folder / "gids" / str(index))
+        address = text_of(self._folder / "gids" / str(index))
         if not set(address[20:]) - set("0:"):  # the interface id is zero: no address
             return None
         if (layer := self.link_layer) in (INFINIBAND, UNSPECIFIED):
             return Gid(index, address, layer if layer == INFINIBAND else "")
         attributes = self._folder / "gid_attrs"
-        kind = _TYPES.get(_text(attributes / "types" / str(index)), "")
+        kind = _TYPES.get(text_of(attributes / "types" / str(index)), "")
         if not attributes.is_dir():
             return Gid(index, address)
-        interface = _text(attributes / "ndevs" / str(index))
+        interface = text_of(attributes / "ndevs" / str(index))
         here = interface if (self._interfaces / interface).is_dir() else ""
         return Gid(index, address, kind, here, bool(here) and self._carries(here))
 
     def _carries(self, interface: str) -> bool:
         folder = self._interfaces / interface
-        up = int(_text(folder / "flags") or "1", 0) & _UP
-        return bool(up) and _text(folder / "operstate") not in _NOT_CARRYING
+        up = int(text_of(folder / "flags") or "1", 0) & _UP
+        return bool(up) and text_of(folder / "operstate") not in _NOT_CARRYING
 
     def choose(self, gids: Sequence[Gid]) -> int:
         """Returns the index of the GID of `gids` to use for loopback traffic. Raises UserError if none can be used.
@@ -124,7 +124,9 @@ class Port:
             if layer == UNSPECIFIED:
                 raise UserError(f"{port} has no GID, so that nothing can be sent", hint=another, status=3)
             raise UserError(f"{port} has no GID whose network interface is up", hint=self._mending(gids), status=3)
-        return max(usable, key=_preference).index
+        return max(
+            usable, key=lambda gid: (gid.kind != ROCE_1, not gid.address.startswith(_LINK_LOCAL), gid.index)
+        ).index
 
     def _mending(self, gids: Sequence[Gid]) -> str:
         down = next((gid.interface for gid in gids if gid.interface), "")
@@ -147,11 +149,8 @@ class Port:
         )
 
 
-def _preference(gid: Gid) -> tuple[bool, bool, int]:
-    return gid.kind != ROCE_1, not gid.address.startswith(_LINK_LOCAL), gid.index
-
-
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """The content of a file of sysfs; empty if it cannot be read."""
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()
     except OSError:  # the entry does not exist, or is not set (EINVAL)

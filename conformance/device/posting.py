@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Any
 
-from conformance.bench.calls import Return, Sge
+from conformance.bench.calls import Return, Sge, members
 from conformance.bench.work_requests import BEHIND, WR_OPCODES, Completion, SendRequest, wc_opcode, wc_status
 from conformance.model.deadline import Wait
 
@@ -20,21 +20,12 @@ MAX_SGE = 8
 _MAX_POLLED = 16
 _WITH_IMM, _WITH_INV = 1 << 1, 1 << 3  # enum ibv_wc_flags
 
-_pointer, _int, _u32 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32
+_pointer, _int = ctypes.c_void_p, ctypes.c_int
 
 
 class IbvQp(ctypes.Structure):
-    _fields_ = (
-        ("context", _pointer),
-        ("qp_context", _pointer),
-        ("pd", _pointer),
-        ("send_cq", _pointer),
-        ("recv_cq", _pointer),
-        ("srq", _pointer),
-        ("handle", _u32),
-        ("qp_num", _u32),
-        ("state", _int),
-        ("qp_type", _int),
+    _fields_ = members(
+        "void *context, *qp_context, *pd, *send_cq, *recv_cq, *srq; uint32_t handle, qp_num; int state, qp_type"
     )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from enum import IntFlag
 from typing import Any, Protocol
 
+from conformance.bench.calls import members
 from conformance.bench.interface import Queue
 from conformance.device.connection_manager import Connection, ConnectionManager
 from conformance.verbs import ENUMS
@@ -100,7 +101,7 @@ _ASYNC_FD = 33 * ctypes.sizeof(ctypes.c_void_p) + ctypes.sizeof(ctypes.c_int)
 class _Event(ctypes.Structure):
     """struct ibv_async_event."""
 
-    _fields_ = (("element", ctypes.c_void_p), ("type", ctypes.c_int))
+    _fields_ = members("void *element; int type")
 
 
 @functools.cache

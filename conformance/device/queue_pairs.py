@@ -1,4 +1,5 @@
-"""Queue pairs on the device under test, in loopback or connected to a peer's queue pairs, and their work requests.
+"""Queue pairs on the device under test, in loopback or connected to a peer's queue pairs, and their work requests; and
+memory windows, which requests bind and invalidate.
 
 A pair is a requester and a responder, connected to each other. pyverbs creates the queue pairs and changes their
 states; posting.py posts the requests.
@@ -8,7 +9,7 @@ import select
 from collections.abc import Sequence
 from typing import Any, cast
 
-from conformance.bench.calls import Pd, Return, Sge, Window
+from conformance.bench.calls import IbvMw, Pd, Return, Sge, Window
 from conformance.bench.interface import Refusal
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.device.device import Device, ProtectionDomain
@@ -16,7 +17,6 @@ from conformance.device.libibverbs import exact
 from conformance.device.posting import IbvQp, Poster
 from conformance.device.qp_states import Attr, ByManager, ByStates, ConnectStrategy, events_of, modify_to
 from conformance.device.remote_peer import Destination, RemoteDevice, RemoteDomain, RemoteQueue
-from conformance.device.windows import DeviceWindow
 from conformance.errors import NotConnected
 from conformance.model.case import QpSpec
 from conformance.model.transport import IWARP
@@ -44,6 +44,45 @@ _SEND_ONLY = ("XRC_SEND",)
 def elements_on(device: Device) -> int:
     """The maximum number of SGEs for which queues are made on a device."""
     return min(ELEMENTS, device.max_elements or ELEMENTS)
+
+
+class DeviceWindow:
+    """A memory window. `old_rkey` is the key before the latest request to bind the window."""
+
+    def __init__(self, pd: Pd, kind: int) -> None:
+        """ibv_alloc_mw of type `kind`. Raises PyverbsRDMAError with the errno."""
+        from pyverbs.mr import MW
+
+        domain = cast(ProtectionDomain, pd)
+        self.pyverbs: Any = MW(domain.pyverbs, kind)
+        self.pointer = domain.device.pointers.mw(self.pyverbs)
+        self._struct = IbvMw.from_address(self.pointer)
+        self.old_rkey = self.rkey
+
+    @property
+    def handle(self) -> int:
+        return int(self._struct.handle)
+
+    @property
+    def rkey(self) -> int:
+        """The present key in struct ibv_mw."""
+        return int(self._struct.rkey)
+
+    @rkey.setter
+    def rkey(self, value: int) -> None:
+        # ibv_bind_mw(3) requires the caller to restore the old key after a failed bind.
+        self._struct.rkey = value
+
+    def dealloc(self) -> Return:
+        return exact(self.pyverbs.close)
+
+
+def alloc_mw(pd: Pd, kind: int) -> tuple[DeviceWindow | None, Return]:
+    """Allocates a window of a type; returns the window or None, and the result, whose `value` is 1 for a window, 0 for
+    NULL."""
+    allocated: list[DeviceWindow] = []
+    returned = exact(lambda: allocated.append(DeviceWindow(pd, kind)))
+    return (allocated[0], Return(1, 0)) if allocated else (None, Return(0, returned.errno))
 
 
 class DeviceQueue:

@@ -35,6 +35,10 @@ _RDMA_VERBS_IOCTL = 0xC0181B01  # _IOWR(0x1b, 1, struct ib_uverbs_ioctl_hdr)
 _HEADER, _ATTRIBUTE = struct.Struct("=HHHHQII"), struct.Struct("=HHHH8s")
 
 
+# (id, length, data); the data are a handle, an address, or the value itself as bytes.
+_Attribute = tuple[int, int, int | bytes]
+
+
 class Uverbs:
     """The entry point uverbs, on the command fd of an open context. `value` of a result is 0 or errno."""
 
@@ -42,16 +46,7 @@ class Uverbs:
 
     def __init__(self, cmd_fd: int, driver_id: int) -> None:
         """`driver_id` is the device's value of the kernel's enum rdma_driver_id. Every ioctl contains it."""
-        self._fd = cmd_fd
-        self._driver_id = driver_id
-
-    @property
-    def fd(self) -> int:
-        return self._fd
-
-    @property
-    def driver_id(self) -> int:
-        return self._driver_id
+        self.fd, self.driver_id = cmd_fd, driver_id
 
     def __getattr__(self, name: str) -> Callable[..., Return]:
         """Returns a function that reports that the kernel has no command for the verb."""
@@ -60,36 +55,32 @@ class Uverbs:
 
     def offers(self, verb: str) -> bool:
         """Whether the kernel's ABI has a command for a verb. The kernel of this host may be too old for the command."""
-        return verb in vars(type(self)) and (verb != "reg_mr_ex" or self._takes_reg_mr())
-
-    def _takes_reg_mr(self) -> bool:
-        """Whether the kernel has UVERBS_METHOD_REG_MR; a kernel without it answers EPROTONOSUPPORT."""
-        return self._ioctl(_METHOD_REG_MR, [])[0] != errno.EPROTONOSUPPORT
+        if verb == "reg_mr_ex":  # a kernel without UVERBS_METHOD_REG_MR answers EPROTONOSUPPORT
+            return self._ioctl(_METHOD_REG_MR, [])[0] != errno.EPROTONOSUPPORT
+        return verb in vars(type(self))
 
     def _write(self, command: int, body: bytes, response: int) -> int:
         header = struct.pack("=IHH", command, (8 + len(body)) // 4, response // 4)
         try:
-            os.write(self._fd, header + body)
+            os.write(self.fd, header + body)
         except OSError as error:
             return error.errno or 0
         return 0
 
-    def _ioctl(self, method: int, attributes: Sequence[tuple[int, int, int | bytes]]) -> tuple[int, bytearray]:
-        """Each of `attributes` is (id, length, data); `data` is a handle, an address, or the value itself as bytes.
-
-        Returns errno, and the whole command as it is after the call, because the kernel changes attributes. errno is
+    def _ioctl(self, method: int, attributes: Sequence[_Attribute]) -> tuple[int, bytearray]:
+        """Returns errno, and the whole command as it is after the call, because the kernel changes attributes. errno is
         EPROTONOSUPPORT if the kernel does not report the driver's id, which every ioctl needs.
         """
-        if not self._driver_id:
+        if not self.driver_id:
             return errno.EPROTONOSUPPORT, bytearray()
         length = _HEADER.size + _ATTRIBUTE.size * len(attributes)
-        data = bytearray(_HEADER.pack(length, _OBJECT_MR, method, len(attributes), 0, self._driver_id, 0))
+        data = bytearray(_HEADER.pack(length, _OBJECT_MR, method, len(attributes), 0, self.driver_id, 0))
         for number, size, value in attributes:
             # The kernel reads a value from the first bytes of the field; the module struct fills the rest with zeros.
             field = value if isinstance(value, bytes) else _u64(value)
             data += _ATTRIBUTE.pack(number, size, _MANDATORY, 0, field)
         try:
-            fcntl.ioctl(self._fd, _RDMA_VERBS_IOCTL, data, True)
+            fcntl.ioctl(self.fd, _RDMA_VERBS_IOCTL, data, True)
         except OSError as error:
             return error.errno or 0, data
         return 0, data
@@ -107,24 +98,17 @@ class Uverbs:
         return Return(error, error, mr)
 
     def reg_dmabuf_mr(self, pd: Pd, offset: int, length: int, iova: int, fd: int, access: int) -> Return:
-        lkey, rkey = ctypes.c_uint32(), ctypes.c_uint32()
-        error, data = self._ioctl(
-            _REG_DMABUF_MR,
-            [
-                (0, 0, 0),
-                (1, 0, pd.handle),
-                (2, 8, _u64(offset)),
-                (3, 8, _u64(length)),
-                (4, 8, _u64(iova)),
-                (5, 4, _u32(fd)),
-                (6, 4, _u32(access)),
-                (7, 4, ctypes.addressof(lkey)),
-                (8, 4, ctypes.addressof(rkey)),
-            ],
-        )
-        if error:
-            return Return(error, error)
-        return Return(0, 0, _region(pd, offset, length, _handle(data), lkey.value, rkey.value))
+        numbers = (2, 8, _u64(offset)), (3, 8, _u64(length)), (4, 8, _u64(iova)), (5, 4, _u32(fd)), (6, 4, _u32(access))
+        return self._register(_REG_DMABUF_MR, [(0, 0, 0), (1, 0, pd.handle), *numbers], 7, pd, offset, length)
+
+    def _register(
+        self, method: int, attributes: Sequence[_Attribute], at_keys: int, pd: Pd, addr: int, length: int
+    ) -> Return:
+        """Registers by an ioctl; the attributes `at_keys` and the next one are the addresses of the keys."""
+        keys = (ctypes.c_uint32 * 2)()
+        first = ctypes.addressof(keys)
+        error, data = self._ioctl(method, [*attributes, (at_keys, 4, first), (at_keys + 1, 4, first + 4)])
+        return Return(error, error, None if error else _region(pd, addr, length, _handle(data), *keys))
 
     def reg_mr_ex(
         self,
@@ -141,35 +125,22 @@ class Uverbs:
     ) -> Return:
         """UVERBS_METHOD_REG_MR, with an optional attribute for each known bit of the mask; other bits become an
         attribute that the kernel does not know."""
-        lkey, rkey = ctypes.c_uint32(), ctypes.c_uint32()
         base = iova if comp_mask & IOVA else addr
-        attributes: list[tuple[int, int, int | bytes]] = [
-            (0, 0, 0),
-            (1, 0, pd.handle),
-            (3, 8, _u64(base)),
-            (5, 8, _u64(length)),
-            (6, 4, _u32(access)),
-        ]
-        given: dict[int, tuple[int, int, int | bytes]] = {
+        numbers = (3, 8, _u64(base)), (5, 8, _u64(length)), (6, 4, _u32(access))
+        attributes: list[_Attribute] = [(0, 0, 0), (1, 0, pd.handle), *numbers]
+        given: dict[int, _Attribute] = {
             ADDR: (4, 8, _u64(addr)),
             FD: (7, 0, fd % (1 << 32)),
             FD_OFFSET: (8, 8, _u64(fd_offset)),
         }
         attributes += [attribute for bit, attribute in given.items() if comp_mask & bit]
         attributes += [(_UNKNOWN, 8, _u64(0))] if comp_mask & ~_KNOWN else []
-        attributes += [(9, 4, ctypes.addressof(lkey)), (10, 4, ctypes.addressof(rkey))]
-        error, data = self._ioctl(_METHOD_REG_MR, attributes)
-        if error:
-            return Return(error, error)
-        start = fd_offset if comp_mask & FD else addr
-        return Return(0, 0, _region(pd, start, length, _handle(data), lkey.value, rkey.value))
+        return self._register(_METHOD_REG_MR, attributes, 9, pd, fd_offset if comp_mask & FD else addr, length)
 
     def query_mr(self, mr: Mr) -> Return:
         fields: list[Any] = [ctypes.c_uint32(), ctypes.c_uint32(), ctypes.c_uint64(), ctypes.c_uint64()]
-        attributes: list[tuple[int, int, int | bytes]] = [(0, 0, mr.handle)]
-        for number, each in enumerate(fields, 1):
-            attributes.append((number, ctypes.sizeof(each), ctypes.addressof(each)))
-        error, _ = self._ioctl(_QUERY_MR, attributes)
+        attributes = [(number, ctypes.sizeof(each), ctypes.addressof(each)) for number, each in enumerate(fields, 1)]
+        error, _ = self._ioctl(_QUERY_MR, [(0, 0, mr.handle), *attributes])
         return Return(error, error, told=None if error else Told(*(each.value for each in fields)))
 
     def dereg_mr(self, mr: Mr) -> Return:
@@ -245,10 +216,7 @@ def _u32(value: int) -> bytes:
 
 
 def _region(pd: Pd, addr: int, length: int, handle: int, lkey: int, rkey: int) -> Mr:
-    fields = IbvMr()
-    fields.context, fields.pd, fields.addr, fields.length = pd.context_pointer, pd.pointer, addr, length
-    fields.handle, fields.lkey, fields.rkey = handle, lkey, rkey
-    return Mr(fields)
+    return Mr(IbvMr(pd.context_pointer, pd.pointer, addr, length, handle, lkey, rkey))
 
 
 def xrc_odp_caps(cmd_fd: int) -> int:

@@ -5,7 +5,7 @@ compared and is UNREACHABLE, not FAIL.
 """
 
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Literal
@@ -89,7 +89,7 @@ def _enum_checks(enum: Enum, bindings: ModuleType) -> Iterator[Check]:
     for each in enum:
         yield _value_check(f"pyverbs enum {enum.name}.{enum.short(each.name)}", each, enum.name, bindings)
     known = {each.name for each in enum} | set(CONSTANTS)
-    for name in _members(bindings, enum.name):
+    for name in getattr(getattr(bindings, enum.name, None), "__members__", {}):
         if name not in known:
             yield Check(
                 f"pyverbs enum {enum.name}.{enum.short(name)}",
@@ -108,7 +108,3 @@ def _value_check(item: str, described: EnumValue, enum: str, bindings: ModuleTyp
             if hasattr(holder, name):
                 return same(item, described.value, int(getattr(holder, name)), "pyverbs has another value")
     return Check(item, UNREACHABLE, str(described.value), "", f"{bindings.__name__} does not export it")
-
-
-def _members(bindings: ModuleType, enum: str) -> Iterable[str]:
-    return getattr(getattr(bindings, enum, None), "__members__", {})

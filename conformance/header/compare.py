@@ -275,18 +275,15 @@ def _vendor_checks(answers: Answers, source: Source) -> Iterator[Check]:
         else:
             yield Check(item, UNREACHABLE, "", "", VENDOR_ONLY)
     for verb in VENDOR_VERBS.values():
-        yield _vendor_prototype(verb, answers, source)
+        item, text = f"prototype {verb.name} (experimental)", source.prototype(verb.name)
+        if any(struct in text for struct in VENDOR_STRUCTS):
+            yield _type_check(item, _prototype(verb), verb.signature, answers, text)
+        else:
+            yield Check(item, UNREACHABLE, verb.signature, text, VENDOR_ONLY)
     for enum in VENDOR_ENUMS.values():
         for each in enum:
             if each.value is None:  # flags with a value are mainline names, which have been compared already
                 yield _vendor_value(f"enum {enum.name}.{enum.short(each.name)} (experimental)", each.name, answers)
-
-
-def _vendor_prototype(verb: Verb, answers: Answers, source: Source) -> Check:
-    item, declared = f"prototype {verb.name} (experimental)", source.prototype(verb.name)
-    if not any(struct in declared for struct in VENDOR_STRUCTS):
-        return Check(item, UNREACHABLE, verb.signature, declared, VENDOR_ONLY)
-    return _type_check(item, _prototype(verb), verb.signature, answers, declared)
 
 
 def _vendor_value(item: str, name: str, answers: Answers) -> Check:

@@ -11,16 +11,17 @@ import shlex
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 # The time limit for one run of the compiler, in seconds. The limit only has to end a hang: under emulation, a compiler
 # takes minutes on a busy host.
 COMPILER_S = 900.0
 HEADER = "infiniband/verbs.h"
 PACKAGE = "libibverbs-dev"
+_PREFIX = "rdma-cts-header-"  # of temporary directories
 COMPILERS = ("cc", "gcc", "clang")
 # gnu11: verbs.h is written in GNU C, and the expressions use __typeof__.
 FLAGS = ("-w", "-std=gnu11", "-fdiagnostics-color=never")
@@ -74,7 +75,8 @@ class Toolchain:
         """Returns the preprocessed header, with the definitions of macros. Raises Unreachable if the compiler fails."""
         # The #error distinguishes a missing header from one that cannot be compiled.
         source = f"#if !__has_include(<{self.header}>)\n#error header-not-installed\n#endif\n#include <{self.header}>\n"
-        with _directory() as directory:
+        with TemporaryDirectory(prefix=_PREFIX) as name:
+            directory = Path(name)
             (directory / "preprocess.c").write_text(source)
             status, out, err = self._run(directory, *self._compile("-E", "-P", "-dD", "preprocess.c"))
         if "header-not-installed" in err:
@@ -95,7 +97,8 @@ class Toolchain:
         questions = list(dict.fromkeys(expressions))
         pieces = dict(declarations or {})
         refused: dict[str, str] = {}
-        with _directory() as directory:
+        with TemporaryDirectory(prefix=_PREFIX) as name:
+            directory = Path(name)
             while True:
                 source = _source(self.header, undefine, pieces, questions)
                 (directory / "ask.c").write_text(source)
@@ -148,17 +151,6 @@ class Toolchain:
                     raise Unreachable(f"{command[0]} did not end within {self.timeout_s:g} s") from error
                 raise
         return process.returncode, out, err
-
-
-class _directory:
-    """A context manager for a temporary directory, which is removed with its content."""
-
-    def __enter__(self) -> Path:
-        self._temporary = tempfile.TemporaryDirectory(prefix="rdma-cts-header-")
-        return Path(self._temporary.name)
-
-    def __exit__(self, *_: object) -> None:
-        self._temporary.cleanup()
 
 
 def _source(header: str, undefine: Iterable[str], declarations: Mapping[str, str], questions: Sequence[str]) -> str:

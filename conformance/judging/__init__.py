@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from conformance.errors import HarnessFailure, UserError
-from conformance.judging.answering_layer import CORE, answering_layer
+from conformance.judging.answering_layer import answering_layer
 from conformance.judging.circumstances import located
 from conformance.judging.faults import (
     DONE,
@@ -21,7 +21,7 @@ from conformance.judging.faults import (
     without_status,
     wrong_fields,
 )
-from conformance.judging.kernel_alarms import crash_location, first_alarm, kernel_alarm, kernel_remark, site_in
+from conformance.judging.kernel_alarms import kernel_alarm, kernel_remark
 from conformance.judging.sentences import format_answer, sentence
 from conformance.model.capability import BY_SYMBOL, Capabilities, Profile, titled
 from conformance.model.case import Case, Step
@@ -298,7 +298,7 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
     unjudged = without_status(case.when, observed)
     if unjudged:
         return Judgement(Verdict.UNREACHABLE, f"{case.when} {unjudged}")
-    for step, seen in [(case.when, observed), *zip(case.afterwards, observed.get("afterwards", ()), strict=False)]:
+    for step, seen in made_steps(case, observed):
         if not_refused(step, seen):
             return Judgement(Verdict.UNREACHABLE, f"{step} was carried out, which is the subject of other rows")
     fault = first_fault(case, observed) or _differing_errnos(case, observed)
@@ -372,27 +372,3 @@ def _refused_by_an_earlier_error(case: Case, observed: Observation) -> str:
         if step.then.outcome == "refused" and "state_before" in seen and outcome_of(step, seen) == "refused":
             return f"{step} {format_answer(seen)}"
     return ""
-
-
-__all__ = [
-    "CORE",
-    "Basis",
-    "Conclusion",
-    "Judgement",
-    "answering_layer",
-    "apply_profile",
-    "broken",
-    "conclude",
-    "crash_location",
-    "first_alarm",
-    "first_fault",
-    "judge",
-    "kernel_alarm",
-    "leak_of",
-    "located",
-    "made_steps",
-    "memory_leak",
-    "sentence",
-    "site_in",
-    "verdict_key",
-]

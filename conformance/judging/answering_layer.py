@@ -5,7 +5,7 @@ every driver. By the source of the core, the refusals below come from these chec
 it is unknown whether the core or the driver answered. No verdict depends on the layer.
 """
 
-from conformance.model.case import Arguments, Case, Flags
+from conformance.model.case import Arguments, Case, mask_of
 from conformance.model.observation import Observation
 from conformance.model.quantity import Quantity
 from conformance.verbs import ENUMS
@@ -34,11 +34,11 @@ def _is_of_core(case: Case, code: str) -> bool:
     if step.call == "ibv_advise_mr":
         if arguments.get("pd_handle") == "invented":
             return code == "ENOENT"  # the core looks up the handle before it calls the driver
-        return code == "EINVAL" and bool(_mask(arguments, "flags") & ~_FLUSH)
+        return code == "EINVAL" and bool(mask_of(arguments, "flags") & ~_FLUSH)
     if step.call == "ibv_rereg_mr":
         # EACCES for memory that is pinned read-only does not come from the core alone: a driver calls the core's check,
         # and may register the memory again instead.
-        return code == "EINVAL" and bool(_mask(arguments, "flags") & _CHANGE_ACCESS) and _changes_alone(arguments)
+        return code == "EINVAL" and bool(mask_of(arguments, "flags") & _CHANGE_ACCESS) and _changes_alone(arguments)
     if step.call in _SAME_OFFSET and code == "EINVAL":
         one, other = (_offset(case, arguments.get(name)) for name in _SAME_OFFSET[step.call])
         if None not in (one, other) and one != other:
@@ -48,13 +48,8 @@ def _is_of_core(case: Case, code: str) -> bool:
 
 def _changes_alone(arguments: Arguments) -> bool:
     """Whether a peer may change the memory, but the local device may not write to it."""
-    access = _mask(arguments, "access")
+    access = mask_of(arguments, "access")
     return bool(access & _REMOTE_CHANGES) and not access & _LOCAL_WRITE
-
-
-def _mask(arguments: Arguments, name: str) -> int:
-    found = arguments.get(name)
-    return found.mask if isinstance(found, Flags) else 0
 
 
 def _offset(case: Case, address: object) -> int | None:

@@ -6,7 +6,7 @@ These facts come only from the case.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from conformance.model.case import Argument, Arguments, Case, Flags, MrSpec, SgeSpec, Step
+from conformance.model.case import Argument, Arguments, Case, Flags, MrSpec, SgeSpec, Step, mask_of
 from conformance.model.fault import HUGE, ON_DEMAND, OWN_ADDRESSES, PERSISTENT, REGION, REGIONS, WINDOW, Fault
 from conformance.model.positions import locate
 from conformance.model.quantity import WRAP, Quantity
@@ -31,7 +31,7 @@ def located(fault: Fault, case: Case, number: int = 0) -> Fault:
     scene = _Scene(case, number)
     request = scene.request_of(step)
     key = scene.key_of(request)
-    access = step.arguments.get("access")
+    access = mask_of(step.arguments, "access")
     return replace(
         fault,
         call=str(step),
@@ -43,7 +43,7 @@ def located(fault: Fault, case: Case, number: int = 0) -> Fault:
         outside=fault.outside or scene.is_outside(step),
         dead=bool(key and key.dead),
         region=tuple(each for each in REGIONS if each in scene.kinds_of(request)),
-        access=_named(access.mask) if isinstance(access, Flags) else (),
+        access=tuple(name for name in _ACCESS.short_names if access & _ACCESS.value_of(name)),
         used=step.call in REGISTRATIONS and any(scene.uses(later) for later in case.afterwards[number:]),
     )
 
@@ -139,7 +139,7 @@ class _Scene:
         bound = self._bound(name)
         if bound is None:
             return None
-        first = 0 if _mask(bound, "access") & _ACCESS.value_of("ZERO_BASED") else self._value(bound["addr"])
+        first = 0 if mask_of(bound, "access") & _ACCESS.value_of("ZERO_BASED") else self._value(bound["addr"])
         length = self._value(bound["length"])
         return None if first is None or length is None else (first, length)
 
@@ -159,7 +159,7 @@ class _Scene:
         if step.call in REGISTRATIONS:
             return [_registered(step.call, step.arguments)]
         if "access" in step.arguments and step.call not in BINDS:
-            return [_Region("", None, None, None, _mask(step.arguments, "access"), False)]
+            return [_Region("", None, None, None, mask_of(step.arguments, "access"), False)]
         return []
 
     def _kinds(self, region: _Region) -> Iterator[str]:
@@ -254,7 +254,7 @@ def _elements(arguments: Arguments) -> Sequence[SgeSpec]:
 
 def _registered(call: str, arguments: Arguments) -> _Region:
     addr = _quantity(arguments, "offset" if call == "ibv_reg_dmabuf_mr" else "addr")
-    access = _mask(arguments, "access")
+    access = mask_of(arguments, "access")
     first = _quantity(arguments, "iova") or _quantity(arguments, "hca_va") or addr
     memory = next((name for name, _ in addr.names), "") if addr else ""
     zero_based = access & _ACCESS.value_of("ZERO_BASED")
@@ -265,24 +265,15 @@ def _registered(call: str, arguments: Arguments) -> _Region:
 
 def _changed(region: _Region, step: Step) -> _Region:
     """The region after a re-registration."""
-    flags = _mask(step.arguments, "flags")
+    flags = mask_of(step.arguments, "flags")
     if flags & _CHANGES.value_of("CHANGE_TRANSLATION"):
         addr = _quantity(step.arguments, "addr")
         region = replace(region, addr=addr, length=_quantity(step.arguments, "length"), first=addr, own_addresses=False)
     if flags & _CHANGES.value_of("CHANGE_ACCESS"):
-        region = replace(region, access=_mask(step.arguments, "access"))
+        region = replace(region, access=mask_of(step.arguments, "access"))
     return region
 
 
 def _quantity(arguments: Mapping[str, Argument], name: str) -> Quantity | None:
     found = arguments.get(name)
     return found if isinstance(found, Quantity) else None
-
-
-def _mask(arguments: Arguments, name: str) -> int:
-    found = arguments.get(name)
-    return found.mask if isinstance(found, Flags) else 0
-
-
-def _named(mask: int) -> tuple[str, ...]:
-    return tuple(name for name in _ACCESS.short_names if mask & _ACCESS.value_of(name))

@@ -196,12 +196,6 @@ class DeviceAttributes:
 
 def declared_capabilities(declared: DeviceAttributes, transport: Transport = INFINIBAND) -> dict[str, bool]:
     flags = declared.device_cap_flags
-    on_transport = {
-        "rc": declared.odp_rc_caps,
-        "uc": declared.odp_uc_caps,
-        "ud": declared.odp_ud_caps,
-        "xrc": declared.odp_xrc_caps,
-    }
     return {
         "atomics": declared.atomic_cap != 0,
         "mw_type_1": bool(flags & _MEM_WINDOW),
@@ -209,8 +203,8 @@ def declared_capabilities(declared: DeviceAttributes, transport: Transport = INF
         "odp": bool(declared.odp_general_caps & _ODP_SUPPORT),
         "odp_implicit": bool(declared.odp_general_caps & _ODP_SUPPORT_IMPLICIT),
         **{
-            on_demand(transport, operation): bool(on_transport[transport] >> _EVERY_ODP.index(operation) & 1)
-            for transport, operations in ODP_OPERATIONS.items()
+            on_demand(each, operation): bool(getattr(declared, f"odp_{each}_caps") >> _EVERY_ODP.index(operation) & 1)
+            for each, operations in ODP_OPERATIONS.items()
             for operation in operations
         },
         "flush_global": bool(flags & _FLUSH_GLOBAL),

@@ -6,6 +6,7 @@ tables/loader.py creates cases from tables, and execution/runner.py runs them on
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance.model.kind import Kind
@@ -282,6 +283,22 @@ class Case:
         for name in ("before", "afterwards"):
             steps = tuple(replace(step, entry=self.entry) for step in getattr(self, name))
             object.__setattr__(self, name, steps)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table without mistakes. `name` is `<folder>/<file name without .yaml>`."""
+
+    name: str
+    verb: str
+    path: Path
+    cases: tuple[Case, ...]
+
+
+def mask_of(arguments: Arguments, name: str) -> int:
+    """The mask of an argument that has flags; 0 if there is none."""
+    found = arguments.get(name)
+    return found.mask if isinstance(found, Flags) else 0
 
 
 def format_argument(argument: Argument) -> str:

@@ -26,56 +26,28 @@ class Refusal:
     the state is not judged.
     """
 
-    operations: str
     wc: tuple[str, ...]
-    peer: tuple[str, ...]
-    state: str
-    source: str
+    peer: tuple[str, ...] = ()
+    state: str = "ERR"
 
 
+# By the side and the reason of a refusal, with the error in the specification.
 REFUSALS: dict[tuple[str, str], Refusal] = {
-    ("remote", "memory"): Refusal(
-        "RDMA WRITE and READ, atomics, ATOMIC WRITE, FLUSH",
-        ("REM_ACCESS_ERR",),
-        (),
-        "ERR",
-        "NAK, remote access error, class C: a protection error on a remote buffer",
-    ),
-    ("remote", "queue_pair"): Refusal(
-        "RDMA WRITE and READ, atomics, ATOMIC WRITE, FLUSH",
-        ("REM_INV_REQ_ERR",),
-        (),
-        "ERR",
-        "NAK, invalid request, class C: the operation is not supported by this receive queue",
-    ),
-    ("gather", "memory"): Refusal(
-        "SEND and RDMA WRITE with data from the region",
-        ("LOC_PROT_ERR",),
-        (),
-        "ERR",
-        "local memory protection error of the requester: a local protection error",
-    ),
-    ("answer", "memory"): Refusal(
-        "RDMA READ and atomics with the response written to the region",
-        ("LOC_PROT_ERR",),
-        (),
-        "ERR",
-        "local memory protection error of the requester: a local protection error",
-    ),
-    ("receive", "memory"): Refusal(
-        "a SEND to a receive request that was posted with the region",
-        ("LOC_PROT_ERR", "LOC_QP_OP_ERR"),
-        ("REM_OP_ERR",),
-        "ERR",
-        "NAK, remote operational error, class A: an error of the responder's queue pair",
-    ),
-    ("bind", "memory"): Refusal(
-        "a posted bind of a window of either type",
-        ("MW_BIND_ERR",),
-        (),
-        "",
-        "memory management operation error: the requester's own request cannot be carried out",
-    ),
+    # RDMA WRITE and READ, atomics, ATOMIC WRITE, FLUSH.
+    # NAK, remote access error, class C: a protection error on a remote buffer.
+    ("remote", "memory"): Refusal(("REM_ACCESS_ERR",)),
+    # NAK, invalid request, class C: the operation is not supported by this receive queue.
+    ("remote", "queue_pair"): Refusal(("REM_INV_REQ_ERR",)),
+    # SEND and RDMA WRITE with data from the region, and responses of RDMA READ and atomics that are written to it.
+    # Local memory protection error of the requester: a local protection error.
+    ("gather", "memory"): Refusal(("LOC_PROT_ERR",)),
+    ("answer", "memory"): Refusal(("LOC_PROT_ERR",)),
+    # A SEND to a receive request that was posted with the region.
+    # NAK, remote operational error, class A: an error of the responder's queue pair.
+    ("receive", "memory"): Refusal(("LOC_PROT_ERR", "LOC_QP_OP_ERR"), ("REM_OP_ERR",)),
+    # A posted bind of a window of either type.
+    # Memory management operation error: the requester's own request cannot be carried out.
+    ("bind", "memory"): Refusal(("MW_BIND_ERR",), state=""),
 }
 
 

@@ -7,7 +7,7 @@ judging/sentences.py writes a fault as a sentence, and no code parses that sente
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypeAlias
 
 from conformance.model.verdict import Verdict
 
@@ -103,32 +103,6 @@ def verdict_of(kind: FaultKind) -> Verdict:
     return _VERDICTS.get(kind, Verdict.FAIL)
 
 
-class FaultData(TypedDict, total=False):
-    """A fault in a results file: the fields of Fault that are not empty."""
-
-    kind: FaultKind
-    call: str
-    verb: str
-    entry: str
-    step: int
-    operation: str
-    key: str
-    outside: bool
-    dead: bool
-    region: list[str]
-    access: list[str]
-    used: bool
-    layer: str
-    returned: str
-    errno: str
-    statuses: list[str] | None
-    tries: int
-    nothing_arrived: bool
-    expected: list[str]
-    seen: list[str]
-    site: list[str]
-
-
 @dataclass(frozen=True)
 class Fault:
     """An error in one call or case, and its location.
@@ -193,13 +167,13 @@ class Fault:
         found = (*statuses[:1], self.errno, self.returned)
         return next((each for each in found if each not in _NO_ANSWERS and each[:1].isalpha()), "")
 
-    def as_data(self) -> FaultData:
-        data: dict[str, Any] = {"kind": self.kind.value}
+    def as_data(self) -> "FaultData":
+        data: FaultData = {"kind": self.kind.value}
         for field in fields(self)[1:]:
             value = getattr(self, field.name)
             if value != field.default:
                 data[field.name] = list(value) if isinstance(value, tuple) else value
-        return data  # type: ignore[return-value]
+        return data
 
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> "Fault":
@@ -213,21 +187,10 @@ class Fault:
         return cls(**{**values, "kind": FaultKind(data["kind"])})
 
 
+# A fault in a results file: the fields of Fault that do not have their default.
+FaultData: TypeAlias = Annotated[dict[str, Any], Fault]
 # The fields of a fault that describe the error; the other fields describe its location.
-WHAT = (
-    "kind",
-    "verb",
-    "step",
-    "layer",
-    "returned",
-    "errno",
-    "statuses",
-    "tries",
-    "nothing_arrived",
-    "expected",
-    "seen",
-    "site",
-)
+WHAT = "kind verb step layer returned errno statuses tries nothing_arrived expected seen site".split()
 # The special properties of a region, in the order in which they are named.
 ON_DEMAND, OWN_ADDRESSES, PERSISTENT, HUGE = "on demand", "addresses of its own", "persistent memory", "huge pages"
 REGIONS = (ON_DEMAND, OWN_ADDRESSES, PERSISTENT, HUGE)

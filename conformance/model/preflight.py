@@ -4,7 +4,8 @@ execution/preflight.py makes the trials.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import cast
 
 from conformance.model.record import PreflightFacts
 
@@ -30,13 +31,7 @@ class Findings:
 
     def as_data(self) -> PreflightFacts:
         """The findings for the header of results."""
-        return {
-            "pairs": dict(self.pairs),
-            "operations": dict(self.operations),
-            "refused_write": self.refused_write,
-            "renews_by_reset": self.renews_by_reset,
-            "tells_state": self.tells_state,
-        }
+        return cast(PreflightFacts, asdict(self))
 
 
 def format_findings(found: PreflightFacts) -> list[str]:

@@ -13,21 +13,13 @@ from conformance.errors import UserError
 from conformance.model.fault import FaultData, FaultKind, verdict_of
 from conformance.model.record import (
     SCHEMA,
-    ConfirmationRecord,
     Deviation,
     FooterRecord,
-    GuestRecord,
     HeaderRecord,
-    ObservedRecord,
-    OfferedRecord,
-    ProgressRecord,
     Record,
     ResultRecord,
-    ResumedRecord,
     SetUp,
     SpaceFacts,
-    StartRecord,
-    WorkerRecord,
 )
 from conformance.model.typed import mismatch
 from conformance.model.verdict import VERDICTS, Verdict
@@ -49,19 +41,7 @@ REQUIRED: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
 }
 
 # The type that describes each type of record.
-TYPES: Mapping[str, Any] = {
-    "header": HeaderRecord,
-    "start": StartRecord,
-    "worker": WorkerRecord,
-    "resumed": ResumedRecord,
-    "progress": ProgressRecord,
-    "offered": OfferedRecord,
-    "confirmation": ConfirmationRecord,
-    "observed": ObservedRecord,
-    "result": ResultRecord,
-    "footer": FooterRecord,
-    "guest": GuestRecord,
-}
+TYPES: Mapping[str, Any] = {get_args(get_type_hints(each)["type"])[0]: each for each in get_args(Record)}
 
 
 def _absent(type_: Any) -> Any:

@@ -7,6 +7,7 @@ results/rule_conclusions.py finds the evidence that a run has shown.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from conformance.model.case import Arguments, Case, Flags, Step
 from conformance.model.quantity import Quantity
@@ -223,6 +224,9 @@ LAYERS = ("header", "libibverbs", "provider", "kernel", "device")
 # The prefix of the ids of rules about declarations: a device has each capability that it declares.
 DECLARATIONS = "CAP-"
 RULE_ID = re.compile(r"[A-Z]+-[0-9]{2}[a-z]?")
+_RECORDED = """
+verb statement document section level layer since failure_means short quote unquoted conditional
+""".split()
 
 
 @dataclass(frozen=True)
@@ -261,25 +265,7 @@ class Rule:
 
     def as_data(self) -> RuleTexts:
         """Returns the fields of the rule that a results file has, so that reports need no other file."""
-        texts: RuleTexts = {
-            "verb": self.verb,
-            "statement": self.statement,
-            "document": self.document,
-            "section": self.section,
-            "level": self.level,
-            "layer": self.layer,
-            "since": self.since,
-            "failure_means": self.failure_means,
-        }
-        if self.short:
-            texts["short"] = self.short
-        if self.quote:
-            texts["quote"] = self.quote
-        else:
-            texts["unquoted"] = self.unquoted
-        if self.conditional:
-            texts["conditional"] = self.conditional
-        return texts
+        return cast(RuleTexts, {name: text for name in _RECORDED if (text := getattr(self, name))})
 
 
 class Registry(dict[str, Rule]):

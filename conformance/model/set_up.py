@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from conformance.model.case import Case, Expectation, Given, MrSpec, Step, WindowSpec
+from conformance.model.case import Case, Expectation, Given, Step, WindowSpec
 from conformance.model.record import SetUp
 
 _DONE = Expectation("success")
@@ -19,7 +19,8 @@ def _given(given: Given) -> Iterator[str]:
     for name, buffer in (*given.memory.items(), *given.dmabufs.items()):
         yield f"{name}: {'dma-buf' if name in given.dmabufs else 'memory'}, {buffer.kind}, {buffer.size.text}"
     yield from (f"{name}: protection domain" for name in given.pds)
-    yield from (f"{name}: {_region(spec)}" for name, spec in given.mrs.items())
+    for name, spec in given.mrs.items():
+        yield f"{name}: {Step(spec.call, spec.arguments, _DONE)}{', deregistered again' if spec.gone else ''}"
     for name, queue in given.qps.items():
         more = "".join(
             f", {what}"
@@ -32,13 +33,9 @@ def _given(given: Given) -> Iterator[str]:
             if yes
         )
         yield f"{name}: queue pair, {queue.kind}, in {queue.pd}, state {queue.state}{more}"
-    yield from (f"{name}: {_window(spec)}" for name, spec in given.windows.items())
+    yield from (f"{name}: {_window(window)}" for name, window in given.windows.items())
     if given.memlock:
         yield f"at most {given.memlock.text} of locked memory"
-
-
-def _region(spec: MrSpec) -> str:
-    return f"{Step(spec.call, spec.arguments, _DONE)}{', deregistered again' if spec.gone else ''}"
 
 
 def _window(spec: WindowSpec) -> str:

@@ -1,14 +1,15 @@
-"""Checks data from JSON against the TypedDicts that describe them, so that only these types define the content of a
-file. Unknown keys are accepted, and keys may be absent. record_shape.py checks the keys that a record must have."""
+"""Checks data from JSON against the TypedDicts and dataclasses that describe them, so that only these types define the
+content of a file. Unknown keys are accepted, and keys may be absent. record_shape.py checks the keys that a record must
+have."""
 
 import functools
 import json
 import math
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from enum import Enum
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 _MOST_SHOWN = 80  # characters of the wrong value, and of the list of allowed values, in a message
 
@@ -60,7 +61,11 @@ def check_of(type_: Any) -> Check:
     origin, arguments = get_origin(type_), get_args(type_)
     if type_ is Any or type_ is object:
         return lambda value: None
-    if is_typeddict(type_):
+    if origin is NotRequired:
+        return check_of(arguments[0])
+    if origin is Annotated:  # data of a class
+        return check_of(arguments[1])
+    if is_typeddict(type_) or is_dataclass(type_):
         return _object_check(type_)
     if origin in (Union, types.UnionType):
         return _union_check([check_of(each) for each in arguments])
@@ -68,7 +73,7 @@ def check_of(type_: Any) -> Check:
         return _choice_check(arguments)
     if isinstance(type_, type) and issubclass(type_, Enum):
         return _choice_check([each.value for each in type_])
-    if origin in (list, Sequence):
+    if origin in (list, tuple, Sequence):
         return _list_check(check_of(arguments[0]))
     if origin in (dict, Mapping):
         return _mapping_check(check_of(arguments[1]))
@@ -135,7 +140,7 @@ def _mapping_check(inner: Check) -> Check:
 def _object_check(type_: Any) -> Check:
     @functools.cache
     def fields() -> Mapping[str, Check]:  # at the first use, because a type may contain itself
-        return {name: check_of(hint) for name, hint in get_type_hints(type_).items()}
+        return {name: check_of(hint) for name, hint in get_type_hints(type_, include_extras=True).items()}
 
     def check(value: Any) -> Mismatch | None:
         if not isinstance(value, dict):

@@ -24,4 +24,5 @@ OF_RULES = tuple(Verdict)
 VERDICTS = tuple(verdict for verdict in Verdict if verdict != Verdict.PARTIAL)
 VIOLATIONS = (Verdict.CRASH, Verdict.HANG, Verdict.FAIL)
 INCOMPLETE = (Verdict.BROKEN, Verdict.MISSED)
+EXCUSED = (Verdict.WAIVED, Verdict.STACK)  # violations that do not count against the device
 NOT_TESTABLE = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)  # the stack cannot show the behaviour

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from conformance.errors import format_count
 from conformance.model.record import Deviation, FooterRecord, ResultRecord
 from conformance.model.rules import Needs
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
@@ -157,7 +158,7 @@ def conclude_run(
 
 def counted(number: int, one: str) -> str:
     """The number and the noun, in the plural if necessary; empty for the number 0."""
-    return f"{number:,} {one}{'' if number == 1 else 's'}" if number else ""
+    return format_count(number, one) if number else ""
 
 
 def exit_status(footer: FooterRecord) -> int:

@@ -13,17 +13,7 @@ from pathlib import Path
 from conformance.errors import UserError
 
 # The values of errno for which the path is at fault, and not the disk.
-_WRONG_PLACE = (
-    errno.EACCES,
-    errno.EPERM,
-    errno.EROFS,
-    errno.ENAMETOOLONG,
-    errno.ENOENT,
-    errno.ENOTDIR,
-    errno.EISDIR,
-    errno.ELOOP,
-    errno.EEXIST,
-)
+_WRONG_PLACE = "EACCES EPERM EROFS ENAMETOOLONG ENOENT ENOTDIR EISDIR ELOOP EEXIST".split()
 
 
 def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
@@ -38,7 +28,8 @@ def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial.unlink(missing_ok=True)  # left by a process that was killed
         try:
-            with open(partial, "xb", opener=_no_link) as file:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with open(os.open(partial, flags, 0o644), "wb") as file:
                 file.write(data)
                 if durable:
                     file.flush()
@@ -96,12 +87,8 @@ def writing(path: Path) -> Iterator[None]:
 
 def not_written(path: Path, error: OSError) -> UserError:
     """Returns the error for a file that cannot be written: status 2 if its path is the reason, 3 for a full disk."""
-    status = 2 if error.errno in _WRONG_PLACE else 3
+    status = 2 if errno.errorcode.get(error.errno or 0) in _WRONG_PLACE else 3
     return UserError(f"{path} cannot be written: {error.strerror}", status=status)
-
-
-def _no_link(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -13,7 +13,7 @@ from conformance.errors import UserError
 from conformance.model.record import HeaderRecord, OtherRecord, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.results.prior_sessions import stack_change
-from conformance.results.records import Recorded, footer_record
+from conformance.results.records import Recorded, account_of, footer_record
 from conformance.results.waivers import Waivers
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import Shard, left_out
@@ -154,13 +154,9 @@ def merged(parts: Sequence[Part], suite: Suite, waivers: Waivers | None) -> Reco
         resumed=sum(each.get("resumed") or 0 for each in footers),
     )
     if any("confirmation" in each for each in footers):
-        recorded = Recorded(header, in_order, footer, others=others)
-        confirmed = sum(each["confirmed"] for each in recorded.confirmations)
-        footer["confirmation"] = {
-            "confirmed": confirmed,
-            "not_confirmed": len(recorded.confirmations) - confirmed,
-            "not_tried": sum(each.get("confirmation", {}).get("not_tried", 0) for each in footers),
-        }
+        tried = Recorded(header, others=others).confirmations
+        not_tried = sum(each.get("confirmation", {}).get("not_tried", 0) for each in footers)
+        footer["confirmation"] = account_of(tried, not_tried)
     if waivers:
         footer["waivers"] = waivers.account(in_order, header)
     return Recorded(header, in_order, footer, others=others)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from conformance.errors import UserError
-from conformance.judging import located
+from conformance.judging.circumstances import located
 from conformance.model.bounds import MOST_DEVIATIONS
 from conformance.model.case import Case
 from conformance.model.fault import Fault
@@ -45,7 +45,8 @@ def store_points(record: ResultRecord, folder: Path, case: Case | None = None) -
     del kept["points_data"]
     more = len(_deviating(points)) - len(found)
     if found:
-        kept["reason"] = f"{record['reason']}; {_headline(found, more)}"
+        first = f"{found[0]['observed']} ({format_points(found[0])})"
+        kept["reason"] = f"{record['reason']}; {first}{format_more(len(found) - 1 + more)}"
     if more:
         kept["deviations_left_out"] = more
     return {**kept, "deviations": found, "points_file": name}
@@ -101,22 +102,16 @@ def _with_procedure(deviation: Deviation, case: Case) -> Deviation:
     labels = ",".join(f"{axis}={label}" for axis, label in deviation["smallest"].items())
     point = case.sweep.point_case(case, labels)
     if "fault" in deviation:
-        deviation = {**deviation, "fault": _at(point, Fault.of_data(deviation["fault"])).as_data()}
+        fault = Fault.of_data(deviation["fault"])
+        found = located(fault, point, fault.step)
+        found = found if fault.call else replace(found, call="", verb=fault.verb)
+        deviation = {**deviation, "fault": found.as_data()}
     return {
         **deviation,
         "set_up": set_up_of(point),
         "call": str(point.when),
         "afterwards": [str(step) for step in point.afterwards],
     }
-
-
-def _at(point: Case, fault: Fault) -> Fault:
-    found = located(fault, point, fault.step)
-    return found if fault.call else replace(found, call="", verb=fault.verb)
-
-
-def _headline(found: list[Deviation], more: int) -> str:
-    return f"{found[0]['observed']} ({format_points(found[0])}){format_more(len(found) - 1 + more)}"
 
 
 def points_path(folder: Path, record: ResultRecord) -> Path:

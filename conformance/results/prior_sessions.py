@@ -52,16 +52,8 @@ class PriorSessions:
             seconds = resumed[-1]["earlier_s"] if resumed else 0.0
             seconds += max(0.0, ended - _seconds(began))
         boot_id = workers[-1]["boot_id"] if workers else ""
-        return cls(
-            recorded.header,
-            done,
-            len(workers),
-            len(resumed),
-            float(seconds),
-            in_flight,
-            boot_id,
-            recorded.confirmations,
-        )
+        counts = len(workers), len(resumed)
+        return cls(recorded.header, done, *counts, float(seconds), in_flight, boot_id, recorded.confirmations)
 
     def resumed_record(self) -> ResumedRecord:
         """The record at the beginning of a further session."""

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from conformance.errors import UserError, reading
-from conformance.judging import Judgement, answering_layer
+from conformance.judging import Judgement
+from conformance.judging.answering_layer import answering_layer
 from conformance.model.bounds import MOST_RECORDS, MOST_VALUES
 from conformance.model.case import Case
 from conformance.model.fault import FaultKind
@@ -165,6 +166,12 @@ def footer_record(
     if resumed is not None:
         footer["resumed"] = resumed
     return footer
+
+
+def account_of(confirmations: Sequence[ConfirmationRecord], not_tried: int) -> dict[str, int]:
+    """The part of the footer about the violations that were tried again."""
+    confirmed = sum(record["confirmed"] for record in confirmations)
+    return {"confirmed": confirmed, "not_confirmed": len(confirmations) - confirmed, "not_tried": not_tried}
 
 
 @dataclass

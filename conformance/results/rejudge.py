@@ -8,6 +8,7 @@ rules of the case.
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from conformance.errors import UserError
 from conformance.judging import Basis, conclude
@@ -28,6 +29,7 @@ UNOBSERVED = "nothing was observed"
 DISPUTED = "the worker and its supervisor came to different verdicts"
 # The verdicts that a known case may have without an observation. Any other verdict would be unsupported.
 WITHOUT_EVIDENCE = (*VIOLATIONS, *INCOMPLETE)
+_KEPT = ("source", "repro", "duration_us", "kernel", "layer", "worker")  # keys that do not depend on judging
 
 
 @dataclass(frozen=True)
@@ -154,16 +156,7 @@ def _sweep(suite: Suite, case: Case, record: ResultRecord, directory: Path, basi
 def _merged(new: ResultRecord, old: ResultRecord) -> ResultRecord:
     """Returns the new result with the old result's fields that do not depend on judging. A waiver stays if the verdict
     does."""
-    merged: ResultRecord = {
-        **new,
-        "source": old.get("source", new["source"]),
-        "repro": old.get("repro", new["repro"]),
-        "duration_us": old.get("duration_us", new["duration_us"]),
-        "kernel": old.get("kernel", new["kernel"]),
-        "layer": old.get("layer", new["layer"]),
-    }
-    if "worker" in old:
-        merged["worker"] = old["worker"]
+    merged = cast(ResultRecord, {**new, **{key: value for key, value in old.items() if key in _KEPT}})
     if old.get("waiver") and old["verdict"] == new["verdict"]:
         merged |= {"effective": old["effective"], "waiver": old["waiver"]}
     return merged

@@ -83,8 +83,10 @@ class Repeated:
                 # If a value contains the text that announces the next key, `_parts` cuts the value there. Then parsing
                 # the part fails.
                 try:
-                    parse(_value(key, part))
+                    parse(part.partition(" ")[2] if key == "fault" else part)  # a verdict precedes a fault
                 except ValueError:
+                    return new
+                if key not in whole:  # an unknown key whose value, null, counts as absent
                     return new
                 if raw[key] == whole[key]:  # type: ignore[literal-required]
                     raw[key] = whole[key]  # type: ignore[literal-required]
@@ -126,10 +128,6 @@ def _parts(text: str, layout: _Layout) -> dict[str, str] | None:
     if "fault" in parts:
         parts["fault"] = f"{parts['verdict']} {parts['fault']}"
     return parts
-
-
-def _value(key: str, part: str) -> str:
-    return part.partition(" ")[2] if key == "fault" else part
 
 
 def _own(part: str) -> str | int | None:

@@ -150,7 +150,7 @@ def _conclude(rule: str, records: Sequence[ResultRecord], needs: Needs, granted:
                 missing[name] = {"why": _WHY[verdict], "because": counted(count[name], "case")}
     run = len({record["case"] for record in records if POINT not in record["case"]})
     if (others := needs.cases.get(rule, 0) - run) > 0:
-        missing[f"{others:,} other case{'s' if others > 1 else ''}"] = {"why": NOT_RUN, "because": ""}
+        missing[counted(others, "other case")] = {"why": NOT_RUN, "because": ""}
     needed += len([name for name in missing if name not in needs.items.get(rule, ())])
     return RuleConclusion(Verdict.PARTIAL if missing else Verdict.PASS, dict(count), needed, missing)
 

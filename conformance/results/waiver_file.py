@@ -215,15 +215,12 @@ def _of_driver(runs: Sequence[Run], owner: str, issue: str, expires: date) -> It
     found: list[list[tuple[Run, Defect]]] = []
     for run in runs:
         for defect in defects_of(run.results, shorts_in(run.header)):
-            same = [seen for seen in found if any(_is_same(defect, other) for _, other in seen)]
+            own = set(defect.fingerprints)
+            same = [seen for seen in found if any(own & set(other.fingerprints) for _, other in seen)]
             found = [seen for seen in found if seen not in same]
             found.append([pair for seen in same for pair in seen] + [(run, defect)])
     for seen in sorted(found, key=_rank):
         yield list(_lines_of(runs, seen, owner, issue, expires))
-
-
-def _is_same(one: Defect, other: Defect) -> bool:
-    return bool(set(one.fingerprints) & set(other.fingerprints))
 
 
 def _rank(seen: Sequence[tuple[Run, Defect]]) -> tuple[int, int]:

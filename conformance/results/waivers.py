@@ -150,7 +150,8 @@ class Waiver(Terms):
 
     def violated(self, record: ResultRecord) -> bool:
         """Whether a result that the waiver covers is a violation of the waiver's case or rule."""
-        return (verdict_on(self.rule, _raw(record)) if self.rule else record["verdict"]) in VIOLATIONS
+        raw: ResultRecord = {**record, "effective": record["verdict"]}
+        return (verdict_on(self.rule, raw) if self.rule else record["verdict"]) in VIOLATIONS
 
     def differs(self, record: ResultRecord) -> str:
         """The difference between a violation and the violation that the waiver describes; empty if there is none."""
@@ -276,10 +277,6 @@ class Waivers:
             difference = waiver.differs(record)
             if difference and record["effective"] != Verdict.WAIVED:
                 yield f"{waiver} does not fit: {record['case']} fails differently, {difference}"
-
-
-def _raw(record: ResultRecord) -> ResultRecord:
-    return {**record, "effective": record["verdict"]}
 
 
 def _format_value(value: object) -> str:

@@ -6,8 +6,9 @@ only compared."""
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from conformance.judging import Basis, Judgement, conclude, crash_location, first_alarm, located, site_in
-from conformance.judging.kernel_alarms import decisive_lines
+from conformance.judging import Basis, Judgement, conclude
+from conformance.judging.circumstances import located
+from conformance.judging.kernel_alarms import crash_location, decisive_lines, first_alarm, site_in
 from conformance.model.bounds import MOST_NOTES, cut
 from conformance.model.capability import Capabilities, Profile
 from conformance.model.case import Case

@@ -31,7 +31,7 @@ from conformance.model.record import (
 )
 from conformance.model.verdict import Verdict
 from conformance.results.prior_sessions import PriorSessions, stack_change
-from conformance.results.records import Recorded, encode, footer_record, result_record
+from conformance.results.records import Recorded, account_of, encode, footer_record, result_record
 from conformance.results.waivers import Waivers, with_effective
 from conformance.results.writer import ResultsFile
 from conformance.supervision.examiner import Examiner, bounded_log, loss_of
@@ -280,12 +280,7 @@ class Recording:
             resumed=self._prior.resumed + 1 if self._prior else 0,
         )
         if self._confirmations is not None:
-            confirmed = sum(record["confirmed"] for record in self._confirmations)
-            footer["confirmation"] = {
-                "confirmed": confirmed,
-                "not_confirmed": len(self._confirmations) - confirmed,
-                "not_tried": len(self.unconfirmed()),
-            }
+            footer["confirmation"] = account_of(self._confirmations, len(self.unconfirmed()))
         if self.plan.waivers and self.header:
             results = [self.done[case] for case in self.cases if case in self.done]
             footer["waivers"] = self.plan.waivers.account(results, self.header)

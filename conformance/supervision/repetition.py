@@ -11,7 +11,7 @@ from conformance.model.deadline import longest_case_s
 from conformance.model.fault import verdict_of
 from conformance.model.kind import Kind
 from conformance.model.record import HeaderRecord, ObservedRecord, Occurrence, OfferedRecord, Record, ResultRecord
-from conformance.model.record_shape import mismatch_of
+from conformance.model.record_shape import RESULT, mismatch_of
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.records import decode, occurrence
 from conformance.supervision.examiner import SILENT, Examiner, loss_of
@@ -163,22 +163,11 @@ def _lost(case: Case, end: WorkerEnd, worker: Worker) -> ResultRecord:
     fault = loss_of(case, end, log)
     verdict = verdict_of(fault.kind)
     return {
-        "type": "result",
+        **RESULT,
         "case": case.id,
-        "rules": [],
-        "level": "",
-        "entry": "",
-        "layer": "",
         "verdict": verdict,
         "effective": verdict,
-        "waiver": None,
         "reason": end.what,
         "fault": fault.as_data(),
-        "call": "",
-        "expected": {},
-        "observed": {},
-        "source": {},
         "kernel": {"log": log},
-        "duration_us": None,
-        "repro": "",
     }

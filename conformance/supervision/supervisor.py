@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.errors import UserError
+from conformance.errors import UserError, format_count
 from conformance.model.record import FooterRecord
 from conformance.model.verdict import Verdict
 from conformance.supervision.confirmation import Confirmation
@@ -72,8 +72,7 @@ class Supervisor:
     def _confirm(self, starts: Sequence[Start]) -> None:
         found = self._recording.unconfirmed()
         if any(not each.first for each in found):
-            violations = "1 violation" if len(found) == 1 else f"{len(found)} violations"
-            self._recording.listener.say(f"trying {violations} again in fresh workers")
+            self._recording.listener.say(f"trying {format_count(len(found), 'violation')} again in fresh workers")
         # On a device of this host, a violation that crashed the process may have damaged the kernel.
         repeats_losses = not self._recording.boot_id
         Confirmation(found, self._recording, repeats_losses).run(*starts)

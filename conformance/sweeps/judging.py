@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from conformance.judging import Basis, Judgement, conclude, located
+from conformance.judging import Basis, Judgement, conclude
+from conformance.judging.circumstances import located
 from conformance.model.bounds import MOST_NOTES, cut
 from conformance.model.case import Case, Expectation
 from conformance.model.fault import WHAT, Fault
@@ -66,7 +67,7 @@ def conclusion_of(case: Case, points: Points, alarms: list[Alarm], log: list[str
     assert case.sweep is not None
     counts = points.by_verdict()
     verdict = Verdict.FAIL if alarms else overall(list(counts))
-    if verdict == Verdict.UNREACHABLE and not alarms and _never_set_up(points):
+    if verdict == Verdict.UNREACHABLE and all("setup_failed" in each["observed"] for each in points.examples):
         verdict = Verdict.BROKEN  # no set-up worked, whatever the arguments
     shares = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
     reason = f"{case.sweep.size:,} points: {shares}"
@@ -76,10 +77,6 @@ def conclusion_of(case: Case, points: Points, alarms: list[Alarm], log: list[str
         reason += f"; {first['what']} (between the points {first['from']} and {first['to']})"
         fault = replace(located(Fault.of_data(first["fault"]), case), call="") if "fault" in first else None
     return SweepResult(points, verdict, reason, alarms, log, fault)
-
-
-def _never_set_up(points: Points) -> bool:
-    return all("setup_failed" in example["observed"] for example in points.examples)
 
 
 class PointJudge:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.bench.calls import IbvMr
+from conformance.bench.calls import IbvMr, members
 from conformance.device.compiled import library
 from conformance.device.uverbs import Uverbs
 
@@ -67,16 +67,8 @@ class Before(ctypes.Structure):
     ibv_pd *.
     """
 
-    _fields_ = (
-        ("on", ctypes.c_void_p),
-        ("pd", ctypes.c_uint64),
-        ("addr", ctypes.c_uint64),
-        ("length", ctypes.c_uint64),
-        ("reg", ctypes.c_void_p),
-        ("reg_optional", ctypes.c_void_p),
-        ("rereg", ctypes.c_void_p),
-        ("dereg", ctypes.c_void_p),
-        ("optional_mask", ctypes.c_uint64),
+    _fields_ = members(
+        "void *on; uint64_t pd, addr, length; void *reg, *reg_optional, *rereg, *dereg; uint64_t optional_mask"
     )
 
 

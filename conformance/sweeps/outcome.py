@@ -13,7 +13,8 @@ import zlib
 from array import array
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any, cast
 
 from conformance.judging import verdict_key
 from conformance.model.fault import Fault
@@ -46,19 +47,17 @@ class Outcome:
     fault: Fault | None = None
 
     def as_data(self) -> OutcomeFacts:
-        data: OutcomeFacts = {
-            "verdict": Verdict(self.verdict),
-            "expected": self.expected,
-            "observed": self.observed,
-            "rule": self.rule,
-        }
-        if self.fault:
-            data["fault"] = self.fault.as_data()
-        if self.clause:
-            data["clause"] = self.clause
-        if self.notes:
-            data["notes"] = list(self.notes)
-        return data
+        data = {name: getattr(self, name) for name in ("verdict", "expected", "observed", "rule")}
+        fault = self.fault and self.fault.as_data()
+        more = {"fault": fault, "clause": self.clause, "notes": list(self.notes)}
+        return cast(OutcomeFacts, data | {name: value for name, value in more.items() if value})
+
+    @classmethod
+    def of_data(cls, data: OutcomeFacts) -> Outcome:
+        fault = Fault.of_data(data["fault"]) if data.get("fault") else None
+        known = {each.name for each in fields(cls)}
+        values: Any = {name: value for name, value in data.items() if name in known}
+        return cls(**{**values, "notes": tuple(data.get("notes", ())), "fault": fault})
 
 
 @dataclass
@@ -122,18 +121,7 @@ class Points:
         if wrong := mismatch(data, PointsFile):
             raise ValueError(wrong)
         space = Space.of_data(data["axes"])
-        outcomes = [
-            Outcome(
-                each["verdict"],
-                each["expected"],
-                each["observed"],
-                each["rule"],
-                each.get("clause", ""),
-                tuple(each.get("notes", ())),
-                Fault.of_data(each["fault"]) if each.get("fault") else None,
-            )
-            for each in data["outcomes"]
-        ]
+        outcomes = [Outcome.of_data(each) for each in data["outcomes"]]
         if not 0 < space.size <= MAX_POINTS:
             raise ValueError(f"a space of {space.size} points")
         index = decode_index(data["index"], space.size)

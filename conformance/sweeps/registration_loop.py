@@ -33,7 +33,7 @@ from conformance.sweeps.grouping import Group, setup_axes
 from conformance.sweeps.outcome import PointObservations
 from conformance.verbs import ENUMS, OPTIONAL_ACCESS
 
-_MIN_POINTS = 2048
+MIN_POINTS = 2048  # for fewer points, Python takes less time than compiling the loop
 _CHANGE_TRANSLATION, _CHANGE_PD = (
     ENUMS["ibv_rereg_mr_flags"].value_of(name) for name in ("CHANGE_TRANSLATION", "CHANGE_PD")
 )
@@ -41,7 +41,7 @@ _CHANGE_TRANSLATION, _CHANGE_PD = (
 
 def rereg_loop_for(case: Case, sweep: Sweep, entry: Entry) -> ReregLoop | None:
     """The loop for a sweep of re-registrations, or None if loop.c cannot run it."""
-    if sweep.size < _MIN_POINTS or type(entry) not in (Libibverbs, Uverbs):
+    if sweep.size < MIN_POINTS or type(entry) not in (Libibverbs, Uverbs):
         return None
     given, row = case.given, sweep.row
     if case.before or case.afterwards or given.qps or given.windows or given.memlock or list(given.mrs) != ["mr"]:
@@ -63,7 +63,7 @@ class ReregLoop:
     def __init__(self, sweep: Sweep, entry: Libibverbs | Uverbs, old: MrTemplate) -> None:
         self.outer: list[str] = []
         self._sweep, self._entry, self._old = sweep, entry, old
-        self._numbers: dict[tuple[int, ...], int] = {}
+        self._numbers: dict[int, int] = {}
         self._descriptor = native.descriptor(entry)
 
     def given(self, given: Given) -> Given:
@@ -99,40 +99,20 @@ class ReregLoop:
         else:
             ibv_context, release, expected = 0, native.function("rdma_cts_write_dereg"), (0, addr, length)
         loop = native.Loop(codes, call, call, 0, release, ibv_context, expected[0], 0, *expected[1:])
-        not_released, unexpected = self._run_to_end(loop, group, record, observe, release)
-        found = combinations(byte_planes(codes))
-        for id_, code in enumerate(found.values):
+
+        def alone(at: int, region: int) -> int:
+            release(ctypes.c_void_p(region))
+            return record.number(observe(group.points[at]))
+
+        not_released, unexpected = _run_to_end(loop, "MR mr", alone)
+
+        def number_of(code: int, point: int) -> int:
             if code not in self._numbers:
-                self._numbers[code] = record.number(observe(group.points[found.first(id_)]))
-        recorded = found.renumbered([self._numbers[code] for code in found.values])
-        for index, number in unexpected.items():
-            recorded[index] = number
-        record.record_all(group.points, recorded)
+                self._numbers[code] = record.number(observe(point))
+            return self._numbers[code]
+
+        _record(codes, group, record, number_of, unexpected)
         return not_released
-
-    @staticmethod
-    def _run_to_end(
-        loop: native.Loop,
-        group: Group,
-        record: PointObservations,
-        observe: Callable[[int], Observation],
-        release: Callable[..., object],
-    ) -> tuple[list[str], dict[int, int]]:
-        """Runs the loop to its end. Points at which struct ibv_mr was not as expected are observed in Python.
-
-        Returns texts about regions that could not be deregistered, and the indices of the observations in Python, by
-        point.
-        """
-        not_released: list[str] = []
-        unexpected: dict[int, int] = {}
-        while (ended := loop.run()) != native.DONE:
-            if ended == native.UNEXPECTED:
-                release(ctypes.c_void_p(loop.region))
-                unexpected[loop.at] = record.number(observe(group.points[loop.at]))
-            else:
-                not_released.append(f"MR mr: deregistering it returned {errno_name(loop.error)}")
-            loop.skip()
-        return not_released, unexpected
 
     def _pd_argument(self, pd: Pd | None) -> int:
         """The PD as an argument of this entry point: a struct ibv_pd *, or the kernel's handle."""
@@ -166,8 +146,6 @@ def _either(flags: int | array[int], flag: int, if_set: int, if_not: int) -> int
     return array("Q", (if_set if each & flag else if_not for each in flags))
 
 
-# For fewer points, Python takes less time than compiling the loop.
-MIN_POINTS = 2048
 # The functions of loop.c that make a registration by ibv_reg_mr_ex.
 _BY_DOOR = {"ibv_reg_mr": "rdma_cts_ex_reg_mr", "ibv_reg_mr_iova": "rdma_cts_ex_reg_mr_iova"}
 _NO_CODE = 0xFFFF  # the value in `codes` of points at which the loop stopped
@@ -239,35 +217,25 @@ class RegistrationLoop:
         loop = native.Loop(
             codes, plain, optional, OPTIONAL_ACCESS, release, ibv_context, named, column["access"], addr, length
         )
-        not_released: list[str] = []
-        unexpected: dict[int, int] = {}
-        while (ended := loop.run()) != native.DONE:
-            if ended == native.UNEXPECTED:
-                branch, region = context.branch(context.case), self._region(loop.region, pd)
-                with branch.cleanup:
-                    at = (_value_at(addr, loop.at), _value_at(length, loop.at))
-                    unexpected[loop.at] = record.number(
-                        registered(branch, context.case.when, Return(0, 0, region), *at)
-                    )
-                not_released += branch.left_behind
-            else:
-                not_released.append(f"MR: deregistering it returned {errno_name(loop.error)}")
-            loop.skip()
-        found = combinations(byte_planes(codes))
-        numbers = []
-        for id_, (low, high) in enumerate(found.values):
-            code = low | high << 8
+        left_behind: list[str] = []
+
+        def as_made(at: int, region: int) -> int:
+            branch = context.branch(context.case)
+            with branch.cleanup:
+                values = (_value_at(addr, at), _value_at(length, at))
+                returned = Return(0, 0, self._region(region, pd))
+                number = record.number(registered(branch, context.case.when, returned, *values))
+            left_behind.extend(branch.left_behind)
+            return number
+
+        def number_of(code: int, point: int) -> int:
             if code == _NO_CODE:
-                numbers.append(0)
-            elif code:
-                numbers.append(record.number(null_result(Return(0, code - 1))))
-            else:
-                numbers.append(self._success(group.points[found.first(id_)], record, observe))
-        recorded = found.renumbered(numbers)
-        for index, number in unexpected.items():
-            recorded[index] = number
-        record.record_all(group.points, recorded)
-        return not_released
+                return 0
+            return record.number(null_result(Return(0, code - 1))) if code else self._success(point, record, observe)
+
+        not_released, unexpected = _run_to_end(loop, "MR", as_made)
+        _record(codes, group, record, number_of, unexpected)
+        return left_behind + not_released
 
     def _success(self, point: int, record: PointObservations, observe: Callable[[int], Observation]) -> int:
         """Returns the index of the observation of regions that are as requested; only the first region is observed in
@@ -325,6 +293,39 @@ class RegistrationLoop:
         struct = IbvMr.from_buffer_copy(IbvMr.from_address(address))
         struct.context, struct.pd = pd.context_pointer, pd.pointer
         return Mr(struct)
+
+
+def _run_to_end(loop: native.Loop, name: str, observe: Callable[[int, int], int]) -> tuple[list[str], dict[int, int]]:
+    """Runs the loop to its end. `observe` gets the index of a point whose struct ibv_mr was not as expected, and the
+    address of the region, which it releases; it returns the index of the observation.
+
+    Returns texts about regions that could not be deregistered, and the results of `observe`, by point.
+    """
+    not_released: list[str] = []
+    unexpected: dict[int, int] = {}
+    while (ended := loop.run()) != native.DONE:
+        if ended == native.UNEXPECTED:
+            unexpected[loop.at] = observe(loop.at, loop.region)
+        else:
+            not_released.append(f"{name}: deregistering it returned {errno_name(loop.error)}")
+        loop.skip()
+    return not_released, unexpected
+
+
+def _record(
+    codes: array[int],
+    group: Group,
+    record: PointObservations,
+    number_of: Callable[[int, int], int],
+    unexpected: Mapping[int, int],
+) -> None:
+    """Records the points of a group. `number_of` gets a code and the first point with it."""
+    found = combinations(byte_planes(codes))
+    firsts = [(low | high << 8, group.points[found.first(id_)]) for id_, (low, high) in enumerate(found.values)]
+    recorded = found.renumbered([number_of(code, point) for code, point in firsts])
+    for index, number in unexpected.items():
+        recorded[index] = number
+    record.record_all(group.points, recorded)
 
 
 def _value_at(column: int | array[int], index: int) -> int:

@@ -23,7 +23,9 @@ from conformance.execution.procedure import (
 )
 from conformance.execution.runner import CaseRun, Progress, RunContext
 from conformance.execution.traffic import again_if_lost, is_lost
-from conformance.judging import Judgement, kernel_alarm, memory_leak, sentence
+from conformance.judging import Judgement, memory_leak
+from conformance.judging.kernel_alarms import kernel_alarm
+from conformance.judging.sentences import sentence
 from conformance.kernel.resources import count_when_settled, leaked
 from conformance.model.case import Case
 from conformance.model.fault import Fault, FaultKind
@@ -238,17 +240,14 @@ class _SweepPass:
         lost = [
             number
             for number, (outcome, example) in enumerate(zip(points.outcomes, points.examples, strict=True))
-            if outcome.verdict in VIOLATIONS and outcome.expected == "success" and self._is_lost(example["observed"])
+            if outcome.verdict in VIOLATIONS and outcome.expected == "success"
+            if "moved" in example["observed"] and is_lost(example["observed"])
         ]
         found = [point for point, number in enumerate(points.index) if number in lost][:_MOST_LOST]
         for point in found:
             seen = self.record.observations[self.record.codes[point]]
             self.record.record(point, again_if_lost(seen, functools.partial(self._observe_alone, point)))
         return bool(found)
-
-    @staticmethod
-    def _is_lost(observed: Observation) -> bool:
-        return "moved" in observed and is_lost(observed)
 
     def _observe_alone(self, point: int) -> Observation:
         """The observation of one point with its own set-up."""

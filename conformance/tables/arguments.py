@@ -13,6 +13,7 @@ from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader, suggestion
 
 UNKNOWN_BIT = "unknown bit"
+SGE_KEYS = ("addr", "length", "lkey")
 _BIT = re.compile(r"bit ([0-9]{1,9})")
 _THEN_KEYS = ("outcome", *vocabulary.EXPECTATIONS)
 # The names in messages of keys of `then`, if they differ from the key.
@@ -99,9 +100,8 @@ def read_quantity(reader: Reader, node: Node, names: Names) -> Quantity | None:
 
 
 def _sge(reader: Reader, node: Node, names: Names) -> SgeSpec:
-    keys = ("addr", "length", "lkey")
-    fields = reader.mapping(node, "an element of sg_list", keys, keys)
-    found = [read_quantity(reader, fields[key], names) if key in fields else None for key in keys]
+    fields = reader.mapping(node, "an element of sg_list", SGE_KEYS, SGE_KEYS)
+    found = [read_quantity(reader, fields[key], names) if key in fields else None for key in SGE_KEYS]
     empty = Quantity("0", ())
     return SgeSpec(*(each or empty for each in found))
 

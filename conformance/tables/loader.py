@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from conformance.errors import format_count
 from conformance.model import capability, vocabulary
-from conformance.model.case import Case, Flags
+from conformance.model.case import Case, Flags, Table
 from conformance.model.kind import BY_CALL, Kind
 from conformance.model.rules import Registry
 from conformance.model.sweep import Sweep
@@ -21,7 +22,6 @@ from conformance.tables.row import RowBody, read_row_body
 from conformance.tables.rules_file import FILE_NAME as RULES_FILE
 from conformance.tables.stray_files import display_path
 from conformance.tables.sweep_reader import read_sweep
-from conformance.tables.table import Table
 from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted
 from conformance.yamldoc.parsing import read_file
 from conformance.yamldoc.reader import Reader
@@ -43,14 +43,6 @@ def read_retired(reader: Reader, node: Node | None, table: str) -> Mapping[str, 
             reader.note(location, f"duplicate retired case {case} (first in line {retired[case].line})")
         retired.setdefault(case, location)
     return retired
-
-
-def check_unused(reader: Reader, retired: Mapping[str, Location], used: Mapping[str, Node]) -> None:
-    """Notes each case id in `used` that is retired."""
-    for case, node in used.items():
-        if case in retired:
-            line = retired[case].line
-            reader.note(node.location, f"case {case} is retired (line {line}); give the row another id")
 
 
 _INSTEAD = {"each": "write its axes in the sweep", "then": "write the expectations in the sweep's expect"}
@@ -119,12 +111,13 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
                 message = f"with this row the table expands to more than {MAX_CASES} cases; split the table"
                 reader.note(node.location, message)
                 break
-        check_unused(reader, read_retired(reader, fields.get("retired"), rows.table), rows.ids)
-    if not reader.mistakes and stated != len(cases):
-        reader.note(
-            fields["cases"].location,
-            f"the table states {stated} case{'' if stated == 1 else 's'} and expands to {len(cases)}",
-        )
+        retired = read_retired(reader, fields.get("retired"), rows.table)
+        for case in rows.ids.keys() & retired.keys():
+            message = f"case {case} is retired (line {retired[case].line}); give the row another id"
+            reader.note(rows.ids[case].location, message)
+    if not reader.mistakes and stated is not None and stated != len(cases):
+        message = f"the table states {format_count(stated, 'case')} and expands to {len(cases)}"
+        reader.note(fields["cases"].location, message)
     if reader.mistakes:
         return None, sorted(reader.mistakes, key=lambda mistake: (mistake.location.line, mistake.location.column))
     return Table(f"{path.parent.name}/{path.stem}", str(verb), path, tuple(cases)), []

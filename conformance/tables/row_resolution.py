@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from conformance.model import vocabulary
-from conformance.model.case import Argument, Expectation, Flags, Given, MemorySpec, MrSpec, QpSpec, Step, WindowSpec
+from conformance.model.case import Expectation, Flags, Given, MemorySpec, MrSpec, QpSpec, Step, WindowSpec
 from conformance.model.row_template import (
     ArgumentTemplate,
     FlagsPart,
@@ -93,7 +93,7 @@ class PartResolver:
     def flags(self, node: Node, enum: str) -> FlagsUnion:
         """Resolves a list of flags of an enumeration."""
         axes = self._text.axes_in(node)
-        read = functools.partial(_read_flags, enum)
+        read = functools.partial(read_flags, enum=enum)
         if not self._each_axis(node, axes, read, {}):
             return FlagsUnion(())
         parts: list[FlagsPart] = []
@@ -160,15 +160,7 @@ class PartResolver:
         spec = vocabulary.CALLS[call][key]
         if spec.kind == "flags":
             return self.flags(node, spec.of)
-
-        def read(reader: Reader, filled: Node) -> Argument | None:
-            return read_argument(reader, call, key, filled, names)
-
-        return self.varying(node, read)
-
-
-def _read_flags(enum: str, reader: Reader, node: Node) -> Flags:
-    return read_flags(reader, node, enum)
+        return self.varying(node, lambda reader, filled: read_argument(reader, call, key, filled, names))
 
 
 def resolve(reader: Reader, text: RowText, inside: int) -> tuple[RowTemplate, RowBody] | None:

@@ -1,13 +1,13 @@
 """Reads the rules from `rules.yaml` in the folder of each verb, into frozen rules or mistakes with their locations."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from conformance.model import capability, vocabulary
 from conformance.model.rules import LAYERS, LEVELS, RULE_ID, Registry, Rule
 from conformance.tables import expansion, keys
-from conformance.tables.keys import CONDITIONAL, EVIDENCE, QUOTE, UNQUOTED
+from conformance.tables.keys import EVIDENCE, QUOTE, UNQUOTED
 from conformance.tables.stray_files import display_path
 from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted
@@ -93,9 +93,8 @@ def _predicate(reader: Reader, name: str, node: Node) -> str:
 def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
     before = len(reader.mistakes)
     fields = reader.mapping(node, "a rule", keys.RULE, keys.required(keys.RULE))
-    texts = {
-        key: reader.text(fields.get(key), key) for key in fields if key not in ("level", "layer", "needs", EVIDENCE)
-    }
+    others = ("level", "layer", "needs", EVIDENCE)
+    texts = {key: reader.text(fields[key], key) or "" for key in fields if key not in others}
     if QUOTE in fields and UNQUOTED in fields:
         reader.note((node.keys or {})[UNQUOTED], f"a rule with the key {QUOTE!r} cannot have {UNQUOTED!r} too")
     elif isinstance(node.value, dict) and QUOTE not in fields and UNQUOTED not in fields:
@@ -103,30 +102,19 @@ def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
     level = reader.word(fields.get("level"), "level", LEVELS)
     layer = reader.word(fields.get("layer"), "layer", LAYERS)
     needs = reader.words(fields.get("needs"), "capability", capability.NAMES)
-    evidence = tuple(reader.text(item, "a part of the evidence") or "" for item in _items(reader, fields))
+    items = reader.items(fields.get(EVIDENCE), EVIDENCE)
+    evidence = tuple(reader.text(item, "a part of the evidence") or "" for item in items)
     if (id_ := texts.get("id")) and not RULE_ID.fullmatch(id_):
         reader.note(fields["id"].location, f"invalid rule id {quoted(id_)}; write e.g. REG-15")
     if len(reader.mistakes) > before:
         return None
+    known = {QUOTE: "", UNQUOTED: "", **texts}
     return Rule(
-        id=str(texts["id"]),
         verb=verb,
-        statement=str(texts["statement"]),
-        document=str(texts["document"]),
-        section=str(texts["section"]),
-        quote=texts.get(QUOTE) or "",
-        unquoted=texts.get(UNQUOTED) or "",
         level=str(level),
         layer=str(layer),
         needs=needs,
-        since=str(texts["since"]),
-        failure_means=str(texts["failure_means"]),
         location=fields["id"].location,
-        short=texts.get("short") or "",
         evidence=evidence,
-        conditional=texts.get(CONDITIONAL) or "",
+        **known,
     )
-
-
-def _items(reader: Reader, fields: Mapping[str, Node]) -> Iterable[Node]:
-    return reader.items(fields[EVIDENCE], EVIDENCE) if EVIDENCE in fields else ()

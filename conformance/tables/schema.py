@@ -12,7 +12,7 @@ from typing import Any
 from conformance.model import capability, quantity, vocabulary
 from conformance.model.rules import LAYERS, LEVELS, RULE_ID
 from conformance.tables import keys
-from conformance.tables.arguments import UNKNOWN_BIT
+from conformance.tables.arguments import SGE_KEYS, UNKNOWN_BIT
 from conformance.tables.expansion import FLAG_ENUMS, PARTS, PLACEHOLDER, UNKNOWN, WHICH
 from conformance.tables.rules_file import EXCEPT, FLAGS
 from conformance.tables.sweep_reader import FACTOR, SUBSETS
@@ -58,7 +58,7 @@ def _rule() -> Schema:
 def _predicates() -> Schema:
     derived = (
         object_schema({FLAGS: _words(FLAG_ENUMS), EXCEPT: _list({"type": "string"})}, required=(FLAGS,)),
-        object_schema({UNKNOWN: _words(FLAG_ENUMS), WHICH: _words(PARTS)}, required=(UNKNOWN,)),
+        object_schema(_UNKNOWN_BITS, required=(UNKNOWN,)),
     )
     return {"type": "object", "propertyNames": _new_name(), "additionalProperties": {"anyOf": [_TEXT, *derived]}}
 
@@ -120,12 +120,14 @@ def _row() -> Schema:
     }
 
 
+_UNKNOWN_BITS = {UNKNOWN: {"enum": list(FLAG_ENUMS)}, WHICH: {"enum": list(PARTS)}}
+
+
 def _axis() -> Schema:
     """An axis of a row: its values, its values by name, or the bits without a name in an enumeration."""
-    unknown = {UNKNOWN: _words(FLAG_ENUMS), WHICH: _words(PARTS)}
     written: Schema = {"type": "array", "minItems": 1, "uniqueItems": True}
     named: Schema = {"type": "object", "minProperties": 1, "not": {"required": [UNKNOWN]}}
-    return {"anyOf": [written, named, object_schema(unknown, required=(UNKNOWN,))]}
+    return {"anyOf": [written, named, object_schema(_UNKNOWN_BITS, required=(UNKNOWN,))]}
 
 
 def _axes() -> Schema:
@@ -194,15 +196,9 @@ def _mr() -> Schema:
 
 def _arguments(call: str) -> Schema:
     """The arguments of a call. A schema that refers to this schema adds its own properties, and excludes all others."""
-    return {"type": "object", "properties": _parameters(call), "required": list(_required(call))}
-
-
-def _required(call: str) -> tuple[str, ...]:
-    return tuple(key for key, parameter in vocabulary.CALLS[call].items() if parameter.default is None)
-
-
-def _parameters(call: str) -> dict[str, Schema]:
-    return {key: _parameter(parameter) for key, parameter in vocabulary.CALLS[call].items()}
+    known = vocabulary.CALLS[call]
+    required = [key for key, parameter in known.items() if parameter.default is None]
+    return {"type": "object", "properties": {key: _parameter(known[key]) for key in known}, "required": required}
 
 
 def _parameter(parameter: ArgumentSpec) -> Schema:
@@ -215,7 +211,7 @@ def _parameter(parameter: ArgumentSpec) -> Schema:
         "flags": lambda: _ref(f"flags of {parameter.of}"),
         "value": lambda: _of_enum(parameter.of),
         "word": lambda: _or_axis(_words(parameter.words)),
-        "sges": lambda: _or_axis(_list(_or_axis(_sge()))),
+        "sges": lambda: _or_axis(_list(_or_axis(object_schema(dict.fromkeys(SGE_KEYS, _quantity()), SGE_KEYS)))),
     }
     return {**kinds[parameter.kind](), **described}
 
@@ -251,11 +247,6 @@ def _flags(enum: str) -> Schema:
 
 def _of_enum(enum: str) -> Schema:
     return _or_axis({"enum": list(ENUMS[enum].short_names)}, {"type": "integer"})
-
-
-def _sge() -> Schema:
-    keys = ("addr", "length", "lkey")
-    return object_schema(dict.fromkeys(keys, _quantity()), required=keys)
 
 
 def _quantity(empty: bool = False) -> Schema:

@@ -14,11 +14,10 @@ from pathlib import Path
 
 from conformance import cache
 from conformance.errors import PROGRAM, UserError
-from conformance.model.case import Case
+from conformance.model.case import Case, Table
 from conformance.model.rules import Needs, Registry, Shown, controls, shown_of_rules
 from conformance.model.vocabulary import TIERS
 from conformance.tables.stray_files import not_run_once, stray_files
-from conformance.tables.table import Table
 from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, SMOKE, of_tier
 from conformance.yamldoc.nodes import Mistake, quoted
 from conformance.yamldoc.reader import suggestion

@@ -4,6 +4,7 @@ reads the parts of the row that depend on axes."""
 import re
 from collections.abc import Iterator, Mapping
 
+from conformance.errors import format_count
 from conformance.model import capability, predicate
 from conformance.model.rules import Registry
 from conformance.model.space import MAX_POINTS, Axis, Space
@@ -68,10 +69,8 @@ def read_sweep(
         return None
     inside = points_where(where, space)
     size = space.count(inside)
-    if stated != size:
-        reader.note(
-            fields["points"].location, f"the sweep states {stated} point{'' if stated == 1 else 's'} and has {size}"
-        )
+    if stated is not None and stated != size:
+        reader.note(fields["points"].location, f"the sweep states {format_count(stated, 'point')} and has {size}")
     resolved = resolve(reader, text, inside)
     if resolved is None or len(reader.mistakes) > before:
         return None

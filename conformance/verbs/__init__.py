@@ -9,24 +9,25 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from conformance.verbs.descriptions import enums_of, read, structs_of, verbs_of
-from conformance.verbs.forms import REGION, arguments_of, leaves_objects, product_of
-from conformance.verbs.types import (
-    EXPERIMENTAL,
-    INT_BITS,
-    MAINLINE,
-    ArgumentSpec,
-    Constant,
-    Convention,
-    Enum,
-    EnumValue,
-    Field,
-    Linkage,
-    Parameter,
-    ReturnCode,
-    Struct,
-    Verb,
-    declaration,
-)
+from conformance.verbs.forms import REGION as REGION
+from conformance.verbs.forms import arguments_of as arguments_of
+from conformance.verbs.forms import leaves_objects as leaves_objects
+from conformance.verbs.forms import product_of as product_of
+from conformance.verbs.types import EXPERIMENTAL as EXPERIMENTAL
+from conformance.verbs.types import INT_BITS as INT_BITS
+from conformance.verbs.types import MAINLINE as MAINLINE
+from conformance.verbs.types import ArgumentSpec as ArgumentSpec
+from conformance.verbs.types import Constant as Constant
+from conformance.verbs.types import Convention as Convention
+from conformance.verbs.types import Enum as Enum
+from conformance.verbs.types import EnumValue as EnumValue
+from conformance.verbs.types import Field as Field
+from conformance.verbs.types import Linkage as Linkage
+from conformance.verbs.types import Parameter as Parameter
+from conformance.verbs.types import ReturnCode as ReturnCode
+from conformance.verbs.types import Struct as Struct
+from conformance.verbs.types import Verb as Verb
+from conformance.verbs.types import declaration as declaration
 
 _READ = read()
 ENUMS: Mapping[str, Enum] = MappingProxyType(enums_of(_READ["enums"]))
@@ -86,39 +87,3 @@ def structs_in(verb: Verb) -> tuple[Struct, ...]:
                 found.append(known[name])
                 ctypes += [field.ctype for field in known[name].fields]
     return tuple(found)
-
-
-__all__ = [
-    "CONSTANTS",
-    "ENUMS",
-    "EXPERIMENTAL",
-    "INT_BITS",
-    "INVENTED",
-    "MAINLINE",
-    "OPTIONAL_ACCESS",
-    "REGION",
-    "STRUCTS",
-    "VENDOR_ENUMS",
-    "VENDOR_STRUCTS",
-    "VENDOR_VERBS",
-    "VERBS",
-    "ArgumentSpec",
-    "Constant",
-    "Convention",
-    "Enum",
-    "EnumValue",
-    "Field",
-    "Linkage",
-    "Parameter",
-    "ReturnCode",
-    "Struct",
-    "Verb",
-    "arguments_of",
-    "declaration",
-    "dialects",
-    "enum_in",
-    "leaves_objects",
-    "of_method",
-    "product_of",
-    "structs_in",
-]

@@ -171,13 +171,6 @@ class Struct:
     fields: tuple[Field, ...]
     dialect: str = MAINLINE
 
-    def field(self, name: str) -> Field:
-        """Returns the field with this name. Raises KeyError if there is none."""
-        for each in self.fields:
-            if each.name == name:
-                return each
-        raise KeyError(f"struct {self.name} has no field {name}")
-
 
 @dataclass(frozen=True)
 class ArgumentSpec:
@@ -277,13 +270,6 @@ class Verb:
     def codes(self) -> dict[str, ReturnCode]:
         """The documented failures by name (`"EFAULT" in verb.codes`); empty if the page does not list failures."""
         return {code.name: code for code in self.return_codes}
-
-    def parameter(self, name: str) -> Parameter:
-        """Returns the argument with this name. Raises KeyError if there is none."""
-        for each in self.parameters:
-            if each.name == name:
-                return each
-        raise KeyError(f"{self.name} has no parameter {name}")
 
     @property
     def function_type(self) -> str:

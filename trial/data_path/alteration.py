@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from conformance.verbs import ENUMS
 from trial.data_path.memory import content_at, put
-from trial.data_path.objects import QueuePair, Sent
+from trial.data_path.objects import EVERY, QueuePair, Sent
 from trial.data_path.replaced import ReplacedPath
 from trial.data_path.structures import COMPARE_SWAP, WRITE_WITH_IMM, Element, SendRequest, elements_at
 
@@ -64,17 +64,7 @@ class DataPath(ReplacedPath):
     def place(self, sent: Sent) -> int:
         """Returns the address in this process of a request's remote range, even if its region or window is no longer
         valid."""
-        every = (
-            "",
-            "deregistered",
-            "changed",
-            "rebound",
-            "unbound",
-            "deallocated",
-            "invalidated",
-            "invalidated by a message",
-        )
-        for found in (self.objects.region(sent.rkey, every), self.objects.binding(sent.rkey, every)):
+        for found in (self.objects.region(sent.rkey, EVERY), self.objects.binding(sent.rkey, EVERY)):
             place = found.place(sent.remote_addr, sent.length) if found else None
             if place is not None:
                 return place

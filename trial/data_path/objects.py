@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from reference.objects import ZERO_BASED
 from trial.data_path.structures import ATOMICS, COMPLETED_AS, READ, WRITES, Element, Info
 
+# How a region or binding can have ended; an empty text if it is valid.
+EVERY = ("", "deregistered", "changed", "rebound", "unbound", "deallocated", "invalidated", "invalidated by a message")
+
 
 @dataclass
 class Region:

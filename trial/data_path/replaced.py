@@ -11,27 +11,10 @@ from conformance.device.posting import IbvQp
 from conformance.verbs import ENUMS
 from reference.objects import ZERO_BASED
 from trial.altering import Alteration, AlteredEntry, Wrapper
+from trial.data_path import structures as wire
 from trial.data_path.memory import content_at
 from trial.data_path.objects import Binding, Objects, Posted, QueuePair, Region, Sent
 from trial.data_path.operations import Operations
-from trial.data_path.structures import (
-    BIND_MW,
-    LOCAL_INV,
-    RECV,
-    RECV_WITH_IMM,
-    SEND_WITH_INV,
-    SENDS,
-    SUCCESS,
-    WRITE,
-    WRITE_WITH_IMM,
-    BindRequest,
-    Element,
-    Info,
-    ReceiveRequest,
-    SendRequest,
-    WorkCompletion,
-    elements_at,
-)
 
 _CHANGES = ENUMS["ibv_rereg_mr_flags"]
 _TRANSLATION, _PD, _ACCESS = (_CHANGES.value_of(f"CHANGE_{name}") for name in ("TRANSLATION", "PD", "ACCESS"))
@@ -53,40 +36,40 @@ class ReplacedPath(Alteration):
 
     # The hooks that a violation overrides
 
-    def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
+    def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
         """Called before a request is posted; may change the request. If the hook returns an errno, the request is
         refused."""
         return None
 
-    def receiving(self, queue: QueuePair, posted: Posted, request: ReceiveRequest) -> None:
+    def receiving(self, queue: QueuePair, posted: Posted, request: wire.ReceiveRequest) -> None:
         """Called before a receive is posted; may change the receive."""
 
-    def completed(self, queue: QueuePair, sent: Sent, wc: WorkCompletion) -> bool:
+    def completed(self, queue: QueuePair, sent: Sent, wc: wire.WorkCompletion) -> bool:
         """Called before the completion of a request is polled; may change the completion. Returns False to suppress
         it."""
         return True
 
-    def received(self, queue: QueuePair, posted: Posted, wc: WorkCompletion) -> None:
+    def received(self, queue: QueuePair, posted: Posted, wc: wire.WorkCompletion) -> None:
         """Called before the completion of a receive is polled; may change the completion."""
 
-    def binding(self, queue: QueuePair, sent: Sent, info: Info) -> bool:
+    def binding(self, queue: QueuePair, sent: Sent, info: wire.Info) -> bool:
         """Called before a bind of either kind is posted; may change the bind. Returns False to replace the bind by a
         request that does nothing."""
         return True
 
     # Functions for both the hooks and the replaced functions
 
-    def local(self, element: Element) -> int:
+    def local(self, element: wire.Element) -> int:
         """Returns the address in this process of a local element by its region, even if the region has ended."""
         region = self.objects.source(element.lkey, ("", "deregistered", "changed"))
         place = region.place(element.addr, element.length) if region else None
         return element.addr if place is None else place
 
-    def replace(self, sent: Sent, request: SendRequest) -> None:
+    def replace(self, sent: Sent, request: wire.SendRequest) -> None:
         """Posts a WRITE of zero bytes, which needs no key, in place of the request; its completion is reported as the
         request's."""
-        with_imm = request.opcode == WRITE_WITH_IMM
-        request.opcode = WRITE_WITH_IMM if with_imm else WRITE
+        with_imm = request.opcode == wire.WRITE_WITH_IMM
+        request.opcode = wire.WRITE_WITH_IMM if with_imm else wire.WRITE
         request.count, request.elements = 0, None
         request.target.rdma.remote_addr = request.target.rdma.rkey = 0
         sent.carried_out = True
@@ -154,7 +137,7 @@ class ReplacedPath(Alteration):
         self._due()
         queue = self._queue(qp)
         while address:
-            request = SendRequest.from_buffer_copy(SendRequest.from_address(address))
+            request = wire.SendRequest.from_buffer_copy(wire.SendRequest.from_address(address))
             following, request.next = request.next or 0, None
             sent = _sent(request)
             returned = self._posting(queue, sent, request)
@@ -167,17 +150,17 @@ class ReplacedPath(Alteration):
             address = following
         return 0
 
-    def _posting(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
-        if sent.opcode == BIND_MW and sent.info is not None and not self.binding(queue, sent, request.bind.info):
+    def _posting(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
+        if sent.opcode == wire.BIND_MW and sent.info is not None and not self.binding(queue, sent, request.bind.info):
             self.replace(sent, request)
         return self.sending(queue, sent, request)
 
     def _posted(self, queue: QueuePair, sent: Sent) -> None:
         queue.sent.append(sent)
-        if sent.opcode == BIND_MW:
+        if sent.opcode == wire.BIND_MW:
             self._bound(queue, sent)
-        elif sent.opcode in (LOCAL_INV, SEND_WITH_INV) and (found := self.objects.binding(sent.imm)):
-            found.ended = "invalidated" if sent.opcode == LOCAL_INV else "invalidated by a message"
+        elif sent.opcode in (wire.LOCAL_INV, wire.SEND_WITH_INV) and (found := self.objects.binding(sent.imm)):
+            found.ended = "invalidated" if sent.opcode == wire.LOCAL_INV else "invalidated by a message"
             sent.note = sent.note or found
 
     def _bound(self, queue: QueuePair, sent: Sent) -> None:
@@ -185,7 +168,7 @@ class ReplacedPath(Alteration):
         info = sent.info
         if info is None:
             return
-        region = self.objects.region(_rkey_of_region(info.mr)) if info.mr else None
+        region = self.objects.region(int(IbvMr.from_address(info.mr).rkey)) if info.mr else None
         self._end(sent.window, "rebound" if info.length else "unbound")
         if info.length:
             self.objects.bindings.append(
@@ -195,8 +178,10 @@ class ReplacedPath(Alteration):
     def _bind_mw(self, qp: int, window: int, address: int) -> int:
         self._due()
         queue = self._queue(qp)
-        request = BindRequest.from_buffer_copy(BindRequest.from_address(address))
-        sent = Sent(request.wr_id, BIND_MW, request.flags, (), window=window, info=_copied(request.info))
+        request = wire.BindRequest.from_buffer_copy(wire.BindRequest.from_address(address))
+        sent = Sent(
+            request.wr_id, wire.BIND_MW, request.flags, (), window=window, info=wire.Info.from_buffer_copy(request.info)
+        )
         if self.binding(queue, sent, request.info):
             returned = int(self._real.bind_mw(qp, window, ctypes.addressof(request)))
         else:
@@ -207,7 +192,7 @@ class ReplacedPath(Alteration):
         return returned
 
     def _bind_nothing(self, qp: int, window: int, sent: Sent) -> int:
-        nothing, bad = SendRequest(wr_id=sent.wr_id, opcode=WRITE, flags=sent.flags), ctypes.c_uint64()
+        nothing, bad = wire.SendRequest(wr_id=sent.wr_id, opcode=wire.WRITE, flags=sent.flags), ctypes.c_uint64()
         returned = int(self._real.post_send(qp, ctypes.addressof(nothing), ctypes.addressof(bad)))
         sent.carried_out = True
         key = key_of_window(window)
@@ -218,9 +203,9 @@ class ReplacedPath(Alteration):
         self._due()
         queue = self._queue(qp)
         while address:
-            request = ReceiveRequest.from_buffer_copy(ReceiveRequest.from_address(address))
+            request = wire.ReceiveRequest.from_buffer_copy(wire.ReceiveRequest.from_address(address))
             following, request.next = request.next or 0, None
-            elements = elements_at(request.elements or 0, request.count)
+            elements = wire.elements_at(request.elements or 0, request.count)
             before = tuple(content_at(self.local(each), each.length) for each in elements)
             posted = Posted(request.wr_id, elements, before)
             self.receiving(queue, posted, request)
@@ -237,31 +222,33 @@ class ReplacedPath(Alteration):
         number = int(self._real.poll_cq(cq, count, address))
         kept = 0
         for index in range(max(number, 0)):
-            wc = WorkCompletion.from_address(address + index * ctypes.sizeof(WorkCompletion))
+            wc = wire.WorkCompletion.from_address(address + index * ctypes.sizeof(wire.WorkCompletion))
             if not self._polled_one(wc):
                 continue
             if kept != index:
-                ctypes.memmove(address + kept * ctypes.sizeof(WorkCompletion), ctypes.addressof(wc), ctypes.sizeof(wc))
+                ctypes.memmove(
+                    address + kept * ctypes.sizeof(wire.WorkCompletion), ctypes.addressof(wc), ctypes.sizeof(wc)
+                )
             kept += 1
         return kept if number > 0 else number
 
-    def _polled_one(self, wc: WorkCompletion) -> bool:
+    def _polled_one(self, wc: wire.WorkCompletion) -> bool:
         queue = self.queues.get(wc.qp_num)
         if queue is None:
             return True
-        is_receive = wc.status == SUCCESS and wc.opcode >= RECV
+        is_receive = wc.status == wire.SUCCESS and wc.opcode >= wire.RECV
         sent = None if is_receive else queue.take_sent(wc.wr_id)
         if sent is None:
             posted = queue.take_receive(wc.wr_id)
-            if wc.status == SUCCESS and wc.opcode == RECV_WITH_IMM and queue.arriving and not wc.byte_len:
+            if wc.status == wire.SUCCESS and wc.opcode == wire.RECV_WITH_IMM and queue.arriving and not wc.byte_len:
                 wc.byte_len = queue.arriving.popleft()
             if posted:
                 self.received(queue, posted, wc)
             self._polled.add(wc.qp_num)
             return True
-        if wc.status == SUCCESS and sent.carried_out:
+        if wc.status == wire.SUCCESS and sent.carried_out:
             wc.opcode, wc.byte_len = sent.completed_as, sent.byte_len or 0
-        if wc.status != SUCCESS:
+        if wc.status != wire.SUCCESS:
             self._undo(sent)
         kept = self.completed(queue, sent, wc)
         if kept:
@@ -270,11 +257,11 @@ class ReplacedPath(Alteration):
 
     def _undo(self, sent: Sent) -> None:
         """Undoes the record of a bind or an invalidation that has failed."""
-        if sent.opcode == BIND_MW and sent.info and sent.info.length:
+        if sent.opcode == wire.BIND_MW and sent.info and sent.info.length:
             failed = next((each for each in reversed(self.objects.bindings) if each.rkey == sent.rkey), None)
             if failed:
                 self.objects.bindings.remove(failed)
-        if sent.opcode == BIND_MW:
+        if sent.opcode == wire.BIND_MW:
             former = next((each for each in reversed(self.objects.bindings) if each.window == sent.window), None)
             if former and former.ended in ("rebound", "unbound"):
                 former.ended = ""
@@ -329,25 +316,21 @@ class DataPathBench(Wrapper):
         return pair
 
 
-def _sent(request: SendRequest) -> Sent:
-    elements = elements_at(request.elements or 0, request.count)
+def _sent(request: wire.SendRequest) -> Sent:
+    elements = wire.elements_at(request.elements or 0, request.count)
     sent = Sent(request.wr_id, request.opcode, request.flags, elements, imm=request.imm)
-    if request.opcode == BIND_MW:
-        sent.rkey, sent.window, sent.info = request.bind.rkey, request.bind.window or 0, _copied(request.bind.info)
-    elif request.opcode not in SENDS:
+    if request.opcode == wire.BIND_MW:
+        sent.rkey, sent.window, sent.info = (
+            request.bind.rkey,
+            request.bind.window or 0,
+            wire.Info.from_buffer_copy(request.bind.info),
+        )
+    elif request.opcode not in wire.SENDS:
         sent.remote_addr, sent.rkey = request.remote_addr, request.rkey
         sent.compare_add, sent.swap = request.target.atomic.compare_add, request.target.atomic.swap
     return sent
 
 
-def _copied(info: Info) -> Info:
-    return Info.from_buffer_copy(info)
-
-
 def key_of_window(window: int) -> ctypes.c_uint32:
     """The rkey in a struct ibv_mw."""
     return ctypes.c_uint32.from_address(window + _RKEY_OF_WINDOW)
-
-
-def _rkey_of_region(mr: int) -> int:
-    return int(IbvMr.from_address(mr).rkey)

@@ -15,18 +15,8 @@ SENDS = (SEND, SEND_WITH_IMM, SEND_WITH_INV)
 FENCE, SIGNALED, SOLICITED, INLINE = 1, 2, 4, 8
 # enum ibv_wc_opcode, and the opcode of the completion for each opcode of a request
 RECV, RECV_WITH_IMM = 128, 129
-COMPLETED_AS = {
-    WRITE: 1,
-    WRITE_WITH_IMM: 1,
-    SEND: 0,
-    SEND_WITH_IMM: 0,
-    READ: 2,
-    COMPARE_SWAP: 3,
-    FETCH_ADD: 4,
-    LOCAL_INV: 6,
-    BIND_MW: 5,
-    SEND_WITH_INV: 0,
-}
+COMPLETED_AS = {**dict.fromkeys(WRITES, 1), **dict.fromkeys(SENDS, 0), READ: 2, COMPARE_SWAP: 3, FETCH_ADD: 4}
+COMPLETED_AS |= {LOCAL_INV: 6, BIND_MW: 5}
 # enum ibv_wc_status
 SUCCESS, WR_FLUSH_ERR, REM_ACCESS_ERR = 0, 5, 10
 REFUSED = (9, 10, 11)  # REM_INV_REQ_ERR, REM_ACCESS_ERR, REM_OP_ERR

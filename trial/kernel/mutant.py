@@ -6,8 +6,9 @@ An anchor may lie in the text of a change of the mended stack. modules.py compil
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from conformance.errors import UserError
 from conformance.yamldoc.nodes import Node, TextError
@@ -24,8 +25,8 @@ _SEPARATOR = b"---\n"
 
 
 @dataclass(frozen=True)
-class Mutant:
-    """A change of the driver that violates `rules`; `kind` is the kind of mistake.
+class Mutant(Change):
+    """A change of the driver that violates `rules`; `kind` is the kind of mistake. Its name never changes.
 
     `kills` says that the change can end the kernel, and `leaks` that it may be impossible to unload the module. A
     `permitted` mutant violates no rule, but does not follow the recommendations of the rules `departs_from`; it `hides`
@@ -33,33 +34,19 @@ class Mutant:
     `equivalent` is the reason why no program can see the change, or the document that leaves the behaviour open.
     """
 
-    change: Change
-    file: str
-    kind: str
-    kills: bool
-    leaks: bool
-    permitted: bool
-    hides: bool
-    departs_from: tuple[str, ...]
-    equivalent: str
-
-    @property
-    def name(self) -> str:
-        """The mutant's name, which never changes."""
-        return self.change.name
-
-    @property
-    def rules(self) -> tuple[str, ...]:
-        return self.change.rules
+    file: str = ""
+    kind: str = ""
+    kills: bool = False
+    leaks: bool = False
+    permitted: bool = False
+    hides: bool = False
+    departs_from: tuple[str, ...] = ()
+    equivalent: str = ""
 
     @property
     def of_header(self) -> bool:
         """Whether the mutant changes a header, so that the whole driver has to be compiled."""
-        return any(file.endswith(".h") for file in self.change.files)
-
-    @property
-    def about(self) -> str:
-        return self.change.about
+        return any(file.endswith(".h") for file in self.files)
 
 
 def read_mutants(folder: Path = FOLDER / DEFAULT_DRIVER) -> tuple[Mutant, ...]:
@@ -123,7 +110,6 @@ def _mutant(path: Path, node: Node, reader: Reader) -> Mutant:
 
     edits = read_edits(fields.get("edits"), reader)
     digest = hashlib.sha256(repr(edits).encode()).hexdigest()
-    change = Change(text("name"), text("about"), ids("rules"), (), edits, digest)
-    kills, leaks, permitted, hides = map(flag, _FLAGS)
-    departs_from, equivalent = ids("departs_from"), text("equivalent")
-    return Mutant(change, path.stem, text("kind"), kills, leaks, permitted, hides, departs_from, equivalent)
+    made = Mutant(text("name"), text("about"), ids("rules"), (), edits, digest, file=path.stem, kind=text("kind"))
+    flags: dict[str, Any] = {key: flag(key) for key in _FLAGS}
+    return replace(made, departs_from=ids("departs_from"), equivalent=text("equivalent"), **flags)

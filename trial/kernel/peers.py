@@ -61,7 +61,6 @@ class Peers:
         return [test for test in failing if test in again]
 
     def _passing(self, tests: Sequence[str]) -> list[str]:
-        """Returns those of these tests that pass with the mended driver."""
         waiting, ended = [each for each in tests if each not in self._unmutated], False
         while waiting and not ended:
             failing, ended = self._failing([], waiting)
@@ -74,7 +73,7 @@ class Peers:
 
     def _failing(self, mutants: Sequence[Mutant], tests: Sequence[str]) -> tuple[list[str], bool]:
         """Returns those of these tests or parts that fail with the mutants, and whether the guest ran all of them."""
-        module, failing = self._modules.of([each.change for each in mutants]), list[str]()
+        module, failing = self._modules.of(mutants), list[str]()
         try:
             if self._trial.ready().load(module):  # objects that earlier tests have left may keep the driver in use
                 self._trial.close()

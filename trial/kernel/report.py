@@ -6,35 +6,24 @@ trying.py finds the outcomes.
 import collections
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from conformance.errors import UserError
-from conformance.results.files import make_directory, write_atomically
-from trial.kernel.trying import (
-    ACCEPTED,
-    BROKEN,
-    BY_ITS_RULE,
-    ELSEWHERE,
-    EQUIVALENT,
-    FALSE_ALARM,
-    HANG,
-    NO_FIT,
-    NOT_COMPILED,
-    NOT_LOADED,
-    SURVIVED,
-    UNDECIDED,
-    Finding,
-)
+from trial.kernel import trying
+from trial.kernel.trying import ACCEPTED, BY_ITS_RULE, ELSEWHERE, EQUIVALENT, Finding
+from trial.report import write_files
 
 SCHEMA = "rdma-cts-kernel-trial/1"
-_FILE = "kernel.json"
+_NAME = "kernel"
 # The fields of a finding for the tests of peers, with the names of the tests.
 PEERS = {"peer": "rdma-core's tests", "unit_test": "rdma-unit-test"}
 KILLED = (BY_ITS_RULE, ELSEWHERE)
 # The outcomes that count in the figures: of mutants that were run, or should have been run.
-COUNTED = (BY_ITS_RULE, ELSEWHERE, SURVIVED, UNDECIDED, BROKEN, HANG)
-_COLUMNS = (*COUNTED, NOT_LOADED, NOT_COMPILED, NO_FIT, EQUIVALENT, ACCEPTED, FALSE_ALARM)
+COUNTED = (*KILLED, trying.SURVIVED, trying.UNDECIDED, trying.BROKEN, trying.HANG)
+_NOT_RUN = (trying.NOT_LOADED, trying.NOT_COMPILED, trying.NO_FIT)
+_COLUMNS = (*COUNTED, *_NOT_RUN, EQUIVALENT, ACCEPTED, trying.FALSE_ALARM)
 
 History = dict[str, dict[str, Any]]
 
@@ -44,24 +33,20 @@ def read_history(folder: Path | None) -> History:
     report."""
     if folder is None:
         return {}
+    file = folder / f"{_NAME}.json"
     try:
-        data = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+        data = json.loads(file.read_text(encoding="utf-8"))
         if data["schema"] != SCHEMA:
             raise ValueError("of another schema")
         return {each["name"]: each for each in data["findings"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{folder / _FILE} cannot be read: {error}", hint="--before names an earlier trial's --out"
-        ) from error
+        raise UserError(f"{file} cannot be read: {error}", hint="--before names an earlier trial's --out") from error
 
 
 def write(folder: Path, findings: Iterable[Finding], before: History) -> None:
     """Writes kernel.md and kernel.json, with the outcomes of `before` for mutants that were not tried now."""
-    now = {each.name: each.as_data() for each in findings}
-    data = {"schema": SCHEMA, "findings": list((before | now).values())}
-    make_directory(folder)
-    write_atomically(folder / _FILE, (json.dumps(data, indent=1) + "\n").encode())
-    write_atomically(folder / "kernel.md", table(data["findings"]).encode())  # type: ignore[arg-type]
+    known = list((before | {each.name: asdict(each) for each in findings}).values())
+    write_files(folder, _NAME, {"schema": SCHEMA, "findings": known}, table(known))
 
 
 def regressions(findings: Iterable[Finding], before: History) -> list[Finding]:

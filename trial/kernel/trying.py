@@ -11,7 +11,7 @@ import collections
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from string import ascii_lowercase
 from typing import Any
 
@@ -55,9 +55,6 @@ class Finding:
     seconds: float = 0.0
     peer: str | None = None
     unit_test: str | None = None
-
-    def as_data(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def finding(mutant: Mutant, outcome: str, **more: Any) -> Finding:
@@ -127,7 +124,7 @@ class Trial:
     ) -> Iterator[Finding]:
         """Tries each mutant alone, first with the cases that detected it in an earlier trial; compiles the modules
         while cases run."""
-        self._modules.begin([each.change] for each in mutants if not each.equivalent)
+        self._modules.begin([each] for each in mutants if not each.equivalent)
         mutants = list(mutants)
         while mutants:
             ending = next((n for n, each in enumerate(mutants) if each.kills or each.leaks), len(mutants))  # the guest
@@ -146,7 +143,7 @@ class Trial:
             return finding(mutant, EQUIVALENT, reason=mutant.equivalent)
         began = time.monotonic()
         try:
-            module = self._modules.of([mutant.change])
+            module = self._modules.of([mutant])
         except NotMade as error:
             return finding(mutant, NOT_COMPILED if error.fits else NO_FIT, reason=str(error))
         names = list(only) or own_cases(mutant, self._cases)
@@ -220,7 +217,6 @@ class Trial:
         return signs - _signs(self._without(answer.case)) if signs else signs
 
     def _without(self, case: str) -> Answer:
-        """The outcome of a case without a mutant."""
         if case not in self._unmutated:
             if self._unchecked is not None:
                 self._unchecked.append(case)
@@ -229,7 +225,6 @@ class Trial:
         return self._unmutated[case]
 
     def _fail_without(self, cases: Sequence[str]) -> set[str]:
-        """Runs cases without a mutant; returns those that fail or are BROKEN."""
         waiting = list(dict.fromkeys(cases))
         if len(waiting) > 1:
             try:
@@ -317,11 +312,11 @@ class Trial:
         for mutant in mutants:
             if mutant.permitted or len(together) < TOGETHER:
                 with contextlib.suppress(NotMade):
-                    self._modules.check([each.change for each in (*together, mutant)])
+                    self._modules.check([*together, mutant])
                     together.append(mutant)
         while together:
             try:
-                return together, self._modules.of([each.change for each in together])
+                return together, self._modules.of(together)
             except NotMade:  # they do not compile together, although each was compiled alone
                 together.pop()
         return together, module
@@ -363,11 +358,11 @@ class Trial:
             return list(mutants)
         found: list[Mutant] = []
         for half in (mutants[: len(mutants) // 2], mutants[len(mutants) // 2 :]):
-            module = self._modules.of([each.change for each in half])
+            module = self._modules.of(half)
             if any(self._confirmed(self._once(name, module), module, *half) for name in names):
                 found += self._suspects(half, names)
         return found
 
     def _by_others(self, mutant: Mutant, names: Sequence[str]) -> Finding | None:
-        found = self._tried(mutant, self._modules.of([mutant.change]), list(names))
+        found = self._tried(mutant, self._modules.of([mutant]), list(names))
         return found if found.outcome in (BY_ITS_RULE, ELSEWHERE, FALSE_ALARM, BROKEN) else None

@@ -27,9 +27,10 @@ class _Shared(Device):
         return self._of_child(self.found(lkey), super().local(lkey, domain, addr, length, write), length, write)
 
     def _of_child(self, region: object, found: int | None, length: int, write: bool) -> int | None:
-        if found is None or not isinstance(region, Region) or region.access & ON_DEMAND or not _has_child():
+        if found is None or not isinstance(region, Region) or region.access & ON_DEMAND:
             return found
-        return self.stale(found, length, write)
+        children = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+        return self.stale(found, length, write) if children else found
 
     def stale(self, addr: int, length: int, write: bool) -> int:
         """Returns the address at which the device finds the bytes."""
@@ -45,7 +46,3 @@ class _Shared(Device):
 def set_apart(addr: int) -> None:
     """Makes the page of an address a separate mapping, by a madvise that does not cover its neighbours."""
     _libc.madvise(addr // PAGE * PAGE, PAGE, _MADV_SEQUENTIAL)
-
-
-def _has_child() -> bool:
-    return bool(Path(f"/proc/self/task/{os.getpid()}/children").read_text())

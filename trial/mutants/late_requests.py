@@ -35,23 +35,18 @@ class _Late(Device):
         return super().create_qp(queue)
 
     def write(self, queue: Queue, request: SendRequest) -> str:
-        status = super().write(queue, request)
-        length = sum(sge.length for sge in request.sges)
-        self.remember(self.late_writes and status == "SUCCESS", queue, request, length, reading=False)
-        return status
+        return self._remembered(super().write(queue, request), self.late_writes, queue, request, reading=False)
 
     def read(self, queue: Queue, request: SendRequest) -> str:
-        status = super().read(queue, request)
-        length = sum(sge.length for sge in request.sges)
-        self.remember(self.late_reads and status == "SUCCESS", queue, request, length, reading=True)
-        return status
+        return self._remembered(super().read(queue, request), self.late_reads, queue, request, reading=True)
 
-    def remember(self, late: bool, queue: Queue, request: SendRequest, length: int, reading: bool) -> None:
-        """Notes a request that was carried out."""
-        there = self.target(queue, request, length) if late and length else None
+    def _remembered(self, status: str, late: bool, queue: Queue, request: SendRequest, reading: bool) -> str:
+        """Returns the status of a request, and notes a request that was carried out."""
+        length = sum(sge.length for sge in request.sges) if late and status == "SUCCESS" else 0
+        there = self.target(queue, request, length) if length else None
         here = self.memory_of_sge(queue, request.sges[0], write=reading) if there else None
         if not there or not here:
-            return
+            return status
         source, sink = (there, here) if reading else (here, there)
 
         def again() -> bool:
@@ -60,6 +55,7 @@ class _Late(Device):
 
         for key in (request.rkey, request.sges[0].lkey):
             self.pending.append((key, again, 2))
+        return status
 
     def make_late(self) -> None:
         """Repeats requests whose keys have ended after the request, at the first two calls."""

@@ -1,11 +1,10 @@
 """The report of personas as text and JSON: a table of personas and verdicts, and the failures to mend."""
 
-import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from conformance.model.verdict import Verdict
-from conformance.results.files import make_directory, write_through
 from trial import report
 from trial.personas.behaviours import BEHAVIOURS
 from trial.personas.persona import Persona
@@ -51,7 +50,5 @@ def faults(outcomes: Sequence[Outcome]) -> list[str]:
 
 def write(outcomes: Sequence[Outcome], out: Path) -> None:
     """Writes personas.json and personas.md into a directory. Raises UserError."""
-    data = {"schema": "rdma-cts-personas/1", "personas": [each.as_data() for each in outcomes]}
-    make_directory(out)
-    write_through(out / "personas.json", (json.dumps(data, indent=1) + "\n").encode())
-    write_through(out / "personas.md", (table(outcomes) + "\n").encode())
+    data = {"schema": "rdma-cts-personas/1", "personas": list(map(asdict, outcomes))}
+    report.write_files(out, "personas", data, table(outcomes) + "\n")

@@ -72,3 +72,4 @@ MANA = SysfsPort("1: CA", "Ethernet", ((_LINK_LOCAL, _V2, _INTERFACE), (_MAPPED,
 IWARP = SysfsPort("4: RNIC", "Ethernet", ((_LINK_LOCAL, _V1, _INTERFACE),), 0)
 # drivers/infiniband/hw/efa/efa_verbs.c: efa_port_link_layer, efa_query_gid. The GID has no network interface.
 EFA = SysfsPort("7: unspecified", "Unknown", ((_LINK_LOCAL, _V1, ""),), 0)
+PORTS = {"infiniband": INFINIBAND, "ethernet": ETHERNET, "mana": MANA, "iwarp": IWARP, "efa": EFA}

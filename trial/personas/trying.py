@@ -8,8 +8,7 @@ import gc
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from conformance.execution.preflight import preflight
 from conformance.model.case import Case
@@ -67,10 +66,6 @@ class Outcome:
     def passed(self) -> bool:
         """Whether only cases of rules that the driver really violates have failed, and every violation was killed."""
         return not self.wrong and not self.broken and self.count(KILLED) == len(self.findings)
-
-    def as_data(self) -> dict[str, Any]:
-        """The outcome for a report."""
-        return asdict(self)
 
 
 def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:

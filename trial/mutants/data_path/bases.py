@@ -4,19 +4,10 @@ A class changes the effect of requests that the real device carries out, or refu
 """
 
 from reference.objects import LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE
+from trial.data_path import structures as wire
 from trial.data_path.alteration import DataPath
 from trial.data_path.memory import content_at, put
 from trial.data_path.objects import Binding, Posted, QueuePair, Region, Sent
-from trial.data_path.structures import (
-    LOCAL_INV,
-    REFUSED,
-    SUCCESS,
-    WITH_IMM,
-    WITH_INV,
-    WRITE,
-    SendRequest,
-    WorkCompletion,
-)
 
 PACKET, PAGE = 1024, 4096
 HALF = 1 << 32
@@ -35,7 +26,7 @@ class Granting(DataPath):
         request."""
         return None
 
-    def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
+    def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
         place = self.granted(queue, sent) if sent.length and (sent.reads or sent.writes or sent.atomic) else None
         if place is not None:
             self.carry_out(queue, sent, request, place)
@@ -69,7 +60,7 @@ class Ended(Granting):
 class EndedSource(Granting):
     """A deregistered region's lkey still works."""
 
-    opcode = WRITE
+    opcode = wire.WRITE
 
     def granted(self, queue: QueuePair, sent: Sent) -> int | None:
         lkeys = [each.lkey for each in sent.elements]
@@ -209,7 +200,7 @@ class Refusing(DataPath):
         """Whether a request is refused."""
         return False
 
-    def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
+    def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
         if (sent.reads or sent.writes or sent.atomic) and self.refused(queue, sent):
             self.refuse(sent, request)
         return None
@@ -221,8 +212,8 @@ class Refusing(DataPath):
 class Refused(DataPath):
     """Gives a request that the real device has refused an effect."""
 
-    def completed(self, queue: QueuePair, sent: Sent, wc: WorkCompletion) -> bool:
-        if wc.status in REFUSED and (sent.reads or sent.writes or sent.atomic):
+    def completed(self, queue: QueuePair, sent: Sent, wc: wire.WorkCompletion) -> bool:
+        if wc.status in wire.REFUSED and (sent.reads or sent.writes or sent.atomic):
             self.nevertheless(queue, sent)
         return True
 
@@ -244,13 +235,13 @@ class Refused(DataPath):
 class Written(DataPath):
     """Changes the effect of a successful WRITE. `before` has the bytes of the target before the WRITE."""
 
-    def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
+    def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
         if sent.writes and sent.length:
             sent.note = content_at(self.place(sent), sent.length)
         return None
 
-    def completed(self, queue: QueuePair, sent: Sent, wc: WorkCompletion) -> bool:
-        if sent.writes and sent.length and wc.status == SUCCESS and isinstance(sent.note, bytes):
+    def completed(self, queue: QueuePair, sent: Sent, wc: wire.WorkCompletion) -> bool:
+        if sent.writes and sent.length and wc.status == wire.SUCCESS and isinstance(sent.note, bytes):
             self.written(queue, sent, self.place(sent), sent.note)
         return True
 
@@ -277,7 +268,7 @@ class Shortened(DataPath):
         """Returns the number of bytes of the request that are kept."""
         return sent.length
 
-    def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
+    def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
         if sent.writes or sent.reads:
             left = self.kept(sent)
             if left < sent.length:
@@ -291,7 +282,7 @@ class Moved(DataPath):
 
     wrap = 1 << 16
 
-    def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
+    def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
         region = self.objects.region(sent.rkey) if sent.writes or sent.reads or sent.atomic else None
         if region and region.place(sent.remote_addr, sent.length) is not None:
             offset = sent.remote_addr - region.iova
@@ -305,13 +296,13 @@ class Moved(DataPath):
 class Read(DataPath):
     """Changes the effect of a successful READ. `before` has the contents of the READ's elements before the READ."""
 
-    def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
+    def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
         if sent.reads and sent.length:
             sent.note = self.gather(sent.elements)
         return None
 
-    def completed(self, queue: QueuePair, sent: Sent, wc: WorkCompletion) -> bool:
-        if sent.reads and sent.length and wc.status == SUCCESS and isinstance(sent.note, bytes):
+    def completed(self, queue: QueuePair, sent: Sent, wc: wire.WorkCompletion) -> bool:
+        if sent.reads and sent.length and wc.status == wire.SUCCESS and isinstance(sent.note, bytes):
             self.read(sent, self.gather(sent.elements) or b"", sent.note)
         return True
 
@@ -322,8 +313,8 @@ class Read(DataPath):
 class Received(DataPath):
     """Changes a received message in the elements of its receive."""
 
-    def received(self, queue: QueuePair, posted: Posted, wc: WorkCompletion) -> None:
-        if wc.status == SUCCESS and wc.opcode == 128 and wc.byte_len and None not in posted.before:
+    def received(self, queue: QueuePair, posted: Posted, wc: wire.WorkCompletion) -> None:
+        if wc.status == wire.SUCCESS and wc.opcode == 128 and wc.byte_len and None not in posted.before:
             self.message(posted, wc.byte_len)
 
     def message(self, posted: Posted, length: int) -> None:
@@ -336,13 +327,13 @@ class Received(DataPath):
 class Atomic(DataPath):
     """Changes the effect of a successful atomic."""
 
-    def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
+    def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
         if sent.atomic:
             sent.note = content_at(self.place(sent), 8)
         return None
 
-    def completed(self, queue: QueuePair, sent: Sent, wc: WorkCompletion) -> bool:
-        if sent.atomic and wc.status == SUCCESS and isinstance(sent.note, bytes):
+    def completed(self, queue: QueuePair, sent: Sent, wc: wire.WorkCompletion) -> bool:
+        if sent.atomic and wc.status == wire.SUCCESS and isinstance(sent.note, bytes):
             self.done(sent, self.place(sent), int.from_bytes(sent.note, "little"))
         return True
 
@@ -368,8 +359,8 @@ class Invalidating(DataPath):
         """Whether the key must not be invalidated."""
         return False
 
-    def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
-        if sent.opcode == LOCAL_INV and self.nothing(sent):
+    def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
+        if sent.opcode == wire.LOCAL_INV and self.nothing(sent):
             self.replace(sent, request)
         return None
 
@@ -377,8 +368,8 @@ class Invalidating(DataPath):
 # Completions
 
 
-def scribble(wc: WorkCompletion) -> None:
+def scribble(wc: wire.WorkCompletion) -> None:
     """Fills the other fields of a completion with an error."""
-    if wc.status != SUCCESS:
-        wc.opcode, wc.byte_len, wc.imm, wc.flags = 0x7F, 0xDEAD, 0xBEEF, WITH_IMM | WITH_INV
+    if wc.status != wire.SUCCESS:
+        wc.opcode, wc.byte_len, wc.imm, wc.flags = 0x7F, 0xDEAD, 0xBEEF, wire.WITH_IMM | wire.WITH_INV
         wc.vendor_err, wc.src_qp, wc.slid = 0x88, 0xABCDEF, 0x1234

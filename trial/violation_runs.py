@@ -1,9 +1,12 @@
-"""The trials on references: violations, permitted variants, altered requests and completions, personas, sequences."""
+"""The trials of violations and permitted variants: on references, by altered requests and completions, on personas, in
+random sequences, and by altered real calls on Soft-RoCE."""
 
 import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
 
 from conformance.errors import UserError
 from conformance.model.case import Case
@@ -13,14 +16,16 @@ from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, of_tier
 from conformance.yamldoc.reader import suggestion
 from reference.bench import ReferenceBench
 from reference.device import Device
+from targets.programs import messages_from_guest
 from trial import report
 from trial.catalogue import BLIND_VIOLATIONS, PERMITTED_VARIANTS, UNDETECTED, UNTRIABLE, VIOLATIONS, chosen_of
+from trial.mutants.calls import ALTERATIONS
 from trial.mutants.data_path import DATA_PATH_ALTERATIONS, DATA_PATH_PERMITTED
 from trial.personas import PERSONAS
 from trial.personas import report as personas_report
 from trial.personas.trying import try_personas
 from trial.searching import divergences, for_seconds, subject_of
-from trial.trying import Finding, check_baseline, try_all
+from trial.trying import OWN, Finding, check_baseline, try_all
 from trial.violation import BLIND, Violation
 
 Say = Callable[[str], None]
@@ -44,6 +49,30 @@ def data_path(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     if arguments.permitted:
         return _permitted(arguments, suite, DATA_PATH_PERMITTED)
     return _violations(arguments, suite, DATA_PATH_ALTERATIONS)
+
+
+def guest(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
+    """Alters real calls; exit status 0 if no violation survives and few are misattributed, or, with `--permitted`, if
+    no case fails."""
+    known = DATA_PATH_PERMITTED if arguments.permitted else (*ALTERATIONS, *DATA_PATH_ALTERATIONS)
+    chosen = chosen_of(known, suite, arguments.rule, arguments.violation, arguments.shard)
+    if arguments.list:
+        return listed(chosen)
+    started = time.monotonic()
+    names = [each.name for each in chosen] + [OWN] * arguments.own
+    out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-trial"
+    console = out / "console.log"
+    messages = messages_from_guest("trial.inside", names, arguments.stack, console, say, arguments.yes)
+    found = (
+        Finding(**{**message, "by": tuple(message["by"]), "broken": tuple(message["broken"])})
+        for message in messages
+        if message.pop("type", "") == "finding"
+    )
+    findings = _shown(arguments, found, len(chosen))
+    took, where = time.monotonic() - started, "Soft-RoCE in the guest"
+    if arguments.permitted:
+        return concluded(arguments, report.Trial([], {}, took, where, findings))
+    return concluded(arguments, report.Trial(findings, {}, took, where))
 
 
 def personas(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
@@ -110,12 +139,19 @@ def concluded(arguments: argparse.Namespace, trial: report.Trial) -> int:
     return 0 if trial.passed else 1
 
 
-def show(arguments: argparse.Namespace, finding: Finding, number: int, of: int) -> None:
-    """Shows the progress after one finding."""
-    if arguments.verbose:
-        print(report.line(finding), flush=True)
-    elif sys.stderr.isatty():
-        print(f"\r{number} of {of}", end="" if number < of else "\r", file=sys.stderr, flush=True)
+def _shown(arguments: argparse.Namespace, found: Iterable[Finding], of: int) -> list[Finding]:
+    """Returns the findings, and shows the progress after each. Raises UserError unless there are `of` findings."""
+    findings: list[Finding] = []
+    for finding in found:
+        findings.append(finding)
+        if arguments.verbose:
+            print(report.line(finding), flush=True)
+        elif sys.stderr.isatty():
+            end = "" if len(findings) < of else "\r"
+            print(f"\r{len(findings)} of {of}", end=end, file=sys.stderr, flush=True)
+    if len(findings) != of:
+        raise UserError(f"only {len(findings)} of {of} violations were tried", status=3)
+    return findings
 
 
 def _violations(
@@ -147,7 +183,6 @@ def _violations(
 
 
 def _permitted(arguments: argparse.Namespace, suite: Suite, known: Sequence[Violation]) -> int:
-    """Runs all cases of the default tier on permitted variants; exit status 1 if a case fails."""
     _check_jobs(arguments.jobs)
     chosen = chosen_of(known, suite, arguments.rule, arguments.violation, arguments.shard)
     if arguments.list:
@@ -161,13 +196,7 @@ def _findings(
     arguments: argparse.Namespace, chosen: Sequence[Violation], cases: Sequence[Case], whole: bool
 ) -> list[Finding]:
     check_baseline(cases)
-    findings: list[Finding] = []
-    for finding in try_all(chosen, cases, arguments.jobs, whole):
-        findings.append(finding)
-        show(arguments, finding, len(findings), len(chosen))
-    if len(findings) != len(chosen):
-        raise UserError(f"only {len(findings)} of {len(chosen)} violations were tried", status=3)
-    return findings
+    return _shown(arguments, try_all(chosen, cases, arguments.jobs, whole), len(chosen))
 
 
 def _check_jobs(jobs: int) -> None:

@@ -1,0 +1,96 @@
+"""Files that a command refuses: for each mistake in a file, its exact message.
+
+A file of tests/refusals is about one kind of file. A block `=== base` has a command, as `$ COMMAND`, and files without
+mistakes, each below `--- NAME`. Each further block is a mistake. In these files it replaces the words after `old: ` by
+the words after `new: ` or, without `old: `, the whole content of the last file; \\n is the end of a line, and \\xNN a
+byte. `add: NAME CONTENT` is one more file, and `add: NAME -> TARGET` a link. A mistake may have its own command.
+Each `says: ` is a line of the message, in which HERE is the working directory. RECORDED is a folder of recorded
+runs.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from kinds import Cli, Patch
+
+TESTS = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A command, the files in its directory, and the lines of its message."""
+
+    command: str
+    files: dict[str, str]
+    says: tuple[str, ...] = ()
+
+    def with_mistake(self, block: str) -> "Refusal":
+        """Returns the refusal of a block, which has this base."""
+        files, command, says, old = dict(self.files), self.command, list[str](), ""
+        for line in filter(None, block.splitlines()):
+            key, text = line[:5].strip(), line[5:]
+            if line.startswith("$ "):
+                command = line[2:]
+            elif key == "old:":
+                old = text
+            elif key == "new:":
+                (name,) = [name for name, content in files.items() if old in content][-1:]
+                text = text.replace(r"\n", "\n")
+                files[name] = files[name].replace(old, text, 1) if old else text
+                old = ""
+            elif key == "add:":
+                name, _, files[name] = text.partition(" ")
+            else:
+                assert key == "says:", line
+                says.append(text.strip())
+        return replace(self, command=command, files=files, says=tuple(says))
+
+
+def refusals(path: Path) -> Iterator[tuple[str, Refusal]]:
+    """Yields the mistakes of a file by their names."""
+    base = Refusal("", {})
+    for part in path.read_text(encoding="utf-8").split("\n=== ")[1:]:
+        name, _, block = part.partition("\n")
+        if name == "base":
+            command, *files = re.split(r"^--- (.+)\n", block, flags=re.MULTILINE)
+            content = [f"{text.rstrip()}\n" for text in files[1::2]]
+            base = Refusal(command.strip().removeprefix("$ "), dict(zip(files[::2], content, strict=True)))
+        else:
+            yield f"{path.stem}: {name}", base.with_mistake(block)
+
+
+KNOWN = dict(each for path in sorted((TESTS / "refusals").glob("*.txt")) for each in refusals(path))
+
+
+@pytest.mark.parametrize("refusal", KNOWN.values(), ids=KNOWN)
+def test_a_file_with_a_mistake_is_refused_with_its_place(
+    refusal: Refusal, tmp_path: Path, monkeypatch: Patch, cli: Cli
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, content in refusal.files.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        if content.startswith("-> "):
+            Path(name).symlink_to(content[3:])
+            continue
+        text = re.sub(r"\\x([0-9a-f]{2})", lambda found: chr(int(found[1], 16)), content)
+        Path(name).write_text(text, encoding="latin-1" if text != content else "utf-8")
+    before = sorted(tmp_path.rglob("*"))
+    words = shlex.split(refusal.command.replace("RECORDED", str(TESTS / "recorded_violations")))
+    said = "".join(f"rdma-cts: {line}\n" for line in refusal.says).replace("HERE", str(tmp_path))
+    assert cli(2, *words) == ("", said)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("name", "command"), [("results.jsonl", "report ."), ("plan.json", "run --resume .")])
+def test_a_file_nested_too_deeply_is_refused(
+    name: str, command: str, tmp_path: Path, monkeypatch: Patch, cli: Cli
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = (f"{each}\n" for each in ('{"type": "header", "schema": "rdma-cts/1"}', "[" * 100_000, ""))
+    Path(name).write_text("".join(lines) if name == "results.jsonl" else "[" * 100_000)
+    assert cli(2, *command.split()).err.count("\n") == 1
