@@ -12,7 +12,7 @@ from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
-from conformance.bench.calls import Return
+from conformance.bench.calls import Return, members
 from conformance.bench.interface import Pair
 from conformance.bench.memory_areas import Area
 from conformance.bench.work_requests import WR_OPCODES, Exchange, SendRequest
@@ -48,20 +48,14 @@ _SIZE = _AT_COMPLETIONS + _COMPLETIONS * WC.size
 
 
 class _End(ctypes.Structure):
-    _fields_ = (("qp", ctypes.c_uint64), ("attributes", ctypes.c_uint64), ("receives", ctypes.c_uint64))
+    _fields_ = members("uint64_t qp, attributes, receives")
 
 
 class _Connection(ctypes.Structure):
     _fields_ = (
         ("ends", _End * 2),
-        ("transitions", ctypes.c_void_p),
-        ("transition_count", ctypes.c_uint32),
-        ("stale", ctypes.c_uint32),
-        ("renewable", ctypes.c_uint32),
-        ("by_reset", ctypes.c_uint32),
-        ("send_timeout", ctypes.c_uint64),
-        ("receive_timeout", ctypes.c_uint64),
-        ("silence", ctypes.c_uint64),
+        *members("void *transitions; uint32_t transition_count, stale, renewable, by_reset"),
+        *members("uint64_t send_timeout, receive_timeout, silence"),
     )
 
 
@@ -137,7 +131,6 @@ class NativeSpec(NamedTuple):
 
 
 def can_post(request: SendRequest) -> bool:
-    """Whether C can post the request."""
     return request.opcode in WR_OPCODES and len(request.sges) <= 1
 
 

@@ -35,7 +35,6 @@ def observed_record(run: CaseRun) -> ObservedRecord:
 
 
 def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_us: int) -> ResultRecord:
-    """The record of a sweep, with its points under `points_data`."""
     assert case.sweep is not None
     judgement = Judgement(result.verdict, result.reason, fault=result.fault)
     by_rule = result.points.by_rule()

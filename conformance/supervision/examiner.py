@@ -4,7 +4,7 @@ taken from the plan, and the verdict follows from the observation, as in `rdma-c
 only compared."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from conformance.judging import Basis, Judgement, conclude
 from conformance.judging.circumstances import located
@@ -45,11 +45,9 @@ class Examiner:
         shape."""
         caps = header["device"].get("caps", {})
         declared = {name: value for name, value in caps.items() if isinstance(value, bool)}
-        found = (
-            Capabilities(declared, offered["offered"], {}, offered["absent"])
-            if offered
-            else Capabilities(declared, {}, {})
-        )
+        found = Capabilities(declared, {}, {})
+        if offered:
+            found = replace(found, offered=offered["offered"], absent=offered["absent"])
         return cls(registry, Basis(found, profile))
 
     def judged(self, case: Case, line: ResultRecord | ObservedRecord) -> ResultRecord:
