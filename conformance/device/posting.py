@@ -117,12 +117,13 @@ class Poster:
             number = self._poll_cq(self._cq, min(_MAX_POLLED, count - len(found)), self._wc_at)
             if number < 0:
                 raise OSError(-number, "ibv_poll_cq")
-            polled = (completion(self._wc, index) for index in range(number))
-            found += [each for each in polled if not each.wr_id & BEHIND]
             if not number:
                 wait = wait or Wait(deadline_s)
                 if wait.over():
                     break
+                continue
+            polled = (completion(self._wc, index) for index in range(number))
+            found += [each for each in polled if not each.wr_id & BEHIND]
         return found
 
 

@@ -108,7 +108,7 @@ class Session:
             record = decode(raw)
         except ValueError as error:
             return None, str(error)
-        if record["type"] != "result":
+        if record["type"] not in ("result", "observed"):
             wrong = mismatch_of(record)
             return (None, wrong) if wrong else (record, "")
         if record["case"] != self._in_flight or not self._examiner or not self._recording.expects(self._in_flight):
