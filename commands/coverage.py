@@ -120,16 +120,8 @@ def _rules(suite: Suite, verdicts: Mapping[str, str] | None) -> Iterator[RuleCov
     for rule_id, rule in suite.registry.items():
         count = Counter(direction for found in by_rule[rule_id] for direction in found)
         verdict = "" if verdicts is None else verdicts.get(rule_id, _NOT_RUN)
-        yield RuleCoverage(
-            rule_id,
-            rule.document,
-            rule.statement,
-            len(by_rule[rule_id]),
-            count["success"],
-            count["refused"],
-            count["open"],
-            verdict,
-        )
+        counts = (len(by_rule[rule_id]), count["success"], count["refused"], count["open"])
+        yield RuleCoverage(rule_id, rule.document, rule.statement, *counts, verdict)
 
 
 def directions(case: Case) -> set[str]:

@@ -4,6 +4,7 @@ A template is a guest that was booted and then frozen. A run resumes it instead 
 """
 
 import argparse
+import functools
 import tempfile
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """
     options = run_arguments.options_from(arguments)
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name, tidied(Path(name)):
-        guests = Guests(options, Path(name), _say, arguments.yes)
+        guests = Guests(options, Path(name), functools.partial(print, flush=True), arguments.yes)
         if not templates_wanted():
             print(f"the image of {guests.stack} is ready; runs boot their guests, because RDMA_CTS_TEMPLATES is off")
             return 0
@@ -49,7 +50,3 @@ def execute(arguments: argparse.Namespace) -> int:
             ) from error
     print(f"image and template of {guests.stack} are ready; {PROGRAM} run --guest uses them")
     return 0
-
-
-def _say(text: str) -> None:
-    print(text, flush=True)

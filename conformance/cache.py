@@ -9,6 +9,7 @@ import contextlib
 import functools
 import grp
 import hashlib
+import json
 import os
 import pwd
 import shutil
@@ -16,6 +17,7 @@ import stat
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 DIRECTORY = "RDMA_CTS_DERIVED"
 KEPT = 24  # the number of cached files to keep: the most recently used
@@ -84,6 +86,14 @@ def lookup(name: str) -> Path | None:
         # The file is root's, or cannot be written. Only its time could not be changed.
         return path if path.exists() else None
     return path
+
+
+def recalled(name: str) -> Any:
+    """The JSON value of the cached file with this name; None unless there is a sound one."""
+    with contextlib.suppress(OSError, ValueError):
+        if path := lookup(name):
+            return json.loads(path.read_bytes())
+    return None
 
 
 def store(name: str, content: bytes) -> None:

@@ -91,16 +91,21 @@ class SetupRefused(Exception):
         self.not_offered = creates if code in _NOT_OFFERED else ""
 
 
-class NotConnected(Exception):
-    """Queue pairs were created but could not be connected to each other. This is a problem of the path between them,
-    and not a missing capability.
-
-    `error_code` is the errno.
-    """
+class Coded(Exception):
+    """A failure of a call. `error_code` is the errno, as in PyverbsRDMAError."""
 
     def __init__(self, error_code: int, what: str) -> None:
         super().__init__(what)
         self.error_code = error_code
+
+
+class NotConnected(Coded):
+    """Queue pairs were created but could not be connected to each other. This is a problem of the path between them,
+    and not a missing capability."""
+
+
+class PeerRefused(Coded):
+    """A refusal of a call of the harness by the device of a peer on another host."""
 
 
 class HarnessFailure(Exception):

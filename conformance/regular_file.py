@@ -25,14 +25,14 @@ def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
         return data
 
 
-def regular_lines(path: Path, most: int = MOST_BYTES) -> Iterator[bytes]:
+def regular_lines(path: Path) -> Iterator[bytes]:
     """Yields the lines of a regular file, each with its line feed. Raises OSError like `read_regular`."""
     with open_regular(path) as file:
-        _check_size(path, os.fstat(file.fileno()).st_size, most)
+        _check_size(path, os.fstat(file.fileno()).st_size, MOST_BYTES)
         read = 0
-        while line := file.readline(most + 1 - read):
+        while line := file.readline(MOST_BYTES + 1 - read):
             read += len(line)
-            _check_size(path, read, most)
+            _check_size(path, read, MOST_BYTES)
             yield line
 
 

@@ -14,10 +14,11 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from conformance.errors import RECORDED_PROGRAM
 from conformance.model.case import Case
@@ -26,6 +27,7 @@ from conformance.model.vocabulary import DIALECTS, SUBJECTS, TIERS
 from conformance.tables.suite import ROOT
 from conformance.tables.tiers import DEFAULT, SEQUENCES_S, Shard
 
+_T = TypeVar("_T")
 PLUGIN_PREFIX = "--rdma-"
 HOST, GUEST = "host", "guest"
 # Groups of the help text.
@@ -37,77 +39,41 @@ _DEVICE = re.compile(r"[^\s\0/,:]{1,63}")  # the kernel's IB_DEVICE_NAME_MAX is 
 RETURN_S = 300.0
 
 
-def positive_seconds(text: str) -> float:
-    """A finite number of seconds above 0. Raises ArgumentTypeError."""
-    seconds = _number(text)
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
-    return seconds
+def _parser(convert: Callable[[str], _T], fits: Callable[[_T], object], what: str) -> Callable[[str], _T]:
+    """A function that converts a text, and raises ArgumentTypeError for a text that is not `what`."""
+
+    def parse(text: str) -> _T:
+        with suppress(ValueError):
+            value = convert(text)
+            if fits(value):
+                return value
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+
+    return parse
 
 
-def budget_seconds(text: str) -> float:
-    """A finite number of seconds, 0 or more. Raises ArgumentTypeError."""
-    seconds = _number(text)
-    if not 0 <= seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return seconds
+def _digits(text: str) -> int:
+    return int(text if text.isascii() and text.isdigit() else "")
 
 
-def positive_count(text: str) -> int:
-    """A whole number above 0. Raises ArgumentTypeError."""
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return int(text)
-
-
-def whole_number(text: str) -> int:
-    """A whole number, which may be negative. Raises ArgumentTypeError."""
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-
-
-def index(text: str) -> int:
-    """A whole number, 0 or more. Raises ArgumentTypeError."""
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not an index, 0 or more")
-    return int(text)
-
-
-def word(text: str) -> str:
-    """A text that is not blank, because every id contains the empty text. Raises ArgumentTypeError."""
-    if not text.strip():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a word")
-    return text
+positive_seconds = _parser(float, lambda seconds: 0 < seconds < math.inf, "a number of seconds above 0")
+budget_seconds = _parser(float, lambda seconds: 0 <= seconds < math.inf, "a number of seconds")
+positive_count = _parser(_digits, bool, "a number above 0")
+whole_number = _parser(int, lambda _: True, "a whole number")
+index = _parser(_digits, lambda _: True, "an index, 0 or more")
+# A word is not blank, because every id contains the empty text. An empty path comes from an unset variable of a shell.
+word = _parser(str, str.strip, "a word")
+_path = _parser(str, lambda text: text and "\0" not in text, "a path")
+# The name of a device in sysfs, and several names.
+device_name = _parser(str, lambda text: _DEVICE.fullmatch(text) and text not in (".", ".."), "the name of a device")
 
 
 def given_path(text: str) -> Path:
-    """A path. Raises ArgumentTypeError for an empty text, which comes from an unset variable of the shell."""
-    if not text or "\0" in text:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a path")
-    return Path(text)
-
-
-def device_name(text: str) -> str:
-    """The name of a device. Raises ArgumentTypeError for a text that cannot be the name of a device in sysfs."""
-    if not _DEVICE.fullmatch(text) or text in (".", ".."):
-        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a device")
-    return text
+    return Path(_path(text))
 
 
 def device_names(text: str) -> str:
-    """The names of several devices, separated by commas. Raises ArgumentTypeError."""
-    for name in text.split(","):
-        device_name(name)
-    return text
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+    return ",".join(map(device_name, text.split(",")))
 
 
 @dataclass(frozen=True)
@@ -133,12 +99,10 @@ class Option:
 
     @property
     def default(self) -> Any:
-        """The value of the field if the option is not given."""
         return getattr(RunOptions, self.name)
 
     @property
     def plugin_flag(self) -> str:
-        """The name of pytest's option."""
         return PLUGIN_PREFIX + self.flag.removeprefix("--")
 
     def settings(self, default: Any) -> dict[str, Any]:

@@ -28,15 +28,12 @@ BINDING_QUEUES = ("UC", "RC", "XRC_SEND")
 
 
 class Windows(Regions):
-    """Allocation, binding and invalidation."""
-
     def alloc_mw(self, pd: int, kind: int) -> Window:
         """Returns a new window, which is not bound. Raises Refused."""
         domain = self.domain_of(pd)
         if self.no_such_type(kind):
             raise Refused(errno.EINVAL)
-        if not self.stack.has(f"mw_type_{kind}"):
-            raise Refused(errno.EOPNOTSUPP)
+        self.has(f"mw_type_{kind}")
         self.allocate()
         window = Window(kind, domain, self.new_key())
         domain.users += 1

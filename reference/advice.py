@@ -8,7 +8,17 @@ from collections.abc import Sequence
 
 from conformance.bench.calls import Sge
 from conformance.verbs import ENUMS
-from reference.objects import LOCAL_WRITE, ON_DEMAND, REMOTE_ATOMIC, REMOTE_WRITE, Domain, Refused, Region, Window
+from reference.objects import (
+    LOCAL_WRITE,
+    ON_DEMAND,
+    REMOTE_ATOMIC,
+    REMOTE_WRITE,
+    Domain,
+    Refused,
+    Region,
+    Window,
+    check,
+)
 from reference.regions import Regions
 
 _ADVICE = ENUMS["ibv_advise_mr_advice"]
@@ -23,8 +33,7 @@ class Advice(Regions):
 
     def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
         """Checks every element, then carries out the advice. Raises Refused."""
-        if not self.stack.has("advise_mr"):
-            raise Refused(errno.EOPNOTSUPP)
+        self.has("advise_mr")
         domain = self.domain_of(pd)
         if self.unknown_advice_flags(flags):
             raise Refused(errno.EINVAL)
@@ -46,9 +55,7 @@ class Advice(Regions):
     def element(self, domain: Domain, advice: int, sge: Sge) -> tuple[int, int]:
         """Returns address and length of an element's memory. Raises Refused."""
         region = self.advised(sge.lkey)
-        fault = self.element_fault(domain, advice, region, sge)
-        if fault:
-            raise Refused(fault)
+        check(self.element_fault(domain, advice, region, sge))
         return region.addr + sge.addr - region.iova, sge.length
 
     def advised(self, lkey: int) -> Region:

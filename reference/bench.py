@@ -3,7 +3,7 @@
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from typing import cast
 
 from conformance.bench.calls import Injected, Mr, Pd, Return, Sge
@@ -23,7 +23,7 @@ from reference.device import Device
 from reference.device_memory import MAX_DM_SIZE
 from reference.entries import KernelAnswers, LibraryAnswers, ReferenceEntry
 from reference.memory import HUGEPAGE, PAGE, FileRange, Range
-from reference.objects import ACCESS, Domain, Refused, Region, Window
+from reference.objects import ACCESS, Domain, Refused, Region, Window, answered
 from reference.queues import Queue
 
 _ALL_RIGHTS = ACCESS.mask_of("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "FLUSH_GLOBAL", "FLUSH_PERSISTENT")
@@ -44,16 +44,10 @@ class HeldWindow:
         return self.window.key
 
     def dealloc(self) -> Return:
-        try:
-            self._device.dealloc_mw(self.window)
-        except Refused as refused:
-            return Return(refused.errno, refused.errno)
-        return Return(0, 0)
+        return answered(lambda: self._device.dealloc_mw(self.window))
 
 
 class HeldElsewhere:
-    """A region of another process, with its keys."""
-
     def __init__(self, device: Device, region: Region) -> None:
         self._device, self._region = device, region
         self.lkey, self.rkey = device.reported_keys(region)
@@ -64,8 +58,6 @@ class HeldElsewhere:
 
 
 class HeldQueue:
-    """A program's queue pair."""
-
     def __init__(self, device: Device, pd: Pd, queue: Queue) -> None:
         self._device = device
         self.pd = pd
@@ -86,12 +78,10 @@ class HeldQueue:
             raise OSError(refused.errno, os.strerror(refused.errno)) from refused
 
     def events(self, deadline_s: float = 0) -> list[str]:
-        """Returns the asynchronous events since the last call."""
         found, self.queue.events = self.queue.events, []
         return found
 
     def request_event(self, solicited_only: int) -> None:
-        """ibv_req_notify_cq."""
         self.queue.requested = "solicited" if solicited_only else "any"
 
     def took_event(self, deadline_s: float | None) -> bool:
@@ -130,8 +120,6 @@ class HeldQueue:
 
 
 class HeldPair:
-    """Two queue pairs that are connected to each other."""
-
     def __init__(self, bench: "ReferenceBench", spec: QpSpec, requester: Pd, responder: Pd) -> None:
         self._bench, self._device, self._state = bench, bench.device, spec.state
         self._spec = spec, requester, responder
@@ -146,7 +134,6 @@ class HeldPair:
 
     @property
     def tells_state(self) -> bool:
-        """Whether ibv_query_qp reports the error state, according to preflight."""
         return self._bench.findings.tells_state
 
     def _create(self, spec: QpSpec, requester: Pd, responder: Pd) -> None:
@@ -194,7 +181,6 @@ class ReferenceBench:
 
     @property
     def max_read_elements(self) -> int:
-        """The maximum number of elements of an RDMA READ."""
         return _ELEMENTS if self.device.stack.has("read_lists") else 1
 
     def __init__(self, device: Device | None = None) -> None:
@@ -206,7 +192,6 @@ class ReferenceBench:
         self._entries: dict[str, Entry] = {"libibverbs": self.library, "uverbs": kernel, door.name: door}
 
     def entry(self, name: str) -> Entry:
-        """Returns the entry point with this name, one of vocabulary.ENTRIES."""
         return self._entries[name]
 
     def alloc_pd(self) -> Domain:
@@ -222,11 +207,7 @@ class ReferenceBench:
         return True
 
     def dereg_import(self, pd: Pd, mr: Mr, elsewhere: bool) -> Return:
-        try:
-            self.device.dereg_import(mr.handle, elsewhere)
-        except Refused as refused:
-            return _value(refused.errno)
-        return _value(0)
+        return answered(lambda: self.device.dereg_import(mr.handle, elsewhere))
 
     def register_elsewhere(self, memory: Memory, access: int) -> HeldElsewhere:
         return HeldElsewhere(self.device, self.device.register_elsewhere(memory.addr, memory.size, access))
@@ -254,18 +235,16 @@ class ReferenceBench:
         return _value(self.device.create_qp_ex_fault(kind, operations))
 
     def adapt(self, findings: Findings) -> None:
-        """From now on, pairs are renewed in the way that preflight has found to work."""
         self.findings = findings
 
     def alloc_mw(self, pd: Pd, kind: int) -> tuple[HeldWindow | None, Return]:
-        """ibv_alloc_mw: returns the window, or None, and the result of the call."""
         try:
             return HeldWindow(self.device, self.device.alloc_mw(pd.handle, kind)), Return(1, 0)
         except Refused as refused:
             return None, Return(0, refused.errno)
 
     @contextmanager
-    def _limited(self, size: int) -> Iterator[None]:
+    def locked_memory_limit(self, size: int) -> Iterator[None]:
         old, self.device.locked_limit = self.device.locked_limit, size
         try:
             yield
@@ -274,15 +253,10 @@ class ReferenceBench:
 
     @contextmanager
     def failing_allocation(self, number: int) -> Iterator[Injected]:
-        """Within the block, a call's allocation number `number` fails."""
         self.device.allocations_left = number
         injected = Injected()
         yield injected
         injected.reached, self.device.allocations_left = self.device.allocations_left == 0, None
-
-    def locked_memory_limit(self, size: int) -> AbstractContextManager[None]:
-        """Returns a context manager in whose block at most `size` bytes can be pinned."""
-        return self._limited(size)
 
     def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         return self.library.experimental_rereg_mr(mr, flags, pd, addr, length, access)
@@ -295,7 +269,6 @@ class ReferenceBench:
         return _checked(self.device.header(), self.device.bindings_fault)
 
     def close(self) -> None:
-        """Closes the reference's scratch file."""
         self.device.memory.close()
 
     def capabilities(self) -> Capabilities:

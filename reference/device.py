@@ -43,7 +43,6 @@ class Device(MadeOtherwise, DeviceMemories, Advice, Postings, Extended):
     # Reports of the library
 
     def structure(self, region: Region, pd: Pd, addr: int, length: int) -> IbvMr:
-        """Returns the struct ibv_mr of a new region."""
         lkey, rkey = self.reported_keys(region)
         return IbvMr(pd.context_pointer, pd.pointer, addr, length, region.handle, lkey, rkey)
 
@@ -79,5 +78,4 @@ class Device(MadeOtherwise, DeviceMemories, Advice, Postings, Extended):
     bindings_fault = ("", "", 0)  # enumeration, name and number of a wrong value, if any
 
     def header(self) -> str:
-        """Returns the text of the installed verbs.h."""
         return own_header()

@@ -8,7 +8,7 @@ import errno
 from dataclasses import dataclass, field
 
 from reference.memory import Range
-from reference.objects import ZERO_BASED, Held, Refused, Region
+from reference.objects import ZERO_BASED, Held, Refused, Region, check
 from reference.regions import Regions
 
 MAX_DM_SIZE = 1 << 20
@@ -26,14 +26,9 @@ class Dm(Held):
 
 
 class DeviceMemories(Regions):
-    """The verbs of device memory."""
-
     def alloc_dm(self, context: int, length: int, log_align_req: int) -> Dm:
-        if not self.stack.has("alloc_dm"):
-            raise Refused(errno.EOPNOTSUPP)
-        fault = self.dm_fault(length, log_align_req)
-        if fault:
-            raise Refused(fault)
+        self.has("alloc_dm")
+        check(self.dm_fault(length, log_align_req))
         made = Dm(self.new_handle(), "free_dm", memory=self.memory.allocate("anonymous", length))
         self.dms[made.handle] = made
         return made
@@ -50,9 +45,7 @@ class DeviceMemories(Regions):
         made.memory.close()
 
     def import_dm(self, context: int, dm_handle: int) -> Dm:
-        """ibv_import_dm. Raises Refused."""
-        if not self.stack.has("import_dm"):
-            raise Refused(errno.EOPNOTSUPP)
+        self.has("import_dm")
         if dm_handle not in self.dms:
             raise Refused(errno.ENOENT)
         return Dm(dm_handle, "unimport_dm", memory=self.dms[dm_handle].memory)

@@ -23,8 +23,6 @@ from reference.reregistration import CHANGE_PD, CHANGE_TRANSLATION, INPUT, Chang
 
 
 class Answers(Protocol):
-    """The results of an entry point."""
-
     name: str
 
     def made(self, struct: IbvMr) -> Return: ...
@@ -38,7 +36,6 @@ class LibraryAnswers:
     name = "libibverbs"
 
     def made(self, struct: IbvMr) -> Return:
-        """Returns the result for a new region."""
         pointer = ctypes.addressof(struct)
         return Return(pointer, 0, Mr(struct, pointer))
 
@@ -77,8 +74,6 @@ class KernelAnswers:
 
 
 class HeldAt:
-    """The objects of a program."""
-
     def __init__(self, device: Device, made: Held) -> None:
         self._device, self._made = device, made
         self.handle, self.pointer = made.handle, made.pointer
@@ -102,7 +97,6 @@ class ReferenceEntry:
         return self._device.stack.has(verb) and (self.name == "libibverbs" or VERBS[f"ibv_{verb}"].command != "")
 
     def query_mr(self, mr: Mr) -> Return:
-        """UVERBS_METHOD_QUERY_MR."""
         try:
             return Return(0, 0, told=Told(*self._device.query_mr(mr.handle)))
         except Refused as refused:

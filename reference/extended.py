@@ -7,34 +7,17 @@ import errno
 import os
 from dataclasses import dataclass
 
+from conformance.bench.calls import MrInitAttr
 from conformance.bench.memory_areas import Part
 from conformance.verbs import ENUMS
 from reference.memory import PAGE, FileRange, Range
-from reference.objects import Held, Refused, Region
+from reference.objects import Held, Refused, Region, check
 from reference.regions import Regions
 
 _MASK = ENUMS["ibv_mr_init_attr_mask"]
 IOVA, ADDR, FD, FD_OFFSET, DMAH, BUF = (_MASK.value_of(name) for name in _MASK.short_names)
 MEM_TYPE = ENUMS["ibv_dmah_init_attr_mask"].value_of("TPH_MEM_TYPE")
 KNOWN = _MASK.mask_of(*_MASK.short_names)
-
-
-@dataclass(frozen=True)
-class Attributes:
-    """The struct ibv_mr_init_attr of a registration.
-
-    `dmah` is NULL, `invented` or a handle; `buf` is a buffer's handle or None.
-    """
-
-    length: int
-    access: int
-    comp_mask: int
-    iova: int
-    addr: int
-    fd: int
-    fd_offset: int
-    dmah: int | str
-    buf: int | None
 
 
 @dataclass
@@ -54,8 +37,6 @@ class Buffer:
 
 
 class Extended(Regions):
-    """The verbs of this module: ibv_reg_mr_ex, dma handles and buffers."""
-
     extended = False  # whether a region was made by ibv_reg_mr_ex
 
     def reg_mr_ex(
@@ -71,10 +52,8 @@ class Extended(Regions):
         dmah: int | str,
         buf: int | None,
     ) -> Region:
-        asked = Attributes(length, access, comp_mask, iova, addr, fd, fd_offset, dmah, buf)
-        fault = self.mask_fault(asked) or (self.buffer_fault(pd, asked) if asked.comp_mask & BUF else 0)
-        if fault:
-            raise Refused(fault)
+        asked = MrInitAttr(length, access, comp_mask, iova, addr, fd, fd_offset, dmah, buf)
+        check(self.mask_fault(asked) or (self.buffer_fault(pd, asked) if asked.comp_mask & BUF else 0))
         self.extended = True
         of = self.buffers[asked.buf or 0] if asked.comp_mask & BUF else None
         if of and of.fd >= 0:
@@ -87,11 +66,11 @@ class Extended(Regions):
             self.steered[made] = dmah
         return made
 
-    def ex_access(self, asked: Attributes) -> int:
+    def ex_access(self, asked: MrInitAttr) -> int:
         """Returns the access flags to register with."""
         return asked.access
 
-    def mask_fault(self, asked: Attributes) -> int:
+    def mask_fault(self, asked: MrInitAttr) -> int:
         """Returns the errno for a mask that does not describe a region, or 0."""
         if asked.comp_mask & ~KNOWN or (asked.comp_mask & DMAH and asked.dmah not in self.dmahs):
             return errno.EOPNOTSUPP
@@ -107,7 +86,7 @@ class Extended(Regions):
         """Returns whether the mask has neither memory nor all fields of a dma-buf."""
         return not comp_mask & ADDR and comp_mask & (FD | FD_OFFSET | IOVA) != FD | FD_OFFSET | IOVA
 
-    def ex_base(self, asked: Attributes) -> int:
+    def ex_base(self, asked: MrInitAttr) -> int:
         """Returns the address of the first byte in accesses with a key: the iova only if the mask has it."""
         return asked.iova if asked.comp_mask & IOVA else asked.addr
 
@@ -118,9 +97,7 @@ class Extended(Regions):
     # Dma handles
 
     def alloc_dmah(self, context: int, comp_mask: int, cpu_id: int, ph: int, tph_mem_type: int) -> Held:
-        """ibv_alloc_dmah. Raises Refused."""
-        if not self.stack.has("dmah"):
-            raise Refused(errno.EOPNOTSUPP)
+        self.has("dmah")
         if comp_mask & MEM_TYPE and self.is_no_memory_type(tph_mem_type):
             raise Refused(errno.EINVAL)
         made = Held(self.new_handle())
@@ -132,7 +109,6 @@ class Extended(Regions):
         return tph_mem_type > 1
 
     def dealloc_dmah(self, dmah: int) -> None:
-        """ibv_dealloc_dmah. Raises Refused."""
         if self.keeps_dmah(dmah):
             raise Refused(errno.EBUSY)
         self.dmahs.pop(dmah).gone = True
@@ -165,7 +141,7 @@ class Extended(Regions):
     def reg_buf_mr(self, pd: int, buf: int, addr: int, length: int, access: int) -> Region:
         return self.reg_mr_ex(pd, length, access, BUF | ADDR, 0, addr, -1, 0, "NULL", buf)
 
-    def buffer_fault(self, pd: int, asked: Attributes) -> int:
+    def buffer_fault(self, pd: int, asked: MrInitAttr) -> int:
         """Returns the errno for a range that is not in the buffer, or for another PD; 0 if there is no fault."""
         buffer = self.buffers[asked.buf or 0]
         if buffer.fd >= 0 and self.is_moved(asked):
@@ -174,7 +150,7 @@ class Extended(Regions):
             return errno.EINVAL
         return 0
 
-    def is_moved(self, asked: Attributes) -> bool:
+    def is_moved(self, asked: MrInitAttr) -> bool:
         """Returns whether a region of a buffer that is a dma-buf is requested at another address than the buffer's."""
         return bool(asked.comp_mask & IOVA)
 
@@ -189,7 +165,6 @@ class Extended(Regions):
         return addr < buffer.addr or addr + length > buffer.addr + buffer.size
 
     def export_buf_dmabuf_fd(self, buf: int) -> int:
-        """ibv_export_buf_dmabuf_fd. Raises Refused."""
         if self.buffers[buf].fd < 0:
             raise Refused(errno.ENODATA)
         return self.exported(self.buffers[buf])

@@ -21,11 +21,6 @@ class MadeOtherwise(Work, Reregistration):
     nulls: tuple[Region, ...] = ()
     _source = ctypes.create_string_buffer(0)  # the bytes that the latest operation reads from a null region
 
-    def has(self, verb: str) -> None:
-        """Raises Refused if the stack does not have a verb."""
-        if not self.stack.has(verb):
-            raise Refused(errno.EOPNOTSUPP)
-
     # Null regions
 
     def alloc_null_mr(self, pd: int) -> Region:
@@ -97,14 +92,12 @@ class MadeOtherwise(Work, Reregistration):
         return self.domain_of(pd)
 
     def alloc_td(self, context: int) -> Held:
-        """ibv_alloc_td. Raises Refused."""
         self.has("alloc_td")
         made = Held(self.new_handle(), "dealloc_td")
         self.tds[made.handle] = made
         return made
 
     def dealloc_td(self, td: int) -> None:
-        """ibv_dealloc_td."""
         self.tds.pop(td).gone = True
 
     def standing_for(self, domain: Domain) -> Domain:

@@ -7,7 +7,7 @@ and dma-bufs are ordinary memory that is recorded as this kind.
 import ctypes
 import mmap
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -47,13 +47,10 @@ class FileRange:
     forget: Callable[[], None]
 
     def close(self) -> None:
-        """Unmaps the file and closes the file descriptor."""
         self.forget()
 
 
 class Memory:
-    """Allocates, records and accesses the memory of this process."""
-
     def __init__(self) -> None:
         self._scratch = os.memfd_create("rdma-cts-reference")
         self._special: dict[str, list[tuple[int, int]]] = {}
@@ -126,7 +123,8 @@ class Memory:
         first = addr & -PAGE
         if not _libc.madvise(first, addr + length - first, _POPULATE_WRITE if write else _POPULATE_READ):
             return True
-        for start, size in _stretches(addr, length):
+        for start in range(addr, addr + length, _STRETCH):
+            size = min(_STRETCH, addr + length - start)
             if _libc.pwrite(self._scratch, start, size, 0) != size:
                 return False
             if write and _libc.pread(self._scratch, start, size, 0) != size:
@@ -154,8 +152,3 @@ _SIMULATED = ("huge", "persistent", "transparent", "secret", "clock", "bar")
 def _file_of(fd: int) -> tuple[int, int]:
     status = os.fstat(fd)
     return status.st_dev, status.st_ino
-
-
-def _stretches(addr: int, length: int) -> Iterator[tuple[int, int]]:
-    for start in range(addr, addr + length, _STRETCH):
-        yield start, min(_STRETCH, addr + length - start)

@@ -12,17 +12,9 @@ from conformance.verbs import ENUMS
 ACCESS = ENUMS["ibv_access_flags"]
 LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, MW_BIND, ZERO_BASED, ON_DEMAND, HUGETLB, RELAXED_ORDERING = (
     ACCESS.value_of(name)
-    for name in (
-        "LOCAL_WRITE",
-        "REMOTE_WRITE",
-        "REMOTE_READ",
-        "REMOTE_ATOMIC",
-        "MW_BIND",
-        "ZERO_BASED",
-        "ON_DEMAND",
-        "HUGETLB",
-        "RELAXED_ORDERING",
-    )
+    for name in """
+    LOCAL_WRITE REMOTE_WRITE REMOTE_READ REMOTE_ATOMIC MW_BIND ZERO_BASED ON_DEMAND HUGETLB RELAXED_ORDERING
+    """.split()
 )
 FLUSH_GLOBAL, FLUSH_PERSISTENT = ACCESS.value_of("FLUSH_GLOBAL"), ACCESS.value_of("FLUSH_PERSISTENT")
 WORD = 0xFFFFFFFF
@@ -34,6 +26,21 @@ class Refused(Exception):
     def __init__(self, errno: int) -> None:
         super().__init__(f"refused with errno {errno}")
         self.errno = self.error_code = errno
+
+
+def check(fault: int) -> None:
+    """Raises Refused with an errno, unless it is 0."""
+    if fault:
+        raise Refused(fault)
+
+
+def answered(call: Callable[[], object]) -> Return:
+    """The result of a call that returns 0, or the value of errno."""
+    try:
+        call()
+    except Refused as refused:
+        return Return(refused.errno, refused.errno)
+    return Return(0, 0)
 
 
 class Domain:
@@ -72,11 +79,7 @@ class Domain:
             self.gone = True
 
     def dealloc(self) -> Return:
-        try:
-            self.close()
-        except Refused as refused:
-            return Return(refused.errno, refused.errno)
-        return Return(0, 0)
+        return answered(self.close)
 
 
 @dataclass(eq=False)
@@ -110,7 +113,6 @@ class Held:
 
     @property
     def pointer(self) -> int:
-        """The pointer as a number."""
         return self.handle
 
 

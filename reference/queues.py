@@ -81,7 +81,6 @@ class Queues(Access):
         queue.reset()
 
     def destroy_qp(self, queue: Queue) -> None:
-        """Destroys a queue pair and its completion queue."""
         queue.domain.users -= 1
         self.queues -= 1
 

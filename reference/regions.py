@@ -31,6 +31,7 @@ from reference.objects import (
     Refused,
     Region,
     Window,
+    check,
 )
 from reference.stack import WHOLE, Stack
 
@@ -69,6 +70,10 @@ class Regions(Forking):
 
     def setup(self) -> None:
         """Initializes the data of a subclass; called at the end of the constructor."""
+
+    def has(self, verb: str) -> None:
+        """Raises Refused if the stack does not have a verb, or another capability."""
+        check(0 if self.stack.has(verb) else errno.EOPNOTSUPP)
 
     # Numbers
 
@@ -201,9 +206,7 @@ class Regions(Forking):
     def register(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
         """Registers memory of this process. Raises Refused."""
         domain = self.domain_of(pd)
-        fault = self.access_fault(access) or self.range_fault(addr, length, access)
-        if fault:
-            raise Refused(fault)
+        check(self.access_fault(access) or self.range_fault(addr, length, access))
         if not access & ON_DEMAND and not self.dont_fork(addr, length):
             raise Refused(errno.ENOMEM)
         self.allocate()
@@ -214,16 +217,11 @@ class Regions(Forking):
 
     def register_dmabuf(self, pd: int, offset: int, length: int, iova: int, fd: int, access: int) -> Region:
         """Registers a part of a dma-buf. Raises Refused."""
-        if not self.stack.has("reg_dmabuf_mr"):
-            raise Refused(errno.EOPNOTSUPP)
+        self.has("reg_dmabuf_mr")
         domain = self.domain_of(pd)
-        fault = self.access_fault(access)
-        if fault:
-            raise Refused(fault)
+        check(self.access_fault(access))
         addr, size = self.dmabuf(fd)
-        fault = self.dmabuf_fault(offset, length, iova, access, size)
-        if fault:
-            raise Refused(fault)
+        check(self.dmabuf_fault(offset, length, iova, access, size))
         return self.keep(Region(self.new_handle(), self.new_key(), domain, addr + offset, length, iova, access))
 
     def dmabuf(self, fd: int) -> tuple[int, int]:

@@ -35,8 +35,6 @@ class Change:
 
 
 class Reregistration(Regions):
-    """The device's command, and the library's verbs that use the command."""
-
     # The command
 
     def unknown_changes(self, flags: int) -> bool:

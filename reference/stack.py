@@ -37,7 +37,6 @@ class Stack:
 
     @property
     def declared(self) -> Mapping[str, bool]:
-        """Whether the device declares each capability."""
         return {name: name in self.claims or (self.has(name) and name not in self.hides) for name in DECLARABLE}
 
     @property
@@ -50,7 +49,6 @@ class Stack:
 
     @property
     def reachable(self) -> Mapping[str, bool]:
-        """Whether the stack meets each precondition of PRECONDITIONS."""
         return {name: self.reach(name) for name in capability.PRECONDITIONS}
 
 
@@ -77,28 +75,11 @@ WHOLE = STACKS[0]
 # The capabilities that a stack may lack.
 OPTIONAL = (
     *DECLARABLE,
-    "rc",
-    "uc",
-    "ud",
-    "rc_srq",
-    "wr_post",
-    "wr_post_windows",
-    "zero_based",
-    "hugetlb",
-    "iova_page_offset",
-    "reg_dmabuf_mr",
-    "rereg_mr",
-    "rereg_translation",
-    "advise_mr",
-    "alloc_null_mr",
-    "import_mr",
-    "import_pd",
-    "alloc_parent_domain",
-    "alloc_dm",
-    "dmah",
-    "alloc_td",
-    "import_dm",
-    "dmabuf_buffers",
+    *"""
+    rc uc ud rc_srq wr_post wr_post_windows zero_based hugetlb iova_page_offset reg_dmabuf_mr rereg_mr
+    rereg_translation advise_mr alloc_null_mr import_mr import_pd alloc_parent_domain alloc_dm dmah alloc_td import_dm
+    dmabuf_buffers
+    """.split(),
     *capability.BY_SYMBOL,
 )
 # The capabilities that depend on another capability.

@@ -18,8 +18,6 @@ from reference.queues import FLUSHED, SUCCESS, Queue, Queues
 
 
 class Binding(Queues):
-    """The requests that bind and invalidate windows."""
-
     def ibv_bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> tuple[int, int]:
         """ibv_bind_mw: returns 0 or errno, and the key in struct ibv_mw afterwards."""
         region = self.bound_region(info)
@@ -93,8 +91,6 @@ _GRH = 40  # the size of the global route header in bytes
 
 
 class Work(Binding):
-    """Posts send requests and carries them out."""
-
     # Posting
 
     def post_fault(self, queue: Queue, opcode: str) -> int:

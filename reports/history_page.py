@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 from urllib.parse import quote
 
 from conformance.defects import Defect, Severity
@@ -39,15 +39,6 @@ def _rank(severity: str) -> int:
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """Consecutive nights with the same state. `first` and `last` count nights from 0. NOT_RUN is a state too."""
-
-    state: str
-    first: int
-    last: int
-
-
-@dataclass(frozen=True)
 class Step:
     """A night in which a state changed, and the names of the parts under test that changed in this night."""
 
@@ -68,25 +59,16 @@ class Lane:
     bad: frozenset[str]
     steps: tuple[Step, ...]
 
-    @cached_property
-    def stretches(self) -> list[Stretch]:
-        """The states, run-length encoded."""
-        found: list[Stretch] = []
-        for number, state in enumerate(self.states):
-            if found and found[-1].state == state:
-                found[-1] = Stretch(state, found[-1].first, number)
-            else:
-                found.append(Stretch(state, number, number))
-        return found
-
     @property
     def paths(self) -> Mapping[str, str]:
         """The strip of the lane as paths of an SVG image, one path for each state. A night is one unit wide."""
         found: dict[str, str] = {}
-        for each in self.stretches:
-            if each.state:
-                width = each.last - each.first + 1
-                found[each.state] = found.get(each.state, "") + f"M{each.first} 0h{width}v1h-{width}z"
+        first = 0
+        for state, nights in groupby(self.states):
+            width = sum(1 for _ in nights)
+            if state:
+                found[state] = found.get(state, "") + f"M{first} 0h{width}v1h-{width}z"
+            first += width
         return found
 
     @cached_property
@@ -284,13 +266,11 @@ class HistoryPage:
         return [track for track in self.rules if not track.was_bad]
 
     def _rule(self, rule: str) -> Track:
-        return Track(
-            rule,
-            tuple(
-                self._lane(name, {night: facts.rules.get(rule, NOT_RUN) for night, facts in by.items()}, _BAD_VERDICTS)
-                for name, by in self._facts.items()
-            ),
+        lanes = (
+            self._lane(name, {night: facts.rules.get(rule, NOT_RUN) for night, facts in by.items()}, _BAD_VERDICTS)
+            for name, by in self._facts.items()
         )
+        return Track(rule, tuple(lanes))
 
     @cached_property
     def defects(self) -> list[tuple[KnownDefect, Track]]:
@@ -328,17 +308,11 @@ class HistoryPage:
         return next((known[each] for each in defect.fingerprints if each in known), "")
 
     def _defect(self, first: str, seen: Mapping[str, Mapping[str, set[str]]]) -> Track:
-        return Track(
-            first,
-            tuple(
-                self._lane(
-                    name,
-                    {night: _STATES[self._facts[name][night].known(first in those)] for night, those in by.items()},
-                    _BAD_SEEN,
-                )
-                for name, by in seen.items()
-            ),
-        )
+        lanes = []
+        for name, by in seen.items():
+            known = {night: self._facts[name][night].known(first in those) for night, those in by.items()}
+            lanes.append(self._lane(name, {night: _STATES[each] for night, each in known.items()}, _BAD_SEEN))
+        return Track(first, tuple(lanes))
 
     def _lane(self, name: str, states: Mapping[str, str], bad: frozenset[str]) -> Lane:
         steps = []

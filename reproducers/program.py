@@ -190,12 +190,8 @@ def _top(writer: Writer, rules: Mapping[str, Rule], remark: str) -> list[str]:
         headers.add("sys/mman.h")
     lines += [f"#include <{header}>" for header in sorted(headers)]
     lines.append("")
-    text = "\n".join(
-        [
-            *writer.used,
-            *(line for piece in layout.with_needed(writer.pieces) for line in layout.lines_of(piece, writer.features)),
-        ]
-    )
+    pieces = [layout.lines_of(piece, writer.features) for piece in layout.with_needed(writer.pieces)]
+    text = "\n".join([*writer.used, *(line for piece in pieces for line in piece)])
     if "PAGE" in text:
         lines.append("#define PAGE ((size_t)sysconf(_SC_PAGESIZE))")
         if "#include <unistd.h>" not in lines:
@@ -220,8 +216,8 @@ def _top(writer: Writer, rules: Mapping[str, Rule], remark: str) -> list[str]:
         ]
     if "hugepage" in writer.features:
         lines.append("static size_t hugepage;")
-    for piece in layout.with_needed(writer.pieces):
-        lines += ["", *layout.lines_of(piece, writer.features)]
+    for piece in pieces:
+        lines += ["", *piece]
     return [*lines, ""]
 
 
@@ -235,14 +231,10 @@ def _rights(writer: Writer) -> list[str]:
 
 
 def _told(case: Case, rules: Mapping[str, Rule], remark: str) -> list[str]:
-    paragraphs = []
-    for id_ in case.rules[:1]:
-        rule = rules[id_]
-        paragraphs.append(
-            f"{id_}, {rule.document}, {rule.section}: " + (f'"{rule.quote}"' if rule.quote else rule.statement)
-        )
+    rule = rules[case.rules[0]]
+    said = f'"{rule.quote}"' if rule.quote else rule.statement
     return [
-        *paragraphs,
+        f"{rule.id}, {rule.document}, {rule.section}: {said}",
         f"Case {case.id} of rdma-cts.",
         *([remark] if remark else []),
         "cc FILE -libverbs; 0: kept, 1: violated, 77: not supported, 2: not set up",

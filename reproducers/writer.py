@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from conformance.model.case import Argument, Case, Flags, MemorySpec, Step
+from conformance.model.case import Argument, Case, Flags, Step
 from conformance.model.positions import locate
 from conformance.model.quantity import Quantity, Term
 from conformance.verbs import VERBS
@@ -29,6 +29,7 @@ class Writer:
     def __init__(self, case: Case, width: int = WIDTH) -> None:
         self.case, self.width = case, width
         self.names = Names()
+        self.memories = {**case.given.memory, **case.given.dmabufs}
         self.lines: list[str] = []
         self.pieces: dict[str, None] = {}
         self.features: set[str] = set()
@@ -124,14 +125,13 @@ class Writer:
         assert isinstance(argument, Flags)
         return expressions.flags(argument, of)
 
-    def memory_of(self, at: Quantity) -> tuple[str, MemorySpec]:
-        """Returns the name and the description of the memory that contains an address."""
+    def memory_of(self, at: Quantity) -> str:
+        """Returns the name of the memory that contains an address."""
         bases = self._bases()
-        spec = {**self.case.given.memory, **self.case.given.dmabufs}
         start = self.evaluate(at, bases, *_SYSTEMS[0])
         for name, base in bases.items():
-            if base <= start <= base + self.evaluate(spec[name].size, bases, *_SYSTEMS[0]):
-                return name, spec[name]
+            if base <= start <= base + self.evaluate(self.memories[name].size, bases, *_SYSTEMS[0]):
+                return name
         raise Inexpressible("the address of an operation is in no memory of the case")
 
     def holds(self, addr: Quantity, length: Quantity) -> bool:
@@ -139,25 +139,22 @@ class Writer:
         bases = self._bases()
         if not any(name in bases for name, _ in addr.names):
             return True
-        spec = {**self.case.given.memory, **self.case.given.dmabufs}
         start = self.evaluate(addr, bases, *_SYSTEMS[0])
         end = start + self.evaluate(length, bases, *_SYSTEMS[0])
-        sizes = {name: self.evaluate(spec[name].size, bases, *_SYSTEMS[0]) for name in bases}
+        sizes = {name: self.evaluate(self.memories[name].size, bases, *_SYSTEMS[0]) for name in bases}
         return any(base <= start and end <= base + sizes[name] for name, base in bases.items())
 
     def _bases(self) -> dict[str, int]:
-        names = [*self.case.given.memory, *self.case.given.dmabufs]
-        return {name: _APART * (number + 1) for number, name in enumerate(names)}
+        return {name: _APART * (number + 1) for number, name in enumerate(self.memories)}
 
     def evaluate(self, quantity: Quantity, bases: dict[str, int], page: int, hugepage: int) -> int:
         """Returns the value of a quantity for memory at the addresses `bases`. Raises Inexpressible for a key of an
         object."""
-        spec = {**self.case.given.memory, **self.case.given.dmabufs}
 
         def value_of(name: str, property_: str) -> int:
             if name not in bases:
                 raise Inexpressible(f"an address depends on {name}.{property_}")
-            size = 0 if property_ in ("addr", "") else self.evaluate(spec[name].size, bases, page, hugepage)
+            size = 0 if property_ in ("addr", "") else self.evaluate(self.memories[name].size, bases, page, hugepage)
             return size if property_ == "size" else bases[name] + size
 
         return quantity.evaluate(page, hugepage, value_of)
@@ -186,7 +183,7 @@ class Writer:
             if found[0][1] != found[1][1]:
                 count = length
         target = Quantity("", (*at.terms, *shift))
-        name, _ = self.memory_of(at)
+        name = self.memory_of(at)
         return (self.number(Quantity("", (*addr.terms, *shift))), self.pointer(target), self.number(count), name)
 
     def moved(self, length: Argument) -> str:
@@ -202,8 +199,7 @@ class Writer:
     def area_of(self, name: str) -> None:
         """Makes the following operations check the whole memory. If the memory is too large to be filled, each
         operation checks only its own bytes."""
-        spec = {**self.case.given.memory, **self.case.given.dmabufs}
-        if self.evaluate(spec[name].size, self._bases(), *_SYSTEMS[0]) > _LARGEST_AREA:
+        if self.evaluate(self.memories[name].size, self._bases(), *_SYSTEMS[0]) > _LARGEST_AREA:
             self.features.add("large")
             return
         area = (identifier(name), self.names.of(name, "size"))

@@ -18,19 +18,7 @@ from fixtures.hosts.address import Address, peer_of
 from runs.plan import LAB_FILE_NAME
 
 # The options of a run that the file can set for each host; the names are fields of RunOptions.
-OF_HOSTS = (
-    "device",
-    "port",
-    "gid_index",
-    "peer",
-    "profile",
-    "waivers",
-    "console",
-    "power_cycle",
-    "return_within",
-    "hazardous",
-    "shared",
-)
+OF_HOSTS = "device port gid_index peer profile waivers console power_cycle return_within hazardous shared".split()
 _PATHS = ("profile", "waivers")
 _NUMBERS = ("port", "gid_index", "return_within")
 PAGE = "lab.html"

@@ -1,5 +1,6 @@
-"""Short names that many tests need: the types of pytest's fixtures, lists of words, and rows of text files."""
+"""Short names that many tests need: the types of fixtures, lists of words, and rows and reports in text files."""
 
+import re
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -31,3 +32,9 @@ def rows(name: str) -> list[tuple[str, str]]:
     """The rows `input => expected` of a file of the folder rows; `#` begins a comment."""
     lines = (Path(__file__).parent / "rows" / f"{name}.txt").read_text().splitlines()
     return [(given, said.strip()) for given, _, said in (line.partition(" =>") for line in lines if line[0] != "#")]
+
+
+# The lines of each report in kernel_reports.txt, and the place that must be named.
+_BLOCK = re.compile(r"^=== (\w+)\n# expect ?(.*)\n((?:(?!=== ).*\n)*)", re.MULTILINE)
+_BLOCKS = _BLOCK.findall(Path(__file__).with_name("kernel_reports.txt").read_text())
+REPORTS = {name: (report.splitlines(), place) for name, place, report in _BLOCKS}

@@ -96,8 +96,10 @@ enum answer { IS = ANSWER + 1 };
 @pytest.fixture
 def toolchain(tmp_path: Path) -> Toolchain:
     """A compiler and a header of a few lines."""
-    (tmp_path / "few.h").write_text(HEADER)
-    return Toolchain.found(None, [tmp_path], "few.h", PATIENCE_S)
+    folder = tmp_path / "infiniband"
+    folder.mkdir()
+    (folder / "verbs.h").write_text(HEADER)
+    return Toolchain.found(None, [tmp_path], PATIENCE_S)
 
 
 def answered(toolchain: Toolchain, *expressions: str) -> Answers:
@@ -124,7 +126,7 @@ def test_damaged_answers_are_asked_for_again(folder: Path, toolchain: Toolchain,
 def test_another_header_or_question_is_asked_again(folder: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     assert answered(toolchain, "IS").values == {"IS": 42}
     assert answered(toolchain, "IS + 1").values == {"IS + 1": 43}
-    (tmp_path / "few.h").write_text(HEADER.replace("41", "6"))
+    (tmp_path / "infiniband" / "verbs.h").write_text(HEADER.replace("41", "6"))
     assert answered(toolchain, "IS").values == {"IS": 7}
 
 

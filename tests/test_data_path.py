@@ -15,6 +15,7 @@ from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
+from kinds import rows as rows_of_text
 from reference.bench import ReferenceBench
 from trial.data_path.alteration import DataPath
 from trial.data_path.emulated import altered_bench
@@ -97,21 +98,15 @@ def made(folder: Path, text: str) -> Iterator[Violation]:
     return mutants_of(package, Made, ())
 
 
-@pytest.mark.parametrize(
-    ("row", "answer"),
-    [
-        ("R-1 answer: 7", 7),
-        ("R-1 answer: was + 1", 31),
-        ("R-1 answer: was(unit=unit + 1) if number > 5 else was", 40),
-        ("R-1 answer: |\n    found = was\n    return found - EPERM", 29),
-        ("R-1 Made.size: 2", 60),
-        ("R-1 answer: was * self.kept\n  setup: self.kept = 3", 90),
-    ],
-)
-def test_a_row_replaces_members(tmp_path: Path, row: str, answer: int) -> None:
-    (violation,) = made(tmp_path, f"- some-name: A sentence.\n  {row}\n")
+def row_of(text: str) -> str:
+    return f"- some-name: A sentence.\n  {text}\n".replace("\\n", "\n")
+
+
+@pytest.mark.parametrize(("row", "answer"), [row for row in rows_of_text("mutants_in_tables") if row[1].isdigit()])
+def test_a_row_replaces_members(tmp_path: Path, row: str, answer: str) -> None:
+    (violation,) = made(tmp_path, row_of(row))
     assert (violation.name, violation.rule, violation.about) == ("some-name", "R-1", "A sentence.")
-    assert violation.kind().answer(10, 3) == answer
+    assert violation.kind().answer(10, 3) == int(answer)
 
 
 def test_marks_of_a_row(tmp_path: Path) -> None:
@@ -125,19 +120,10 @@ def test_marks_of_a_row(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("row", "place", "message"),
-    [
-        ("R-1 answer: nummer", ":2:15:", "unknown name 'nummer'"),
-        ("R-1 answer: 7 +", ":2:15:", "not Python"),
-        ("R-1 anwser: 7", ":1:3:", "no rule and method: 'R-1 anwser'"),
-        ("R-1 seen answer: 7", ":1:3:", "no rule and method"),
-        ("R-1 answer: 7\n  sice: 2", ":1:3:", "Made has no 'sice'"),
-        ("also: R-2", ":1:3:", "a mutant is NAME: SENTENCE"),
-    ],
-)
-def test_a_mistake_is_located(tmp_path: Path, row: str, place: str, message: str) -> None:
+@pytest.mark.parametrize(("row", "said"), [row for row in rows_of_text("mutants_in_tables") if row[1][0] == ":"])
+def test_a_mistake_is_located(tmp_path: Path, row: str, said: str) -> None:
+    place, _, message = said.partition(" ")
     with pytest.raises(UserError) as raised:
-        list(made(tmp_path, f"- some-name: A sentence.\n  {row}\n"))
+        list(made(tmp_path, row_of(row)))
     assert place in raised.value.message
     assert message in raised.value.message

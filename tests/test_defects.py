@@ -29,6 +29,7 @@ from conformance.model.fault import Effect, Fault, FaultKind
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.tables.suite import load_suite
+from kinds import REPORTS
 from recorded_reference import record as recorded_run
 from reports.digest import read
 from trial.catalogue import named
@@ -171,24 +172,9 @@ def symptoms(run: str) -> list[Symptom]:
     return [symptom for record in results(run) for symptom in symptoms_of(record)]
 
 
-@pytest.mark.parametrize(
-    ("log", "who"),
-    [
-        (["python3[7]: segfault at 0 ip 7f sp 7f error 4 in librxe-rdmav59.so[4000+3000]"], "provider"),
-        (["python3[7]: segfault at 0 ip 7f sp 7f error 4 in libibverbs.so.1.14.59.0[4000+3000]"], "libibverbs"),
-        ([f'  Binary file "{each}" [0x1]' for each in ("python3", "/lib/libc.so.6", "python3")], "program"),
-        (
-            [
-                f'  Binary file "{each}", at +0x1 [0x1]'
-                for each in ("python3", "/lib/libc.so.6", "/lib/libc.so.6", "/lib/libibverbs/libmlx5-rdmav65.so")
-            ],
-            "provider",
-        ),
-        (["Fatal Python error: Segmentation fault"], "not known"),
-        ([], "not known"),
-    ],
-)
-def test_the_frames_of_a_dead_process_name_the_answering_layer(log: list[str], who: str) -> None:
+@pytest.mark.parametrize("name", [name for name in REPORTS if name.startswith("died_")])
+def test_the_frames_of_a_dead_process_name_the_answering_layer(name: str) -> None:
+    log, who = REPORTS[name]
     died = next(each for each in symptoms("forky") if each.rules == ("BIND-21",))
     record: ResultRecord = {**died.record, "kernel": {"log": log}}
     assert answering_of(replace(died, record=record)).layer == who

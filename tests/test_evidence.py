@@ -1,5 +1,6 @@
 """A rule is verified by its evidence: operations at each entry, granted and refused, and a control for each refusal."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -178,18 +179,8 @@ def test_evidence_that_a_rule_names_and_no_case_shows_is_a_mistake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(suite, "CASES", tmp_path)
-    folder = tmp_path / "dealloc_mw"
-    folder.mkdir()
-    (folder / "test_dealloc_mw.py").write_text((CASES / "dealloc_mw" / "test_dealloc_mw.py").read_text())
-    (folder / "rules.yaml").write_text(
-        "verb: ibv_dealloc_mw\nrules:\n  - id: MINE-01\n    statement: It is so.\n    document: ours\n"
-        "    section: all\n    unquoted: there is no text\n    level: must\n    layer: device\n    needs: []\n"
-        '    since: "1"\n    failure_means: nothing\n    evidence: [refused ibv_dealloc_mw at libibverbs]\n'
-    )
-    (folder / "mine.yaml").write_text(
-        "verb: ibv_dealloc_mw\ncases: 1\ngiven: {windows: {mw: {type: 1}}}\n"
-        "rows:\n  - {id: done, rules: [MINE-01], when: {}, then: success}\n"
-    )
+    folder = Path(shutil.copytree(Path(__file__).with_name("own_rules"), tmp_path, dirs_exist_ok=True)) / "dealloc_mw"
+    shutil.copy(CASES / "dealloc_mw" / "test_dealloc_mw.py", folder)
     with pytest.raises(UserError, match="no case of MINE-01 shows 'refused ibv_dealloc_mw at libibverbs'"):
         load_suite()
     text = (folder / "rules.yaml").read_text()

@@ -7,29 +7,14 @@ import pytest
 
 import bad_driver
 from conformance.results.records import Recorded, read_results
+from kinds import rows
 from launched import run_in_guest
 
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 DEADLINE_S = "30"
 FIRST_PAGES = 201
 # The attacks in the order of hostile.c, and the allowed verdicts on their rows.
-ATTACKS: dict[str, tuple[str, ...]] = {
-    "everywhere": ("PASS",),  # writes forged lines to every open descriptor, and then works normally
-    "forge": ("CRASH",),  # writes the same lines, and then calls _exit(0)
-    "forge-on-port": ("CRASH",),  # opens the port by its name, writes forged lines, and calls _exit(0)
-    "end": ("CRASH",),  # sends the message that the session has ended
-    "refuse": ("CRASH",),  # sends the message that the device cannot be tested, and ends
-    "hold": ("CRASH",),  # keeps the port, so that the harness cannot write
-    "babble": ("PASS",),  # a thread that prints a megabyte without a newline
-    "loop": ("HANG",),
-    "abort": ("CRASH",),
-    "kill": ("BROKEN",),  # SIGKILL may have an external cause, so the case is started three times
-    "kill-parent": ("BROKEN", "PASS"),  # the result may arrive before or after the parent's death
-    "child": ("CRASH",),  # leaves a process that continues to forge
-    "alter": ("BROKEN",),  # changes FAIL to PASS in the line while it is sent
-    "drop": ("BROKEN",),
-    "garbage": ("BROKEN",),
-}
+ATTACKS = {attack: verdicts.split() for attack, verdicts in rows("hostile_libraries")}
 ROWS = ("first", *ATTACKS, "last")
 
 
@@ -61,7 +46,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
 def test_each_attack_affects_only_its_case(run: Recorded) -> None:
     assert len(ATTACKS) >= 10
-    wanted = {"first": ("PASS",), **ATTACKS, "last": ("PASS",)}
+    wanted = {"first": ["PASS"], **ATTACKS, "last": ["PASS"]}
     found = {line["case"].rpartition("/")[2]: line["verdict"] for line in run.results}
     assert found.keys() == wanted.keys()
     assert {row: verdict for row, verdict in found.items() if verdict not in wanted[row]} == {}

@@ -17,6 +17,7 @@ from conformance.model.case import Case
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.observation import AskedRange, KernelEvidence, Observation
 from conformance.model.verdict import Verdict
+from kinds import REPORTS
 from samples import case
 
 JUDGED = yaml.safe_load(Path(__file__).with_name("judged.yaml").read_text())
@@ -229,14 +230,7 @@ def test_a_fault_says_whether_the_bytes_are_outside_of_their_key(
     assert found.key == ("window" if key == "mw" else "region")
 
 
-# The lines of each report in kernel_reports.txt, and the place that must be named.
-_REPORTS = re.findall(
-    r"^=== (\w+)\n# expect ?(.*)\n((?:(?!=== ).*\n)+)", Path(__file__).with_name("kernel_reports.txt").read_text(), re.M
-)
-REPORTS = {name: (report.splitlines(), place) for name, place, report in _REPORTS}
-
-
-@pytest.mark.parametrize("name", sorted(REPORTS.keys() - {"kasan"}))
+@pytest.mark.parametrize("name", sorted(name for name in REPORTS if "oops" in name))
 def test_a_kernel_that_died_says_where(name: str) -> None:
     log, place = REPORTS[name]
     assert crash_location(log) == place
@@ -252,36 +246,12 @@ def test_a_report_of_kasan_is_the_evidence_of_its_case_by_kind_function_and_firs
     assert judgement.reason.endswith(f": the kernel reports {place}")
 
 
-TRACE = "|Call Trace:| <TASK>| dump_stack_lvl+0x5d/0x80| "
-OF_DRIVER = [" rxe_mr_init_user+0x1/0x2 [rdma_rxe]", " rxe_reg_user_mr+0x1/0x2 [rdma_rxe]", " </TASK>"]
-MEMORY, WARNED = FaultKind.KERNEL_MEMORY, FaultKind.KERNEL_WARNED
-SLEEPING = "sleeping function called from invalid context"
-
-
-@pytest.mark.parametrize(
-    ("log", "kind", "what"),
-    [
-        ("UBSAN: array-index-out-of-bounds in x.c:7:9" + TRACE + "__ubsan_handle_out_of_bounds+0x1/0x2", MEMORY, ""),
-        ("UBSAN: shift-out-of-bounds in x.c:7:9" + TRACE + "ubsan_epilogue+0x1/0x2", WARNED, ""),
-        (
-            "WARNING: possible circular locking dependency detected" + TRACE + "check_noncircular+0x1/0x2",
-            WARNED,
-            "possible circular locking dependency",
-        ),
-        (f"BUG: {SLEEPING} at m.c:591{TRACE}__might_resched+0x1/0x2| __mutex_lock+0x1/0x2", WARNED, SLEEPING),
-        (
-            "refcount_t: underflow; use-after-free.|RIP: 0010:refcount_warn_saturate+0x1/0x2|Call Trace:",
-            MEMORY,
-            "refcount_t: underflow; use-after-free",
-        ),
-    ],
-)
+@pytest.mark.parametrize("name", sorted(name for name in REPORTS if name.startswith("tool_")))
 @pytest.mark.parametrize("before", [[], ["BUG: unrelated, and before"]], ids=["alone", "after another"])
-def test_a_report_of_a_kernel_tool_names_the_first_function_outside_of_tools(
-    log: str, kind: FaultKind, what: str, before: list[str]
-) -> None:
-    evidence: KernelEvidence = {"taint": 0, "log": [*before, *log.split("|"), *OF_DRIVER], "suspects": ["rdma_rxe"]}
-    fault = kernel_alarm(evidence)
+def test_a_report_of_a_kernel_tool_names_the_first_function_outside_of_tools(name: str, before: list[str]) -> None:
+    log, expected = REPORTS[name]
+    kind, _, what = expected.partition(": ")
+    fault = kernel_alarm({"taint": 0, "log": [*before, *log], "suspects": ["rdma_rxe"]})
     assert fault
-    assert fault.kind is kind
-    assert fault.seen == (what or log.partition(" in ")[0], "rxe_mr_init_user [rdma_rxe]", "rxe_reg_user_mr [rdma_rxe]")
+    assert fault.kind == FaultKind(kind)
+    assert fault.seen == (what, "rxe_mr_init_user [rdma_rxe]", "rxe_reg_user_mr [rdma_rxe]")

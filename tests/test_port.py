@@ -198,7 +198,6 @@ def test_a_device_asks_the_table_of_its_port_where_the_stack_has_one(
     monkeypatch.setattr(device_module, "SYSFS", tmp_path / "ib")
     for indices, chosen in (([0], 0), (None, 1)):
         found = device("Ethernet")
-        found._chosen_gid = None
         monkeypatch.setattr(Device, "_gid_indices", lambda _, known=indices: known)
         assert found.source_gid_index == chosen
 

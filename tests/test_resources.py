@@ -1,9 +1,11 @@
 """The counts of a process's resources: their sources, missing counts, and leaks."""
 
 import os
+import socket
+import struct
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +14,7 @@ from conformance.errors import HostLacks, SetupRefused
 from conformance.judging import judge
 from conformance.kernel import resources
 from conformance.kernel.log import KernelFile, number_after
+from conformance.kernel.netlink import RdmaNetlink
 from conformance.kernel.resources import (
     LOCKED,
     OTHERS,
@@ -36,6 +39,10 @@ class Netlink:
 
     def count(self) -> dict[str, int]:
         return dict(self.counts)
+
+    def count_all(self) -> dict[str, int]:
+        """The kernel has one more of each."""
+        return {kind: number + 1 for kind, number in self.counts.items()}
 
 
 @pytest.fixture
@@ -64,6 +71,43 @@ def test_windows_are_what_the_control_group_counts_beyond_the_netlink(system: Pa
         LOCKED: 4,
         PAGES: 7,
     }
+
+
+def test_a_new_object_is_counted_beside_the_kernels_own(system: Path) -> None:
+    netlink = Netlink(QP=2, MR=1)
+    counter = ResourceCounter("rxe0", netlink, True, system / "proc", system / "cgroup")  # type: ignore[arg-type]
+    first = counter.count()
+    netlink.counts = {"QP": 2, "MR": 3}
+    assert leaked(first, counter.count()) == "the kernel still counts 2 MR"
+
+
+def summary(*entries: tuple[bytes, int]) -> bytes:
+    """The message in which the kernel sums up the objects of a device (fill_res_info of nldev.c)."""
+    packed = b"".join(struct.pack("=HH4sHHQ", 4 + len(name) + 1, 17, name, 12, 18, number) for name, number in entries)
+    return struct.pack("=IHHII", 16 + len(packed), 5 << 10 | 9, 0, 1, 0) + packed
+
+
+class Answer:
+    """A netlink socket with one answer, which is the only message."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def send(self, _: bytes) -> None: ...
+
+    def recv(self, _: int) -> bytes:
+        data, self.data = self.data, b""
+        assert data, "the kernel would not answer again"
+        return data
+
+
+@pytest.mark.parametrize("names", [(b"pd", b"cq", b"qp", b"mr"), (b"pd", b"cq", b"qp")], ids=["all", "an older kernel"])
+def test_one_answer_of_the_kernel_has_the_numbers_of_all_kinds(names: tuple[bytes, ...]) -> None:
+    netlink = RdmaNetlink.__new__(RdmaNetlink)
+    netlink._index = 0
+    netlink._socket = cast(socket.socket, Answer(summary(*((name, 300 + at) for at, name in enumerate(names)))))
+    numbers = {"PD": 300, "CQ": 301, "QP": 302, "MR": 303}
+    assert netlink.count_all() == (numbers if b"mr" in names else {})
 
 
 def test_pages_are_counted_only_where_nobody_else_pins_any(system: Path) -> None:

@@ -126,15 +126,10 @@ class Comparison:
             key = arguments.get("rkey", arguments.get("lkey", arguments.get("mw", "")))
             about = (arguments.get("op"), key, arguments.get("flags"), arguments.get("advice"))
             rule = nearest_rule(call, arguments, outcome, self._bound(arguments), self._ended(arguments))
-            self.divergence = Divergence(
-                self.subject.entry,
-                self.given,
-                tuple(self.taken),
-                judgement.reason,
-                " ".join(filter(None, (call, *about, outcome))),
-                rule,
-                judgement.fault.as_data() if judgement.fault else None,
-            )
+            signature = " ".join(filter(None, (call, *about, outcome)))
+            fault = judgement.fault.as_data() if judgement.fault else None
+            where = (self.subject.entry, self.given, tuple(self.taken))
+            self.divergence = Divergence(*where, judgement.reason, signature, rule, fault)
         elif works:
             self._names = {**self._names, **product(step)}
         return outcome

@@ -13,7 +13,7 @@ from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.model.verdict import NOT_TESTABLE, VIOLATIONS, Verdict
 from conformance.results.files import make_directory
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT, Suite
@@ -25,7 +25,7 @@ from fixtures.guest.mending import ensure_each
 from fixtures.guest.recipe import MENDED_STACKS, recipe_for
 from fixtures.system.cache import cache_directory
 from runs import process
-from trial.report import write_files
+from trial import report
 
 Say = Callable[[str], None]
 STACK = next(iter(MENDED_STACKS))
@@ -99,35 +99,21 @@ def left_out(
     last = {record["case"]: record for record in without}
     before = {case: whole[case]["verdict"] for case in last if case in whole}
     violated = [r for case, r in last.items() if r["verdict"] in VIOLATIONS and before.get(case) not in VIOLATIONS]
-    lost = [
-        case
-        for case, r in last.items()
-        if before.get(case) == Verdict.PASS and r["verdict"] in (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
-    ]
-    others = [record["case"] for record in violated if not set(record["rules"]) & set(rules)]
+    lost = [case for case, r in last.items() if before.get(case) == Verdict.PASS and r["verdict"] in NOT_TESTABLE]
+    cases = tuple(record["case"] for record in violated)
+    others = tuple(record["case"] for record in violated if not set(record["rules"]) & set(rules))
     defects = {defect.fingerprint: defect.title for defect in defects_of(violated)}
-    return LeftOut(
-        change,
-        tuple(rules),
-        tuple(declared),
-        tuple(record["case"] for record in violated),
-        tuple(lost),
-        defects,
-        tuple(others),
-        len(last),
-    )
+    return LeftOut(change, tuple(rules), tuple(declared), cases, tuple(lost), defects, others, len(last))
 
 
 def table(findings: Sequence[LeftOut]) -> str:
-    lines = ["| left out | rules | violated again | not verified any more | defects | comes back |"]
-    lines.append("|---|---|---:|---:|---|---|")
+    rows = []
     for each in findings:
         defects = ", ".join(f"`{fingerprint}`" for fingerprint in each.defects) or "none"
-        lines.append(
-            f"| {each.change} | {', '.join(each.rules)} | {len(each.violated)} | {len(each.not_verified)} | {defects} "
-            f"| {each.outcome} |"
-        )
-    return "\n".join(lines) + "\n"
+        figures = (len(each.violated), len(each.not_verified))
+        rows.append((each.change, ", ".join(each.rules), *figures, defects, each.outcome))
+    head = ("left out", "rules", "violated again", "not verified any more", "defects", "comes back")
+    return "\n".join(report.table(head, rows, (2, 3))) + "\n"
 
 
 def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
@@ -163,7 +149,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
             flush=True,
         )
     data = {"schema": "rdma-cts-mended/1", "findings": list(map(asdict, findings))}
-    write_files(out, "mended", data, table(findings))
+    report.write_files(out, "mended", data, table(findings))
     print(table(findings), end="")
     return 0 if all(each.outcome == "only its own" for each in findings) else 1
 

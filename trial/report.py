@@ -1,7 +1,7 @@
 """The report of a trial as text, Markdown and JSON: a table by rule, and the violations that were not detected."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,17 +85,24 @@ def line(finding: Finding) -> str:
 
 def markdown(trial: Trial) -> str:
     """Returns a table by rule, then each violation with the first case that detected it."""
-    lines = ["| rule | violations | killed | misattributed | survived | kill ratio |", "|---|---|---|---|---|---|"]
+    rules: list[tuple[object, ...]] = []
     for rule, findings in [*trial.by_rule(), ("**all**", list(trial.findings))]:
         counts = [sum(each.outcome == outcome for each in findings) for outcome in (KILLED, MISATTRIBUTED, SURVIVED)]
-        figures = " | ".join(str(count) for count in (len(findings), *counts))
-        lines.append(f"| {rule} | {figures} | {100 * counts[0] / max(1, len(findings)):.0f} % |")
-    lines += ["", "| rule | violation | what it does | outcome | cases | first case that detected it |"]
-    lines.append("|---|---|---|---|---|---|")
-    for each in trial.findings:
-        first = f"`{each.by[0]}`" if each.by else ""
-        lines.append(f"| {each.rule} | {each.name} | {each.about} | {each.outcome} | {len(each.by)} | {first} |")
-    return "\n".join(lines) + "\n"
+        rules.append((rule, len(findings), *counts, f"{100 * counts[0] / max(1, len(findings)):.0f} %"))
+    lines = table(("rule", "violations", "killed", "misattributed", "survived", "kill ratio"), rules)
+    rows = [
+        (each.rule, each.name, each.about, each.outcome, len(each.by), f"`{each.by[0]}`" if each.by else "")
+        for each in trial.findings
+    ]
+    head = ("rule", "violation", "what it does", "outcome", "cases", "first case that detected it")
+    return "\n".join([*lines, "", *table(head, rows)]) + "\n"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]], numbers: Container[int] = ()) -> list[str]:
+    """Returns a table in Markdown; the columns `numbers` are aligned to the right."""
+    first, *others = (f"| {' | '.join(map(str, row))} |" for row in (head, *rows))
+    rule = "".join("|---:" if column in numbers else "|---" for column in range(len(head)))
+    return [first, f"{rule}|", *others]
 
 
 def write(trial: Trial, out: Path) -> None:

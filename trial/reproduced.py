@@ -15,6 +15,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from conformance.results.files import write_all
+
 # A program waits at most 10 s for a completion that does not arrive; an emulated guest on a busy machine is slow.
 _DEADLINE_S = 120.0
 _SHOWN = 4000  # bytes of output
@@ -49,9 +51,7 @@ def main(device: str, port: str, folder: str, names: Sequence[str]) -> int:
     out = os.open(port, os.O_WRONLY)
 
     def send(message: dict[str, object]) -> None:
-        data = memoryview(json.dumps(message).encode() + b"\n")
-        while data:  # a port may accept only a part of a long line at once
-            data = data[os.write(out, data) :]
+        write_all(out, json.dumps(message).encode() + b"\n")
 
     for name in names:
         started = time.monotonic()

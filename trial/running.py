@@ -40,10 +40,7 @@ def on_the_reference(bench: ReferenceBench) -> RunContext:
 
 def judgement_on(case: Case, run: RunContext) -> Judgement:
     """Returns the judgement on one case; an exception of the harness is BROKEN, as in a run."""
-    try:
-        return run_case(case, run).judgement
-    except Exception as error:
-        return broken(error)
+    return violations_by(case, run)[1]
 
 
 def violations_by(case: Case, run: RunContext, progress: Progress = no_progress) -> tuple[frozenset[str], Judgement]:

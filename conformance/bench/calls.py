@@ -52,6 +52,20 @@ class IbvMrInitAttr(ctypes.Structure):
     )
 
 
+class MrInitAttr(NamedTuple):
+    """struct ibv_mr_init_attr as arguments of a call. `dmah` is an object, or NULL or `invented`."""
+
+    length: int
+    access: int
+    comp_mask: int
+    iova: int
+    addr: int
+    fd: int
+    fd_offset: int
+    dmah: Any
+    buf: Any
+
+
 class IbvAh(ctypes.Structure):
     _fields_ = members("void *context, *pd; uint32_t handle")
 

@@ -32,11 +32,9 @@ class RegMrEx:
         self.library = library
 
     def __getattr__(self, verb: str) -> Callable[..., Return]:
-        """Returns the library's function for every other verb."""
         return getattr(self.library, verb)  # type: ignore[no-any-return]
 
     def offers(self, verb: str) -> bool:
-        """Whether the library has both the verb and ibv_reg_mr_ex."""
         return self.library.offers("reg_mr_ex") and self.library.offers(verb)
 
     def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:

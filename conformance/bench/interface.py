@@ -38,8 +38,6 @@ class DmaBuf(Protocol):
 
 
 class RegionElsewhere(Protocol):
-    """A region of another process, with its keys."""
-
     lkey: int
     rkey: int
 

@@ -119,7 +119,6 @@ class Area:
         return found[:SHOWN]
 
     def changed_outside(self) -> bool:
-        """Returns whether anything outside the range has changed."""
         if self.native_state in (UNTOUCHED, REPLACED):
             return False
         after = self.start + self.length

@@ -19,18 +19,11 @@ BEHIND = 1 << 63
 # The number of SGEs of a receive for a message without data, because some providers refuse a receive without SGEs.
 NO_BYTES = (Sge(0, 0, 0),)
 # The values of enum ibv_wr_opcode (<infiniband/verbs.h>) that are posted with ibv_post_send.
-WR_OPCODES = {
-    "RDMA_WRITE": 0,
-    "RDMA_WRITE_WITH_IMM": 1,
-    "SEND": 2,
-    "SEND_WITH_IMM": 3,
-    "RDMA_READ": 4,
-    "ATOMIC_CMP_AND_SWP": 5,
-    "ATOMIC_FETCH_AND_ADD": 6,
-    "LOCAL_INV": 7,
-    "BIND_MW": 8,
-    "SEND_WITH_INV": 9,
-}
+_IN_ORDER = """
+RDMA_WRITE RDMA_WRITE_WITH_IMM SEND SEND_WITH_IMM RDMA_READ ATOMIC_CMP_AND_SWP ATOMIC_FETCH_AND_ADD LOCAL_INV BIND_MW
+SEND_WITH_INV
+""".split()
+WR_OPCODES = {opcode: number for number, opcode in enumerate(_IN_ORDER)}
 # Operations that only the ibv_wr_* calls of an extended queue pair can post.
 EXTENDED_OPCODES = (*FLUSHES, "ATOMIC_WRITE")
 # The opcode of a request's completion (enum ibv_wc_opcode), if its name differs from that of the request's opcode.
@@ -153,17 +146,5 @@ _WC_STATUS = tuple(
     """.split()
 )
 # enum ibv_wc_opcode of <infiniband/verbs.h>, as far as the suite posts such requests.
-_WC_OPCODES = {
-    0: "SEND",
-    1: "RDMA_WRITE",
-    2: "RDMA_READ",
-    3: "COMP_SWAP",
-    4: "FETCH_ADD",
-    5: "BIND_MW",
-    6: "LOCAL_INV",
-    7: "TSO",
-    8: "FLUSH",
-    9: "ATOMIC_WRITE",
-    128: "RECV",
-    129: "RECV_RDMA_WITH_IMM",
-}
+_REQUESTS = "SEND RDMA_WRITE RDMA_READ COMP_SWAP FETCH_ADD BIND_MW LOCAL_INV TSO FLUSH ATOMIC_WRITE".split()
+_WC_OPCODES = {**dict(enumerate(_REQUESTS)), 128: "RECV", 129: "RECV_RDMA_WITH_IMM"}

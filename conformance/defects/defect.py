@@ -52,8 +52,6 @@ _ANSWERS = (Effect.ACCEPTED, Effect.REFUSED, Effect.CODE, Effect.REMARK)
 
 @dataclass(frozen=True)
 class Answering:
-    """The layer that answered, and the evidence for it."""
-
     layer: str
     because: str = ""
 
@@ -182,7 +180,6 @@ class Defect:
 
     @cached_property
     def waived(self) -> bool:
-        """Whether every result that shows the defect is waived."""
         return all(symptom.record["effective"] == Verdict.WAIVED for symptom in self.symptoms)
 
     @cached_property

@@ -196,7 +196,6 @@ def _verdict(record: ResultRecord, deviation: Deviation | None) -> str:
 
 
 def _expected(record: ResultRecord, fault: Fault) -> str:
-    """The requirement of the documents for the failed step, in a few words; empty if unknown."""
     expected = record["expected"]
     if fault.later:
         expected = next((each for each in later_steps(expected) if each.get("call") == fault.call), {})
@@ -210,19 +209,12 @@ _GROUPS: Mapping[str, str] = {
     **dict.fromkeys(BINDS, BIND),
     **dict.fromkeys(("bind_and_send", "bind_notified"), BIND),
     **dict.fromkeys(("post_local_inv", "post_send_with_inv"), INVALIDATION),
+    **dict.fromkeys(PROBES, ACCESS),
     **dict.fromkeys(
-        (
-            *PROBES,
-            "list_traffic",
-            "send_to_receive",
-            "await_traffic",
-            "traffic_beside",
-            "receives_in_order",
-            "immediates_in_order",
-            "atomics_in_order",
-            "regions_side_by_side",
-            "ibv_wr_post",
-        ),
+        """
+        list_traffic send_to_receive await_traffic traffic_beside receives_in_order immediates_in_order atomics_in_order
+        regions_side_by_side ibv_wr_post
+        """.split(),
         ACCESS,
     ),
 }

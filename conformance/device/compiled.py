@@ -34,7 +34,7 @@ def library(source: Path, layout: Layout, *options: str) -> ctypes.CDLL | None:
     name = f"{source.stem}-{_digest(source, options)}.so"
     loaded = _loaded(cache.lookup(name)) or _compiled(source, options, name)
     if loaded is not None:
-        _check(source, layout, _exported(loaded))
+        _check(source, layout, loaded)
     return loaded
 
 
@@ -71,13 +71,9 @@ def _compiled(source: Path, options: Sequence[str], name: str) -> ctypes.CDLL | 
         return loaded
 
 
-def _exported(loaded: ctypes.CDLL) -> Sequence[int]:
-    """The array `rdma_cts_layout` without its first element, which is the number of the other elements."""
-    number = ctypes.c_uint32.in_dll(loaded, _LAYOUT).value
-    return (ctypes.c_uint32 * (1 + number)).in_dll(loaded, _LAYOUT)[1:]
-
-
-def _check(source: Path, layout: Layout, exported: Sequence[int]) -> None:
+def _check(source: Path, layout: Layout, loaded: ctypes.CDLL) -> None:
+    number = ctypes.c_uint32.in_dll(loaded, _LAYOUT).value  # of the elements after this one
+    exported = (ctypes.c_uint32 * (1 + number)).in_dll(loaded, _LAYOUT)[1:]
     wrong = [
         f"{name} is {actual}, not {assumed}"
         for (name, assumed), actual in zip(layout, exported, strict=False)

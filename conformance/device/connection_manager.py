@@ -48,8 +48,6 @@ class _Event(ctypes.Structure):
 
 
 class _Channel(ctypes.Structure):
-    """struct rdma_event_channel."""
-
     _fields_ = members("int fd")
 
 

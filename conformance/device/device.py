@@ -100,7 +100,6 @@ class Device:
         # The number of exchanges so far that C could have executed; at a threshold, the C code is compiled
         # (native_exchange.py).
         self.exchanges_requested = 0
-        self._chosen_gid: int | None = None
         self.findings = Findings()  # set when preflight has run
         self.lingering: set[Refusal] = set()  # for all pairs of this device; see interface.Pair
         self.connection_manager: ConnectionManager | None = None
@@ -133,7 +132,6 @@ class Device:
 
     @cached_property
     def pkey_index(self) -> int:
-        """The index of the partition key that all queue pairs use."""
         return self._in_sysfs.pkey_index
 
     @property
@@ -198,15 +196,13 @@ class Device:
         """The GID that loopback traffic uses, at `source_gid_index`."""
         return self.context.query_gid(self.port, self.source_gid_index)
 
-    @property
+    @cached_property
     def source_gid_index(self) -> int:
         """The index of the GID for loopback traffic: the requested GID, else the most suitable GID of the port."""
         if self.gid_index is not None:
             return self.gid_index
-        if self._chosen_gid is None:
-            port = self._in_sysfs
-            self._chosen_gid = 0 if self.transport is INFINIBAND else port.choose(port.gids(self._gid_indices()))
-        return self._chosen_gid
+        port = self._in_sysfs
+        return 0 if self.transport is INFINIBAND else port.choose(port.gids(self._gid_indices()))
 
     def open_connection_manager(self) -> None:
         """Opens the connection manager on the address of the port's network interface, for transports that need it.
@@ -236,7 +232,6 @@ class Device:
         return [int(entry.gid_index) for entry in table if int(entry.port_num) == self.port]
 
     def describe(self) -> DeviceFacts:
-        """The facts of the device for the header of results."""
         return {
             "name": self.name,
             "driver": self.driver,
@@ -282,7 +277,7 @@ def environment() -> Environment:
     return {
         "kernel": os.uname().release,
         "rdma_core": library_version(),
-        "pyverbs": _package_version("python3-pyverbs"),
+        "pyverbs": _pyverbs_version(),
         "python": ".".join(str(part) for part in __import__("sys").version_info[:3]),
         "tainted": int(text_of(Path("/proc/sys/kernel/tainted")) or 0),
     }
@@ -312,10 +307,10 @@ def library_release() -> int | None:
 
 
 @cache
-def _package_version(package: str) -> str:
-    for query in (["dpkg-query", "-W", "-f=${Version}", package], ["rpm", "-q", "--qf=%{VERSION}", package]):
+def _pyverbs_version() -> str:
+    for query in ("dpkg-query -W -f=${Version} python3-pyverbs", "rpm -q --qf=%{VERSION} python3-pyverbs"):
         try:
-            found = subprocess.run(query, capture_output=True, text=True, check=False)
+            found = subprocess.run(query.split(), capture_output=True, text=True, check=False)
         except OSError:
             continue
         if found.returncode == 0:

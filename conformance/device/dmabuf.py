@@ -49,13 +49,10 @@ def _system_heap(size: int) -> int:
     return int(struct.unpack("=QIIQ", answer)[1])
 
 
-_MAKE: dict[str, tuple[Path, Callable[[int], int]]] = {
-    "udmabuf": (_UDMABUF, _udmabuf),
-    "system_heap": (_HEAP, _system_heap),
-}
-_MEND = {
-    "udmabuf": "modprobe udmabuf, on a kernel with CONFIG_UDMABUF",
-    "system_heap": "modprobe system_heap, on a kernel with CONFIG_DMABUF_HEAPS_SYSTEM",
+# By the kind, which is also the name of the kernel's module: the device, the function, and the kernel's option.
+_MAKE: dict[str, tuple[Path, Callable[[int], int], str]] = {
+    "udmabuf": (_UDMABUF, _udmabuf, "CONFIG_UDMABUF"),
+    "system_heap": (_HEAP, _system_heap, "CONFIG_DMABUF_HEAPS_SYSTEM"),
 }
 
 
@@ -64,11 +61,11 @@ def allocate(kind: str, size: int) -> DmaBuf:
 
     Raises HostLacks if this kernel cannot create dma-bufs of that kind.
     """
-    device, make = _MAKE[kind]
+    device, make, option = _MAKE[kind]
     rounded = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
     try:
         fd = make(rounded)
         return DmaBuf(fd, map_file(fd, rounded), rounded)
     except OSError as error:
-        hint = f"{_MEND[kind]}, as root or with permission to open {device}"
+        hint = f"modprobe {kind}, on a kernel with {option}, as root or with permission to open {device}"
         raise HostLacks(f"this host makes no dma-bufs at {device} ({error.strerror})", hint) from error

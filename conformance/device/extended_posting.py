@@ -77,7 +77,6 @@ class ExtendedQueue(DeviceQueue):
         return cap.max_send_wr, cap.max_send_sge, cap.max_inline_data
 
     def post_send(self, request: SendRequest) -> Return:
-        """Posts one request by builders or, if chosen or necessary, by ibv_post_send; returns 0, or errno."""
         built = self.spec.extended in BUILDERS and request.opcode in self._operations()
         if not built and request.opcode not in EXTENDED_OPCODES:
             return super().post_send(request)
@@ -126,15 +125,14 @@ class ExtendedQueue(DeviceQueue):
     def _set_data(self, request: SendRequest) -> None:
         from pyverbs.wr import SGE
 
-        elements = request.sges
         if request.flags & _INLINE:
-            (element,) = elements
+            (element,) = request.sges
             self.qp.wr_set_inline_data(element.addr, element.length)
-        elif len(elements) == 1:
-            (element,) = elements
-            self.qp.wr_set_sge(SGE(element.addr % (1 << 64), element.length, element.lkey % (1 << 32)))
+            return
+        made = [SGE(each.addr % (1 << 64), each.length, each.lkey % (1 << 32)) for each in request.sges]
+        if len(made) == 1:
+            self.qp.wr_set_sge(made[0])
         else:
-            made = [SGE(each.addr % (1 << 64), each.length, each.lkey % (1 << 32)) for each in elements]
             self.qp.wr_set_sge_list(len(made), made)
 
 
@@ -163,6 +161,4 @@ def try_create(device: Device, pd: Any, kind: str, operations: int) -> Return:
 
 
 class ExtendedPair(DevicePair):
-    """Two extended queue pairs, each the peer of the other."""
-
     kind = ExtendedQueue

@@ -1,13 +1,15 @@
 """Turns on fork protection in one way and prints the effects. This is a program, because a process can turn on fork
-protection only once.
+protection only once: the program forks a child for each line that it reads, and only the child loads libibverbs. In an
+emulated guest, starting Python for each line would take a second.
 
-The arguments are a device, a word of vocabulary.FORK_SETTINGS, and `asked` or `not_asked`. libibverbs asks the kernel
-through a socket whether the kernel copies the pages of regions on fork, and protects the pages itself if it cannot ask.
-With `not_asked`, no file descriptor can be opened while libibverbs would ask.
+A line has a device, a word of vocabulary.FORK_SETTINGS, and `asked` or `not_asked`. libibverbs asks the kernel through
+a socket whether the kernel copies the pages of regions on fork, and protects the pages itself if it cannot ask. With
+`not_asked`, no file descriptor can be opened while libibverbs would ask.
 """
 
 import contextlib
 import ctypes
+import functools
 import itertools
 import json
 import mmap
@@ -31,16 +33,25 @@ _MAP_HUGETLB = 0x40000
 
 def observe(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str]]:
     """Returns the result of ibv_fork_init, and the observed effects by name. Raises SetupRefused."""
-    variable = {setting: "1"} if setting.isupper() else {}
-    # -S: this program needs no installed packages of Python.
-    command = (sys.executable, "-S", "-m", "conformance.device.fork_settings", device, setting, kernel)
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(_ROOT), **variable}
-    )
-    if done.returncode:
-        raise SetupRefused("a registration in a separate process", done.stderr.strip().rpartition("\n")[2])
-    code, seen = json.loads(done.stdout)
+    program = _program()
+    assert program.stdin
+    assert program.stdout
+    program.stdin.write(f"{device} {setting} {kernel}\n")
+    program.stdin.flush()
+    answer = json.loads(program.stdout.readline() or '"the process has ended"')
+    if isinstance(answer, str):
+        raise SetupRefused("a registration in a separate process", answer)
+    code, seen = answer
     return code, seen
+
+
+@functools.cache
+def _program() -> subprocess.Popen[str]:
+    """The running program, which ends with this process, because its input then ends."""
+    # -S: this program needs no installed packages of Python.
+    command = (sys.executable, "-S", "-m", "conformance.device.fork_settings")
+    environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
 
 @contextlib.contextmanager
@@ -55,7 +66,9 @@ def no_descriptors(apply: bool = True) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def _main(device: str, setting: str, kernel: str) -> None:
+def _effects(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str]]:
+    if setting.isupper():
+        os.environ[setting] = "1"
     library = ctypes.CDLL("libibverbs.so.1", use_errno=True)
     library.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)
     library.ibv_get_device_name.restype = ctypes.c_char_p
@@ -83,12 +96,30 @@ def _main(device: str, setting: str, kernel: str) -> None:
     if mr:
         library.ibv_dereg_mr(mr)
     seen["deregistered"] = _range(addr)
-    sys.stdout.write(json.dumps((code, seen)))
+    return code, seen
 
 
 def _range(addr: int) -> str:
     return "inherited" if paging.inherited(addr, mmap.PAGESIZE)[0] else "kept"
 
 
+def _print(answer: object) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+def _main() -> None:
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            try:
+                _print(_effects(*line.split()))
+            except Exception as error:
+                _print(f"{type(error).__name__}: {error}")
+            os._exit(0)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if status:
+            _print(f"its exit status is {status}")
+
+
 if __name__ == "__main__":
-    _main(*sys.argv[1:])
+    _main()

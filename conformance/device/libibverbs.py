@@ -22,6 +22,7 @@ from conformance.bench.calls import (
     IbvDm,
     IbvMrInitAttr,
     Mr,
+    MrInitAttr,
     Pd,
     PdAt,
     Return,
@@ -133,7 +134,6 @@ class Libibverbs:
         return function
 
     def __getattr__(self, name: str) -> Callable[..., Return]:
-        """Returns a function that calls the verb with the arguments of its prototype."""
         return functools.partial(self._verb, of_method(name).name)
 
     def _verb(self, name: str, *arguments: Pd | Mr | Buffer | Held | int | None) -> Return:
@@ -174,24 +174,12 @@ class Libibverbs:
         optional = access & OPTIONAL_ACCESS
         return self._verb("ibv_reg_mr_iova2" if optional else "ibv_reg_mr_iova", pd, addr, length, hca_va, access)
 
-    def reg_mr_ex(
-        self,
-        pd: Pd,
-        length: int,
-        access: int,
-        comp_mask: int,
-        iova: int,
-        addr: int,
-        fd: int,
-        fd_offset: int,
-        dmah: Held | str,
-        buf: Buffer | None,
-    ) -> Return:
-        """ibv_reg_mr_ex. An `invented` dmah is memory of zeros."""
-        zeros = ctypes.create_string_buffer(64)
-        handle = (ctypes.addressof(zeros) if dmah == INVENTED else 0) if isinstance(dmah, str) else dmah.pointer
-        fields = (length, access, comp_mask, iova, addr, fd, fd_offset, handle, buf.pointer if buf else 0)
-        attr = IbvMrInitAttr(*fields)
+    def reg_mr_ex(self, pd: Pd, *arguments: Any) -> Return:
+        """ibv_reg_mr_ex with the fields of MrInitAttr. An `invented` dmah is memory of zeros."""
+        given, zeros = MrInitAttr(*arguments), ctypes.create_string_buffer(64)
+        words = {"NULL": 0, INVENTED: ctypes.addressof(zeros)}
+        dmah = words[given.dmah] if isinstance(given.dmah, str) else given.dmah.pointer
+        attr = IbvMrInitAttr(*given._replace(dmah=dmah, buf=given.buf.pointer if given.buf else 0))
         return self._verb("ibv_reg_mr_ex", pd, ctypes.addressof(attr))
 
     def alloc_buf(self, pd: Pd, size: int) -> Return:
@@ -326,7 +314,9 @@ class Libibverbs:
     def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         """ibv_rereg_mr: 0, or a code of enum ibv_rereg_mr_err_code."""
         returned = self._verb("ibv_rereg_mr", mr, flags, pd, addr, length, access)
-        return replace(returned, layer=_rereg_layer(returned))
+        # The library itself returns ERR_INPUT, which is -1. A provider without the verb returns EOPNOTSUPP.
+        layer = "provider" if returned.errno in ABSENT else "kernel"
+        return replace(returned, layer="libibverbs" if returned.value == -1 else layer)
 
     @property
     def has_experimental_rereg(self) -> bool:
@@ -360,13 +350,6 @@ def _answering_eopnotsupp(result: type, *arguments: type) -> Callable[..., Any]:
         return None if result is ctypes.c_void_p else errno.EOPNOTSUPP
 
     return ctypes.CFUNCTYPE(result, *arguments, use_errno=True)(answer)
-
-
-def _rereg_layer(returned: Return) -> str:
-    # The library itself returns ERR_INPUT. A provider without the verb returns EOPNOTSUPP.
-    if returned.value == -1:
-        return "libibverbs"
-    return "provider" if returned.errno in ABSENT else "kernel"
 
 
 def exact(call: Callable[[], object]) -> Return:

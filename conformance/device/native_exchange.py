@@ -12,7 +12,7 @@ from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
-from conformance.bench.calls import Return
+from conformance.bench.calls import Return, members
 from conformance.bench.interface import Pair
 from conformance.bench.memory_areas import Area
 from conformance.bench.work_requests import WR_OPCODES, Exchange, SendRequest
@@ -24,8 +24,8 @@ from conformance.model.deadline import TURNS_PER_S
 from conformance.verbs import ENUMS
 
 SOURCE = Path(__file__).with_name("exchange.c")
-# After this many exchanges in Python on one device, exchange.c is compiled. Compiling takes about as long as C would
-# have saved in these exchanges.
+# After this many exchanges in Python on one device, exchange.c is compiled, unless this process has loaded it already,
+# as a resumed guest has. Compiling takes about as long as C would have saved in these exchanges.
 COMPILE_THRESHOLD = 500
 # The maximum number of exchanges in one call of `exchanges`.
 MAX_BATCH = 64
@@ -48,20 +48,14 @@ _SIZE = _AT_COMPLETIONS + _COMPLETIONS * WC.size
 
 
 class _End(ctypes.Structure):
-    _fields_ = (("qp", ctypes.c_uint64), ("attributes", ctypes.c_uint64), ("receives", ctypes.c_uint64))
+    _fields_ = members("uint64_t qp, attributes, receives")
 
 
 class _Connection(ctypes.Structure):
     _fields_ = (
         ("ends", _End * 2),
-        ("transitions", ctypes.c_void_p),
-        ("transition_count", ctypes.c_uint32),
-        ("stale", ctypes.c_uint32),
-        ("renewable", ctypes.c_uint32),
-        ("by_reset", ctypes.c_uint32),
-        ("send_timeout", ctypes.c_uint64),
-        ("receive_timeout", ctypes.c_uint64),
-        ("silence", ctypes.c_uint64),
+        *members("void *transitions; uint32_t transition_count, stale, renewable, by_reset"),
+        *members("uint64_t send_timeout, receive_timeout, silence"),
     )
 
 
@@ -137,7 +131,6 @@ class NativeSpec(NamedTuple):
 
 
 def can_post(request: SendRequest) -> bool:
-    """Whether C can post the request."""
     return request.opcode in WR_OPCODES and len(request.sges) <= 1
 
 
@@ -185,6 +178,7 @@ def available() -> bool:
     return _library() is not None
 
 
+@functools.cache
 def _library() -> ctypes.CDLL | None:
     return library(SOURCE, _LAYOUT, "-libverbs", f"-DTURNS_PER_S={TURNS_PER_S}")
 
@@ -216,6 +210,7 @@ def native_connection(pair: Pair, silence_s: float, renewable: bool) -> NativeCo
     if not responder.device.findings.tells_state:
         return None
     responder.device.exchanges_requested += 1
-    if responder.device.exchanges_requested <= COMPILE_THRESHOLD or not available():
+    is_loaded = _library.cache_info().currsize
+    if (not is_loaded and responder.device.exchanges_requested <= COMPILE_THRESHOLD) or not available():
         return None
     return NativeConnection(requester, responder, silence_s, renewable, pair.renews_by_reset)

@@ -85,17 +85,18 @@ class Poster:
     def send(self, request: SendRequest, destination: tuple[int, int, int] | None = None, srqn: int = 0) -> Return:
         """ibv_post_send: returns 0, or the value of errno. The arguments are those of `pack_send`."""
         pack_send(self._request, 0, (self._sges, 0, self._sges_at), request, destination, srqn)
-        return self._posted(self._post_send(self.qp, self._request_at, self._bad_at))
+        value = self._post_send(self.qp, self._request_at, self._bad_at)
+        return Return(value, max(value, 0))
 
     def receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
         """ibv_post_recv or, with a shared receive queue, ibv_post_srq_recv: returns 0, or the value of errno."""
         _pack_elements(self._sges, 0, sges)
         _RECEIVE.pack_into(self._receive, 0, wr_id, 0, self._sges_at if sges else 0, len(sges))
-        return self._posted(self._post_recv(self._receiver, self._receive_at, self._bad_at))
+        value = self._post_recv(self._receiver, self._receive_at, self._bad_at)
+        return Return(value, max(value, 0))
 
     @property
     def channel(self) -> int:
-        """The file descriptor of the completion channel."""
         return ctypes.c_int.from_address(ctypes.c_uint64.from_address(self._cq + _WORD).value + _WORD).value
 
     def state(self) -> int:
@@ -104,9 +105,6 @@ class Poster:
         if failed:
             raise OSError(failed, "ibv_query_qp")
         return int(_STATE.unpack_from(self._attributes)[0])
-
-    def _posted(self, value: int) -> Return:
-        return Return(value, value if value > 0 else 0)
 
     def completions(self, count: int, deadline_s: float) -> list[Completion]:
         """Returns the next `count` completions, fewer if the deadline passes. Raises OSError if polling fails.
@@ -119,12 +117,13 @@ class Poster:
             number = self._poll_cq(self._cq, min(_MAX_POLLED, count - len(found)), self._wc_at)
             if number < 0:
                 raise OSError(-number, "ibv_poll_cq")
-            polled = (completion(self._wc, index) for index in range(number))
-            found += [each for each in polled if not each.wr_id & BEHIND]
             if not number:
                 wait = wait or Wait(deadline_s)
                 if wait.over():
                     break
+                continue
+            polled = (completion(self._wc, index) for index in range(number))
+            found += [each for each in polled if not each.wr_id & BEHIND]
         return found
 
 

@@ -135,8 +135,6 @@ CONNECTED = ("RTS", "ERR")  # states in which a queue pair has, or had, a peer
 
 
 class End(Queue, Protocol):
-    """A queue pair of this device."""
-
     state: str
 
     def move_to(self, state: str, peer: int) -> None: ...
@@ -174,8 +172,6 @@ class ByStates:
 
 
 class ByManager:
-    """Connects a pair by the connection manager."""
-
     by_reset = False
 
     def __init__(self, manager: ConnectionManager) -> None:

@@ -143,7 +143,6 @@ class DeviceQueue:
 
     @property
     def pyverbs_pd(self) -> Any:
-        """The pyverbs object of its protection domain."""
         return cast(ProtectionDomain, self.pd).pyverbs
 
     def move_to(self, state: str, peer: int) -> None:
@@ -195,7 +194,6 @@ class DeviceQueue:
         return self.remote or self.device
 
     def _path(self) -> Any:
-        """Returns the path from this device to the peer's device, as struct ibv_ah_attr."""
         from pyverbs.addr import AHAttr, GlobalRoute
 
         peer = self._destination_device
@@ -281,7 +279,6 @@ class DeviceQueue:
         return found
 
     def close(self) -> None:
-        """Destroys the queue pair and its completion queue."""
         self.qp.close()
         if self._address_handle is not None:
             self._address_handle.close()
@@ -337,7 +334,6 @@ class DevicePair:
 
     @property
     def tells_state(self) -> bool:
-        """Whether ibv_query_qp reports the error state, according to preflight."""
         return self._spec[0].findings.tells_state
 
     @property
@@ -346,7 +342,6 @@ class DevicePair:
         return self._spec[0].lingering
 
     def _connect_new(self) -> None:
-        """Connects new queue pairs. Raises NotConnected."""
         try:
             self._connect()
         except Exception as error:  # PyverbsRDMAError or CmError
@@ -364,7 +359,6 @@ class DevicePair:
         self._strategy.connect(self.requester, self.responder, self._state)
 
     def connect(self) -> None:
-        """Moves both queue pairs from their states after creation to RTS."""
         self._strategy.connect(self.requester, self.responder, "RTS")
 
     def renew(self) -> None:

@@ -36,7 +36,6 @@ class Mirror:
         self._known[addr] = bytearray(size)
 
     def drop(self, addr: int) -> None:
-        """Removes the range at `addr`."""
         del self._known[addr]
 
     def changes(self) -> Changes:
@@ -76,14 +75,6 @@ class Channel(Protocol):
     def call(self, name: str, **arguments: Any) -> Any: ...
 
 
-class PeerRefused(Exception):
-    """A refusal of a call of the harness by the peer's device. `error_code` is the errno, as in PyverbsRDMAError."""
-
-    def __init__(self, error_code: int, what: str) -> None:
-        super().__init__(what)
-        self.error_code = error_code
-
-
 class Destination(Protocol):
     """The destination of a queue pair's packets: the facts about the peer's device that a path needs. Device implements
     it."""
@@ -111,7 +102,6 @@ class Endpoint:
 
     @cached_property
     def gid(self) -> Any:
-        """The GID, as a pyverbs object."""
         from pyverbs.addr import GID
 
         return GID(self.address)
@@ -157,16 +147,13 @@ class RemoteDevice:
         return self.channel.call(name, changes=self._mirror.changes(), **arguments)
 
     def push(self) -> None:
-        """Copies changes of this host's memory to the peer's host."""
         if changes := self._mirror.changes():
             self.channel.call("write", changes=changes)
 
     def pull(self) -> None:
-        """Copies changes of the peer's memory to this host."""
         self.take(self.channel.call("changes"))
 
     def take(self, changes: list[tuple[int, str]]) -> None:
-        """Writes the peer's changes into this host's memory."""
         self._mirror.apply(changes)
 
 

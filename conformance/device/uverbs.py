@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from conformance.bench.calls import Buffer, IbvMr, Mr, Pd, Return, Sge, Told
+from conformance.bench.calls import IbvMr, Mr, MrInitAttr, Pd, Return, Sge, Told
 from conformance.verbs import ENUMS, of_method
 
 # enum ib_uverbs_write_cmds
@@ -110,32 +110,22 @@ class Uverbs:
         error, data = self._ioctl(method, [*attributes, (at_keys, 4, first), (at_keys + 1, 4, first + 4)])
         return Return(error, error, None if error else _region(pd, addr, length, _handle(data), *keys))
 
-    def reg_mr_ex(
-        self,
-        pd: Pd,
-        length: int,
-        access: int,
-        comp_mask: int,
-        iova: int,
-        addr: int,
-        fd: int,
-        fd_offset: int,
-        dmah: object,
-        buf: Buffer | None,
-    ) -> Return:
-        """UVERBS_METHOD_REG_MR, with an optional attribute for each known bit of the mask; other bits become an
-        attribute that the kernel does not know."""
-        base = iova if comp_mask & IOVA else addr
-        numbers = (3, 8, _u64(base)), (5, 8, _u64(length)), (6, 4, _u32(access))
+    def reg_mr_ex(self, pd: Pd, *arguments: Any) -> Return:
+        """UVERBS_METHOD_REG_MR with the fields of MrInitAttr: an optional attribute for each known bit of the mask;
+        other bits become an attribute that the kernel does not know."""
+        attr = MrInitAttr(*arguments)
+        mask, base = attr.comp_mask, attr.iova if attr.comp_mask & IOVA else attr.addr
+        numbers = (3, 8, _u64(base)), (5, 8, _u64(attr.length)), (6, 4, _u32(attr.access))
         attributes: list[_Attribute] = [(0, 0, 0), (1, 0, pd.handle), *numbers]
         given: dict[int, _Attribute] = {
-            ADDR: (4, 8, _u64(addr)),
-            FD: (7, 0, fd % (1 << 32)),
-            FD_OFFSET: (8, 8, _u64(fd_offset)),
+            ADDR: (4, 8, _u64(attr.addr)),
+            FD: (7, 0, attr.fd % (1 << 32)),
+            FD_OFFSET: (8, 8, _u64(attr.fd_offset)),
         }
-        attributes += [attribute for bit, attribute in given.items() if comp_mask & bit]
-        attributes += [(_UNKNOWN, 8, _u64(0))] if comp_mask & ~_KNOWN else []
-        return self._register(_METHOD_REG_MR, attributes, 9, pd, fd_offset if comp_mask & FD else addr, length)
+        attributes += [attribute for bit, attribute in given.items() if mask & bit]
+        attributes += [(_UNKNOWN, 8, _u64(0))] if mask & ~_KNOWN else []
+        start = attr.fd_offset if mask & FD else attr.addr
+        return self._register(_METHOD_REG_MR, attributes, 9, pd, start, attr.length)
 
     def query_mr(self, mr: Mr) -> Return:
         fields: list[Any] = [ctypes.c_uint32(), ctypes.c_uint32(), ctypes.c_uint64(), ctypes.c_uint64()]

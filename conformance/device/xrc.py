@@ -54,8 +54,6 @@ class SharedReceivesQueue(DeviceQueue):
 
 
 class SharedReceivesPair(DevicePair):
-    """Two ends, each the peer of the other."""
-
     kind: type[DeviceQueue] = SharedReceivesQueue
     keeps_receives = True
 
@@ -131,10 +129,7 @@ class XrcQueue(DeviceQueue):
 
 
 class XrcPair(SharedReceivesPair):
-    """Two ends, each the peer of the other."""
-
     kind = XrcQueue
-    keeps_receives = True
 
     def _connect(self) -> None:
         ends = self.requester, self.responder
@@ -149,5 +144,4 @@ PAIRS: Mapping[str, type[DevicePair]] = {XRC: XrcPair, RC_SRQ: SharedReceivesPai
 
 
 def pair_type(spec: QpSpec) -> type[DevicePair]:
-    """The class for a pair with this QpSpec."""
     return ExtendedPair if spec.extended else PAIRS.get(spec.kind, DevicePair)

@@ -16,7 +16,7 @@ from conformance.errors import HostLacks
 from conformance.execution.context import CaseContext
 from conformance.execution.procedure import set_up, set_up_and_call
 from conformance.header import FAIL, NOT_COVERED, PASS, Check
-from conformance.judging import Basis, Judgement, conclude
+from conformance.judging import Basis, Conclusion, Judgement, conclude
 from conformance.kernel.module_memory import ModuleMemory
 from conformance.kernel.resources import Counts, count_when_settled, kept, leaked, resource_evidence
 from conformance.model.case import Case
@@ -56,7 +56,7 @@ def no_progress(point: str, done: int, **more: str) -> None:
 
 @dataclass(frozen=True)
 class CaseRun:
-    """A case that has been run.
+    """A case that has been run. Its judgement is NOT_JUDGED if only the supervisor judges.
 
     `case` is the case that was judged: for a point of a sweep, the table row for this point.
     """
@@ -66,6 +66,9 @@ class CaseRun:
     observation: Observation
     kernel: KernelEvidence
     duration_us: int
+
+
+NOT_JUDGED = Judgement("", "")
 
 
 class LastCounts:
@@ -90,7 +93,8 @@ class RunContext:
     """The data that all cases of a run share.
 
     `runners` has the runner of each kind of case; `seed` shuffles the points of sweeps. `memory` is None on a kernel
-    that does not count the memory of its modules.
+    that does not count the memory of its modules. If `only_observes`, rows are left to a supervisor to judge, because
+    judging takes an emulated guest as long as the calls of a row.
     """
 
     bench: Bench
@@ -100,6 +104,12 @@ class RunContext:
     seed: int | None = None
     last_counts: LastCounts = field(default_factory=LastCounts)
     memory: ModuleMemory | None = None
+    only_observes: bool = False
+
+    def run_of(self, case: Case, observed: Observation, kernel: KernelEvidence, duration_us: int) -> CaseRun:
+        """Judges an observation, unless the supervisor does."""
+        seen = Conclusion(NOT_JUDGED, observed) if self.only_observes else conclude(case, self.basis, observed, kernel)
+        return CaseRun(case, seen.judgement, seen.observation, kernel, duration_us)
 
     def unfreed(self, repeat: Callable[[], object], progress: Progress) -> list[UnfreedMemory]:
         """The memory that modules have leaked in a case. `repeat` repeats the case."""
@@ -138,9 +148,7 @@ def run_case(case: Case, run: RunContext, progress: Progress = no_progress) -> C
 def _not_run(case: Case, run: RunContext, unreachable: str) -> CaseRun:
     """Returns a CaseRun for a case that cannot be run here. The observation is the reason, so that the case can be
     judged again elsewhere."""
-    kernel = run.watch.since_last()
-    conclusion = conclude(case, run.basis, {"unreachable": unreachable}, kernel)
-    return CaseRun(case, conclusion.judgement, conclusion.observation, kernel, 0)
+    return run.run_of(case, {"unreachable": unreachable}, run.watch.since_last(), 0)
 
 
 def _needs(case: Case) -> list[str]:
@@ -198,7 +206,7 @@ def _is_about(check: str, item: str) -> bool:
 
 
 def run_observing(case: Case, run: RunContext, observe: Callable[[], Observation], progress: Progress) -> CaseRun:
-    """Runs a case with `observe`, and judges its observation together with the kernel's evidence.
+    """Runs a case with `observe`; the kernel's evidence is judged together with the observation.
 
     Adds an entry to `left_behind` of the observation if kernel resources have leaked.
     """
@@ -217,5 +225,4 @@ def run_observing(case: Case, run: RunContext, observe: Callable[[], Observation
     kernel = run.watch.since_last() | resource_evidence(before, after)
     if unfreed:
         kernel["unfreed"] = unfreed
-    conclusion = conclude(case, run.basis, observed, kernel)
-    return CaseRun(case, conclusion.judgement, conclusion.observation, kernel, duration_us)
+    return run.run_of(case, observed, kernel, duration_us)

@@ -1,8 +1,5 @@
 """Rule API-01: compares the descriptions of the verbs with the installed header and bindings.
 
-    checks = check_api()                      # the header, then pyverbs
-    checks = check_header(include_dirs=[...]) # another build of rdma-core
-
 The C compiler answers all questions about the header, so that the result is what a program compiled here would see. No
 device is needed and no library is loaded.
 """
@@ -25,7 +22,6 @@ def check_header(
     *,
     compiler: str | None = None,
     include_dirs: Sequence[Path | str] = (),
-    header: str = HEADER,
     timeout_s: float = COMPILER_S,
     release: int | None = None,
 ) -> list[Check]:
@@ -38,19 +34,12 @@ def check_header(
     check, never an exception and never PASS.
     """
     try:
-        return compare(Toolchain.found(compiler, include_dirs, header, timeout_s), release)
+        return compare(Toolchain.found(compiler, include_dirs, timeout_s), release)
     except Unreachable as reason:
-        return [Check(f"<{header}>", UNREACHABLE, reason=str(reason))]
-
-
-def check_api(
-    *, compiler: str | None = None, include_dirs: Sequence[Path | str] = (), release: int | None = None
-) -> list[Check]:
-    """Returns the checks of the header, then those of the bindings; see check_header."""
-    return [*check_header(compiler=compiler, include_dirs=include_dirs, release=release), *check_bindings()]
+        return [Check(f"<{HEADER}>", UNREACHABLE, reason=str(reason))]
 
 
 @functools.cache
 def installed_api(release: int | None) -> tuple[Check, ...]:
     """Returns the checks of the installed header and bindings of rdma-core `release`; makes them once in a process."""
-    return tuple(check_api(release=release))
+    return (*check_header(release=release), *check_bindings())

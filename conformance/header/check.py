@@ -74,7 +74,6 @@ def check_bindings(module: ModuleType | None = None) -> list[Check]:
 
 
 def _installed() -> ModuleType:
-    """Returns the module of enumerations of the installed pyverbs. Raises ImportError if it cannot be loaded."""
     for name in MODULES[:-1]:
         try:
             return importlib.import_module(name)

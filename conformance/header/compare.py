@@ -48,14 +48,11 @@ def ask(
 
 
 def _known(name: str) -> Answers | None:
-    path = cache.lookup(name)
-    if path is None:
-        return None
     try:
-        values, refused = json.loads(path.read_bytes())
+        values, refused = cache.recalled(name)
         whole = all(isinstance(value, int) for value in values.values())
         whole &= all(isinstance(error, str) for error in refused.values())
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError):
         return None
     return Answers(values, refused) if whole else None
 

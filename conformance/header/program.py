@@ -47,17 +47,14 @@ class Answers:
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A compiler's command line, the include directories to search first, the header, and the time limit in seconds."""
+    """A compiler's command line, the include directories to search first, and the time limit in seconds."""
 
     command: tuple[str, ...]
     include_dirs: tuple[Path, ...] = ()
-    header: str = HEADER
     timeout_s: float = COMPILER_S
 
     @classmethod
-    def found(
-        cls, compiler: str | None, include_dirs: Sequence[Path | str], header: str, timeout_s: float
-    ) -> "Toolchain":
+    def found(cls, compiler: str | None, include_dirs: Sequence[Path | str], timeout_s: float) -> "Toolchain":
         """Returns the toolchain with the compiler of a command line, of $CC or of PATH. Raises Unreachable without a
         compiler."""
         wanted = compiler or os.environ.get("CC", "")
@@ -69,20 +66,20 @@ class Toolchain:
             raise Unreachable("no C compiler found; install gcc or clang, or set CC")
         if not shutil.which(command[0]):
             raise Unreachable(f"the C compiler {command[0]!r} was not found; install it, or set CC to another")
-        return cls(command, tuple(Path(each).resolve() for each in include_dirs), header, timeout_s)
+        return cls(command, tuple(Path(each).resolve() for each in include_dirs), timeout_s)
 
     def preprocessed(self) -> str:
         """Returns the preprocessed header, with the definitions of macros. Raises Unreachable if the compiler fails."""
         # The #error distinguishes a missing header from one that cannot be compiled.
-        source = f"#if !__has_include(<{self.header}>)\n#error header-not-installed\n#endif\n#include <{self.header}>\n"
+        source = f"#if !__has_include(<{HEADER}>)\n#error header-not-installed\n#endif\n#include <{HEADER}>\n"
         with TemporaryDirectory(prefix=_PREFIX) as name:
             directory = Path(name)
             (directory / "preprocess.c").write_text(source)
             status, out, err = self._run(directory, *self._compile("-E", "-P", "-dD", "preprocess.c"))
         if "header-not-installed" in err:
-            raise Unreachable(f"no <{self.header}> installed; install {PACKAGE}")
+            raise Unreachable(f"no <{HEADER}> installed; install {PACKAGE}")
         if status:
-            raise Unreachable(f"<{self.header}> cannot be read: {_first_error(err)}")
+            raise Unreachable(f"<{HEADER}> cannot be read: {_first_error(err)}")
         return out
 
     def ask(
@@ -100,14 +97,14 @@ class Toolchain:
         with TemporaryDirectory(prefix=_PREFIX) as name:
             directory = Path(name)
             while True:
-                source = _source(self.header, undefine, pieces, questions)
+                source = _source(undefine, pieces, questions)
                 (directory / "ask.c").write_text(source)
                 status, _, err = self._run(directory, *self._compile("-o", "ask", "ask.c"))
                 if not status:
                     break
                 dropped = _blamed(err, list(pieces), questions)
                 if not dropped:
-                    raise Unreachable(f"<{self.header}> does not compile: {_first_error(err)}")
+                    raise Unreachable(f"<{HEADER}> does not compile: {_first_error(err)}")
                 refused |= dropped
                 pieces = {tag: text for tag, text in pieces.items() if tag not in dropped}
                 questions = [each for each in questions if each not in dropped]
@@ -153,9 +150,9 @@ class Toolchain:
         return process.returncode, out, err
 
 
-def _source(header: str, undefine: Iterable[str], declarations: Mapping[str, str], questions: Sequence[str]) -> str:
+def _source(undefine: Iterable[str], declarations: Mapping[str, str], questions: Sequence[str]) -> str:
     """Returns the program. Each expression is in a separate function, so that an error belongs to one expression."""
-    lines = ["#include <stddef.h>", "#include <stdio.h>", f"#include <{header}>"]
+    lines = ["#include <stddef.h>", "#include <stdio.h>", f"#include <{HEADER}>"]
     lines += [f"#undef {name}" for name in undefine]
     for index, text in enumerate(declarations.values()):
         lines += [f'#line 1 "declaration-{index}"', text]

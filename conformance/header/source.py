@@ -24,7 +24,6 @@ class Source:
 
     @functools.cached_property
     def code(self) -> str:
-        """The text without preprocessor directives and attributes."""
         lines = (line for line in self.text.splitlines() if not line.startswith("#"))
         return _ATTRIBUTE.sub("", "\n".join(lines))
 
@@ -78,7 +77,6 @@ def _split(text: str, separator: str) -> list[str]:
 
 
 def _fields(body: str) -> Iterator[tuple[str, str]]:
-    """Yields name and declaration of each field, including those of anonymous structs and unions."""
     for statement in _split(body, ";"):
         inner = re.search(r"\{(.*)\}\s*(.*)$", statement, re.DOTALL)
         if inner and not inner[2]:

@@ -62,10 +62,6 @@ class Basis:
     capabilities: Capabilities
     profile: Profile = field(default_factory=Profile)
 
-    def undeclared(self, case: Case) -> list[str]:
-        """The capabilities that `case` needs and that its entry does not have."""
-        return self.lacking(case, case.needs)
-
     def lacking(self, case: Case, names: Sequence[str]) -> list[str]:
         """The capabilities among `names` that the entry of `case` does not have.
 
@@ -100,7 +96,7 @@ class Conclusion:
 
 def conclude(case: Case, basis: Basis, observed: Observation, kernel: KernelEvidence | None = None) -> Conclusion:
     """The verdict on a resolved case, by the documents and by the profile."""
-    undeclared = basis.undeclared(case)
+    undeclared = basis.lacking(case, case.needs)
     if _no_pair(basis, case, [observed]):
         undeclared = list(dict.fromkeys([*undeclared, observed["no_pair"]]))
     absent = basis.capabilities.absent
@@ -174,7 +170,6 @@ def memory_leak(unfreed: Sequence[UnfreedMemory]) -> Fault:
 
 
 def leak_of(case: Case, left_behind: Sequence[str]) -> Fault:
-    """The fault of a case that left objects or kernel resources behind."""
     found = located(Fault(FaultKind.LEAKED, seen=tuple(left_behind)), case)
     return replace(found, call="")
 

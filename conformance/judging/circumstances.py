@@ -102,11 +102,9 @@ class _Scene:
         return _Key(REGION, "", False) if any(True for _ in _key_quantities(step.arguments)) else None
 
     def uses(self, step: Step) -> bool:
-        """Whether a step moves data with a key."""
         return any(True for _ in _key_quantities(step.arguments)) and step.call not in ("ibv_advise_mr",)
 
     def kinds_of(self, step: Step) -> set[str]:
-        """The special properties of the regions of a step."""
         regions = [*self._own_region(step), *filter(None, map(self._region, self._names_of(step)))]
         return {kind for region in regions for kind in self._kinds(region)}
 
@@ -144,7 +142,6 @@ class _Scene:
         return None if first is None or length is None else (first, length)
 
     def _names_of(self, step: Step) -> Iterator[str]:
-        """The names of the regions that a step is about."""
         key = self.key_of(step)
         if key and key.kind == WINDOW:
             bound = self._bound(key.name)
@@ -197,7 +194,6 @@ class _Scene:
         return found
 
     def _bound(self, name: str) -> Arguments | None:
-        """The arguments of the latest bind of a window."""
         spec = self._case.given.windows.get(name)
         binds = [
             step.arguments
@@ -264,7 +260,6 @@ def _registered(call: str, arguments: Arguments) -> _Region:
 
 
 def _changed(region: _Region, step: Step) -> _Region:
-    """The region after a re-registration."""
     flags = mask_of(step.arguments, "flags")
     if flags & _CHANGES.value_of("CHANGE_TRANSLATION"):
         addr = _quantity(step.arguments, "addr")

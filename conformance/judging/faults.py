@@ -80,7 +80,6 @@ def _fault(kind: FaultKind, seen: Observation, expected: Sequence[object] = (), 
 
 
 def _outcome_fault(step: Step, seen: Observation) -> Fault:
-    """The fault of a call that was refused but must succeed, or the reverse."""
     if step.then.outcome == "refused":
         return _fault(FaultKind.ACCEPTED, seen)
     if seen["returned"] in _AWAITED:
@@ -108,15 +107,7 @@ def _is_silent(step: Step, seen: Observation) -> bool:
 # Positions at which the operation transfers a whole message.
 _FROM_START = ("whole",)
 # Operations that leave the range unchanged.
-_READERS = (
-    "RDMA_READ",
-    "UNEQUAL_CMP_AND_SWP",
-    "UPPER_UNEQUAL_CMP_AND_SWP",
-    "ZERO_FETCH_AND_ADD",
-    "SEND",
-    "WRITE",
-    *FLUSHES,
-)
+_READERS = (*"RDMA_READ UNEQUAL_CMP_AND_SWP UPPER_UNEQUAL_CMP_AND_SWP ZERO_FETCH_AND_ADD SEND WRITE".split(), *FLUSHES)
 
 
 def _of_bytes_that_matter(step: Step, seen: Observation) -> Observation:
@@ -188,7 +179,6 @@ def _success_means_sent(seen: Observation) -> bool:
 
 
 def _reception_fault(seen: Observation) -> Fault | None:
-    """The fault of a receive completion whose length or immediate data differ from those of the sender."""
     for kind, pair in ((FaultKind.WRONG_LENGTH, seen.get("byte_len")), (FaultKind.WRONG_IMMEDIATE, seen.get("imm"))):
         came, sent = pair or (None, None)
         if came != sent:
@@ -214,7 +204,6 @@ def not_refused(step: Step, seen: Observation) -> bool:
 
 
 def _refusal_fault(step: Step, seen: Observation) -> Fault | None:
-    """The fault of a refusal with a wrong status, or of a refusal after which the queue pair keeps working."""
     side = "bind" if step.call in BINDS else seen.get("side", "")
     wanted = refusal(side, step.then.because, seen.get("qp_type", ""))
     if wanted is None:
@@ -241,7 +230,6 @@ _MOST_STRETCHES = 4
 
 
 def _code_fault(step: Step, seen: Observation) -> Fault | None:
-    """The fault of a refusal with a code that the manual page does not allow."""
     then = step.then
     code = str(seen["errno"] if seen["returned"] in _ERRNO_TELLS else seen["returned"])
     if code == "0":  # the request was posted; its completion has the refusal

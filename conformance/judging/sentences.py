@@ -10,7 +10,6 @@ from conformance.model.observation import Observation
 
 
 def sentence(fault: Fault) -> str:
-    """Returns the fault as one line."""
     where = f"afterwards {fault.call}" if fault.later else fault.call
     reported = _CLAUSES[fault.kind](fault)
     layer = "; the kernel's RDMA core answered, whatever the driver" if fault.layer == CORE else ""
@@ -42,7 +41,6 @@ def _seen(fault: Fault) -> str:
 
 
 def _where(fault: Fault) -> str:
-    """The remote bytes that changed, relative to those that should have changed."""
     return f"remote bytes changed: {', '.join(fault.seen)}" if fault.seen else "no remote byte changed"
 
 

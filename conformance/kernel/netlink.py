@@ -9,6 +9,7 @@ change the counts. The numbers come from <rdma/rdma_netlink.h>. resources.py cou
 import os
 import socket
 import struct
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ _NLDEV = 5  # RDMA_NL_NLDEV
 _REQUEST, _ACK, _DUMP = 0x1, 0x4, 0x300
 _DONE, _ERROR = 3, 2
 _GET, _NEW_LINK, _DELETE_LINK, _GET_PORT, _SYSTEM_GET, _GET_CHARDEV = 1, 3, 4, 5, 6, 15  # RDMA_NLDEV_CMD_…
+_ALL_GET = 9  # RDMA_NLDEV_CMD_RES_GET
 # RDMA_NLDEV_CMD_RES_…_GET
 _KINDS = {"QP": 10, "CQ": 12, "MR": 13, "PD": 14}
 # RDMA_NLDEV_ATTR_…
@@ -24,6 +26,7 @@ _DEV_INDEX, _DEV_NAME, _PORT_INDEX, _RES_PID, _NDEV_NAME, _LINK_TYPE, _CHARDEV_T
     1, 2, 3, 28, 51, 65, 69, 73
 )  # fmt: skip
 _RES_QP, _RES_TYPE, _RES_KERN_NAME = 19, 26, 29
+_SUMMARY_NAME, _SUMMARY_NUMBER = 17, 18  # RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_NAME and …_CURR, of 8 bytes
 _COPY_ON_FORK = 93  # RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK
 _MANAGEMENT = (0, 1)  # IB_QPT_SMI and IB_QPT_GSI: the kernel creates them on every port
 _UD = 4  # IB_QPT_UD
@@ -70,6 +73,19 @@ class RdmaNetlink:
             kind: sum(message.count(owner) for message in self._ask(command, self._device(), _DUMP))
             for kind, command in _KINDS.items()
         }
+
+    def count_all(self) -> dict[str, int]:
+        """Returns the number of these objects on the device, of all processes and of the kernel; empty if the kernel
+        does not sum them up. One question is enough for all kinds."""
+        if self._socket is None:
+            return {}
+        (message,) = self._ask(_ALL_GET, self._device(), 0)
+        found = {kind: message.partition(entry)[2][:_NUMBER_SIZE] for kind, entry in _ENTRIES.items()}
+        return (
+            {kind: int.from_bytes(number, sys.byteorder) for kind, number in found.items()}
+            if all(found.values())
+            else {}
+        )
 
     def other_users(self) -> list[str]:
         """Returns a text for each other user of queue pairs on the device, apart from the kernel's management."""
@@ -156,7 +172,7 @@ def _opened() -> socket.socket:
 
 def _ask(opened: socket.socket, command: int, body: bytes, how: int) -> list[bytes]:
     """Returns all messages of one answer. Reads the whole answer, because unread messages would precede the next
-    answer."""
+    answer. Without _ACK and _DUMP in `how`, the answer is a single message."""
     kind = (_NLDEV << 10) | command
     opened.send(_HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | how, 1, 0) + body)
     messages: list[bytes] = []
@@ -172,6 +188,8 @@ def _ask(opened: socket.socket, command: int, body: bytes, how: int) -> list[byt
                     raise OSError(error, os.strerror(error))
                 return messages
             messages.append(data[_HEADER.size : length])
+            if not how:
+                return messages
             data = data[(length + 3) & ~3 :]
 
 
@@ -197,6 +215,15 @@ def _user(queue_pair: dict[int, bytes]) -> str:
 
 def _attribute(number: int, value: bytes) -> bytes:
     return struct.pack("=HH", 4 + len(value), number) + value + b"\0" * (-len(value) % 4)
+
+
+_NUMBER_SIZE = 8
+# The bytes in front of the number of each kind in a summary.
+_ENTRIES = {
+    kind: _attribute(_SUMMARY_NAME, kind.lower().encode() + b"\0")
+    + struct.pack("=HH", 4 + _NUMBER_SIZE, _SUMMARY_NUMBER)
+    for kind in _KINDS
+}
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:

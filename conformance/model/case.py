@@ -302,7 +302,6 @@ def mask_of(arguments: Arguments, name: str) -> int:
 
 
 def format_argument(argument: Argument) -> str:
-    """The text of an argument, as in a table."""
     if isinstance(argument, Quantity):
         return argument.text
     if isinstance(argument, tuple):

@@ -198,7 +198,6 @@ def with_undeclared(observed: Observation, undeclared: Sequence[str]) -> Observa
 
 
 def without_undeclared(observed: Observation) -> Observation:
-    """The reverse of `with_undeclared`, for a recorded observation."""
     copy = observed.copy()
     copy.pop("lacking", None)
     return copy

@@ -4,15 +4,10 @@ Also the contents that the range can have before the operation. Tables use the n
 """
 
 # Operations on a word, which is eight bytes at an address that is a multiple of eight.
-WORD_OPERATIONS = (
-    "ATOMIC_CMP_AND_SWP",
-    "UNEQUAL_CMP_AND_SWP",
-    "UPPER_UNEQUAL_CMP_AND_SWP",
-    "ATOMIC_FETCH_AND_ADD",
-    "ZERO_FETCH_AND_ADD",
-    "ATOMIC_WRITE",
-    "FETCH_AND_ADD",
-)
+WORD_OPERATIONS = """
+ATOMIC_CMP_AND_SWP UNEQUAL_CMP_AND_SWP UPPER_UNEQUAL_CMP_AND_SWP ATOMIC_FETCH_AND_ADD ZERO_FETCH_AND_ADD ATOMIC_WRITE
+FETCH_AND_ADD
+""".split()
 POSITIONS = {
     "whole": "all of the range; for a word operation the first word that lies in the range",
     "first": "the first byte, or word",

@@ -35,22 +35,16 @@ class Word:
 
 @dataclass(frozen=True)
 class HasCapability:
-    """True if the device has the capability."""
-
     capability: str
 
 
 @dataclass(frozen=True)
 class Not:
-    """True if the part is false."""
-
     part: "Expression"
 
 
 @dataclass(frozen=True)
 class And:
-    """True if all parts are true."""
-
     parts: "tuple[Expression, ...]"
 
 
@@ -90,18 +84,14 @@ class _Parser:
         return self._tokens[self._at][0] if self._at < len(self._tokens) else ""
 
     def _or(self, depth: int) -> Expression:
-        parts = [self._and(depth)]
-        while self._next() == "|":
-            self._at += 1
-            parts.append(self._and(depth))
-        return parts[0] if len(parts) == 1 else Or(tuple(parts))
+        return self._joined("|", Or, lambda: self._joined("&", And, lambda: self._part(depth)))
 
-    def _and(self, depth: int) -> Expression:
-        parts = [self._part(depth)]
-        while self._next() == "&":
+    def _joined(self, symbol: str, kind: type[And | Or], read: Callable[[], Expression]) -> Expression:
+        parts = [read()]
+        while self._next() == symbol:
             self._at += 1
-            parts.append(self._part(depth))
-        return parts[0] if len(parts) == 1 else And(tuple(parts))
+            parts.append(read())
+        return parts[0] if len(parts) == 1 else kind(tuple(parts))
 
     def _part(self, depth: int) -> Expression:
         if depth > _MAX_DEPTH:
@@ -206,7 +196,6 @@ def column(expression: Expression, space: Space, declared: Callable[[str], bool]
 
 
 def capabilities_in(expression: Expression) -> set[str]:
-    """Returns the capabilities that an expression mentions."""
     if isinstance(expression, HasCapability):
         return {expression.capability}
     if isinstance(expression, Word):

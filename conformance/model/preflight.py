@@ -30,7 +30,6 @@ class Findings:
     tells_state: bool = True
 
     def as_data(self) -> PreflightFacts:
-        """The findings for the header of results."""
         return cast(PreflightFacts, asdict(self))
 
 

@@ -487,6 +487,16 @@ class ConfirmationRecord(TypedDict):
     after: NotRequired[list[str]]
 
 
+class ObservedRecord(TypedDict):
+    """The observation of a case that its worker has not judged, for the supervisor to judge."""
+
+    type: Literal["observed"]
+    case: str
+    observed: Observation
+    kernel: KernelEvidence
+    duration_us: float | None
+
+
 class GuestRecord(TypedDict):
     """An event of a guest, such as its start, a failure or the end of its command. Only a guest's stream has it.
 
@@ -503,6 +513,13 @@ class GuestRecord(TypedDict):
 
 
 OtherRecord: TypeAlias = (
-    StartRecord | ProgressRecord | OfferedRecord | WorkerRecord | ResumedRecord | ConfirmationRecord | GuestRecord
+    StartRecord
+    | ProgressRecord
+    | OfferedRecord
+    | ObservedRecord
+    | WorkerRecord
+    | ResumedRecord
+    | ConfirmationRecord
+    | GuestRecord
 )
 Record: TypeAlias = HeaderRecord | ResultRecord | FooterRecord | OtherRecord

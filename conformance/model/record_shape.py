@@ -35,6 +35,7 @@ REQUIRED: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
     "progress": {"case": str, "point": str},
     "offered": {"offered": dict, "absent": dict},
     "confirmation": {"case": str, "confirmed": bool, "by": str},
+    "observed": {"case": str},
     "result": {"case": str, "rules": list, "verdict": str, "effective": str, "reason": str},
     "footer": {"complete": bool, "verdicts": dict, "rules": dict},
 }

@@ -110,18 +110,27 @@ class StepTemplate:
 
 
 @dataclass(frozen=True)
-class MrTemplate:
-    """A region of which only the arguments depend on axes."""
-
-    first: MrSpec
+class _WithArguments(Generic[T]):
+    first: T
     arguments: Mapping[str, ArgumentTemplate]
 
     @property
     def axes(self) -> frozenset[str]:
         return axes_of(self.arguments.values())
 
+
+class MrTemplate(_WithArguments[MrSpec]):
+    """A region of which only the arguments depend on axes."""
+
     def at(self, values: Values) -> MrSpec:
         return replace(self.first, arguments=_at(self.first.arguments, self.arguments, values))
+
+
+class WindowTemplate(_WithArguments[WindowSpec]):
+    """A window of which only the arguments of the bind depend on axes."""
+
+    def at(self, values: Values) -> WindowSpec:
+        return replace(self.first, bound=_at(self.first.bound or {}, self.arguments, values))
 
 
 @dataclass(frozen=True)
@@ -140,21 +149,6 @@ class QpTemplate:
 
 
 @dataclass(frozen=True)
-class WindowTemplate:
-    """A window of which only the arguments of the bind depend on axes."""
-
-    first: WindowSpec
-    arguments: Mapping[str, ArgumentTemplate]
-
-    @property
-    def axes(self) -> frozenset[str]:
-        return axes_of(self.arguments.values())
-
-    def at(self, values: Values) -> WindowSpec:
-        return replace(self.first, bound=_at(self.first.bound or {}, self.arguments, values))
-
-
-@dataclass(frozen=True)
 class GivenTemplate:
     """The set-up at the first point, and templates, by name, for the objects that depend on axes."""
 
@@ -169,14 +163,8 @@ class GivenTemplate:
     @property
     def base_axes(self) -> frozenset[str]:
         """The axes on which the base objects depend: everything except regions and windows."""
-        return axes_of(
-            [
-                *self.memory.values(),
-                *self.dmabufs.values(),
-                *self.qps.values(),
-                *([self.memlock] if self.memlock else []),
-            ]
-        )
+        memlock = [self.memlock] if self.memlock else []
+        return axes_of([*self.memory.values(), *self.dmabufs.values(), *self.qps.values(), *memlock])
 
     @property
     def axes(self) -> frozenset[str]:

@@ -49,7 +49,6 @@ class Shown:
 
     @property
     def name(self) -> str:
-        """The item with its set-up."""
         return named(self.item, ", ".join(self.set_up))
 
     def as_data(self) -> Shows:
@@ -86,7 +85,6 @@ class Needs:
 
 
 def named(item: str, set_up: str) -> str:
-    """Returns the text of an item with its set-up."""
     return f"{item} ({set_up})" if set_up else item
 
 

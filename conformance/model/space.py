@@ -92,7 +92,6 @@ class Space:
         return cls(tuple(found))
 
     def as_data(self) -> Axes:
-        """Returns the axes as they are written to results."""
         return {axis.name: axis.as_data() for axis in self.axes}
 
     @cached_property
@@ -158,7 +157,3 @@ class Space:
 
     def bytes_of(self, column: int) -> bytes:
         return column.to_bytes(self.size, "little")
-
-    def count(self, column: int) -> int:
-        """Returns the number of points at which a column is true."""
-        return column.bit_count()

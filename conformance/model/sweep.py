@@ -51,7 +51,7 @@ class Sweep:
     @cached_property
     def size(self) -> int:
         """The number of points that the constraint selects."""
-        return self.space.count(self.inside)
+        return self.inside.bit_count()
 
     @property
     def deciding(self) -> tuple[Clause, ...]:

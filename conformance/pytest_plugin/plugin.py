@@ -14,7 +14,7 @@ import pytest
 
 from conformance.bench.interface import Bench
 from conformance.errors import LoopbackLost, UserError
-from conformance.execution.runner import CaseRun, Progress, RunContext, Watch, no_progress, run_case
+from conformance.execution.runner import NOT_JUDGED, CaseRun, Progress, RunContext, Watch, no_progress, run_case
 from conformance.judging import Basis, broken
 from conformance.kernel.module_memory import ModuleMemory
 from conformance.model.capability import Capabilities
@@ -22,18 +22,19 @@ from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.observation import Observation
 from conformance.model.preflight import Findings
-from conformance.model.record import DeviceFacts, ResultRecord
+from conformance.model.record import DeviceFacts, ObservedRecord, ResultRecord
 from conformance.model.verdict import NOT_TESTABLE, Verdict
 from conformance.pytest_plugin.options import add_options, case_of, check, profile_of, selected_cases, suite_of
 from conformance.pytest_plugin.recorder import NAME, PROPERTY, Recorder, tell_supervisor
-from conformance.results.case_record import case_record
+from conformance.results.case_record import case_record, observed_record
 from conformance.results.records import result_record
 from conformance.sweeps.runners import RandomSequences, runners
 from conformance.tables.tiers import of_tier, ordered
 
 FACTS = pytest.StashKey[DeviceFacts | None]()
 RECORDER = pytest.StashKey[Recorder]()
-RECORD = pytest.StashKey[ResultRecord | None]()  # of the case that has just run
+RECORD = pytest.StashKey[ResultRecord | ObservedRecord | None]()  # of the case that has just run
+ONLY_OBSERVES = pytest.StashKey[bool]()  # whether the supervisor judges rows, and this session does not
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -138,6 +139,7 @@ def run(
         runners=runners(random_sequences),
         seed=config.getoption("--rdma-seed"),
         memory=module_memory,
+        only_observes=config.stash.get(ONLY_OBSERVES, False),
     )
 
     def run_and_record(case: Case) -> None:
@@ -146,6 +148,9 @@ def run(
         except LoopbackLost as lost:  # further refusals would show nothing
             request.session.shouldstop = str(lost)
             raise
+        if case_run.judgement is NOT_JUDGED:
+            request.session.stash[RECORD] = observed_record(case_run)
+            return
         request.session.stash[RECORD] = case_record(case_run, suite_of(config).registry)
         _end(case_run)
 
@@ -173,35 +178,38 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """Adds the record to pytest's report."""
     case = case_of(item)
     if case is not None and (call.when == "call" or (call.when == "setup" and call.excinfo)):
-        record = _record_of(item.session, case, call)
+        record = _record_of(item.session, case, call.excinfo.value if call.excinfo else None)
         is_xdist = hasattr(item.config, "workerinput")  # xdist transfers only plain values
         item.user_properties.append((PROPERTY, json.dumps(record) if is_xdist else record))
 
 
-def _record_of(session: pytest.Session, case: Case, call: pytest.CallInfo[None]) -> ResultRecord:
+def _record_of(session: pytest.Session, case: Case, error: BaseException | None) -> ResultRecord | ObservedRecord:
     """The record of a case that has just run. An exception of the harness becomes BROKEN, never FAIL."""
     record = session.stash.get(RECORD, None)
     session.stash[RECORD] = None
     if record is None:
-        judgement = broken(call.excinfo.value if call.excinfo else None)
-        record = result_record(case, suite_of(session.config).registry, judgement, {})
+        record = result_record(case, suite_of(session.config).registry, broken(error), {})
     return record
 
 
 def run_directly(session: pytest.Session, cases: Sequence[Case], run: Callable[[Case], None]) -> None:
-    """Runs and records cases by the fixture `run` of an earlier item.
+    """Runs cases by the fixture `run` of an earlier item, and reports them to the supervisor.
 
     In an emulated guest, pytest's own protocol for an item takes as long as a short case.
     """
     recorder = session.config.stash[RECORDER]
     for case in cases:
         recorder.start(case.id)
-        call = pytest.CallInfo.from_call(
-            functools.partial(run, case), "call", reraise=(KeyboardInterrupt, pytest.exit.Exception)
-        )
-        record = _record_of(session, case, call)
-        if record["verdict"] == Verdict.BROKEN and call.excinfo:
-            traceback.print_exception(call.excinfo.value)
-        recorder.record_result(record)
+        error = None
+        try:
+            run(case)
+        except (KeyboardInterrupt, pytest.exit.Exception):
+            raise
+        except BaseException as raised:  # the outcomes of pytest, too, are exceptions
+            error = raised
+        record = _record_of(session, case, error)
+        if record["type"] == "result" and record["verdict"] == Verdict.BROKEN and error:
+            traceback.print_exception(error)
+        recorder.tell(record, goes_on=case is not cases[-1] and not session.shouldstop)
         if session.shouldstop:
             raise session.Interrupted(session.shouldstop)

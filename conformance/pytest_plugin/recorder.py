@@ -19,7 +19,15 @@ from conformance.judging import Judgement
 from conformance.kernel.build_ids import under_test
 from conformance.model.capability import Capabilities
 from conformance.model.fault import FaultKind
-from conformance.model.record import SCHEMA, DeviceFacts, HeaderRecord, ProgressRecord, Record, ResultRecord
+from conformance.model.record import (
+    SCHEMA,
+    DeviceFacts,
+    HeaderRecord,
+    ObservedRecord,
+    ProgressRecord,
+    Record,
+    ResultRecord,
+)
 from conformance.pytest_plugin.options import (
     case_of,
     cases_of,
@@ -57,10 +65,16 @@ class Stream:
         """Raises OSError if nothing can be written to the path."""
         self._path = path
         self._mark = f"{mark} ".encode("ascii") if mark else b""
+        self._held = b""
         self._write(b"")
 
     def append(self, record: Record) -> None:
-        self._write(self._mark + encode(record))
+        data, self._held = self._held + self._mark + encode(record), b""
+        self._write(data)
+
+    def hold(self, record: Record) -> None:
+        """Keeps a record until the next is written: opening the path takes an emulated guest as long as a call."""
+        self._held += self._mark + encode(record)
 
     def _write(self, data: bytes) -> None:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
@@ -70,7 +84,9 @@ class Stream:
             os.close(descriptor)
 
     def close(self) -> None:
-        """Does nothing, because the path is closed after each record."""
+        """Writes a held record. The path is closed after each record."""
+        if self._held:
+            self._write(self._held)
 
 
 def _stream(config: pytest.Config) -> Stream:
@@ -102,6 +118,11 @@ class Recorder:
         self.sink: Stream | ResultsFile | None = None  # opened with the header
         self._begun = ""  # the case whose start was sent to the supervisor
         self._offered = False
+        self._header: HeaderRecord | None = None
+
+    def prepare(self) -> None:
+        """Makes the parts of the header that are known before the cases."""
+        self._header = header_record(suite_of(self.config), self.device, list(self.config.invocation_params.args))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self.begin([case.id for case in cases_of(session)])
@@ -121,7 +142,10 @@ class Recorder:
             self.sink = self._open_sink()
         except UserError as error:
             raise pytest.UsageError(str(error)) from error
-        header = header_record(suite, self.device, list(self.config.invocation_params.args))
+        if self._header is None:
+            self.prepare()
+        assert self._header is not None
+        header = self._header | {"started": datetime.now(UTC).isoformat(timespec="seconds")}
         if not self.live:  # a supervisor knows its plan and options; in an emulated guest, making them takes long
             self.options = options_of(self.config, None if has_several(self.config) else self.device["name"])
             header |= cast(HeaderRecord, _plan(suite, self.planned))
@@ -189,6 +213,16 @@ class Recorder:
             self.start(record["case"])  # if a fixture failed, no start was recorded
             self.sink.append(record)
 
+    def tell(self, record: ResultRecord | ObservedRecord, goes_on: bool) -> None:
+        """Records a case that was run without pytest's protocol. If the session `goes_on`, a supervisor gets the record
+        together with the start of the next case."""
+        if not isinstance(self.sink, Stream):
+            self.record_result(record)
+        elif goes_on:
+            self.sink.hold(record)
+        else:
+            self.sink.append(record)
+
     def _record_crash(self, nodeid: str) -> None:
         suite = suite_of(self.config)
         found = suite.find(case_id(nodeid))
@@ -236,5 +270,5 @@ def header_record(suite: Suite, device: DeviceFacts, argv: Sequence[Any]) -> Hea
         "seed": None,
         "planned": [],
         "argv": [str(argument) for argument in argv],
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "started": "",
     }

@@ -6,7 +6,7 @@ from dataclasses import replace
 from conformance.execution.runner import CaseRun
 from conformance.judging import Judgement
 from conformance.model.case import Case
-from conformance.model.record import ResultRecord, SpaceFacts
+from conformance.model.record import ObservedRecord, ResultRecord, SpaceFacts
 from conformance.model.rules import Registry
 from conformance.model.verdict import Verdict
 from conformance.results.records import result_record
@@ -23,8 +23,18 @@ def case_record(run: CaseRun, registry: Registry) -> ResultRecord:
     )
 
 
+def observed_record(run: CaseRun) -> ObservedRecord:
+    """The line about a case that the supervisor judges."""
+    return {
+        "type": "observed",
+        "case": run.case.id,
+        "observed": run.observation,
+        "kernel": run.kernel,
+        "duration_us": run.duration_us,
+    }
+
+
 def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_us: int) -> ResultRecord:
-    """The record of a sweep, with its points under `points_data`."""
     assert case.sweep is not None
     judgement = Judgement(result.verdict, result.reason, fault=result.fault)
     by_rule = result.points.by_rule()

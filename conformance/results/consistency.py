@@ -163,7 +163,6 @@ def _compared(
 
 
 def _parts(key: str, said: Any, found: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yields a figure or, for an object, each figure in the object."""
     if isinstance(said, Mapping) and isinstance(found, Mapping):
         said, found = _without_zeros(said), _without_zeros(found)
         for name in sorted({*said, *found}):

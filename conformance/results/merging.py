@@ -81,7 +81,6 @@ def check(parts: Sequence[Part]) -> None:
 
 
 def _change(first: Part, part: Part) -> str:
-    """The difference between the runs of two shards, as a clause; empty if there is none."""
     one, other = first.recorded.header, part.recorded.header
     if first.shard.of != part.shard.of:
         return f"one is a shard of {first.shard.of}, the other of {part.shard.of}"
@@ -93,14 +92,10 @@ def _change(first: Part, part: Part) -> str:
     if _under_test(one) != _under_test(other):
         return "the software under test differs"
     for key, name in (("waivers", "the waivers differ"), ("profile", "the profile differs")):
-        if _given(one.get(key)) != _given(other.get(key)):
+        files: list[Any] = [one.get(key) or {}, other.get(key) or {}]
+        if files[0].get("sha256") != files[1].get("sha256"):
             return name
     return "other cases were selected" if first.whole != part.whole else ""
-
-
-def _given(file: Any) -> str:
-    """The hash of a file that the user gave to a shard; empty if there was no file."""
-    return str(file["sha256"]) if file else ""
 
 
 def _under_test(header: HeaderRecord) -> dict[str, Any]:

@@ -91,13 +91,11 @@ def deviations(points: Points, repro: str, *, by_chance: bool = False) -> list[D
 
 
 def _deviating(points: Points) -> list[int]:
-    """The numbers of the outcomes that deviate."""
     bad = (*VIOLATIONS, Verdict.BROKEN)
     return [number for number, outcome in enumerate(points.outcomes) if outcome.verdict in bad]
 
 
 def _with_procedure(deviation: Deviation, case: Case) -> Deviation:
-    """The deviation with the calls of its smallest point."""
     assert case.sweep is not None
     labels = ",".join(f"{axis}={label}" for axis, label in deviation["smallest"].items())
     point = case.sweep.point_case(case, labels)

@@ -111,7 +111,6 @@ def _device(header: HeaderRecord, shared: Sequence[str]) -> dict[str, object]:
 
 
 def _seconds(started: str) -> float:
-    """The time in a record, in seconds since the epoch."""
     try:
         return datetime.fromisoformat(started).timestamp()
     except ValueError as error:

@@ -72,12 +72,10 @@ def conclude_rules(results: Sequence[ResultRecord], needs: Needs) -> dict[str, R
 
 def touched(found: RuleConclusion) -> RuleConclusion:
     """The conclusion about a rule in a run of the smallest tier, which verifies no rule."""
+    if found.verdict != Verdict.PASS:
+        return found
     missing: dict[str, Missing] = {"the cases of the default tier": {"why": NOT_RUN, "because": ""}}
-    return (
-        replace(found, verdict=Verdict.PARTIAL, needed=found.needed + 1, missing=missing)
-        if found.verdict == Verdict.PASS
-        else found
-    )
+    return replace(found, verdict=Verdict.PARTIAL, needed=found.needed + 1, missing=missing)
 
 
 def unproven(results: Sequence[ResultRecord], needs: Needs) -> dict[str, str]:

@@ -100,7 +100,6 @@ def _waiver(node: Node, reader: Reader, cases: Collection[str], rules: Collectio
 def _terms(
     node: Node, fields: Mapping[str, Node], reader: Reader, today: date
 ) -> tuple[WaiverScope, str, str, date, Location] | None:
-    """The values of waivers.Terms."""
     where, issue = _where(fields.get("where"), reader), _issue(fields.get("issue"), reader)
     owner, expires = reader.text(fields.get("owner"), "owner") or "", _expires(fields.get("expires"), reader, today)
     return (where, issue, owner, expires, node.location) if expires else None

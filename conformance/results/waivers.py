@@ -33,7 +33,6 @@ class WaiverScope:
     firmware: str = ""
 
     def holds(self, header: HeaderRecord) -> bool:
-        """Whether the waiver holds on the stack of the run."""
         device, kernel = header["device"], version(str(header["env"].get("kernel", "")))
         first, last = version(self.kernel_from), version(self.kernel_to)
         return (

@@ -33,8 +33,6 @@ _SAID_EACH = 25
 
 
 class Confirmation:
-    """The violations of one run, and the outcomes of trying them again."""
-
     def __init__(self, found: Sequence[Violation], recording: Recording, repeats_losses: bool) -> None:
         """`found` are the violations to try again, and `recording` gets the outcomes.
 

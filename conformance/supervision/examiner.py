@@ -1,10 +1,10 @@
 """Judges, in the supervisor, the observations of a worker, and the death or hang of a worker during a case. The code
 under test runs in the worker's process, so a line from a worker is only evidence. Rules, level, call and source are
-taken from the plan, and the verdict follows from the observation, as in `rdma-cts judge`; the worker's own verdict is
+taken from the plan, and the verdict follows from the observation, as in `rdma-cts judge`; a verdict of the worker is
 only compared."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from conformance.judging import Basis, Judgement, conclude
 from conformance.judging.circumstances import located
@@ -15,7 +15,7 @@ from conformance.model.case import Case
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, without_undeclared
-from conformance.model.record import HeaderRecord, OfferedRecord, ResultRecord
+from conformance.model.record import HeaderRecord, ObservedRecord, OfferedRecord, ResultRecord
 from conformance.model.record_shape import mismatch_of
 from conformance.model.rules import Registry
 from conformance.model.verdict import Verdict
@@ -45,18 +45,16 @@ class Examiner:
         shape."""
         caps = header["device"].get("caps", {})
         declared = {name: value for name, value in caps.items() if isinstance(value, bool)}
-        found = (
-            Capabilities(declared, offered["offered"], {}, offered["absent"])
-            if offered
-            else Capabilities(declared, {}, {})
-        )
+        found = Capabilities(declared, {}, {})
+        if offered:
+            found = replace(found, offered=offered["offered"], absent=offered["absent"])
         return cls(registry, Basis(found, profile))
 
-    def judged(self, case: Case, line: ResultRecord) -> ResultRecord:
+    def judged(self, case: Case, line: ResultRecord | ObservedRecord) -> ResultRecord:
         """Returns the result of a planned case by the supervisor's judgement; a sweep has its points under
         `points_data`.
 
-        The verdict is BROKEN if the line does not have the shape of a result, cannot be judged, or has a different
+        The verdict is BROKEN if the line does not have the shape of its type, cannot be judged, or has a different
         verdict.
         """
         wrong = mismatch_of(line)
@@ -65,30 +63,35 @@ class Examiner:
         size = len(encode(line["observed"]))
         if size > MOST_OBSERVED_BYTES:
             return self._broken(case, f"the worker's observation has {size:,} bytes, more than {MOST_OBSERVED_BYTES:,}")
-        size = len(encode({"examples": line["points_data"]["examples"]})) if "points_data" in line else 0
+        examples = line["points_data"]["examples"] if line["type"] == "result" and "points_data" in line else []
+        size = len(encode({"examples": examples}))
         if size > MOST_EXAMPLES_BYTES:
             return self._broken(case, f"its observations have {size:,} bytes, more than {MOST_EXAMPLES_BYTES:,}")
         try:
             found = self._judged(case, line)
         except Exception as error:  # the line can have any values of the right types
             return self._broken(case, f"what the worker observed cannot be judged ({type(error).__name__}: {error})")
+        if line["type"] == "observed":
+            return _bounded(found, line)
         said, here = line["verdict"], found["verdict"]
         if here != said or found.get("points") != line.get("points"):
             reason = f"the worker says {said} ({line['reason']}), its observation gives {here} ({found['reason']})"
             return _bounded({**self._broken(case, reason, line), "claimed": said}, line)
         return _bounded(found, line)
 
-    def _judged(self, case: Case, line: ResultRecord) -> ResultRecord:
-        if case.kind is Kind.SWEEP and "points_data" in line:
+    def _judged(self, case: Case, line: ResultRecord | ObservedRecord) -> ResultRecord:
+        if line["type"] == "result" and case.kind is Kind.SWEEP and "points_data" in line:
             return self._sweep(case, line)
         case = self.basis.resolved(case)  # a point of a sweep becomes a row
         if line["observed"]:
             seen = conclude(case, self.basis, without_undeclared(line["observed"]), line["kernel"])
             judgement, observed = seen.judgement, seen.observation
-        elif line["verdict"] == Verdict.BROKEN:  # needs no observation: not a verdict on the device
+        elif (
+            line["type"] == "result" and line["verdict"] == Verdict.BROKEN
+        ):  # needs no observation: not a verdict on the device
             judgement, observed = Judgement(Verdict.BROKEN, line["reason"]), {}
         else:
-            judgement, observed = Judgement(Verdict.BROKEN, "a verdict without an observation"), {}
+            judgement, observed = Judgement(Verdict.BROKEN, "the worker sent no observation"), {}
         return result_record(
             case, self.registry, judgement, observed, kernel=line["kernel"], duration_us=_whole(line["duration_us"])
         )
@@ -119,7 +122,7 @@ def _whole(duration_us: float | None) -> int | None:
     return None if duration_us is None else max(0, int(duration_us))
 
 
-def _bounded(record: ResultRecord, line: ResultRecord) -> ResultRecord:
+def _bounded(record: ResultRecord, line: ResultRecord | ObservedRecord) -> ResultRecord:
     """The record with kernel lines, alarms and texts cut to the limits of a result, and with notes about the cuts."""
     record["reason"] = cut(record["reason"])
     if "fault" in record:

@@ -189,7 +189,6 @@ class Recording:
         return header
 
     def _known(self) -> dict[str, Any]:
-        """The part of a header that follows from the tables."""
         return {
             "rules": self._registry.as_data(),
             "controls": dict(self._registry.needs.controls),
@@ -231,7 +230,6 @@ class Recording:
         return result_record(self.cases[case], self._registry, judgement, {}, kernel=kernel)
 
     def expects(self, case: str) -> bool:
-        """Whether a result of this case would be recorded."""
         return self.header_received and case in self.cases and case not in self.done
 
     def prepared(self, record: ResultRecord, worker: int) -> ResultRecord:
@@ -264,7 +262,6 @@ class Recording:
         return [each for each in violations(self.done, self.cases) if (each.case, each.point) not in known]
 
     def append_confirmation(self, record: ConfirmationRecord) -> None:
-        """Records the outcome of a violation that was tried again."""
         assert self._confirmations is not None
         self._confirmations.append(record)
         self._file.append(record)

@@ -10,7 +10,7 @@ from conformance.model.case import Case
 from conformance.model.deadline import longest_case_s
 from conformance.model.fault import verdict_of
 from conformance.model.kind import Kind
-from conformance.model.record import HeaderRecord, Occurrence, OfferedRecord, Record, ResultRecord
+from conformance.model.record import HeaderRecord, ObservedRecord, Occurrence, OfferedRecord, Record, ResultRecord
 from conformance.model.record_shape import RESULT, mismatch_of
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.records import decode, occurrence
@@ -124,7 +124,7 @@ class _Hearing:
         self._header: HeaderRecord | None = None
         self._progress: Record | None = None
 
-    def take(self, raw: bytes) -> ResultRecord | None:
+    def take(self, raw: bytes) -> ResultRecord | ObservedRecord | None:
         """Handles a line; returns the result of the case in flight if the line has it."""
         record = _read(raw)
         if record is None:
@@ -139,7 +139,7 @@ class _Hearing:
             self._waiting.discard(self.in_flight)
         elif record["type"] == "progress" and record["case"] == self.in_flight and record != self._progress:
             self._progress = record
-        elif record["type"] == "result" and record["case"] == self.in_flight:
+        elif record["type"] in ("result", "observed") and record["case"] == self.in_flight:
             self.in_flight = ""
             self.changes += 1
             return record
@@ -150,12 +150,12 @@ class _Hearing:
 
 
 def _read(raw: bytes) -> Record | None:
-    """Returns the record in a line, or None. A result may have any shape, because the examiner checks its shape."""
+    """Returns the record in a line, or None. The examiner checks the shape of results and observations."""
     try:
         record = decode(raw)
     except ValueError:
         return None
-    return record if record["type"] == "result" or not mismatch_of(record) else None
+    return record if record["type"] in ("result", "observed") or not mismatch_of(record) else None
 
 
 def _lost(case: Case, end: WorkerEnd, worker: Worker) -> ResultRecord:

@@ -21,8 +21,6 @@ def expected_s(case: Case, durations: Mapping[str, float]) -> float:
 
 
 class Schedule:
-    """The cases that were not given to a worker yet."""
-
     def __init__(self, cases: Sequence[Case], workers: int, durations: Mapping[str, float]) -> None:
         """`cases` are in the order of the run; `workers` is the number of workers; `durations` are in seconds, by case
         id, for cases whose duration is known."""

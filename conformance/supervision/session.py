@@ -13,7 +13,7 @@ from math import inf
 
 from conformance.errors import UserError
 from conformance.model.bounds import cut
-from conformance.model.record import HeaderRecord, ProgressRecord, Record, ResultRecord, StartRecord
+from conformance.model.record import HeaderRecord, ProgressRecord, Record, StartRecord
 from conformance.model.record_shape import mismatch_of
 from conformance.model.verdict import Verdict
 from conformance.results.records import decode
@@ -47,7 +47,6 @@ class Session:
     """
 
     def __init__(self, worker: Worker, number: int, batch: Collection[str], shared: Shared) -> None:
-        """`batch` are the cases that the worker was given."""
         self._worker = worker
         self._number = number
         self._batch = frozenset(batch)
@@ -109,7 +108,7 @@ class Session:
             record = decode(raw)
         except ValueError as error:
             return None, str(error)
-        if record["type"] != "result":
+        if record["type"] not in ("result", "observed"):
             wrong = mismatch_of(record)
             return (None, wrong) if wrong else (record, "")
         if record["case"] != self._in_flight or not self._examiner or not self._recording.expects(self._in_flight):
@@ -134,7 +133,8 @@ class Session:
         elif record["type"] == "start":
             self._handle_start(record)
         elif record["type"] == "result" and self._recording.expects(record["case"]):
-            self._append(record)
+            self._recording.append(record)
+            self._done(record["case"])
 
     def _handle_header(self, record: HeaderRecord) -> None:
         if self._header:
@@ -176,13 +176,8 @@ class Session:
             self.end_reason = cut(f"the worker sent a malformed line: {problem}")
 
     def _break(self, reason: str) -> None:
-        """Ends the case in flight as BROKEN."""
         self._recording.record(self._in_flight, Verdict.BROKEN, cut(reason), self._number)
         self._done(self._in_flight)
-
-    def _append(self, record: ResultRecord) -> None:
-        self._recording.append(record)
-        self._done(record["case"])
 
     def _done(self, case: str) -> None:
         self._changes += 1
@@ -218,7 +213,6 @@ class Session:
         self._worker.kill()
 
     def _ended(self, end: WorkerEnd) -> None:
-        """Handles the end of the stream, during a case or between cases."""
         self.end_reason = self.end_reason or end.what
         if end.external:
             self._count_external_end(end.what)

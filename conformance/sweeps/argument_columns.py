@@ -22,8 +22,6 @@ from conformance.sweeps.grouping import PointNumbers
 
 
 class Columns:
-    """The columns of one call in a group."""
-
     def __init__(self, space: Space, outer: Mapping[str, int], context: CaseContext) -> None:
         """`outer` has the values of the axes that the group's points share."""
         self._outer, self._context = outer, context
@@ -99,7 +97,6 @@ class Columns:
 
 
 def _masks(part: FlagSubsets) -> list[int]:
-    """The mask of each subset of an axis, in the order of the axis."""
     masks = [0]
     for own in part.masks:
         masks += [mask | own for mask in masks]

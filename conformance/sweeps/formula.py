@@ -96,7 +96,6 @@ class _Variable:
     rank: int = 0  # the position among the variables in a formula
 
     def literal(self, number: int) -> str:
-        """The literal that is true if a point has the class."""
         if self.flag:
             return self.flag if number else f"!{self.flag}"
         rest = [label for other, labels in enumerate(self.classes) if other != number for label in labels]
@@ -140,7 +139,6 @@ class _Set:
             self._merge(number)
 
     def _slices(self, number: int) -> list[bytes]:
-        """Returns the parts of the table for each class of a variable."""
         size, stride = len(self.variables[number].classes), _points(self.variables[number + 1 :])
         if stride == 1:
             return [self.table[value::size] for value in range(size)]
@@ -178,7 +176,6 @@ class _Set:
         self._replace(number, classes, [value.to_bytes(length, "little") for value in merged])
 
     def formula(self) -> tuple[str, bool]:
-        """Returns the expression, and whether it is minimal."""
         if not self.variables or 1 not in self.table or 2 not in self.table:
             return (ALWAYS if 2 in self.table else NEVER), True
         if self.effort.left <= 0:
@@ -209,7 +206,6 @@ class _Set:
         return f"{literal} {operator} {inner}", minimal
 
     def _split(self) -> str:
-        """Describes the set for each class of one variable separately."""
         if _points(self.variables[:-MAX_VARIABLES]) > min(_MAX_PARTS, self.effort.left):
             return self._no_description()
         terms = []
@@ -241,7 +237,6 @@ class _Set:
         return " | ".join(text for _, text in sorted(map(self._term, known[key])))
 
     def _products(self) -> Iterator[_Product]:
-        """The products of a minimal sum, by sympy."""
         from sympy import Symbol
         from sympy.logic import SOPform
 
@@ -278,17 +273,10 @@ def _cache_name() -> str:
 
 @functools.cache
 def _found_before() -> dict[str, list[_Product]]:
-    """The sums of products that earlier processes have found."""
-    path = cache.lookup(_cache_name())
-    try:
-        found: dict[str, list[_Product]] = json.loads(path.read_bytes()) if path else {}
-    except (OSError, ValueError):
-        return {}
-    return found
+    return cache.recalled(_cache_name()) or {}
 
 
 def _points(variables: Sequence[_Variable]) -> int:
-    """The number of points in the space of these variables."""
     return math.prod(len(each.classes) for each in variables)
 
 

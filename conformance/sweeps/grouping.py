@@ -66,7 +66,6 @@ def shares_base(sweep: Sweep) -> bool:
 
 
 def _steps(sweep: Sweep) -> list[StepTemplate]:
-    """Returns the judged step of a row and the steps after it."""
     return [sweep.row.when, *sweep.row.afterwards]
 
 
@@ -124,7 +123,6 @@ class _Steps:
         self._known: dict[tuple[int, ...], Step] = {}
 
     def at(self, values: Values) -> Step:
-        """The step at a point, with the entry point of the case."""
         key = tuple([values[axis] for axis in self._axes])
         if key not in self._known:
             if len(self._known) >= _KEPT:

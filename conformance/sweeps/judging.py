@@ -80,8 +80,6 @@ def conclusion_of(case: Case, points: Points, alarms: list[Alarm], log: list[str
 
 
 class PointJudge:
-    """Judges the observations of all points."""
-
     def __init__(self, case: Case, sweep: Sweep, basis: Basis) -> None:
         self.case, self.sweep, self.basis = case, sweep, basis
 
@@ -145,7 +143,6 @@ def _of_any_point(fault: Fault) -> Fault:
 
 
 def clauses(case: Case) -> list[dict[str, Any]]:
-    """The clauses of the sweep in the form of the table."""
     assert case.sweep is not None
     found = []
     for clause in case.sweep.clauses:
@@ -160,7 +157,6 @@ def clauses(case: Case) -> list[dict[str, Any]]:
 
 
 def format_expectation(then: Expectation) -> str:
-    """An expectation as a short text."""
     data = then.as_data()
     outcome = str(data.pop("outcome"))
     return " ".join([outcome, *(f"{key} {'|'.join(v) if isinstance(v, list) else v}" for key, v in data.items())])

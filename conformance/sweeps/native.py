@@ -22,7 +22,7 @@ DONE, UNEXPECTED, NOT_RELEASED = range(3)
 
 
 class _Column(ctypes.Structure):
-    _fields_ = (("values", ctypes.c_void_p), ("step", ctypes.c_uint64))
+    _fields_ = members("void *values; uint64_t step")
 
 
 class _Call(ctypes.Structure):
@@ -34,15 +34,11 @@ class _Loop(ctypes.Structure):
         ("plain", _Call),
         ("optional", _Call),
         ("access", _Column),
-        ("optional_mask", ctypes.c_uint64),
-        ("release", ctypes.c_void_p),
-        ("context", ctypes.c_uint64),
+        *members("uint64_t optional_mask; void *release; uint64_t context"),
         ("pd", _Column),
         ("addr", _Column),
         ("length", _Column),
-        ("codes", ctypes.c_void_p),
-        ("region", ctypes.c_void_p),
-        ("error", ctypes.c_int),
+        *members("void *codes, *region; int error"),
     )
 
 
@@ -128,12 +124,10 @@ class Loop:
         optional_mask: int,
         release: Callable[..., object],
         context: int,
-        pd: int | array[int],
-        access: int | array[int],
-        addr: int | array[int],
-        length: int | array[int],
+        **columns: int | array[int],
     ) -> None:
-        """`optional` is called at points whose access has a bit of `optional_mask`.
+        """`optional` is called at points whose access has a bit of `optional_mask`. `columns` are pd, access, addr and
+        length.
 
         The struct ibv_mr of each region must have this `context` and `pd`.
         """
@@ -141,14 +135,11 @@ class Loop:
         self._loop = _Loop(
             plain=self._call(plain),
             optional=self._call(optional),
-            access=self._column(access),
             optional_mask=optional_mask,
             release=address(release),
             context=context,
-            pd=self._column(pd),
-            addr=self._column(addr),
-            length=self._column(length),
             codes=codes.buffer_info()[0],
+            **{name: self._column(column) for name, column in columns.items()},
         )
         self._at, self._size = ctypes.c_uint64(0), len(codes)
 

@@ -73,7 +73,6 @@ class Points:
     examples: list[PointExample] = field(default_factory=list)
 
     def counts(self) -> list[int]:
-        """The number of points with each outcome."""
         found = combinations(byte_planes(self.index))
         count = Counter({low | high << 8: found.ids.count(id_) for id_, (low, high) in enumerate(found.values)})
         return [count[number] for number in range(len(self.outcomes))]

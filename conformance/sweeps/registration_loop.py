@@ -58,8 +58,6 @@ def rereg_loop_for(case: Case, sweep: Sweep, entry: Entry) -> ReregLoop | None:
 
 
 class ReregLoop:
-    """Registers, re-registers and deregisters at each point of a group."""
-
     def __init__(self, sweep: Sweep, entry: Libibverbs | Uverbs, old: MrTemplate) -> None:
         self.outer: list[str] = []
         self._sweep, self._entry, self._old = sweep, entry, old
@@ -91,14 +89,15 @@ class ReregLoop:
         call = native.Call(native.function(name), arguments)
         if isinstance(self._entry, Libibverbs):
             ibv_context, release = pd.context_pointer, self._entry.raw("ibv_dereg_mr")
-            expected = (
-                _either(flags, _CHANGE_PD if new_pd else 0, new_pd.pointer if new_pd else 0, pd.pointer),
-                _either(flags, _CHANGE_TRANSLATION, new_addr, addr),
-                _either(flags, _CHANGE_TRANSLATION, new_length, length),
-            )
+            expected = {
+                "pd": _either(flags, _CHANGE_PD if new_pd else 0, new_pd.pointer if new_pd else 0, pd.pointer),
+                "addr": _either(flags, _CHANGE_TRANSLATION, new_addr, addr),
+                "length": _either(flags, _CHANGE_TRANSLATION, new_length, length),
+            }
         else:
-            ibv_context, release, expected = 0, native.function("rdma_cts_write_dereg"), (0, addr, length)
-        loop = native.Loop(codes, call, call, 0, release, ibv_context, expected[0], 0, *expected[1:])
+            ibv_context, release = 0, native.function("rdma_cts_write_dereg")
+            expected = {"pd": 0, "addr": addr, "length": length}
+        loop = native.Loop(codes, call, call, 0, release, ibv_context, access=0, **expected)
 
         def alone(at: int, region: int) -> int:
             release(ctypes.c_void_p(region))
@@ -138,7 +137,6 @@ class ReregLoop:
 
 
 def _either(flags: int | array[int], flag: int, if_set: int, if_not: int) -> int | array[int]:
-    """`if_set` at the points where the flag is set, else `if_not`."""
     if isinstance(flags, int):
         return if_set if flags & flag else if_not
     if if_set == if_not:
@@ -189,8 +187,6 @@ def _is_of_device(entry: Entry) -> bool:
 
 
 class RegistrationLoop:
-    """Registers and deregisters at each point of a group."""
-
     def __init__(self, sweep: Sweep, entry: Libibverbs | Uverbs | RegMrEx) -> None:
         self._sweep, self._entry = sweep, entry
         self.outer = setup_axes(sweep)
@@ -198,7 +194,6 @@ class RegistrationLoop:
         self._descriptor = native.descriptor(entry)
 
     def given(self, given: Given) -> Given:
-        """Returns the set-up unchanged."""
         return given
 
     def run(
@@ -214,9 +209,8 @@ class RegistrationLoop:
         codes = array("H", [_NO_CODE]) * len(group.points)
         plain, optional, release = self._calls(context, pd, column)
         ibv_context, named = (pd.context_pointer, pd.pointer) if not isinstance(self._entry, Uverbs) else (0, 0)
-        loop = native.Loop(
-            codes, plain, optional, OPTIONAL_ACCESS, release, ibv_context, named, column["access"], addr, length
-        )
+        columns = {"pd": named, "access": column["access"], "addr": addr, "length": length}
+        loop = native.Loop(codes, plain, optional, OPTIONAL_ACCESS, release, ibv_context, **columns)
         left_behind: list[str] = []
 
         def as_made(at: int, region: int) -> int:

@@ -250,7 +250,6 @@ class _SweepPass:
         return bool(found)
 
     def _observe_alone(self, point: int) -> Observation:
-        """The observation of one point with its own set-up."""
         return set_up_and_call(CaseContext(self.point_template.case(point), self.bench), set_up)
 
 

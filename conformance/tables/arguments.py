@@ -169,20 +169,10 @@ def read_then(reader: Reader, node: Node, call: str) -> Expectation:
 
 
 def _expected(reader: Reader, node: Node | None, key: str) -> tuple[str, ...]:
-    """Returns the words that the table gives for a key of `then`."""
     spec, name = vocabulary.EXPECTATIONS[key], _THEN_NAMES.get(key, key)
-    if spec.several:
-        return _one_or_more(reader, node, name, spec.words)
-    word = reader.word(node, name, spec.words)
-    return (word,) if word else ()
-
-
-def _one_or_more(reader: Reader, node: Node | None, what: str, known: tuple[str, ...]) -> tuple[str, ...]:
-    if node is None:
-        return ()
-    if isinstance(node.value, tuple):
+    if spec.several and node is not None and isinstance(node.value, tuple):
         if not node.value:
-            reader.note(node.location, f"an empty list of {what}s; write at least one, or leave {what} out")
-        return reader.words(node, what, known)
-    word = reader.word(node, what, known)
+            reader.note(node.location, f"an empty list of {name}s; write at least one, or leave {name} out")
+        return reader.words(node, name, spec.words)
+    word = reader.word(node, name, spec.words)
     return (word,) if word else ()

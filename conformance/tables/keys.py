@@ -111,5 +111,4 @@ RULE: Keys = {
 
 
 def required(keys: Keys) -> tuple[str, ...]:
-    """Returns the keys that a mapping must have."""
     return tuple(name for name, key in keys.items() if key.required)

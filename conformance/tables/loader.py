@@ -124,8 +124,6 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
 
 
 class _Rows:
-    """Expands the rows of one table to cases."""
-
     def __init__(self, reader: Reader, registry: Registry, verb: str, table: str, fields: Mapping[str, Node]) -> None:
         self.reader = reader
         self.registry = registry
@@ -267,7 +265,6 @@ def _through_door(case: Case, rule: str, registry: Registry) -> Case:
 
 
 def _needs_of_operations(row: RowBody) -> list[str]:
-    """The capabilities that the row's operations need."""
     needs = []
     for step in (*row.before, row.when, *row.afterwards):
         operation = str(step.arguments.get("op"))
@@ -290,7 +287,6 @@ def _needs_of_regions(row: RowBody) -> list[str]:
 
 
 def _registered_flags(row: RowBody) -> set[str]:
-    """The access flags of all regions that the row registers."""
     steps = [step for step in (*row.before, row.when, *row.afterwards) if step.call in vocabulary.REGISTRATIONS]
     steps = [step for step in steps if step.call != "ibv_reg_dm_mr"]  # device memory always has ZERO_BASED
     arguments = [*(spec.arguments for spec in row.given.mrs.values()), *(step.arguments for step in steps)]

@@ -91,7 +91,6 @@ class PartResolver:
         return len(self._reader.mistakes) == before
 
     def flags(self, node: Node, enum: str) -> FlagsUnion:
-        """Resolves a list of flags of an enumeration."""
         axes = self._text.axes_in(node)
         read = functools.partial(read_flags, enum=enum)
         if not self._each_axis(node, axes, read, {}):
@@ -230,7 +229,6 @@ def _given(parts: PartResolver, given: Given, fields: Mapping[str, Node]) -> Giv
 
 
 def _varying(fields: Mapping[str, Node], section: str) -> list[tuple[str, Node]]:
-    """The objects of a section in which axes occur."""
     return [(name, node) for name, node in entries(fields.get(section)).items() if names_in(node)]
 
 

@@ -164,7 +164,6 @@ def _rows_of(verb: str) -> Schema:
 
 
 def _judged(call: str) -> Schema:
-    """The conditions on a row with this judged call."""
     when = _or_axis({**_ref(f"arguments of {call}"), "unevaluatedProperties": False})
     return {"properties": {"when": when, "then": _ref(_then_name(call))}}
 
@@ -270,7 +269,6 @@ def _object_name(nullable: bool = False) -> Schema:
 
 
 def _new_name() -> Schema:
-    """The name of a new object or axis."""
     return {"pattern": _NAME, "not": {"enum": sorted({*quantity.RESERVED, *vocabulary.RESERVED})}}
 
 
@@ -280,7 +278,6 @@ def _named(value: Schema) -> Schema:
 
 
 def object_schema(properties: Mapping[str, Any], required: Iterable[str] = ()) -> Schema:
-    """A mapping that has only these keys."""
     return {"type": "object", "properties": dict(properties), "required": list(required), "additionalProperties": False}
 
 

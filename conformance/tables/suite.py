@@ -93,7 +93,6 @@ class Suite:
 
     @property
     def cases(self) -> tuple[Case, ...]:
-        """All cases, in the order of the tables."""
         return tuple(case for table in self.tables for case in table.cases)
 
 

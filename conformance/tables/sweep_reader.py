@@ -68,7 +68,7 @@ def read_sweep(
     if len(reader.mistakes) > before:
         return None
     inside = points_where(where, space)
-    size = space.count(inside)
+    size = inside.bit_count()
     if stated is not None and stated != size:
         reader.note(fields["points"].location, f"the sweep states {format_count(stated, 'point')} and has {size}")
     resolved = resolve(reader, text, inside)
@@ -233,8 +233,7 @@ def _clauses(
 
 
 def _operation_clauses(reader: Reader, row: RowText, registry: Registry) -> Iterator[Clause]:
-    """Yields a clause for each operation on an axis that needs a capability: a device without the capability may refuse
-    the operation."""
+    """Yields a clause for each operation on an axis that needs a capability."""
     for axis in row.space.axes:
         for operation in axis.labels:
             if operation in capability.OPERATION_NEEDS:
@@ -244,8 +243,7 @@ def _operation_clauses(reader: Reader, row: RowText, registry: Registry) -> Iter
 
 
 def _flag_clauses(reader: Reader, node: Node, text: str, space: Space, registry: Registry) -> Iterator[Clause]:
-    """Yields a clause for each access flag of an axis that needs a capability: a device without the capability may
-    refuse the call at points with the flag."""
+    """Yields a clause for each access flag of an axis that needs a capability."""
     flags = {axis.name: axis.flags for axis in space.axes if axis.flags}
     name = reader.word(node, "axis of flags", flags)
     for flag in flags.get(name or "", ()):

@@ -4,7 +4,6 @@ A list has the first fields of a type in their order, and then a mapping with fu
 texts, except the number of an enumerator. Every process needs the descriptions, so what was read is cached (cache.py).
 """
 
-import contextlib
 import errno
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,9 +32,8 @@ def read() -> dict[str, Any]:
     """Returns the contents of the files of descriptions, by the names of the files without the suffix."""
     contents = {path.stem: path.read_bytes() for path in sorted(_FOLDER.glob("*.yaml"))}
     name = f"descriptions-{cache.digest_of(contents.values())}.json"
-    if (path := cache.lookup(name)) is not None:
-        with contextlib.suppress(OSError, ValueError):  # a damaged file is made again
-            return dict(json.loads(path.read_bytes()))
+    if known := cache.recalled(name):
+        return dict(known)
     from conformance.yamldoc.nodes import plain  # imported late: only the first process reads YAML
     from conformance.yamldoc.parsing import read_bytes
 

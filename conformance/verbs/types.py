@@ -5,6 +5,8 @@ C types are written as abstract declarators, `struct ibv_mr *`, `char[64]` or `i
 so that the same string can be shown, used in a declaration, and compared by the compiler.
 """
 
+import functools
+import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum as ClosedSet
@@ -102,10 +104,7 @@ class Enum:
 
     def mask_of(self, *names: str) -> int:
         """Returns the OR of the numbers of several names. Raises KeyError as `value_of` does."""
-        mask = 0
-        for name in names:
-            mask |= self.value_of(name)
-        return mask
+        return functools.reduce(operator.or_, map(self.value_of, names), 0)
 
     @property
     def unnamed_bits(self) -> tuple[int, ...]:
@@ -130,10 +129,7 @@ class Enum:
 
     def name_of(self, value: int) -> str:
         """Returns the short name of one value, or the number as text if the value has no name."""
-        for each in self.values:
-            if each.value == value:
-                return self.short(each.name)
-        return str(value)
+        return next((self.short(each.name) for each in self.values if each.value == value), str(value))
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 MAX_NUMBER = (1 << 64) - 1
 
-Scalar = str | int | bool | None
-
 
 @dataclass(frozen=True)
 class Location:
@@ -33,8 +31,6 @@ class Location:
 
 @dataclass(frozen=True)
 class Mistake:
-    """One mistake in a file."""
-
     location: Location
     message: str
 
@@ -65,7 +61,7 @@ class Node:
     an axis value, if the table gives it one.
     """
 
-    value: "Scalar | tuple[Node, ...] | dict[str, Node]"
+    value: "str | int | bool | tuple[Node, ...] | dict[str, Node] | None"
     location: Location
     plain: bool = True
     keys: dict[str, Location] | None = None

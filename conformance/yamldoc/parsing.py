@@ -160,7 +160,6 @@ class _Builder:
                 return
 
     def result(self) -> Node:
-        """Returns the root node. Raises TextError if there are mistakes."""
         if self.root is None and not self.mistakes:
             self.note(Location(self.name, 1, 1), "the file is empty")
         if self.mistakes or self.root is None:

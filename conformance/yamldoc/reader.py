@@ -77,7 +77,6 @@ class Reader:
         return node.value
 
     def items(self, node: Node | None, what: str) -> tuple[Node, ...]:
-        """Returns the elements of a list."""
         if node is None:
             return ()
         if not isinstance(node.value, tuple):

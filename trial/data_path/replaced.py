@@ -14,7 +14,7 @@ from trial.altering import Alteration, AlteredEntry, Wrapper
 from trial.data_path import structures as wire
 from trial.data_path.memory import content_at
 from trial.data_path.objects import Binding, Objects, Posted, QueuePair, Region, Sent
-from trial.data_path.operations import Operations
+from trial.data_path.operations import FUNCTIONS, Operations
 
 _CHANGES = ENUMS["ibv_rereg_mr_flags"]
 _TRANSLATION, _PD, _ACCESS = (_CHANGES.value_of(f"CHANGE_{name}") for name in ("TRANSLATION", "PD", "ACCESS"))
@@ -79,14 +79,7 @@ class ReplacedPath(Alteration):
     def bench(self, real: Bench) -> Any:
         """Returns the bench on which cases run: the real bench with an altered data path."""
         pd = real.alloc_pd()
-        replacements: dict[str, Callable[..., int]] = {
-            "alloc_mw": self._alloc_mw,
-            "bind_mw": self._bind_mw,
-            "dealloc_mw": self._dealloc_mw,
-            "poll_cq": self._poll_cq,
-            "post_send": self._post_send,
-            "post_recv": self._post_recv,
-        }
+        replacements = {name: getattr(self, f"_{name}") for name in FUNCTIONS}
         self._operations = Operations(pd.context_pointer, replacements, self.faults)
         pd.close()
         return DataPathBench(real, self)

@@ -38,12 +38,8 @@ _PYTHON = "exec python3 -m trial.kernel.inside"
 # The guest gets its cases in an order over its port, and not in its template, so that a changed row needs no new
 # template.
 _LEFT_OUT = ("cases", "conftest.py", "tox.ini")
-_MORE = (
-    "trial/running.py",
-    "trial/altering.py",
-    "trial/data_path",
-    "trial/kernel/__init__.py",
-    "trial/kernel/inside.py",
+_MORE = tuple(
+    f"trial/{part}" for part in "running.py altering.py data_path kernel/__init__.py kernel/inside.py".split()
 )
 
 

@@ -105,14 +105,8 @@ def _violates(case: Case, context: Any, orders: Orders) -> bool:
             orders.answer("progress")
 
     rules, judgement = violations_by(case, context, progress)
-    orders.answer(
-        "judged",
-        case=case.id,
-        verdict=judgement.verdict,
-        rules=sorted(rules),
-        reason=judgement.reason,
-        seconds=round(time.monotonic() - began, 3),
-    )
+    told = {"verdict": judgement.verdict, "rules": sorted(rules), "reason": judgement.reason}
+    orders.answer("judged", case=case.id, seconds=round(time.monotonic() - began, 3), **told)
     return bool(rules)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from conformance.errors import UserError
 from trial.kernel import trying
 from trial.kernel.trying import ACCEPTED, BY_ITS_RULE, ELSEWHERE, EQUIVALENT, Finding
+from trial.report import table as markdown
 from trial.report import write_files
 
 SCHEMA = "rdma-cts-kernel-trial/1"
@@ -76,34 +77,36 @@ def table(findings: Sequence[Mapping[str, Any]]) -> str:
     """Returns the outcomes by kind of mistake, and the mutants that were not killed, in Markdown."""
     kinds = sorted({each["kind"] for each in findings})
     used = [outcome for outcome in _COLUMNS if any(each["outcome"] == outcome for each in findings)]
-    lines = [f"| kind | {' | '.join(used)} |", "|---|" + "---:|" * len(used)]
+    rows = []
     for kind in (*kinds, "all"):
         of = collections.Counter(each["outcome"] for each in findings if kind in (each["kind"], "all"))
-        lines.append(f"| {kind} | {' | '.join(str(of[outcome]) for outcome in used)} |")
-    lines += _beside(findings, kinds)
-    lines += ["", "| not killed | rules | what it does | outcome |", "|---|---|---|---|"]
-    for each in findings:
-        if each["outcome"] not in (*KILLED, EQUIVALENT, ACCEPTED):
-            why = f": {each['reason']}" if each["reason"] else ""
-            lines.append(
-                f"| {each['file']}/{each['name']} | {', '.join(each['rules'])} "
-                f"| {each['about']} | {each['outcome']}{why} |"
-            )
-    return "\n".join(lines) + "\n"
+        rows.append((kind, *(of[outcome] for outcome in used)))
+    alive = [
+        (
+            f"{each['file']}/{each['name']}",
+            ", ".join(each["rules"]),
+            each["about"],
+            ": ".join(filter(None, (each["outcome"], each["reason"]))),
+        )
+        for each in findings
+        if each["outcome"] not in (*KILLED, EQUIVALENT, ACCEPTED)
+    ]
+    lines = [*markdown(("kind", *used), rows, range(1, len(used) + 1)), *_beside(findings, kinds)]
+    return "\n".join([*lines, "", *markdown(("not killed", "rules", "what it does", "outcome"), alive)]) + "\n"
 
 
 def _beside(findings: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[str]:
     """For mutants on which a peer's tests were run: the numbers detected by those tests and by the cases, by kind of
     mistake."""
-    lines = []
+    lines: list[str] = []
     for peer, tests in PEERS.items():
         tried = [each for each in findings if each.get(peer) is not None]
-        if tried:
-            lines += ["", f"| kind | tried | by both | by the cases alone | by {tests} alone | by neither |"]
-            lines.append("|---|" + "---:|" * 5)
-        for kind in (*kinds, "all") if tried else ():
+        rows = []
+        for kind in (*kinds, "all"):
             of = [(each["outcome"] in KILLED, bool(each[peer])) for each in tried if kind in (each["kind"], "all")]
-            counts = (of.count(which) for which in ((True, True), (True, False), (False, True), (False, False)))
             if of:
-                lines.append(f"| {kind} | {len(of)} | {' | '.join(map(str, counts))} |")
+                counts = (of.count(which) for which in ((True, True), (True, False), (False, True), (False, False)))
+                rows.append((kind, len(of), *counts))
+        head = ("kind", "tried", "by both", "by the cases alone", f"by {tests} alone", "by neither")
+        lines += ["", *markdown(head, rows, range(1, 6))] if tried else []
     return lines

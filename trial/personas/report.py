@@ -18,14 +18,14 @@ _TIMES = ("violations", "killed", "processor, s")
 def table(outcomes: Sequence[Outcome]) -> str:
     """Returns a table in Markdown. It has the violations that are offered on each persona; without violations, no case
     counts as vacuous."""
-    lines = [f"| {' | '.join((*_HEAD, *_TIMES))} |", "|---" * len((*_HEAD, *_TIMES)) + "|"]
+    rows = []
     for each in outcomes:
         vacuous = len(each.vacuous) if each.findings else ""
         absent = (each.verdicts.get(verdict, 0) for verdict in (Verdict.UNSUPPORTED, Verdict.UNREACHABLE))
         cells = (each.persona, each.right, len(each.wrong), vacuous, len(each.broken), *absent)
         tried = (", ".join(sorted(each.violates)), len(each.findings), each.count(KILLED), f"{each.processor_s:.1f}")
-        lines.append(f"| {' | '.join(map(str, (*cells, *tried)))} |")
-    return "\n".join(lines)
+        rows.append((*cells, *tried))
+    return "\n".join(report.table((*_HEAD, *_TIMES), rows))
 
 
 def behaviours(persona: Persona) -> str:

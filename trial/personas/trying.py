@@ -88,15 +88,8 @@ def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
                 # Each deviating point of a sweep is about one rule; a row that fails may violate any of its rules.
                 about = [(rule,) for rule in sorted(rules)] if case.sweep else [case.rules]
                 failed += [(case.id, each, judgement.reason) for each in about]
-    return CleanRun(
-        persona.name,
-        dict(verdicts),
-        frozenset(passed),
-        tuple(failed),
-        tuple(broken),
-        findings,
-        time.process_time() - started,
-    )
+    took = time.process_time() - started
+    return CleanRun(persona.name, dict(verdicts), frozenset(passed), tuple(failed), tuple(broken), findings, took)
 
 
 def outcome(
@@ -109,17 +102,9 @@ def outcome(
     silent = [f"no case fails for {rule}, which {where} violates" for rule, where in known.items() if rule not in seen]
     vacuous = clean.passed.intersection(killers).difference(*(each.by for each in findings))
     judged = sum(clean.verdicts.get(verdict, 0) for verdict in (Verdict.PASS, *VIOLATIONS))
-    return Outcome(
-        persona.name,
-        clean.verdicts,
-        judged - len(failed) - len(vacuous),
-        clean.processor_s,
-        known,
-        (*failed.values(), *silent),
-        clean.broken,
-        tuple(findings),
-        tuple(sorted(vacuous)),
-    )
+    right, wrong = judged - len(failed) - len(vacuous), (*failed.values(), *silent)
+    about = (persona.name, clean.verdicts, right, clean.processor_s, known)
+    return Outcome(*about, wrong, clean.broken, tuple(findings), tuple(sorted(vacuous)))
 
 
 def try_on(
