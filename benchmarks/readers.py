@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+SAMPLE = ROOT / "tests/old_results/results.jsonl"
 FORMATS = ("summary", "html", "junit", "ktap", "markdown", "tmt")
 
 
@@ -70,7 +71,7 @@ def main() -> int:
     parser.add_argument("--planned", type=int, default=300_000, metavar="N")
     parser.add_argument("--results", type=int, metavar="N")
     parser.add_argument("--own", action="store_true")
-    parser.add_argument("run", nargs="?", type=Path, default=ROOT / "tests/old_results/results.jsonl", metavar="RUN")
+    parser.add_argument("run", nargs="?", type=Path, default=SAMPLE, metavar="RUN")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         made, *more = (

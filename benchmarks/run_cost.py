@@ -1,4 +1,4 @@
-"""Measures the time of runs in the Soft-RoCE guest: `python3 benchmarks/run_cost.py [--repetitions N] [MEASURE …]`.
+"""Measures what runs and other commands cost: `python3 benchmarks/run_cost.py [--repetitions N] [MEASURE …]`.
 
 | measure | what is measured | floor, the least possible time |
 |---|---|---|
@@ -6,9 +6,13 @@
 | build | the same for a build that has no template yet | booting a guest with an empty command, powering it off |
 | smoke, default, spaces | a tier, or the spaces of the exhaustive tier | the time of its cases, divided by the guests |
 | first | a run with an empty cache; measured once | none |
+| reports | summary, JUnit and page of 100,000 results | parsing each line of the results as JSON |
+| lab | a lab of 100 hosts, until each run asks its host for the first worker; a script stands in for ssh | none |
+| quick | the project's own quick tests | none |
 
-Prints the time of each run, and a Markdown table with the medians of the times and of the processor seconds. The
-processor seconds are those of the command and its guests, and vary less on a busy machine. The first repetition of each
+Prints the time of each run, and a Markdown table with the medians of the times, of the processor seconds and of the
+memory. The processor seconds are those of the command and its guests, and vary less on a busy machine. The memory is
+the peak of the largest process, and for the lab the proportional set size of all runs. The first repetition of each
 measure fills caches and does not count. The exit status is 1 if a goal is missed. Run it on an idle machine.
 
 `--history FILE` appends the figures as a line of JSON to a file with the figures of earlier nights on the same machine.
@@ -19,19 +23,20 @@ such a figure, the exit status is 1, whatever the goals are.
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+
+from readers import SAMPLE, repeated_run  # noqa: E402
 
 from conformance.errors import UserError, reading  # noqa: E402
 from conformance.regular_file import regular_lines  # noqa: E402
@@ -50,21 +55,130 @@ CASE = "reg_mr/access_flags/local-write-alone"
 MOST = 1.2  # times the median of the last NIGHTS nights, of which at least FEWEST are needed
 NIGHTS, FEWEST = 14, 5
 
+RESULTS, HOSTS = 100_000, 100
+# Stands in for ssh, with a host that answers until it is asked for a worker.
+SSH = r"""#!/bin/sh
+say() { printf '%s M {"event": "%s", %s}\n' "$secret" "$1" "$2"; }
+read -r program
+read -r secret size
+head -c "$size" >/dev/null
+say hello '"boot_id": "1", "machine": "x", "python": "3", "folder": "/"'
+while read -r line; do
+    case $line in
+        *'"check"'*) say checked '"device": "rxe0", "same": {}' ;;
+        *'"start"'*) echo >>"$STARTED" ;;
+        *'"close"'*) say closed '"stuck": ""' ;;
+    esac
+done
+"""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a command took: seconds, processor seconds of the command and its guests, and MiB of memory."""
+
+    seconds: float
+    processor_s: float
+    memory_mib: float
+
+
+def guest_run(*arguments: str, new_build: bool = False, empty_cache: bool = False) -> Callable[[Path], Cost]:
+    """Returns a function that makes a run in the guest in the directory `work`. With `new_build` no template exists for
+    the software under test."""
+
+    def run(work: Path) -> Cost:
+        cache = {"RDMA_CTS_CACHE": str(work / "cache")} if empty_cache else {}
+        unseen = ["--guest-env", f"RDMA_CTS_BENCHMARK={time.time_ns()}"] if new_build else []
+        always = ["--guest", "--quiet", "--yes", "--out", str(work / "out")]
+        return cost([str(ROOT / "rdma-cts"), "run", *always, *arguments, *unseen], cache)
+
+    return run
+
+
+def cost(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
+    """Returns what a command costs that ends with status 0 or 1."""
+    began = time.perf_counter()
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable, "PYTHONPATH": str(ROOT), **environment}
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode not in (0, 1):
+            output.seek(0)
+            sys.exit(f"{command} ended with status {process.returncode}: {output.read()}")
+    return Cost(time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+
+
+def reports(work: Path) -> Cost:
+    many = repeated_run(SAMPLE, work / "many", RESULTS)
+    code = f"from pathlib import Path; from commands.report import write_beside; write_beside(Path({str(many)!r}))"
+    return cost([sys.executable, "-c", code], {})
+
+
+def parsing(work: Path) -> float:
+    """Returns the seconds of parsing each line of the results as JSON."""
+    began = time.perf_counter()
+    with (work / "many/results.jsonl").open("rb") as lines:
+        for line in lines:
+            json.loads(line)
+    return time.perf_counter() - began
+
+
+def lab_start(work: Path) -> Cost:
+    """Starts a lab; returns what it has cost when each run has asked its host for a worker."""
+    ssh, started = work / "bin/ssh", work / "started"
+    ssh.parent.mkdir()
+    ssh.write_text(SSH)
+    ssh.chmod(0o755)
+    (work / "lab.yaml").write_text(
+        "hosts:\n" + "".join(f"- {{host: h{each}, device: rxe0}}\n" for each in range(HOSTS))
+    )
+    path = os.pathsep.join([str(ssh.parent), os.environ["PATH"]])
+    environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable, "PATH": path, "STARTED": str(started)}
+    command = [str(ROOT / "rdma-cts"), "run", "--lab", str(work / "lab.yaml"), "--out", str(work / "out")]
+    began = time.perf_counter()
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as lab:
+        while not started.exists() or started.stat().st_size < HOSTS:
+            if lab.poll() is not None:
+                sys.exit(f"the lab ended with status {lab.returncode}")
+            time.sleep(0.1)
+        seconds, own = time.perf_counter() - began, Path(f"/proc/{lab.pid}")
+        runs = [own, *(Path("/proc", each) for each in (own / f"task/{lab.pid}/children").read_text().split())]
+        ticks = sum(sum(map(int, (each / "stat").read_text().rpartition(")")[2].split()[11:15])) for each in runs)
+        shares = [
+            line.split()[1] for each in runs for line in (each / "smaps_rollup").open() if line.startswith("Pss:")
+        ]
+        lab.terminate()
+    return Cost(seconds, ticks / os.sysconf("SC_CLK_TCK"), sum(map(int, shares)) / 1024)
+
+
+def quick_tests(_: Path) -> Cost:
+    return cost([str(ROOT / "rdma-cts"), "test", "--quick", "--yes"], {})
+
 
 @dataclass(frozen=True)
 class Measure:
-    """One line of the table: arguments for `run`, the goal in seconds, and what else is measured.
+    """One line of the table: what is measured, its goal, and its floor, both functions of a new directory.
 
-    `floor` is a function of the run's directory that returns seconds, or None. With `new_build` no template exists for
-    the software under test.
+    The goal is in seconds; with `goal_mib` it is in processor seconds, and memory has a goal too.
     """
 
     title: str
-    arguments: Sequence[str]
+    run: Callable[[Path], Cost]
     goal_s: float
-    floor: Callable[[Path], float] | None
-    new_build: bool = False
-    empty_cache: bool = False
+    floor: Callable[[Path], float] | None = None
+    goal_mib: float = 0.0
+    once: bool = False
+
+    def is_missed(self, cost: Cost) -> bool:
+        if self.goal_mib:
+            return cost.processor_s > self.goal_s or cost.memory_mib > self.goal_mib
+        return cost.seconds > self.goal_s
+
+    @property
+    def goal(self) -> str:
+        both = f" of the processor, {self.goal_mib:.0f} MiB" if self.goal_mib else ""
+        return f"≤ {self.goal_s:g} s{both}"
 
 
 def resume_and_end(work: Path) -> float:
@@ -94,58 +208,44 @@ def cases_alone(work: Path) -> float:
 
 
 MEASURES = {
-    "only": Measure("`--only CASE` with a template", ["--only", CASE], 3.0, resume_and_end),
-    "build": Measure("`--only CASE` with a new build", ["--only", CASE], 18.0, boot_and_power_off, new_build=True),
-    "smoke": Measure("the smoke tier", ["--tier", "smoke"], 12.0, cases_alone),
-    "default": Measure("the default tier, violations confirmed", [], 90.0, cases_alone),
-    "spaces": Measure(
-        "the exhaustive tier's spaces", ["--tier", "exhaustive", "-k", "_space/", "--sequences", "0"], 70.0, cases_alone
+    "only": Measure("`--only CASE` with a template", guest_run("--only", CASE), 3.0, resume_and_end),
+    "build": Measure(
+        "`--only CASE` with a new build", guest_run("--only", CASE, new_build=True), 18.0, boot_and_power_off
     ),
-    "first": Measure("the first run ever", ["--only", CASE], 180.0, None, empty_cache=True),
+    "smoke": Measure("the smoke tier", guest_run("--tier", "smoke"), 12.0, cases_alone),
+    "default": Measure("the default tier, violations confirmed", guest_run(), 90.0, cases_alone),
+    "spaces": Measure(
+        "the exhaustive tier's spaces",
+        guest_run("--tier", "exhaustive", "-k", "_space/", "--sequences", "0"),
+        70.0,
+        cases_alone,
+    ),
+    "first": Measure("the first run ever", guest_run("--only", CASE, empty_cache=True), 180.0, once=True),
+    "reports": Measure(f"the reports of {RESULTS:,} results", reports, 12.0, parsing, 400e6 / (1 << 20)),
+    "lab": Measure(f"the start of a lab of {HOSTS} hosts", lab_start, 30.0, goal_mib=1e9 / (1 << 20)),
+    "quick": Measure("the quick tests", quick_tests, 45.0),
 }
 
 
-def processor_s() -> float:
-    """Returns the processor seconds of all ended child processes."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def run(measure: Measure, work: Path) -> tuple[float, float]:
-    """Returns the seconds that `./rdma-cts run` takes, and the processor seconds of the command and its guests."""
-    environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
-    if measure.empty_cache:
-        environment["RDMA_CTS_CACHE"] = str(work / "cache")
-    unseen = ["--guest-env", f"RDMA_CTS_BENCHMARK={time.time_ns()}"] if measure.new_build else []
-    began, used = time.perf_counter(), processor_s()
-    done = subprocess.run(
-        [ROOT / "rdma-cts", "run", "--guest", "--quiet", "--yes", "--out", work / "out", *measure.arguments, *unseen],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    seconds, used = time.perf_counter() - began, processor_s() - used
-    if done.returncode not in (0, 1):
-        sys.exit(f"the run ended with status {done.returncode}: {done.stderr or done.stdout}")
-    return seconds, used
-
-
-def repeat(name: str, measure: Measure, repetitions: int) -> tuple[float, float, float | None]:
-    """Returns the medians of the time, of the processor time and of the floor of a measure, in seconds."""
-    runs, processors, floors = [], [], []
-    for repetition in range(1 if measure.empty_cache else repetitions + 1):
+def repeat(name: str, measure: Measure, repetitions: int) -> tuple[Cost, float | None]:
+    """Returns the medians of what a measure costs, and of its floor in seconds."""
+    costs, floors = [], []
+    for repetition in range(1 if measure.once else repetitions + 1):
         with tempfile.TemporaryDirectory(prefix="rdma-cts-benchmark-") as folder:
-            seconds, used = run(measure, Path(folder))
+            took = measure.run(Path(folder))
             floor = measure.floor(Path(folder)) if measure.floor else None
-        counts = repetition > 0 or measure.empty_cache
+        counts = repetition > 0 or measure.once
         beside = "" if floor is None else f", floor {floor:.2f} s"
-        print(f"{name}: {seconds:.2f} s, processors {used:.2f} s{beside}{'' if counts else ' (warm-up)'}", flush=True)
+        print(
+            f"{name}: {took.seconds:.2f} s, processors {took.processor_s:.2f} s, {took.memory_mib:.0f} MiB{beside}"
+            f"{'' if counts else ' (warm-up)'}",
+            flush=True,
+        )
         if counts:
-            runs.append(seconds)
-            processors.append(used)
+            costs.append(took)
             floors += [] if floor is None else [floor]
-    return statistics.median(runs), statistics.median(processors), statistics.median(floors) if floors else None
+    medians = map(statistics.median, zip(*map(astuple, costs), strict=True))
+    return Cost(*medians), statistics.median(floors) if floors else None
 
 
 def read_nights(path: Path) -> list[dict[str, float]]:
@@ -184,7 +284,7 @@ def compared(nights: Sequence[Mapping[str, float]], figures: Mapping[str, float]
 
 def main() -> int:
     """Measures, prints the results, and returns exit status 1 if a goal is missed."""
-    parser = argparse.ArgumentParser(description="Measures the time of runs in the guest.", allow_abbrev=False)
+    parser = argparse.ArgumentParser(description="Measures what runs and other commands cost.", allow_abbrev=False)
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="how often each measure is repeated")
     parser.add_argument("--history", type=Path, metavar="FILE", help="compare with earlier nights, and add this night")
     parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"some of {', '.join(MEASURES)}; default: all")
@@ -193,14 +293,17 @@ def main() -> int:
         parser.error(f"unknown measure {sorted(unknown)[0]!r}; the measures are {', '.join(MEASURES)}")
     nights = read_nights(arguments.history) if arguments.history else []
     figures: dict[str, float] = {}
-    lines, missed = ["| what | median | processors | floor | ratio | goal |", "|---|---|---|---|---|---|"], False
+    lines = ["| what | median | processors | memory | floor | ratio | goal |", "|---|---|---|---|---|---|---|"]
+    missed = False
     for name in arguments.measures or MEASURES:
         measure = MEASURES[name]
-        seconds, used, floor = repeat(name, measure, arguments.repetitions)
-        missed |= seconds > measure.goal_s
-        figures |= {f"{name} processor_s": used, **({f"{name} / floor": seconds / floor} if floor else {})}
-        beside = f"{floor:.1f} s | {seconds / floor:.1f}" if floor else "none | "
-        lines.append(f"| {measure.title} | {seconds:.1f} s | {used:.1f} s | {beside} | ≤ {measure.goal_s:g} s |")
+        took, floor = repeat(name, measure, arguments.repetitions)
+        missed |= measure.is_missed(took)
+        figures |= {f"{name} processor_s": took.processor_s, f"{name} MiB": took.memory_mib}
+        figures |= {f"{name} / floor": took.seconds / floor} if floor else {}
+        beside = f"{floor:.1f} s | {took.seconds / floor:.1f}" if floor else "none | "
+        used = f"{took.seconds:.1f} s | {took.processor_s:.1f} s | {took.memory_mib:.0f} MiB"
+        lines.append(f"| {measure.title} | {used} | {beside} | {measure.goal} |")
     print("\n".join(lines))
     if arguments.history:
         told, missed = compared(nights, figures)

@@ -91,16 +91,17 @@ def parser_of(commands: Collection[str]) -> Parser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None, parser: Parser | None = None, **known: object) -> int:
-    """Runs the command that `argv` names and returns its exit status. The caller may have made the `parser` already.
+def main(argv: Sequence[str] | None = None, parsed: Namespace | None = None, **known: object) -> int:
+    """Runs the command that `argv` names and returns its exit status. The caller may have `parsed` the arguments.
     `known` are attributes that are added to the arguments, such as cases that the caller has already chosen."""
     given = sys.argv[1:] if argv is None else list(argv)
     if given[:1] == ["help"]:
         given = [*given[1:2], "--help"]
     out: Path | None = None
-    arguments = Namespace()
+    arguments = parsed or Namespace()
     try:
-        (parser or parser_of(given[:1])).parse_args(given, arguments)
+        if not parsed:
+            parser_of(given[:1]).parse_args(given, arguments)
         vars(arguments).update(known, argv=given[1:])
         try:
             return int(arguments.execute(arguments))

@@ -136,7 +136,7 @@ def directions(case: Case) -> set[str]:
 
 
 def _codes(cases: Sequence[Case], results: Sequence[ResultRecord] | None) -> Iterator[CodeCoverage]:
-    seen = None if results is None else [each for record in results for each in _observations(record)]
+    seen = None if results is None else [each for record in results for each in _answers(record)]
     for verb in VERBS.values():
         for code in verb.return_codes:
             observed = None if seen is None else sum(_shows(each, verb, code) for each in seen)
@@ -151,17 +151,11 @@ def _expecting(cases: Iterable[Case], verb: Verb, code: ReturnCode) -> int:
     return sum(any(map(expects, (case.when, *case.afterwards))) for case in cases)
 
 
-@dataclass(frozen=True)
-class _Observation:
-    """The answer of one call in a result: the return value, or errno if the call returned NULL; and the expected
-    codes."""
-
-    call: str
-    reason: str
-    expected: tuple[str, ...]
+# One call in a result: its name; its return value, or errno if it returned NULL; and the expected codes.
+_Answer = tuple[str, str, tuple[str, ...]]
 
 
-def _observations(record: ResultRecord) -> Iterator[_Observation]:
+def _answers(record: ResultRecord) -> Iterator[_Answer]:
     observed, expected = record["observed"], record["expected"]
     first = {"call": record.get("call", ""), **expected}
     later = zip(expected.get("afterwards", ()), observed.get("afterwards", ()), strict=False)
@@ -169,7 +163,7 @@ def _observations(record: ResultRecord) -> Iterator[_Observation]:
         if "returned" in seen:
             reason = seen.get("errno", "") if seen["returned"] == "NULL" else seen["returned"]
             named = (*step.get("errno", ()), *step.get("code", ()))
-            yield _Observation(step["call"].partition("(")[0], str(reason), named)
+            yield step["call"].partition("(")[0], str(reason), named
 
 
 def _names(code: ReturnCode, verb: Verb, name: str) -> bool:
@@ -177,16 +171,17 @@ def _names(code: ReturnCode, verb: Verb, name: str) -> bool:
     return name in (code.name, short)
 
 
-def _shows(seen: _Observation, verb: Verb, code: ReturnCode) -> bool:
-    """Returns whether an observation shows the code.
+def _shows(answer: _Answer, verb: Verb, code: ReturnCode) -> bool:
+    """Returns whether an answer shows the code.
 
     ENOTSUP and EOPNOTSUPP are the same number on Linux, but two separate promises of ibv_advise_mr(3). The number
-    counts only for the promise that the case expects; otherwise one observation would count for both.
+    counts only for the promise that the case expects; otherwise one answer would count for both.
     """
-    if seen.call != verb.name or not _is(code, verb, seen.reason):
+    call, reason, expected = answer
+    if call != verb.name or not _is(code, verb, reason):
         return False
     twins = [each for each in verb.return_codes if each.value == code.value]
-    return len(twins) == 1 or any(_names(code, verb, name) for name in seen.expected)
+    return len(twins) == 1 or any(_names(code, verb, name) for name in expected)
 
 
 def _is(code: ReturnCode, verb: Verb, reason: str) -> bool:

@@ -20,7 +20,6 @@ from pathlib import Path
 from commands import report
 from commands.__main__ import main, parser_of
 from commands.cli import run_arguments
-from commands.cli.arguments import Parser
 from commands.cli.endings import heed_signals
 from commands.cli.run_arguments import recorded_options
 from commands.cli.streams import Output
@@ -87,9 +86,12 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
             report.renderer(name)
         suite_of(tables_digest([CASES]))  # the reports of all hosts need it
         parser = parser_of(["run"])
+        hosts.install_client(progress.say, arguments.yes)
+        runs = [_HostRun(host, options, out, loudness, parser, progress) for host in labelled]
         gc.freeze()  # memory that the collector does not touch stays shared with the copies of this process
-        runs = [_HostRun(host, options, out, loudness, parser, chosen, progress) for host in labelled]
         try:
+            for run in runs:
+                run.start(chosen)
             for run in runs:
                 run.listen()
             for run in runs:
@@ -166,8 +168,9 @@ def _foreign(folder: Path, wanted: RunOptions) -> str:
 class _HostRun:
     """The run on one host: a copy of this process. Its output is shown with the host's name before each line.
 
-    A copy shares the modules and tables of this process. All copies are made before any output is read, because threads
-    read the output, and a process must not be copied while other threads run.
+    A copy shares the memory of this process until one of both writes to it. So everything is prepared for all runs
+    before the first copy is made. All copies are made before any output is read, because threads read the output, and a
+    process must not be copied while other threads run.
     """
 
     def __init__(
@@ -176,8 +179,7 @@ class _HostRun:
         options: RunOptions,
         out: Path,
         loudness: list[str],
-        parser: Parser,
-        chosen: Chosen,
+        parser: argparse.ArgumentParser,
         progress: Progress,
     ) -> None:
         self.host = host
@@ -198,9 +200,15 @@ class _HostRun:
         else:
             hosts.archive(wanted)
             arguments = [*wanted.arguments(), "--out", str(self.folder)]
+        self._words = ["run", *arguments, *loudness]
+        self._arguments = parser.parse_args(self._words)
+
+    def start(self, chosen: Chosen) -> None:
+        """Starts the run, unless it is refused."""
+        if self._refused:
+            return
         read_from, written_to = os.pipe()
-        words = ["run", *arguments, *loudness]
-        copied = (words, parser, chosen, written_to, die_with_parent())
+        copied = (self._words, self._arguments, chosen, written_to, die_with_parent())
         self._process = get_context("fork").Process(target=_in_copy, args=copied, daemon=True)
         self._process.start()
         os.close(written_to)
@@ -268,7 +276,9 @@ def _side_by_side(table: Table) -> Table:
     return replace(table, cases=cases)
 
 
-def _in_copy(words: list[str], parser: Parser, chosen: Chosen, output: int, alone: Callable[[], None]) -> None:
+def _in_copy(
+    words: list[str], arguments: argparse.Namespace, chosen: Chosen, output: int, alone: Callable[[], None]
+) -> None:
     """Runs `rdma-cts` in the copy with these arguments, without a terminal."""
     alone()
     os.setsid()
@@ -276,4 +286,4 @@ def _in_copy(words: list[str], parser: Parser, chosen: Chosen, output: int, alon
     os.dup2(output, 2)
     Output()
     heed_signals()
-    sys.exit(main(words, parser, known=chosen))
+    sys.exit(main(words, arguments, known=chosen))

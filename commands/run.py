@@ -180,7 +180,9 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
         if options.host:
             from targets import hosts  # imported late: only runs over ssh need it
 
-            host = around.enter_context(hosts.opened(options, progress.say, arguments.yes))
+            if not arguments.known:  # a lab has done this
+                hosts.install_client(progress.say, arguments.yes)
+            host = around.enter_context(hosts.opened(options, progress.say))
         options = target.with_target(options, host)
         if options.device and not options.hazardous:
             chosen = replace(chosen, cases=_harmless(chosen.cases, progress))

@@ -7,13 +7,13 @@ conformance/model/record_shape.py checks the shape of records.
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from conformance.defects import Defect, Severity, Symptom, count_by_severity, defects_of, shorts_in, worst_severity
+from conformance.defects import Defect, Severity, Symptom, count_by_severity, defects_of, severity_of, shorts_in
 from conformance.errors import UserError, format_count
 from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRecord, ResultRecord, WaiversAccount
 from conformance.model.record_shape import RESULT, completed
@@ -86,7 +86,7 @@ class RuleFacts:
         """The document and its section; empty if unknown."""
         return ", ".join(filter(None, (self.document, self.section)))
 
-    @property
+    @cached_property
     def documented(self) -> str:
         """The document's words in one line with their source, or the reason why they are not quoted."""
         said = f'"{self.quote}" ({self.source})' if self.quote else self.source
@@ -291,7 +291,12 @@ class Digest:
 
     @cached_property
     def _worst(self) -> Mapping[str, Severity]:
-        return {each["case"]: worst_severity(each) for each in self.results if each["effective"] in VIOLATIONS}
+        """The worst severity of each result that violates a rule, by case."""
+        return {
+            each["case"]: min(map(severity_of, self.symptoms[each["case"]]), key=lambda severity: severity.rank)
+            for each in self.results
+            if each["effective"] in VIOLATIONS
+        }
 
     @property
     def headline(self) -> str:
@@ -321,6 +326,17 @@ class Digest:
         """Returns all results: first the violations, by severity, then the other results in the order of the run."""
         rank = {case: severity.rank for case, severity in self._worst.items()}
         return tuple(sorted(self.results, key=lambda record: rank.get(record["case"], len(Severity))))
+
+    @cached_property
+    def _made(self) -> dict[tuple[Callable[..., Any], int], Any]:
+        return {}
+
+    def once(self, make: Callable[[Any], Any], value: Any) -> Any:
+        """Returns what `make` returns for a value of a result, which several results may share."""
+        key = make, id(value)
+        if key not in self._made:
+            self._made[key] = make(value)
+        return self._made[key]
 
     def defects_in(self, case: str) -> list[Defect]:
         """Returns the defects that a case shows, the most severe first."""

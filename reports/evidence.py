@@ -5,7 +5,7 @@ A file of points may come from an untrusted source, as results may, so control c
 conformance/sweeps/outcome.py has the format of points.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +44,11 @@ def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
         yield f"defect {defect.fingerprint}, {defect.severity.label}: {defect.title}"
     yield from set_up(record["set_up"])
     yield f"call: {record['call']}"
-    yield f"expected: {format_fields(own(record['expected']))}"
-    yield from (f"expected afterwards: {format_fields(step)}" for step in later(record["expected"]))
+    yield from run.once(_expected, record["expected"])
     yield from run.documented(record)
     yield f"observed: {observed(record)}"
     yield from (f"observed afterwards: {format_fields(step)}" for step in later(record["observed"]))
-    for each in record["deviations"]:
-        yield from deviation(each)
+    yield from run.once(_deviations, record["deviations"])
     if record["verdict"] in VIOLATIONS:
         yield f"answered by: {answered(run, record)}"
     yield f"table: {location(record)}"
@@ -58,6 +56,15 @@ def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
     yield from (f"kernel: {text}" for text in record["kernel"]["log"])
     if confirmed := confirmation.of_case(run, record["case"]):
         yield f"tried again: {confirmed}"
+
+
+def _expected(expected: Mapping[str, Any]) -> list[str]:
+    afterwards = (f"expected afterwards: {format_fields(step)}" for step in later(expected))
+    return [f"expected: {format_fields(own(expected))}", *afterwards]
+
+
+def _deviations(deviations: Sequence[Deviation]) -> list[str]:
+    return [line for each in deviations for line in deviation(each)]
 
 
 def observed(record: ResultRecord) -> str:

@@ -225,7 +225,7 @@ class Page:
     def sweeps(self) -> list[str]:
         """The sweeps, the worst verdicts first."""
         found = (id_ for id_, records in self.cases.items() if any(record and record["space"] for record in records))
-        return sorted(found, key=lambda id_: min(map(_rank, self._verdicts(id_))))
+        return sorted(found, key=lambda id_: min(map(rank_of, self._verdicts(id_))))
 
     def _verdicts(self, case: str) -> list[str]:
         return [record["effective"] if record else "-" for record in self.cases[case]]
@@ -321,7 +321,8 @@ def hashes(runs: Sequence[Digest]) -> list[tuple[str, list[str]]]:
     return [(name, [run.under_test.get(name, "") for run in runs]) for name in names]
 
 
-def _rank(verdict: str) -> int:
+def rank_of(verdict: str) -> int:
+    """Returns the rank of a verdict on a rule: 0 for the worst; texts that are not a verdict come last."""
     return OF_RULES.index(Verdict(verdict)) if verdict in OF_RULES else len(OF_RULES)
 
 

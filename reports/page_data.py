@@ -13,9 +13,8 @@ import json
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
-from itertools import repeat
 from math import ceil, prod, sqrt
 from typing import Any
 
@@ -187,9 +186,23 @@ _SHARED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "points": ("points", lambda points: list(points.items())),
     "deviations": ("deviations", lambda deviations: list(map(_deviation, deviations))),
 }
-# Columns with texts of the result, and columns that depend on more than one key.
+# Columns with texts of the result.
 _TEXTS = ("effective", "verdict", "reason", "call")
-_OWN = ("layer", "evidence", "table", "reproduce", "map")
+
+
+def _layer(run: Digest, record: ResultRecord) -> str:
+    entry = _ENTRIES.get(record["entry"], record["entry"] or "?")
+    return f"answered by {evidence.answered(run, record)}, called at {entry}"
+
+
+# Columns that depend on more than one key.
+_OWN: Mapping[str, Callable[[Digest, ResultRecord], Any]] = {
+    "layer": _layer,
+    "evidence": lambda run, record: run.unproven.get(record["case"], ""),
+    "table": lambda run, record: evidence.location(record),
+    "reproduce": lambda run, record: record["repro"].replace(record["case"], HERE),
+    "map": lambda run, record: _map(run, record) if record["space"] else "",
+}
 
 
 class PageData:
@@ -201,11 +214,9 @@ class PageData:
         self._waiting = ['{"texts":[null']  # parts of the JSON that are not compressed yet
         # The number of each value in `texts`, by the value; a value that is not a text has a digest of its JSON.
         self._numbers: dict[str | bytes, int] = {}
-        # The numbers of the values in the columns of _SHARED, by id(); the digests keep the values alive.
-        self._known: Mapping[str, dict[int, int]] = {name: {} for name in _SHARED}
-        self._rules = array("I", (self._number(first_of(records)["rules"]) for records in cases.values()))
+        self._rules = self._column([first_of(records) for records in cases.values()], "rules")
         self._runs = [
-            self._columns(run, (records[number] for records in cases.values())) for number, run in enumerate(runs)
+            self._columns(run, [records[number] for records in cases.values()]) for number, run in enumerate(runs)
         ]
 
     def packed(self, **more: Any) -> str:
@@ -236,40 +247,34 @@ class PageData:
         """Returns the index of a value in `texts`."""
         if not value:
             return 0
-        key = value if isinstance(value, str) else blake2b(_encoded(value).encode(), digest_size=16).digest()
+        encoded = "" if isinstance(value, str) else _encoded(value)
+        key = blake2b(encoded.encode(), digest_size=16).digest() if encoded else value
         if (number := self._numbers.get(key)) is None:
             number = self._numbers[key] = len(self._numbers) + 1
-            self._write(f",{_encoded(value)}")
+            self._write(f",{encoded or _encoded(value)}")
         return number
 
-    def _columns(self, run: Digest, records: Iterable[ResultRecord | None]) -> dict[str, array[int]]:
-        columns = {name: array("I") for name in (*_TEXTS, *_SHARED, *_OWN)}
-        for record in records:
-            numbers = self._numbers_of(run, record) if record else repeat(0)
-            for column, number in zip(columns.values(), numbers, strict=False):
-                column.append(number)
+    def _columns(self, run: Digest, records: Sequence[ResultRecord | None]) -> dict[str, array[int]]:
+        columns = {name: self._column(records, name) for name in _TEXTS}
+        columns |= {name: self._column(records, key, shown) for name, (key, shown) in _SHARED.items()}
+        for name, own in _OWN.items():
+            columns[name] = array("I", (self._number(own(run, record)) if record else 0 for record in records))
         return columns
 
-    def _numbers_of(self, run: Digest, record: ResultRecord) -> Iterator[int]:
-        row: Mapping[str, Any] = record
-        yield from (self._number(row[name]) for name in _TEXTS)
-        for name, (key, shown) in _SHARED.items():
-            value = row[key]
-            known = self._known[name]
+    def _column(
+        self, records: Iterable[ResultRecord | None], key: str, shown: Callable[[Any], Any] | None = None
+    ) -> array[int]:
+        """Returns the numbers of the values of one key, or of what `shown` returns for these values. A value that
+        several results share is converted once."""
+        column = array("I")
+        known: dict[int, int] = {}  # by id(); the digests keep the values alive
+        for record in records:
+            value: Any = record[key] if record else None  # type: ignore[literal-required]
             number = known.get(id(value)) if value else 0
             if number is None:
-                number = known[id(value)] = self._number(shown(value))
-            yield number
-        yield from map(self._number, _own(run, record))
-
-
-def _own(run: Digest, record: ResultRecord) -> Iterator[Any]:
-    entry = _ENTRIES.get(record["entry"], record["entry"] or "?")
-    yield f"answered by {evidence.answered(run, record)}, called at {entry}"
-    yield run.unproven.get(record["case"], "")
-    yield evidence.location(record)
-    yield record["repro"].replace(record["case"], HERE)
-    yield _map(run, record) if record["space"] else ""
+                number = known[id(value)] = self._number(shown(value) if shown else value)
+            column.append(number)
+        return column
 
 
 def first_of(records: Sequence[ResultRecord | None]) -> ResultRecord:
@@ -277,8 +282,7 @@ def first_of(records: Sequence[ResultRecord | None]) -> ResultRecord:
     return next(record for record in records if record)
 
 
-def _encoded(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+_encoded = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 
 
 def _map(run: Digest, record: ResultRecord) -> dict[str, Any] | str:

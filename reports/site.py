@@ -11,13 +11,13 @@ from functools import cached_property
 from urllib.parse import quote
 
 from conformance.errors import format_count
-from conformance.model.verdict import OF_RULES, VIOLATIONS, Verdict
+from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.conclusions import verdict_on
 from reports import evidence
 from reports.digest import Digest, RuleFacts
 from reports.history import BASELINE, GOOD, REGRESSED, Cell, Facts, History, KnownDefect
 from reports.history_page import NOT_SEEN, SEEN, WORDS, HistoryPage, Track, legend
-from reports.html import TEMPLATES, environment
+from reports.html import TEMPLATES, environment, rank_of
 
 INDEX, STYLE = "index.html", "style.css"
 RULES, DEFECTS, NIGHTS, BADGES = "rules", "defects", "nights", "badges"
@@ -101,7 +101,7 @@ class Site(HistoryPage):
         found: dict[str, list[str]] = {}
         for lane in track.lanes:
             found.setdefault(lane.now, []).append(lane.name)
-        return dict(sorted(found.items(), key=lambda pair: _rank(pair[0])))
+        return dict(sorted(found.items(), key=lambda pair: rank_of(pair[0])))
 
     def states_of(self, track: Track) -> list[str]:
         """Returns the verdicts that occur in the strips of a rule."""
@@ -148,13 +148,13 @@ class Site(HistoryPage):
         found = {}
         for rule, cases in verdicts.items():
             lines = [self._case(id_, places[id_], by) for id_, by in cases.items()]
-            found[rule] = sorted(lines, key=lambda line: min(map(_rank, line.by_verdict)))
+            found[rule] = sorted(lines, key=lambda line: min(map(rank_of, line.by_verdict)))
         return found
 
     def _case(self, id_: str, place: str, by: Mapping[str, list[str]]) -> CaseLine:
         names = [name for verdict in VIOLATIONS for name in by.get(verdict, ())]
         since = {name: self.history.since(name, self.nights[-1], self._violating(name, id_)) for name in names}
-        ordered = {verdict: tuple(by[verdict]) for verdict in sorted(by, key=_rank)}
+        ordered = {verdict: tuple(by[verdict]) for verdict in sorted(by, key=rank_of)}
         return CaseLine(id_, place, ordered, {name: night for name, night in since.items() if night})
 
     def _violating(self, name: str, case: str) -> dict[str, bool]:
@@ -177,10 +177,6 @@ class Site(HistoryPage):
                 else f"{format_count(kept, 'rule')} kept, none violated"
             )
             yield name, f"rdma-cts, {name}", said, _RED if bad else _GREEN if facts.complete and kept else _GREY
-
-
-def _rank(verdict: str) -> int:
-    return OF_RULES.index(Verdict(verdict)) if verdict in OF_RULES else len(OF_RULES)
 
 
 def file_name(text: str) -> str:

@@ -71,5 +71,6 @@ def _new_folder(what: str) -> Path:
 
 
 def _remove_work(out: Path) -> None:
-    for folder in out.glob(f"{WORK}*"):
-        shutil.rmtree(folder, ignore_errors=True)
+    for folder in out.iterdir() if out.is_dir() else ():
+        if folder.name.startswith(WORK):
+            shutil.rmtree(folder, ignore_errors=True)

@@ -8,7 +8,7 @@ device.
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,7 +71,7 @@ _FORMS: Mapping[type, tuple[str, str, str]] = {
 def write_plan(plan: Plan | LabPlan, folder: Path) -> None:
     """Writes the plan into `folder` atomically. Raises UserError."""
     name, schema, _ = _FORMS[type(plan)]
-    data = json.dumps({"schema": schema, **asdict(plan)}, indent=1) + "\n"
+    data = json.dumps({"schema": schema, **vars(plan)}) + "\n"
     write_atomically(folder / name, data.encode("ascii"))
 
 

@@ -26,16 +26,17 @@ _PROFILE = Path("profile.yaml")
 _FINDINGS_S = 60.0
 
 
-def opened(options: RunOptions, say: Say, assume_yes: bool) -> RemoteHost:
-    """Returns a context manager for the host of --host, whose device has been checked. Nothing is left on the host
-    afterwards.
+def install_client(say: Say, assume_yes: bool) -> None:
+    """Installs ssh on this host if it is missing; asks first unless `assume_yes`. Raises UserError."""
+    packages.ensure_tools(packages.SSH, assume_yes=assume_yes, say=say)
 
-    Installs ssh on this host if it is missing; asks first unless `assume_yes`. Raises UserError.
-    """
+
+def opened(options: RunOptions, say: Say) -> RemoteHost:
+    """Returns a context manager for the host of --host, whose device has been checked. Nothing is left on the host
+    afterwards. Raises UserError."""
     builds.refuse_over_ssh(options)
     if options.peer:
         usable.on_another_host(options.peer)  # reports a syntax error before a connection is opened
-    packages.ensure_tools(packages.SSH, assume_yes=assume_yes, say=say)
     uses = packages.SEQUENCES if options.tier == "exhaustive" and options.sequences else ()
     wanted = {
         "device": options.device or "",

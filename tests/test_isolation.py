@@ -122,5 +122,5 @@ def test_a_name_that_isolates_nothing_is_refused(name: str, said: str) -> None:
 
 def test_it_is_for_a_device_of_this_host() -> None:
     with pytest.raises(UserError, match="a process on another host cannot change files of this host"):
-        hosts.opened(RunOptions(host="there", device="x", isolate=USER), print, False)
+        hosts.opened(RunOptions(host="there", device="x", isolate=USER), print)
     builds.refuse_on_host(RunOptions(device="x", isolate=USER))

@@ -451,7 +451,7 @@ def test_a_full_disk_is_reported(stand_in: StandIn) -> None:
 
 
 def test_a_python_that_is_too_old_or_of_another_architecture_is_reported() -> None:
-    opening = ssh.opening(b"secret", b"")
+    opening = ssh.opening(b"secret", 0)
     for have, output in (
         ("sys.version_info = (3, 9)", b"Python 3.11 or later is needed"),
         ("sys.byteorder = 'big'", b"64 bits and little-endian are needed"),

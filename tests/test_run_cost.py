@@ -44,14 +44,14 @@ def test_a_night_is_compared_with_the_median_of_earlier_nights(
 ) -> None:
     history = tmp_path / "costs"
     history.write_text("".join(f"{night(ratio)}\n" for ratio in before))
-    monkeypatch.setattr(run_cost, "repeat", lambda *_: (seconds, 10.5, 2.0))
+    monkeypatch.setattr(run_cost, "repeat", lambda *_: (run_cost.Cost(seconds, 10.5, 50.0), 2.0))
     monkeypatch.setattr(sys, "argv", ["run_cost.py", "--history", str(history), "smoke"])
     assert run_cost.main() == status
     line = capsys.readouterr().out.splitlines()[-1]
     assert line.startswith("costs: ")
     assert told in line
     *_, last = run_cost.read_nights(history)
-    assert last == {"smoke / floor": seconds / 2.0, "smoke processor_s": 10.5}
+    assert last == {"smoke / floor": seconds / 2.0, "smoke processor_s": 10.5, "smoke MiB": 50.0}
     assert len(history.read_text().splitlines()) == len(before) + 1
 
 

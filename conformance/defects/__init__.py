@@ -10,7 +10,6 @@ from conformance.defects.defect import Defect as Defect
 from conformance.defects.defect import answering_of as answering_of
 from conformance.defects.defect import defects_of as defects_of
 from conformance.defects.defect import is_of_stack as is_of_stack
-from conformance.defects.defect import worst_severity as worst_severity
 from conformance.defects.severity import Severity as Severity
 from conformance.defects.severity import count_by_severity as count_by_severity
 from conformance.defects.severity import severity_of as severity_of

@@ -239,7 +239,3 @@ def _shared_by(condition: Condition, causes: Mapping[Cause, set[Condition]]) -> 
 def _order(defect: Defect) -> tuple[bool, bool, int, int, int, tuple[str, ...]]:
     verdict = VERDICTS.index(Verdict(defect.first.verdict))
     return defect.of_stack, defect.waived, defect.severity.rank, verdict, -len(defect.cases), defect.rules
-
-
-def worst_severity(record: ResultRecord) -> Severity:
-    return min(map(severity_of, symptoms_of(record)), key=lambda severity: severity.rank)

@@ -97,12 +97,17 @@ def mismatch_of(record: Record) -> str:
     return mismatch(record, described) if described else ""
 
 
+def mistake_in(record: Record) -> str:
+    """Describes what breaks the contract in the keys that the record has; empty if nothing does."""
+    return mismatch_of(record) or _contradiction(record)
+
+
 def check(record: _Record, where: str) -> _Record:
     """Returns the record as `completed` does.
 
     Raises UserError, with a message that begins with `where`, for a record that breaks the contract.
     """
-    if wrong := mismatch_of(record) or _contradiction(record):
+    if wrong := mistake_in(record):
         of = f"case {printable(str(case))}: " if (case := dict(record).get("case")) else ""
         raise UserError(f"{where}: {of}{wrong}")
     return completed(record)
@@ -116,17 +121,26 @@ def completed(record: _Record) -> _Record:
     elif record["type"] == "footer":
         whole = _filled(record, FOOTER)
     elif record["type"] == "result":
-        whole = _filled(record, RESULT)
-        whole["set_up"] = _filled(whole["set_up"], SET_UP)
-        whole["kernel"] = {"log": [], **whole["kernel"]}
-        whole["source"] = {"file": "", "line": "", **whole["source"]}
-        if whole["waiver"]:
-            whole["waiver"] = {"owner": "", "issue": "", "expires": "", **whole["waiver"]}
-        whole["space"] = whole["space"] and _filled(whole["space"], SPACE)
-        whole["deviations"] = [_filled(each, DEVIATION) for each in whole["deviations"]]
-        for each in whole["deviations"]:
-            each["set_up"] = _filled(each["set_up"], SET_UP)
+        whole = {key: completed_value(key, value) for key, value in _filled(record, RESULT).items()}
     return cast(_Record, whole)
+
+
+def completed_value(key: str, value: Any) -> Any:
+    """Returns the value of a key of a result, with all keys that the suite reads."""
+    if key == "set_up":
+        return _filled(value, SET_UP)
+    if key == "kernel":
+        return {"log": [], **value}
+    if key == "source":
+        return {"file": "", "line": "", **value}
+    if key == "waiver" and value:
+        return {"owner": "", "issue": "", "expires": "", **value}
+    if key == "space" and value:
+        return _filled(value, SPACE)
+    if key == "deviations":
+        filled = [_filled(each, DEVIATION) for each in value]
+        return [{**each, "set_up": _filled(each["set_up"], SET_UP)} for each in filled]
+    return value
 
 
 def _filled(data: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,16 +26,16 @@ def parse(data: bytes | str) -> Any:
     if len(data) > _LARGE and values_in(data) > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES:,} values")
     try:
-        value = json.loads(
-            data, parse_constant=_refuse, parse_float=_finite, parse_int=_bounded, object_pairs_hook=_once
-        )
+        text = data if isinstance(data, str) else data.decode(json.detect_encoding(data))
+        value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg}, at character {error.pos + 1}") from error
     except UnicodeDecodeError as error:
         raise ValueError("not UTF-8") from error
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    _check_depth(value)
+    if text.count("[") + text.count("{") >= MOST_LEVELS:  # else it cannot be too deep
+        _check_depth(value)
     return value
 
 
@@ -87,3 +87,6 @@ def _bounded(text: str) -> int:
     if not _LEAST <= number <= _MOST:
         raise ValueError("a number is too large")
     return number
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, parse_int=_bounded, object_pairs_hook=_once)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def verdict_on(rule: str, record: ResultRecord) -> Verdict:
     """Returns the verdict of a result on one of its rules: the effective verdict or, for a sweep, the verdict of the
     rule's points."""
-    points = Verdict(record.get("rule_verdicts", {}).get(rule, record["effective"]))
+    of_points = record.get("rule_verdicts", {})
+    points = Verdict(of_points[rule]) if rule in of_points else record["effective"]
     waived = record["effective"] != record["verdict"] and points in VIOLATIONS
     return record["effective"] if waived else points
 

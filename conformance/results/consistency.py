@@ -18,6 +18,7 @@ from conformance.tables.suite import VERSION
 
 # The figures that another version of the suite may count differently: the evidence that a rule needs, and calls.
 _OF_VERSION = ("rules", "rule_totals", "points")
+_BAD = (*VIOLATIONS, *INCOMPLETE)
 
 
 def wrong_header(header: HeaderRecord) -> str:
@@ -46,13 +47,14 @@ def wrong_result(record: ResultRecord, header: HeaderRecord) -> str:
     The result is `completed`.
     """
     verdict, effective = record["verdict"], record["effective"]
-    counted = [
-        *(name for name, count in record["points"].items() if count),
-        *record["rule_verdicts"].values(),
-        *(each.get("verdict") or Verdict.FAIL for each in record["deviations"]),
-    ]
-    if verdict not in (*VIOLATIONS, *INCOMPLETE) and (worse := next(filter(VIOLATIONS.__contains__, counted), "")):
-        return f"its verdict is {verdict}, although a part of it has the verdict {worse}"
+    if verdict not in _BAD and (record["points"] or record["rule_verdicts"] or record["deviations"]):
+        counted = [
+            *(name for name, count in record["points"].items() if count),
+            *record["rule_verdicts"].values(),
+            *(each.get("verdict") or Verdict.FAIL for each in record["deviations"]),
+        ]
+        if worse := next(filter(VIOLATIONS.__contains__, counted), ""):
+            return f"its verdict is {verdict}, although a part of it has the verdict {worse}"
     if effective == verdict:
         return "it is not waived, but has a waiver" if record["waiver"] else ""
     if verdict not in VIOLATIONS:

@@ -254,13 +254,15 @@ class _Reader:
         return self._header
 
     def _read(self, line: bytes, where: str) -> None:
-        if self._header and not self._footer and (both := self._repeated.read(line)):
-            return self._add(*both, where, both[bool(self._shown)])
-        self._values += values_in(line)
+        found = self._repeated.read(line) if self._header and not self._footer else None
+        self._values += found[2] if found else values_in(line)
         if self._values > MOST_VALUES:
             raise UserError(
                 f"{self._file} has at least {self._values:,} values, more than the {MOST_VALUES:,} that a run can have"
             )
+        if found:
+            raw, full, _ = found
+            return self._add(raw, full, where, full if self._shown else raw)
         try:
             record = decode(line)
         except ValueError as error:

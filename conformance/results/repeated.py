@@ -1,4 +1,4 @@
-"""Reads results whose values all occur in earlier lines of the same file, without parsing and checking them again.
+"""Reads results most of whose values occur in earlier lines of the same file, and parses and checks only new values.
 
 Large files repeat most values many times. A value that was accepted once is recognized by its text. All results share
 the value. Therefore no code may change a part of a result in place.
@@ -9,10 +9,11 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, cast
 
 from conformance.model.record import ResultRecord
-from conformance.model.record_shape import RESULT, completed
+from conformance.model.record_shape import RESULT, completed, completed_value, mistake_in
 from conformance.results.checked_json import parse, values_in
 
 _OWN = ("case", "reason", "call", "repro", "duration_us")  # keys with a different value in almost every result
+_OF_ALL = ("verdict", "effective")  # other values are checked against these, so a line with new ones is read wholly
 _MOST_LAYOUTS = 24
 _TRIED = 10_000  # values of a key that are stored in any case
 _MOST_TEXT = 32 << 20  # characters: the upper bound for the texts of all stored values
@@ -25,77 +26,96 @@ class Repeated:
     """The values of the results that were accepted so far, by key and text."""
 
     def __init__(self) -> None:
-        self._layouts: list[_Layout] = []
+        self._layouts: dict[tuple[bool, ...], _Layout] = {}  # by the marks of `_optional` that a line contains
+        self._optional: tuple[str, ...] = ()  # the marks that some layouts have and others lack
         self._known: dict[tuple[str, str], tuple[Any, Any]] = {}  # the value in the file, and the completed value
         self._stored: Counter[str] = Counter()  # the values in `_known`, by key
-        self._again: Counter[str] = Counter()  # the values that were found there, by key; "" stands for every key
+        self._new: Counter[str] = Counter()  # the values that were not found there, by key
+        self._lines = 0
         self._room = _MOST_TEXT
         self._absent = completed(cast(ResultRecord, {**RESULT}))
 
-    def read(self, line: bytes) -> tuple[ResultRecord, ResultRecord] | None:
-        """Returns two forms of the result in a line: as it is in the file, and `completed`. Returns None if the line
-        has unknown values."""
+    def read(self, line: bytes) -> tuple[ResultRecord, ResultRecord, int] | None:
+        """Returns two forms of the result in a line: as it is in the file, and `completed`; and the number of its
+        values that no earlier result has. Returns None if the whole line must be parsed and checked."""
         if not line.isascii() or not line.startswith(b'{"type":'):
             return None
         text = line.decode()
-        for number, layout in enumerate(self._layouts):
-            if (parts := _parts(text, layout)) and (found := self._found(parts)):
-                self._again[""] += 1
-                if number:
-                    self._layouts.insert(0, self._layouts.pop(number))
-                return found
-        return None
+        layout = self._layouts.get(self._marks_in(text))
+        parts = _parts(text, layout) if layout else None
+        if found := parts and self._found(parts):
+            self._lines += 1
+        return found or None
 
-    def _found(self, parts: dict[str, str]) -> tuple[ResultRecord, ResultRecord] | None:
+    def _marks_in(self, text: str) -> tuple[bool, ...]:
+        return tuple([mark in text for mark in self._optional])
+
+    def _found(self, parts: dict[str, str]) -> tuple[ResultRecord, ResultRecord, int] | None:
         raw: dict[str, Any] = {"type": "result"}
         whole: dict[str, Any] = {**self._absent}
+        new: list[str] = []
         known = self._known.get
         for key, part in parts.items():
             if found := known((key, part)):
                 raw[key], whole[key] = found
-            elif key in _OWN and (value := _own(part)) is not None:
+            elif key in _OWN and (value := _own(key, part)) is not None:
                 raw[key] = whole[key] = value
-            else:
+            elif key in _OF_ALL or (value := _parsed(key, part)) is None:
                 return None
-        return cast(ResultRecord, raw), cast(ResultRecord, whole)
+            else:
+                raw[key] = value
+                new.append(key)
+        if new:
+            if mistake_in(cast(ResultRecord, {"type": "result", **{key: raw[key] for key in (*_OF_ALL, *new)}})):
+                return None
+            for key in new:
+                value = completed_value(key, raw[key])
+                whole[key] = raw[key] if value == raw[key] else value
+                self._store(key, parts[key], raw[key], whole[key])
+        return cast(ResultRecord, raw), cast(ResultRecord, whole), sum(values_in(parts[key]) for key in new)
 
-    def _recurs(self, key: str) -> bool:
-        """Returns whether new values of a key are stored: not if nearly every result has a value of its own."""
+    def _store(self, key: str, part: str, raw: Any, whole: Any) -> None:
+        """Stores a new value, unless there is no room, or nearly every result has a value of its own for this key."""
+        self._new[key] += 1
         stored = self._stored[key]
-        return stored < _TRIED or self._again[""] + self._again[key] > stored // 4
+        if self._room > 0 and (stored < _TRIED or self._lines - self._new[key] > stored // 4):
+            self._known[key, part] = raw, whole
+            self._stored[key] += 1
+            self._room -= len(part)
 
     def learn(self, line: bytes, raw: ResultRecord, whole: ResultRecord) -> int:
         """Stores the values of an accepted result, and replaces known values in the result by the shared objects.
 
         Returns the number of the result's values that no earlier result has.
         """
-        layout, new = _layout(line, raw), values_in(line)
+        layout, new, text = _layout(line, raw), values_in(line), line.decode(errors="replace")
         for key in self._absent.keys() - raw.keys():
             whole[key] = self._absent[key]  # type: ignore[literal-required]
-        if not line.isascii() or not (parts := _parts(line.decode(), layout)):
+        if not line.isascii() or not (parts := _parts(text, layout)):
             return new
+        self._lines += 1
         for key, part in parts.items():
             if found := self._known.get((key, part)):
                 raw[key], whole[key] = found  # type: ignore[literal-required]
                 new -= values_in(part)
-                self._again[key] += 1
-            elif self._room > 0 and self._recurs(key):
-                # If a value contains the text that announces the next key, `_parts` cuts the value there. Then parsing
-                # the part fails.
-                try:
-                    parse(part.partition(" ")[2] if key == "fault" else part)  # a verdict precedes a fault
-                except ValueError:
-                    return new
-                if key not in whole:  # an unknown key whose value, null, counts as absent
-                    return new
-                if raw[key] == whole[key]:  # type: ignore[literal-required]
-                    raw[key] = whole[key]  # type: ignore[literal-required]
-                if part == "null" or key not in ("case", "repro", "duration_us"):
-                    self._known[key, part] = raw[key], whole[key]  # type: ignore[literal-required]
-                    self._stored[key] += 1
-                    self._room -= len(part)
-        if layout not in self._layouts:
-            self._layouts = [layout, *self._layouts[: _MOST_LAYOUTS - 1]]
+                continue
+            if key not in whole:  # an unknown key without a value
+                continue
+            # If a value contains the text that announces the next key, `_parts` cuts the value there. Then parsing the
+            # part fails.
+            try:
+                parse(_value(key, part))
+            except ValueError:
+                return new
+            if raw[key] == whole[key]:  # type: ignore[literal-required]
+                raw[key] = whole[key]  # type: ignore[literal-required]
+            if part == "null" or key not in ("case", "repro", "duration_us"):
+                self._store(key, part, raw[key], whole[key])  # type: ignore[literal-required]
+        marks: list[set[str]] = [{mark for _, mark in each} for each in (*self._layouts.values(), layout)]
+        optional = {*self._optional, *(marks[0].union(*marks) - marks[0].intersection(*marks))}
+        if len(optional) > len(self._optional) or len(self._layouts) > _MOST_LAYOUTS:
+            self._optional, self._layouts = tuple(optional if len(optional) < _MOST_LAYOUTS else ()), {}
+        self._layouts[self._marks_in(text)] = layout
         # values_in counts commas. The commas between the keys of the result stand for no values.
         return new - len(parts)
 
@@ -113,8 +133,9 @@ def _parts(text: str, layout: _Layout) -> dict[str, str] | None:
     with another, so a fault is known only together with its verdict.
     """
     parts: dict[str, str] = {}
-    before, at = "", 0
-    for key, mark in layout:
+    head = layout[0][1]
+    before, at = "", len(head)
+    for key, mark in layout[1:]:
         end = text.find(mark, at)
         while before == "fault" and text.count("{", at, end) != text.count("}", at, end) and end >= 0:
             end = text.find(mark, end + 1)  # skips `call` inside the fault
@@ -123,19 +144,36 @@ def _parts(text: str, layout: _Layout) -> dict[str, str] | None:
         parts[before] = text[at:end]
         before, at = key, end + len(mark)
     parts[before] = text[at:-1]
-    if parts.pop("") or text[-1] != "}":
+    if not text.startswith(head) or parts.pop("") or text[-1] != "}":
         return None
     if "fault" in parts:
         parts["fault"] = f"{parts['verdict']} {parts['fault']}"
     return parts
 
 
-def _own(part: str) -> str | int | None:
-    """Returns the value of a part that is a text of printable characters or a small number; None for any other part."""
-    if part[:1] == '"':
-        try:
-            text, end = scanstring(part, 1)
-        except ValueError:
-            return None
-        return text if end == len(part) and text.isprintable() else None
-    return int(part) if part.isdecimal() and part[0] != "0" and len(part) < 16 else None
+def _value(key: str, part: str) -> str:
+    return part.partition(" ")[2] if key == "fault" else part
+
+
+def _parsed(key: str, part: str) -> Any:
+    """Returns the value of a part that is one JSON value with only printable characters; None for any other part. In
+    the line the value is one level deeper, as it is here in a list."""
+    if "\\" in part or not part.isprintable():
+        return None
+    try:
+        (value,) = parse(f"[{_value(key, part)}]")
+    except ValueError:
+        return None
+    return value
+
+
+def _own(key: str, part: str) -> str | int | None:
+    """Returns the value of a part that is a text of printable characters, or for a duration a small number; None for
+    any other part."""
+    if key == "duration_us":
+        return int(part) if part.isdecimal() and part[0] != "0" and len(part) < 16 else None
+    try:
+        text, end = scanstring(part, 1) if part[:1] == '"' else ("", -1)
+    except ValueError:
+        return None
+    return text if end == len(part) and text.isprintable() else None

@@ -173,6 +173,7 @@ class ResultsFile:
             self._repeated = Repeated() if len(record["planned"]) > _MANY else None
         if self._repeated and record["type"] == "result" and not _ESCAPED.search(line):
             if found := self._repeated.read(line):
+                self._values += found[2]
                 return found[0]
             shared = record.copy()
             self._values += self._repeated.learn(line, shared, record.copy())
