@@ -11,11 +11,10 @@ import pytest
 
 from conformance import cache
 from conformance.results.conclusions import exit_status
-from conformance.results.records import encode
 from conformance.tables.suite import CASES, ROOT
 from launched import ended
 from project import QUIET_VERDICTS, Project
-from samples import footer_of, header
+from samples import footer_of
 
 EXPECTED = {f"reg_mr/fake/{row}": verdict for row, verdict in QUIET_VERDICTS.items()}
 KEPT = os.environ[cache.DIRECTORY]  # this session's cache of the suite's own tables, already parsed
@@ -136,7 +135,7 @@ def test_two_workers_and_a_session_without_pytests_protocol_give_the_results_of_
     assert without_times(project) == alone
 
 
-def test_only_takes_the_named_cases_and_no_other_folder(project: Project) -> None:
+def test_only_takes_the_named_cases_and_no_other_folder_and_overwrites_no_run(project: Project) -> None:
     other = project.root / "cases" / "dereg_mr"
     other.mkdir()
     (other / "test_dereg_mr.py").write_text((CASES / "dereg_mr" / "test_dereg_mr.py").read_text())
@@ -145,8 +144,12 @@ def test_only_takes_the_named_cases_and_no_other_folder(project: Project) -> Non
     assert "1 passed" in done.stdout
     assert "skipped" not in done.stdout
     assert project.results().header["planned"] == ["reg_mr/fake/works"]
-    footer = footer_of(project.results())
-    assert footer["complete"] is True
+    assert footer_of(project.results())["complete"] is True
+    before = (project.root / "out/results.jsonl").read_bytes()
+    again = project.run(rows=("works",))
+    assert again.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "out/results.jsonl exists" in errors(again)[-1]
+    assert (project.root / "out/results.jsonl").read_bytes() == before
 
 
 def test_only_with_an_unknown_case_is_a_usage_error_with_a_suggestion(project: Project) -> None:
@@ -177,15 +180,6 @@ def test_an_unknown_device_is_a_usage_error_of_one_line(project: Project) -> Non
     (error,) = errors(done)
     assert error.startswith("no RDMA device 'nosuch0'; ")
     assert not (project.root / "out").exists()
-
-
-def test_a_recorded_run_is_not_overwritten(project: Project) -> None:
-    (project.root / "out").mkdir()
-    (project.root / "out" / "results.jsonl").write_bytes(before := encode(header()))
-    done = project.run(rows=("works",))
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "out/results.jsonl exists" in errors(done)[-1]
-    assert (project.root / "out" / "results.jsonl").read_bytes() == before
 
 
 def test_collect_only_records_nothing(project: Project) -> None:

@@ -14,7 +14,6 @@ from conformance.defects.severity import severity_of_fault
 from conformance.device import device as device_module
 from conformance.device.device import Device, transport_of
 from conformance.device.port import Port
-from conformance.device.queue_pairs import DeviceQueue
 from conformance.errors import UserError
 from conformance.execution.traffic import is_lost
 from conformance.judging import judge
@@ -179,22 +178,6 @@ def device(layer: str, lid: int = 7, flags: int = 0, gid_index: int | None = Non
 )
 def test_infiniband_goes_by_lid_and_has_a_global_route_only_where_it_needs_one(of: Device, used: bool) -> None:
     assert of.uses_grh is used
-
-
-@pytest.mark.parametrize("used", [False, True])
-def test_the_path_has_a_global_route_or_none(monkeypatch: Patch, used: bool) -> None:
-    calls: list[Any] = []
-    module = SimpleNamespace(
-        AHAttr=lambda **values: calls.append(values), GlobalRoute=lambda **values: ("route", values)
-    )
-    monkeypatch.setitem(sys.modules, "pyverbs", SimpleNamespace(addr=module))
-    monkeypatch.setitem(sys.modules, "pyverbs.addr", module)
-    queue = DeviceQueue.__new__(DeviceQueue)
-    fake: Any = SimpleNamespace(uses_grh=used, port=2, lid=7, gid="gid", source_gid_index=3)
-    queue.device = fake
-    queue._path()
-    route = {"gr": ("route", {"dgid": "gid", "sgid_index": 3})} if used else {}
-    assert calls == [{**route, "is_global": int(used), "port_num": 2, "dlid": 7}]
 
 
 def test_the_transport_is_that_of_the_node_and_its_link(tmp_path: Path) -> None:

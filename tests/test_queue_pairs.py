@@ -75,6 +75,15 @@ def test_the_path_leads_to_the_device_of_the_peer() -> None:
     assert (across.ah_attr.dlid, across.ah_attr.port_num) == (9, 1)
 
 
+@pytest.mark.usefixtures("bindings")
+@pytest.mark.parametrize("used", [False, True])
+def test_the_path_has_a_global_route_or_none(used: bool) -> None:
+    made = queue("RC")
+    vars(made.device)["uses_grh"] = used
+    path = made.connection_attributes(PEER).ah_attr
+    assert (path.is_global, hasattr(path, "gr")) == (int(used), used)
+
+
 @pytest.mark.parametrize(
     ("kind", "masks"),
     [

@@ -24,9 +24,9 @@ from conformance.tables.suite import ROOT, load_suite
 from kinds import Patch
 from reference.bench import ReferenceBench
 from reference.device import Device
-from reference.objects import Region
 from reference.stack import without
 from samples import ROW, SPACE
+from trial.catalogue import named
 from trial.running import judgement_on, on_the_reference
 
 ON_DEMAND = "{rules: [REG-17], needs: [odp], when: {access: [LOCAL_WRITE, ON_DEMAND]}, then: success}"
@@ -308,66 +308,27 @@ def test_an_absent_capability_is_the_reason_or_a_remark(
     assert apply_profile(judgement, needs, undeclared, ABSENT) == replace(judgement, **changes)  # type: ignore[arg-type]
 
 
-class DeregistrationEndsTwoKeys(Device):
-    """A reference on which the region after a deregistered region loses its key as well."""
-
-    def forget_key(self, region: Region) -> None:
-        self.keys.pop(region.key, None)
-        for other in self.regions.values():
-            if other.addr == region.addr + region.length:
-                self.keys.pop(other.key, None)
-
-
-class KeysOpenTheNeighbour(Device):
-    """A reference on which a key also gives access to the bytes beyond its region, if another region exists."""
-
-    def contains(self, region: Region, addr: int, length: int) -> bool:
-        more = region.length if any(each.addr == region.addr + region.length for each in self.regions.values()) else 0
-        return addr >= region.iova and addr + length <= region.iova + region.length + more
-
-
-class WritesWaitForTheNextRequest(Device):
-    """A reference on which the bytes of a write arrive in memory only when the next request is posted."""
-
-    late: tuple[int, bytes] | None = None
-
-    def put(self, addr: int, content: bytes) -> bool:
-        if self.late:
-            super().put(*self.late)
-        self.late = (addr, content)
-        return True
-
-
 @pytest.mark.parametrize(
-    ("name", "kind", "reason"),
+    ("name", "mutant", "reason"),
     [
-        ("reg_mr/keys/hundred-regions-none", DeregistrationEndsTwoKeys, "with every second of 100 regions dereg"),
-        ("reg_mr/keys/hundred-regions-none", KeysOpenTheNeighbour, "moved bytes that it should not"),
-        ("reg_mr/atomics_and_order/immediates-in-order-of-8", WritesWaitForTheNextRequest, "before its data was there"),
+        (
+            "keys/hundred-regions-none",
+            "deregistration-ends-the-key-of-its-neighbour",
+            "every second of 100 regions dereg",
+        ),
+        ("keys/hundred-regions-none", "keys-open-the-neighbour", "moved bytes that it should not"),
+        (
+            "atomics_and_order/immediates-in-order-of-8",
+            "bytes-of-a-write-wait-for-the-next-request",
+            "before its data was there",
+        ),
+        ("memory/over-the-locked-memory-limit", "nothing-registers-after-a-refusal", "afterwards ibv_reg_mr"),
     ],
 )
-def test_each_finds_the_fault_that_it_is_for(name: str, kind: type[Device], reason: str) -> None:
-    (found,) = (each for each in SUITE.cases if each.id == name)
-    with closing(ReferenceBench()) as bench:
-        assert judgement_on(found, on_the_reference(bench)).verdict == Verdict.PASS
-    with closing(ReferenceBench(kind())) as bench:
-        judgement = judgement_on(found, on_the_reference(bench))
+def test_calls_of_many_steps_report_the_step_that_failed(name: str, mutant: str, reason: str) -> None:
+    case = SUITE.find(f"reg_mr/{name}")
+    assert case is not None
+    with closing(ReferenceBench(named(mutant).kind())) as bench:
+        judgement = judgement_on(case, on_the_reference(bench))
     assert judgement.verdict == Verdict.FAIL
     assert reason in judgement.reason
-
-
-def test_steps_after_a_registration_that_is_refused_as_expected_are_made() -> None:
-    class NeverRegisters(Device):
-        """A reference on which no registration succeeds after the first refused registration."""
-
-        refused = False
-
-        def over_limit(self, addr: int, length: int) -> bool:
-            self.refused = self.refused or super().over_limit(addr, length)
-            return self.refused
-
-    (found,) = (each for each in SUITE.cases if each.id == "reg_mr/memory/over-the-locked-memory-limit")
-    with closing(ReferenceBench(NeverRegisters())) as bench:
-        judgement = judgement_on(found, on_the_reference(bench))
-    assert judgement.verdict == Verdict.FAIL
-    assert "afterwards ibv_reg_mr" in judgement.reason

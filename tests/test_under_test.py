@@ -322,22 +322,21 @@ def test_a_guest_exchanges_the_module_of_its_own_driver(driver: Driver) -> None:
     assert told.split() == [driver.device, driver.module]
 
 
-@pytest.mark.parametrize("what", ["kernel", "another module", "pyverbs", "overlay", "nothing"])
-def test_for_any_other_build_a_guest_is_booted(tmp_path: Path, image: Image, what: str) -> None:
-    (tmp_path / "mine").mkdir()
-    match what:
-        case "kernel":
-            builds = {"kernel": bzimage(tmp_path / "bzImage", RELEASE), "modules": tree(tmp_path / "mine")}
-        case "another module":
-            builds = {"modules": tree(tmp_path / "mine")}
-        case "pyverbs":
-            builds = {"rdma_core": rdma_core(tmp_path / "core", "lib", "lib", "python")}
-        case "overlay":
-            (tmp_path / "mine/file").touch()
-            builds = {"overlay": tmp_path / "mine"}
-        case _:
-            builds = {}
-    assert exchanged(tmp_path, image, **builds) is None
+@pytest.mark.parametrize(
+    "builds",
+    [
+        lambda place: {"kernel": bzimage(place / "bzImage", RELEASE), "modules": tree(place / "mine")},
+        lambda place: {"modules": tree(place / "mine")},
+        lambda place: {"rdma_core": rdma_core(place / "core", "lib", "lib", "python")},
+        lambda place: {"overlay": laid(place / "mine", {"file": ""})},
+        lambda place: {},
+    ],
+    ids=["a kernel", "another module", "pyverbs", "an overlay", "nothing"],
+)
+def test_for_any_other_build_a_guest_is_booted(
+    tmp_path: Path, image: Image, builds: Callable[[Path], dict[str, Path]]
+) -> None:
+    assert exchanged(tmp_path, image, **builds(tmp_path)) is None
 
 
 def test_an_exchange_puts_files_and_variables_in_place_and_names_a_library_that_does_not_load(

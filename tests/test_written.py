@@ -1,5 +1,7 @@
-"""`--out` of `report` and `waivers` writes regular files atomically, and special files directly."""
+"""Files that the suite reads and writes. No command waits for a FIFO, opens a device, or reads a file without bounds.
+`--out` of `report` and `waivers` writes regular files atomically, and special files directly."""
 
+import errno
 import os
 import shutil
 import stat
@@ -9,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from commands.__main__ import main
+from conformance.regular_file import MOST_BYTES, open_regular, read_regular
 from kinds import Cli, Patch, Says
+from runs.durations import Durations
 
 OLD = str(Path(__file__).with_name("old_results"))
 KTAP = ("report", OLD, "--format", "ktap", "--out")
@@ -41,17 +45,27 @@ def test_a_full_device_is_one_line_and_stays_a_device(cli: Cli) -> None:
     assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
 
 
-# Places in which nothing can be created. They are reported before anything else is done, and nothing is created.
-COMMANDS = (
+# Commands that read the results of a run, RUN, and write to --out.
+OF_A_RUN = (
+    ("judge", "RUN"),
+    ("report", "RUN"),
+    ("bundle", "RUN"),
+    ("findings", "RUN"),
+    ("reproducer", "reg_mr/access_flags/local-write", "--run", "RUN"),
+    ("waivers", "--run", "RUN", "--owner", "me", "--issue", "https://example.org/1", "--expires", "2026-12-01"),
+)
+READING = (
+    *OF_A_RUN,
+    ("compare", "RUN", OLD),
+    ("compare", OLD, "RUN"),
+    ("explain", "REG-15", "--run", "RUN"),
+    ("coverage", "--run", "RUN"),
+)
+WRITING = (
     ["run", "--host", "root@nowhere.invalid", "--device", "x"],
     ["run", "--guest"],
-    ["judge", OLD],
-    ["report", OLD],
-    ["bundle", OLD],
-    ["findings", OLD],
     ["trial", "reference"],
-    ["reproducer", "reg_mr/access_flags/local-write"],
-    ["waivers", "--run", OLD, "--owner", "me", "--issue", "https://example.org/1", "--expires", "2026-12-01"],
+    *([OLD if word == "RUN" else word for word in command] for command in OF_A_RUN),
 )
 
 
@@ -61,7 +75,10 @@ def refused(arguments: list[str], cli: Cli) -> str:
     return err.removeprefix("rdma-cts: ").rstrip("\n")
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+# Places in which nothing can be created. They are reported before anything else is done, and nothing is created.
+
+
+@pytest.mark.parametrize("command", WRITING, ids=lambda command: command[0])
 def test_no_command_makes_a_tree_of_directories(
     command: list[str], tmp_path: Path, cli: Cli, monkeypatch: Patch
 ) -> None:
@@ -77,7 +94,7 @@ def test_no_command_makes_a_tree_of_directories(
 
 def test_no_command_takes_what_cannot_be_a_name(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "loop").symlink_to("loop")
-    for command in COMMANDS:
+    for command in WRITING:
         for name, why in (("x" * 300, "File name too long"), ("loop", "Too many levels of symbolic links")):
             out = tmp_path / name
             assert refused([*command, "--out", str(out)], cli) == f"{out} cannot be written: {why}"
@@ -106,3 +123,79 @@ def test_a_run_that_is_there_is_reported_before_a_host_is_reached(tmp_path: Path
     (tmp_path / "run/plan.json").touch()
     said = refused(["run", "--host", "root@nowhere.invalid", "--out", str(tmp_path / "run")], cli)
     assert said == f"{there}, or ./rdma-cts run --resume {tmp_path / 'run'}"
+
+
+# Reading
+
+
+def told(command: tuple[str, ...], run: Path, cli: Cli) -> str:
+    """Returns the line with which a command refuses RUN."""
+    (line,) = cli(2, *(run if word == "RUN" else word for word in command)).err.splitlines()
+    return line
+
+
+@pytest.mark.parametrize("command", READING, ids=" ".join)
+def test_no_command_waits_for_a_fifo_in_the_place_of_results(
+    command: tuple[str, ...], tmp_path: Path, cli: Cli
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    os.mkfifo(run / "results.jsonl")
+    assert "not a regular file" in told(command, run, cli)
+
+
+def test_results_that_fill_the_memory_are_not_read(tmp_path: Path, cli: Cli) -> None:
+    with (tmp_path / "results.jsonl").open("wb") as file:
+        file.truncate(MOST_BYTES + 1)
+    assert told(("report", "RUN"), tmp_path, cli).endswith(f"cannot be read: larger than {MOST_BYTES:,} bytes")
+
+
+def test_no_report_waits_for_a_fifo_in_the_place_of_points(tmp_path: Path, cli: Cli) -> None:
+    run = Path(shutil.copytree(OLD, tmp_path / "run"))
+    (points, *_) = (run / "points").iterdir()
+    points.unlink()
+    os.mkfifo(points)
+    assert told(("report", "RUN"), run, cli) == f"rdma-cts: {points} cannot be read: not a regular file"
+    (run / "points" / points.name).unlink()
+
+
+@pytest.mark.parametrize("options", [("--resume",), ("--guest", "--out")])
+def test_no_run_waits_for_a_fifo_in_its_directory(options: tuple[str, ...], tmp_path: Path, cli: Cli) -> None:
+    for name in ("results.jsonl", "plan.json"):
+        os.mkfifo(tmp_path / name)
+    assert "not a regular file" in told(("run", *options, "RUN"), tmp_path, cli)
+
+
+@pytest.mark.parametrize("option", ["--waivers", "--profile", "--lab", "--kernel"])
+def test_no_run_waits_for_a_fifo_that_it_is_given(option: str, tmp_path: Path, cli: Cli) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    assert "not a regular file" in told(("run", option, "RUN", "--out", str(tmp_path / "out")), fifo, cli)
+
+
+def test_an_unreadable_file_of_durations_is_ignored(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    assert Durations(tmp_path / "fifo").read() == {}
+
+
+def test_a_file_of_just_the_bound_is_read_and_a_larger_one_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    assert read_regular(path, 5) == b"12345"
+    with pytest.raises(OSError, match="larger than 4 bytes") as caught:
+        read_regular(path, 4)
+    assert caught.value.errno == errno.EFBIG
+
+
+def test_a_file_that_says_that_it_is_empty_is_read_up_to_the_bound() -> None:
+    with pytest.raises(OSError, match="larger than 4 bytes"):
+        read_regular(Path("/proc/self/maps"), 4)
+
+
+def test_a_file_replaced_by_a_fifo_is_not_waited_for(tmp_path: Path, monkeypatch: Patch) -> None:
+    (tmp_path / "file").touch()
+    regular = (tmp_path / "file").stat()
+    os.mkfifo(tmp_path / "fifo")
+    monkeypatch.setattr(Path, "stat", lambda path: regular)
+    with pytest.raises(OSError, match="not a regular file"):
+        open_regular(tmp_path / "fifo")
