@@ -63,7 +63,7 @@ def execute(arguments: argparse.Namespace) -> int:
         header: HeaderRecord = {**recorded.header, "profile": named_profile(arguments.profile)}
         write_judged(out, suite, replace(recorded, header=header), again, waivers)
         new = digest(read_results(out), out, str(out), is_own=True)
-        same = recorded.header["suite"].get("tables_sha256") == suite.tables_sha256
+        same = old.header["suite"].get("tables_sha256") == suite.tables_sha256
         unfounded = [each.unfounded for each in again if same and each.unfounded]
         show(_summary(old, new, again, unfounded, arguments))
         if arguments.out:
@@ -156,7 +156,7 @@ def _summary(
 
 def refuse_other_tables(header: HeaderRecord, suite: Suite, made: str, them: str) -> None:
     """Raises UserError for results of other tables; `made` and `them` are words for the results in the message."""
-    tables = header["suite"].get("tables_sha256")
+    tables = (header.get("suite") or {}).get("tables_sha256")
     if tables != suite.tables_sha256:
         raise UserError(
             f"{made} made with the tables {str(tables)[:12]}, and the present tables are {suite.tables_sha256[:12]}",

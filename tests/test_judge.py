@@ -131,6 +131,14 @@ def test_other_calls_than_todays_are_not_judged(run: Path, tmp_path: Path) -> No
     assert again(SUITE, edited(run, tmp_path / "edited", call="ibv_other()"))[first][1] == "its calls are different now"
 
 
+def test_a_run_that_names_no_tables_is_judged(run: Path, tmp_path: Path, cli: Cli) -> None:
+    to = edited(run, tmp_path / "edited")
+    first, rest = (to / "results.jsonl").read_text().split("\n", 1)
+    header = {key: value for key, value in json.loads(first).items() if key != "suite"}
+    (to / "results.jsonl").write_text(f"{json.dumps(header)}\n{rest}")
+    assert cli(0, "judge", str(to)).err == ""
+
+
 def test_a_malformed_observation_is_one_clear_line(run: Path, tmp_path: Path, cli: Cli) -> None:
     first = plain(run)["case"]
     (line,) = cli(2, "judge", edited(run, tmp_path / "edited", observed={"nothing": 3})).err.splitlines()

@@ -4,8 +4,8 @@ A file of tests/refusals is about one kind of file. A block `=== base` has a com
 mistakes, each below `--- NAME`. Each further block is a mistake. In these files it replaces the words after `old: ` by
 the words after `new: ` or, without `old: `, the whole content of the last file; \\n is the end of a line, and \\xNN a
 byte. `add: NAME CONTENT` is one more file, and `add: NAME -> TARGET` a link. A mistake may have its own command.
-Each `says: ` is a line of the message, in which HERE is the working directory. RECORDED is a folder of recorded
-runs.
+Each `says: ` is a line of the message, in which HERE is the working directory and TABLES the version of the tables.
+RECORDED is a folder of recorded runs.
 """
 
 import re
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.tables.suite import load_suite
 from kinds import Cli, Patch
 
 TESTS = Path(__file__).parent
@@ -82,6 +83,7 @@ def test_a_file_with_a_mistake_is_refused_with_its_place(
     before = sorted(tmp_path.rglob("*"))
     words = shlex.split(refusal.command.replace("RECORDED", str(TESTS / "recorded_violations")))
     said = "".join(f"rdma-cts: {line}\n" for line in refusal.says).replace("HERE", str(tmp_path))
+    said = said.replace("TABLES", load_suite().tables_sha256[:12])
     assert cli(2, *words) == ("", said)
     assert sorted(tmp_path.rglob("*")) == before
 
