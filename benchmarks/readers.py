@@ -15,7 +15,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLE = ROOT / "tests/old_results/results.jsonl"
@@ -39,16 +41,20 @@ def repeated_run(source: Path, folder: Path, number: int, own: bool = False) -> 
     header, *results = (
         data for line in source.open("rb") if (data := json.loads(line))["type"] in ("header", "result")
     )
-    made = []
-    for at in range(number):
-        copy = {**results[at % len(results)], "points_file": "", "duration_us": 1000 + at}
+
+    def copy(at: int) -> dict[str, Any]:
+        again = {**results[at % len(results)], "points_file": "", "duration_us": 1000 + at}
         if own:
-            copy |= {"observed": {**copy["observed"], "n": at}, "source": {**copy["source"], "line": at}}
-        case = f"{copy['case']}-copy-{at // len(results)}"
-        made.append({**copy, "repro": copy["repro"].replace(copy["case"], case), "case": case})
+            again |= {"observed": {**again["observed"], "n": at}, "source": {**again["source"], "line": at}}
+        case = f"{again['case']}-copy-{at // len(results)}"
+        return {**again, "repro": again["repro"].replace(again["case"], case), "case": case}
+
     folder.mkdir()
-    lines = [{**header, "planned": [each["case"] for each in made]}, *made]
-    (folder / source.name).write_text("".join(f"{json.dumps(each, separators=(',', ':'))}\n" for each in lines))
+    first = {**header, "planned": [copy(at)["case"] for at in range(number)]}
+    # Line by line, because the peak memory of a child includes that of this process.
+    with (folder / source.name).open("w") as file:
+        for record in chain([first], map(copy, range(number))):
+            file.write(f"{json.dumps(record, separators=(',', ':'))}\n")
     return folder
 
 
