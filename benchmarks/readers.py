@@ -14,7 +14,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -58,17 +60,27 @@ def repeated_run(source: Path, folder: Path, number: int, own: bool = False) -> 
     return folder
 
 
-def cost(arguments: Sequence[str]) -> tuple[float, int]:
-    """Returns the processor seconds and the KiB of memory that a command of the suite takes."""
-    process = subprocess.Popen(
-        [str(ROOT / "rdma-cts"), *arguments],
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    _, _, used = os.wait4(process.pid, 0)
-    return used.ru_utime + used.ru_stime, used.ru_maxrss
+@dataclass(frozen=True)
+class Cost:
+    """What a command took: seconds, processor seconds of the command and its guests, and MiB of memory."""
+
+    seconds: float
+    processor_s: float
+    memory_mib: float
+
+
+def cost(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
+    """Returns what a command costs that ends with status 0 or 1."""
+    began = time.perf_counter()
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable, "PYTHONPATH": str(ROOT), **environment}
+        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode not in (0, 1):
+            output.seek(0)
+            sys.exit(f"{command} ended with status {process.returncode}: {output.read()}")
+    return Cost(time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
 def main() -> int:
@@ -92,11 +104,11 @@ def main() -> int:
             ["coverage", "--run", many],
         ]
         for command in commands:
-            seconds, memory = cost(command)
+            took = cost([str(ROOT / "rdma-cts"), *command], {})
             report = Path(name) / "report"
             size = report.stat().st_size if "--out" in command else 0
             shown = " ".join(word for word in command if not word.startswith(name) and word != "--out")
-            print(f"{seconds:6.2f} s {memory >> 10:6} MiB {size / 1e6:8.1f} MB  {shown}", flush=True)
+            print(f"{took.processor_s:6.2f} s {took.memory_mib:6.0f} MiB {size / 1e6:8.1f} MB  {shown}", flush=True)
     return 0
 
 

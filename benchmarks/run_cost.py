@@ -36,7 +36,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
-from readers import SAMPLE, repeated_run  # noqa: E402
+from readers import SAMPLE, Cost, cost, repeated_run  # noqa: E402
 
 from conformance.errors import UserError, reading  # noqa: E402
 from conformance.regular_file import regular_lines  # noqa: E402
@@ -73,15 +73,6 @@ done
 """
 
 
-@dataclass(frozen=True)
-class Cost:
-    """What a command took: seconds, processor seconds of the command and its guests, and MiB of memory."""
-
-    seconds: float
-    processor_s: float
-    memory_mib: float
-
-
 def guest_run(*arguments: str, new_build: bool = False, empty_cache: bool = False) -> Callable[[Path], Cost]:
     """Returns a function that makes a run in the guest in the directory `work`. With `new_build` no template exists for
     the software under test."""
@@ -93,20 +84,6 @@ def guest_run(*arguments: str, new_build: bool = False, empty_cache: bool = Fals
         return cost([str(ROOT / "rdma-cts"), "run", *always, *arguments, *unseen], cache)
 
     return run
-
-
-def cost(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
-    """Returns what a command costs that ends with status 0 or 1."""
-    began = time.perf_counter()
-    with tempfile.TemporaryFile("w+", errors="replace") as output:
-        environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable, "PYTHONPATH": str(ROOT), **environment}
-        process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode not in (0, 1):
-            output.seek(0)
-            sys.exit(f"{command} ended with status {process.returncode}: {output.read()}")
-    return Cost(time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
 def reports(work: Path) -> Cost:

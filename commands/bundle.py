@@ -6,7 +6,6 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from bundles import signature
 from bundles.archive import MOST_BYTES, PROFILE, SUFFIX, WAIVERS, pack
@@ -78,18 +77,21 @@ def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[s
     for console in folder.glob("console*.log"):
         if console.is_file() and not console.is_symlink():
             found[console.name] = _content(console)
-    for key, member, given, what in (
-        ("waivers", WAIVERS, waivers, "file of waivers"),
-        ("profile", PROFILE, profile, "profile"),
-    ):
-        known: Any = run.header.get(key)
-        path = given or (_of_run(folder, known["file"]) if known else _profile_of(folder) if key == "profile" else None)
-        if path:
-            found[member] = _content(path)
-            if not known and key == "waivers":
-                raise UserError(f"the run in {folder} had no waivers", hint="leave out --waivers")
-            if known and hashlib.sha256(found[member]).hexdigest() != known["sha256"]:
-                raise UserError(f"{path} is not the {what} that the run had", hint=f"name the run's file with --{key}")
+    known = run.header.get("waivers")
+    path = waivers or (_of_run(folder, known["file"]) if known else None)
+    if path:
+        found[WAIVERS] = _content(path)
+        if not known:
+            raise UserError(f"the run in {folder} had no waivers", hint="leave out --waivers")
+        if hashlib.sha256(found[WAIVERS]).hexdigest() != known["sha256"]:
+            raise UserError(
+                f"{path} is not the file of waivers that the run had", hint="name the run's file with --waivers"
+            )
+    named = run.header.get("profile")
+    if path := profile or (_of_run(folder, named["file"]) if named else _profile_of(folder)):
+        found[PROFILE] = _content(path)
+        if named and hashlib.sha256(found[PROFILE]).hexdigest() != named["sha256"]:
+            raise UserError(f"{path} is not the profile that the run had", hint="name the run's file with --profile")
     return found
 
 

@@ -24,8 +24,7 @@ def of_case(run: Digest, case: str) -> str:
     bad = [record for record in found if not record["confirmed"]]
     if not bad:
         return _confirmed(found[0])
-    points = [f"{record['point']}: " if record.get("point") else "" for record in bad[:_MOST]]
-    return "; ".join(point + _unconfirmed(record) for point, record in zip(points, bad, strict=False))
+    return "; ".join(f"{_point(record)}{_unconfirmed(record)}" for record in bad[:_MOST])
 
 
 def of_point(run: Digest, case: str, point: str) -> str:
@@ -64,6 +63,10 @@ def as_data(run: Digest) -> dict[str, Any]:
     """Returns the figures, and the names of the violations that were not confirmed."""
     unconfirmed = [name_of(record) for record in run.confirmations if not record["confirmed"]]
     return {**counts(run), "unconfirmed": unconfirmed} if counts(run) else {}
+
+
+def _point(record: ConfirmationRecord) -> str:
+    return f"{record['point']}: " if record.get("point") else ""
 
 
 def _confirmed(record: ConfirmationRecord) -> str:

@@ -45,6 +45,22 @@ class IbvMw(ctypes.Structure):
     _fields_ = members("void *context, *pd; uint32_t rkey, handle; int type")
 
 
+class KeyInStruct:
+    """A window whose key is in its struct ibv_mw."""
+
+    _struct: IbvMw
+
+    @property
+    def rkey(self) -> int:
+        """The present key in struct ibv_mw."""
+        return int(self._struct.rkey)
+
+    @rkey.setter
+    def rkey(self, value: int) -> None:
+        # ibv_bind_mw(3) requires the caller to restore the old key after a failed bind.
+        self._struct.rkey = value
+
+
 class IbvMrInitAttr(ctypes.Structure):
     _fields_ = members(
         "size_t length; uint32_t access; uint64_t comp_mask, iova; void *addr; int fd; uint64_t fd_offset;"

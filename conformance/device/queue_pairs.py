@@ -9,7 +9,7 @@ import select
 from collections.abc import Sequence
 from typing import Any, cast
 
-from conformance.bench.calls import IbvMw, Pd, Return, Sge, Window
+from conformance.bench.calls import IbvMw, KeyInStruct, Pd, Return, Sge, Window
 from conformance.bench.interface import Refusal
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.device.device import Device, ProtectionDomain
@@ -46,7 +46,7 @@ def elements_on(device: Device) -> int:
     return min(ELEMENTS, device.max_elements or ELEMENTS)
 
 
-class DeviceWindow:
+class DeviceWindow(KeyInStruct):
     """A memory window. `old_rkey` is the key before the latest request to bind the window."""
 
     def __init__(self, pd: Pd, kind: int) -> None:
@@ -62,16 +62,6 @@ class DeviceWindow:
     @property
     def handle(self) -> int:
         return int(self._struct.handle)
-
-    @property
-    def rkey(self) -> int:
-        """The present key in struct ibv_mw."""
-        return int(self._struct.rkey)
-
-    @rkey.setter
-    def rkey(self, value: int) -> None:
-        # ibv_bind_mw(3) requires the caller to restore the old key after a failed bind.
-        self._struct.rkey = value
 
     def dealloc(self) -> Return:
         return exact(self.pyverbs.close)

@@ -13,7 +13,17 @@ from pathlib import Path
 from conformance.errors import UserError
 
 # The values of errno for which the path is at fault, and not the disk.
-_WRONG_PLACE = "EACCES EPERM EROFS ENAMETOOLONG ENOENT ENOTDIR EISDIR ELOOP EEXIST".split()
+_WRONG_PLACE = (
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.EEXIST,
+)
 
 
 def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
@@ -87,7 +97,7 @@ def writing(path: Path) -> Iterator[None]:
 
 def not_written(path: Path, error: OSError) -> UserError:
     """Returns the error for a file that cannot be written: status 2 if its path is the reason, 3 for a full disk."""
-    status = 2 if errno.errorcode.get(error.errno or 0) in _WRONG_PLACE else 3
+    status = 2 if error.errno in _WRONG_PLACE else 3
     return UserError(f"{path} cannot be written: {error.strerror}", status=status)
 
 

@@ -86,9 +86,8 @@ class Examiner:
         if line["observed"]:
             seen = conclude(case, self.basis, without_undeclared(line["observed"]), line["kernel"])
             judgement, observed = seen.judgement, seen.observation
-        elif (
-            line["type"] == "result" and line["verdict"] == Verdict.BROKEN
-        ):  # needs no observation: not a verdict on the device
+        elif line["type"] == "result" and line["verdict"] == Verdict.BROKEN:
+            # Needs no observation, because it is not a verdict on the device.
             judgement, observed = Judgement(Verdict.BROKEN, line["reason"]), {}
         else:
             judgement, observed = Judgement(Verdict.BROKEN, "the worker sent no observation"), {}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
-from conformance.bench.calls import IbvMw, Mr, Pd, Return, Sge
+from conformance.bench.calls import IbvMw, KeyInStruct, Mr, Pd, Return, Sge
 from conformance.bench.interface import Bench
 from conformance.bench.work_requests import (
     EXTENDED_OPCODES,
@@ -129,7 +129,7 @@ def _elements(request: Any) -> tuple[wire.Element, ...]:
     return wire.elements_at(request.elements or 0, request.count)
 
 
-class EmulatedWindow:
+class EmulatedWindow(KeyInStruct):
     """A window with a struct ibv_mw."""
 
     def __init__(self, provider: Provider, held: Any) -> None:
@@ -137,15 +137,6 @@ class EmulatedWindow:
         self._struct = IbvMw(rkey=held.rkey)
         self.pointer = ctypes.addressof(self._struct)
         self.old_rkey = held.old_rkey
-
-    @property
-    def rkey(self) -> int:
-        """The key in the structure."""
-        return int(self._struct.rkey)
-
-    @rkey.setter
-    def rkey(self, value: int) -> None:
-        self._struct.rkey = value
 
     def dealloc(self) -> Return:
         code = self._provider.call("dealloc_mw", self.pointer)
