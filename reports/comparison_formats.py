@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from conformance.errors import command, format_count
-from reports import confirmation
 from reports.comparison import (
     FAILING,
     GONE,
@@ -123,7 +122,7 @@ def _format_change(change: Change, new: Digest) -> Iterator[str]:
     if change.kind in FAILING or (change.kind == NEW and change.new == "FAIL"):
         yield f"      {change.record['reason']}"
         yield f"      {change.record['repro']}"
-        if confirmed := confirmation.of_case(new, change.case):
+        if confirmed := new.repetitions.text_of(change.case):
             yield f"      {confirmed}"
 
 

@@ -19,24 +19,7 @@ from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRec
 from conformance.model.record_shape import RESULT, completed
 from conformance.model.rules import VENDOR, Needs
 from conformance.model.verdict import OF_RULES, VERDICTS, VIOLATIONS, Verdict
-from conformance.results.conclusions import (
-    APART,
-    IN_PART,
-    OF_STACK,
-    STANDING,
-    STANDINGS,
-    TOUCHED,
-    UNDECIDED,
-    UNREACHABLE,
-    UNSUPPORTED,
-    VERIFIED,
-    VIOLATED,
-    WAIVED,
-    WITHOUT_CASE,
-    RunConclusion,
-    conclude_run,
-    verdict_on,
-)
+from conformance.results.conclusions import STANDING, RunConclusion, Standing, conclude_run, verdict_on
 from conformance.results.records import Recorded, read_results
 from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, touched, unproven
 from conformance.tables.suite import CASES, POINT, Suite, load_suite, tables_digest
@@ -44,19 +27,6 @@ from conformance.tables.tiers import SMOKE, left_out
 from reports.repetitions import Repetitions
 from reports.text import flat, format_value, plain
 
-_PHRASES: Mapping[str, str] = {
-    VERIFIED: "verified",
-    IN_PART: "passed in part",
-    TOUCHED: "touched without a violation",
-    VIOLATED: "violated",
-    WAIVED: "waived",
-    OF_STACK: "violated by the stack on every device",
-    UNSUPPORTED: "unsupported by this device",
-    UNREACHABLE: "unreachable on this stack",
-    UNDECIDED: "undecided",
-    WITHOUT_CASE: "without a case in this run",
-    APART: "more of a vendor's dialect not judged",
-}
 _MOST_REASONS = 4
 _OWN_BUILDS = ("kernel", "linux", "modules", "rdma_core", "overlay")  # keys of the user's builds in the header
 _PRELOAD = "etc/ld.so.preload"
@@ -97,18 +67,13 @@ class RuleFacts:
 class Part:
     """One part of the summary sentence: the number of rules with this standing and, for some standings, the reasons."""
 
-    standing: str
+    standing: Standing
     count: int
     because: tuple[str, ...] = ()
 
-    @property
-    def phrase(self) -> str:
-        """The standing as a phrase of the summary sentence."""
-        return _PHRASES[self.standing]
-
     def __str__(self) -> str:
         why = f" (because {'; '.join(self.because)})" if self.because else ""
-        return f"{self.count:,} {self.phrase}{why}"
+        return f"{self.count:,} {self.standing.phrase}{why}"
 
 
 @dataclass(frozen=True)
@@ -227,16 +192,16 @@ class Digest:
     def parts(self) -> tuple[Part, ...]:
         """The parts of the verdict: the number of rules that are verified (in the smallest tier: touched), and the
         numbers of rules with another standing."""
-        first = TOUCHED if self.header.get("tier") == SMOKE else VERIFIED
+        first = Standing.TOUCHED if self.header.get("tier") == SMOKE else Standing.VERIFIED
         count = Counter(STANDING[verdict] for rule, verdict in self.verdicts.items() if rule not in self.apart)
-        count[WITHOUT_CASE] = len(self.documented_rules.keys() - self.verdicts.keys())
-        count[APART] = len(self.apart)
-        if first == TOUCHED:
-            count[TOUCHED] = count.pop(VERIFIED, 0) + count.pop(IN_PART, 0)
-        because = {UNSUPPORTED: self._why_unsupported, UNREACHABLE: self._why_unreachable}
+        count[Standing.WITHOUT_CASE] = len(self.documented_rules.keys() - self.verdicts.keys())
+        count[Standing.APART] = len(self.apart)
+        if first == Standing.TOUCHED:
+            count[Standing.TOUCHED] = count.pop(Standing.VERIFIED, 0) + count.pop(Standing.IN_PART, 0)
+        because = {Standing.UNSUPPORTED: self._why_unsupported, Standing.UNREACHABLE: self._why_unreachable}
         return tuple(
             Part(each, count[each], because[each]() if each in because else ())
-            for each in STANDINGS
+            for each in Standing
             if count[each] or each == first
         )
 
@@ -257,11 +222,12 @@ class Digest:
     @property
     def short_sentence(self) -> str:
         """The verdict in one sentence, without the reasons."""
-        return ", ".join([self._first, *(f"{part.count:,} {part.phrase}" for part in self.parts[1:])])
+        return ", ".join([self._first, *(f"{part.count:,} {part.standing.phrase}" for part in self.parts[1:])])
 
     @property
     def _first(self) -> str:
-        return f"{self.parts[0].count:,} of {len(self.documented_rules):,} documented rules {self.parts[0].phrase}"
+        verified = self.parts[0]
+        return f"{verified.count:,} of {len(self.documented_rules):,} documented rules {verified.standing.phrase}"
 
     @cached_property
     def defects(self) -> tuple[Defect, ...]:
@@ -271,8 +237,7 @@ class Digest:
 
     @cached_property
     def repetitions(self) -> Repetitions:
-        """The repetitions of the violations."""
-        return Repetitions(self.confirmations)
+        return Repetitions(self.confirmations, (self.footer or {}).get("confirmation") or {})
 
     @property
     def open_defects(self) -> tuple[Defect, ...]:

@@ -11,17 +11,13 @@ from typing import Any
 
 from conformance.defects import Symptom, answering_of, severity_of
 from conformance.defects.symptom import fault_of
-from conformance.errors import UserError
 from conformance.model.record import Deviation, ResultRecord, SetUp
 from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.regular_file import read_regular
-from conformance.results.checked_json import parse
+from conformance.results import points
 from conformance.results.conclusions import format_points
-from conformance.results.points import points_path
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
-from reports import confirmation
 from reports.digest import Digest
-from reports.text import flat, one_line, plain
+from reports.text import flat, plain
 
 POINT = (
     "A point is one combination of arguments in a case that tries all combinations. Its name is CASE#axis=value,...,"
@@ -54,7 +50,7 @@ def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
     yield f"table: {location(record)}"
     yield f"reproduce: {record['repro']}"
     yield from (f"kernel: {text}" for text in record["kernel"]["log"])
-    if confirmed := confirmation.of_case(run, record["case"]):
+    if confirmed := run.repetitions.text_of(record["case"]):
         yield f"tried again: {confirmed}"
 
 
@@ -140,19 +136,11 @@ def read_points(directory: Path, record: ResultRecord) -> Points | None:
 
     Raises UserError if the file is invalid or outside the directory of the results.
     """
-    if not record["points_file"]:
+    if not record["points_file"] or not points.points_path(directory, record).exists():
         return None
-    path = points_path(directory, record)
-    try:
-        return Points.of_data(plain(parse(read_regular(path))))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
-        raise UserError(f"{path}: not the points of a sweep ({one_line(str(error))})") from error
+    return points.read_points(directory, record, plain)
 
 
-def inside(points: Points) -> Iterator[tuple[int, Outcome]]:
+def inside(swept: Points) -> Iterator[tuple[int, Outcome]]:
     """Yields each point that belongs to the space, with its outcome."""
-    return ((point, points.outcomes[each]) for point, each in enumerate(points.index) if each != OUTSIDE)
+    return ((point, swept.outcomes[each]) for point, each in enumerate(swept.index) if each != OUTSIDE)

@@ -28,7 +28,7 @@ from conformance.errors import command, format_count
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, OF_RULES, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import format_points, verdict_on
-from reports import confirmation, evidence
+from reports import evidence
 from reports.digest import Digest, RuleFacts
 from reports.page_data import PageData, first_of
 from reports.text import flat, format_rules, format_value
@@ -111,7 +111,7 @@ def _shown(number: int, run: Digest, defect: Defect) -> Shown:
     for symptom in defect.symptoms:
         by_case.setdefault(symptom.case, symptom)
     first = tuple(by_case.values())[:_MOST_SHOWN]
-    return Shown(number, defect, first, tuple(confirmation.of_case(run, each.case) for each in first))
+    return Shown(number, defect, first, tuple(run.repetitions.text_of(each.case) for each in first))
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class Page:
     def confirmations(self) -> list[str]:
         """Lines with the number of confirmed violations of each run."""
         several = len(self.runs) > 1
-        return [f"{run.name}: {line}" if several else line for run in self.runs for line in confirmation.summary(run)]
+        return [f"{run.name}: {line}" if several else line for run in self.runs for line in run.repetitions.summary()]
 
     @cached_property
     def data(self) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from conformance.defects import Defect
 from conformance.model.verdict import OF_RULES
-from reports import confirmation, evidence
+from reports import evidence
 from reports.digest import Digest
 from reports.text import format_rules
 
@@ -39,7 +39,7 @@ def _run(run: Digest) -> Iterator[str]:
     for verdict in reversed(OF_RULES):
         if verdict in rules or run.counts.get(verdict):
             yield f"| {verdict} | {rules.count(verdict)} | {run.counts.get(verdict, 0)} |"
-    for line in confirmation.summary(run):
+    for line in run.repetitions.summary():
         yield ""
         yield escaped(line)
     problems = run.waivers.get("problems", ())

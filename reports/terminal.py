@@ -20,7 +20,6 @@ from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import EXCUSED, INCOMPLETE, NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import verdict_on
 from conformance.results.records import PLAN_FILE
-from reports import confirmation
 from reports.digest import Digest
 from reports.text import columns_of, fitted, format_rules, one_line
 
@@ -64,7 +63,7 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = N
             f"{format_count(remarks, 'result')} with remarks: the documents leave the outcome open or contradict "
             "each other"
         )
-    lines += confirmation.summary(run)
+    lines += run.repetitions.summary()
     lines += [f"waiver: {problem}" for problem in run.waivers.get("problems", ())]
     where = f"report: {out / REPORT} (results: {out})" if reported else f"results: {out}"
     last = (where, *_program(run, out), f"next: {_next(run, out)}")
