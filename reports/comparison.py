@@ -138,8 +138,7 @@ def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
 
 
 def _is_the_same(before: ResultRecord, after: ResultRecord) -> bool:
-    """Returns whether the later violation of a case shows only defects that the earlier violation shows. The verdicts
-    may differ, because the content of memory may decide whether a defect leads to a crash."""
+    """Whether the later violation shows only known defects. Memory may decide whether a defect is a crash."""
     causes = [{cause_of(each) for each in symptoms_of(record)} for record in (before, after)]
     return bool(causes[1]) and causes[1] <= causes[0]
 

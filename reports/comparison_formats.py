@@ -82,8 +82,7 @@ def conclusion(comparison: Comparison) -> str:
 
 
 def _compared(comparison: Comparison) -> str:
-    """Returns the number of compared cases, for each run the number of cases that only this run tried, and the number
-    of sweeps that could not be compared point by point."""
+    """The numbers of compared cases, of cases that only one run tried, and of sweeps without points."""
     both = f"{format_count(comparison.compared, 'case')} compared"
     old, new = comparison.untried
     untried = [f"{number:,} tried by the {run} run only" for run, number in (("old", old), ("new", new)) if number]

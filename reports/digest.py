@@ -437,8 +437,7 @@ class Digest:
 
 
 def _own_parts(given: Mapping[str, object]) -> Iterator[str]:
-    """Yields each part of the stack that is not as shipped, in a few words. The values in `given` may be of any
-    type."""
+    """Each part of the stack that is not as shipped. The values in `given` may be of any type."""
     changes = given.get("changes")
     if isinstance(changes, dict) and changes:
         names = ", ".join(f"{name} {str(digest)[:8]}" for name, digest in changes.items())

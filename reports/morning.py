@@ -126,8 +126,7 @@ class Morning:
         return {night: each for night, each in text.items() if each is not None}
 
     def _since(self, has: Mapping[str, bool]) -> str:
-        """Returns a text with the first of the consecutive nights with a violation up to this night, and in how many
-        earlier nights the violation occurred."""
+        """The first of the consecutive nights with a violation, and in how many earlier nights it occurred."""
         first = self.history.since(self.cell.name, self.cell.night, has) or self.cell.night
         earlier = sum(seen for night, seen in has.items() if night < first)
         came = f", and came and went before ({earlier} of {sum(n < first for n in has)} nights)" if earlier else ""

@@ -114,8 +114,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def _program(run: Digest, out: Path) -> Iterator[str]:
-    """Yields the command for the C program that shows the first defect, and the command that runs the failed cases
-    again."""
+    """The commands for the C program of the first defect, and for the failed cases."""
     if run.open_defects:
         first = run.open_defects[0]
         yield f"C program: {command('reproducer', first.fingerprint, '--run', out)} shows the first defect"
@@ -250,8 +249,7 @@ class Progress:
             print(line.replace(verdict, coloured(verdict, self.stream), 1), file=self.stream, flush=True)
 
     def _bar(self, record: ResultRecord, done: int, total: int) -> str:
-        """Returns the parts that fit into a line of the terminal: first the figures and the time left, then the bar,
-        the speed and the case."""
+        """As much as fits into a line: first the figures and the time left, then bar, speed and case."""
         columns = columns_of(self.stream) - 1
         left, *pace = self._pace(total - done)
         figures = f"{done} of {total}, {left}"
@@ -263,11 +261,7 @@ class Progress:
         return (f"{more}  {one_line(record['case'])}" if len(more) <= columns else line)[:columns]
 
     def _pace(self, remaining: int) -> list[str]:
-        """Returns how long the rest will take, and the number of cases per second of the latest cases.
-
-        If durations are expected, the remaining cases are assumed to exceed them by the same factor as the finished
-        cases.
-        """
+        """The time left, by the expected durations if they are known, and the latest cases per second."""
         now, spent = self._ticks[-1], self._ticks[-1] - self._ticks[0]
         if spent <= 0:
             return ["just started"]

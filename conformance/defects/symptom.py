@@ -279,8 +279,7 @@ def from_core(fault: Fault) -> bool:
 
 
 def _leaves_a_region(fault: Fault) -> bool:
-    """Whether a missing check of bounds is the cause. In a region with a chosen address, the address may be the cause
-    instead."""
+    """Whether a check of bounds is missing. For a chosen address, the address may be the cause instead."""
     return fault.key != WINDOW and fault.outside and OWN_ADDRESSES not in fault.region
 
 

@@ -132,8 +132,7 @@ def site_in(log: Sequence[str]) -> tuple[str, ...]:
 
 
 def _died_in(log: Sequence[str]) -> list[str]:
-    """The function in which a kernel died and its caller. Frames that the kernel marks as uncertain (`?`) are
-    skipped."""
+    """The function in which a kernel died and its caller, without frames that are uncertain (`?`)."""
     found = next(((number, match["function"]) for number, line in enumerate(log) if (match := _AT.search(line))), None)
     if found is None:
         return []

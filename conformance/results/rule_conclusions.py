@@ -182,8 +182,7 @@ def _why_missing(
 
 
 def _absent(verdict: Verdict, record: ResultRecord, shows: Shows | None = None) -> str:
-    """Returns the missing capabilities that a result, or the relevant points of a sweep, report; else the result's
-    reason."""
+    """The missing capabilities that a result, or the points of a sweep, report; else the result's reason."""
     points = [shows] if shows else [each for found, each in _shows(record) if found == verdict]
     reported = ", ".join(
         record["observed"].get("lacking") or dict.fromkeys(filter(None, (p.get("lacking") for p in points)))

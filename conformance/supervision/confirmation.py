@@ -93,8 +93,7 @@ class Confirmation:
             self._wait(*behind)
 
     def _wait(self, *violations: Violation) -> None:
-        """Adds a list of violations to try. Lists of several are tried before single violations, because they take
-        longer."""
+        """Lists of several violations are tried before single violations, because they take longer."""
         with self._crew.changed:
             self._waiting.insert(0 if len(violations) > 1 else len(self._waiting), violations)
 
@@ -136,8 +135,7 @@ class Confirmation:
             return self._searched <= MOST_SEARCHED
 
     def _brings_it_back(self, violation: Violation, start: Start) -> list[str]:
-        """Returns the shortest list of cases, among those tried, after which the violation occurs again; empty if none
-        was found."""
+        """The shortest list of tried cases after which the violation occurs again; empty if none was found."""
         left = MOST_WORKERS
 
         def occurs(before: Sequence[str]) -> bool:
@@ -164,8 +162,7 @@ class Confirmation:
         return self._repeated(start, names).get(names[-1])
 
     def _repeated(self, start: Start, names: Sequence[str]) -> dict[str, ResultRecord]:
-        """Returns the results of a worker that runs these cases. If a worker does not reach the last case, tries a few
-        more."""
+        """Returns the results of these cases in one worker; tries again if the worker finishes none."""
         suite = self._recording.plan.suite
         cases = {name: case for name in names if (case := suite.find(name))}
         repetition = Repetition(cases, self._recording)
@@ -183,9 +180,7 @@ class Confirmation:
 
 
 def _divided(found: Sequence[Violation]) -> tuple[list[Violation], list[Violation]]:
-    """Returns the violations to try alone and the violations to try together, each in the order of the run.
-
-    A cause has occurred alone already if its violation was the first case of its worker."""
+    """The violations to try alone, and those to try together. The first case of a worker ran alone already."""
     alone: list[Violation] = []
     like: list[Violation] = []
     seen: set[Cause] = {violation.cause for violation in found if violation.first}

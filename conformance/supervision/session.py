@@ -175,16 +175,12 @@ class Session:
         self._took()
 
     def _took(self) -> None:
-        """Stores how long the latest case has taken so far. The last call for a case is made when the next case
-        begins."""
+        """Stores how long the latest case has taken; the last call is made when the next case begins."""
         if self._latest and not self._in_flight:
             self._recording.took[self._latest] = time.monotonic() - self._begun
 
     def _hung(self) -> None:
-        """Handles a silence longer than the deadline, during a case or between cases.
-
-        If the worker was stopped externally, its silence says nothing about the device.
-        """
+        """Handles a silence longer than the deadline. Of a worker that was stopped externally it says nothing."""
         if held := self._worker.held_up():
             self._ended(WorkerEnd(held, external=True))
         else:

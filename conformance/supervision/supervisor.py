@@ -57,8 +57,7 @@ class Supervisor:
         return self._recording.finish(time.monotonic() - began)
 
     def _end_broken(self, error: Exception, duration_s: float) -> None:
-        """Records a footer after a failure of the harness itself, but nothing if the file or the stack caused the
-        failure."""
+        """Records a footer after a failure of the harness, unless the file or the stack caused the failure."""
         if isinstance(error, UserError) or not self._recording.header_received:
             return
         reason = f"not run: the harness failed ({type(error).__name__})"
@@ -89,8 +88,7 @@ class Supervisor:
                 return
 
     def _next_batch(self) -> list[str]:
-        """Returns the cases for the next worker; waits while other workers run, because they may die and leave
-        cases."""
+        """The cases for the next worker; waits while other workers run, which may die and leave cases."""
         with self._crew.changed:
             while not self._crew.stopped:
                 if batch := self._schedule.take():
