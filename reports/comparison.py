@@ -144,8 +144,7 @@ def _is_the_same(before: ResultRecord, after: ResultRecord) -> bool:
 
 
 def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison:
-    """Returns the changes between two runs. Raises UserError for runs of different tables, unless `unlike_tables` is
-    true."""
+    """Returns the changes. Raises UserError for runs of different tables, unless `unlike_tables`."""
     tables = [run.header["suite"].get("tables_sha256") for run in (old, new)]
     if tables[0] != tables[1] and not unlike_tables:
         raise UserError(

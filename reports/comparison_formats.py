@@ -170,7 +170,6 @@ def _change_data(change: Change) -> dict[str, Any]:
 
 
 def as_markdown(comparison: Comparison) -> str:
-    """Returns the comparison as Markdown for the summary of a CI job."""
     return "\n".join(_markdown(comparison)) + "\n"
 
 
@@ -209,8 +208,7 @@ def _markdown(comparison: Comparison) -> Iterator[str]:
 
 
 def as_junit(comparison: Comparison) -> str:
-    """Returns the comparison as JUnit XML for CI systems, with a testcase for each change. A regression is a failure,
-    and a change to an undecided verdict is an error."""
+    """A testcase for each change: a regression is a failure, and an undecided verdict is an error."""
     kinds = {**dict.fromkeys(FAILING, "failure"), UNDECIDED: "error"}
     elements = [kinds.get(change.kind, "skipped") for change in comparison.changes]
     document = ET.Element("testsuites")

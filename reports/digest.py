@@ -190,8 +190,7 @@ class Digest:
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The parts of the verdict: the number of rules that are verified (in the smallest tier: touched), and the
-        numbers of rules with another standing."""
+        """The numbers of rules by standing, first those that are verified (in the smallest tier: touched)."""
         first = Standing.TOUCHED if self.header.get("tier") == SMOKE else Standing.VERIFIED
         count = Counter(STANDING[verdict] for rule, verdict in self.verdicts.items() if rule not in self.apart)
         count[Standing.WITHOUT_CASE] = len(self.documented_rules.keys() - self.verdicts.keys())
@@ -216,7 +215,6 @@ class Digest:
 
     @property
     def sentence(self) -> str:
-        """The verdict in one sentence, with the reasons."""
         return ", ".join([self._first, *map(str, self.parts[1:])]) + "."
 
     @property
@@ -231,8 +229,7 @@ class Digest:
 
     @cached_property
     def defects(self) -> tuple[Defect, ...]:
-        """The defects behind the violations, the most severe first; defects that are waived or of the stack come
-        last."""
+        """The defects, the most severe first; those that are waived or of the stack come last."""
         return self.repetitions.applied(defects_of(self.results, shorts_in(self.header)))
 
     @cached_property
@@ -246,8 +243,7 @@ class Digest:
 
     @cached_property
     def severities(self) -> Mapping[Severity, int]:
-        """The numbers of results that violate a rule, by the worst severity of each result. Waived and unconfirmed
-        results are not counted."""
+        """The numbers of results by their worst severity, without waived and unconfirmed results."""
         return count_by_severity(
             self._worst[each["case"]]
             for each in self.results
@@ -280,15 +276,14 @@ class Digest:
 
     @property
     def changed_stack(self) -> str:
-        """The differences between the stack under test and the shipped stack: changes of this project and builds of the
-        user, with hashes; empty if the stack is as shipped."""
+        """The changes and builds, with hashes, by which the stack is not as shipped; empty if it is."""
         under_test: object = self.header.get("under_test")
         given = under_test.get("given") if isinstance(under_test, dict) else None
         parts = list(_own_parts(given)) if isinstance(given, dict) else []
         return f"the stack under test was changed: {', '.join(parts)}" if parts else ""
 
     def by_severity(self) -> tuple[ResultRecord, ...]:
-        """Returns all results: first the violations, by severity, then the other results in the order of the run."""
+        """First the violations, by severity, then the other results in the order of the run."""
         rank = {case: severity.rank for case, severity in self._worst.items()}
         return tuple(sorted(self.results, key=lambda record: rank.get(record["case"], len(Severity))))
 
@@ -342,12 +337,10 @@ class Digest:
 
     @property
     def conclusion(self) -> str:
-        """The conclusion about the device in a few words."""
         return self.concluded.words
 
     @property
     def status(self) -> int:
-        """The exit status of the run, as defined in docs/results.md."""
         return self.concluded.status
 
     @cached_property
@@ -385,7 +378,6 @@ class Digest:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many cases have each effective verdict."""
         return Counter(record["effective"] for record in self.results)
 
     @property
@@ -464,8 +456,7 @@ def _most(pairs: set[tuple[str, str]]) -> tuple[str, ...]:
 
 
 def read(path: Path) -> Digest:
-    """Returns the digest of a results file. `path` is the file or its directory. Raises UserError if the file is
-    invalid."""
+    """Reads the file or directory `path`. Raises UserError if the file is invalid."""
     return digest(read_results(path, plain), path if path.is_dir() else path.parent, str(path))
 
 
@@ -568,8 +559,7 @@ def _suite_of(header: HeaderRecord | None) -> Suite | None:
 
 @lru_cache(maxsize=1)
 def suite_of(tables_sha256: str) -> Suite:
-    """Returns this suite, whose present tables have the hash `tables_sha256`. It is read once for all runs of a
-    command."""
+    """This suite, whose tables have the hash `tables_sha256`; read once for all runs of a command."""
     return load_suite()
 
 

@@ -32,8 +32,7 @@ def has_points(run: Digest) -> bool:
 
 
 def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
-    """Yields the lines about a result that is not PASS, in the order of the case's steps. Without a record there is no
-    line."""
+    """Yields lines about a recorded result that is not PASS, in the order of the case's steps."""
     if record["case"] in run.unrecorded:
         return
     for defect in run.defects_in(record["case"]):
@@ -64,8 +63,7 @@ def _deviations(deviations: Sequence[Deviation]) -> list[str]:
 
 
 def observed(record: ResultRecord) -> str:
-    """Returns the outcome of the judged call. After a crash it is the kernel's first message, or whether the kernel or
-    the process ended."""
+    """The outcome of the judged call; after a crash the kernel's first message, or what has ended."""
     if record["verdict"] in (Verdict.CRASH, Verdict.HANG) and not record["observed"]:
         what, _, _, alarm, *_ = (*fault_of(record).seen, "", "", "", "")
         return alarm or what
@@ -79,8 +77,7 @@ def set_up(data: SetUp) -> Iterator[str]:
 
 
 def deviation(each: Deviation) -> Iterator[str]:
-    """Yields lines about a group of points of a sweep, with the steps of its smallest point, or about a random
-    sequence, as a row of a table."""
+    """Yields lines about a group of points with its smallest point, or a random sequence as a row."""
     if each["row"]:
         yield f"{each['when']}, as a row of a table:"
         yield from each["row"].rstrip().splitlines()
@@ -115,12 +112,11 @@ def location(record: ResultRecord) -> str:
 
 
 def own(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of the judged call itself."""
     return {_CALLED.get(name, name): value for name, value in data.items() if name != "afterwards"}
 
 
 def later(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Returns the fields of each step after the judged call."""
+    """The fields of each step after the judged call."""
     steps = data.get("afterwards")
     return [own(step) for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else []
 

@@ -184,7 +184,6 @@ class Fleet:
 
     @property
     def headline(self) -> str:
-        """The outcome of all nodes, in one line."""
         parts = [format_count(len(self.nodes), "node"), format_count(len(self.groups), "group")]
         violating = sum(node.violates for node in self.nodes)
         if self.groups:
@@ -253,7 +252,6 @@ def page(fleet: Fleet) -> bytes:
 
 
 def data(fleet: Fleet) -> bytes:
-    """Returns the content of the page as JSON, for programs."""
     return (json.dumps(fleet.as_data(), indent=1) + "\n").encode()
 
 

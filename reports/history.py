@@ -92,7 +92,6 @@ class KnownDefect:
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint that reports show."""
         return self.fingerprints[0]
 
 
@@ -171,8 +170,7 @@ class Facts:
         return {**facts, **{called(name): digest for name, digest in self.hashes.items()}}
 
     def shows(self, fingerprints: Set[str]) -> bool | None:
-        """Returns whether the run has the defect with one of these fingerprints; None if this is unknown, because not
-        all cases were run."""
+        """Whether the run has the defect with one of these fingerprints; None if this is unknown."""
         return self.known(any(not fingerprints.isdisjoint(defect.fingerprints) for defect in self.defects))
 
     def violates(self, case: str) -> bool | None:
@@ -180,8 +178,7 @@ class Facts:
         return self.known(case in self.violating)
 
     def known(self, seen: bool) -> bool | None:
-        """Returns True if a violation was `seen`; else False for a complete run, and None for an incomplete run, which
-        may lack the cases that show the violation."""
+        """A run that is incomplete may lack the cases that show a violation; then None stands for False."""
         return seen or (False if self.complete else None)
 
     @cached_property
@@ -230,7 +227,6 @@ class History:
 
     @property
     def is_readable(self) -> bool:
-        """Whether any cell can be read."""
         return not self.cells or any(not cell.damaged for cell in self.cells)
 
     @property

@@ -50,8 +50,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Lane:
-    """A rule or a defect on one stack: its state in each night of the history, which is NOT_RUN in a night without
-    results."""
+    """A rule or a defect on one stack: its state in each night, NOT_RUN in a night without results."""
 
     name: str
     states: tuple[str, ...]
@@ -82,12 +81,10 @@ class Lane:
 
     @property
     def is_bad(self) -> bool:
-        """Whether it is violated now."""
         return self.now in self.bad
 
     @cached_property
     def seen(self) -> int:
-        """The number of nights in which it was violated."""
         return sum(state in self.bad for _, state in self._ran)
 
     @property
@@ -111,7 +108,6 @@ class Lane:
 
     @property
     def told(self) -> str:
-        """The first night with the violation and the number of such nights, in a few words."""
         if not self._ran:
             return "never run"
         nights = f"{self.seen:,} of {len(self._ran):,} nights"
@@ -128,7 +124,6 @@ class Lane:
 
     @property
     def latest_steps(self) -> Sequence[Step]:
-        """The latest changes first."""
         return self.steps[: -_MOST_STEPS - 1 : -1]
 
 
@@ -141,17 +136,14 @@ class Track:
 
     @property
     def is_bad(self) -> bool:
-        """Whether it is violated now on any stack."""
         return any(lane.is_bad for lane in self.lanes)
 
     @property
     def was_bad(self) -> bool:
-        """Whether it was ever violated."""
         return any(lane.seen for lane in self.lanes)
 
     @property
     def changed(self) -> bool:
-        """Whether its state ever changed."""
         return any(lane.steps for lane in self.lanes)
 
     @property
@@ -180,18 +172,15 @@ class HistoryPage:
 
     @property
     def has_results(self) -> bool:
-        """Whether the results of any cell are known."""
         return any(self._facts.values())
 
     @property
     def last(self) -> list[Cell]:
-        """The cells of the latest night."""
         return [cell for cell in self.history.cells if cell.night == self.nights[-1]] if self.nights else []
 
     @property
     def reports(self) -> list[tuple[str, list[tuple[Cell, str]]]]:
-        """The nights, the latest first, each with its cells and the addresses of their reports. An address is empty
-        without a report."""
+        """The nights, the latest first, each with its cells and the addresses of their reports, if any."""
         return [
             (night, [(cell, _report_of(cell)) for cell in self.history.cells if cell.night == night])
             for night in reversed(self.nights)
@@ -199,14 +188,12 @@ class HistoryPage:
 
     @property
     def ticks(self) -> Sequence[str]:
-        """The nights that are named below the lanes: the first night, the middle night and the last night, without
-        duplicates."""
+        """The first, the middle and the last night, which are named below the lanes, without duplicates."""
         middle = self.nights[len(self.nights) // 2 : -1] if len(self.nights) % 2 else ()
         return [*self.nights[:1], *middle[:1], *self.nights[1:][-1:]]
 
     @property
     def last_told(self) -> str:
-        """The number of each outcome in the latest night."""
         count = Counter(cell.outcome.outcome for cell in self.last)
         return ", ".join(f"{count[outcome]} {outcome}" for outcome in OUTCOMES if count[outcome])
 
@@ -216,8 +203,7 @@ class HistoryPage:
         return self.changed_in(self.nights[-1])
 
     def changed_in(self, night: str) -> list[tuple[Track, str, str, Step]]:
-        """Returns the changes in a night: the defect or rule, its title (empty for a rule), the stack and the
-        change."""
+        """The changes in a night: the defect or rule, its title (empty for a rule), the stack, the change."""
         every = [*((track, defect.title) for defect, track in self.defects), *((track, "") for track in self.rules)]
         return [
             (track, title, lane.name, step)
@@ -257,12 +243,10 @@ class HistoryPage:
 
     @property
     def steady(self) -> list[Track]:
-        """The rules that were always violated."""
         return [track for track in self.rules if track.was_bad and not track.changed]
 
     @property
     def kept(self) -> list[Track]:
-        """The rules that were never violated."""
         return [track for track in self.rules if not track.was_bad]
 
     def _rule(self, rule: str) -> Track:
@@ -274,8 +258,7 @@ class HistoryPage:
 
     @cached_property
     def defects(self) -> list[tuple[KnownDefect, Track]]:
-        """Every defect of any night. Present defects come first, then the order is by severity, and then by the latest
-        change."""
+        """Every defect of any night: present ones first, then by severity, then by the latest change."""
         latest, known = self._known
         seen = {
             name: {night: {known[defect.fingerprint] for defect in facts.defects} for night, facts in by.items()}

@@ -18,7 +18,6 @@ _MOST = 50  # the most defects that are shown, because the size of a job's summa
 
 
 def render(runs: Sequence[Digest]) -> str:
-    """Returns the summaries of the runs, one after the other."""
     return "\n".join(line for run in runs for line in _run(run)) + "\n"
 
 
@@ -89,8 +88,7 @@ def _detail(run: Digest, defect: Defect) -> Iterator[str]:
 
 
 def escaped(text: str) -> str:
-    """Returns the text escaped for Markdown, so that no part becomes markup, a link, a mention, a table cell or
-    HTML."""
+    """No part of the returned text becomes markup, a link, a mention, a table cell or HTML."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split(" ")))
 
 

@@ -52,7 +52,6 @@ class Morning:
 
     @property
     def outcome(self) -> Outcome:
-        """The outcome of the cell."""
         known = self.cell.outcome
         if self.run is None:
             return replace(known, outcome=NOT_RUN)

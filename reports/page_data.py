@@ -273,7 +273,7 @@ class PageData:
 
 
 def first_of(records: Sequence[ResultRecord | None]) -> ResultRecord:
-    """Returns the record of a case in the first run that has a record of the case."""
+    """The record of a case in the first run that has one."""
     return next(record for record in records if record)
 
 

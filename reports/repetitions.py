@@ -81,13 +81,11 @@ class Repetitions:
         return "; ".join(texts or map(_text, found[:1]))
 
     def text_at(self, case: str, point: str) -> str:
-        """Returns a text that says whether the violation at a point of a sweep was confirmed; empty if this is
-        unknown."""
+        """Whether the violation at a point of a sweep was confirmed; empty if this is unknown."""
         return next((_text(each) for each in self._of_case.get(case, []) if each.get("point") == point), "")
 
     def summary(self) -> Iterator[str]:
-        """Yields lines about all violations of the run: a line with the figures, and a line for each violation that was
-        not confirmed."""
+        """Yields a line with the figures, and a line for each violation that was not confirmed."""
         if not any(self._figures.values()):
             return
         confirmed, untried = self._figures["confirmed"], self._figures.get("not_tried", 0)

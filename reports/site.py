@@ -57,8 +57,7 @@ class Papers:
 
 @dataclass(frozen=True)
 class CaseLine:
-    """A case of a rule: the cells by the verdict of the case on this rule, and the first night of the violation in each
-    cell."""
+    """A case of a rule: the cells by its verdict, and the first night of the violation in each cell."""
 
     id: str
     location: str
@@ -67,8 +66,7 @@ class CaseLine:
 
 
 class Site(HistoryPage):
-    """The content of the pages. `latest` has the latest results of each cell, and `papers` has texts by the
-    fingerprints of defects."""
+    """The pages. `latest` has the latest results of each cell, `papers` texts by fingerprint."""
 
     def __init__(self, history: History, latest: Mapping[str, Digest], papers: Mapping[str, Papers]) -> None:
         super().__init__(history)
@@ -77,7 +75,6 @@ class Site(HistoryPage):
 
     @cached_property
     def statements(self) -> Mapping[str, RuleFacts]:
-        """The rules as the latest results describe them."""
         found: dict[str, RuleFacts] = {}
         for run in sorted(self.latest.values(), key=lambda run: run.header["started"], reverse=True):
             found |= {id_: facts for id_, facts in run.rules.items() if id_ not in found}
@@ -89,22 +86,19 @@ class Site(HistoryPage):
 
     @cached_property
     def verbs(self) -> Mapping[str, list[Track]]:
-        """The rules by their verb."""
         found: dict[str, list[Track]] = {}
         for track in self.all_rules:
             found.setdefault(self.statement(track.id).verb or "other rules", []).append(track)
         return found
 
     def standing(self, track: Track) -> Mapping[str, list[str]]:
-        """Returns the cells by the latest state of a rule, the worst state first. The state of cells without results is
-        ""."""
+        """The cells by the latest state of a rule, the worst state first, and "" for no results."""
         found: dict[str, list[str]] = {}
         for lane in track.lanes:
             found.setdefault(lane.now, []).append(lane.name)
         return dict(sorted(found.items(), key=lambda pair: rank_of(pair[0])))
 
     def states_of(self, track: Track) -> list[str]:
-        """Returns the verdicts that occur in the strips of a rule."""
         return legend([track])
 
     def papers(self, track: Track) -> Papers:
@@ -121,8 +115,7 @@ class Site(HistoryPage):
         return [cell for cell in self.history.cells if cell.night == night]
 
     def under_test(self, cell: Cell) -> tuple[tuple[str, str, str], ...]:
-        """Returns the differences under test between the cell and its previous night with results: name, old value, new
-        value."""
+        """The differences under test since the cell's previous night: name, old value, new value."""
         return self._changes.get(cell.name, {}).get(cell.night, ())
 
     def neighbours(self, night: str) -> tuple[str, str]:

@@ -24,7 +24,6 @@ def render(runs: Sequence[Digest]) -> str:
 
 
 def as_data(run: Digest) -> dict[str, Any]:
-    """Returns the summary as plain data."""
     violations = run.violations()
     return {
         "schema": SCHEMA,

@@ -109,7 +109,6 @@ def _width(stream: TextIO) -> int:
 
 
 def shortened(text: str, width: int) -> str:
-    """Returns the text in at most `width` columns."""
     return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
 
 
@@ -138,7 +137,6 @@ def _next(run: Digest, out: Path) -> str:
 
 
 def device_line(header: HeaderRecord) -> str:
-    """Returns the stack under test in one line."""
     device, env = header["device"], header["env"]
     return one_line(
         f"{device.get('name', '?')} ({device.get('driver', '?')}), kernel {env.get('kernel', '?')}"
@@ -238,7 +236,6 @@ class Progress:
         return not known
 
     def worker_restarted(self, reason: str) -> None:
-        """Prints that the worker has ended and that a new worker runs the rest."""
         self.say(f"  starting a new worker: {reason}")
 
     def _show(self, record: ResultRecord) -> None:

@@ -105,7 +105,6 @@ class Symptom:
 
     @property
     def judged(self) -> str:
-        """The judged call of the case as text."""
         return self.record["call"]
 
     @property
@@ -229,7 +228,6 @@ class Cause:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The 12 hexadecimal digits that identify the cause."""
         return hashlib.sha256("\0".join(self.key).encode()).hexdigest()[:12]
 
 

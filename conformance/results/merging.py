@@ -61,7 +61,7 @@ def part_of(folder: Path, recorded: Recorded) -> Part:
 
 
 def check(parts: Sequence[Part]) -> None:
-    """Raises UserError, with a message that names two directories, unless `parts` are different shards of one run."""
+    """Raises UserError, which names two directories, unless `parts` are different shards of one run."""
     first, *others = parts
     for part in others:
         if change := _change(first, part):

@@ -79,8 +79,7 @@ def touched(found: RuleConclusion) -> RuleConclusion:
 
 
 def unproven(results: Sequence[ResultRecord], needs: Needs) -> dict[str, str]:
-    """Returns, for each case with a refusal whose control was not granted, the reason why the refusal proves
-    nothing."""
+    """For each case with a refusal that proves nothing, because its control was not granted: the reason."""
     granted = _granted(results)
     return {
         record["case"]: f"the refusal proves nothing, because its control was not seen: {', '.join(controls)}"

@@ -186,8 +186,7 @@ class DefectWaiver(Terms):
         return cause_of(symptom).fingerprint in (self.defect, *self.also)
 
     def problems(self, found: Sequence[Symptom], judged: Collection[str], today: date) -> Iterator[str]:
-        """Yields the problems of the waiver in a run with these symptoms and judged cases; none if no case of it was
-        judged."""
+        """The problems of the waiver in a run with these symptoms; none if no case of it was judged."""
         shown = [symptom for symptom in found if self.is_of(symptom)]
         if shown and self.expires < today:
             yield f"{self} expired on {self.expires}"

@@ -115,15 +115,14 @@ class Recording:
 
     @property
     def recorded(self) -> Recorded | None:
-        """The records in this process, which do not depend on the file; None if no worker has sent a header."""
+        """The records in this process, whatever is in the file; None if no worker has sent a header."""
         if not self.header:
             return None
         others: list[OtherRecord] = list(self._confirmations or ())
         return Recorded(self.header, list(self.done.values()), self._footer, others=others)
 
     def carry_on(self) -> None:
-        """Begins a further session, if there was an earlier one. Raises UserError if the run's header belongs to
-        another plan."""
+        """Begins a further session, if there was one. Raises UserError if it was of another plan."""
         prior = self._prior
         if not prior:
             return
