@@ -15,16 +15,17 @@ from typing import Any, cast
 import pytest
 
 from conformance.errors import UserError
-from fixtures.guest import freezing, image, qemu, request, template
+from fixtures.guest import freezing, kept, qemu, request, template
 from fixtures.guest.freezing import CONSOLE, STATE, Ended, Failure, Ingredients, checksum, save
 from fixtures.guest.guest import Guest, NotStarted
 from fixtures.guest.image import Image
 from fixtures.guest.job import Job
+from fixtures.guest.kept import MANIFEST
 from fixtures.guest.qemu import Machine
 from fixtures.guest.qmp import Qmp, QmpError
 from fixtures.guest.ready import ReadySession
 from fixtures.guest.request import Request, recorded_to
-from fixtures.guest.template import FILES, MANIFEST, Starter, Templates
+from fixtures.guest.template import FILES, Starter, Templates
 from kinds import Patch
 from patience import PATIENCE_S
 from samples import flip
@@ -145,7 +146,8 @@ def migration(status: str) -> dict[str, Any]:
 
 def test_a_command_has_its_return_and_events_are_kept() -> None:
     channel, heard = qemu_says([{"event": "STOP"}, migration("active"), migration("completed"), {"return": {"a": 1}}])
-    with Qmp(channel, PATIENCE_S) as control:
+    with channel:
+        control = Qmp(channel, PATIENCE_S)
         assert control.execute("migrate", uri="fd:state") == {"a": 1}
         control.migrated()
     assert [each["execute"] for each in heard] == ["qmp_capabilities", "migrate"]
@@ -163,8 +165,8 @@ def test_a_command_has_its_return_and_events_are_kept() -> None:
 )
 def test_refusals_of_qemu_are_errors(answers: Sequence[object], reason: str) -> None:
     channel, _ = qemu_says(*answers)
-    with Qmp(channel, PATIENCE_S) as control, pytest.raises(QmpError, match=reason):
-        migrate(control)
+    with channel, pytest.raises(QmpError, match=reason):
+        migrate(Qmp(channel, PATIENCE_S))
 
 
 def test_a_qemu_that_never_answers_is_given_up() -> None:
@@ -210,19 +212,19 @@ def test_a_file_in_memory_is_saved_whole_and_with_holes(tmp_path: Path) -> None:
 def test_trust_ends_with_any_write_and_with_the_hosts_start(tmp_path: Path, monkeypatch: Patch) -> None:
     path = tmp_path / "file"
     path.write_text("a")
-    assert not image.is_trusted(tmp_path, ["file"])
-    image.trust(tmp_path, ["file"])
-    assert image.is_trusted(tmp_path, ["file"])
+    assert not kept.is_trusted(tmp_path, ["file"])
+    kept.trust(tmp_path, ["file"])
+    assert kept.is_trusted(tmp_path, ["file"])
     before = path.stat()
     path.write_text("b")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert not image.is_trusted(tmp_path, ["file"])
-    image.trust(tmp_path, ["file"])
+    assert not kept.is_trusted(tmp_path, ["file"])
+    kept.trust(tmp_path, ["file"])
     (tmp_path / "boot_id").write_text("another\n")
-    monkeypatch.setattr(image, "_BOOT_ID", tmp_path / "boot_id")
-    assert not image.is_trusted(tmp_path, ["file"])
+    monkeypatch.setattr(kept, "BOOT_ID", tmp_path / "boot_id")
+    assert not kept.is_trusted(tmp_path, ["file"])
     (tmp_path / "verified").write_text("{")
-    assert not image.is_trusted(tmp_path, ["file"])
+    assert not kept.is_trusted(tmp_path, ["file"])
 
 
 # The cache
@@ -261,7 +263,7 @@ class Freezer:
         if self.ends:
             self.ends -= 1
             raise Ended("QEMU was ended externally: SIGKILL")
-        assert template._in_use(folder), "no other run may remove it meanwhile"
+        assert kept.in_use(folder), "no other run may remove it meanwhile"
         if self.resume_failure:
             raise self.resume_failure
         self.resumed.append((folder / "memory").read_bytes()[:6])
@@ -349,7 +351,7 @@ def test_files_are_read_again_after_the_hosts_start(freezer: Freezer) -> None:
     note.write_text("[]")
     freezer.guest()
     assert freezer.made == 1
-    assert image.is_trusted(note.parent, FILES)
+    assert kept.is_trusted(note.parent, FILES)
 
 
 def test_a_template_that_fails_leaves_nothing_and_is_not_retried_at_once(freezer: Freezer) -> None:
