@@ -220,7 +220,7 @@ def test_only_the_whole_run_shows_whether_a_waiver_of_a_rule_is_needed(tmp_path:
     waivers = read_waivers(path, SUITE, datetime.now().date())
     parts = shards(tmp_path, started=datetime.now().isoformat())
     for part in parts:
-        lines = lines_of(part)
+        lines: list[Any] = lines_of(part)
         lines[0]["waivers"] = {"file": str(path), "sha256": waivers.sha256}
         lines[-1]["waivers"] = waivers.account(lines[1:-1], lines[0])
         assert lines[-1]["waivers"]["problems"] == []
