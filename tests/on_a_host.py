@@ -21,7 +21,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -121,7 +121,7 @@ def processes(word: str) -> list[int]:
     return [pid for pid, words in command_lines().items() if word in words]
 
 
-def await_rarely(condition: Callable[[], object]) -> None:
+def await_rarely(condition: Any) -> None:
     """Like await_true; each check reads all of /proc."""
     await_true(condition, poll_s=0.1)
 
