@@ -9,10 +9,10 @@ from functools import cache
 
 from commands.cli.arguments import NAME as PROGRAM
 from commands.cli.arguments import Parser
+from commands.cli.run_arguments import PATHS
 from conformance.tables.suite import load_suite
 
 _FILES = "--"  # marks a value as a file, among the words that can be a value
-_PATHS = "ARG BUNDLE DIR FILE KEY NEW OLD RUN TREE".split()  # placeholders in help texts whose values are files
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +41,7 @@ def _known() -> dict[str, Collection[str]]:
     """Returns the words that can be the value of an option, by the placeholder in the option's help text."""
     suite = load_suite()
     verbs = sorted({table.verb.removeprefix("ibv_") for table in suite.tables})
-    return {"VERB": verbs, "ID": suite.registry.as_data(), **dict.fromkeys(_PATHS, (_FILES,))}
+    return {"VERB": verbs, "ID": suite.registry.as_data(), **dict.fromkeys((*PATHS, "ARG", "TREE"), (_FILES,))}
 
 
 def _values(parser: Parser) -> Iterator[tuple[str, str | None]]:

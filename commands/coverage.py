@@ -12,14 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from commands.cli import run_arguments
+from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
 from conformance.errors import UserError, format_count
 from conformance.model.case import Case, Step
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import OF_RULES
 from conformance.results.records import read_results
-from conformance.run_options import given_path
 from conformance.tables.suite import Suite
 from conformance.verbs import ENUMS, VERBS, ReturnCode, Verb
 from reports.digest import read
@@ -81,13 +80,13 @@ class Coverage:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--run", type=given_path, metavar="RUN", help="the results of a run, for verdicts")
-    run_arguments.add_cases_argument(parser)
+    add(parser, "--run RUN", "the results of a run, for verdicts")
+    add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prints the coverage. Exit status 1 if a rule has no case, else 0."""
-    suite = run_arguments.suite_from(arguments)
+    suite = suite_from(arguments)
     coverage = cover(suite) if arguments.run is None else cover_with_results(suite, arguments.run)
     show(render(coverage))
     return 1 if coverage.without_case else 0

@@ -14,8 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from commands.cli import run_arguments
-from commands.cli.output import out_directory
+from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
 from commands.findings import PLACES, places_in
 from conformance.errors import UserError
@@ -25,7 +24,6 @@ from conformance.results.checked_json import parse
 from conformance.results.files import make_directory, not_written, write_atomically
 from conformance.results.records import read_results
 from conformance.results.rejudge import known_capabilities
-from conformance.run_options import given_path
 from conformance.tables.suite import ROOT, Suite
 from fixtures.guest.changes import read_changes
 from reports import site
@@ -43,17 +41,14 @@ _FILE = re.compile(rf"(?:index\.html|style\.css|(?:{'|'.join(site.FOLDERS)})/(?!
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--history", type=given_path, required=True, metavar="DIR", help="where `nightly` keeps its runs"
-    )
-    parser.add_argument(
-        "--out",
-        type=out_directory,
+    add(parser, "--history DIR", "where `nightly` keeps its runs", required=True)
+    add(
+        parser,
+        "--out DIR",
+        "an empty directory, or an earlier site, whose files are replaced or removed",
         required=True,
-        metavar="DIR",
-        help="an empty directory, or an earlier site, whose files are replaced or removed",
     )
-    run_arguments.add_cases_argument(parser)
+    add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -76,7 +71,7 @@ def execute(arguments: argparse.Namespace) -> int:
         for name in history.names
         if any(path.name == name for path in newest)
     }
-    papers = _papers(page, [runs[path] for path in newest], run_arguments.suite_from(arguments))
+    papers = _papers(page, [runs[path] for path in newest], suite_from(arguments))
     count = _write(folder, site.pages(site.Site(history, latest, papers)), old)
     show([f"site: {folder / site.INDEX} ({count:,} files)"])
     return 0
