@@ -11,7 +11,7 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from conformance.errors import UserError
@@ -48,10 +48,10 @@ class Tree:
     files: Mapping[str, str]
     history: bool = False
     remarks: tuple[str, ...] = ()
-    project: Project = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "project", PROJECTS[self.name])
+    @property
+    def project(self) -> Project:
+        return PROJECTS[self.name]
 
     def inside(self, file: str) -> str:
         return f"{self.project.folder}/{file.partition('/')[2]}"

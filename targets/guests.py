@@ -22,12 +22,13 @@ from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
 from fixtures.guest import accelerator, derivation, exchange, qemu
 from fixtures.guest.build import find_tool
+from fixtures.guest.freezing import ingredients_of
 from fixtures.guest.guest import Guest, boot
 from fixtures.guest.image import ensure_image
 from fixtures.guest.job import Job
 from fixtures.guest.recipe import DEFAULT_STACK, recipe_for
 from fixtures.guest.request import LATE, MARK, ONLY, PYTEST, PYTHON, Request, recorded_to
-from fixtures.guest.template import Starter
+from fixtures.guest.template import Templates
 from fixtures.guest.under_test import Prepared
 from fixtures.system import console as consoles
 from fixtures.system import packages
@@ -98,7 +99,7 @@ class Guests:
         self._vendor = [(folder.resolve(), f"vendor/{number}") for number, folder in enumerate(options.cases)]
         self._out = out
         self._prepared: Prepared | None = None
-        self._starter = Starter(cache_directory(), say)
+        self._templates = Templates(cache_directory(), say)
         self._lock = threading.Lock()  # protects data that all guests share: the overlay, and the names of files
 
     def _refused_if_strict(self, expired: Sequence[str]) -> list[str]:
@@ -183,13 +184,13 @@ class Guests:
         If there is no template with the software under test and there are few cases, a guest of the image's own
         template loads this software.
         """
-        job, overlay = self._waiting(prepared), prepared.overlay
-        if prepared.exchange and len(cases) <= _FEW and not self._starter.has(prepared.image, job, overlay):
+        ingredients = ingredients_of(prepared.image, self._waiting(prepared), prepared.overlay)
+        if prepared.exchange and len(cases) <= _FEW and not self._templates.has(ingredients):
             own = Prepared(prepared.image)
             asked = replace(request, files={**request.files, exchange.FILE: prepared.exchange.packed()})
             late = replace(self._waiting(own, LATE), is_clean=self._is_alone)
-            return self._starter.resume(own.image, late, asked, console, None)
-        return self._starter.resume(prepared.image, job, request, console, overlay)
+            return self._templates.start(ingredients_of(own.image, late), asked, console)
+        return self._templates.start(ingredients, request, console)
 
     def _waiting(self, prepared: Prepared, *how: str) -> Job:
         """Returns the job of a guest that loads the modules for a session and waits."""

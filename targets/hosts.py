@@ -76,8 +76,7 @@ def places(options: RunOptions, host: RemoteHost, out: Path, hazardous: Collecti
 def findings(host: str) -> list[Finding]:
     """Returns what a run on a device of a host needs, present or missing. Raises UserError if the host cannot be
     reached."""
-    link = Link(_address(host), archive(RunOptions()))
-    link.await_hello(_FINDINGS_S)
+    link = Link.connected(_address(host), archive(RunOptions()), _FINDINGS_S)
     try:
         link.ask("doctor")
         reply = link.answer("findings", _FINDINGS_S)
