@@ -135,10 +135,8 @@ def quick_tests(_: Path) -> Cost:
 
 @dataclass(frozen=True)
 class Measure:
-    """One line of the table: what is measured, its goal, and its floor, both functions of a new directory.
-
-    The goal is in seconds; with `goal_mib` it is in processor seconds, and memory has a goal too.
-    """
+    """One line of the table: what is measured, its goal, and its floor, both functions of a new directory. The goal is
+    in seconds; with `goal_mib` it is in processor seconds, and memory has a goal too."""
 
     title: str
     run: Callable[[Path], Cost]

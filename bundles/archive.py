@@ -145,10 +145,8 @@ def _padding(size: int) -> bytes:
 
 
 def unpack(path: Path, folder: Path) -> tuple[Manifest, str]:
-    """Writes the files of a bundle to an empty directory. Returns the manifest and the SHA-256 of the bundle.
-
-    Raises UserError with the reason if any byte of the bundle differs from what `pack` writes.
-    """
+    """Writes the files of a bundle to an empty directory. Returns the manifest and the SHA-256 of the bundle. Raises
+    UserError with the reason if any byte of the bundle differs from what `pack` writes."""
     try:
         with open_regular(path) as file:
             source = _Source(file)

@@ -39,9 +39,7 @@ PROJECTS = {
 @dataclass(frozen=True)
 class Tree:
     """A source tree: its files of the driver, by the names that changes use for them, and remarks for the user.
-
-    `history` is whether git knows the commits from which lines come.
-    """
+    `history` is whether git knows the commits from which lines come."""
 
     name: str
     path: Path
@@ -58,10 +56,7 @@ class Tree:
 
     def origins(self, wanted: Collection[str]) -> dict[str, str]:
         """Returns the commit, in the form of Fixes:, that added each of these words to the driver; none for words from
-        its first commit.
-
-        The history is read once for all words.
-        """
+        its first commit. The history is read once for all words."""
         if not self.history or not wanted:
             return {}
         cut = set(_lines(self.path, "rev-list", "--max-parents=0", "HEAD")) | _shallow(self.path)
@@ -261,8 +256,7 @@ class Scratch:
 
 
 def _with(below: bytes, mail: bytes) -> bytes:
-    """Returns the mail with a text that `git am` leaves out of the commit, because it is below the first line of three
-    dashes."""
+    """The mail with a text below the first line of three dashes, which `git am` leaves out of the commit."""
     return mail.replace(b"\n---\n", b"\n---\n" + below + b"\n", 1) if below else mail
 
 

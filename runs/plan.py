@@ -28,10 +28,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Plan:
-    """The arguments and the working directory of a command, and the resulting cases, tables and stack.
-
-    `given` are the hashes of the user's own builds under test.
-    """
+    """The arguments and the working directory of a command, and the resulting cases, tables and stack. `given` are the
+    hashes of the user's own builds under test."""
 
     argv: tuple[str, ...]
     directory: str

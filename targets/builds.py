@@ -120,10 +120,7 @@ def refuse_without_host(options: RunOptions) -> None:
 
 def refuse_in_guest(options: RunOptions) -> None:
     """Raises UserError for options that choose a part of a host's device, such as a port. The guest has only one of
-    each.
-
-    --hazardous is allowed: the guest always runs the hazardous cases.
-    """
+    each. --hazardous is allowed: the guest always runs the hazardous cases."""
     for name in ("port", "gid_index", "peer", "shared", "isolate"):
         option = OPTIONS[name]
         if getattr(options, name) != option.default:
@@ -152,8 +149,7 @@ def under_test(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> t
 
 
 def _module(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tuple[DriverModule | None, dict[str, Any]]:
-    """Returns the module of the device's driver, or None if the module is part of the image; and facts for the
-    header."""
+    """The module of the device's driver, None if the image has it; and facts for the header."""
     driver, made_for = guest_driver(options), (recipe, image, cache_directory(), say)
     if options.stack in MENDED_STACKS:
         from fixtures.guest.mending import chosen_changes, ensure_mended  # imported late: other stacks do not need it
@@ -170,8 +166,7 @@ def _module(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tupl
 
 
 def _builds(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tuple[Builds, dict[str, Any]]:
-    """Returns the user's builds, with the kernel of the stack and the build of an rdma-core source tree; and facts for
-    the header."""
+    """The user's builds, with the stack's kernel and the compiled tree of rdma-core; and facts for the header."""
     own = builds_from(options)
     if options.stack in INSTRUMENTED_STACKS:
         own = instrumented(own, recipe, image, cache_directory(), say)

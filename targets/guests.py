@@ -67,16 +67,12 @@ mount -t cgroup2 cgroup2 $group && echo +rdma >$group/cgroup.subtree_control && 
 
 
 class Guests:
-    """The guests of one run. Their consoles are logged in console.log, console-2.log, … in the directory `out`.
-
-    Several threads may start guests. The kernel ends a guest when the thread that has started it ends.
-    """
+    """The guests of one run. Their consoles are logged in console.log, console-2.log, … in the directory `out`. Several
+    threads may start guests. The kernel ends a guest when the thread that has started it ends."""
 
     def __init__(self, options: RunOptions, out: Path, say: Callable[[str], None], assume_yes: bool = False) -> None:
-        """Checks the builds under test, installs missing packages and builds a missing image.
-
-        Unless `assume_yes`, it asks before it installs packages. Raises UserError.
-        """
+        """Checks the builds under test, installs missing packages and builds a missing image. Unless `assume_yes`, it
+        asks before it installs packages. Raises UserError."""
         self._options = options
         self._say = say
         builds.check(options)
@@ -103,8 +99,7 @@ class Guests:
         self._lock = threading.Lock()  # protects data that all guests share: the overlay, and the names of files
 
     def _refused_if_strict(self, expired: Sequence[str]) -> list[str]:
-        """Returns the Debian suites with expired package lists. Raises UserError (status 3) if --strict-packages
-        forbids expired lists."""
+        """The Debian suites with expired package lists. Raises UserError if --strict-packages forbids them."""
         if self._options.strict_packages:
             raise UserError(
                 f"the guest's image was made from package lists that have expired: {', '.join(expired)}",
@@ -220,8 +215,7 @@ class Guests:
         more: Sequence[tuple[Path, str]] = (),
         shell: socket.socket | None = None,
     ) -> Guest:
-        """Boots and returns a guest that runs the command, with the files of the request and `more` files of the
-        project."""
+        """Boots a guest that runs the command, with the files of the request and `more` files of the project."""
         console = self._out / f"console{name}.log"
         self._say(f"booting the guest (kernel {prepared.image.kernel_version}; its console: {console})")
         with tempfile.TemporaryDirectory(prefix="work-", dir=self._out) as work:

@@ -110,10 +110,7 @@ def prepare(
     hazardous: Collection[str] = (),
 ) -> Target:
     """Returns the target that the options (of `with_target`) name, ready to start workers. `hazardous` are ids of
-    cases.
-
-    Installs missing packages on this host; asks first unless `assume_yes`. Raises UserError.
-    """
+    cases. Installs missing packages on this host; asks first unless `assume_yes`. Raises UserError."""
     if host:
         from targets import hosts  # imported late: only runs over ssh need it
 
