@@ -2,9 +2,7 @@
 
 Reading compares every byte with the output of `pack` for the same files: the names, sizes and hashes come from the
 manifest, which is the first member, and all other bytes are fixed. xz itself detects a changed byte of the compressed
-data. commands/bundle.py chooses the files of a bundle, and commands/verify.py judges them. docs/bundles.md describes
-the layout.
-"""
+data. docs/bundles.md describes the layout."""
 
 import hashlib
 import json

@@ -1,9 +1,6 @@
 """Makes a series of patches for `git am` from the driver's files in the last commit of a source tree of Linux or
-rdma-core, with a commit for each change in a scratch repository.
-
-Each patch is the difference that a change makes after the changes before it. The tree is only read; git knows the
-origin of its lines.
-"""
+rdma-core, with a commit for each change in a scratch repository. The tree is only read; git knows the origin of its
+lines."""
 
 import io
 import os

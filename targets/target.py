@@ -1,9 +1,5 @@
 """Chooses the target of a run (a device of this host or of another host, or the Soft-RoCE guest), and starts workers
-there.
-
-guests.py is about guests, hosts.py about hosts that are reached over ssh, and fixtures/system/host.py about the process
-of a worker.
-"""
+there."""
 
 import functools
 import os
