@@ -136,7 +136,7 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
     hopeless = failed and step.then.outcome == "success"
     exchange = yield ExchangeSpec(connection, request, (target, local.area), failed=hopeless)
     observation = _answered(exchange.returned, exchange.completions, exchange.peer_completions, kind, "remote")
-    observation |= _named(request.opcode, exchange.completions, exchange.peer_completions)
+    observation |= named(request.opcode, exchange.completions, exchange.peer_completions)
     if failed:
         observation["state_before"] = ERROR_STATE
     if not connection.pair.transport.acknowledges(request.opcode):
@@ -187,7 +187,7 @@ def _local_traffic(context: CaseContext, step: Step) -> Probe:
         exchange = yield ExchangeSpec(connection, request, (target, other.area), RESPONDER)
         side = "gather" if gathers else "answer"
         observation = _answered(exchange.returned, exchange.completions, exchange.peer_completions, kind, side)
-        observation |= _named(opcode, exchange.completions, exchange.peer_completions)
+        observation |= named(opcode, exchange.completions, exchange.peer_completions)
         if not connection.pair.transport.acknowledges(opcode):
             observation["unacknowledged"] = True
         final_state, late = exchange.responder_state, exchange.late
@@ -236,7 +236,7 @@ def _send(
     received = peer.completions(1) if done else []
     if not received:
         connection.mark_failed("SEND", found, *(() if done or returned.value else (initiator,)))
-    observation = _answered(returned, found, [], kind, "gather") | _named("SEND", found, received)
+    observation = _answered(returned, found, [], kind, "gather") | named("SEND", found, received)
     return observation, _Answer(found, received, "SEND")
 
 
@@ -273,7 +273,7 @@ def _receive(
     if kind in RELIABLE and not Exchange(returned, found).succeeded:
         connection.mark_failed("RECV", found, sender, receiver)
     observation = _answered(returned, found, sender_completions, kind, "receive")
-    observation |= _named(opcode, sender_completions, found)
+    observation |= named(opcode, sender_completions, found)
     if Exchange(returned, found).succeeded:
         observation |= _received(found, region.length, operation == "RECV_WITH_IMM")
     return observation, _Answer(sender_completions, found, opcode)
@@ -381,7 +381,8 @@ def _answered(
     return observation
 
 
-def _named(opcode: str, found: Sequence[Completion], received: Sequence[Completion]) -> Observation:
+def named(opcode: str, found: Sequence[Completion], received: Sequence[Completion] = ()) -> Observation:
+    """The opcode of a completion that names another operation, if there is one, and the specified opcode."""
     differing = other_opcode(opcode, found, received)
     return {"opcode": differing} if differing else {}
 
