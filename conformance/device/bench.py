@@ -1,6 +1,6 @@
 """The bench of a real device: one open device, both entry points, this process's memory.
 
-fixtures/bench.py opens the device and closes it with the session. execution/capabilities.py has the capabilities.
+fixtures/bench.py opens the device and closes it with the session. execution/offered.py has the capabilities.
 """
 
 from collections.abc import Callable, Mapping, Sequence
