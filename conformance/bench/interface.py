@@ -25,16 +25,11 @@ class Memory(Protocol):
     def close(self) -> None: ...
 
 
-class DmaBuf(Protocol):
-    """A dma-buf of a case: its file descriptor, its address in this process, and its size in bytes."""
+class DmaBuf(Memory, Protocol):
+    """A dma-buf of a case, by its file descriptor, and its mapping in this process."""
 
     @property
     def fd(self) -> int: ...
-    @property
-    def addr(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    def close(self) -> None: ...
 
 
 class RegionElsewhere(Protocol):

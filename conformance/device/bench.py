@@ -12,7 +12,6 @@ from typing import cast
 from conformance.bench.calls import Mr, Pd, Return
 from conformance.bench.doors import RegMrEx
 from conformance.bench.interface import Bench, Entry, Memory
-from conformance.device import dmabuf as dmabufs
 from conformance.device import fork_settings, limits, memory, other_process, queue_pairs
 from conformance.device.device import Device, ProtectionDomain, library_release
 from conformance.device.extended_posting import try_create
@@ -43,7 +42,7 @@ class DeviceBench:
 
     _builds = False  # whether builders post every request that they can express
     _peer_pd: ProtectionDomain | RemoteDomain | None = None  # the PD of all requesters, if they are on another device
-    dmabuf = staticmethod(dmabufs.allocate)
+    dmabuf = staticmethod(memory.allocate_dmabuf)
     alloc_mw = staticmethod(queue_pairs.alloc_mw)
     locked_memory_limit = staticmethod(limits.locked_memory_limit)
     failing_allocation = staticmethod(limits.failing_allocation)
