@@ -5,7 +5,7 @@ fixtures/bench.py opens the device and closes it with the session. execution/off
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from typing import cast
 
@@ -113,8 +113,8 @@ class DeviceBench:
             return other_process.answered(lambda: library.dereg_import(library.import_device(fd), pd.handle, mr.handle))
         return library.dereg_import(pd.context_pointer, pd.handle, mr.handle)
 
-    def register_elsewhere(self, memory: Memory, access: int) -> other_process.RegionElsewhere:
-        return other_process.register(self.device.name, memory.addr, memory.size, access)
+    def register_elsewhere(self, memory: Memory, access: int) -> AbstractContextManager[tuple[int, int]]:
+        return other_process.region(self.device.name, memory.addr, memory.size, access)
 
     def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
         """Calls `prepare` in another process, which is then killed; returns the counts of objects that the kernel still

@@ -459,9 +459,8 @@ def post_send_with_inv(context: CaseContext, step: Step) -> Observation:
 def register_elsewhere(context: CaseContext, step: Step) -> Observation:
     memory = context.memory[str(step.arguments["memory"])]
     access = context.number(step.arguments["access"])
-    region = context.bench.register_elsewhere(memory, access)
-    context.cleanup.callback(region.close)
-    context.fields[step.name] = {"lkey": region.lkey, "rkey": region.rkey}
+    lkey, rkey = context.cleanup.enter_context(context.bench.register_elsewhere(memory, access))
+    context.fields[step.name] = {"lkey": lkey, "rkey": rkey}
     return told()
 
 

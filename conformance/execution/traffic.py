@@ -8,10 +8,9 @@ refusal.
 import ctypes
 import sys
 from collections.abc import Callable, Generator, Sequence
-from typing import NamedTuple
 
 from conformance.bench.calls import Return, Sge, errno_name
-from conformance.bench.memory_areas import AROUND, BEFORE, EMPTY, SHOWN, Area, pattern, repeated
+from conformance.bench.memory_areas import AROUND, BEFORE, EMPTY, SHOWN, Area, Part, pattern, repeated
 from conformance.bench.work_requests import SIGNALED, Completion, Exchange, SendRequest, other_opcode
 from conformance.errors import SetupRefused
 from conformance.execution.connection import (
@@ -25,7 +24,6 @@ from conformance.execution.connection import (
     state_of,
 )
 from conformance.execution.context import CaseContext, result_of
-from conformance.execution.local_buffer import LocalBuffer
 from conformance.model.case import Flags, Step
 from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE
 from conformance.model.observation import Observation, reports_arrival
@@ -42,6 +40,40 @@ _ZERO_ADD = "ZERO_FETCH_AND_ADD"
 _INEFFECTIVE = (*_UNEQUAL, _ZERO_ADD)  # atomics that do not change the value
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _RIGHTS = ENUMS["ibv_access_flags"]
+_GUARD = 64  # guard bytes on each side
+
+
+class LocalBuffer:
+    """A buffer with guards on both sides, registered at the requester of a connection."""
+
+    def __init__(
+        self,
+        context: CaseContext,
+        connection: LoopbackConnection,
+        length: int,
+        before: bytes,
+        wanted: bytes,
+        access: int = 0,
+        skipped: int = 0,
+    ) -> None:
+        """`length` is in bytes. `before` and `wanted` are as in Area. `access` are the access flags for the peer.
+
+        `skipped` is the size of the header that a receive writes in front of the data. Raises SetupRefused.
+        """
+        size = length + skipped + 2 * _GUARD
+        scratch = context.harness.scratch(connection.pair.requester.pd, size, "local", access)
+        start = scratch.addr + _GUARD
+        self.sink = Sge(start, length + skipped, scratch.lkey, scratch.rkey)
+        self.sge = Sge(start + skipped, length, scratch.lkey, scratch.rkey) if skipped else self.sink
+        self.area = Area(Part(scratch.addr, size), start + skipped, length, EMPTY, before, wanted)
+        self._skipped = skipped
+
+    def guards_changed(self) -> bool:
+        """Whether a guard byte has changed; the header in front of a datagram is ignored."""
+        if not self._skipped:
+            return self.area.changed_outside()
+        ends = (self.area.memory.addr, self.area.start + self.area.length)
+        return any(ctypes.string_at(end, _GUARD) != repeated(EMPTY, _GUARD) for end in ends)
 
 
 # A generator that yields the exchange of an operation, if any, gets the exchange's result by send(), and returns the
@@ -207,13 +239,8 @@ _PROBES: dict[str, Callable[[CaseContext, Step], Probe]] = {"traffic": _traffic,
 _GRANTED = {"WRITE": "REMOTE_WRITE", "READ": "REMOTE_READ", "FETCH_AND_ADD": "REMOTE_ATOMIC"}
 
 
-class _Answer(NamedTuple):
-    """The data that show whether a request was answered: its completions, the completions at the peer, and its
-    opcode."""
-
-    found: Sequence[Completion]
-    received: Sequence[Completion]
-    opcode: str
+# The data that show whether a request was answered: its completions, the completions at the peer, and its opcode.
+_Answer = tuple[Sequence[Completion], Sequence[Completion], str]
 
 
 def _send(
@@ -237,7 +264,7 @@ def _send(
     if not received:
         connection.mark_failed("SEND", found, *(() if done or returned.value else (initiator,)))
     observation = _answered(returned, found, [], kind, "gather") | named("SEND", found, received)
-    return observation, _Answer(found, received, "SEND")
+    return observation, (found, received, "SEND")
 
 
 def _receive(
@@ -276,7 +303,7 @@ def _receive(
     observation |= named(opcode, sender_completions, found)
     if Exchange(returned, found).succeeded:
         observation |= _received(found, region.length, operation == "RECV_WITH_IMM")
-    return observation, _Answer(sender_completions, found, opcode)
+    return observation, (sender_completions, found, opcode)
 
 
 def bind_and_send(context: CaseContext, step: Step) -> Observation:
