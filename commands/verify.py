@@ -71,8 +71,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _signed(bundle: Path, support: "Support", signers: Path | None) -> str:
-    """Returns a line about the signer of the judged bundle. Raises UserError if nobody in `signers` has signed the
-    bundle."""
+    """Returns a line about the signer of the judged bundle. Raises UserError if nobody in `signers` has signed it."""
     if signers is None:
         there = signature.path_of(bundle).is_file()
         return "signature: not checked; give --signers FILE" if there else "signature: none"

@@ -275,8 +275,7 @@ class Case:
         return "dontfork" in self.needs
 
     def __post_init__(self) -> None:
-        """Sets `entry` of the steps to the entry of the case, so that the texts of the steps name the calls that are
-        made."""
+        """Sets `entry` of the steps, so that their texts name the calls that are made."""
         if self.when.entry == self.entry:  # true in most copies of a case
             return
         object.__setattr__(self, "when", replace(self.when, entry=self.entry))

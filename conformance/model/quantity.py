@@ -67,10 +67,7 @@ class Quantity:
 
     @functools.cached_property
     def _sum(self) -> tuple[int, int, int, tuple[Term, ...]]:
-        """The sums of the pages, of the huge pages and of other numbers, and the terms that name objects.
-
-        Cached, because sweeps evaluate a quantity often.
-        """
+        """The sums of pages, huge pages and other numbers, and the terms that name objects; sweeps need it often."""
         pages = sum(term.sign * term.number for term in self.terms if term.unit in PAGES)
         hugepages = sum(term.sign * term.number for term in self.terms if term.unit in HUGE_PAGES)
         named = tuple(term for term in self.terms if term.name and term.name not in CONSTANTS)

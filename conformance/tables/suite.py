@@ -138,11 +138,7 @@ def _unpacked(data: bytes, names: Collection[str]) -> Suite:
 
 
 def _digest_of_sources(folders: Sequence[Path]) -> str:
-    """Returns a digest of all inputs of a suite: Python's version, the modules that read it, and the names and contents
-    of its files.
-
-    Raises OSError for a file that cannot be read.
-    """
+    """A digest of Python's version, the modules that read a suite, and all its files. Raises OSError."""
     parts = [sys.version.encode(), *map(os.fsencode, folders)]
     paths = [path for name in _READING for path in sorted((ROOT / "conformance").glob(name))]
     for folder in folders:
