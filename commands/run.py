@@ -139,17 +139,14 @@ def _complete(folder: Path) -> Digest | None:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The parts of a run that do not depend on its target. `whole` are the ids of the cases of all shards.
-
-    `by` are the options that have selected the cases.
-    """
+    """The parts of a run that do not depend on its target."""
 
     suite: Suite
     cases: Sequence[Case]
     profile: Profile
     waivers: Waivers | None
-    whole: Sequence[str] = ()
-    by: object = None
+    whole: Sequence[str] = ()  # the ids of the cases of all shards
+    by: object = None  # the options that have selected the cases
 
     @property
     def hazardous(self) -> frozenset[str]:

@@ -12,20 +12,13 @@ WORKS, NOT_OFFERED = "works", "not offered"
 
 @dataclass(frozen=True)
 class Findings:
-    """The findings of preflight.
+    """The findings of preflight."""
 
-    `pairs`: for each type of queue pair that was tried, WORKS, NOT_OFFERED, or a text that describes the failure.
-    `operations`: the same for each operation that must work on a pair of type RC. `refused_write`: the result of an
-    RDMA WRITE to a region without REMOTE_WRITE; empty if the request could not be tried. `renews_by_reset`: a pair
-    works again after a transition to RESET; also true for a transport whose pairs are never reset. `tells_state`:
-    ibv_query_qp reports the error state of a queue pair.
-    """
-
-    pairs: Mapping[str, str] = field(default_factory=dict)
-    operations: Mapping[str, str] = field(default_factory=dict)
-    refused_write: str = ""
-    renews_by_reset: bool = True
-    tells_state: bool = True
+    pairs: Mapping[str, str] = field(default_factory=dict)  # WORKS, NOT_OFFERED or a failure, for each tried type
+    operations: Mapping[str, str] = field(default_factory=dict)  # the same for each operation that must work on RC
+    refused_write: str = ""  # the result of a WRITE to a region without REMOTE_WRITE; empty if it could not be tried
+    renews_by_reset: bool = True  # a pair works again after RESET; true for a transport whose pairs are never reset
+    tells_state: bool = True  # ibv_query_qp reports the error state of a queue pair
 
     def as_data(self) -> dict[str, Any]:
         return asdict(self)
