@@ -234,7 +234,8 @@ class Digest:
 
     @cached_property
     def repetitions(self) -> Repetitions:
-        return Repetitions(self.confirmations, (self.footer or {}).get("confirmation") or {})
+        figures = self.footer.get("confirmation") if self.footer else None
+        return Repetitions(self.confirmations, figures or {})
 
     @property
     def open_defects(self) -> tuple[Defect, ...]:
