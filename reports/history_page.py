@@ -17,7 +17,7 @@ from conformance.defects import Defect, Severity
 from conformance.errors import UserError
 from conformance.model.verdict import OF_RULES, VIOLATIONS, Verdict
 from reports.digest import RuleFacts, read
-from reports.history import OUTCOMES, Cell, Facts, History, KnownDefect, changes, format_night
+from reports.history import OUTCOMES, Cell, Facts, History, KnownDefect, changes, format_night, since
 from reports.html import FILE_NAME as REPORT
 from reports.html import environment
 
@@ -96,12 +96,8 @@ class Lane:
     @property
     def since(self) -> str:
         """The night of the latest change between violated and not violated."""
-        first = ""
-        for night, state in reversed(self._ran):
-            if (state in self.bad) != self.is_bad:
-                break
-            first = night
-        return first
+        steady = {night: (state in self.bad) == self.is_bad for night, state in self._ran}
+        return since(steady, self.nights[-1]) if steady else ""
 
     def during(self, *states: str) -> list[str]:
         return [night for night, state in self._ran if state in states]

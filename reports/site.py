@@ -7,7 +7,7 @@ each cell. commands/site.py provides C programs and mails, and writes the files.
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from urllib.parse import quote
 
 from conformance.errors import format_count
@@ -15,7 +15,7 @@ from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.conclusions import verdict_on
 from reports import evidence
 from reports.digest import Digest, RuleFacts
-from reports.history import BASELINE, GOOD, REGRESSED, Cell, Facts, History, KnownDefect
+from reports.history import BASELINE, GOOD, REGRESSED, Cell, Facts, History, KnownDefect, known_nights, since
 from reports.history_page import NOT_SEEN, SEEN, WORDS, HistoryPage, Track, legend
 from reports.html import TEMPLATES, environment, rank_of
 
@@ -146,13 +146,10 @@ class Site(HistoryPage):
 
     def _case(self, id_: str, place: str, by: Mapping[str, list[str]]) -> CaseLine:
         names = [name for verdict in VIOLATIONS for name in by.get(verdict, ())]
-        since = {name: self.history.since(name, self.nights[-1], self._violating(name, id_)) for name in names}
+        has = partial(Facts.violates, case=id_)
+        nights = {name: since(known_nights(self.history.of(name), has), self.nights[-1]) for name in names}
         ordered = {verdict: tuple(by[verdict]) for verdict in sorted(by, key=rank_of)}
-        return CaseLine(id_, place, ordered, {name: night for name, night in since.items() if night})
-
-    def _violating(self, name: str, case: str) -> dict[str, bool]:
-        known = {night: facts.violates(case) for night, facts in self._facts[name].items()}
-        return {night: violates for night, violates in known.items() if violates is not None}
+        return CaseLine(id_, place, ordered, {name: night for name, night in nights.items() if night})
 
     @property
     def badges(self) -> Iterator[tuple[str, str, str, str]]:
