@@ -28,8 +28,6 @@ _BAD_VERDICTS: frozenset[str] = frozenset(VIOLATIONS)
 _BAD_SEEN = frozenset((SEEN,))
 # The colours of the strips, by state: classes of the style sheet.
 _TONES: Mapping[str, str] = {**{verdict: verdict for verdict in OF_RULES}, SEEN: Verdict.FAIL, NOT_SEEN: Verdict.PASS}
-# The functions of this module for templates/macros.html.
-WORDS: Mapping[str, object] = {"when": format_night, "tones": _TONES, "outcomes": OUTCOMES}
 _RANK = {severity.label: severity.rank for severity in Severity}
 
 
@@ -148,15 +146,6 @@ class Track:
         return max((lane.steps[-1].night for lane in self.lanes if lane.steps), default="")
 
 
-@dataclass(frozen=True)
-class Change:
-    """The changes under test of a cell in a night."""
-
-    night: str
-    cell: str
-    items: tuple[tuple[str, str, str], ...]
-
-
 class HistoryPage:
     def __init__(self, history: History) -> None:
         self.history = history
@@ -170,17 +159,12 @@ class HistoryPage:
     def has_results(self) -> bool:
         return any(self._facts.values())
 
-    @property
-    def last(self) -> list[Cell]:
-        return [cell for cell in self.history.cells if cell.night == self.nights[-1]] if self.nights else []
+    def cells_of(self, night: str) -> list[Cell]:
+        return [cell for cell in self.history.cells if cell.night == night]
 
     @property
-    def reports(self) -> list[tuple[str, list[tuple[Cell, str]]]]:
-        """The nights, the latest first, each with its cells and the addresses of their reports, if any."""
-        return [
-            (night, [(cell, _report_of(cell)) for cell in self.history.cells if cell.night == night])
-            for night in reversed(self.nights)
-        ]
+    def last(self) -> list[Cell]:
+        return self.cells_of(self.nights[-1]) if self.nights else []
 
     @property
     def ticks(self) -> Sequence[str]:
@@ -192,11 +176,6 @@ class HistoryPage:
     def last_told(self) -> str:
         count = Counter(cell.outcome.outcome for cell in self.last)
         return ", ".join(f"{count[outcome]} {outcome}" for outcome in OUTCOMES if count[outcome])
-
-    @property
-    def news(self) -> list[tuple[Track, str, str, Step]]:
-        """The changes in the latest night."""
-        return self.changed_in(self.nights[-1])
 
     def changed_in(self, night: str) -> list[tuple[Track, str, str, Step]]:
         """The changes in a night: the defect or rule, its title (empty for a rule), the stack, the change."""
@@ -230,20 +209,6 @@ class HistoryPage:
         ids = dict.fromkeys(self.statements)
         ids |= dict.fromkeys(rule for by in self._facts.values() for facts in by.values() for rule in facts.rules)
         return list(map(self._rule, ids))
-
-    @property
-    def moving(self) -> list[Track]:
-        """The rules that are or were violated and whose verdict has changed, the latest change first."""
-        found = [track for track in self.rules if track.was_bad and track.changed]
-        return sorted(found, key=lambda track: track.last_change, reverse=True)
-
-    @property
-    def steady(self) -> list[Track]:
-        return [track for track in self.rules if track.was_bad and not track.changed]
-
-    @property
-    def kept(self) -> list[Track]:
-        return [track for track in self.rules if not track.was_bad]
 
     def _rule(self, rule: str) -> Track:
         lanes = (
@@ -304,14 +269,10 @@ class HistoryPage:
         return Lane(name, tuple(states.get(night, NOT_RUN) for night in self.nights), self.nights, bad, tuple(steps))
 
     @property
-    def changes(self) -> list[Change]:
-        """The changes under test, the latest night first."""
-        return [
-            Change(night, name, found)
-            for night in reversed(self.nights)
-            for name, by in self._changes.items()
-            if (found := by.get(night))
-        ]
+    def changes(self) -> list[tuple[str, str, tuple[tuple[str, str, str], ...]]]:
+        """The changes under test, the latest night first: the night, the cell, and its changes."""
+        nights = reversed(self.nights)
+        return [(night, name, by[night]) for night in nights for name, by in self._changes.items() if by.get(night)]
 
 
 def _changes(by_night: Mapping[str, Facts]) -> dict[str, tuple[tuple[str, str, str], ...]]:
@@ -320,10 +281,8 @@ def _changes(by_night: Mapping[str, Facts]) -> dict[str, tuple[tuple[str, str, s
 
 
 def page_of(history: History) -> str:
-    page = HistoryPage(history)
-    return (
-        environment().get_template("history.html").render(page=page, under=_under, legend=legend(page.rules), **WORDS)
-    )
+    template = environment().get_template("history.html")
+    return template.render(page=HistoryPage(history), under=_under, report_of=_report_of, **WORDS)
 
 
 def _under(night: str, name: str) -> str:
@@ -335,6 +294,10 @@ def legend(tracks: Iterable[Track]) -> list[str]:
     """Returns the verdicts that occur in strips."""
     found = {state for track in tracks for lane in track.lanes for state in lane.states}
     return [verdict for verdict in OF_RULES if verdict in found]
+
+
+# The functions of this module for templates/macros.html.
+WORDS: Mapping[str, object] = {"when": format_night, "tones": _TONES, "outcomes": OUTCOMES, "legend": legend}
 
 
 def _report_of(cell: Cell) -> str:

@@ -201,11 +201,6 @@ class Page:
         return DefectView(tuple(self.rules.get(id_) or RuleFacts(id_) for id_ in ids), tuple(by_run))
 
     @cached_property
-    def confirmations(self) -> list[str]:
-        several = len(self.runs) > 1
-        return [f"{run.name}: {line}" if several else line for run in self.runs for line in run.repetitions.summary()]
-
-    @cached_property
     def data(self) -> str:
         """The cases, sweeps and maps, and the cases that are not shown with each defect (page_data.py)."""
         number_of = {case: number for number, case in enumerate(self.cases)}

@@ -16,7 +16,7 @@ from conformance.results.conclusions import verdict_on
 from reports import evidence
 from reports.digest import Digest, RuleFacts
 from reports.history import BASELINE, GOOD, REGRESSED, Cell, Facts, History, KnownDefect, known_nights, since
-from reports.history_page import NOT_SEEN, SEEN, WORDS, HistoryPage, Track, legend
+from reports.history_page import NOT_SEEN, SEEN, WORDS, HistoryPage, Track
 from reports.html import TEMPLATES, environment, rank_of
 
 INDEX, STYLE = "index.html", "style.css"
@@ -98,9 +98,6 @@ class Site(HistoryPage):
             found.setdefault(lane.now, []).append(lane.name)
         return dict(sorted(found.items(), key=lambda pair: rank_of(pair[0])))
 
-    def states_of(self, track: Track) -> list[str]:
-        return legend([track])
-
     def papers(self, track: Track) -> Papers:
         return self._papers.get(track.id) or Papers()
 
@@ -110,9 +107,6 @@ class Site(HistoryPage):
     def latest_facts(self, name: str) -> Facts | None:
         """Returns the facts of the latest night in which a cell has results; None if no night has results."""
         return self._facts[name][max(self._facts[name])] if self._facts[name] else None
-
-    def cells_of(self, night: str) -> list[Cell]:
-        return [cell for cell in self.history.cells if cell.night == night]
 
     def under_test(self, cell: Cell) -> tuple[tuple[str, str, str], ...]:
         """The differences under test since the cell's previous night: name, old value, new value."""
