@@ -25,7 +25,7 @@ Host = Callable[..., None]
 
 
 @pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch) -> Host:
+def host(monkeypatch: Patch) -> Host:
     """Makes a host with these processors, this memory in MiB, and limits of control groups by the names of their
     files."""
 

@@ -17,7 +17,7 @@ from fixtures.hosts.address import Address
 from fixtures.hosts.remote_host import Means, RemoteHost
 from fixtures.hosts.remote_worker import Place
 from fixtures.system import console as consoles
-from kinds import rows
+from kinds import Patch, rows
 from launched import script
 from patience import PATIENCE_S
 
@@ -74,7 +74,7 @@ def test_valid_messages_of_the_agent_are_accepted() -> None:
 class Hostile:
     """A host that sends given messages."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, monkeypatch: Patch) -> None:
         self.script = folder / "script.json"
         self.console = folder / "console.log"
         self.said: list[str] = []
@@ -98,7 +98,7 @@ class Hostile:
 
 
 @pytest.fixture
-def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hostile:
+def hostile(tmp_path: Path, monkeypatch: Patch) -> Hostile:
     made = Hostile(tmp_path, monkeypatch)
     made.sends()
     return made
@@ -141,7 +141,7 @@ def test_a_worker_that_sends_nonsense_counts_as_ended_from_outside(hostile: Host
 
 @pytest.mark.parametrize("flooded", ["start", "tail", "close"])
 def test_a_host_that_prints_forever_fills_no_disk_and_takes_no_time(
-    hostile: Hostile, monkeypatch: pytest.MonkeyPatch, flooded: str
+    hostile: Hostile, monkeypatch: Patch, flooded: str
 ) -> None:
     for name in ("_ANSWER_S", "_CLOSED_S"):
         monkeypatch.setattr(remote_worker, name, 0.5)
@@ -158,7 +158,7 @@ def test_a_host_that_prints_forever_fills_no_disk_and_takes_no_time(
     assert hostile.console.stat().st_size < 2 << 20
 
 
-def test_an_interrupted_program_waits_for_no_host(hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_program_waits_for_no_host(hostile: Hostile, monkeypatch: Patch) -> None:
     monkeypatch.setattr(remote_worker, "_CLOSED_S", 2 * PATIENCE_S)
     hostile.sends(close=[{"event": "silence"}])
     began = time.monotonic()

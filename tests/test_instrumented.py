@@ -14,6 +14,7 @@ from conformance.tables.suite import load_suite
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import recipe_for
 from fixtures.guest.under_test import SLOWER, Builds, instrumented
+from kinds import Patch
 from launched import built_by, root_of
 from recorded_reference import record
 from reference.device import Device
@@ -24,9 +25,7 @@ STACK = "forky-instrumented"
 RELEASE = "7.2.12-instrumented"
 
 
-def test_the_instrumented_kernel_is_built_once_and_booted_with_its_modules(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_instrumented_kernel_is_built_once_and_booted_with_its_modules(tmp_path: Path, monkeypatch: Patch) -> None:
     commands: list[Sequence[str]] = []
 
     def make(command: Sequence[str], log: Path) -> int:

@@ -18,6 +18,7 @@ from conformance.pytest_plugin.recorder import Stream
 from conformance.results.files import write_atomically
 from fixtures.system import console, line_reader
 from fixtures.system.line_reader import LineReader, new_mark, unmarked
+from kinds import Patch
 from patience import PATIENCE_S
 from samples import user_error
 
@@ -66,7 +67,7 @@ def test_lines_are_whole_however_they_come(parts: tuple[bytes, ...], lines: list
         assert reader.next_line(PATIENCE_S) == b""
 
 
-def test_of_an_overlong_line_only_the_beginning_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_an_overlong_line_only_the_beginning_is_kept(monkeypatch: Patch) -> None:
     monkeypatch.setattr(line_reader, "MAX_LINE", 100_000)
     with written(b"mark " + b"x" * 1_000_000 + b"\nnext\n") as reader:
         first, last = all_of(reader)
@@ -100,7 +101,7 @@ def test_the_stream_of_a_process_ends_with_it_though_the_pipe_stays_open(tmp_pat
         os.close(descriptor)
 
 
-def test_a_console_is_read_from_its_end_and_cut_in_its_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_console_is_read_from_its_end_and_cut_in_its_middle(tmp_path: Path, monkeypatch: Patch) -> None:
     path = tmp_path / "console.log"
     console.create(path)
     with path.open("ab") as file:
@@ -144,7 +145,7 @@ def test_a_file_and_its_folder_are_created_and_a_link_in_its_place_is_not_follow
     [(OSError(28, "No space left on device"), "cannot be written: No space"), (KeyboardInterrupt, "")],
 )
 def test_nothing_changes_where_writing_fails(
-    failing: str, error: BaseException, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    failing: str, error: BaseException, said: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     path = tmp_path / "file"
     write_atomically(path, b"old")

@@ -14,7 +14,7 @@ from fixtures.guest.driver import driver_for
 from fixtures.guest.image import Image
 from fixtures.guest.mending import Mended, chosen_changes, ensure_each, ensure_mended
 from fixtures.guest.recipe import recipe_for
-from kinds import Cli
+from kinds import Cli, Patch
 from launched import built_by, root_of
 from reports import html, markdown, terminal
 from reports.digest import digest
@@ -71,7 +71,7 @@ class Workshop:
 
 
 @pytest.fixture
-def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+def workshop(tmp_path: Path, monkeypatch: Patch) -> Workshop:
     """Replaces system and compilers by stand-ins that take no time."""
     made = Workshop(tmp_path)
     built_by(made, monkeypatch)
@@ -125,7 +125,7 @@ def test_a_change_that_does_not_fit_is_one_line_and_the_others_are_built(worksho
     assert made.module.read_text() == "first\nmore\nlast\n"
 
 
-def test_a_compiler_that_refuses_is_quoted(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_that_refuses_is_quoted(workshop: Workshop, monkeypatch: Patch) -> None:
     def fails(command: Sequence[str], log: Path) -> int:
         if "mmdebstrap" not in command:
             workshop.log = "rxe_m.c:3:1: error: unknown type name 'more'\nE: rxe could not be compiled\n"

@@ -32,6 +32,7 @@ from fixtures.hosts import peer, requester
 from fixtures.hosts.address import Address, peer_of
 from fixtures.hosts.archive import PARTS, PEER_PARTS, packed
 from fixtures.system import usable
+from kinds import Patch
 from launched import script
 from patience import PATIENCE_S, await_true, is_running
 from samples import user_error
@@ -161,7 +162,7 @@ class InProcess:
 
 
 @pytest.fixture
-def far(monkeypatch: pytest.MonkeyPatch) -> requester.Requesters:
+def far(monkeypatch: Patch) -> requester.Requesters:
     """Requesters without a real device."""
     device = SimpleNamespace(
         check_port=lambda: None, transport=ROCE, capabilities={"rc": True}, gid="g", lid=1, active_mtu=3
@@ -303,7 +304,7 @@ def test_a_peer_needs_what_both_ends_of_a_request_need() -> None:
             check_peer(device("a", atomics=True), other)
 
 
-def test_the_peer_is_another_device_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_peer_is_another_device_of_the_host(monkeypatch: Patch) -> None:
     monkeypatch.setattr(usable, "device_names", lambda: ["a", "b"])
     usable.check_peer("b", "a")
     for other, output in (("a", "--peer a is a device under test; without --peer"), ("c", "no RDMA device 'c'")):
@@ -332,7 +333,7 @@ class Requesters:
 class Far:
     """A host that is this machine: its temporary directories, and the processes in place of ssh."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, monkeypatch: Patch) -> None:
         self.folder = folder
         self.tmp = folder / "tmp"
         for place in (self.tmp, folder / "pids"):
@@ -362,7 +363,7 @@ class Far:
 
 
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Far]:
+def host(tmp_path: Path, monkeypatch: Patch) -> Iterator[Far]:
     found = Far(tmp_path / "far", monkeypatch)
     (tmp_path / "fake.py").write_text(FAKE)
     name = "fixtures/hosts/requester.py"

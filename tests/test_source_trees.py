@@ -13,6 +13,7 @@ from fixtures.guest.driver import DRIVERS
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import recipe_for
 from fixtures.guest.source_trees import Compiled, compile_driver, compile_rdma_core, follow
+from kinds import Patch
 from launched import built_by, git, root_of
 from samples import laid
 from targets import builds
@@ -58,7 +59,7 @@ class Compilers:
 
 
 @pytest.fixture
-def compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compilers:
+def compilers(tmp_path: Path, monkeypatch: Patch) -> Compilers:
     """Replaces system and compilers by stand-ins that take no time."""
     made = Compilers(tmp_path)
     built_by(made, monkeypatch)

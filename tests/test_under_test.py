@@ -25,6 +25,7 @@ from fixtures.guest.recipe import Recipe
 from fixtures.guest.under_test import Builds, UnderTest
 from fixtures.system.digests import below
 from fixtures.system.rdma_core import find_rdma_core
+from kinds import Patch
 from samples import laid, user_error
 
 RELEASE = "7.2.0-image"
@@ -340,7 +341,7 @@ def test_for_any_other_build_a_guest_is_booted(
 
 
 def test_an_exchange_puts_files_and_variables_in_place_and_names_a_library_that_does_not_load(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv("COLOUR", "red")
     path = str(tmp_path / "deep/file")
@@ -351,7 +352,7 @@ def test_an_exchange_puts_files_and_variables_in_place_and_names_a_library_that_
         exchange.make(Exchange({path: b""}, libraries=[path]).packed())
 
 
-def test_a_module_that_does_not_load_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_does_not_load_is_one_line(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(exchange, "exchange", lambda path: f"{path.name}: Invalid argument")
     with pytest.raises(UserError, match=r"the driver's module cannot be exchanged: a\.ko: Invalid argument"):
         exchange.make(Exchange({str(tmp_path / "a.ko"): b""}, str(tmp_path / "a.ko")).packed())
