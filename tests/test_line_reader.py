@@ -16,6 +16,7 @@ import pytest
 from conformance.errors import UserError
 from conformance.pytest_plugin.recorder import Stream
 from conformance.results.files import write_atomically
+from conformance.tables.suite import ROOT
 from fixtures.system import console, line_reader
 from fixtures.system.line_reader import LineReader, new_mark, unmarked
 from kinds import Patch
@@ -45,10 +46,7 @@ def written(*parts: bytes, repeat: int = 1) -> Iterator[LineReader]:
 
 
 def all_of(reader: LineReader) -> list[bytes]:
-    lines = []
-    while line := reader.next_line(PATIENCE_S):
-        lines.append(line)
-    return lines
+    return [*iter(lambda: reader.next_line(PATIENCE_S) or b"", b"")]
 
 
 @pytest.mark.parametrize(
@@ -90,9 +88,7 @@ def test_the_stream_of_a_process_ends_with_it_though_the_pipe_stays_open(tmp_pat
     os.mkfifo(path)
     ours = os.open(path, os.O_RDWR)
     program = f"from {Stream.__module__} import Stream; Stream({str(path)!r}, {mark!r}).append({{'type': 'x'}})"
-    with subprocess.Popen(
-        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    ) as process:
+    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT) as process:
         ended = os.pidfd_open(process.pid)
         (line,) = all_of(LineReader(ours, ended))
     assert unmarked(line, mark.encode()) == b'{"type":"x"}\n'
