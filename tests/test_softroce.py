@@ -23,10 +23,11 @@ from conformance.run_options import RunOptions
 from conformance.supervision import TRIES
 from conformance.tables.suite import ROOT
 from fixtures.guest import accelerator, added, build, cpio, image, job, kernel, mirror
-from fixtures.guest.build import Built
+from fixtures.guest.build import FILES, guest_system
 from fixtures.guest.guest import Guest, boot
 from fixtures.guest.image import Image, ensure_image, renew_image
 from fixtures.guest.job import Job
+from fixtures.guest.kept import MANIFEST
 from fixtures.guest.recipe import STACKS, Recipe, recipe_for
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
@@ -64,7 +65,7 @@ def test_every_input_of_the_recipe_changes_its_digest(name: str) -> None:
 
 def test_a_kernel_of_another_suite_gets_a_source_of_its_own() -> None:
     recipe = dataclasses.replace(recipe_for("trixie-backports"), mirror="http://mirror.example/debian")
-    assert build.bootstrap_command(recipe, Path("/x"))[-2:] == [
+    assert guest_system(recipe).command(Path("/x"))[-2:] == [
         "deb http://mirror.example/debian trixie main",
         "deb http://mirror.example/debian trixie-backports main",
     ]
@@ -130,12 +131,10 @@ def test_a_required_module_that_the_kernel_lacks_is_named(tmp_path: Path) -> Non
 
 
 def test_the_archive_can_be_unpacked() -> None:
-    archive = cpio.Archive()
-    archive.add_directory("dir")
-    archive.add_file("dir/odd", b"12345", executable=True)
-    archive.add_file("dir/even", b"1234")
-    listing = subprocess.run(["busybox", "cpio", "-tv"], input=archive.content(), capture_output=True, check=True)
-    entries = [(words[-1], words[0]) for words in map(str.split, listing.stdout.decode().splitlines())]
+    files = (("dir/odd", cpio.PROGRAM, b"12345"), ("dir/even", cpio.FILE, b"1234"))
+    archive = cpio.archive([cpio.Entry("dir", cpio.DIRECTORY), *(cpio.Entry(*each) for each in files)])
+    listing = subprocess.run(["busybox", "cpio", "-tv"], input=archive, capture_output=True, check=True).stdout.decode()
+    entries = [(words[-1], words[0]) for words in map(str.split, listing.splitlines())]
     assert entries == [("dir", "drwxr-xr-x"), ("dir/odd", "-rwxr-xr-x"), ("dir/even", "-rw-r--r--")]
 
 
@@ -151,14 +150,14 @@ class FakeBuild:
     said: str = ""
     content: bytes = b"root"
 
-    def __call__(self, recipe: Recipe, place: Path, log: Path, progress: Callable[[str], None]) -> Built:
+    def __call__(self, recipe: Recipe, place: Path, log: Path, progress: Callable[[str], None]) -> str:
         self.count += 1
         (place / "vmlinuz").write_bytes(b"kernel")
         log.write_text(self.said)
         if self.failure:
             raise self.failure
         laid(place, {"initrd": b"initrd", "root.erofs": recipe.suite.encode() + self.content})
-        return Built("7.0-test")
+        return "7.0-test"
 
 
 @pytest.fixture
@@ -176,13 +175,13 @@ def manifest_with(**changes: Any) -> Callable[[Path], object]:
 @pytest.mark.parametrize(
     ("name", "damage", "output"),
     [
-        *((name, flip, "damaged") for name in Built.files),
-        *((name, Path.unlink, "damaged") for name in (*Built.files, image.MANIFEST)),
-        *((name, lambda path: os.truncate(path, 3), "damaged") for name in (*Built.files, image.MANIFEST)),
-        (image.MANIFEST, lambda path: path.write_text('{"files": 7}'), "damaged"),
-        (image.MANIFEST, manifest_with(files={}), "lists other files"),
-        (image.MANIFEST, manifest_with(digest="0" * 64), "is of another image"),
-        (image.MANIFEST, manifest_with(kernel_version=7), "is of another image"),
+        *((name, flip, "damaged") for name in FILES),
+        *((name, Path.unlink, "damaged") for name in (*FILES, MANIFEST)),
+        *((name, lambda path: os.truncate(path, 3), "damaged") for name in (*FILES, MANIFEST)),
+        (MANIFEST, lambda path: path.write_text('{"files": 7}'), "damaged"),
+        (MANIFEST, manifest_with(files={}), "lists other files"),
+        (MANIFEST, manifest_with(digest="0" * 64), "is of another image"),
+        (MANIFEST, manifest_with(kernel_version=7), "is of another image"),
     ],
 )
 def test_a_damaged_or_foreign_image_is_noticed_and_built_again(
@@ -225,14 +224,7 @@ def test_expired_lists_are_used_only_where_apt_says_that_they_are(tmp_path: Path
 
     monkeypatch.setattr(build, "run_logged", run)
     said: list[str] = []
-    recipe = recipe_for()
-    assert build.bootstrap(
-        lambda expired: build.bootstrap_command(recipe, tmp_path / "root", expired),
-        tmp_path / "root",
-        tmp_path / "log",
-        said.append,
-        {},
-    )
+    assert guest_system(recipe_for()).make(tmp_path / "root", tmp_path / "log", said.append)
     assert ["Check-Valid-Until" in " ".join(command) for command in tried] == [False, True]
     assert "forky on this mirror have expired" in said[0]
 
@@ -625,7 +617,7 @@ def test_a_stack_of_two_suites_asks_for_a_mirror_where_the_host_names_none(monke
     monkeypatch.setattr("fixtures.guest.mirror.host_mirror", lambda: "")
     recipe = next(recipe for recipe in STACKS.values() if recipe.kernel_suite)
     with pytest.raises(UserError, match="RDMA_CTS_MIRROR"):
-        build.bootstrap_command(recipe, Path("root"))
+        guest_system(recipe).command(Path("root"))
 
 
 # Packages added to an image make another image
@@ -636,11 +628,10 @@ def installed(fake_build: FakeBuild, monkeypatch: Patch) -> list[Sequence[str]]:
     """Replaces the package manager by a stand-in; returns the packages of each addition."""
     calls: list[Sequence[str]] = []
 
-    def add(recipe: Recipe, base: Path, packages: Sequence[str], place: Path, *_: object) -> tuple[str, ...]:
+    def add(recipe: Recipe, base: Path, packages: Sequence[str], place: Path, *_: object) -> None:
         calls.append(packages)
-        for name in Built.files:
+        for name in FILES:
             (place / name).write_bytes((base / name).read_bytes() + b"+")
-        return Built.files
 
     monkeypatch.setattr(image, "build_added", add)
     return calls
