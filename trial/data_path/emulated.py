@@ -60,7 +60,7 @@ class Provider:
 
     def _post_send(self, qp: int, address: int, bad: int) -> int:
         request = wire.SendRequest.from_address(address)
-        sges = tuple(Sge(each.addr, each.length, each.lkey) for each in _elements(request))
+        sges = tuple(Sge(each.addr, each.length, each.lkey) for each in wire.elements_of(request))
         opcode = _NAMES[request.opcode]
         imm = int(request.imm)
         posted = SendRequest(
@@ -72,8 +72,8 @@ class Provider:
             request.rkey,
             socket.ntohl(imm),
             imm,
-            request.target.atomic.compare_add,
-            request.target.atomic.swap,
+            request.compare_add,
+            request.swap,
         )
         if opcode == "BIND_MW":
             window = self.windows[request.bind.window]
@@ -86,7 +86,7 @@ class Provider:
 
     def _post_recv(self, qp: int, address: int, bad: int) -> int:
         request = wire.ReceiveRequest.from_address(address)
-        sges = [Sge(each.addr, each.length, each.lkey) for each in _elements(request)]
+        sges = [Sge(each.addr, each.length, each.lkey) for each in wire.elements_of(request)]
         return int(self.queues[qp].held.post_receive(sges, request.wr_id).value)
 
     def _bind_mw(self, qp: int, pointer: int, address: int) -> int:
@@ -123,10 +123,6 @@ class Provider:
             if text is not None:
                 wc.imm, wc.flags = text, wire.WITH_INV
         return len(found)
-
-
-def _elements(request: Any) -> tuple[wire.Element, ...]:
-    return wire.elements_at(request.elements or 0, request.count)
 
 
 class EmulatedWindow(KeyInStruct):
