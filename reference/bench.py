@@ -21,8 +21,8 @@ from conformance.model.vocabulary import BUILDERS, DOORS, ENTRIES
 from reference import header
 from reference.device import Device
 from reference.device_memory import MAX_DM_SIZE
-from reference.entries import KernelAnswers, LibraryAnswers, ReferenceEntry
-from reference.memory import HUGEPAGE, PAGE, FileRange, Range
+from reference.entries import KernelEntry, LibraryEntry
+from reference.memory import HUGEPAGE, PAGE, Range
 from reference.objects import ACCESS, Domain, Refused, Region, Window, answered
 from reference.queues import Queue
 
@@ -186,10 +186,9 @@ class ReferenceBench:
     def __init__(self, device: Device | None = None) -> None:
         self.device = device or Device()
         self.findings = Findings()
-        self.library = ReferenceEntry(self.device, LibraryAnswers())
-        kernel = ReferenceEntry(self.device, KernelAnswers())
-        door = RegMrEx(self.library)
-        self._entries: dict[str, Entry] = {"libibverbs": self.library, "uverbs": kernel, door.name: door}
+        self.library = LibraryEntry(self.device)
+        entries: tuple[Entry, ...] = (self.library, KernelEntry(self.device), RegMrEx(self.library))
+        self._entries = {each.name: each for each in entries}
 
     def entry(self, name: str) -> Entry:
         return self._entries[name]
@@ -202,8 +201,7 @@ class ReferenceBench:
         return self.device.memory.allocate(kind, size)
 
     def page_out(self, memory: Memory) -> bool:
-        """Returns True and does nothing, because the reference accesses pages by address, even if they are swapped
-        out."""
+        """Returns True and does nothing: the reference accesses pages by address, even if they are swapped out."""
         return True
 
     def dereg_import(self, pd: Pd, mr: Mr, elsewhere: bool) -> Return:
@@ -213,8 +211,7 @@ class ReferenceBench:
         return HeldElsewhere(self.device, self.device.register_elsewhere(memory.addr, memory.size, access))
 
     def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
-        """Returns the objects that another process leaves behind when it is killed after calling `prepare` on a
-        reference."""
+        """Returns the objects left behind by a process that is killed after calling `prepare` on a reference."""
         other = ReferenceBench(type(self.device)(self.device.stack))
         with closing(other):
             kept = prepare(other)
@@ -224,7 +221,7 @@ class ReferenceBench:
         """Computes the observations of fork protection in a new process."""
         return self.device.fork_setting(setting, kernel)
 
-    def dmabuf(self, kind: str, size: int) -> FileRange:
+    def dmabuf(self, kind: str, size: int) -> Range:
         return self.device.memory.dmabuf(size)
 
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair:

@@ -157,8 +157,7 @@ class Regions(Forking):
         return -(-(addr % PAGE + length) // PAGE) * PAGE
 
     def not_there(self, addr: int, length: int, access: int) -> bool:
-        """Returns whether memory that must be pinned is not mapped, or not writable although the access flags need
-        it."""
+        """Returns whether memory that must be pinned is not mapped, or not writable although the flags need it."""
         return not self.memory.fault_in(addr, length, self.writes(access))
 
     def writes(self, access: int) -> bool:
@@ -254,8 +253,7 @@ class Regions(Forking):
         del self.keys[region.key]
 
     def left_by_a_killed_process(self) -> dict[str, int]:
-        """Returns the numbers of objects, by kind, that the kernel still counts for a killed process. The process had
-        all objects of this device."""
+        """Returns the objects of this device, by kind, that the kernel counts after its process was killed."""
         return {}
 
     # What is deregistered
