@@ -56,8 +56,7 @@ def _extended(writer: Writer, call: str, arguments: Arguments, raw: bool) -> str
 
 
 def is_plain(verb: Verb) -> bool:
-    """Whether a verb returns 0 or an errno, neither makes nor releases objects, and takes only the arguments of its
-    prototype."""
+    """Whether a verb returns 0 or an errno, makes and releases no objects, and takes only the prototype's arguments."""
     known = all(each.ctype != "struct ibv_buf *" for each in verb.parameters)
     return known and verb.convention is Convention.ZERO_OR_ERRNO and not verb.destroys
 

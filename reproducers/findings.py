@@ -62,8 +62,7 @@ class Finding:
 
 
 def findings_of(runs: Sequence[Run], suite: Suite) -> list[Finding]:
-    """Returns the confirmed defects of all runs, the most severe first, and among equally severe defects the most
-    frequent first."""
+    """Returns the confirmed defects of all runs, the most severe first, then the most frequent first."""
     having: dict[str, list[Run]] = {}
     for run in runs:
         for fingerprint in run.by_fingerprint:

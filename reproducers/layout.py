@@ -15,8 +15,7 @@ _INDENT = 4
 
 
 def statement(text: str, depth: int = 1, width: int = WIDTH) -> list[str]:
-    """Returns the lines of a statement within `depth` blocks; all lines but the first are indented by one more
-    level."""
+    """Returns the lines of a statement within `depth` blocks; all but the first are indented by one more level."""
     lead, further = " " * _INDENT * depth, " " * _INDENT * (depth + 1)
     lines, line = [], lead
     for word in _words(text, width):
@@ -38,8 +37,7 @@ def fitted(line: str, width: int) -> list[str]:
 
 
 def _words(text: str, width: int) -> Iterator[str]:
-    """Yields the unbreakable words of a line. Each word ends with a space, except the last. Long string literals are
-    split."""
+    """Yields the unbreakable words of a line, with their spaces. Long string literals are split."""
     current, within = "", False
     for position, character in enumerate(text):
         current += character

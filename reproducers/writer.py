@@ -149,8 +149,7 @@ class Writer:
         return {name: _APART * (number + 1) for number, name in enumerate(self.memories)}
 
     def evaluate(self, quantity: Quantity, bases: dict[str, int], page: int, hugepage: int) -> int:
-        """Returns the value of a quantity for memory at the addresses `bases`. Raises Inexpressible for a key of an
-        object."""
+        """Returns a quantity for memory at the addresses `bases`. Raises Inexpressible for a key of an object."""
 
         def value_of(name: str, property_: str) -> int:
             if name not in bases:

@@ -89,8 +89,7 @@ class AlteredEntry:
         self.name = real.name
 
     def __getattr__(self, verb: str) -> Any:
-        """Returns a verb. A verb that registers is called through `register`, and any other verb through the hook of
-        its name, if there is one."""
+        """Returns a verb, called through `register` if it registers, else through the hook of its name, if any."""
         if verb in _REGISTRATIONS:
             return lambda pd, *where: self._alteration.register(self._real, verb, pd, where[:-1], where[-1])
         hook = getattr(self._alteration, verb, None)

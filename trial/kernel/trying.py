@@ -93,8 +93,7 @@ def _signs(answer: Answer) -> set[str]:
 
 
 def _violated(mutant: Mutant, rules: Iterable[str]) -> bool:
-    """Whether a mutant violates one of the rules, or a rule from which one of them was split off (REG-09 for
-    REG-09a)."""
+    """Whether a mutant violates one of the rules, or a rule from which one was split off (REG-09 for REG-09a)."""
     return any(rule in mutant.rules or rule.rstrip(ascii_lowercase) in mutant.rules for rule in rules)
 
 
@@ -127,8 +126,7 @@ class Trial:
     def try_each(
         self, mutants: Sequence[Mutant], only: Sequence[str] = (), before: Mapping[str, Mapping[str, Any]] | None = None
     ) -> Iterator[Finding]:
-        """Tries each mutant alone, first with the cases that detected it in an earlier trial; compiles the modules
-        while cases run."""
+        """Tries each mutant alone, first with the cases that detected it before; compiles modules while cases run."""
         self._modules.begin([each] for each in mutants if not each.equivalent)
         mutants = list(mutants)
         while mutants:
@@ -213,8 +211,7 @@ class Trial:
         return "" if not rules else BY_ITS_RULE if _violated(mutant, rules) else ELSEWHERE
 
     def _confirmed(self, answer: Answer, module: Any, *mutants: Mutant) -> set[str]:
-        """Returns the signs of a violation that a case shows twice with the mutants in a module, and not without
-        them."""
+        """Returns the signs of a violation that a case shows twice with the mutants, and not without them."""
         signs = _signs(answer) - {rule for each in mutants for rule in each.departs_from}
         if signs and (answer.case in self._unmutated or self._guest is None):
             signs -= _signs(self._without(answer.case))
@@ -246,8 +243,7 @@ class Trial:
         return {case for case in waiting if _signs(self._unmutated[case])}
 
     def _fails_anyway(self, name: str) -> bool:
-        """Whether a case is known to report all of its rules without a mutant. It then need not be run with a
-        mutant."""
+        """Whether a case reports all of its rules without a mutant, so that it need not be run with a mutant."""
         return name in self._unmutated and set(self._rules[name]) <= set(self._unmutated[name].rules)
 
     def _once(self, case: str, module: Any) -> Answer:
@@ -319,8 +315,7 @@ class Trial:
         return together, module
 
     def _failing(self, module: Any, watched: bool) -> dict[str, Answer]:
-        """Returns the cases, among all cases, that report a violation or are BROKEN with a module. Raises Lost and
-        NoSession."""
+        """Returns the cases that report a violation or are BROKEN with a module. Raises Lost and NoSession."""
         failing: dict[str, Answer] = {}
         names = [case.id for case in self._cases]
         told = time.monotonic()

@@ -131,8 +131,7 @@ class EndWraps(Device):
     """An operation that passes the end of the address space is made at the region's beginning."""
 
     def wrapped(self, region: Region, addr: int, length: int) -> int | None:
-        """Returns the address in this process of an operation that passes a check because its end is computed modulo
-        2^64, else None."""
+        """Returns the address of an operation that passes a check of its end modulo 2^64, else None."""
         within = (addr + length) % SPACE <= region.iova + region.length
         return region.addr if addr >= region.iova and addr + length >= SPACE and within else None
 
