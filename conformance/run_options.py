@@ -39,7 +39,7 @@ _DEVICE = re.compile(r"[^\s\0/,:]{1,63}")  # the kernel's IB_DEVICE_NAME_MAX is 
 RETURN_S = 300.0
 
 
-def _parser(convert: Callable[[str], _T], fits: Callable[[_T], object], what: str) -> Callable[[str], _T]:
+def checked(convert: Callable[[str], _T], fits: Callable[[_T], object], what: str) -> Callable[[str], _T]:
     """A function that converts a text, and raises ArgumentTypeError for a text that is not `what`."""
 
     def parse(text: str) -> _T:
@@ -56,16 +56,16 @@ def _digits(text: str) -> int:
     return int(text if text.isascii() and text.isdigit() else "")
 
 
-positive_seconds = _parser(float, lambda seconds: 0 < seconds < math.inf, "a number of seconds above 0")
-budget_seconds = _parser(float, lambda seconds: 0 <= seconds < math.inf, "a number of seconds")
-positive_count = _parser(_digits, bool, "a number above 0")
-whole_number = _parser(int, lambda _: True, "a whole number")
-index = _parser(_digits, lambda _: True, "an index, 0 or more")
+positive_seconds = checked(float, lambda seconds: 0 < seconds < math.inf, "a number of seconds above 0")
+budget_seconds = checked(float, lambda seconds: 0 <= seconds < math.inf, "a number of seconds")
+positive_count = checked(_digits, bool, "a number above 0")
+whole_number = checked(int, lambda _: True, "a whole number")
+index = checked(_digits, lambda _: True, "an index, 0 or more")
 # A word is not blank, because every id contains the empty text. An empty path comes from an unset variable of a shell.
-word = _parser(str, str.strip, "a word")
-_path = _parser(str, lambda text: text and "\0" not in text, "a path")
+word = checked(str, str.strip, "a word")
+_path = checked(str, lambda text: text and "\0" not in text, "a path")
 # The name of a device in sysfs, and several names.
-device_name = _parser(str, lambda text: _DEVICE.fullmatch(text) and text not in (".", ".."), "the name of a device")
+device_name = checked(str, lambda text: _DEVICE.fullmatch(text) and text not in (".", ".."), "the name of a device")
 
 
 def given_path(text: str) -> Path:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from commands.__main__ import main
 from commands.report import renderer
 from conformance.errors import UserError
 from conformance.model.record import FooterRecord
@@ -19,7 +18,7 @@ from conformance.results.records import read_results
 from conformance.results.rule_conclusions import RuleConclusion
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
-from kinds import Folders, Says
+from kinds import Cli, Folders
 from one_verdict import contradictions
 from recorded_reference import is_dear, record
 from reference.device import Device
@@ -27,8 +26,10 @@ from reference.stack import without
 from reports.digest import read
 from reports.history import Facts, facts_of
 from reports.terminal import NORMAL, QUIET, VERBOSE, summary
+from samples import lines_of, written_records
 
 SUITE = load_suite()
+(CASE,) = (case for case in SUITE.cases if case.id == "reg_mr/rights/remote-read-granted-by-remote-read")
 CONFORMS = re.compile(r"\bconform(s|ant)\b|\b[1-9]\d* of \d+ hosts? conform")
 OTHERS = f"{sum(rule.since != VENDOR for rule in SUITE.registry.values()) - 1:,} rules without a case"
 PARTIAL = (
@@ -41,15 +42,13 @@ PARTIAL = (
 def one(tmp_path_factory: Folders) -> Path:
     """A run of one case, which passes."""
     folder = tmp_path_factory.mktemp("one")
-    chosen = [case for case in SUITE.cases if case.id == "reg_mr/rights/remote-read-granted-by-remote-read"]
-    assert len(chosen) == 1
-    return record(folder, SUITE, chosen, started="2026-01-02T03:04:05+00:00")
+    return record(folder, SUITE, [CASE], started="2026-01-02T03:04:05+00:00")
 
 
 @pytest.mark.parametrize("of", ["html", "junit", "ktap", "markdown", "summary"])
-def test_no_report_of_one_case_says_that_the_device_conforms(one: Path, tmp_path: Path, of: str) -> None:
+def test_no_report_of_one_case_says_that_the_device_conforms(one: Path, tmp_path: Path, of: str, cli: Cli) -> None:
     out = tmp_path / "report"
-    assert main(["report", str(one), "--format", of, "--out", str(out)]) == 0
+    cli(0, "report", one, "--format", of, "--out", out)
     text = out.read_text()
     assert PARTIAL in re.sub(r"\\(.)", r"\1", text)
     assert not CONFORMS.search(text)
@@ -62,13 +61,12 @@ def test_the_terminal_does_not_say_that_one_case_conforms(one: Path, level: int)
     assert not CONFORMS.search(text)
 
 
-def test_judge_bundle_and_verify_do_not_say_that_one_case_conforms(one: Path, tmp_path: Path, capsys: Says) -> None:
-    assert main(["judge", str(one)]) == 0
-    assert main(["bundle", str(one), "--out", str(tmp_path / "bundle")]) == 0
-    assert main(["verify", str(tmp_path / "bundle")]) == 3
-    text = capsys.readouterr().out
-    assert text.count(PARTIAL) == 3
-    assert not CONFORMS.search(text)
+def test_judge_bundle_and_verify_do_not_say_that_one_case_conforms(one: Path, tmp_path: Path, cli: Cli) -> None:
+    bundle = tmp_path / "bundle"
+    for status, *command in ((0, "judge", one), (0, "bundle", one, "--out", bundle), (3, "verify", bundle)):
+        text = cli(status, *command).out
+        assert PARTIAL in text
+        assert not CONFORMS.search(text)
 
 
 class Refusing(Device):
@@ -78,18 +76,14 @@ class Refusing(Device):
         return 22
 
 
-def test_a_violation_counts_everywhere_although_the_run_was_cut_short(tmp_path: Path, capsys: Says) -> None:
-    chosen = [case for case in SUITE.cases if case.id == "reg_mr/rights/remote-read-granted-by-remote-read"]
-    run = record(tmp_path, SUITE, chosen, Refusing(), started="2026-01-02T03:04:05+00:00")
-    file = run / "results.jsonl" if run.is_dir() else run
-    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
-    known = read(run)
+def test_a_violation_counts_everywhere_although_the_run_was_cut_short(tmp_path: Path, cli: Cli) -> None:
+    run = record(tmp_path, SUITE, [CASE], Refusing(), started="2026-01-02T03:04:05+00:00")
+    known = read(written_records(lines_of(run)[:-1], run))
     assert known.status == 1
     assert known.conclusion.endswith(" violated (cut short)")
-    assert main(["judge", str(run)]) == 1
-    assert main(["bundle", str(run), "--out", str(tmp_path / "bundle")]) == 0
-    assert main(["verify", str(tmp_path / "bundle")]) == 1
-    assert capsys.readouterr().out.count(known.conclusion) == 3
+    assert known.conclusion in cli(1, "judge", run).out
+    assert known.conclusion in cli(0, "bundle", run, "--out", tmp_path / "bundle").out
+    assert known.conclusion in cli(1, "verify", tmp_path / "bundle").out
 
 
 def concluded(verdicts: Sequence[str], left_out: int | None = 0, unrecorded: int = 0, **more: str) -> RunConclusion:
@@ -140,14 +134,13 @@ def test_a_violation_outranks_whatever_is_left() -> None:
 
 
 def test_a_run_that_claims_other_tables_is_not_believed(one: Path, tmp_path: Path) -> None:
-    head, *rest = (one / "results.jsonl").read_text().splitlines()
-    header = json.loads(head)
+    header, *results, footer = lines_of(one)
     header["suite"]["tables_sha256"] = "1" * 64
-    (tmp_path / "results.jsonl").write_text("\n".join([json.dumps(header), *rest]) + "\n")
-    assert f" {header['left_out']:,} cases of the default tier not in the run" in read(tmp_path).conclusion
-    header |= {"left_out": 0, "rules": {rule: header["rules"][rule] for rule in json.loads(rest[-1])["rules"]}}
-    (tmp_path / "results.jsonl").write_text("\n".join([json.dumps(header), *rest]) + "\n")
-    assert "it is unknown how much of the default tier was run" in read(tmp_path).conclusion
+    said = read(written_records([header, *results, footer], tmp_path)).conclusion
+    assert f" {header['left_out']:,} cases of the default tier not in the run" in said
+    header |= {"left_out": 0, "rules": {rule: header["rules"][rule] for rule in footer["rules"]}}
+    said = read(written_records([header, *results, footer], tmp_path)).conclusion
+    assert "it is unknown how much of the default tier was run" in said
 
 
 @pytest.mark.parametrize("changed", [{"conclusion": "x0 conforms to its documents"}, {"exit_status": 0}])

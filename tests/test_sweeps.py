@@ -523,12 +523,10 @@ def test_the_loop_in_c_stops_where_something_is_odd_or_stays(tmp_path: Path) -> 
     library = ctypes.CDLL(str(tmp_path / "stand_in.so"))
     access, length = array("Q", [1, 2, 5, 4, 1]), array("Q", [8, 8, 8, 99, 8])
     codes = array("H", [9]) * 5
-    call = native.Call(library["make"], (3, 4096, length, access))
+    call = library["make"], (3, 4096, length, access)
     loop = native.Loop(codes, call, call, 0, library["release"], 7, pd=3, access=access, addr=4096, length=length)
-    assert (loop.run(), loop.at) == (native.UNEXPECTED, 2)
-    assert Mr.at(loop.region).fields()["addr"] == 4097
-    loop.skip()
-    assert (loop.run(), loop.at, loop.error) == (native.NOT_RELEASED, 3, 16)
-    loop.skip()
-    assert loop.run() == native.DONE
+    stops = loop.stops()
+    odd, region, _ = next(stops)
+    assert (odd, Mr.at(region).fields()["addr"]) == (2, 4097)
+    assert list(stops) == [(3, 0, 16)]
     assert codes.tolist() == [0, 23, 9, 0, 0]
