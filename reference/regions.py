@@ -217,7 +217,7 @@ class Regions(Forking):
             Region(self.new_handle(), self.new_key(), domain, addr, length, self.base(hca_va, access), access, pinned)
         )
 
-    def register_dmabuf(self, pd: int, offset: int, length: int, iova: int, fd: int, access: int) -> Region:
+    def reg_dmabuf_mr(self, pd: int, offset: int, length: int, iova: int, fd: int, access: int) -> Region:
         """Registers a part of a dma-buf. Raises Refused."""
         self.has("reg_dmabuf_mr")
         domain = self.domain_of(pd)
@@ -261,7 +261,7 @@ class Regions(Forking):
 
     # What is deregistered
 
-    def deregister(self, handle: int) -> None:
+    def dereg_mr(self, handle: int) -> None:
         """Deregisters a region and invalidates its keys. Raises Refused."""
         if handle not in self.regions:
             raise Refused(errno.EINVAL)

@@ -119,9 +119,9 @@ class SomeElementsServed(Device):
     def setup(self) -> None:
         self.now_served: list[tuple[int, int]] = []
 
-    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+    def advise_mr(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
         self.now_served = [(sge.addr, sge.length) for sge in self.served(sg_list)]
-        super().advise(pd, advice, flags, sg_list)
+        super().advise_mr(pd, advice, flags, sg_list)
 
     def served(self, sg_list: Sequence[Sge]) -> Sequence[Sge]:
         """The elements that are followed."""
@@ -136,9 +136,9 @@ class Asynchronous(Device):
 
     flushed = True
 
-    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+    def advise_mr(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
         self.flushed = bool(flags & FLUSH)
-        super().advise(pd, advice, flags, sg_list)
+        super().advise_mr(pd, advice, flags, sg_list)
 
 
 class Declared(Device):
@@ -189,9 +189,9 @@ class Haunted(Device):
     def setup(self) -> None:
         self.ghosts: dict[int, Region] = {}
 
-    def deregister(self, handle: int) -> None:
+    def dereg_mr(self, handle: int) -> None:
         region = self.regions.get(handle)
-        super().deregister(handle)
+        super().dereg_mr(handle)
         if region:
             self.ghosts[region.key] = region
 
