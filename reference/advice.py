@@ -34,7 +34,7 @@ class Advice(Regions):
     other_tag = errno.ENOENT  # for an lkey with the index of a region, but a different tag
     no_such_lkey = errno.EFAULT
 
-    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+    def advise_mr(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
         """Checks every element, then carries out the advice. Raises Refused."""
         self.has("advise_mr")
         domain = self.domain_of(pd)

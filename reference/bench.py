@@ -3,7 +3,7 @@
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import cast
 
 from conformance.bench.calls import Injected, Mr, Pd, Return, Sge
@@ -111,11 +111,11 @@ class HeldQueue:
 
 class HeldPair:
     def __init__(self, bench: "ReferenceBench", spec: QpSpec, requester: Pd, responder: Pd) -> None:
-        self._bench, self._device, self._state = bench, bench.device, spec.state
-        self._spec = spec, requester, responder
+        self._bench, self._device = bench, bench.device
+        self._spec, self._pds = spec, (requester, responder)
         self.transport = self._device.stack.transport
         self.lingering: set[Refusal] = set()
-        self._create(*self._spec)
+        self._create()
 
     @property
     def renews_by_reset(self) -> bool:
@@ -126,8 +126,8 @@ class HeldPair:
     def tells_state(self) -> bool:
         return self._bench.findings.tells_state
 
-    def _create(self, spec: QpSpec, requester: Pd, responder: Pd) -> None:
-        device = self._device
+    def _create(self) -> None:
+        device, spec, (requester, responder) = self._device, self._spec, self._pds
         self.responder = HeldQueue(device, responder, device.create_qp(_new(spec, responder)))
         self.requester = self.responder
         if spec.kind != "XRC_SEND":
@@ -136,8 +136,8 @@ class HeldPair:
         self._connect()
 
     def _connect(self) -> None:
-        self.requester.move_to("RTS" if self._state in ("RTS", "ERR") else "INIT")
-        self.responder.move_to(self._state)
+        self.requester.move_to("RTS" if self._spec.state in ("RTS", "ERR") else "INIT")
+        self.responder.move_to(self._spec.state)
 
     def connect(self) -> None:
         for held in (self.requester, self.responder):
@@ -145,17 +145,13 @@ class HeldPair:
 
     def renew(self) -> None:
         """Resets both queue pairs and connects them again, or creates new ones."""
-        if not self.renews_by_reset:
-            self.close()
-            self._create(*self._spec)
-            return
-        for held in (self.responder, self.requester):
-            self._device.reset_qp(held.queue)
-        try:
-            self._connect()
-        except Refused:
-            self.close()
-            self._create(*self._spec)
+        if self.renews_by_reset:
+            for held in (self.responder, self.requester):
+                self._device.reset_qp(held.queue)
+            with suppress(Refused):
+                return self._connect()
+        self.close()
+        self._create()
 
     def close(self) -> None:
         for held in {self.responder, self.requester}:

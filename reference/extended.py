@@ -60,9 +60,9 @@ class Extended(Regions):
         self.extended = True
         of = self.buffers[asked.buf or 0] if asked.comp_mask & BUF else None
         if of and of.fd >= 0:
-            made = self.register_dmabuf(pd, self.offset_in(of, addr), length, addr, of.fd, access)
+            made = self.reg_dmabuf_mr(pd, self.offset_in(of, addr), length, addr, of.fd, access)
         elif comp_mask & FD and not comp_mask & ADDR:
-            made = self.register_dmabuf(pd, fd_offset, length, iova, fd, access)
+            made = self.reg_dmabuf_mr(pd, fd_offset, length, iova, fd, access)
         else:
             made = self.register_ex(pd, addr, length, self.ex_base(asked), self.ex_access(asked))
         if comp_mask & DMAH:

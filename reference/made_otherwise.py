@@ -61,7 +61,7 @@ class MadeOtherwise(Work, Reregistration):
 
     def dereg_import(self, mr_handle: int, elsewhere: bool) -> None:
         """ibv_dereg_mr of an import, made by this process or another. Raises Refused."""
-        self.deregister(mr_handle)
+        self.dereg_mr(mr_handle)
 
     def imported_addr(self, region: Region) -> int:
         return 0

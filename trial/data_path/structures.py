@@ -94,7 +94,7 @@ class SendRequest(ctypes.Structure):
 
     @property
     def reads(self) -> bool:
-        return self.opcode == READ
+        return bool(self.opcode == READ)
 
     @property
     def writes(self) -> bool:
