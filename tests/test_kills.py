@@ -16,7 +16,7 @@ import pytest
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
 from launched import launched, prepare
-from patience import PATIENCE_S, await_true
+from patience import PATIENCE_S, await_true, command_lines
 
 pytestmark = pytest.mark.guest
 MOMENTS = int(os.environ.get("RDMA_CTS_MOMENTS", "1"))
@@ -66,15 +66,8 @@ def footer(out: Path) -> dict[str, object]:
 
 def guests_of(out: Path) -> list[int]:
     """Returns the QEMU processes whose console is in `out`."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes()
-        except OSError:
-            continue
-        if b"qemu" in words.partition(b"\0")[0] and str(out).encode() in words:
-            found.append(int(path.parent.name))
-    return found
+    command_of = command_lines().items()
+    return [pid for pid, words in command_of if "qemu" in words[0] and any(str(out) in word for word in words)]
 
 
 @dataclass(frozen=True)

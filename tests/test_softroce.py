@@ -1,6 +1,5 @@
 """The Soft-RoCE guest: its recipe, its cache, and its failures. test_own_builds.py tests a real guest."""
 
-import contextlib
 import dataclasses
 import errno
 import fcntl
@@ -12,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from fixtures.guest.recipe import STACKS, Recipe, recipe_for
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
 from kinds import Patch
-from patience import PATIENCE_S, await_true, is_running, longer_and_longer
+from patience import PATIENCE_S, await_true, command_lines, is_running, longer_and_longer
 from samples import flip, laid, user_error
 from targets.guests import Guests
 
@@ -272,14 +271,8 @@ def test_a_build_that_is_killed_leaves_no_mount_and_no_process(tmp_path: Path) -
         assert process.stdout is not None
         assert process.stdout.readline() == b"mounted\n"
         process.kill()
-    await_true(lambda: not any("1000.125" in words for words in _command_lines()))
+    await_true(lambda: not any("1000.125" in word for words in command_lines().values() for word in words))
     assert str(tmp_path) not in Path("/proc/mounts").read_text()
-
-
-def _command_lines() -> Iterator[str]:
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):  # it has ended in the meantime
-            yield path.read_text(errors="replace")
 
 
 def test_a_second_run_waits_for_the_first_to_build(tmp_path: Path, fake_build: FakeBuild) -> None:
