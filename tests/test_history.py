@@ -15,7 +15,6 @@ from urllib.parse import unquote, urldefrag
 
 import lxml.html
 import pytest
-from selenium import webdriver
 from selenium.webdriver.common.by import By
 
 from commands.__main__ import main
@@ -28,7 +27,7 @@ from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, Cell, Outcome, r
 from reports.history_page import HistoryPage
 from reports.text import plain
 from samples import registry
-from test_page import MARKUP, assert_fits, assert_legible, browser, media
+from test_page import MARKUP, Browser, assert_fits, assert_legible, browser, media
 
 __all__ = ["browser"]  # a fixture
 
@@ -98,26 +97,24 @@ def long_history(folder: Path, nights: int) -> Path:
 
 
 @pytest.fixture
-def page(browser: webdriver.Chrome, short: Path, tmp_path: Path) -> webdriver.Chrome:
+def page(browser: Browser, short: Path, tmp_path: Path) -> Browser:
     media(browser, "light")
     return shown(browser, short, tmp_path)
 
 
-def shown(browser: webdriver.Chrome, history: Path, folder: Path) -> webdriver.Chrome:
+def shown(browser: Browser, history: Path, folder: Path) -> Browser:
     path = folder / "page.html"
     assert main(["report", "--history", str(history), "--out", str(path)]) == 0
     browser.get(path.as_uri())
     return browser
 
 
-def lane(page: webdriver.Chrome, track: str, stack: str) -> str:
-    for each in page.find_element(By.ID, track).find_elements(By.CLASS_NAME, "lane"):
-        if each.text.startswith(stack):
-            return " ".join(each.text.split())
-    raise AssertionError(f"{track} has no lane of {stack}")
+def lane(page: Browser, track: str, stack: str) -> str:
+    lanes = [" ".join(each.text.split()) for each in page.all(f"#{track} .lane")]
+    return next(text for text in lanes if text.startswith(stack))
 
 
-def test_each_rule_says_since_when_on_each_stack(page: webdriver.Chrome) -> None:
+def test_each_rule_says_since_when_on_each_stack(page: Browser) -> None:
     assert lane(page, "REG-01", "trixie") == "trixie FAIL in all 7 nights"
     assert lane(page, "REG-02", "trixie") == "trixie PASS since 2026-05-06 03:17, violated in 2 of 7 nights"
     assert lane(page, "REG-15", "trixie") == (
@@ -126,16 +123,14 @@ def test_each_rule_says_since_when_on_each_stack(page: webdriver.Chrome) -> None
     assert lane(page, "REG-01", "sid") == "sid PASS never violated"
 
 
-def test_a_change_says_what_was_different_under_test(page: webdriver.Chrome) -> None:
-    track = page.find_element(By.ID, "REG-02")
+def test_a_change_says_what_was_different_under_test(page: Browser) -> None:
+    track = page.by_id("REG-02")
     track.find_element(By.TAG_NAME, "summary").click()
     mended, broken = (each.text for each in track.find_elements(By.TAG_NAME, "li"))
     assert mended == "2026-05-06 03:17, trixie: FAIL → PASS although nothing under test was different"
     assert broken == "2026-05-04 03:17, trixie: PASS → FAIL with another kernel"
     link = track.find_element(By.TAG_NAME, "a").get_attribute("href") or ""
-    told = page.execute_script(
-        "return document.getElementById(decodeURIComponent(arguments[0])).textContent", link.partition("#")[2]
-    )
+    told = page.js("document.getElementById(decodeURIComponent(arguments[0])).textContent", link.partition("#")[2])
     assert "2026-05-04 03:17, trixie: kernel 6.12.1 → 6.12.2" in told
 
 
@@ -151,16 +146,16 @@ def test_the_strip_has_a_night_for_each_result_and_a_gap_for_none(short: Path) -
     }
 
 
-def test_the_top_shows_the_latest_night(page: webdriver.Chrome) -> None:
-    assert page.find_element(By.TAG_NAME, "h1").text == "Latest night: 2 good"
-    news = [each.text for each in page.find_elements(By.CSS_SELECTOR, ".news li")]
+def test_the_top_shows_the_latest_night(page: Browser) -> None:
+    assert page.one("h1").text == "Latest night: 2 good"
+    news = [each.text for each in page.all(".news li")]
     assert news[1:] == ["trixie: REG-15 PASS → FAIL"]
     assert news[0] == "trixie: a registration is refused: REMOTE_WRITE without LOCAL_WRITE not seen → seen"
-    now = " ".join(page.find_element(By.CLASS_NAME, "now").text.split())
+    now = " ".join(page.one(".now").text.split())
     assert "trixie good 2 rules violated, 2 defects; kernel 6.12.2, rdma-core 56.1" in now
 
 
-def test_nothing_in_a_history_becomes_markup(browser: webdriver.Chrome, tmp_path: Path) -> None:
+def test_nothing_in_a_history_becomes_markup(browser: Browser, tmp_path: Path) -> None:
     run = run_of(
         {1: "FAIL"},
         device={"name": MARKUP, "driver": MARKUP, "fw": MARKUP},
@@ -175,17 +170,17 @@ def test_nothing_in_a_history_becomes_markup(browser: webdriver.Chrome, tmp_path
     keep(history, 2, "forky", Outcome(NOT_RUN, reason=MARKUP))
     (history / "<img src=x onerror=alert(1)>").mkdir()
     shown(browser, history, tmp_path)
-    assert browser.execute_script("return window.ran") is None
-    assert browser.execute_script("return document.querySelectorAll('img, script, b b, title *').length") == 0
-    text = browser.execute_script("return document.body.textContent")
+    assert browser.js("window.ran") is None
+    assert browser.js("document.querySelectorAll('img, script, b b, title *').length") == 0
+    text = browser.js("document.body.textContent")
     assert text.count(MARKUP) >= 3
     assert "<img src=x onerror=alert(1)> is not a night" in text
 
 
-def test_the_page_of_many_nights_is_small_and_fits_a_narrow_window(browser: webdriver.Chrome, tmp_path: Path) -> None:
+def test_the_page_of_many_nights_is_small_and_fits_a_narrow_window(browser: Browser, tmp_path: Path) -> None:
     shown(browser, long_history(tmp_path / "long", 30), tmp_path)
     assert (tmp_path / "page.html").stat().st_size < 3e5
-    assert len(browser.find_elements(By.CSS_SELECTOR, "#moving ~ article")) > 10
+    assert len(browser.all("#moving ~ article")) > 10
     browser.execute_script("for (const each of document.querySelectorAll('details')) each.open = true")
     assert_fits(browser)
 
@@ -381,17 +376,17 @@ def test_nothing_in_a_history_becomes_markup_or_leaves_the_site(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 390), ("dark", 1280)])
-def test_pages_fit_and_can_be_read(browser: webdriver.Chrome, site: Path, scheme: str, width: int) -> None:
+def test_pages_fit_and_can_be_read(browser: Browser, site: Path, scheme: str, width: int) -> None:
     media(browser, scheme)
     size = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     kinds = [site / "index.html", *(min((site / part).glob("*.html")) for part in ("defects", "nights"))]
     for path in (*kinds, site / "rules/REG-15.html"):
         browser.get(path.as_uri())
-        assert browser.execute_script("return getComputedStyle(document.querySelector('nav')).display") == "flex"
+        assert browser.js("getComputedStyle(document.querySelector('nav')).display") == "flex"
         assert_legible(browser)
-        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-        assert browser.execute_script("return [...document.images].every(each => each.naturalWidth)")
+        assert browser.js("document.documentElement.scrollWidth") <= width
+        assert browser.js("[...document.images].every(each => each.naturalWidth)")
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     media(browser)
 

@@ -1,5 +1,5 @@
-"""The registry of rules: permanent ids, mistakes in files of rules, and the cases of each rule. Malformed files of rules
-are in tests/malformed; test_tables.py reads them."""
+"""The registry of rules: permanent ids, mistakes in files of rules, and the cases of each rule. Malformed files of
+rules are in tests/malformed; test_tables.py reads them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
