@@ -15,6 +15,7 @@ from urllib.parse import unquote, urldefrag
 
 import lxml.html
 import pytest
+from lxml import etree
 from selenium.webdriver.common.by import By
 
 from commands.__main__ import main
@@ -268,7 +269,8 @@ class Page:
         self.addresses: list[str] = page.xpath("//@href | //@src")
         self.ids: set[str] = set(page.xpath("//@id"))
         self.tags = {each.tag for each in page.iter()}
-        self.words = " ".join(page.xpath("//text()"))
+        walk = etree.iterwalk(page, events=("start", "end"))
+        self.words = "".join(f" {each.text or ''}" if event == "start" else each.tail or "" for event, each in walk)
         self.text = " ".join(self.words.split())
 
 

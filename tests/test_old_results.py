@@ -6,13 +6,12 @@ records are written unchanged. Each command accepts a damaged file or refuses it
 RDMA_CTS_FUZZED is the number of damaged files; all commands read each. The damage is made from a fixed seed.
 """
 
-import io
 import json
 import os
 import random
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import closing, redirect_stderr, redirect_stdout
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ from patience import calls_of
 from reports import explanations, terminal
 from reports.comparison import compare
 from reports.digest import read
-from samples import footer_of
+from samples import footer_of, lines_of, written_records
 
 OLD = Path(__file__).with_name("old_results")
 VERDICTS = words("FAIL PASS FAIL UNREACHABLE PASS PASS FAIL UNSUPPORTED PASS UNSUPPORTED CRASH")
@@ -118,27 +117,17 @@ SEED = 19
 # Replacements for a value.
 STRANGE = [
     *json.loads(
-        '[null, true, 0, -1, 7, 9223372036854775808, 1.5, -1.0, "", "x", "PASS", "WAIVED", "GREAT", "0x0", "\\n"]'
+        """[null, true, 0, -1, 7, 9223372036854775808, 1.5, -1.0, "", "x", "PASS", "WAIVED", "GREAT", "0x0", "\\n", [],
+        [1], ["x"], [[]], [null], {}, {"a": 1}, {"": {}}, {"subsets": ["A"]}, "../../etc/passwd", "2026-01-01"]"""
     ),
-    *json.loads('["../../etc/passwd", "2026-01-01", [], [1], ["x"], [[]], [null], {}, {"a": 1}, {"": {}}]'),
-    *("\x1b[2J\u202e", "\ud800", "a" * 3000, {"subsets": ["A"]}),
+    *("\x1b[2J\u202e", "\ud800", "a" * 3000),
 ]
-# Replacements for a value's text.
-RAW = (
-    *(b"1e999", b"-1e999", b"1" + b"0" * 400, b"9" * 5000, b"NaN", b"Infinity", b"[" * 100_000, b'{"a":' * 5000),
-    *(
-        b"\xff",
-        b"\x00",
-        b'"',
-        b"",
-        b"18446744073709551616",
-        b"-0",
-        b"1E400",
-        b"[" * 60 + b"]" * 60,
-        b'"\\ud800"',
-        b"tru",
-    ),
-)
+# Replacements for a value's text; no reader can handle the first three.
+RAW = [
+    *(b"1e999", b"1" + b"0" * 400, b"[" * 100_000),
+    *(b'{"a":' * 5000, b"9" * 5000, b"[" * 60 + b"]" * 60, b"\xff", b"\x00", b""),
+    *rb'-1e999 NaN Infinity 18446744073709551616 -0 1E400 "\ud800" " tru'.split(),
+]
 
 
 @pytest.fixture(scope="module")
@@ -146,20 +135,16 @@ def suite() -> Suite:
     return load_suite()
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yields the path to each value in some data."""
-    if path:
-        yield path
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, each in inner:
-        yield from places(each, (*path, key))
+def places(data: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields the container and the key of each value in some data."""
+    inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, each in list(inner):
+        yield data, key
+        yield from places(each)
 
 
-def changed(data: Any, path: tuple[Any, ...], dice: random.Random) -> None:
+def change(data: Any, last: Any, dice: random.Random) -> None:
     """Replaces, removes or moves one value."""
-    *way, last = path
-    for key in way:
-        data = data[key]
     match dice.randrange(6):
         case 0:
             del data[last]
@@ -207,8 +192,7 @@ def damaged(lines: list[bytes], dice: random.Random) -> bytes:
 def _with_changed_values(line: bytes, dice: random.Random) -> bytes:
     try:
         data = json.loads(line)
-        found = list(places(data))
-        changed(data, dice.choice(found), dice)
+        change(*dice.choice(list(places(data))), dice)
         return json.dumps(data).encode() + b"\n"
     except (ValueError, IndexError, TypeError, RecursionError):
         return line
@@ -267,16 +251,14 @@ COMMANDS = ("report", "compare OLD", "judge", "explain ADV-01 --run", "coverage 
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("raw", [RAW[0], RAW[2], RAW[6]], ids=range(3))
-def test_each_command_refuses_a_file_with_what_no_reader_can_handle(command: str, raw: bytes, tmp_path: Path) -> None:
+@pytest.mark.parametrize("raw", RAW[:3], ids=range(3))
+def test_each_command_refuses_a_file_with_what_no_reader_can_handle(
+    command: str, raw: bytes, tmp_path: Path, cli: Cli
+) -> None:
     folder = Path(shutil.copytree(OLD, tmp_path / "run"))
     path = folder / "results.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"duration_us":', b'"duration_us":' + raw + b',"x":', 1))
-    said, errors = io.StringIO(), io.StringIO()
-    with redirect_stdout(said), redirect_stderr(errors):
-        status = main([*(word.replace("OLD", str(OLD)) for word in command.split()), str(folder)])
-    assert status == 2
-    (line,) = errors.getvalue().splitlines()
+    (line,) = cli(2, *command.replace("OLD", str(OLD)).split(), folder).err.splitlines()
     assert line.startswith(f"rdma-cts: {path}:3: not a line of") or command == "run --resume"
 
 
@@ -286,24 +268,17 @@ READERS = (*(f"report --out - --format {name}" for name in FORMATS), *COMMANDS[1
 MOST_CALLS = 100
 
 
-def planned_run(folder: Path, number: int) -> Path:
+def planned_run(folder: Path, number: int) -> str:
     """Makes a run of the old results, and of `number` more planned cases that have no record."""
-    header, *rest = (OLD / "results.jsonl").read_bytes().splitlines(keepends=True)
-    data = {**json.loads(header), "planned": [f"reg_mr/made/up-{each}" for each in range(number)]}
-    folder.mkdir(parents=True)
-    (folder / "results.jsonl").write_bytes(encode(data) + b"".join(rest))
-    return folder
-
-
-def calls(arguments: list[str]) -> int:
-    """Returns the number of function calls that a command makes."""
-    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        return calls_of(lambda: main(arguments))
+    header, *rest = lines_of(OLD)
+    planned = {"planned": [f"reg_mr/made/up-{each}" for each in range(number)]}
+    return str(written_records([header | planned, *rest], folder))
 
 
 @pytest.mark.parametrize("command", READERS)
 def test_each_reader_does_little_for_a_case_that_was_only_planned(command: str, tmp_path: Path) -> None:
     few, many = (planned_run(tmp_path / str(number), number) for number in (1000, 3000))
-    words = [word.replace("OLD", str(OLD)) for word in command.split()]
-    main([*words, str(few)])  # this call fills the cache for the next call
-    assert (calls([*words, str(many)]) - calls([*words, str(few)])) / 2000 < MOST_CALLS
+    words = command.replace("OLD", str(OLD)).split()
+    main([*words, few])  # this call fills the cache for the next call
+    calls = calls_of(lambda: main([*words, many])) - calls_of(lambda: main([*words, few]))
+    assert calls / 2000 < MOST_CALLS
