@@ -1,13 +1,11 @@
 """The launcher and the installation of packages, with stubs on the path, and the findings of `doctor`."""
 
-import argparse
 import os
 import pty
 import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -22,7 +20,7 @@ from fixtures.guest.build import os_errors_explained
 from fixtures.guest.image import ensure_image
 from fixtures.guest.recipe import recipe_for
 from fixtures.system import packages, readiness
-from kinds import Cli, Patch, Says, rows
+from kinds import Cli, Patch, rows
 from launched import ended, script
 from runs import process
 from samples import laid, user_error
@@ -31,26 +29,16 @@ LAUNCHER = ROOT / "rdma-cts"
 BORROWED = ("rm", "sh", "dirname", "readlink", "mkdir", "grep", "cat", "chmod", "mv", "ln")
 
 
-@dataclass(frozen=True)
 class Host:
     """A host of stubs: programs in `bin`, a Python that exists only after its installation, and a cache."""
 
-    root: Path
-    more: dict[str, str] = field(default_factory=dict)
+    def __init__(self, root: Path) -> None:
+        self.root, self.bin = root, root / "bin"
+        self.log = root / "cache" / "install.log"  # apt-get's output
+        self.more: dict[str, str] = {}
 
-    @property
-    def bin(self) -> Path:
-        return self.root / "bin"
-
-    @property
-    def log(self) -> Path:
-        """The file in which apt-get's output is kept."""
-        return self.root / "cache" / "install.log"
-
-    def stub(self, name: str, script: str) -> None:
-        path = self.bin / name
-        path.write_text(f"#!{self.bin}/sh\n{script}\n")
-        path.chmod(0o755)
+    def stub(self, name: str, text: str) -> None:
+        script(self.bin / name, text)
 
     def calls(self) -> list[str]:
         """The arguments of each call of apt-get."""
@@ -132,9 +120,7 @@ def test_hints_name_the_suite_as_it_was_started(program: str, folder: str, said:
 
 
 def test_the_log_of_an_installation_is_written_through_no_link(host: Host) -> None:
-    target = host.root / "target"
-    target.write_text("precious\n")
-    host.log.parent.mkdir()
+    target = laid(host.root, {"target": "precious\n", "cache/x": ""}) / "target"
     host.log.symlink_to(target)
     done = host.launch("--yes", "run")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -448,13 +434,10 @@ def test_each_row_about_nics_is_found_by_the_driver_that_the_kernel_names() -> N
     assert "nics.md" in elsewhere.text
 
 
-def test_the_doctor_fails_when_no_way_works(python_host: Host, capsys: Says, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(
-        doctor, "device_findings", lambda: [readiness.Finding(readiness.MISSING, "it", "is not", "fix it")]
-    )
-    arguments = argparse.Namespace(host=None, device=None, stack="forky")
-    assert doctor.execute(arguments) == doctor.NO_WAY == 4
-    assert "Neither way works" in capsys.readouterr().out
-    monkeypatch.setattr(doctor, "device_findings", lambda: [readiness.Finding(readiness.OK, "it", "is")])
-    assert doctor.execute(arguments) == 0
-    assert "Works now: On an RDMA device of this host." in capsys.readouterr().out
+@pytest.mark.usefixtures("python_host")
+def test_the_doctor_fails_when_no_way_works(cli: Cli, monkeypatch: Patch) -> None:
+    findings = [readiness.Finding(readiness.MISSING, "it", "is not", "fix it")]
+    monkeypatch.setattr(doctor, "device_findings", lambda: findings)
+    assert "Neither way works" in cli(4, "doctor").out
+    findings[:] = [readiness.Finding(readiness.OK, "it", "is")]
+    assert "Works now: On an RDMA device of this host." in cli(0, "doctor").out

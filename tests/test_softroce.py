@@ -281,8 +281,7 @@ def test_a_second_run_waits_for_the_first_to_build(tmp_path: Path, fake_build: F
 
 
 def test_a_build_that_was_killed_leaves_nothing(tmp_path: Path, fake_build: FakeBuild) -> None:
-    left = tmp_path / "images" / "building-forky+killed"
-    left.mkdir(parents=True)
+    left = laid(tmp_path / "images" / "building-forky+killed", {})
     ensure_image(Recipe(), tmp_path, print)
     assert not left.exists()
 
