@@ -1,12 +1,7 @@
-"""Stands in for QEMU, with a guest whose code under test is hostile. A helper of tests.
-
-    python3 hostile_worker.py LINES WHAT
-
-The program speaks the port's protocol on its standard input and output: it reports that the guest is up, waits for a
-request, and answers. LINES is a file with the lines of an honest worker: its header, and a result for each case. WHAT
-is the attack in the second case: a key of CHANGES, TEXTS or SAID. A function gets the worker as argument, and returns
-or ends the process.
-"""
+"""Stands in for QEMU, with a guest whose code under test is hostile; `hostile_worker.py LINES WHAT` speaks the port's
+protocol on its standard input and output. LINES is a file with the lines of an honest worker: its header, and a result
+for each case. WHAT is the attack in the second case: a key of CHANGES, TEXTS or SAID. A function gets the worker as
+argument, and returns or ends the process."""
 
 from __future__ import annotations
 

@@ -139,9 +139,8 @@ def ssh_guest(
     command = [word.replace("panic=-1", "panic=0") for word in command]
     command += ["-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"]
     command += ["-device", "virtio-net-pci,netdev=net", *network, "-qmp", f"unix:{control},server=on,wait=off"]
-    (folder / "reset.sh").write_text(
-        f"exec /usr/bin/python3 {shlex.quote(str(ROOT / 'tests/reset_guest.py'))} {shlex.quote(str(control))}\n"
-    )
+    reset = shlex.join(["/usr/bin/python3", str(ROOT / "tests/reset_guest.py"), str(control)])
+    (folder / "reset.sh").write_text(f"PYTHONPATH={shlex.quote(str(ROOT))} exec {reset}\n")
     known = (folder / "host_key.pub").read_text().split()
     (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {known[0]} {known[1]}\n")
     with Guest(command, console, work) as guest:
