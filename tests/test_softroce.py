@@ -31,7 +31,7 @@ from fixtures.guest.kept import MANIFEST
 from fixtures.guest.recipe import STACKS, Recipe, recipe_for
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
-from kinds import Patch
+from kinds import Patch, rows
 from patience import PATIENCE_S, await_true, command_lines, is_running, longer_and_longer
 from samples import flip, laid, user_error
 from targets import builds
@@ -471,33 +471,12 @@ def test_a_guest_whose_qemu_somebody_kills_before_it_is_up_is_followed_by_anothe
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("script", "message"),
-    [
-        ("kill -9 $$", "QEMU ended with status -9 before the guest was up"),
-        ("exit 0", "QEMU ended with status 0 before the guest was up"),
-        ("echo 'qemu: no such machine' >&2; exit 1", "status 1 before the guest was up: qemu: no such machine"),
-        (CONSOLE + "echo '[1.0] Kernel panic - no init' >$console", "the guest was up: [1.0] Kernel panic - no init"),
-        (CONSOLE + "echo 'rdma-cts: no drives' >$console; echo warning >&2", "the guest was up: rdma-cts: no drives"),
-        ("echo 'SeaBIOS (version 1.16)'; exec sleep infinity", "another line than its greeting: b'SeaBIOS"),
-        ("echo '[1]'; exec sleep infinity", "another line than its greeting"),
-        ('echo \'{"type":"guest","event":"exit","status":0}\'; exec sleep infinity', "began with the event 'exit'"),
-        ('echo \'{"type":"guest","event":"broken","reason":"no rxe"}\'', "could not bring up its RDMA device: no rxe"),
-        *(
-            (CONSOLE + f"echo '{said}' >$console; exec sleep infinity", f"the guest does not start: {reason}")
-            for said, reason in (
-                ("rdma-cts: early start failed: no drives", "early start failed: no drives"),
-                ("rdma-cts: bring-up failed: no port", "bring-up failed: no port"),
-                ("[1.0] Kernel panic - not syncing: x", "[1.0] Kernel panic - not syncing: x"),
-            )
-        ),
-    ],
-)
+@pytest.mark.parametrize(("script", "message"), rows("guests_that_do_not_start"))
 def test_a_guest_that_does_not_start(fake_qemu: FakeQemu, tmp_path: Path, script: str, message: str) -> None:
-    fake_qemu.put(script)
+    fake_qemu.put(CONSOLE + script)
     error = fake_qemu.fails()
     assert message in error.message
-    assert error.log == (str(fake_qemu.console) if CONSOLE in script else "")  # an empty output is not reported
+    assert error.log == (str(fake_qemu.console) if "$console" in script else "")  # an empty output is not reported
     assert not fake_qemu.runs()
     assert list(tmp_path.glob("work-*")) == []
 
