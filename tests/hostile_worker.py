@@ -45,7 +45,6 @@ class Worker:
         self.case = ""
 
     def tell(self, *records: dict[str, Any]) -> None:
-        """Sends lines of the harness."""
         say(b"".join(line_of(record, self.mark + b" ") for record in records))
 
     def line(self, text: bytes) -> None:
@@ -57,7 +56,6 @@ class Worker:
         return json.loads(json.dumps(self.results[self.case]))  # type: ignore[no-any-return]
 
     def result(self, **changes: Any) -> None:
-        """Sends the result of the case in flight with these changes."""
         self.tell(self.good | changes)
 
     def with_text(self, key: str, text: str) -> None:
@@ -97,7 +95,6 @@ TEXTS: Mapping[str, tuple[str, str]] = {
 
 
 def leave(data: bytes = b"") -> None:
-    """Sends these bytes and ends the process."""
     say(data)
     os._exit(0)
 

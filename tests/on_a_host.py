@@ -110,7 +110,6 @@ def verdicts(out: str) -> dict[str, str]:
 
 
 def processes(word: str) -> list[int]:
-    """Returns the processes that have `word` among their arguments."""
     return [pid for pid, words in command_lines().items() if word in words]
 
 

@@ -71,7 +71,6 @@ class SshGuest:
 
 
 def free_port() -> int:
-    """A free port of 127.0.0.1."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])

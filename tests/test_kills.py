@@ -67,7 +67,6 @@ def footer(out: Path) -> dict[str, object]:
 
 
 def guests_of(out: Path) -> list[int]:
-    """Returns the QEMU processes whose console is in `out`."""
     command_of = command_lines().items()
     return [pid for pid, words in command_of if "qemu" in words[0] and any(str(out) in word for word in words)]
 
@@ -83,7 +82,6 @@ class Unbroken:
 
 @pytest.fixture(scope="module")
 def unbroken(request: pytest.FixtureRequest, tmp_path_factory: Folders) -> Unbroken:
-    """Gives each of RUNS, undisturbed."""
     arguments = RUNS[request.param]
     out = tmp_path_factory.mktemp("kills") / "unbroken"
     # Files that are made only once would make this run longer than the later runs, which would then end before some

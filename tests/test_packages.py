@@ -51,7 +51,6 @@ def source(tmp_path_factory: Folders) -> Path:
 
 @pytest.fixture(scope="module")
 def deb(source: Path) -> Path:
-    """Builds the Debian package; its .changes file is next to it."""
     run("dpkg-buildpackage", "--build=binary", "--no-sign", cwd=source)
     return source.parent / f"rdma-cts_{VERSION}_all.deb"
 
@@ -115,7 +114,6 @@ def test_both_packages_have_the_same_files_of_the_suite(deb: Path, rpm: Path) ->
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: Folders) -> Path:
-    """Returns the files from which both packages are made."""
     folder = tmp_path_factory.mktemp("files")
     run("sh", "packaging/install.sh", str(folder), cwd=ROOT)
     return folder
@@ -223,7 +221,6 @@ def _make(archive: Path, packages: Sequence[str]) -> None:
 
 
 def _remove_remnants(kept: Path) -> None:
-    """Removes the trees of tests that were killed."""
     for tree in kept.glob("test-*"):
         if not Path("/proc", tree.name.removeprefix("test-")).exists():
             shutil.rmtree(tree, ignore_errors=True)

@@ -93,7 +93,6 @@ class StandIn(Far):
         return packed((each, each.name) for each in suite.iterdir())
 
     def boot(self) -> None:
-        """Gives the host another boot id."""
         self.boots += 1
         self.boot_id.write_text(f"boot-{self.boots}\n")
 
@@ -180,7 +179,6 @@ def run(stand_in: StandIn, project: Project, tmp_path: Path) -> Run:
 
 
 def verdicts(recorded: Recorded) -> dict[str, str]:
-    """The verdicts by row."""
     return {line["case"].rpartition("/")[2]: line["verdict"] for line in recorded.results}
 
 

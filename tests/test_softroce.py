@@ -162,7 +162,6 @@ class FakeBuild:
 
 @pytest.fixture
 def fake_build(monkeypatch: Patch) -> FakeBuild:
-    """Replaces the build by a stand-in that takes no time."""
     fake = FakeBuild()
     monkeypatch.setattr(image, "build", fake)
     return fake
@@ -449,7 +448,6 @@ class FakeQemu:
 
 @pytest.fixture
 def fake_qemu(tmp_path: Path, monkeypatch: Patch) -> FakeQemu:
-    """Replaces QEMU by a shell script."""
     made = FakeQemu(tmp_path)
     monkeypatch.setenv("PATH", f"{made.programs}:{os.environ['PATH']}")
     monkeypatch.setenv("RDMA_CTS_ACCEL", "tcg")

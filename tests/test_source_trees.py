@@ -67,7 +67,6 @@ class Compilers:
 
 @pytest.fixture
 def compilers(tmp_path: Path, monkeypatch: Patch) -> Compilers:
-    """Replaces system and compilers by stand-ins that take no time."""
     made = Compilers(tmp_path)
     built_by(made, monkeypatch)
     return made

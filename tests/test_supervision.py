@@ -392,7 +392,6 @@ def test_a_frozen_control_group_counts_as_held_up(tmp_path: Path) -> None:
 
 
 def stopped() -> Actor:
-    """Returns a worker that is stopped externally in its first case."""
     return Actor(iter([HEADER, start(0), SILENCE]), WorkerEnd(), held="QEMU was stopped externally")
 
 

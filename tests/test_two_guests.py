@@ -100,7 +100,6 @@ def output_on(guest: SshGuest, command: str) -> str:
 
 
 def said(guests: dict[str, SshGuest], *arguments: object, **options: Path) -> tuple[str, int]:
-    """Runs the command to its end; returns its whole output and its status."""
     run = started(guests, *map(str, arguments), **options)
     return output_of(run), run.returncode
 
@@ -176,7 +175,6 @@ def test_a_dying_peer_affects_the_case_in_flight(guests: dict[str, SshGuest], ke
 
 
 def lab_of(guests: dict[str, SshGuest], folder: Path) -> Path:
-    """The file of a lab of these guests, which are equal."""
     path = folder / "lab.yaml"
     same = {"group": "rxe", "device": "rxe0"}
     hosts = [
@@ -215,7 +213,6 @@ def test_a_lab_runs_on_both_and_shows_what_differs(guests: dict[str, SshGuest], 
 
 
 def started_and_ended(run: Recorded) -> tuple[float, float]:
-    """The start and end of a run, in seconds."""
     begin = datetime.fromisoformat(str(run.header["started"])).timestamp()
     return begin, begin + float(footer_of(run)["duration_s"])
 
@@ -270,7 +267,6 @@ def test_a_lab_that_is_killed_is_resumed_as_a_whole(guests: dict[str, SshGuest],
 
 
 def in_flight(out: Path, case: str = LONG) -> bool:
-    """Whether the case has begun."""
     path = out / "results.jsonl"
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
     return any(record["type"] == "start" and record["case"] == case for record in map(json.loads, lines))
