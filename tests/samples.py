@@ -224,7 +224,8 @@ def footer_of(recorded: Recorded) -> FooterRecord:
 
 @contextmanager
 def user_error(match: str, status: int) -> Iterator[pytest.ExceptionInfo[UserError]]:
-    """Checks that a UserError with this message and this exit status is raised."""
+    """Checks that a UserError with this message, which is one line, and this exit status is raised."""
     with pytest.raises(UserError, match=match) as caught:
         yield caught
     assert caught.value.status == status
+    assert "\n" not in str(caught.value)
