@@ -19,7 +19,6 @@ import samples
 from commands.__main__ import main
 from commands.fleet import differences
 from commands.run import choose
-from conformance.errors import UserError
 from conformance.results.records import Recorded
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
@@ -33,7 +32,7 @@ from reports.history import Facts
 from reports.summary import as_data
 from runs.lab_file import LabHost, read_lab
 from runs.plan import Plan, write_plan
-from samples import laid, numbered, result
+from samples import laid, numbered, result, user_error
 
 SUITE = numbered(3)
 GOOD = """\
@@ -72,9 +71,8 @@ MISTAKES = rows("mistakes_in_labs")
 @pytest.mark.parametrize(("text", "said"), [row for row in MISTAKES if not row[0].startswith("run ")])
 def test_a_mistake_in_the_file_has_its_place(tmp_path: Path, text: str, said: str) -> None:
     path = lab_file(tmp_path, text.replace("\\n", "\n") + "\n")
-    with pytest.raises(UserError, match=f"^{re.escape(f'{path}{said}')}") as caught:
+    with user_error(f"^{re.escape(f'{path}{said}')}", status=2, one_line=False):
         read_lab(path, {})
-    assert caught.value.status == 2
 
 
 # The command

@@ -145,10 +145,10 @@ def test_two_changes_that_replace_the_same_words_do_not_fit_together() -> None:
         ("  - {file: linux/a.c, before: x, text: new}", "defects: [abc]\n", r"'abc' is not a fingerprint"),
     ],
 )
-def test_a_mistake_in_a_change_is_one_line_with_its_place(tmp_path: Path, edits: str, more: str, message: str) -> None:
+def test_a_mistake_in_a_change_has_its_place(tmp_path: Path, edits: str, more: str, message: str) -> None:
     head = f"subject: what\nabout: why\nrules: [BIND-10]\ncase: bind_mw/type_1/part-from-buf\n{more}"
     laid(tmp_path, {"sample.yaml": f"{head}edits:\n{edits}"})
-    with user_error(message, status=2):
+    with user_error(message, status=2, one_line=False):
         read_changes(tmp_path)
 
 

@@ -103,9 +103,8 @@ def test_a_driver_that_refuses_every_registration_fails_every_rule_of_them() -> 
 
 def test_a_failing_reference_is_refused_as_baseline(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Device, "write_alone", lambda self, access: False)
-    with pytest.raises(UserError, match="reg_mr/access_flags/remote-write") as raised:  # a line for each case
+    with user_error("reg_mr/access_flags/remote-write", status=3, one_line=False):
         check_baseline(cases_of("REG-15"))
-    assert raised.value.status == 3
 
 
 def test_several_processes_give_the_findings_of_one_in_order() -> None:
