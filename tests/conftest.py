@@ -67,7 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
 # Files that take more than a few seconds, or need a package that the suite itself does not need. `--quick` leaves them
 # out.
 _SLOW = """
-bisect_step bundle cache ci describe docs evidence examiner extending extending_page faults formats fuzzed_results
+bisect_step bundle cache ci describe docs examiner extending extending_page faults formats
 header history hostile_workers judge kernel_trial loader_properties manners nightly old_results
 one_conclusion own_builds packages page patches personas plugin preflight recorded_run
 reference remote_host reproducers resume schema sequences site sweeps template trial
