@@ -6,6 +6,7 @@ Each decision is a method, as in regions.py.
 import errno
 import os
 from dataclasses import dataclass
+from typing import Any
 
 from conformance.bench.calls import MrInitAttr
 from conformance.bench.memory_areas import Part
@@ -42,31 +43,21 @@ class Buffer:
 class Extended(Regions):
     extended = False  # whether a region was made by ibv_reg_mr_ex
 
-    def reg_mr_ex(
-        self,
-        pd: int,
-        length: int,
-        access: int,
-        comp_mask: int,
-        iova: int,
-        addr: int,
-        fd: int,
-        fd_offset: int,
-        dmah: int | str,
-        buf: int | None,
-    ) -> Region:
-        asked = MrInitAttr(length, access, comp_mask, iova, addr, fd, fd_offset, dmah, buf)
-        check(self.mask_fault(asked) or (self.buffer_fault(pd, asked) if asked.comp_mask & BUF else 0))
+    def reg_mr_ex(self, pd: int, *fields: Any) -> Region:
+        """ibv_reg_mr_ex; `fields` are those of MrInitAttr."""
+        asked = MrInitAttr(*fields)
+        mask, access = asked.comp_mask, asked.access
+        check(self.mask_fault(asked) or (self.buffer_fault(pd, asked) if mask & BUF else 0))
         self.extended = True
-        of = self.buffers[asked.buf or 0] if asked.comp_mask & BUF else None
+        of = self.buffers[asked.buf or 0] if mask & BUF else None
         if of and of.fd >= 0:
-            made = self.reg_dmabuf_mr(pd, self.offset_in(of, addr), length, addr, of.fd, access)
-        elif comp_mask & FD and not comp_mask & ADDR:
-            made = self.reg_dmabuf_mr(pd, fd_offset, length, iova, fd, access)
+            made = self.reg_dmabuf_mr(pd, self.offset_in(of, asked.addr), asked.length, asked.addr, of.fd, access)
+        elif mask & FD and not mask & ADDR:
+            made = self.reg_dmabuf_mr(pd, asked.fd_offset, asked.length, asked.iova, asked.fd, access)
         else:
-            made = self.register_ex(pd, addr, length, self.ex_base(asked), self.ex_access(asked))
-        if comp_mask & DMAH:
-            self.steered[made] = dmah
+            made = self.register_ex(pd, asked.addr, asked.length, self.ex_base(asked), self.ex_access(asked))
+        if mask & DMAH:
+            self.steered[made] = asked.dmah
         return made
 
     def ex_access(self, asked: MrInitAttr) -> int:

@@ -32,11 +32,11 @@ from targets.programs import messages_from_guest
 from trial import report
 from trial.catalogue import PERMITTED_VARIANTS, UNTRIABLE, VIOLATIONS
 from trial.inside import CONTROL, RealTrial
+from trial.mutant_table import Violation
 from trial.mutants.calls import ALTERATIONS
 from trial.processes import in_processes
 from trial.report import Trial
 from trial.trying import KILLED, MISATTRIBUTED, OWN, SURVIVED, Finding, check_baseline, try_all, try_violation
-from trial.violation import Violation
 
 SUITE = load_suite()
 DEFAULT_CASES = of_tier(SUITE.cases, DEFAULT)

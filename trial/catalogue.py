@@ -15,9 +15,8 @@ from conformance.yamldoc.reader import suggestion
 from reference import access, advice, extended, memory, objects, queues, reregistration
 from reference.device import Device
 from trial import mutants
-from trial.mutant_table import mutants_of
+from trial.mutant_table import BLIND, Violation, mutants_of
 from trial.mutants import bases
-from trial.violation import BLIND, Violation
 
 # The modules with the names that expressions in tables can use.
 _OF_BENCH = (dataclasses, verbs, calls, memory_areas, work_requests)

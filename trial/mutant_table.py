@@ -22,7 +22,7 @@ import builtins
 import errno
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -32,10 +32,26 @@ from typing import Any
 from conformance.errors import UserError
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.parsing import read_file
-from trial.violation import BLIND, Violation
 
-_PERMITTED = "permitted"
+BLIND, _PERMITTED = "blind", "permitted"
 MASKS = "masks"
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A mutant: `kind`, a reference or an alteration of real calls, violates `rule`; `about` describes how.
+
+    A `permitted` mutant keeps `rule`, but not the recommendations (rules of the level `should`) in `departs_from`,
+    whose cases rightly fail. `written` is BLIND if the mutant's author had not seen the cases.
+    """
+
+    name: str
+    rule: str
+    about: str
+    kind: type[Any]
+    departs_from: tuple[str, ...] = ()
+    permitted: bool = False
+    written: str = ""
 
 
 def mutants_of(package: ModuleType, base: type[Any], vocabulary: Sequence[ModuleType]) -> Iterator[Violation]:

@@ -13,9 +13,9 @@ from conformance.model.case import Case
 from conformance.model.preflight import Findings
 from conformance.model.verdict import VIOLATIONS, Verdict
 from reference.stack import Stack
+from trial.mutant_table import Violation
 from trial.processes import in_processes
 from trial.running import on_reference
-from trial.violation import Violation
 
 # In place of a name in the list of violations for the guest, this word means that only cases of the violated rule are
 # run.
