@@ -4,13 +4,12 @@ import ctypes
 import os
 from pathlib import Path
 
+from conformance.kernel.paging import libc
 from reference.device import Device
 from reference.memory import PAGE
 from reference.objects import ON_DEMAND, REMOTE_READ, Domain, Region
 
 _MADV_SEQUENTIAL = 2
-_libc = ctypes.CDLL(None)
-_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class _Shared(Device):
@@ -45,4 +44,4 @@ class _Shared(Device):
 
 def set_apart(addr: int) -> None:
     """Makes the page of an address a separate mapping, by a madvise that does not cover its neighbours."""
-    _libc.madvise(addr // PAGE * PAGE, PAGE, _MADV_SEQUENTIAL)
+    libc.madvise(addr // PAGE * PAGE, PAGE, _MADV_SEQUENTIAL)

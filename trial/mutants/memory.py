@@ -1,15 +1,12 @@
 """Memory that cannot be registered."""
 
-import ctypes
 import mmap
 import os
 
+from conformance.kernel.paging import libc
 from reference.device import Device
 from reference.memory import PAGE
 from reference.reregistration import CHANGE_ACCESS, CHANGE_TRANSLATION
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class _Careless(Device):
@@ -37,4 +34,4 @@ def forced(addr: int, content: bytes) -> bool:
 def make_writable(addr: int, length: int) -> None:
     """Removes the protection of the pages of a range."""
     start = addr // PAGE * PAGE
-    _libc.mprotect(start, addr + length - start, mmap.PROT_READ | mmap.PROT_WRITE)
+    libc.mprotect(start, addr + length - start, mmap.PROT_READ | mmap.PROT_WRITE)
