@@ -62,11 +62,7 @@ class Advice(Regions):
         return region.addr + sge.addr - region.iova, sge.length
 
     def advised(self, lkey: int) -> Region:
-        """Returns the region with an lkey.
-
-        Raises Refused: EINVAL for a window, ENOENT if the lkey differs from a region's lkey only in the tag, EFAULT
-        otherwise.
-        """
+        """Returns the region with an lkey. Raises Refused: EINVAL for a window, ENOENT for another tag, else EFAULT."""
         found = self.keys.get(lkey)
         if isinstance(found, Window):
             raise Refused(errno.EINVAL)

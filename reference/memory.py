@@ -103,11 +103,9 @@ class Memory:
         return any(start <= addr and addr + length <= end for start, end in self._special.get(kind, ()))
 
     def fault_in(self, addr: int, length: int, write: bool) -> bool:
-        """Faults the pages of a range in, as pinning does. Returns False if a page is not mapped or does not allow the
-        access.
+        """Faults the pages of a range in, as pinning does. Returns False if a page does not allow the access.
 
-        If the kernel cannot populate the pages by madvise, each page is accessed: its contents are written to a file
-        and, for writing, read back.
+        If the kernel cannot populate the pages, each is accessed: it is written to a file and, for writing, read back.
         """
         first = addr & -PAGE
         if not libc.madvise(first, addr + length - first, _POPULATE_WRITE if write else _POPULATE_READ):

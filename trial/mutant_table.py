@@ -55,10 +55,8 @@ class Violation:
 
 
 def mutants_of(package: ModuleType, base: type[Any], vocabulary: Sequence[ModuleType]) -> Iterator[Violation]:
-    """Yields the mutants in the tables of a package, by topic.
-
-    `base` is the class of a METHOD that names no class. Raises UserError (status 2) with the place of a mistake.
-    """
+    """Yields the mutants in the tables of a package, by topic. `base` is the class of a METHOD that names no class.
+    Raises UserError (status 2) with the place of a mistake."""
     shared = _names(vocabulary, base)
     for table in sorted(Path(str(package.__file__)).parent.glob("[!_]*.yaml")):
         names = {**shared, "__name__": f"{package.__name__}.{table.stem}"}

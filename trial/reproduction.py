@@ -127,10 +127,8 @@ def summary(findings: Sequence[Finding], seconds: float) -> Iterator[str]:
 def compare(
     tried: Sequence[Trying], stack: str, out: Path, jobs: int, say: Callable[[str], None], assume_yes: bool = False
 ) -> Iterator[Finding]:
-    """Compiles and runs the programs in guests of a stack, `jobs` at a time, and compares each with the record.
-
-    A program that may kill the kernel runs in a separate guest. Files go to the directory `out`.
-    """
+    """Runs the programs in guests of a stack, `jobs` at a time, and compares each with the record. A program that may
+    kill the kernel runs in a separate guest. Files go to the directory `out`."""
     folder = out / _FOLDER
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -164,10 +162,8 @@ def _compile_here(folder: Path, names: Iterable[str]) -> None:
 def _in_guests(
     names: Sequence[str], folder: Path, stack: str, out: Path, say: Callable[[str], None], assume_yes: bool
 ) -> Iterator[tuple[str, tuple[int | str, str]]]:
-    """Yields the end of each program: its name, and (exit status, or the event that ended the program; output).
-
-    If a program kills its guest, a new guest runs the rest.
-    """
+    """Yields the name of each program, and its end: (exit status, or the event that ended it; output). If a program
+    kills its guest, a new guest runs the rest."""
     rest, guests = list(names), 0
     while rest:
         guests += 1
