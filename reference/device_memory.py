@@ -8,7 +8,7 @@ import errno
 from dataclasses import dataclass, field
 
 from reference.memory import Range
-from reference.objects import ZERO_BASED, Held, Refused, Region, check
+from reference.objects import ZERO_BASED, Held, Region, check, refuse_if
 from reference.regions import Regions
 
 MAX_DM_SIZE = 1 << 20
@@ -40,15 +40,14 @@ class DeviceMemories(Regions):
     def free_dm(self, dm: int) -> None:
         memory = self.dms[dm].memory
         regions = [each for each in self.regions.values() if memory.addr <= each.addr < memory.addr + memory.size]
-        check(errno.EBUSY if self.keeps_dm(regions) else 0)
+        refuse_if(self.keeps_dm(regions), errno.EBUSY)
         made = self.dms.pop(dm)
         made.gone = True
         made.memory.close()
 
     def import_dm(self, context: int, dm_handle: int) -> Dm:
         self.has("import_dm")
-        if dm_handle not in self.dms:
-            raise Refused(errno.ENOENT)
+        refuse_if(dm_handle not in self.dms, errno.ENOENT)
         return Dm(dm_handle, "unimport_dm", memory=self.dms[dm_handle].memory)
 
     def unimport_dm(self, dm: int) -> None:
@@ -62,17 +61,17 @@ class DeviceMemories(Regions):
         return dm_offset + length > dm.memory.size
 
     def memcpy_to_dm(self, dm: int, dm_offset: int, host_addr: int, length: int) -> None:
-        check(errno.EFAULT if self.leaves_dm(self.dms[dm], dm_offset, length) else 0)
+        refuse_if(self.leaves_dm(self.dms[dm], dm_offset, length), errno.EFAULT)
         ctypes.memmove(self.dms[dm].memory.addr + dm_offset, host_addr, length)
 
     def memcpy_from_dm(self, host_addr: int, dm: int, dm_offset: int, length: int) -> None:
-        check(errno.EFAULT if self.leaves_dm(self.dms[dm], dm_offset, length) else 0)
+        refuse_if(self.leaves_dm(self.dms[dm], dm_offset, length), errno.EFAULT)
         ctypes.memmove(host_addr, self.dms[dm].memory.addr + dm_offset, length)
 
     def reg_dm_mr(self, pd: int, dm: int, dm_offset: int, length: int, access: int) -> Region:
         domain = self.domain_of(pd)
         fault = self.dm_access_fault(access) or self.dm_range_fault(self.dms[dm], dm_offset, length)
-        check(errno.EINVAL if fault else 0)
+        refuse_if(fault, errno.EINVAL)
         start = self.dm_region_place(self.dms[dm], dm_offset)
         return self.keep(Region(self.new_handle(), self.new_key(), domain, start, length, 0, access))
 

@@ -12,7 +12,7 @@ from conformance.bench.calls import MrInitAttr
 from conformance.bench.memory_areas import Part
 from conformance.verbs import ENUMS
 from reference.memory import PAGE, Range
-from reference.objects import Held, Refused, Region, check
+from reference.objects import Held, Region, check, refuse_if
 from reference.regions import Regions
 
 _MASK = ENUMS["ibv_mr_init_attr_mask"]
@@ -92,8 +92,7 @@ class Extended(Regions):
 
     def alloc_dmah(self, context: int, comp_mask: int, cpu_id: int, ph: int, tph_mem_type: int) -> Held:
         self.has("dmah")
-        if comp_mask & MEM_TYPE and self.is_no_memory_type(tph_mem_type):
-            raise Refused(errno.EINVAL)
+        refuse_if(comp_mask & MEM_TYPE and self.is_no_memory_type(tph_mem_type), errno.EINVAL)
         made = Held(self.new_handle())
         self.dmahs[made.handle] = made
         return made
@@ -103,8 +102,7 @@ class Extended(Regions):
         return tph_mem_type > 1
 
     def dealloc_dmah(self, dmah: int) -> None:
-        if self.keeps_dmah(dmah):
-            raise Refused(errno.EBUSY)
+        refuse_if(self.keeps_dmah(dmah), errno.EBUSY)
         self.dmahs.pop(dmah).gone = True
 
     def keeps_dmah(self, dmah: int) -> bool:
@@ -115,8 +113,7 @@ class Extended(Regions):
 
     def alloc_buf(self, pd: int, size: int) -> Buffer:
         self.domain_of(pd)
-        if size > 1 << 47:
-            raise Refused(errno.ENOMEM)
+        refuse_if(size > 1 << 47, errno.ENOMEM)
         shared = pd in self.unprotected and self.stack.has("dmabuf_buffers")
         memory = self.memory.dmabuf(size) if shared else self.memory.allocate("anonymous", size + 2 * PAGE)
         buffer = Buffer(self.new_handle(), memory, pd, size)
@@ -153,8 +150,7 @@ class Extended(Regions):
         return addr < buffer.addr or addr + length > buffer.addr + buffer.size
 
     def export_buf_dmabuf_fd(self, buf: int) -> int:
-        if self.buffers[buf].fd < 0:
-            raise Refused(errno.ENODATA)
+        refuse_if(self.buffers[buf].fd < 0, errno.ENODATA)
         return self.exported(self.buffers[buf])
 
     def exported(self, buffer: Buffer) -> int:
