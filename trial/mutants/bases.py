@@ -97,13 +97,11 @@ class TellingOfRefused(Device):
         return super().refuse(queue, status)
 
 
-class EndWraps(Device):
-    """An operation that passes the end of the address space is made at the region's beginning."""
-
-    def wrapped(self, region: Region, addr: int, length: int) -> int | None:
-        """Returns the address of an operation that passes a check of its end modulo 2^64, else None."""
-        within = (addr + length) % SPACE <= region.iova + region.length
-        return region.addr if addr >= region.iova and addr + length >= SPACE and within else None
+def wrapped(region: Region, addr: int, length: int) -> int | None:
+    """Returns the address of an operation that passes a check of its end modulo 2^64, made at the region's beginning,
+    else None."""
+    within = (addr + length) % SPACE <= region.iova + region.length
+    return region.addr if addr >= region.iova and addr + length >= SPACE and within else None
 
 
 def refused_reliably(queue: Queue, status: str) -> bool:
