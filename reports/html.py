@@ -10,11 +10,10 @@ import contextlib
 import functools
 import hashlib
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import repeat
 from pathlib import Path
 
 import jinja2
@@ -46,29 +45,6 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "other": INCOMPLETE,
 }
 _MOST_SHOWN = 3
-
-
-@dataclass(frozen=True)
-class CellView:
-    """A rule in one run: its verdict (empty if the run has no case of the rule) and the number of its cases by verdict.
-
-    `restriction` names the missing evidence of a rule that passed in part; it is empty for other rules.
-    """
-
-    verdict: str
-    counts: Mapping[str, int]
-    restriction: str = ""
-
-    def of(self, verdicts: Sequence[str]) -> int:
-        return sum(self.counts.get(verdict, 0) for verdict in verdicts)
-
-
-@dataclass(frozen=True)
-class RuleView:
-    """A rule with a cell for each run."""
-
-    facts: RuleFacts
-    cells: tuple[CellView, ...]
 
 
 @dataclass(frozen=True)
@@ -133,33 +109,37 @@ class Page:
         return sorted(self._unrecorded)
 
     @cached_property
-    def groups(self) -> list[tuple[str, list[RuleView]]]:
-        """The matrix: the rules of each verb; cases that prove no rule come last."""
-        counts: dict[str, list[Counter[str]]] = {}
+    def counts(self) -> Mapping[str, Sequence[Counter[str]]]:
+        """The numbers of cases by verdict in each run, for each rule; for the rule "", of cases that prove no rule."""
+        counts: dict[str, list[Counter[str]]] = defaultdict(lambda: [Counter() for _ in self.runs])
+        for records in self.cases.values():
+            for rule in first_of(records)["rules"] or [""]:
+                for count, record in zip(counts[rule], records, strict=True):
+                    if record:
+                        count[verdict_on(rule, record)] += 1
+        return counts
+
+    def number(self, rule: str, verdicts: Sequence[str]) -> int:
+        """The number of a rule's cases with one of these verdicts in the first run."""
+        return sum(self.counts[rule][0][verdict] for verdict in verdicts)
+
+    @cached_property
+    def groups(self) -> Mapping[str, list[RuleFacts]]:
+        """The rules of each verb; cases that prove no rule come last."""
         verbs: dict[str, str] = {}  # the verbs of rules without other facts
         for case, records in self.cases.items():
             for rule in first_of(records)["rules"] or [""]:
-                if (count := counts.get(rule)) is None:
-                    count = counts[rule] = [Counter() for _ in self.runs]
-                    verbs[rule] = case.partition("/")[0]
-                for number, record in enumerate(records):
-                    if record:
-                        count[number][verdict_on(rule, record)] += 1
-        groups: dict[str, list[RuleView]] = {}
-        known = {**self.rules, **({"": RuleFacts("")} if "" in counts else {})}
-        for id_, facts in known.items():
-            cells = tuple(
-                CellView(run.verdicts.get(id_, ""), count, run.restrictions.get(id_, ""))
-                for run, count in zip(self.runs, counts.get(id_, repeat({})), strict=False)
-            )
-            groups.setdefault(facts.verb or verbs.get(id_, ""), []).append(RuleView(facts, cells))
-        return list(groups.items())
+                verbs.setdefault(rule, case.partition("/")[0])
+        groups: dict[str, list[RuleFacts]] = {}
+        for facts in (*self.rules.values(), *([RuleFacts("")] if "" in self.counts else [])):
+            groups.setdefault(facts.verb or verbs.get(facts.id, ""), []).append(facts)
+        return groups
 
     @property
     def columns(self) -> Mapping[str, tuple[str, ...]]:
         """The columns of the matrix with at least one number. Empty columns would take space from the statements."""
-        cells = [cell for _, rules in self.groups for rule in rules for cell in rule.cells]
-        return {name: verdicts for name, verdicts in COLUMNS.items() if any(cell.of(verdicts) for cell in cells)}
+        found = {verdict for counts in self.counts.values() for count in counts for verdict in count}
+        return {name: verdicts for name, verdicts in COLUMNS.items() if found.intersection(verdicts)}
 
     @cached_property
     def defects(self) -> list[DefectView]:
