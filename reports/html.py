@@ -66,18 +66,6 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class DefectView:
-    """A defect in each run that has it, and its rules. Its first symptom violates the first rule."""
-
-    rules: tuple[RuleFacts, ...]
-    by_run: tuple[Shown, ...]
-
-    @property
-    def defect(self) -> Defect:
-        return self.by_run[0].defect
-
-
-@dataclass(frozen=True)
 class Page:
     runs: Sequence[Digest]
 
@@ -142,8 +130,9 @@ class Page:
         return {name: verdicts for name, verdicts in COLUMNS.items() if found.intersection(verdicts)}
 
     @cached_property
-    def defects(self) -> list[DefectView]:
-        """The defects of all runs, the most severe first; defects that are waived or of the stack come last."""
+    def defects(self) -> list[list[Shown]]:
+        """The defects of all runs, each in the runs that have it. The most severe come first, and those that are waived
+        or of the stack last."""
         found: list[list[Shown]] = []
         for number, run in enumerate(self.runs):
             for defect in run.defects:
@@ -152,13 +141,12 @@ class Page:
                 if known is None:
                     found.append(known := [])
                 known.append(Shown(number, defect))
-        found.sort(key=lambda by_run: _order(by_run[0].defect))
-        return list(map(self._defect_view, found))
+        return sorted(found, key=lambda by_run: _order(by_run[0].defect))
 
-    def _defect_view(self, by_run: list[Shown]) -> DefectView:
-        first = by_run[0].defect.first.rules
-        ids = dict.fromkeys([*first, *(rule for shown in by_run for rule in shown.defect.rules)])
-        return DefectView(tuple(self.rules.get(id_) or RuleFacts(id_) for id_ in ids), tuple(by_run))
+    def rules_of(self, by_run: Sequence[Shown]) -> list[RuleFacts]:
+        """The rules that a defect violates; its first symptom violates the first rule."""
+        ids = dict.fromkeys([*by_run[0].defect.first.rules, *(rule for each in by_run for rule in each.defect.rules)])
+        return [self.rules.get(id_) or RuleFacts(id_) for id_ in ids]
 
     @cached_property
     def data(self) -> str:
@@ -170,7 +158,7 @@ class Page:
             sweeps=[number_of[case] for case in self.sweeps],
             unrecorded=self.unrecorded,
             more=[
-                [number_of[case] for case in shown.more] for view in self.defects for shown in view.by_run if shown.more
+                [number_of[case] for case in shown.more] for by_run in self.defects for shown in by_run if shown.more
             ],
         )
 
