@@ -204,11 +204,11 @@ def _axes(sweep: Sweep) -> frozenset[str]:
     row = sweep.row
     steps = (row.when, *row.afterwards)
     axes = axes_of(step.arguments[name] for step in steps for name in _DECISIVE if name in step.arguments)
-    axes |= axes_of(step.then for step in row.afterwards if step.then)
+    axes |= axes_of(step.parts["then"] for step in row.afterwards if "then" in step.parts)
     if any(name in step.first.arguments for step in steps for name in _NAMING):
-        given = row.given
-        windows = [window for window in given.windows.values() if isinstance(window, Varying)]
-        axes |= axes_of([*given.memory.values(), *given.dmabufs.values(), *given.mrs.values(), *windows])
+        windows = [window for window in row.objects("windows").values() if isinstance(window, Varying)]
+        axes |= axes_of(each for section in ("memory", "dmabufs", "mrs") for each in row.objects(section).values())
+        axes |= axes_of(windows)
         axes |= axes_of(row.when.arguments[name] for name in ("access", "addr") if name in row.when.arguments)
     return axes
 
