@@ -29,10 +29,7 @@ _NOT_RUN, _NOT_JUDGED = "-", "not judged"
 
 @dataclass(frozen=True)
 class RuleCoverage:
-    """A rule, and how many cases prove it.
-
-    A case with successful and refused steps counts in both numbers.
-    """
+    """A rule, and how many cases prove it. A case with successful and refused steps counts in both numbers."""
 
     id: str
     document: str

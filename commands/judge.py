@@ -40,10 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints what has changed. Returns the exit status that `run` would have had.
-
-    The status is also 1 if the tables are those of the run and no observation supports a recorded verdict.
-    """
+    """Prints what has changed. Returns the exit status that `run` would have had. The status is also 1 if the tables
+    are those of the run and no observation supports a recorded verdict."""
     suite = suite_from(arguments)
     recorded = read_results(arguments.run)
     old = digest(recorded, arguments.run if arguments.run.is_dir() else arguments.run.parent, str(arguments.run))

@@ -31,9 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Makes the image and the template if they do not exist, resumes a guest as a check, and returns exit status 0.
-
-    Raises UserError (status 3) if the image or the template cannot be made.
-    """
+    Raises UserError (status 3) if the image or the template cannot be made."""
     options = options_from(arguments)
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name, tidied(Path(name)):
         guests = Guests(options, Path(name), functools.partial(print, flush=True), arguments.yes)

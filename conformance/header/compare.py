@@ -64,10 +64,8 @@ VENDOR_ONLY = "vendor-only: this header does not have it"
 
 
 def compare(toolchain: Toolchain, release: int | None = None) -> list[Check]:
-    """Returns all checks of one header. Raises Unreachable if the header cannot be compiled.
-
-    `release` is the rdma-core that the header belongs to; None if unknown.
-    """
+    """Returns all checks of one header. Raises Unreachable if the header cannot be compiled. `release` is the rdma-core
+    that the header belongs to; None if unknown."""
     text = toolchain.preprocessed()
     source = Source(text)
     unknown_names = _undescribed_names(source)

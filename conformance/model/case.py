@@ -239,10 +239,8 @@ class Case:
 
     @property
     def needs_kept_memory(self) -> bool:
-        """Whether the case needs a process with fork protection by libibverbs.
-
-        A process cannot undo this setting, and other cases fork. Such a case therefore has its own worker.
-        """
+        """Whether the case needs a process with fork protection by libibverbs. A process cannot undo this setting, and
+        other cases fork. Such a case therefore has its own worker."""
         return "dontfork" in self.needs
 
     def __post_init__(self) -> None:

@@ -41,10 +41,8 @@ _AT_THE_END = ("last", "after", "across-end")
 
 
 def locate(position: str, operation: str, addr: int, length: int) -> tuple[int, int]:
-    """Returns (offset from `addr`, size), in bytes, of an operation at a position of a range.
-
-    The range has `length` bytes at `addr`. Raises LookupError if the operation does not have the position.
-    """
+    """Returns (offset from `addr`, size), in bytes, of an operation at a position of a range. The range has `length`
+    bytes at `addr`. Raises LookupError if the operation does not have the position."""
     if operation in WORD_OPERATIONS:
         return _word(position, addr, length), _WORD
     if position in ("whole", "exact"):

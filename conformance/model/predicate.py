@@ -59,10 +59,8 @@ Expression = Word | HasCapability | Not | And | Or
 
 
 def parse(text: str, space: Space, named: Mapping[str, str]) -> Expression:
-    """Returns the expression that `text` describes. `named` has the texts of named predicates.
-
-    Raises ValueError with a message for the user.
-    """
+    """Returns the expression that `text` describes. `named` has the texts of named predicates. Raises ValueError with a
+    message for the user."""
     return _Parser(text, space, named).read()
 
 

@@ -58,10 +58,8 @@ FlagsPart = Flags | Varying[Flags] | FlagSubsets
 
 @dataclass(frozen=True)
 class FlagsUnion:
-    """A list of flags with axes among its elements: the OR of its parts, in their order.
-
-    Each axis is a separate part, because the product of two axes of subsets can have a million combinations.
-    """
+    """A list of flags with axes among its elements: the OR of its parts, in their order. Each axis is a separate part,
+    because the product of two axes of subsets can have a million combinations."""
 
     parts: tuple[FlagsPart, ...]
 

@@ -184,10 +184,8 @@ def _region(case: Case, name: str) -> Arguments | None:
 
 
 def distinct_points(sweep: Sweep, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yields a few points of a sweep, as (number, point), which together give all the sweep's evidence.
-
-    `numbers` has a number for each point: points with the same number have the same rule and expectation.
-    """
+    """Yields a few points of a sweep, as (number, point), which together give all the sweep's evidence. `numbers` has a
+    number for each point: points with the same number have the same rule and expectation."""
     space = sweep.space
     columns = [
         [point // space.strides[axis] % space.axis(axis).size for point in range(space.size)]
@@ -254,10 +252,8 @@ class Rule:
 
 
 class Registry(dict[str, Rule]):
-    """Rules by id. `predicates` has the texts of the named predicates, for the sweeps of all tables.
-
-    `needs` is the evidence that verifies the rules, taken from the tables that were read together with the rules.
-    """
+    """Rules by id. `predicates` has the texts of the named predicates, for the sweeps of all tables. `needs` is the
+    evidence that verifies the rules, taken from the tables that were read together with the rules."""
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         super().__init__({rule.id: rule for rule in rules})

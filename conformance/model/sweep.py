@@ -125,8 +125,6 @@ class Sweep:
 
 
 def points_where(where: Expression | None, space: Space) -> int:
-    """The column of the points that a constraint selects. None selects all points.
-
-    A constraint cannot depend on capabilities.
-    """
+    """The column of the points that a constraint selects. None selects all points. A constraint cannot depend on
+    capabilities."""
     return space.everywhere() if where is None else column(where, space, lambda name: True)

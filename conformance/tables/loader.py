@@ -51,10 +51,8 @@ _ROW_ID = re.compile(r"[a-z0-9][a-z0-9+.-]{0,199}")
 
 
 def read_tables(folders: Iterable[Path], registry: Registry, root: Path) -> tuple[list[Table], list[Mistake]]:
-    """Returns all valid tables in the verb folders under `folders`, sorted by path, and all mistakes.
-
-    Paths in messages are relative to `root` if they are below it.
-    """
+    """Returns all valid tables in the verb folders under `folders`, sorted by path, and all mistakes. Paths in messages
+    are relative to `root` if they are below it."""
     tables: list[Table] = []
     mistakes: list[Mistake] = []
     seen: dict[str, Case] = {}

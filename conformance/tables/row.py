@@ -107,10 +107,8 @@ class RowText:
 
 
 def one_at_a_time(axes: Sequence[Axis]) -> Iterator[tuple[int, ...]]:
-    """Yields each value of each axis, with the other axes at their first values.
-
-    For an axis over subsets of flags, only the empty subset and the set of all flags are used.
-    """
+    """Yields each value of each axis, with the other axes at their first values. For an axis over subsets of flags,
+    only the empty subset and the set of all flags are used."""
     for position, axis in enumerate(axes):
         for value in (0, axis.size - 1) if axis.flags else range(axis.size):
             yield tuple(value if each == position else 0 for each in range(len(axes)))

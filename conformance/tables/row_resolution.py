@@ -43,10 +43,8 @@ _Read = Callable[[Reader, Node], T | None]
 
 
 class PartResolver:
-    """Resolves parts of one row. Notes mistakes in `reader`; results after a mistake must not be used.
-
-    `inside` is the column of the sweep's points. A combination of values that no point has may be invalid.
-    """
+    """Resolves parts of one row. Notes mistakes in `reader`; results after a mistake must not be used. `inside` is the
+    column of the sweep's points. A combination of values that no point has may be invalid."""
 
     def __init__(self, reader: Reader, text: RowText, inside: int) -> None:
         self._reader, self._text, self._inside = reader, text, inside
@@ -162,10 +160,7 @@ class PartResolver:
 
 def resolve(reader: Reader, text: RowText, inside: int) -> tuple[RowTemplate, RowBody] | None:
     """Returns the row as a template, and the row's body at the first point, with the arguments of the judged call as
-    text.
-
-    `inside` is the column of the sweep's points. Returns None after mistakes, which are noted in `reader`.
-    """
+    text. `inside` is the column of the sweep's points. Returns None after mistakes, which are noted in `reader`."""
     before = len(reader.mistakes)
     first = text.body([0] * len(text.space.axes), reader)
     if len(reader.mistakes) > before:

@@ -22,10 +22,8 @@ _PREDICATE = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def read_registry(folders: Iterable[Path], root: Path) -> tuple[Registry, list[Mistake]]:
-    """Returns all rules under `folders`, in the order of the files, and all mistakes.
-
-    Paths in messages are relative to `root` if they are below it.
-    """
+    """Returns all rules under `folders`, in the order of the files, and all mistakes. Paths in messages are relative to
+    `root` if they are below it."""
     registry = Registry()
     retired: dict[str, Location] = {}
     reader = Reader()

@@ -20,10 +20,8 @@ def display_path(path: Path, root: Path) -> str:
 
 
 def stray_files(folder: Path, root: Path) -> list[Mistake]:
-    """Returns a mistake for each YAML file under `folder` that is not `<verb>/<name>.yaml` and would be ignored.
-
-    Hidden directories, such as `.git` in a vendor's checkout, are skipped.
-    """
+    """Returns a mistake for each YAML file under `folder` that is not `<verb>/<name>.yaml` and would be ignored. Hidden
+    directories, such as `.git` in a vendor's checkout, are skipped."""
     mistakes: list[Mistake] = []
 
     def unreadable(error: OSError) -> None:
@@ -52,10 +50,8 @@ def _fault(path: Path) -> str:
 
 
 def not_run_once(tables: Iterable[tuple[str, str]], cases: Path, root: Path) -> list[Mistake]:
-    """Returns a mistake for each table, given as (file, verb), that would not be run exactly once.
-
-    The folder of the verb in `cases` must have exactly one test function with the argument `case`.
-    """
+    """Returns a mistake for each table, given as (file, verb), that would not be run exactly once. The folder of the
+    verb in `cases` must have exactly one test function with the argument `case`."""
     mistakes: list[Mistake] = []
     found: dict[str, list[Location]] = {}
     for file, verb in tables:

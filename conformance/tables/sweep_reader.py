@@ -33,10 +33,7 @@ def read_sweep(
     rules: tuple[str, ...],
 ) -> tuple[Sweep, RowBody] | None:
     """Returns the sweep of a row, and the row's body at the first point, with the arguments as text. Returns None after
-    mistakes.
-
-    `template` has the row's call, the table's `given`, the row's other fields, and the row's node.
-    """
+    mistakes. `template` has the row's call, the table's `given`, the row's other fields, and the row's node."""
     before = len(reader.mistakes)
     fields = reader.mapping(node, "a sweep", keys.SWEEP, keys.required(keys.SWEEP))
     named = reader.named(fields.get("axes"), "axes")
