@@ -8,24 +8,19 @@ import functools
 import tempfile
 from pathlib import Path
 
-from commands.cli.run_arguments import add, add_argument, options_from
+from commands.cli.run_arguments import add, add_options, options_from
 from conformance.errors import PROGRAM, UserError
-from conformance.run_options import BUILDS, WHERE
 from fixtures.guest.template import templates_wanted
 from runs.folder import tidied
 from targets.guests import Guests
 
 # The options on which the image and the template depend.
-_BUILDS = ("kernel", "modules", "rdma_core", "overlay", "guest_env", "tools", "strict_packages", "without")
-_OPTIONS = {WHERE: ("stack", "driver"), BUILDS: _BUILDS}
+_OPTIONS = "stack driver kernel modules rdma_core overlay guest_env tools strict_packages without".split()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"{parser.prog} [OPTION ...]"
-    for title, names in _OPTIONS.items():
-        group = parser.add_argument_group(title)
-        for name in names:
-            add_argument(group, name, argparse.SUPPRESS)
+    add_options(parser, _OPTIONS)
     add(parser, "--yes", "install what is needed without asking")
 
 
