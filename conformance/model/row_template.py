@@ -6,7 +6,7 @@ tables/row_resolution.py creates the templates.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from conformance.model.case import Argument, Flags, Given, Step
 
@@ -117,7 +117,7 @@ class Composed(Generic[T]):
             return self.first
         first: Any = self.first
         made = {name: part.at(values) for name, part in self.parts.items()}
-        return {**first, **made} if isinstance(first, Mapping) else replace(first, **made)
+        return cast(T, {**first, **made} if isinstance(first, Mapping) else replace(first, **made))
 
 
 StepTemplate = Composed[Step]

@@ -22,6 +22,9 @@ _MAX_MEMORY = 1 << 57
 _EXTENDED = {"post_send": "", **{poster: poster for poster in vocabulary.BUILDERS}}
 
 
+ReadObject = Callable[[Reader, str, Node, Names], Any]
+
+
 @dataclass
 class _Sections:
     """The sections of `given` by object name. An object of the row replaces an object of the table with the same
@@ -67,7 +70,7 @@ def read_given(reader: Reader, nodes: tuple[Node | None, ...]) -> tuple[Given, N
     given = Given(pds=sections.pds, memlock=sections.memlock)
     for section, (_, read) in SECTIONS.items():
         names = names_of(given)
-        objects = {name: read(reader, name, node, names) for name, node in sections.named[section].items()}
+        objects: Any = {name: read(reader, name, node, names) for name, node in sections.named[section].items()}
         given = replace(given, **{section: objects})
     return given, names_of(given)
 
@@ -154,7 +157,7 @@ def _read_window(reader: Reader, name: str, node: Node, names: Names) -> WindowS
 
 # The sections with named objects, in the order in which the objects are made: the kind of the objects, and the function
 # that reads an object by its name; the last argument are the objects that exist before.
-SECTIONS: Mapping[str, tuple[str, Callable[[Reader, str, Node, Names], Any]]] = {
+SECTIONS: Mapping[str, tuple[str, ReadObject]] = {
     "memory": ("memory", _read_memory),
     "dmabufs": ("dmabuf", _read_dmabuf),
     "mrs": ("mr", _read_mr),

@@ -31,7 +31,7 @@ from conformance.model.row_template import (
 from conformance.model.space import Axis
 from conformance.tables.arguments import Names, product, read_argument, read_flags, read_then
 from conformance.tables.expansion import names_in
-from conformance.tables.given import SECTIONS, names_of, read_memlock
+from conformance.tables.given import SECTIONS, ReadObject, names_of, read_memlock
 from conformance.tables.row import RowBody, RowText, elements, entries, format_arguments, one_at_a_time
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader
@@ -210,7 +210,7 @@ def _given(parts: PartResolver, given: Given, fields: Mapping[str, Node]) -> Com
     for section, (_, read) in SECTIONS.items():
         objects, names = getattr(given, section), names_of(before)
         varying = {
-            name: _object(parts, objects[name], node, names, partial(read, name=name))
+            name: _object(parts, name, objects[name], node, names, read)
             for name, node in entries(fields.get(section)).items()
             if names_in(node)
         }
@@ -223,7 +223,7 @@ def _given(parts: PartResolver, given: Given, fields: Mapping[str, Node]) -> Com
     return Composed(given, sections)
 
 
-def _object(parts: PartResolver, first: Any, node: Node, names: Names, read: Callable[..., Any]) -> Template[Any]:
+def _object(parts: PartResolver, name: str, first: Any, node: Node, names: Names, read: ReadObject) -> Template[Any]:
     """Resolves an object of `given` by its arguments or flags, if axes occur only there, and else as a whole."""
     bound = entries(entries(node).get("bound"))
     match first:
@@ -235,7 +235,7 @@ def _object(parts: PartResolver, first: Any, node: Node, names: Names, read: Cal
             call = vocabulary.BINDS[0 if type_ == 1 else 1]
             own = parts.arguments(call, first.bound or {}, bound, {**names, "mw": "window"})
             return Composed(first, {"bound": own})
-    return parts.varying(node, lambda reader, filled: read(reader, node=filled, names=names))
+    return parts.varying(node, lambda reader, filled: read(reader, name, filled, names))
 
 
 def _only_in(node: Node, *keys: str) -> bool:
