@@ -12,15 +12,13 @@ from conformance.model.sweep import Clause, Sweep, points_where
 from conformance.tables import keys
 from conformance.tables.arguments import read_then
 from conformance.tables.expansion import FLAG_ENUMS, UNKNOWN, label, names_in
+from conformance.tables.keys import FACTOR, SUBSETS
 from conformance.tables.row import RowBody, RowText, elements, entries
 from conformance.tables.row_resolution import resolve
 from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import Node, quoted
 from conformance.yamldoc.reader import Reader
 
-SUBSETS = "subsets of"
-# One factor of `points`: a number, or the number of values of an axis that is derived from an enumeration of flags.
-FACTOR = rf"[1-9][0-9]*|(?:{SUBSETS}|{UNKNOWN}) [a-z_]+"
 _MAX_FLAGS = 20  # more flags would have more subsets than the allowed number of points
 _LABEL = re.compile(r"[A-Za-z0-9_.:*+-]+")
 
