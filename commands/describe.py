@@ -1,7 +1,5 @@
-"""`rdma-cts describe`: prints what the documents promise about a verb.
-
-`run` tests whether a device conforms to these descriptions.
-"""
+"""`rdma-cts describe`: prints what the documents promise about a verb. `run` tests whether a device conforms to these
+descriptions."""
 
 import argparse
 import difflib

@@ -1,9 +1,6 @@
 """`rdma-cts nightly`: runs the cases on a matrix of stacks, keeps all runs, and reports changes since the last good
-night.
-
-Each cell is a `rdma-cts run` in its own process, so a failure affects only this cell. reports/morning.py finds the
-changes of a night, and reports/history.py reads a history.
-"""
+night. Each cell is a `rdma-cts run` in its own process, so a failure affects only this cell. reports/morning.py finds
+the changes of a night, and reports/history.py reads a history."""
 
 import argparse
 import fcntl

@@ -1,7 +1,5 @@
-"""`rdma-cts prepare`: makes the guest's image and template. A later run then starts at once and needs no network.
-
-A template is a guest that was booted and then frozen. A run resumes it instead of booting a guest.
-"""
+"""`rdma-cts prepare`: makes the guest's image and template. A later run then starts at once and needs no network. A
+template is a guest that was booted and then frozen. A run resumes it instead of booting a guest."""
 
 import argparse
 import functools

@@ -1,8 +1,5 @@
-"""`rdma-cts run`: runs the cases on a device of this host, or in the Soft-RoCE guest.
-
-This module connects the engine, the target and the reports. targets/target.py chooses the target and starts the
-workers.
-"""
+"""`rdma-cts run`: runs the cases on a device of this host, or in the Soft-RoCE guest. This module connects the engine,
+the target and the reports. targets/target.py chooses the target and starts the workers."""
 
 import argparse
 import os

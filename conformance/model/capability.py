@@ -1,7 +1,5 @@
-"""The capabilities of a device, by the names that rules and tables use, and how a device declares them.
-
-The cases find out what the device really does. judging/ applies profiles to verdicts.
-"""
+"""The capabilities of a device, by the names that rules and tables use, and how a device declares them. The cases find
+out what the device really does. judging/ applies profiles to verdicts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

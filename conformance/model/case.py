@@ -1,7 +1,5 @@
-"""One case: its set-up, the one judged call, the expected result, and the rules that it proves.
-
-tables/loader.py creates cases from tables, and execution/runner.py runs them on a device.
-"""
+"""One case: its set-up, the one judged call, the expected result, and the rules that it proves. tables/loader.py
+creates cases from tables, and execution/runner.py runs them on a device."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
-"""The positions of a range at which an operation can be made, such as its first byte or across its end.
-
-Also the contents that the range can have before the operation. Tables use the names as axis values.
-"""
+"""The positions of a range at which an operation can be made, such as its first byte or across its end. Also the
+contents that the range can have before the operation. Tables use the names as axis values."""
 
 # Operations on a word, which is eight bytes at an address that is a multiple of eight.
 WORD_OPERATIONS = """

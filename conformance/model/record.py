@@ -1,9 +1,6 @@
-"""The lines of results.jsonl as types: the keys of each record, in the order in which they are written.
-
-docs/results.md says what they mean. Keys that are NotRequired may be absent from a file. Types with total=False have
-the facts that a system reports about itself, and any of these keys may be absent. record_shape.py checks the shape of
-records.
-"""
+"""The lines of results.jsonl as types: the keys of each record, in the order in which they are written. docs/results.md
+says what they mean. Keys that are NotRequired may be absent from a file. Types with total=False have the facts that a
+system reports about itself, and any of these keys may be absent. record_shape.py checks the shape of records."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias, TypedDict

@@ -1,9 +1,5 @@
-"""Checks that data have the shape of a record.
-
-Every command that reads results makes this check, because a results file may come from anywhere.
-
-Unknown keys stay unchanged; null counts as an absent key.
-"""
+"""Checks that data have the shape of a record. Every command that reads results makes this check, because a results
+file may come from anywhere. Unknown keys stay unchanged; null counts as an absent key."""
 
 from collections.abc import Iterable, Mapping
 from types import UnionType

@@ -1,7 +1,5 @@
 """A sweep: one row whose call is made at every point of a space, with the documented expectation at each point.
-
-tables/sweep_reader.py reads a sweep from a table, and sweeps/run.py runs it.
-"""
+tables/sweep_reader.py reads a sweep from a table, and sweeps/run.py runs it."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace

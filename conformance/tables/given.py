@@ -1,7 +1,5 @@
-"""Reads `given` of a row: its memory, PDs, regions, queue pairs and windows.
-
-Turns YAML nodes with locations into the data of model/case.py.
-"""
+"""Reads `given` of a row: its memory, PDs, regions, queue pairs and windows. Turns YAML nodes with locations into the
+data of model/case.py."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace

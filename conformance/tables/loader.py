@@ -1,8 +1,5 @@
-"""Reads tables into frozen cases, or mistakes with their locations.
-
-A table is one YAML file in the folder of its verb. Every mistake is reported with file, line and column; a table with a
-mistake gives no cases.
-"""
+"""Reads tables into frozen cases, or mistakes with their locations. A table is one YAML file in the folder of its verb.
+Every mistake is reported with file, line and column; a table with a mistake gives no cases."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -1,8 +1,5 @@
-"""Reads the body of a row: its `given`, the judged call, and the steps before and after the call.
-
-loader.py uses the module for each expanded row. For a row with a sweep, the module also replaces the placeholders for
-axes by values.
-"""
+"""Reads the body of a row: its `given`, the judged call, and the steps before and after the call. loader.py uses the
+module for each expanded row. For a row with a sweep, the module also replaces the placeholders for axes by values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,9 +1,6 @@
-"""The types of the descriptions of verbs; all are frozen.
-
-The descriptions themselves are YAML files in this folder.
-C types are written as abstract declarators, `struct ibv_mr *`, `char[64]` or `int (*)(struct ibv_mw *)`,
-so that the same string can be shown, used in a declaration, and compared by the compiler.
-"""
+"""The types of the descriptions of verbs; all are frozen. The descriptions themselves are YAML files in this folder. C
+types are written as abstract declarators, `struct ibv_mr *`, `char[64]` or `int (*)(struct ibv_mw *)`, so that the same
+string can be shown, used in a declaration, and compared by the compiler."""
 
 import functools
 import operator
