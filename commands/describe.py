@@ -102,12 +102,9 @@ def _signature(verb: Verb) -> Iterator[str]:
 def _within(verb: Verb, structs: Iterable[Struct]) -> tuple[Struct, ...]:
     """Returns the structs that a caller fills or reads, and structs that are embedded in these."""
     ctypes = " ".join((verb.returns, *(each.ctype for each in verb.parameters))).split()
-    return tuple(struct for struct in structs if struct.name in (*ctypes, *_embedded(structs, ctypes)))
-
-
-def _embedded(structs: Iterable[Struct], ctypes: list[str]) -> list[str]:
-    inside = (field for struct in structs if struct.name in ctypes for field in struct.fields)
-    return [field.ctype.removeprefix("struct ") for field in inside if "*" not in field.ctype]
+    inside = [field.ctype for struct in structs if struct.name in ctypes for field in struct.fields]
+    embedded = [ctype.removeprefix("struct ") for ctype in inside if "*" not in ctype]
+    return tuple(struct for struct in structs if struct.name in (*ctypes, *embedded))
 
 
 def _parameters(parameters: Iterable[Parameter]) -> Iterator[str]:

@@ -169,7 +169,10 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
         options = target.with_target(options, host)
         if options.device and not options.hazardous:
             chosen = replace(chosen, cases=_harmless(chosen.cases, progress))
-        chosen = _of_shard(chosen, options)
+        if options.shard:
+            whole = [case.id for case in chosen.cases]
+            part = options.shard.part(chosen.cases, lambda case: case.id, shipped_durations())
+            chosen = replace(chosen, cases=part, whole=whole)
         name = "+".join(options.devices) or guest_driver(options).device
         out = arguments.out or around.enter_context(run_folder(what=name))
         around.enter_context(crash_reports_in(out))
@@ -226,19 +229,14 @@ def choose(options: RunOptions, known: Chosen | None = None) -> Chosen:
     else:
         cases = ordered(selection.apply(suite), options.seed)
         if not options.sequences:
-            cases = _without_sequences(cases)
+            cases = [case for case in cases if case.kind is not Kind.SEQUENCES]
+        if not cases:
+            raise UserError("--sequences 0 leaves no case to run")
     if len(cases) > MOST_RECORDS // 2:
         raise UserError(f"{len(cases):,} cases are more than a file of results holds", hint="select fewer of them")
     profile = read_profile(options.profile) if options.profile else Profile()
     waivers = read_waivers(options.waivers, suite, datetime.now().date()) if options.waivers else None
     return Chosen(suite, cases, profile, waivers, by=by)
-
-
-def _of_shard(chosen: Chosen, options: RunOptions) -> Chosen:
-    if not options.shard:
-        return chosen
-    cases = options.shard.part(chosen.cases, lambda case: case.id, shipped_durations())
-    return replace(chosen, cases=cases, whole=[case.id for case in chosen.cases])
 
 
 def _claim(out: Path, resumed: bool, around: ExitStack) -> None:
@@ -358,11 +356,4 @@ def _harmless(cases: Sequence[Case], progress: Progress) -> list[Case]:
         progress.say(
             f"left out {format_count(len(cases) - len(chosen), 'case')} that can crash the kernel (see --hazardous)"
         )
-    return chosen
-
-
-def _without_sequences(cases: list[Case]) -> list[Case]:
-    chosen = [case for case in cases if case.kind is not Kind.SEQUENCES]
-    if not chosen:
-        raise UserError("--sequences 0 leaves no case to run")
     return chosen

@@ -53,6 +53,9 @@ class Shown:
     def as_data(self) -> Shows:
         return {"shows": self.item, "on": ", ".join(self.set_up)}
 
+    def distance(self, other: "Shown") -> tuple[bool, int]:
+        return other.entry != self.entry, len({*other.set_up} ^ {*self.set_up})
+
 
 @dataclass(frozen=True)
 class Needs:
@@ -98,12 +101,8 @@ def controls(shown: Iterable[Shown]) -> dict[str, str]:
         near = [each for each in granted if each.operation == refusal.operation]
         near = near or [each for each in granted if each.operation == _MADE_BY.get(refusal.operation)]
         if near:
-            found[refusal.name] = min(near, key=lambda each: _distance(each, refusal)).name
+            found[refusal.name] = min(near, key=refusal.distance).name
     return dict(sorted(found.items()))
-
-
-def _distance(one: Shown, other: Shown) -> tuple[bool, int]:
-    return one.entry != other.entry, len({*one.set_up} ^ {*other.set_up})
 
 
 def shown_by(case: Case) -> tuple[Shown, ...]:
