@@ -23,7 +23,7 @@ from reference.device import Device
 from reference.device_memory import MAX_DM_SIZE
 from reference.entries import KernelAnswers, LibraryAnswers, ReferenceEntry
 from reference.memory import HUGEPAGE, PAGE, FileRange, Range
-from reference.objects import ACCESS, Domain, Refused, Region, Window, answered
+from reference.objects import ACCESS, Domain, Refused, Window, answered
 from reference.queues import Queue
 
 _ALL_RIGHTS = ACCESS.mask_of("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "FLUSH_GLOBAL", "FLUSH_PERSISTENT")
@@ -45,16 +45,6 @@ class HeldWindow:
 
     def dealloc(self) -> Return:
         return answered(lambda: self._device.dealloc_mw(self.window))
-
-
-class HeldElsewhere:
-    def __init__(self, device: Device, region: Region) -> None:
-        self._device, self._region = device, region
-        self.lkey, self.rkey = device.reported_keys(region)
-
-    def close(self) -> None:
-        """Ends the process, which deregisters the region."""
-        self._device.end_elsewhere(self._region)
 
 
 class HeldQueue:
@@ -209,8 +199,13 @@ class ReferenceBench:
     def dereg_import(self, pd: Pd, mr: Mr, elsewhere: bool) -> Return:
         return answered(lambda: self.device.dereg_import(mr.handle, elsewhere))
 
-    def register_elsewhere(self, memory: Memory, access: int) -> HeldElsewhere:
-        return HeldElsewhere(self.device, self.device.register_elsewhere(memory.addr, memory.size, access))
+    @contextmanager
+    def register_elsewhere(self, memory: Memory, access: int) -> Iterator[tuple[int, int]]:
+        region = self.device.register_elsewhere(memory.addr, memory.size, access)
+        try:
+            yield self.device.reported_keys(region)
+        finally:
+            self.device.end_elsewhere(region)
 
     def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
         """Returns the objects that another process leaves behind when it is killed after calling `prepare` on a

@@ -9,16 +9,16 @@ import pytest
 
 from conformance.run_options import RunOptions
 from fixtures.guest import added, image
-from fixtures.guest.build import Built
+from fixtures.guest.build import FILES
 from fixtures.guest.image import ensure_image
 from fixtures.guest.recipe import Recipe
 from targets import builds
 
 
-def _base(recipe: Recipe, place: Path, log: Path, progress: Callable[[str], None]) -> Built:
-    for name in Built.files:
+def _base(recipe: Recipe, place: Path, log: Path, progress: Callable[[str], None]) -> str:
+    for name in FILES:
         (place / name).write_bytes(name.encode())
-    return Built("7.0-test")
+    return "7.0-test"
 
 
 @pytest.fixture
@@ -26,11 +26,10 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
     """Replaces the package manager by a stand-in; returns the packages of each addition."""
     calls: list[Sequence[str]] = []
 
-    def add(recipe: Recipe, base: Path, packages: Sequence[str], place: Path, *_: object) -> tuple[str, ...]:
+    def add(recipe: Recipe, base: Path, packages: Sequence[str], place: Path, *_: object) -> None:
         calls.append(packages)
-        for name in Built.files:
+        for name in FILES:
             (place / name).write_bytes((base / name).read_bytes() + b"+")
-        return Built.files
 
     monkeypatch.setattr(image, "build", _base)
     monkeypatch.setattr(image, "build_added", add)

@@ -92,10 +92,11 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
 def test_two_queue_pairs_are_connected_by_their_numbers_and_released_with_the_connection(library: Library) -> None:
     manager = ConnectionManager("10.77.0.1", 5.0)
     listener = set(library.alive)
-    connection = manager.connect(ACTIVE, PASSIVE)
+    ends = manager.connect(ACTIVE, PASSIVE)
     assert library.connected == {"rdma_connect": (ACTIVE, 1, 1), "rdma_accept": (PASSIVE, 1, 1)}
     assert len(library.alive - listener) == 2
-    connection.close()
+    for each in ends:
+        manager.destroy(each)
     assert library.alive == listener
 
 
@@ -103,7 +104,7 @@ def test_events_of_earlier_connections_are_passed_over(library: Library) -> None
     manager = ConnectionManager("10.77.0.1", 5.0)
     library.report(DISCONNECTED, 99)
     library.reports["rdma_accept"].insert(1, (DISCONNECTED, "new"))
-    manager.connect(ACTIVE, PASSIVE).close()
+    manager.connect(ACTIVE, PASSIVE)
 
 
 def test_a_refused_connection_says_why_and_leaves_nothing(library: Library) -> None:

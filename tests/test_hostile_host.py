@@ -173,7 +173,7 @@ def test_an_interrupted_program_waits_for_no_host(hostile: Hostile, monkeypatch:
 
 def test_the_output_of_ssh_is_bounded(hostile: Hostile) -> None:
     hostile.sends(stderr=100)
-    connection = link.connected(ADDRESS, b"", 60.0)
+    connection = link.Link.connected(ADDRESS, b"", 60.0)
     connection.cut()
     assert len(connection._messages()) <= 1 << 16
 

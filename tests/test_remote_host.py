@@ -331,7 +331,7 @@ def test_a_host_that_sends_only_noise_did_not_answer(stand_in: StandIn, monkeypa
     monkeypatch.setattr(link, "_ENDING_S", 0.1)
     stand_in.client(f"{noise}\n:")  # a separate process, which does not read its input
     with user_error(r"^host\.invalid did not answer in time$", status=3):
-        link.connected(ADDRESS, b"x" * (1 << 20), 0.5)
+        link.Link.connected(ADDRESS, b"x" * (1 << 20), 0.5)
 
 
 @pytest.mark.parametrize("noise", ["yes", "while :; do echo hi; sleep 0.1; done", "cat /dev/zero", "sleep 999"])
@@ -340,7 +340,7 @@ def test_a_connection_with_only_noise_is_lost(stand_in: StandIn, monkeypatch: Pa
     hello = json.dumps({"event": "hello", "folder": "/tmp/x", "boot_id": "1", "machine": "m", "python": "3"})
     answer = f"read -r program; read -r secret size; echo \"$secret M \"'{hello}'"
     stand_in.client(f"{answer}\n{noise}")
-    connection = link.connected(ADDRESS, b"\n", PATIENCE_S)
+    connection = link.Link.connected(ADDRESS, b"\n", PATIENCE_S)
     try:
         with pytest.raises(link.Lost):
             connection.next(PATIENCE_S)

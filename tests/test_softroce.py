@@ -23,10 +23,11 @@ from conformance.run_options import RunOptions
 from conformance.supervision import TRIES
 from conformance.tables.suite import ROOT
 from fixtures.guest import accelerator, build, cpio, image, job, kernel, mirror
-from fixtures.guest.build import Built
+from fixtures.guest.build import FILES, guest_system
 from fixtures.guest.guest import Guest, boot
 from fixtures.guest.image import Image, ensure_image, renew_image
 from fixtures.guest.job import Job
+from fixtures.guest.kept import MANIFEST
 from fixtures.guest.recipe import STACKS, Recipe, recipe_for
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
@@ -63,7 +64,7 @@ def test_every_input_of_the_recipe_changes_its_digest(name: str) -> None:
 
 def test_a_kernel_of_another_suite_gets_a_source_of_its_own() -> None:
     recipe = dataclasses.replace(recipe_for("trixie-backports"), mirror="http://mirror.example/debian")
-    assert build.bootstrap_command(recipe, Path("/x"))[-2:] == [
+    assert guest_system(recipe).command(Path("/x"))[-2:] == [
         "deb http://mirror.example/debian trixie main",
         "deb http://mirror.example/debian trixie-backports main",
     ]
@@ -131,13 +132,9 @@ def test_a_required_module_that_the_kernel_lacks_is_named(tmp_path: Path) -> Non
 
 
 def test_the_archive_can_be_unpacked() -> None:
-    archive = cpio.Archive()
-    archive.add_directory("dir")
-    archive.add_file("dir/odd", b"12345", executable=True)
-    archive.add_file("dir/even", b"1234")
-    listing = subprocess.run(
-        ["busybox", "cpio", "-tv"], input=archive.content(), capture_output=True, check=True
-    ).stdout.decode()
+    files = (("dir/odd", cpio.PROGRAM, b"12345"), ("dir/even", cpio.FILE, b"1234"))
+    archive = cpio.archive([cpio.Entry("dir", cpio.DIRECTORY), *(cpio.Entry(*each) for each in files)])
+    listing = subprocess.run(["busybox", "cpio", "-tv"], input=archive, capture_output=True, check=True).stdout.decode()
     entries = {line.split()[-1]: (line.split()[0], line.split()[-4]) for line in listing.splitlines()}
     assert entries["dir"][0] == "drwxr-xr-x"
     assert entries["dir/odd"][0] == "-rwxr-xr-x"
@@ -154,14 +151,14 @@ class FakeBuild:
     count: int = 0
     failure: Exception | None = None
 
-    def __call__(self, recipe: Recipe, place: Path, log: Path, progress: Callable[[str], None]) -> Built:
+    def __call__(self, recipe: Recipe, place: Path, log: Path, progress: Callable[[str], None]) -> str:
         self.count += 1
         (place / "vmlinuz").write_bytes(b"kernel")
         if self.failure:
             raise self.failure
         (place / "initrd").write_bytes(b"initrd")
         (place / "root.erofs").write_bytes(recipe.suite.encode() * 1000)
-        return Built("7.0-test")
+        return "7.0-test"
 
 
 @pytest.fixture
@@ -179,13 +176,13 @@ def manifest_with(**changes: Any) -> Callable[[Path], object]:
 @pytest.mark.parametrize(
     ("name", "damage", "output"),
     [
-        *((name, flip, "damaged") for name in Built.files),
-        *((name, Path.unlink, "damaged") for name in (*Built.files, image.MANIFEST)),
-        *((name, lambda path: os.truncate(path, 3), "damaged") for name in (*Built.files, image.MANIFEST)),
-        (image.MANIFEST, lambda path: path.write_text('{"files": 7}'), "damaged"),
-        (image.MANIFEST, manifest_with(files={}), "lists other files"),
-        (image.MANIFEST, manifest_with(digest="0" * 64), "is of another image"),
-        (image.MANIFEST, manifest_with(kernel_version=7), "is of another image"),
+        *((name, flip, "damaged") for name in FILES),
+        *((name, Path.unlink, "damaged") for name in (*FILES, MANIFEST)),
+        *((name, lambda path: os.truncate(path, 3), "damaged") for name in (*FILES, MANIFEST)),
+        (MANIFEST, lambda path: path.write_text('{"files": 7}'), "damaged"),
+        (MANIFEST, manifest_with(files={}), "lists other files"),
+        (MANIFEST, manifest_with(digest="0" * 64), "is of another image"),
+        (MANIFEST, manifest_with(kernel_version=7), "is of another image"),
     ],
 )
 def test_a_damaged_or_foreign_image_is_noticed_and_built_again(
@@ -230,14 +227,7 @@ def test_expired_lists_are_used_only_where_apt_says_that_they_are(tmp_path: Path
 
     monkeypatch.setattr(build, "run_logged", run)
     said: list[str] = []
-    recipe = recipe_for()
-    assert build.bootstrap(
-        lambda expired: build.bootstrap_command(recipe, tmp_path / "root", expired),
-        tmp_path / "root",
-        tmp_path / "log",
-        said.append,
-        {},
-    )
+    assert guest_system(recipe_for()).make(tmp_path / "root", tmp_path / "log", said.append)
     assert ["Check-Valid-Until" in " ".join(command) for command in tried] == [False, True]
     assert "forky on this mirror have expired" in said[0]
 
@@ -245,7 +235,7 @@ def test_expired_lists_are_used_only_where_apt_says_that_they_are(tmp_path: Path
 def test_an_image_of_expired_lists_is_named_or_refused(
     tmp_path: Path, fake_build: FakeBuild, monkeypatch: Patch
 ) -> None:
-    def build_with_expired(recipe: Recipe, place: Path, log: Path, progress: Callable[[str], None]) -> Built:
+    def build_with_expired(recipe: Recipe, place: Path, log: Path, progress: Callable[[str], None]) -> str:
         log.write_text(EXPIRED)
         return fake_build(recipe, place, log, progress)
 
@@ -350,10 +340,10 @@ def test_an_old_image_is_renewed_with_what_the_mirror_has_now(
     assert [path.name for path in (tmp_path / "images").iterdir()] == [new.root.parent.name]
 
 
-def _other_build(recipe: Recipe, place: Path, log: Path, progress: Callable[[str], None]) -> Built:
-    for name in Built.files:
+def _other_build(recipe: Recipe, place: Path, log: Path, progress: Callable[[str], None]) -> str:
+    for name in FILES:
         (place / name).write_bytes(b"newer")
-    return Built("7.1-test")
+    return "7.1-test"
 
 
 def test_an_image_that_cannot_be_renewed_stays(tmp_path: Path, fake_build: FakeBuild) -> None:
@@ -653,4 +643,4 @@ def test_a_stack_of_two_suites_asks_for_a_mirror_where_the_host_names_none(monke
     monkeypatch.setattr("fixtures.guest.mirror.host_mirror", lambda: "")
     recipe = next(recipe for recipe in STACKS.values() if recipe.kernel_suite)
     with pytest.raises(UserError, match="RDMA_CTS_MIRROR"):
-        build.bootstrap_command(recipe, Path("root"))
+        guest_system(recipe).command(Path("root"))

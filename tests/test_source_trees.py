@@ -147,8 +147,8 @@ def test_a_copy_follows_its_tree_and_dates_what_has_changed_now(tmp_path: Path) 
 def test_a_tree_of_rdma_core_is_compiled_and_a_build_is_used_as_it_is(compilers: Compilers) -> None:
     rdma_core = compilers.rdma_core
     tree = RunOptions(guest=True, rdma_core=rdma_core)
-    assert builds.trees_from(tree).rdma_core == rdma_core
+    assert builds.rdma_core_tree(tree) == rdma_core
     assert builds.builds_from(tree).rdma_core is None
     own = RunOptions(guest=True, rdma_core=rdma_core / "build")
-    assert builds.trees_from(own).rdma_core is None
+    assert builds.rdma_core_tree(own) is None
     assert builds.builds_from(own).rdma_core == rdma_core / "build"

@@ -15,16 +15,17 @@ from typing import Any, cast
 import pytest
 
 from conformance.errors import UserError
-from fixtures.guest import freezing, image, qemu, request, template
+from fixtures.guest import freezing, kept, qemu, request, template
 from fixtures.guest.freezing import CONSOLE, STATE, Ended, Failure, Ingredients, checksum, save
 from fixtures.guest.guest import Guest, NotStarted
 from fixtures.guest.image import Image
 from fixtures.guest.job import Job
+from fixtures.guest.kept import MANIFEST
 from fixtures.guest.qemu import Machine
 from fixtures.guest.qmp import Qmp, QmpError
 from fixtures.guest.ready import ReadySession
 from fixtures.guest.request import Request, recorded_to
-from fixtures.guest.template import FILES, MANIFEST, Starter, Templates
+from fixtures.guest.template import FILES, Templates
 from kinds import Patch
 from patience import PATIENCE_S
 from samples import flip
@@ -43,7 +44,7 @@ def ingredients(tmp_path: Path) -> Ingredients:
     (tmp_path / "suite" / "a.py").write_text("1\n")
     image = Image(place / "vmlinuz", place / "initrd", place / "root.erofs", "digest", "6.1", "digest")
     job = Job(((tmp_path / "suite", "suite"),), "true", {"A": "1"}, "depmod\n")
-    return Ingredients(image, job, None, Machine(64), "/bin/true")
+    return Ingredients(image, job, None, Machine(), "/bin/true")
 
 
 def overlaid(before: Ingredients, folder: Path, text: str) -> Ingredients:
@@ -66,9 +67,8 @@ def test_equal_ingredients_have_equal_keys_wherever_they_are(ingredients: Ingred
     "change",
     [
         lambda it, place: replace(it, image=replace(it.image, digest="other")),
-        lambda it, place: replace(it, machine=Machine(128)),
-        lambda it, place: replace(it, machine=Machine(64, accelerator="kvm")),
-        lambda it, place: replace(it, machine=Machine(64, processor="max")),
+        lambda it, place: replace(it, machine=Machine("kvm")),
+        lambda it, place: replace(it, machine=Machine(processor="max")),
         lambda it, place: replace(it, program="/bin/false"),
         lambda it, place: replace(it, job=replace(it.job, command="false")),
         lambda it, place: replace(it, job=replace(it.job, environment={"A": "2"})),
@@ -145,7 +145,8 @@ def migration(status: str) -> dict[str, Any]:
 
 def test_a_command_has_its_return_and_events_are_kept() -> None:
     channel, heard = qemu_says([{"event": "STOP"}, migration("active"), migration("completed"), {"return": {"a": 1}}])
-    with Qmp(channel, PATIENCE_S) as control:
+    with channel:
+        control = Qmp(channel, PATIENCE_S)
         assert control.execute("migrate", uri="fd:state") == {"a": 1}
         control.migrated()
     assert [each["execute"] for each in heard] == ["qmp_capabilities", "migrate"]
@@ -163,8 +164,8 @@ def test_a_command_has_its_return_and_events_are_kept() -> None:
 )
 def test_refusals_of_qemu_are_errors(answers: Sequence[object], reason: str) -> None:
     channel, _ = qemu_says(*answers)
-    with Qmp(channel, PATIENCE_S) as control, pytest.raises(QmpError, match=reason):
-        migrate(control)
+    with channel, pytest.raises(QmpError, match=reason):
+        migrate(Qmp(channel, PATIENCE_S))
 
 
 def test_a_qemu_that_never_answers_is_given_up() -> None:
@@ -210,19 +211,19 @@ def test_a_file_in_memory_is_saved_whole_and_with_holes(tmp_path: Path) -> None:
 def test_trust_ends_with_any_write_and_with_the_hosts_start(tmp_path: Path, monkeypatch: Patch) -> None:
     path = tmp_path / "file"
     path.write_text("a")
-    assert not image.is_trusted(tmp_path, ["file"])
-    image.trust(tmp_path, ["file"])
-    assert image.is_trusted(tmp_path, ["file"])
+    assert not kept.is_trusted(tmp_path, ["file"])
+    kept.trust(tmp_path, ["file"])
+    assert kept.is_trusted(tmp_path, ["file"])
     before = path.stat()
     path.write_text("b")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert not image.is_trusted(tmp_path, ["file"])
-    image.trust(tmp_path, ["file"])
+    assert not kept.is_trusted(tmp_path, ["file"])
+    kept.trust(tmp_path, ["file"])
     (tmp_path / "boot_id").write_text("another\n")
-    monkeypatch.setattr(image, "_BOOT_ID", tmp_path / "boot_id")
-    assert not image.is_trusted(tmp_path, ["file"])
+    monkeypatch.setattr(kept, "BOOT_ID", tmp_path / "boot_id")
+    assert not kept.is_trusted(tmp_path, ["file"])
     (tmp_path / "verified").write_text("{")
-    assert not image.is_trusted(tmp_path, ["file"])
+    assert not kept.is_trusted(tmp_path, ["file"])
 
 
 # The cache
@@ -261,7 +262,7 @@ class Freezer:
         if self.ends:
             self.ends -= 1
             raise Ended("QEMU was ended externally: SIGKILL")
-        assert template._in_use(folder), "no other run may remove it meanwhile"
+        assert kept.in_use(folder), "no other run may remove it meanwhile"
         if self.resume_failure:
             raise self.resume_failure
         self.resumed.append((folder / "memory").read_bytes()[:6])
@@ -279,7 +280,7 @@ def freezer(ingredients: Ingredients, tmp_path: Path, monkeypatch: Patch) -> Fre
 def test_a_template_is_made_once(freezer: Freezer) -> None:
     assert freezer.guest().up == freezer.guest().up
     assert (freezer.made, freezer.resumed) == (1, [b"memory"] * 2)
-    freezer.guest(machine=Machine(128))
+    freezer.guest(machine=Machine(processor="max"))
     assert freezer.made == 2
     assert sorted(path.name for path in freezer.place.iterdir()) == sorted([*FILES, MANIFEST, "verified"])
 
@@ -349,7 +350,7 @@ def test_files_are_read_again_after_the_hosts_start(freezer: Freezer) -> None:
     note.write_text("[]")
     freezer.guest()
     assert freezer.made == 1
-    assert image.is_trusted(note.parent, FILES)
+    assert kept.is_trusted(note.parent, FILES)
 
 
 def test_a_template_that_fails_leaves_nothing_and_is_not_retried_at_once(freezer: Freezer) -> None:
@@ -412,7 +413,7 @@ def test_a_full_disk_is_a_failure(freezer: Freezer, monkeypatch: Patch) -> None:
         freezer.guest()
     monkeypatch.setattr(template, "_SPARE_BYTES", 1 << 60)
     with pytest.raises(Failure, match="MiB are free"):
-        freezer.guest(machine=Machine(65))
+        freezer.guest(machine=Machine(processor="max"))
 
 
 def test_leftovers_of_killed_runs_are_removed_but_not_unfinished_templates(freezer: Freezer) -> None:
@@ -443,7 +444,7 @@ def test_one_of_two_runs_makes_a_template_and_the_other_waits(freezer: Freezer) 
 
 
 def test_the_oldest_unused_templates_are_removed_above_the_bound(freezer: Freezer, monkeypatch: Patch) -> None:
-    three = [Machine(size) for size in (64, 65, 66)]
+    three = [Machine(processor=name) for name in ("first", "second", "third")]
     keys = [replace(freezer.ingredients, machine=machine).key() for machine in three]
     places = [freezer.place.with_name(key[:16]) for key in keys]
     for number, machine in enumerate(three):
@@ -454,26 +455,25 @@ def test_the_oldest_unused_templates_are_removed_above_the_bound(freezer: Freeze
     monkeypatch.setattr(template, "KEPT_BYTES", 2 * size)
     with (places[1] / MANIFEST).open() as held:
         fcntl.flock(held, fcntl.LOCK_SH)
-        freezer.guest(machine=Machine(67))
+        freezer.guest(machine=Machine(processor="fourth"))
     assert [place.exists() for place in places] == [True, True, False]
 
 
 def test_a_run_goes_on_without_templates_and_says_so_once(freezer: Freezer, monkeypatch: Patch) -> None:
-    given = (freezer.ingredients.image, freezer.ingredients.job, REQUEST, Path("console"), None)
-    monkeypatch.setattr("fixtures.guest.template.ingredients_of", lambda *_: freezer.ingredients)
+    given = (freezer.ingredients, REQUEST, Path("console"))
     monkeypatch.delenv("RDMA_CTS_TEMPLATES", raising=False)
     freezer.failure = QmpError("QEMU closed its control channel")
     said: list[str] = []
-    starter = Starter(freezer.folder, said.append)
+    templates = Templates(freezer.folder, said.append)
     for _ in range(2):
-        assert starter.resume(*given) is None
+        assert templates.start(*given) is None
     assert [line for line in said if "booting it instead" in line] == [said[-1]]
     monkeypatch.setenv("RDMA_CTS_TEMPLATES", "off")
-    assert Starter(freezer.folder, said.append).resume(*given) is None
+    assert Templates(freezer.folder, said.append).start(*given) is None
     assert freezer.made == 1
     monkeypatch.setenv("RDMA_CTS_TEMPLATES", "on")
     with pytest.raises(UserError, match="RDMA_CTS_TEMPLATES is 'on'"):
-        Starter(freezer.folder, said.append)
+        Templates(freezer.folder, said.append)
 
 
 # The session that waits

@@ -18,7 +18,7 @@ from conformance.bench.interface import Bench
 from conformance.device.bench import DeviceBench
 from conformance.device.device import Device
 from conformance.device.limits import obey_locked_memory_limit
-from conformance.execution.capabilities import capabilities_of
+from conformance.execution.offered import capabilities_of
 from conformance.execution.runner import Watch
 from conformance.kernel.log import KernelWatch
 from conformance.model.capability import Capabilities

@@ -27,7 +27,7 @@ from conformance.device.bench import DeviceBench
 from conformance.device.device import Device
 from conformance.device.limits import obey_locked_memory_limit
 from conformance.errors import UserError
-from conformance.execution.capabilities import capabilities_of
+from conformance.execution.offered import capabilities_of
 from conformance.execution.preflight import preflight
 from conformance.kernel.log import KernelWatch
 from conformance.model.case import Case
