@@ -169,10 +169,7 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
         options = target.with_target(options, host)
         if options.device and not options.hazardous:
             chosen = replace(chosen, cases=_harmless(chosen.cases, progress))
-        if options.shard:
-            whole = [case.id for case in chosen.cases]
-            part = options.shard.part(chosen.cases, lambda case: case.id, shipped_durations())
-            chosen = replace(chosen, cases=part, whole=whole)
+        chosen = _of_shard(chosen, options)
         name = "+".join(options.devices) or guest_driver(options).device
         out = arguments.out or around.enter_context(run_folder(what=name))
         around.enter_context(crash_reports_in(out))
@@ -237,6 +234,13 @@ def choose(options: RunOptions, known: Chosen | None = None) -> Chosen:
     profile = read_profile(options.profile) if options.profile else Profile()
     waivers = read_waivers(options.waivers, suite, datetime.now().date()) if options.waivers else None
     return Chosen(suite, cases, profile, waivers, by=by)
+
+
+def _of_shard(chosen: Chosen, options: RunOptions) -> Chosen:
+    if not options.shard:
+        return chosen
+    cases = options.shard.part(chosen.cases, lambda case: case.id, shipped_durations())
+    return replace(chosen, cases=cases, whole=[case.id for case in chosen.cases])
 
 
 def _claim(out: Path, resumed: bool, around: ExitStack) -> None:
