@@ -62,7 +62,6 @@ def find(name: str, dialect: str = MAINLINE) -> Verb:
 
 
 def _enums(verb: Verb, structs: Iterable[Struct]) -> tuple[Enum, ...]:
-    """Returns the enumerations that the arguments, the return codes and the given structs use, each once."""
     names = [each.enum for each in verb.parameters]
     names += [verb.code_enum, *(field.enum for struct in structs for field in struct.fields)]
     return tuple(enum_in(verb.dialect, name) for name in dict.fromkeys(names) if name)
@@ -92,7 +91,6 @@ def render(verb: Verb) -> Iterator[str]:
 
 
 def _signature(verb: Verb) -> Iterator[str]:
-    """Yields the lines of the prototype, which is broken only between arguments."""
     arguments = (declaration(each.ctype, each.name).replace(" ", "\0") for each in verb.parameters)
     opening = f"  {declaration(verb.returns, verb.name)}("
     for line in _wrapped(", ".join(arguments) + ")", opening.replace(" ", "\0"), hang=len(opening)):
@@ -169,7 +167,6 @@ def _struct(struct: Struct) -> Iterator[str]:
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
-    """Yields a block with a title, or nothing if the block is empty."""
     body = list(lines)
     if body:
         yield from ("", title, *body)

@@ -109,7 +109,6 @@ def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudg
 
 
 def _still_valid(recorded: Recorded, results: list[ResultRecord]) -> list[ConfirmationRecord]:
-    """Returns the confirmations of violations whose verdict has not changed."""
     before = {record["case"]: record["verdict"] for record in recorded.results}
     same = {record["case"] for record in results if before.get(record["case"]) == record["verdict"]}
     return [each for each in recorded.confirmations if each["case"] in same]

@@ -117,21 +117,18 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
 
 
 def _told(node: Node) -> str:
-    """Returns the outcome of a host as one line."""
     if node.facts is None:
         return f"not run: {node.problem}"
     return "; ".join(filter(None, (node.facts.conclusion, node.problem)))
 
 
 def _refuse_runs(out: Path, hosts: Sequence[LabHost]) -> None:
-    """Raises UserError if the directory of a new lab already has a run, or a run of one of these hosts."""
     for folder in (out, *(out / host.name for host in hosts)):
         if _has_run(folder):
             raise UserError(f"{folder} has a run", hint="choose another --out, or --resume the lab")
 
 
 def _has_run(folder: Path) -> bool:
-    """Returns whether a directory has a recorded or planned run."""
     results = folder / FILE_NAME
     return (folder / PLAN).exists() or (results.exists() and results.stat().st_size > 0)
 
@@ -199,7 +196,6 @@ class _HostRun:
         self._arguments = parser.parse_args(self._words)
 
     def start(self, chosen: Chosen) -> None:
-        """Starts the run, unless it is refused."""
         if self._refused:
             return
         read_from, written_to = os.pipe()
@@ -210,7 +206,6 @@ class _HostRun:
         self._output = os.fdopen(read_from, encoding="utf-8", errors="replace")
 
     def listen(self) -> None:
-        """Starts to show the lines of the run."""
         if self._process:
             self._reader = threading.Thread(target=self._show, daemon=True)
             self._reader.start()

@@ -248,7 +248,6 @@ def _renew(stack: str, days: float) -> None:
 
 
 def _cell(history: History, night: Path, name: str, options: RunOptions, yes: bool) -> tuple[Outcome, list[str]]:
-    """Runs a cell and compares it. Returns the outcome, which is also stored, and the lines about it."""
     folder = night / name
     selection = replace(RunOptions(), **{field: getattr(options, field) for field in _SELECTING}).arguments()
     known = Cell(night.name, name, folder, Outcome(NOT_RUN, selection=tuple(selection)))

@@ -13,10 +13,10 @@ from conformance.model.row_template import StepTemplate, Values
 from conformance.model.space import Space
 from conformance.model.sweep import Sweep
 from conformance.model.vocabulary import NULL
-from conformance.verbs import VERBS, leaves_objects
+from conformance.verbs import VERBS
 
 # Calls that do not change the set-up, so that the next point can use the same set-up.
-_REPEATABLE = (*(name for name, verb in VERBS.items() if leaves_objects(verb)), "traffic", "local_traffic", "resident")
+_REPEATABLE = (*(name for name, verb in VERBS.items() if verb.leaves_objects), "traffic", "local_traffic", "resident")
 # The maximum number of points of a group, for loops in Python and in C.
 MAX_GROUP, MAX_GROUP_IN_C = 4096, 16384
 PointNumbers = range | array  # type: ignore[type-arg]

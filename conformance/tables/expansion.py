@@ -73,7 +73,6 @@ def bindings(axes: Mapping[str, Node], reader: Reader, row: Node) -> list[Bindin
 
 
 def _values(name: str, node: Node, reader: Reader) -> tuple[Node, ...]:
-    """Returns the values of an axis, or an empty tuple if there is a mistake."""
     before = len(reader.mistakes)
     if is_axis(node):
         return unknown_values(reader, name, node)

@@ -268,7 +268,6 @@ def _needs_of_operations(row: RowBody) -> list[str]:
 
 
 def _needs_of_regions(row: RowBody) -> list[str]:
-    """The capabilities that the row's registrations need and that the table need not name."""
     flags = _registered_flags(row)
     return [need for flag, need in capability.UNNAMED_FLAG_NEEDS.items() if flag in flags]
 

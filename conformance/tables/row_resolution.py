@@ -143,7 +143,6 @@ class PartResolver:
         return functools.reduce(operator.and_, columns)
 
     def arguments(self, call: str, first: Arguments, nodes: Mapping[str, Node], names: Names) -> Composed[Arguments]:
-        """The arguments of a call. `names` has the kind of each existing object."""
         varying = {
             key: self._argument(call, key, node, names)
             for key, node in nodes.items()

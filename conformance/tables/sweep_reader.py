@@ -228,7 +228,6 @@ def _clauses(
 
 
 def _operation_clauses(reader: Reader, row: RowText, registry: Registry) -> Iterator[Clause]:
-    """Yields a clause for each operation on an axis that needs a capability."""
     for axis in row.space.axes:
         for operation in axis.labels:
             if operation in capability.OPERATION_NEEDS:
@@ -238,7 +237,6 @@ def _operation_clauses(reader: Reader, row: RowText, registry: Registry) -> Iter
 
 
 def _flag_clauses(reader: Reader, node: Node, text: str, space: Space, registry: Registry) -> Iterator[Clause]:
-    """Yields a clause for each access flag of an axis that needs a capability."""
     flags = {axis.name: axis.flags for axis in space.axes if axis.flags}
     name = reader.word(node, "axis of flags", flags)
     for flag in flags.get(name or "", ()):
