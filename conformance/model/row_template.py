@@ -4,8 +4,9 @@
 tables/row_resolution.py creates the templates.
 """
 
+import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from conformance.model.case import Argument, Flags, Given, Step
@@ -117,7 +118,11 @@ class Composed(Generic[T]):
             return self.first
         first: Any = self.first
         made = {name: part.at(values) for name, part in self.parts.items()}
-        return cast(T, {**first, **made} if isinstance(first, Mapping) else replace(first, **made))
+        if isinstance(first, dict):
+            return cast(T, {**first, **made})
+        kind: Any = type(first)
+        kept = {name: getattr(first, name) for name in _names_of_fields(kind) if name not in made}
+        return cast(T, kind(**kept, **made))  # like dataclasses.replace, in half the time
 
 
 StepTemplate = Composed[Step]
@@ -144,6 +149,11 @@ class RowTemplate:
     def setup_axes(self) -> frozenset[str]:
         """The axes on which the set-up depends, including the steps before the judged call."""
         return self.given.axes | axes_of(self.before)
+
+
+@functools.cache
+def _names_of_fields(kind: type[Any]) -> list[str]:
+    return [field.name for field in fields(kind)]
 
 
 def axes_of(templates: Iterable[Template[object]]) -> frozenset[str]:
