@@ -190,19 +190,16 @@ def render(runs: Sequence[Digest]) -> str:
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = Page(runs)
-    return (
-        environment()
-        .get_template("report.html")
-        .render(
-            page=page,
-            facts=stack_facts(runs),
-            hashes=hashes(runs),
-            columns=page.columns,
-            script=Markup(script),
-            script_hash=digest,
-            data=Markup(page.data),
-            point=evidence.POINT if any(map(evidence.has_points, runs)) else "",
-        )
+    template = environment().get_template("report.html")
+    return template.render(
+        page=page,
+        facts=[(name, values) for name, values in _rows([run.facts for run in runs]) if any(values)],
+        hashes=_rows([run.under_test for run in runs]),
+        columns=page.columns,
+        script=Markup(script),
+        script_hash=digest,
+        data=Markup(page.data),
+        point=evidence.POINT if any(map(evidence.has_points, runs)) else "",
     )
 
 
@@ -250,16 +247,10 @@ def environment() -> Environment:
     return found
 
 
-def stack_facts(runs: Sequence[Digest]) -> list[tuple[str, list[str]]]:
-    """A row for each fact of the stacks under test that is known, and a column for each run."""
-    rows = [(name, [run.facts[name] for run in runs]) for name in runs[0].facts]
-    return [(name, values) for name, values in rows if any(values)]
-
-
-def hashes(runs: Sequence[Digest]) -> list[tuple[str, list[str]]]:
-    """The hashes of the software under test, in the form of `stack_facts`."""
-    names = dict.fromkeys(name for run in runs for name in run.under_test)
-    return [(name, [run.under_test.get(name, "") for run in runs]) for name in names]
+def _rows(tables: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
+    """A row for each name in the tables, and a column for each table."""
+    names = dict.fromkeys(name for table in tables for name in table)
+    return [(name, [table.get(name, "") for table in tables]) for name in names]
 
 
 def rank_of(verdict: str) -> int:
