@@ -254,7 +254,7 @@ def test_the_latest_run_that_has_a_case_is_asked_about_it(out: Path) -> None:
 
 
 def test_list_shows_the_cases_of_a_fingerprint(out: Path, monkeypatch: Patch, cli: Cli) -> None:
-    monkeypatch.setattr(run_arguments, "suite_from", lambda _: EIGHT)
+    monkeypatch.setattr(run_arguments, "load_suite", lambda *_: EIGHT)
     (defect, *_) = read(out / "first").defects
     assert defect.cases[0] in cli(0, "list", "--only", defect.fingerprint[:6]).out
 
