@@ -87,8 +87,7 @@ def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[s
 
 
 def _profile_of(folder: Path) -> Path | None:
-    """Returns the profile that the plan of a run names, or None. It is for runs of versions whose header does not name
-    the profile."""
+    """Returns the profile in the plan of a run, for runs of versions whose header does not name it."""
     if not (folder / PLAN).exists():
         return None
     parser = Parser(prog="bundle")
@@ -98,8 +97,7 @@ def _profile_of(folder: Path) -> Path | None:
 
 
 def _of_run(folder: Path, name: str) -> Path:
-    """Returns the path of a file that a run has read. `name` may be relative to the directory where the run was
-    started."""
+    """Returns the path of a file that a run has read, which may be relative to the directory where it was started."""
     return Path(read_plan(folder).directory, name) if (folder / PLAN).exists() else Path(name)
 
 

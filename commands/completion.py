@@ -27,8 +27,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _with_subcommands(commands: dict[str, Parser]) -> dict[str, Parser]:
-    """Returns the commands, each after its subcommands. The name of a subcommand begins with the name of its
-    command."""
+    """Returns the commands, each after its subcommands, whose names begin with that of the command."""
     found = {}
     for name, parser in commands.items():
         found.update({f"{name} {each}": below for each, below in parser.commands().items()})
@@ -45,8 +44,7 @@ def _known() -> dict[str, Collection[str]]:
 
 
 def _values(parser: Parser) -> Iterator[tuple[str, str | None]]:
-    """Yields each long option of a command, or "" for an argument, with the words that can be its value; None if the
-    option has no value."""
+    """Yields each long option, or "" for an argument, with the words that can be its value; None for a switch."""
     for action in parser._actions:
         words = action.choices or _known().get(str(action.metavar), ())
         value = None if action.nargs == 0 else " ".join(map(str, words))
@@ -83,8 +81,7 @@ def _offer(words: str) -> str:
 
 
 def _zsh(commands: dict[str, Parser]) -> str:
-    """Returns the script for bash in a form for zsh. If compinit loads it as a function, its first call already
-    completes."""
+    """The script for bash in a form for zsh. If compinit loads it as a function, its first call already completes."""
     load = "(( $+functions[compdef] )) || { autoload -U compinit && compinit; }\n"
     load += "autoload -U +X bashcompinit && bashcompinit"
     first = "[[ ${zsh_eval_context[-1]} != loadautofunc ]] || _bash_complete -o filenames -F _rdma_cts"

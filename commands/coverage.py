@@ -29,21 +29,19 @@ _NOT_RUN, _NOT_JUDGED = "-", "not judged"
 
 @dataclass(frozen=True)
 class RuleCoverage:
-    """A rule, and how many cases prove it by a successful call and by a refused call.
+    """A rule, and how many cases prove it.
 
-    A case with successful and refused steps counts in both numbers. `open` cases record what happens and prove nothing.
-    `verdict` is empty without results, "-" if the results have none for this rule, and "not judged" for a rule of a
-    vendor's dialect that the run could not judge.
+    A case with successful and refused steps counts in both numbers.
     """
 
     id: str
     document: str
     statement: str
     cases: int
-    success: int
-    refused: int
-    open: int
-    verdict: str = ""
+    success: int  # by a successful call
+    refused: int  # by a refused call
+    open: int  # cases that record what happens and prove nothing
+    verdict: str = ""  # empty without results; "-" if they have none for this rule; "not judged" for another dialect
 
 
 @dataclass(frozen=True)
@@ -58,16 +56,13 @@ class CodeCoverage:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The coverage of all rules and return codes. `complete` is None without results, False if the run was cut short.
-
-    `cases_run` counts the suite's cases that have a result.
-    """
+    """The coverage of all rules and return codes."""
 
     rules: tuple[RuleCoverage, ...]
     codes: tuple[CodeCoverage, ...]
     cases: int
-    complete: bool | None = None
-    cases_run: int = 0
+    complete: bool | None = None  # None without results, False if the run was cut short
+    cases_run: int = 0  # the suite's cases that have a result
 
     @property
     def without_case(self) -> list[str]:

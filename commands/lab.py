@@ -143,8 +143,7 @@ def _left_out(out: Path, hosts: Sequence[LabHost], file: Path) -> Iterator[str]:
 
 
 def _status(found: Sequence[int]) -> int:
-    """Returns the exit status of a lab: that of a violation on any host, else that of a host without a conclusion, else
-    0."""
+    """Returns the exit status: that of a violation on any host, else that of a host without a conclusion, else 0."""
     return 1 if 1 in found else 3 if any(found) else 0
 
 

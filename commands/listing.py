@@ -33,8 +33,7 @@ def _cases(cases: list[Case]) -> list[str]:
 
 
 def _total(cases: list[Case], by_id: bool) -> str:
-    """Returns the last line. Unless cases were selected `by_id`, the line also counts the cases that a run without
-    --tier has."""
+    """Returns the last line; unless cases were selected `by_id`, with the number of cases of a run without --tier."""
     total = f"{len(cases)} case{'' if len(cases) == 1 else 's'}"
     of_run = len(of_tier(cases, DEFAULT))
     if by_id or of_run == len(cases):

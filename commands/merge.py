@@ -53,8 +53,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _waivers(parts: Sequence[Part], suite: Suite, given: Path | None) -> Waivers | None:
-    """Returns the waivers of the run, as valid on the day of its shards. Only the whole run shows whether a waiver is
-    needed."""
+    """Returns the waivers of the run, as valid on the day of its shards."""
     header = parts[0].recorded.header
     known = header.get("waivers")
     if not known:

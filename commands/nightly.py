@@ -199,8 +199,7 @@ def _prune(history: History, keep: int) -> None:
 
 
 def _mailed(to: str, night: Path, text: Sequence[str]) -> str:
-    """Writes the message to the history, passes it to sendmail if sendmail is installed, and returns a line about
-    it."""
+    """Writes the message to the history, passes it to sendmail if installed, and returns a line about it."""
     message = EmailMessage()
     message["To"], message["Subject"] = to, f"rdma-cts, night {format_night(night.name)}: {text[-1]}"
     message.set_content("\n".join(text), cte="8bit")
@@ -250,8 +249,7 @@ def _tidy(history: History) -> None:
 
 
 def _renew(stack: str, days: float) -> None:
-    """Rebuilds the image of a stack if it is older than `days`. If this fails, prints the reason and keeps the old
-    image."""
+    """Rebuilds the image of a stack if it is older than `days`. After a failure the old image is kept."""
     try:
         renew_image(recipe_for(stack), cache_directory(), days, lambda line: show([f"{stack}: {line}"]))
     except UserError as error:
@@ -259,8 +257,7 @@ def _renew(stack: str, days: float) -> None:
 
 
 def _cell(history: History, night: Path, name: str, options: RunOptions, yes: bool) -> tuple[Outcome, list[str]]:
-    """Runs a cell and compares it. Returns the outcome, which is also stored with the results, and the lines about
-    it."""
+    """Runs a cell and compares it. Returns the outcome, which is also stored, and the lines about it."""
     folder = night / name
     selection = replace(RunOptions(), **{field: getattr(options, field) for field in _SELECTING}).arguments()
     known = Cell(night.name, name, folder, Outcome(NOT_RUN, selection=tuple(selection)))
@@ -284,8 +281,7 @@ def _failed(cell: Cell, error: UserError) -> Morning:
 
 
 def _ran(cell: Cell, options: RunOptions, yes: bool) -> tuple[Cell, Digest | None]:
-    """Runs `rdma-cts run` for a cell; returns the cell and its results, if any. Raises UserError if its directory
-    cannot be created or its results are damaged."""
+    """Runs `rdma-cts run` for a cell; returns the cell and its results, if any. Raises UserError."""
     command = [*process.COMMAND, *options.arguments(), "--quiet", "--out", str(cell.folder)]
     log = cell.folder / RUN_LOG
     with writing(log):
@@ -322,8 +318,7 @@ def _last_line(log: Path) -> str:
 
 
 def _compared(history: History, cell: Cell, run: Digest | None) -> Morning:
-    """Returns the cell after its run, compared with the last good night that can be read, and with the last complete
-    night."""
+    """Returns the cell after its run, compared with the last good night that can be read and the last complete one."""
     if run is None:
         return Morning(history, cell)
     good = before = None
@@ -346,8 +341,7 @@ def _compared(history: History, cell: Cell, run: Digest | None) -> Morning:
 
 
 def _comparison(earlier: Cell, run: Digest) -> Comparison | None:
-    """Returns the comparison of the run with an earlier night. If the earlier run cannot be read any more, prints a
-    line and returns None."""
+    """Returns the comparison with an earlier night; None, with a line for the user, if it cannot be read any more."""
     try:
         return compare(read(earlier.folder), run, unlike_tables=True)
     except UserError as error:

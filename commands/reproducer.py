@@ -94,8 +94,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
-    """Returns the error for a case that the tables do not have, or do not have any more although `run` has recorded
-    it."""
+    """Returns the error for a case that the tables do not have, or do not have any more."""
     near = suggestion(name, [case.id for case in suite.cases])
     if run:
         said = f"{run.directory} was made with other tables; the present tables have no case {name!r}{near}"
@@ -106,9 +105,7 @@ def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
 
 
 def _symptom(wanted: str, run: Digest | None, suite: Suite) -> Symptom | None:
-    """Returns the recorded symptom of a violated case, or None. For a defect, returns the first symptom whose case is
-    still in the tables, or raises UserError.
-    """
+    """Returns the recorded symptom of a violated case, or of a defect the first whose case is still in the tables."""
     if FINGERPRINT.fullmatch(wanted):
         defect = defect_of(wanted, run, "--run")[0]
         return next((each for each in defect.symptoms if _has(suite, each.name)), defect.first)

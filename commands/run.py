@@ -129,8 +129,7 @@ def _resume(arguments: argparse.Namespace) -> int:
 
 
 def _complete(folder: Path) -> Digest | None:
-    """Returns the run in a directory if the run is complete, else None. A complete run needs no device and no
-    connection."""
+    """Returns the run in a directory if it is complete, which needs no device and no connection, else None."""
     try:
         found = read(folder)
     except UserError:  # reported when the run is resumed
@@ -140,17 +139,14 @@ def _complete(folder: Path) -> Digest | None:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The parts of a run that do not depend on its target. `whole` are the ids of the cases of all shards.
-
-    `by` are the options that have selected the cases.
-    """
+    """The parts of a run that do not depend on its target."""
 
     suite: Suite
     cases: Sequence[Case]
     profile: Profile
     waivers: Waivers | None
-    whole: Sequence[str] = ()
-    by: object = None
+    whole: Sequence[str] = ()  # the ids of the cases of all shards
+    by: object = None  # the options that have selected the cases
 
     @property
     def hazardous(self) -> frozenset[str]:
@@ -247,8 +243,7 @@ def _of_shard(chosen: Chosen, options: RunOptions) -> Chosen:
 
 
 def _claim(out: Path, resumed: bool, around: ExitStack) -> None:
-    """Creates the directory of --out, and removes it if the run records nothing. Raises UserError if it cannot be
-    created."""
+    """Creates the directory of --out, and removes it if the run records nothing. Raises UserError."""
     if (out / LAB_FILE_NAME).exists():
         raise UserError(f"{out} is the directory of a lab", hint="choose another --out, or --resume the lab")
     around.enter_context(run_folder(out))
@@ -348,8 +343,7 @@ def _announcing(start: Start, alone: Collection[str], progress: Progress) -> Sta
 
 
 def _kept(out: Path, done: int, total: int) -> str:
-    """Makes the reports of an interrupted run. Returns a text that says which results exist and how to resume the
-    run."""
+    """Makes the reports of an interrupted run. Returns a text about the results and how to resume the run."""
     if not done:
         return f"no case has a result yet; {command('run', '--resume', out)} starts again"
     report.write_beside(out)

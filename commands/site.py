@@ -78,8 +78,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _runs(history: History, page: HistoryPage) -> dict[Path, Run]:
-    """Returns the runs to read, by their directories: the latest run of each cell, and earlier runs until each defect
-    is in one of these runs."""
+    """Returns the latest run of each cell, and earlier runs until each defect is in one of these runs."""
     found: dict[Path, Run] = {}
     for name in history.names:
         _read_first(reversed(history.ran(name)), found)
@@ -101,8 +100,7 @@ def _runs(history: History, page: HistoryPage) -> dict[Path, Run]:
 
 
 def _read_first(cells: Iterable[Cell], runs: dict[Path, Run]) -> bool:
-    """Reads the first of these runs that can be read, because the results of a night may have been removed. Returns
-    whether a run could be read."""
+    """Reads the first of these runs that can be read. Returns whether one could: a night may have been removed."""
     for cell in cells:
         with suppress(UserError):
             recorded = read_results(cell.folder)
@@ -137,10 +135,7 @@ def _papers(page: HistoryPage, runs: Sequence[Run], suite: Suite) -> dict[str, s
 
 
 def _earlier(folder: Path) -> list[str]:
-    """Returns the files of the site in a directory; an empty list if the directory is empty.
-
-    Raises UserError for a directory with anything else.
-    """
+    """Returns the files of the site in a directory, if it is not empty. Raises UserError for anything else in it."""
     try:
         if not folder.exists() or not any(folder.iterdir()):
             return []

@@ -71,8 +71,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _signed(bundle: Path, support: "Support", signers: Path | None) -> str:
-    """Returns a line about the signer of the judged bundle. Raises UserError if nobody in `signers` has signed the
-    bundle."""
+    """Returns a line about the signer of the judged bundle. Raises UserError if nobody in `signers` has signed it."""
     if signers is None:
         there = signature.path_of(bundle).is_file()
         return "signature: not checked; give --signers FILE" if there else "signature: none"
@@ -84,18 +83,14 @@ def _signed(bundle: Path, support: "Support", signers: Path | None) -> str:
 
 @dataclass(frozen=True)
 class Support:
-    """The verdicts that a bundle supports. `unfounded` has a line for each recorded verdict that does not follow from
-    the observations.
-
-    `remark` names the parts of the manifest that were not compared; empty if all parts were.
-    """
+    """The verdicts that a bundle supports."""
 
     manifest: Manifest
     sha256: str
-    remark: str
+    remark: str  # the parts of the manifest that were not compared; empty if all parts were
     run: Digest
     kept: Sequence[Rejudged]
-    unfounded: Sequence[str]
+    unfounded: Sequence[str]  # a line for each recorded verdict that does not follow from the observations
 
     @property
     def sentence(self) -> str:

@@ -122,8 +122,7 @@ class Windows(Regions):
         self.keys[key] = window
 
     def invalidate(self, key: int, queue: int, domain: Domain) -> bool:
-        """Unbinds the type 2 window that has this key and is bound on this queue pair. Returns False if there is
-        none."""
+        """Unbinds the type 2 window with this key that is bound on this queue pair; returns False if there is none."""
         window = self.keys.get(key)
         if not isinstance(window, Window) or window.kind != 2 or window.region is None:
             return False
@@ -190,8 +189,7 @@ class Access(Windows):
         return bool(region.access & LOCAL_WRITE)
 
     def place(self, region: Region, addr: int, length: int) -> int | None:
-        """Returns the address in this process for an address that is used with a region's key, or None if a byte is
-        outside the region."""
+        """Returns the address in this process of an address in a region, or None if a byte is outside the region."""
         if not self.contains(region, addr, length):
             return None
         return self.translate(region, addr)
@@ -220,8 +218,7 @@ class Access(Windows):
         return self.translate(region, window.addr + offset)
 
     def window_opens(self, window: Window, domain: Domain, queue: int) -> bool:
-        """Returns whether a queue pair can use a window: type 1 if it is in the window's PD, type 2 if it posted the
-        bind."""
+        """Returns whether a queue pair can use a window: type 1 in the window's PD, type 2 if it posted the bind."""
         return window.domain is domain and window.queue in (0, queue)
 
     def window_allows(self, window: Window, right: int) -> bool:

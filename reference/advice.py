@@ -31,7 +31,10 @@ FLUSH = ENUMS["ibv_advise_mr_flag"].value_of("FLUSH")
 class Advice(Regions):
     """Implements the verb, from the checks of its arguments to the prefetch of pages."""
 
-    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+    other_tag = errno.ENOENT  # for an lkey with the index of a region, but a different tag
+    no_such_lkey = errno.EFAULT
+
+    def advise_mr(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
         """Checks every element, then carries out the advice. Raises Refused."""
         self.has("advise_mr")
         domain = self.domain_of(pd)
@@ -69,15 +72,8 @@ class Advice(Regions):
             raise Refused(errno.EINVAL)
         if found is None:
             same_index = any(key >> 8 == lkey >> 8 for key in self.keys)
-            raise Refused(self.other_tag() if same_index else self.no_such_lkey())
+            raise Refused(self.other_tag if same_index else self.no_such_lkey)
         return found
-
-    def other_tag(self) -> int:
-        """Returns the errno for an lkey with the index of a region, but a different tag."""
-        return errno.ENOENT
-
-    def no_such_lkey(self) -> int:
-        return errno.EFAULT
 
     def element_fault(self, domain: Domain, advice: int, region: Region, sge: Sge) -> int:
         """Returns the errno for an element of a known region, or 0."""
@@ -102,8 +98,7 @@ class Advice(Regions):
         return sge.addr < region.iova or sge.addr + sge.length > region.iova + region.length
 
     def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
-        """Faults pages in. Returns False if this fails and `flags` has FLUSH; without FLUSH, failures are not
-        reported."""
+        """Faults pages in. Returns False if this fails and `flags` has FLUSH, without which no failure is reported."""
         if advice == PREFETCH_NO_FAULT:
             return True
         present = self.memory.fault_in(addr, length, advice == PREFETCH_WRITE)

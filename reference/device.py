@@ -1,9 +1,8 @@
 """The reference device, composed of its parts, and the values that its library writes into structures."""
 
 import errno
-from collections.abc import Sequence
 
-from conformance.bench.calls import IbvMr, Pd, Return, Sge
+from conformance.bench.calls import IbvMr, Pd, Return
 from reference.advice import Advice
 from reference.device_memory import DeviceMemories
 from reference.extended import Extended
@@ -26,15 +25,6 @@ class Device(MadeOtherwise, DeviceMemories, Advice, Postings, Extended):
         if self.offsets_differ(addr, hca_va):
             raise Refused(errno.EINVAL)
         return self.register(pd, addr, length, hca_va, access)
-
-    def reg_dmabuf_mr(self, pd: int, offset: int, length: int, iova: int, fd: int, access: int) -> Region:
-        return self.register_dmabuf(pd, offset, length, iova, fd, access)
-
-    def dereg_mr(self, mr: int) -> None:
-        self.deregister(mr)
-
-    def advise_mr(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
-        self.advise(pd, advice, flags, sg_list)
 
     def offsets_differ(self, addr: int, hca_va: int) -> bool:
         """Returns whether the device refuses addr and hca_va because their offsets in the page differ."""

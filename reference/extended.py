@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from conformance.bench.calls import MrInitAttr
 from conformance.bench.memory_areas import Part
 from conformance.verbs import ENUMS
-from reference.memory import PAGE, FileRange, Range
+from reference.memory import PAGE, Range
 from reference.objects import Held, Refused, Region, check
 from reference.regions import Regions
 
@@ -22,13 +22,16 @@ KNOWN = _MASK.mask_of(*_MASK.short_names)
 
 @dataclass
 class Buffer:
-    """A buffer: its handle, its memory, and the PD for which it was allocated."""
+    """A buffer: its handle, its memory, and the PD for which it was allocated; `fd` is the descriptor of a dma-buf."""
 
     handle: int
-    memory: Range | FileRange
+    memory: Range
     pd: int
     size: int
-    fd: int = -1  # the file descriptor of a dma-buf
+
+    @property
+    def fd(self) -> int:
+        return self.memory.fd
 
     @property
     def addr(self) -> int:
@@ -57,9 +60,9 @@ class Extended(Regions):
         self.extended = True
         of = self.buffers[asked.buf or 0] if asked.comp_mask & BUF else None
         if of and of.fd >= 0:
-            made = self.register_dmabuf(pd, self.offset_in(of, addr), length, addr, of.fd, access)
+            made = self.reg_dmabuf_mr(pd, self.offset_in(of, addr), length, addr, of.fd, access)
         elif comp_mask & FD and not comp_mask & ADDR:
-            made = self.register_dmabuf(pd, fd_offset, length, iova, fd, access)
+            made = self.reg_dmabuf_mr(pd, fd_offset, length, iova, fd, access)
         else:
             made = self.register_ex(pd, addr, length, self.ex_base(asked), self.ex_access(asked))
         if comp_mask & DMAH:
@@ -123,17 +126,11 @@ class Extended(Regions):
         self.domain_of(pd)
         if size > 1 << 47:
             raise Refused(errno.ENOMEM)
-        if self.is_of_dmabuf(pd):
-            mapped = self.memory.dmabuf(size)
-            buffer = Buffer(self.new_handle(), mapped, pd, size, mapped.fd)
-        else:
-            buffer = Buffer(self.new_handle(), self.memory.allocate("anonymous", size + 2 * PAGE), pd, size)
+        shared = pd in self.unprotected and self.stack.has("dmabuf_buffers")
+        memory = self.memory.dmabuf(size) if shared else self.memory.allocate("anonymous", size + 2 * PAGE)
+        buffer = Buffer(self.new_handle(), memory, pd, size)
         self.buffers[buffer.handle] = buffer
         return buffer
-
-    def is_of_dmabuf(self, pd: int) -> bool:
-        """Returns whether the buffers of a PD are dma-bufs."""
-        return pd in self.unprotected and self.stack.has("dmabuf_buffers")
 
     def free_buf(self, handle: int) -> None:
         self.buffers.pop(handle).memory.close()

@@ -19,27 +19,21 @@ class MadeOtherwise(Work, Reregistration):
     """The verbs that make a region without registering memory, or a PD other than a plain PD."""
 
     nulls: tuple[Region, ...] = ()
+    null_length = SPACE - 1
+    null_access = LOCAL_WRITE  # none for peers or windows
     _source = ctypes.create_string_buffer(0)  # the bytes that the latest operation reads from a null region
 
     # Null regions
 
     def alloc_null_mr(self, pd: int) -> Region:
         self.has("alloc_null_mr")
-        made = Region(
-            self.new_handle(), self.new_key(), self.domain_of(pd), 0, self.null_length(), 0, self.null_access()
-        )
+        domain = self.domain_of(pd)
+        made = Region(self.new_handle(), self.new_key(), domain, 0, self.null_length, 0, self.null_access)
         self.nulls += (made,)
         return self.keep(made)
 
     def is_null(self, region: object) -> bool:
         return any(region is each for each in self.nulls)
-
-    def null_length(self) -> int:
-        return SPACE - 1
-
-    def null_access(self) -> int:
-        """Returns the access flags of a null region: none for peers or windows."""
-        return LOCAL_WRITE
 
     def null_content(self, length: int) -> bytes:
         """Returns the bytes that are read from a null region."""
@@ -67,7 +61,7 @@ class MadeOtherwise(Work, Reregistration):
 
     def dereg_import(self, mr_handle: int, elsewhere: bool) -> None:
         """ibv_dereg_mr of an import, made by this process or another. Raises Refused."""
-        self.deregister(mr_handle)
+        self.dereg_mr(mr_handle)
 
     def imported_addr(self, region: Region) -> int:
         return 0

@@ -27,24 +27,15 @@ _libc.pread.restype = _libc.pwrite.restype = ctypes.c_ssize_t
 
 @dataclass
 class Range:
-    """A range of memory allocated for a case. `forget` frees it and removes it from the reference's records."""
+    """A range of memory allocated for a case. `close` frees it and removes it from the reference's records.
+
+    A simulated dma-buf is the mapping of an anonymous file, whose descriptor is `fd`.
+    """
 
     addr: int
     size: int
     forget: Callable[[], None]
-
-    def close(self) -> None:
-        self.forget()
-
-
-@dataclass
-class FileRange:
-    """The reference's simulation of a dma-buf: an anonymous file and the address of its mapping."""
-
-    fd: int
-    addr: int
-    size: int
-    forget: Callable[[], None]
+    fd: int = -1
 
     def close(self) -> None:
         self.forget()
@@ -54,7 +45,7 @@ class Memory:
     def __init__(self) -> None:
         self._scratch = os.memfd_create("rdma-cts-reference")
         self._special: dict[str, list[tuple[int, int]]] = {}
-        self._buffers: dict[tuple[int, int], FileRange] = {}
+        self._buffers: dict[tuple[int, int], Range] = {}
 
     def close(self) -> None:
         os.close(self._scratch)
@@ -77,7 +68,7 @@ class Memory:
 
         return Range(addr, size, forget)
 
-    def dmabuf(self, size: int) -> FileRange:
+    def dmabuf(self, size: int) -> Range:
         """Returns a simulated dma-buf of at least `size` bytes."""
         rounded = -(-size // PAGE) * PAGE
         fd = os.memfd_create("rdma-cts-dmabuf", os.MFD_CLOEXEC)
@@ -91,12 +82,11 @@ class Memory:
                 with suppress(OSError):  # the case may have closed this descriptor
                     os.close(fd)
 
-        self._buffers[name] = made = FileRange(fd, addr, rounded, forget)
+        self._buffers[name] = made = Range(addr, rounded, forget, fd)
         return made
 
-    def dmabuf_of(self, fd: int) -> FileRange | None:
-        """Returns the dma-buf of a file descriptor, or None if it belongs to no dma-buf. Raises OSError for a closed
-        descriptor."""
+    def dmabuf_of(self, fd: int) -> Range | None:
+        """Returns the dma-buf of a file descriptor, or None if it has none. Raises OSError for a closed descriptor."""
         return self._buffers.get(_file_of(fd))
 
     def is_open(self, fd: int) -> bool:

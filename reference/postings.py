@@ -29,8 +29,7 @@ class Postings(Work):
     inline_data: bytes | None = None  # the inline data of the request that is being carried out
 
     def capacity(self, queue: Queue) -> tuple[int, int, int]:
-        """Returns the number of requests that fit into the send queue, and the maximum numbers of SGEs and of bytes of
-        inline data of each request."""
+        """Returns how many requests fit into the send queue, and how many SGEs and inline bytes into a request."""
         return _DEPTH, _ELEMENTS, queue.inline
 
     def create_qp_ex_fault(self, kind: str, operations: int) -> int:
@@ -49,8 +48,7 @@ class Postings(Work):
         return sum(each.length for each in request.sges) if request.flags & _INLINE else 0
 
     def set_inline(self, queue: Queue, request: SendRequest) -> bytes | None:
-        """The setter of inline data: returns the bytes that it copies, without checking a key; None for a request
-        without inline data."""
+        """The setter of inline data: returns the bytes that it copies without a check of a key, if any."""
         if not request.flags & _INLINE:
             return None
         return b"".join(self.memory.read(each.addr, each.length) or b"" for each in request.sges)

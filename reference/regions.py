@@ -157,8 +157,7 @@ class Regions(Forking):
         return -(-(addr % PAGE + length) // PAGE) * PAGE
 
     def not_there(self, addr: int, length: int, access: int) -> bool:
-        """Returns whether memory that must be pinned is not mapped, or not writable although the access flags need
-        it."""
+        """Returns whether memory that must be pinned is not mapped, or not writable although the flags need it."""
         return not self.memory.fault_in(addr, length, self.writes(access))
 
     def writes(self, access: int) -> bool:
@@ -178,6 +177,9 @@ class Regions(Forking):
         if self.over_limit(addr, length):
             return errno.ENOMEM
         return errno.EFAULT if self.not_there(addr, length, access) else 0
+
+    def dmabuf_access_fault(self, access: int) -> int:
+        return self.access_fault(access)
 
     def dmabuf_fault(self, offset: int, length: int, iova: int, access: int, size: int) -> int:
         """Returns the errno for a part of a dma-buf of `size` bytes that cannot be registered, or 0."""
@@ -215,11 +217,11 @@ class Regions(Forking):
             Region(self.new_handle(), self.new_key(), domain, addr, length, self.base(hca_va, access), access, pinned)
         )
 
-    def register_dmabuf(self, pd: int, offset: int, length: int, iova: int, fd: int, access: int) -> Region:
+    def reg_dmabuf_mr(self, pd: int, offset: int, length: int, iova: int, fd: int, access: int) -> Region:
         """Registers a part of a dma-buf. Raises Refused."""
         self.has("reg_dmabuf_mr")
         domain = self.domain_of(pd)
-        check(self.access_fault(access))
+        check(self.dmabuf_access_fault(access))
         addr, size = self.dmabuf(fd)
         check(self.dmabuf_fault(offset, length, iova, access, size))
         return self.keep(Region(self.new_handle(), self.new_key(), domain, addr + offset, length, iova, access))
@@ -254,13 +256,12 @@ class Regions(Forking):
         del self.keys[region.key]
 
     def left_by_a_killed_process(self) -> dict[str, int]:
-        """Returns the numbers of objects, by kind, that the kernel still counts for a killed process. The process had
-        all objects of this device."""
+        """Returns the objects of this device, by kind, that the kernel counts after its process was killed."""
         return {}
 
     # What is deregistered
 
-    def deregister(self, handle: int) -> None:
+    def dereg_mr(self, handle: int) -> None:
         """Deregisters a region and invalidates its keys. Raises Refused."""
         if handle not in self.regions:
             raise Refused(errno.EINVAL)

@@ -178,15 +178,13 @@ class Work(Binding):
         return True
 
     def memory_of_sge(self, queue: Queue, sge: Sge, write: bool) -> int | None:
-        """Returns the address of an SGE's bytes, or None if the access is refused. An SGE of length 0 is never
-        refused."""
+        """Returns the address of an SGE's bytes, or None if the access is refused, as it never is with length 0."""
         if self.not_on_demand_here(self.keys.get(sge.lkey)):
             return None
         return self.local(sge.lkey, queue.domain, sge.addr, sge.length, write) if sge.length else 0
 
     def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
-        """Returns the address of the responder's bytes, or None if the responder refuses the operation. An operation of
-        0 bytes needs no key."""
+        """Returns the address of the responder's bytes, or None if it refuses. An operation of 0 bytes needs no key."""
         if length == 0:
             return 0
         if self.not_on_demand_here(self.keys.get(request.rkey)):
@@ -256,8 +254,7 @@ class Work(Binding):
         return SUCCESS if self.scatter(queue, request.sges, content) else "LOC_PROT_ERR"
 
     def atomic(self, queue: Queue, request: SendRequest) -> str:
-        """FETCH-AND-ADD and COMPARE-AND-SWAP: changes 8 bytes at the responder and returns the old bytes to the
-        requester."""
+        """FETCH-AND-ADD and COMPARE-AND-SWAP: changes 8 bytes of the responder, and returns the old ones."""
         if not self.allows_operation(queue, request) or self.misaligned(request):
             return self.refuse(queue, "REM_INV_REQ_ERR")
         found = self.target(queue, request, _WORD)

@@ -76,8 +76,7 @@ def unknown_device() -> Basis:
 
 
 def reproducer(id_: str, suite: Suite, basis: Basis, symptom: Symptom | None = None, width: int = WIDTH) -> Program:
-    """Returns the program of a row or of a point; with a symptom, only the steps that show the symptom. Raises
-    Inexpressible."""
+    """Returns the program of a row or point, with a symptom only the steps that show it. Raises Inexpressible."""
     try:
         case = suite.find(id_)
     except UserError as error:

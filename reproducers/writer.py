@@ -81,9 +81,10 @@ class Writer:
         return [line for number, line in enumerate(self.lines) if number not in idle]
 
     def say_if(self, condition: str, text: str) -> None:
-        """Adds a statement under a condition."""
-        self.lines += statement(f"if ({condition})", self._depth, self.width)
-        self.lines += statement(text, self._depth + 1, self.width)
+        """Adds a statement under a condition, which may be empty."""
+        if condition:
+            self.lines += statement(f"if ({condition})", self._depth, self.width)
+        self.lines += statement(text, self._depth + bool(condition), self.width)
 
     def assign(self, name: str, text: str, kind: str = "int") -> None:
         """Sets a variable; the first such statement also declares it."""
@@ -148,8 +149,7 @@ class Writer:
         return {name: _APART * (number + 1) for number, name in enumerate(self.memories)}
 
     def evaluate(self, quantity: Quantity, bases: dict[str, int], page: int, hugepage: int) -> int:
-        """Returns the value of a quantity for memory at the addresses `bases`. Raises Inexpressible for a key of an
-        object."""
+        """Returns a quantity for memory at the addresses `bases`. Raises Inexpressible for a key of an object."""
 
         def value_of(name: str, property_: str) -> int:
             if name not in bases:

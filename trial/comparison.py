@@ -111,8 +111,7 @@ class Comparison:
             self.subject.left_behind.update(self._contexts[-1].left_behind)
 
     def take(self, call: str, arguments: Text) -> str:
-        """Makes one step on both sides; returns the reference's outcome. Sets `divergence` if the device's outcome
-        differs."""
+        """Makes one step on both sides; returns the reference's outcome. Sets `divergence` if the device's differs."""
         step = _read_step(call, arguments, self._names)
         self.subject.steps += 1
         taken = [*self.taken, (call, arguments, "open")]
@@ -135,8 +134,7 @@ class Comparison:
         return outcome
 
     def _bound(self, arguments: Text) -> str:
-        """Returns the access flags of the latest bind of the window whose rkey the step uses; empty for any other
-        rkey."""
+        """Returns the access flags of the latest bind of the window whose rkey the step uses; empty for other rkeys."""
         window = arguments.get("rkey", "").partition(".")[0]
         binds = [text["access"] for call, text, _ in self.taken if "bind_mw" in call and text["mw"] == window]
         return binds[-1] if binds else ""

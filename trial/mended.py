@@ -155,8 +155,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
 
 
 def _run(cases: Sequence[str], more: Sequence[str], out: Path, yes: bool, say: Say) -> dict[str, ResultRecord]:
-    """Returns the results of a run of these cases on the mended stack, by case, or of a complete run of an earlier
-    trial."""
+    """Returns the results of these cases on the mended stack, or those of an earlier trial's complete run."""
     if (out / "results.jsonl").exists() and (recorded := read_results(out)).footer and recorded.footer["complete"]:
         return {record["case"]: record for record in recorded.results}
     say(f"{len(cases)} cases on {STACK} {' '.join(more)}")

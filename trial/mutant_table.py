@@ -53,8 +53,7 @@ def mutants_of(package: ModuleType, base: type[Any], vocabulary: Sequence[Module
 
 
 def behaviours_in(path: Path, base: type[Any], vocabulary: Sequence[ModuleType]) -> Iterator[tuple[str, type[Any]]]:
-    """Yields the classes in a table of rows without rules, by name; the name of an earlier row can be the CLASS of a
-    METHOD. Raises UserError (status 2)."""
+    """Yields the classes of rows without rules; an earlier row can be a CLASS. Raises UserError (status 2)."""
     names = {**_names(vocabulary, base), "__name__": path.stem}
     for row, fields in _rows(path):
         (name, about), (first, code), *more = fields.items()
@@ -114,8 +113,7 @@ def _kind(
 
 
 def _member(name: str, code: Node, kind: Any, names: dict[str, Any]) -> Any:
-    """Returns a function with the parameters of the method that it replaces, or an attribute. Raises UserError (status
-    2)."""
+    """Returns a function with the replaced method's parameters, or an attribute. Raises UserError (status 2)."""
     replaced: Any = getattr(kind, name, None)
     method = inspect.isfunction(replaced)
     parameters = list(inspect.signature(replaced).parameters) if method else []

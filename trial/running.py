@@ -44,8 +44,7 @@ def judgement_on(case: Case, run: RunContext) -> Judgement:
 
 
 def violations_by(case: Case, run: RunContext, progress: Progress = no_progress) -> tuple[frozenset[str], Judgement]:
-    """Returns the rules that a case reports as violated, and the judgement. For a sweep, these are the rules of its
-    deviating points."""
+    """Returns the rules that a case (for a sweep, its deviating points) reports as violated, and the judgement."""
     try:
         done = run_case(case, run, progress)
     except Exception as error:

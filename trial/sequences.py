@@ -299,8 +299,7 @@ class Sequences(RuleBasedStateMachine):
     @precondition(lambda self: not self.over and self.dead)
     @rule(number=_ANY, which=st.integers(0, 1), operation=st.sampled_from((*_OPERATIONS, *_ATOMICS)))
     def dead_key(self, number: int, which: int, operation: str) -> None:
-        """A remote operation with the rkey of an object that no longer exists, or with a window's rkey from before its
-        latest bind."""
+        """A remote operation with the rkey of an object that has ended, or a window's from before its latest bind."""
         key = sorted(self.dead)[number % len(self.dead)]
         addr = self.dead[key][which]
         if self.can(operation, addr):
@@ -343,8 +342,7 @@ class Sequences(RuleBasedStateMachine):
             self.queue_broken = True
 
     def can(self, operation: str, addr: str = "") -> bool:
-        """Whether the device has the operation; an atomic operation also needs an address that is a multiple of
-        eight."""
+        """Whether the device has the operation; an atomic also needs an address that is a multiple of eight."""
         if operation in _ATOMICS:
             return "atomics" in self.subject.has and not addr.endswith(("7", "1"))
         return OPERATION_NEEDS.get(operation, "") in ("", *self.subject.has)

@@ -10,18 +10,7 @@ from conformance.bench.work_requests import SendRequest
 from reference.advice import FLUSH
 from reference.device import Device
 from reference.memory import SPACE
-from reference.objects import (
-    FLUSH_GLOBAL,
-    FLUSH_PERSISTENT,
-    LOCAL_WRITE,
-    MW_BIND,
-    ON_DEMAND,
-    REMOTE_ATOMIC,
-    Domain,
-    Refused,
-    Region,
-    Window,
-)
+from reference.objects import FLUSH_GLOBAL, FLUSH_PERSISTENT, LOCAL_WRITE, MW_BIND, ON_DEMAND, Refused, Region, Window
 from reference.queues import SUCCESS, Queue
 from reference.reregistration import Change
 from reference.stack import WHOLE, Stack
@@ -36,26 +25,6 @@ ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
 KEPT = LOCAL_WRITE | MW_BIND
 BOTH_FLUSHES = FLUSH_GLOBAL | FLUSH_PERSISTENT
 SEEN_PAGES = 256 << 20
-Wanted = tuple[Domain, int, int, int, int]
-
-
-class Knowing(Device):
-    """A device that knows which regions are of dma-bufs, and whether it is registering such a region."""
-
-    registering = False
-
-    def setup(self) -> None:
-        self.of_buffers: set[int] = set()
-
-    def register_dmabuf(self, pd: int, offset: int, length: int, iova: int, fd: int, access: int) -> Region:
-        """Registers a region of a dma-buf. Raises Refused."""
-        self.registering = True
-        try:
-            made = super().register_dmabuf(pd, offset, length, iova, fd, access)
-        finally:
-            self.registering = False
-        self.of_buffers.add(made.handle)
-        return made
 
 
 class Watching(Device):
@@ -131,8 +100,7 @@ class EndWraps(Device):
     """An operation that passes the end of the address space is made at the region's beginning."""
 
     def wrapped(self, region: Region, addr: int, length: int) -> int | None:
-        """Returns the address in this process of an operation that passes a check because its end is computed modulo
-        2^64, else None."""
+        """Returns the address of an operation that passes a check of its end modulo 2^64, else None."""
         within = (addr + length) % SPACE <= region.iova + region.length
         return region.addr if addr >= region.iova and addr + length >= SPACE and within else None
 
@@ -151,9 +119,9 @@ class SomeElementsServed(Device):
     def setup(self) -> None:
         self.now_served: list[tuple[int, int]] = []
 
-    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+    def advise_mr(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
         self.now_served = [(sge.addr, sge.length) for sge in self.served(sg_list)]
-        super().advise(pd, advice, flags, sg_list)
+        super().advise_mr(pd, advice, flags, sg_list)
 
     def served(self, sg_list: Sequence[Sge]) -> Sequence[Sge]:
         """The elements that are followed."""
@@ -168,9 +136,9 @@ class Asynchronous(Device):
 
     flushed = True
 
-    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+    def advise_mr(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
         self.flushed = bool(flags & FLUSH)
-        super().advise(pd, advice, flags, sg_list)
+        super().advise_mr(pd, advice, flags, sg_list)
 
 
 class Declared(Device):
@@ -182,16 +150,6 @@ class Declared(Device):
         region = found.region if isinstance(found, Window) else found
         on_demand = region is not None and region.access & ON_DEMAND
         return bool(on_demand and self.on_demand_need in self.lacking) or super().not_on_demand_here(found)
-
-
-class OnDemandWindows(Device):
-    """A right of windows over on-demand regions has no effect."""
-
-    denied = 0
-
-    def window_allows(self, window: Window, right: int) -> bool:
-        on_demand = window.region is not None and window.region.access & ON_DEMAND
-        return not (on_demand and right == self.denied) and super().window_allows(window, right)
 
 
 # Registration, re-registration and deregistration
@@ -210,17 +168,6 @@ class LastBuffer(Device):
             if refused.errno != self.excused or not self._last[0]:
                 raise
         return self._last
-
-
-class Keeping(Device):
-    """CHANGE_ACCESS does not revoke one of the rights."""
-
-    kept = 0
-
-    def wanted(self, region: Region, change: Change) -> Wanted:
-        domain, addr, length, iova, access = super().wanted(region, change)
-        kept = 0 if self.kept == REMOTE_ATOMIC and not access & LOCAL_WRITE else self.kept
-        return domain, addr, length, iova, access | region.access & kept
 
 
 class Hurt(Device):
@@ -242,9 +189,9 @@ class Haunted(Device):
     def setup(self) -> None:
         self.ghosts: dict[int, Region] = {}
 
-    def deregister(self, handle: int) -> None:
+    def dereg_mr(self, handle: int) -> None:
         region = self.regions.get(handle)
-        super().deregister(handle)
+        super().dereg_mr(handle)
         if region:
             self.ghosts[region.key] = region
 
@@ -252,22 +199,11 @@ class Haunted(Device):
 # Windows
 
 
-class ChangedBelowWindows(Device):
-    """A region with a bound window can be changed. `before` has address, length and flags of the latest changes."""
-
-    def setup(self) -> None:
-        self.before: dict[int, tuple[int, int, int]] = {}
+class ChangedBelowWindows(Remembering):
+    """A region with a bound window can be changed."""
 
     def held(self, region: Region) -> bool:
         return False
-
-    def apply(self, region: Region, change: Change) -> None:
-        self.before[region.handle] = (region.addr, region.length, change.flags)
-        super().apply(region, change)
-
-    def changed(self, region: Region, flag: int) -> bool:
-        """Whether the latest change of the region had a flag."""
-        return bool(self.before.get(region.handle, (0, 0, 0))[2] & flag)
 
 
 class Unbinding(Device):
