@@ -12,6 +12,7 @@ import pytest
 
 from conformance.bench.calls import Pd
 from conformance.bench.work_requests import SendRequest
+from conformance.errors import NotConnected
 from conformance.execution.offered import absent_on
 from conformance.execution.runner import run_case
 from conformance.judging import Basis, conclude
@@ -24,7 +25,7 @@ from conformance.model.observation import KernelEvidence, Observation
 from conformance.model.record import HeaderRecord, OfferedRecord, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.results.case_record import case_record
-from conformance.results.records import decode, encode
+from conformance.results.records import Recorded, decode, encode
 from conformance.results.rejudge import known_capabilities
 from conformance.supervision import examiner as limits
 from conformance.supervision.examiner import Examiner
@@ -33,6 +34,7 @@ from conformance.tables.suite import Suite, load_suite
 from recorded_reference import QuietKernel, is_dear
 from reference.bench import HeldPair, ReferenceBench
 from reference.device import Device
+from reference.objects import Refused
 from reference.queues import Queue
 from reference.stack import without
 from samples import case, changed, header, result
@@ -186,8 +188,6 @@ def test_other_errors_do_not_make_a_capability_absent() -> None:
             raise self.refusal(errno.ENOMEM)
 
         def refusal(self, code: int) -> Exception:
-            from reference.objects import Refused
-
             return Refused(code)
 
         def carry_out(self, queue: Queue, request: SendRequest) -> str:
@@ -199,8 +199,6 @@ def test_other_errors_do_not_make_a_capability_absent() -> None:
 def test_a_pair_that_cannot_be_connected_does_not_make_xrc_absent() -> None:
     class Bench(ReferenceBench):
         def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair:
-            from conformance.errors import NotConnected
-
             raise NotConnected(errno.EINVAL, "ibv_modify_qp")
 
     with closing(Bench()) as bench:
@@ -228,8 +226,6 @@ def test_a_case_about_declarations_is_judged_by_what_is_declared() -> None:
 
 
 def test_absent_capabilities_are_known_when_a_run_is_rejudged() -> None:
-    from conformance.results.records import Recorded
-
     first = header()
     first["device"]["caps"] = {"mw_type_1": True, "odp": False}
     line = result(case("{rules: [REG-01], when: {access: []}, then: success}"))
