@@ -34,12 +34,6 @@ from conformance.yamldoc.parsing import read_bytes
 R = TypeVar("R", HeaderRecord, ResultRecord, FooterRecord)
 # A row that an ordinary device passes, and a sweep of two points that it refuses.
 ROW = "{rules: [REG-01], when: {access: [LOCAL_WRITE]}, then: {outcome: success, mr: as_asked}}"
-FLAGS: Axes = {"access": {"subsets": ["LOCAL_WRITE", "REMOTE_WRITE", "MW_BIND"]}}
-OUTCOMES = (
-    Outcome("PASS", "success", "accepted", "REG-01"),
-    Outcome("PASS", "refused", "refused with EINVAL", "REG-15"),
-    Outcome("FAIL", "refused", "accepted", "REG-15"),
-)
 SPACE = """
 - id: space
   rules: [REG-15]
@@ -49,6 +43,13 @@ SPACE = """
     expect: [{then: refused, rule: REG-15}]
   when: {access: $access}
 """
+# The axes and the outcomes of made-up sweeps.
+FLAGS: Axes = {"access": {"subsets": ["LOCAL_WRITE", "REMOTE_WRITE", "MW_BIND"]}}
+OUTCOMES = (
+    Outcome("PASS", "success", "accepted", "REG-01"),
+    Outcome("PASS", "refused", "refused with EINVAL", "REG-15"),
+    Outcome("FAIL", "refused", "accepted", "REG-15"),
+)
 
 
 def laid(folder: Path, files: Mapping[str, str | bytes]) -> Path:

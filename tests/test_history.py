@@ -3,7 +3,6 @@ browser, in a light and a dark scheme. Mistakes are in tests/refusals."""
 
 import json
 import os
-import resource
 import shutil
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -18,9 +17,10 @@ import pytest
 from lxml import etree
 from selenium.webdriver.common.by import By
 
+from bad_places import full_disk
 from commands.__main__ import main
 from conformance.results.records import Recorded, footer_record, read_results
-from kinds import Cli, Folders, Says
+from kinds import Cli, Folders
 from made_history import RULES, SUITE, run_of, write_run
 from reports import history_page, summary
 from reports.digest import digest
@@ -420,17 +420,12 @@ def test_a_site_cannot_name_files_elsewhere_to_be_removed(short: Path, tmp_path:
     assert (out / "mine").exists()
 
 
-def test_a_disk_without_room_leaves_the_old_site(short: Path, tmp_path: Path, capsys: Says) -> None:
+def test_a_disk_without_room_leaves_the_old_site(short: Path, tmp_path: Path, cli: Cli) -> None:
     out = made(short, tmp_path / "site")
     before = {path: path.read_bytes() for path in out.rglob("*.*")}
-    capsys.readouterr()
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
-    try:
-        assert main(["site", "--history", str(short), "--out", str(out)]) == 3
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert capsys.readouterr().err == f"rdma-cts: {out} cannot be written: File too large\n"
+    with full_disk(4096):
+        said = cli(3, "site", "--history", short, "--out", out).err
+    assert said == f"rdma-cts: {out} cannot be written: File too large\n"
     assert {path: path.read_bytes() for path in out.rglob("*.*")} == before
 
 

@@ -28,7 +28,7 @@ from conformance.results.records import decode, encode, read_results
 from conformance.results.rejudge import rejudge
 from conformance.results.writer import ResultsFile
 from conformance.supervision import Recording, RunPlan, Supervisor, Worker
-from conformance.tables.suite import Suite, load_suite
+from conformance.tables.suite import load_suite
 from kinds import Cli, words
 from patience import calls_of
 from reports import explanations, terminal
@@ -36,6 +36,7 @@ from reports.comparison import compare
 from reports.digest import read
 from samples import footer_of, lines_of, written_records
 
+SUITE = load_suite()
 OLD = Path(__file__).with_name("old_results")
 VERDICTS = words("FAIL PASS FAIL UNREACHABLE PASS PASS FAIL UNSUPPORTED PASS UNSUPPORTED CRASH")
 SWEEP = "advise_mr/advice_space/advice-and-flags@libibverbs"
@@ -86,7 +87,7 @@ def test_a_rule_and_a_case_of_it_are_explained(id_: str, expected: str, cli: Cli
     assert expected in cli(0, "explain", id_, "--run", OLD).out
 
 
-def test_an_old_run_can_be_resumed(tmp_path: Path, suite: Suite) -> None:
+def test_an_old_run_can_be_resumed(tmp_path: Path) -> None:
     copy = shutil.copytree(OLD, tmp_path / "old")
     path = copy / "results.jsonl"
     before = path.read_bytes()
@@ -100,8 +101,8 @@ def test_an_old_run_can_be_resumed(tmp_path: Path, suite: Suite) -> None:
         prior = results.cut_back(results.recorded())
         assert prior is not None
         assert prior.seconds == json.loads(footer)["duration_s"]
-        cases = [case for case in suite.cases if case.id in ids]
-        recording = Recording(RunPlan(suite, cases, {}), results, Audience(), prior)
+        cases = [case for case in SUITE.cases if case.id in ids]
+        recording = Recording(RunPlan(SUITE, cases, {}), results, Audience(), prior)
         Supervisor(recording, copy / "console.log").run(no_worker)
     assert path.read_bytes().startswith(before.removesuffix(footer))
     recorded = read_results(copy)
@@ -128,11 +129,6 @@ RAW = [
     *(b'{"a":' * 5000, b"9" * 5000, b"[" * 60 + b"]" * 60, b"\xff", b"\x00", b""),
     *rb'-1e999 NaN Infinity 18446744073709551616 -0 1E400 "\ud800" " tru'.split(),
 ]
-
-
-@pytest.fixture(scope="module")
-def suite() -> Suite:
-    return load_suite()
 
 
 def places(data: Any) -> Iterator[tuple[Any, Any]]:
@@ -198,7 +194,7 @@ def _with_changed_values(line: bytes, dice: random.Random) -> bytes:
         return line
 
 
-def read_in_every_way(folder: Path, suite: Suite) -> None:
+def read_in_every_way(folder: Path) -> None:
     """Reads a run with every command. Raises UserError."""
     run = read(folder)
     for render in (renderer(name).render for name in FORMATS):
@@ -206,21 +202,21 @@ def read_in_every_way(folder: Path, suite: Suite) -> None:
         assert b"\x1b" not in (report if isinstance(report, bytes) else report.encode(errors="replace"))
     assert all(line.isprintable() for line in terminal.summary(run, folder).split("\n"))
     compare(run, read(OLD), unlike_tables=True)
-    list(explanations.of_rule(suite, suite.registry["ADV-01"], run))
-    coverage.cover_with_results(suite, folder)
-    list(rejudge(suite, read_results(folder), folder))
+    list(explanations.of_rule(SUITE, SUITE.registry["ADV-01"], run))
+    coverage.cover_with_results(SUITE, folder)
+    list(rejudge(SUITE, read_results(folder), folder))
     for record in read_results(folder).results:
         if record.get("points_file"):
             read_points(folder, record)
 
 
-def carried_on(folder: Path, suite: Suite) -> None:
+def carried_on(folder: Path) -> None:
     """Takes the steps of `run --resume` that use the file before a worker starts."""
     with closing(ResultsFile(folder / "results.jsonl", carry_on=True)) as file:
         file.cut_back(file.recorded())
 
 
-def test_each_damaged_file_is_read_or_refused_in_one_line(tmp_path: Path, suite: Suite) -> None:
+def test_each_damaged_file_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
     dice = random.Random(SEED)
     folder = Path(shutil.copytree(OLD, tmp_path / "run"))
     lines = (OLD / "results.jsonl").read_bytes().splitlines(keepends=True)
@@ -235,7 +231,7 @@ def test_each_damaged_file_is_read_or_refused_in_one_line(tmp_path: Path, suite:
             path.write_bytes(damaged([content], dice) if number % 3 == 0 else content)
         for reader in (read_in_every_way, carried_on):
             try:
-                reader(folder, suite)
+                reader(folder)
             except UserError as error:
                 refused.append(str(error))
             except Exception as error:
