@@ -24,7 +24,7 @@ from kinds import Cli, Folders
 from made_history import RULES, SUITE, run_of, write_run
 from reports import history_page, summary
 from reports.digest import digest
-from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, Cell, Outcome, read_history
+from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, Cell, Outcome, read_history, since
 from reports.history_page import HistoryPage
 from reports.text import plain
 from samples import registry
@@ -236,7 +236,7 @@ def test_a_history_has_a_cell_for_each_that_was_kept(short: Path) -> None:
     assert (len(found.nights), len(found.cells), found.problems) == (7, 14, ())
     lost: Cell = found.of("sid")[4]
     assert (lost.outcome.outcome, lost.facts, lost.outcome.reason) == (NOT_RUN, None, plain(MARKUP))
-    assert found.since("trixie", name_of(4), {name_of(n): n >= 3 for n in range(5)}) == name_of(3)
+    assert since({name_of(n): n >= 3 for n in range(5)}, name_of(4)) == name_of(3)
     assert SUITE.cases[2].id in found.of("trixie")[4].facts.violating  # type: ignore[union-attr]
 
 
