@@ -7,8 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from bad_places import as_another_user
 from commands.fleet import _node
 from kinds import Cli
@@ -164,21 +162,6 @@ def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, cl
     assert shown.stdout == f"update|NodeName=n2,n5|State=DRAIN|{reason}|"
     assert "cannot be given" in script.read_text()
     assert not (tmp_path / "x").exists()
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda folder: folder.mkdir(), "has neither results nor directories"),
-        (lambda folder: None, "cannot be read: No such file or directory"),
-        (lambda folder: folder.write_text(""), "cannot be read: Not a directory"),
-    ],
-)
-def test_a_path_that_is_not_a_directory_of_nodes_is_one_line(
-    tmp_path: Path, make: Callable[[Path], object], said: str, cli: Cli
-) -> None:
-    make(tmp_path / "nodes")
-    assert said in cli(2, "fleet", tmp_path / "nodes", "--out", tmp_path / "out").err
 
 
 def test_two_nodes_of_one_name_are_refused(tmp_path: Path, cli: Cli) -> None:

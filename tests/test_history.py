@@ -220,17 +220,6 @@ def test_a_damaged_summary_without_results_is_named(tmp_path: Path, cli: Cli) ->
     ]
 
 
-@pytest.mark.parametrize("files", [[], ["results.jsonl", "report.html"]])
-def test_a_directory_without_a_night_is_no_history(tmp_path: Path, cli: Cli, files: list[str]) -> None:
-    for name in files:
-        (tmp_path / name).write_text("")
-    assert (
-        cli(2, "report", "--history", tmp_path).err
-        == f"rdma-cts: {tmp_path} is not a history: there is no night in it\n"
-    )
-    assert not (tmp_path / "history.html").exists()
-
-
 def test_a_history_has_a_cell_for_each_that_was_kept(short: Path) -> None:
     found = read_history(short)
     assert (len(found.nights), len(found.cells), found.problems) == (7, 14, ())
