@@ -71,13 +71,10 @@ def test_an_old_run_has_severities_and_defects() -> None:
 
 def test_an_old_run_can_be_rejudged(cli: Cli, tmp_path: Path) -> None:
     assert "of 11 results judged again" in cli(1, "judge", OLD, "--out", tmp_path / "judged").out
-    judged = read_results(tmp_path / "judged")
-    assert read(tmp_path / "judged").headline == (
-        "4 defects in 4 results: 1 kernel crash, 1 memory-safety, 2 valid calls refused"
-    )
-    assert [record["observed"] for record in judged.results] == [
-        record["observed"] for record in read_results(OLD).results
-    ]
+    headline = "4 defects in 4 results: 1 kernel crash, 1 memory-safety, 2 valid calls refused"
+    assert read(tmp_path / "judged").headline == headline
+    old, judged = (read_results(run).results for run in (OLD, tmp_path / "judged"))
+    assert [record["observed"] for record in judged] == [record["observed"] for record in old]
 
 
 @pytest.mark.parametrize(
