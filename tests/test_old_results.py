@@ -9,6 +9,7 @@ RDMA_CTS_FUZZED is the number of damaged files; all commands read each. The dama
 import json
 import os
 import random
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -151,44 +152,36 @@ def change(data: Any, last: Any, dice: random.Random) -> None:
 
 def damaged(lines: list[bytes], dice: random.Random) -> bytes:
     """Returns the lines of a file with some damage."""
-    lines = list(lines)
     for _ in range(dice.choice((1, 1, 2, 5))):
         lines = [line for line in lines if line] or [b" "]
         number = dice.randrange(len(lines))
-        match dice.randrange(10):
-            case 0:
-                del lines[number]
-                lines = lines or [b" "]
-            case 1:
-                lines.insert(number, dice.choice(lines))
-            case 2:
-                data = bytearray(lines[number])
-                for _ in range(dice.randrange(1, 4)):
-                    data[dice.randrange(len(data))] = dice.randrange(256)
-                lines[number] = bytes(data)
-            case 3:
-                start = dice.randrange(len(lines[number]))
-                lines[number] = lines[number][:start] + dice.choice((b"", b"\n"))
-            case 4:
-                marks = [at for at, byte in enumerate(lines[number]) if byte == ord(":")]
-                if marks:
-                    at = dice.choice(marks) + 1
-                    end = min(
-                        (e for e in (lines[number].find(b",", at), lines[number].find(b"}", at)) if e > 0), default=at
-                    )
-                    lines[number] = lines[number][:at] + dice.choice(RAW) + lines[number][end:]
-            case _:
-                lines[number] = _with_changed_values(lines[number], dice)
+        lines[number : number + 1] = in_place_of(lines[number], lines, dice)
     return b"".join(lines)
 
 
-def _with_changed_values(line: bytes, dice: random.Random) -> bytes:
+def in_place_of(line: bytes, lines: list[bytes], dice: random.Random) -> list[bytes]:
+    """Returns what stands in place of a line: no line, another line more, or a line with damage."""
+    match dice.randrange(10):
+        case 0:
+            return []
+        case 1:
+            return [dice.choice(lines), line]
+        case 2:
+            data = bytearray(line)
+            for _ in range(dice.randrange(1, 4)):
+                data[dice.randrange(len(data))] = dice.randrange(256)
+            return [bytes(data)]
+        case 3:
+            return [line[: dice.randrange(len(line))] + dice.choice((b"", b"\n"))]
+        case 4 if values := list(re.finditer(rb":([^,}]*)", line)):
+            start, end = dice.choice(values).span(1)
+            return [line[:start] + dice.choice(RAW) + line[end:]]
     try:
-        data = json.loads(line)
-        change(*dice.choice(list(places(data))), dice)
-        return json.dumps(data).encode() + b"\n"
+        value = json.loads(line)
+        change(*dice.choice(list(places(value))), dice)
+        return [json.dumps(value).encode() + b"\n"]
     except (ValueError, IndexError, TypeError, RecursionError):
-        return line
+        return [line]
 
 
 def read_in_every_way(folder: Path) -> None:
