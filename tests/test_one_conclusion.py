@@ -4,6 +4,7 @@ A rule is verified by its evidence: operations at each entry, granted and refuse
 import json
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -107,13 +108,10 @@ def run_concluded(verdicts: Sequence[str], left_out: int | None = 0, unrecorded:
     """Returns the conclusion about a run with a rule for each of these verdicts; `more` has conditional rules."""
     rules = {f"R-{number}": RuleConclusion(Verdict(each)) for number, each in enumerate(verdicts)}
     rules |= {rule: RuleConclusion(Verdict(each)) for rule, each in more.items()}
-    found: dict[str, int] = {}
-    for each in rules.values():
-        found[each.verdict] = found.get(each.verdict, 0) + 1
     footer: FooterRecord = {
         "type": "footer",
         "complete": not unrecorded,
-        "verdicts": found,
+        "verdicts": dict(Counter(each.verdict for each in rules.values())),
         "rules": {},
         "rule_totals": {},
         "points": 0,
