@@ -160,17 +160,18 @@ def test_a_command_for_people_is_short() -> None:
 @pytest.mark.usefixtures("project")
 def test_a_hazardous_case_runs_on_a_host_by_its_own_command(monkeypatch: Patch, tmp_path: Path) -> None:
     """The target gets only this case."""
-    own = tmp_path / "own"
-    (own / "reg_mr").mkdir(parents=True)
-    rows = "".join(f"  {line}\n" for line in ROWS.splitlines())
-    (own / "reg_mr/sample.yaml").write_text(f"verb: ibv_reg_mr\ncases: 2\n{MEMORY}rows:\n{rows}")
+    table = f"verb: ibv_reg_mr\ncases: 2\n{MEMORY}rows:\n{ROWS}"
+    own = samples.laid(tmp_path / "own", {"reg_mr/sample.yaml": table})
     planned: list[str] = []
 
     def plan(options: RunOptions, chosen: run.Chosen, *_: Any) -> None:
         planned.extend(case.id for case in chosen.cases)
         raise UserError("enough")
 
-    stand_in_for_device(monkeypatch)
+    # this host has a device whose port carries traffic
+    for module in (target, usable):
+        monkeypatch.setattr(module, "device_names", lambda: ["rxe7"])
+    monkeypatch.setattr(usable, "Port", lambda *_: SimpleNamespace(check=lambda gid_index: None))
     monkeypatch.setattr(target, "prepare", lambda *_: None)
     monkeypatch.setattr(run, "_keep_plan", plan)
     options = replace(RunOptions(shared=True, cases=(own,)).on("rxe7"), verbs=("reg_mr",))
@@ -208,37 +209,18 @@ def test_a_plan_keeps_all_of_a_run(tmp_path_factory: Folders, options: RunOption
 
 @UNTIMED
 @given(SETTLED)
-def test_pytest_on_the_host_is_asked_the_same(options: RunOptions) -> None:
-    options = options.on("rxe0")
-    found = parsed_by_pytest(options.plugin_arguments())
-    assert {"device", "case_deadline_s", "seed", "sequences", "port", "profile", "dialect", "cases"} <= set(found)
+def test_pytest_is_asked_the_same_on_the_host_and_of_its_own_device_and_files_in_the_guest(options: RunOptions) -> None:
     # The tier is not handed on, because --rdma-only names the cases.
-    assert found == {name: getattr(options, name) for name in found} | {"tier": RunOptions().tier}
-
-
-@UNTIMED
-@given(SETTLED)
-def test_pytest_in_the_guest_is_asked_the_same_of_its_own_device_and_files(options: RunOptions) -> None:
-    options = options.on("")
-    inside = options.inside_guest("rxe0", (Path("vendor/0"),), Path("profile.yaml"))
-    found = parsed_by_pytest(inside.plugin_arguments())
-    own = {
-        "device": "rxe0",
-        "port": 1,
-        "gid_index": None,
-        "peer": None,
-        "tier": RunOptions().tier,
-        "cases": (Path("vendor/0"),),
-        "profile": Path("profile.yaml"),
-    }
-    assert found == {name: getattr(options, name) for name in found} | own
-
-
-def stand_in_for_device(monkeypatch: Patch) -> None:
-    """Makes this host have a device whose port carries traffic."""
-    monkeypatch.setattr(target, "device_names", lambda: ["rxe7"])
-    monkeypatch.setattr(usable, "device_names", lambda: ["rxe7"])
-    monkeypatch.setattr(usable, "Port", lambda *_: SimpleNamespace(check=lambda gid_index: None))
+    own: dict[str, Any] = {"tier": RunOptions().tier}
+    on_host = options.on("rxe0")
+    found = parsed_by_pytest(on_host.plugin_arguments())
+    assert {"device", "case_deadline_s", "seed", "sequences", "port", "profile", "dialect", "cases"} <= set(found)
+    assert found == {name: getattr(on_host, name) for name in found} | own
+    in_guest = options.on("")
+    files = {"cases": (Path("vendor/0"),), "profile": Path("profile.yaml")}
+    found = parsed_by_pytest(in_guest.inside_guest("rxe0", files["cases"], files["profile"]).plugin_arguments())
+    own |= {"device": "rxe0", "port": 1, "gid_index": None, "peer": None, **files}
+    assert found == {name: getattr(in_guest, name) for name in found} | own
 
 
 def test_the_refusal_of_a_guest_option_on_this_hosts_device_says_what_to_add() -> None:

@@ -4,7 +4,6 @@ reported as a row of a table. If a guest dies in a sequence, the result has this
 import itertools
 import os
 import sys
-import textwrap
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,6 @@ from conformance.model.kind import Kind
 from conformance.model.observation import Observation
 from conformance.model.verdict import Verdict
 from conformance.results.records import encode, read_results, result_record
-from conformance.tables.loader import read_table
 from conformance.tables.suite import ROOT, load_suite
 from kinds import Cli, Patch
 from launched import ended
@@ -60,16 +58,10 @@ def rows_of(seed: int) -> list[str]:
     return said
 
 
-def verdict_of(row: str, kind: type[Device], folder: Path) -> str:
+def verdict_of(row: str, kind: type[Device]) -> str:
     """Runs a row on a reference of this kind, and returns the verdict."""
-    path = folder / "reg_mr" / "found.yaml"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("verb: ibv_reg_mr\ncases: 1\nrows:\n" + textwrap.indent(row, "  "))
-    table, mistakes = read_table(path, "found.yaml", SUITE.registry)
-    assert mistakes == []
-    assert table is not None
     with closing(ReferenceBench(kind())) as bench:
-        return judgement_on(table.cases[0], on_the_reference(bench)).verdict
+        return judgement_on(samples.case(row), on_the_reference(bench)).verdict
 
 
 @pytest.mark.parametrize("number", [40, pytest.param(200, marks=pytest.mark.nightly)])
@@ -91,15 +83,13 @@ def test_two_references_never_part(number: int) -> None:
         pytest.param("only-the-first-element-is-checked", 1, 1, marks=pytest.mark.nightly),
     ],
 )
-def test_a_violation_is_found_and_reported_in_few_steps_that_show_it_again(
-    name: str, seed: int, steps: int, tmp_path: Path
-) -> None:
+def test_a_violation_is_found_and_reported_in_few_steps_that_show_it_again(name: str, seed: int, steps: int) -> None:
     divergence = searched(violation(name), AT_MOST, seed=seed)
     assert divergence is not None
     assert len(divergence.taken) <= steps
     assert divergence.row.startswith(ROW)
-    assert verdict_of(divergence.row, Device, tmp_path) == Verdict.PASS
-    assert verdict_of(divergence.row, violation(name), tmp_path) == Verdict.FAIL
+    assert verdict_of(divergence.row, Device) == Verdict.PASS
+    assert verdict_of(divergence.row, violation(name)) == Verdict.FAIL
 
 
 def test_the_sequences_of_a_seed_are_the_same_again() -> None:
@@ -221,7 +211,7 @@ def test_a_guest_crash_in_a_sequence_affects_one_case_and_names_the_sequence(tmp
     assert "from seed 1" in crash["reason"]
     assert any("sysrq triggered crash" in text for text in crash["kernel"]["log"])
     [flight] = crash["deviations"]
-    assert verdict_of(flight["row"], Device, tmp_path) == Verdict.PASS
+    assert verdict_of(flight["row"], Device) == Verdict.PASS
     assert [rule for rule, verdict in crash["rule_verdicts"].items() if verdict == Verdict.CRASH] == flight["rules"]
     # The sequences at the other entry were made until their time ended, whatever they found.
     assert other["verdict"] in (Verdict.PASS, Verdict.FAIL)
