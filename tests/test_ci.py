@@ -84,7 +84,6 @@ class Scripts:
         program.chmod(0o755)
 
     def will(self, status: int, run: Recorded | None = None) -> None:
-        """Sets the results of the next run."""
         shutil.rmtree(self.root / "made", ignore_errors=True)
         (self.root / "status").write_text(str(status))
         if run:
@@ -96,13 +95,11 @@ class Scripts:
         return ended(*command, cwd=self.root, stdin=subprocess.DEVNULL)
 
     def asked(self) -> list[str]:
-        """The arguments of each call of the program."""
         return (self.root / "asked").read_text().splitlines()
 
 
 @pytest.fixture
 def scripts(tmp_path: Path) -> Scripts:
-    """The scripts of ci/ and their program."""
     return Scripts(tmp_path)
 
 

@@ -20,7 +20,6 @@ def afresh() -> Iterator[None]:
 
 
 def changed(folder: Path, old: str, new: str) -> Path:
-    """A copy of loop.c with one difference."""
     source = native.SOURCE.read_text()
     assert source.count(old) == 1, old
     copy = folder / native.SOURCE.name

@@ -44,7 +44,6 @@ class Compiler:
 
 @pytest.fixture
 def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
-    """Replaces the build by a stand-in that takes no time."""
     made = Compiler()
     made.may_end.set()
     built_by(made, monkeypatch)

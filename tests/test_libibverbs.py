@@ -188,7 +188,6 @@ PEER, AH = 17, 0x5000
 
 @pytest.fixture
 def bindings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replaces the classes of pyverbs for the attributes of a connection."""
     for name, classes in {
         "pyverbs": (),
         "pyverbs.qp": ("QPAttr",),

@@ -67,7 +67,6 @@ def load(data: bytes, path: Path = Path(NAME)) -> Node | None:
 
 
 def load_rules(data: bytes, folder: Path) -> None:
-    """Reads a file of rules. If it has mistakes, checks their locations."""
     (folder / "v").mkdir(exist_ok=True)
     (folder / "v" / "rules.yaml").write_bytes(data)
     _, mistakes = read_registry([folder], folder)

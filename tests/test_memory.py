@@ -39,7 +39,6 @@ def protection(addr: int) -> str:
 
 
 def pages(start: int, length: int) -> list[str]:
-    """The protection of each page of a range."""
     return [protection(addr) for addr in range(start, start + length, PAGE)]
 
 
@@ -165,7 +164,6 @@ def test_memory_that_cannot_be_filled_leaves_nothing_mapped(monkeypatch: Patch) 
 
 
 def can_lock(size: int) -> bool:
-    """Whether this process can lock `size` bytes."""
     library = ctypes.CDLL(None, use_errno=True)
     with closing(allocate("anonymous", size)) as made:
         return bool(library.mlock(ctypes.c_void_p(made.addr), ctypes.c_size_t(size)) == 0)

@@ -33,7 +33,6 @@ def assigned(source: str) -> Iterator[str]:
 
 
 def repeated(source: str) -> list[str]:
-    """The names that are assigned more than once."""
     return [name for name, times in Counter(assigned(source)).items() if times > 1]
 
 

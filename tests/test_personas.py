@@ -59,7 +59,6 @@ def clean(name: str) -> CleanRun:
 
 
 def sample(persona: Persona) -> list[Violation]:
-    """Returns the violations that are tried on this persona."""
     return list(VIOLATIONS[PERSONAS.index(persona) :: len(PERSONAS)])
 
 
@@ -149,7 +148,6 @@ def test_a_violation_of_each_rule_is_detected() -> None:
 
 
 def detected(violation: Violation, cases: Sequence[Case]) -> bool:
-    """Whether a case fails."""
     return any(judgement.verdict in OF_A_DEVICE for _, judgement in on_reference(cases, violation.kind))
 
 
@@ -237,7 +235,6 @@ def test_personas_without_violations() -> None:
 
 
 def test_a_sweep_may_fail_only_by_the_expected_rule(monkeypatch: Patch) -> None:
-    """A sweep that may fail for one of its rules may not fail for another."""
     persona = BY_NAME["mlx5"]
     (sweep,) = [case for case in cases() if case.id == "bind_mw/rights_space/type-1"]
     ran = run_clean(persona, [sweep])

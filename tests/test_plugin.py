@@ -21,7 +21,6 @@ KEPT = os.environ[cache.DIRECTORY]  # this session's cache of the suite's own ta
 
 
 def verdicts(project: Project) -> Mapping[str, str]:
-    """The verdict of each case that was recorded."""
     found = {line["case"]: line["verdict"] for line in project.results().results}
     assert len(found) == len(project.results().results)
     return found

@@ -353,7 +353,6 @@ def assert_refusals_pass(bench: ReferenceBench) -> None:
 
 
 def config(stream: str, mark: str = "") -> Any:
-    """The configuration of a session with this --rdma-stream and --rdma-mark."""
     return SimpleNamespace(getoption={"--rdma-stream": stream, "--rdma-mark": mark}.get, stash=pytest.Stash())
 
 

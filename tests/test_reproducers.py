@@ -61,7 +61,6 @@ def programs() -> tuple[dict[str, Program], Counter[str]]:
 
 @cache
 def forky() -> Digest:
-    """The violations of a recorded run on forky."""
     return read(FORKY)
 
 
@@ -70,7 +69,6 @@ def symptom_named(name: str) -> Symptom:
 
 
 def text_of(id_: str) -> str:
-    """The program of a row."""
     return programs()[0][id_].text
 
 
@@ -83,7 +81,6 @@ def spaced(text: str) -> str:
 
 
 def page_of(folder: Path, *arguments: object) -> str:
-    """The page of findings that the command writes."""
     assert main(["findings", *map(str, arguments), "--out", str(folder)]) == 0
     return (folder / "findings.md").read_text()
 

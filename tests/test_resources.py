@@ -363,8 +363,6 @@ def test_another_kernel_is_not_watched(kernel: Kernel, lack: str) -> None:
 
 
 class Driver(ReferenceBench):
-    """A bench whose driver allocates an object for each call, and never frees it."""
-
     kernel: Kernel
 
     def entry(self, name: str) -> Entry:

@@ -89,14 +89,12 @@ CASES = st.sampled_from([HARMLESS, HAZARDOUS])
 
 @functools.cache
 def command_line() -> argparse.ArgumentParser:
-    """The parser of `rdma-cts run`."""
     parser = argparse.ArgumentParser(exit_on_error=False)
     run.add_arguments(parser)
     return parser
 
 
 def parsed(arguments: list[str]) -> RunOptions:
-    """Returns the result of parsing the arguments as on the command line."""
     return run_arguments.options_from(command_line().parse_args(arguments))
 
 

@@ -59,7 +59,6 @@ def rows_of(seed: int) -> list[str]:
 
 
 def verdict_of(row: str, kind: type[Device]) -> str:
-    """Runs a row on a reference of this kind, and returns the verdict."""
     with closing(ReferenceBench(kind())) as bench:
         return judgement_on(samples.case(row), on_the_reference(bench)).verdict
 

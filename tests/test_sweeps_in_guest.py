@@ -85,7 +85,6 @@ class Found:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
-    """The runs of one guest."""
     folder = tmp_path_factory.mktemp("guest")
     for name, text in (("small.py", SMALL), ("tell.py", TELL)):
         (folder / name).write_text(text)

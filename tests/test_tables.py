@@ -1,7 +1,6 @@
 """Reading tables: the cases of valid tables, and the location and message of each mistake in invalid tables."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,7 +33,6 @@ def parsed(rows: str, cases: int, name: str = "sample") -> tuple[Table | None, l
 
 
 def cases_of(rows: str, cases: int) -> tuple[Case, ...]:
-    """The cases of a table that must have no mistake."""
     table, mistakes = parsed(rows, cases)
     assert mistakes == []
     assert table is not None
@@ -98,23 +96,18 @@ def test_a_table_of_an_odd_name_is_refused(stem: str) -> None:
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project whose only table is reg_mr/first.yaml, with the real rules of ibv_reg_mr."""
-    cases = vendor(tmp_path / "project", {"reg_mr/first.yaml": TABLE})
+    cases = laid(tmp_path / "project", {"reg_mr/first.yaml": TABLE})
     for name in ("rules.yaml", "test_reg_mr.py"):
         (cases / "reg_mr" / name).write_bytes((CASES / "reg_mr" / name).read_bytes())
     monkeypatch.setattr("conformance.tables.suite.CASES", cases)
     return cases
 
 
-def vendor(tmp_path: Path, files: Mapping[str, str]) -> Path:
-    """A vendor's folder of tables with these files."""
-    return laid(tmp_path / "own", files)
-
-
 @pytest.mark.usefixtures("own")
 def test_a_vendors_tables_and_rules_join_the_projects_once(tmp_path: Path) -> None:
     rule = "verb: ibv_reg_mr\nrules:\n  - {id: VND-01, statement: s, document: d, section: s, level: must, "
     rule += "layer: kernel, needs: [], since: '1', failure_means: f, quote: q}\n"
-    folder = vendor(tmp_path, {"reg_mr/rules.yaml": rule, "reg_mr/own.yaml": TABLE.replace("REG-01", "VND-01")})
+    folder = laid(tmp_path / "own", {"reg_mr/rules.yaml": rule, "reg_mr/own.yaml": TABLE.replace("REG-01", "VND-01")})
     suite = load_suite([folder, folder / ".." / "own"])
     assert sorted(case.id for case in suite.cases) == ["reg_mr/first/a", "reg_mr/own/a"]
     assert "VND-01" in suite.registry
@@ -133,7 +126,7 @@ def test_a_vendors_tables_and_rules_join_the_projects_once(tmp_path: Path) -> No
     ],
 )
 def test_a_file_that_would_be_ignored_is_a_mistake(tmp_path: Path, name: str, message: str) -> None:
-    folder = vendor(tmp_path, {name: TABLE})
+    folder = laid(tmp_path / "own", {name: TABLE})
     place = re.escape(str(folder / name)) if message[0] == ":" else ""
     with pytest.raises(UserError, match=place + message):
         load_suite([folder])
@@ -141,8 +134,8 @@ def test_a_file_that_would_be_ignored_is_a_mistake(tmp_path: Path, name: str, me
 
 @pytest.mark.usefixtures("own")
 def test_a_case_of_the_same_id_in_another_folder_is_a_mistake(tmp_path: Path) -> None:
-    one = vendor(tmp_path, {"reg_mr/own.yaml": TABLE})
-    other = vendor(tmp_path / "b", {"reg_mr/own.yaml": TABLE})
+    one = laid(tmp_path / "own", {"reg_mr/own.yaml": TABLE})
+    other = laid(tmp_path / "b", {"reg_mr/own.yaml": TABLE})
     expected = re.escape(f"{other}/reg_mr/own.yaml:5:10: duplicate case id reg_mr/own/a (first at {one}")
     with pytest.raises(UserError, match=expected):
         load_suite([one, other])
@@ -150,7 +143,7 @@ def test_a_case_of_the_same_id_in_another_folder_is_a_mistake(tmp_path: Path) ->
 
 @pytest.mark.usefixtures("own")
 def test_a_broken_link_is_a_located_mistake(tmp_path: Path) -> None:
-    folder = vendor(tmp_path, {"reg_mr/own.yaml": TABLE})
+    folder = laid(tmp_path / "own", {"reg_mr/own.yaml": TABLE})
     (folder / "reg_mr" / "gone.yaml").symlink_to(tmp_path / "nowhere")
     with pytest.raises(UserError, match=r"gone\.yaml: cannot be read"):
         load_suite([folder])
@@ -177,7 +170,7 @@ def test_a_table_that_nothing_runs_once_is_a_mistake(own: Path, module: str, fra
 @pytest.mark.parametrize("command", ["list", "coverage"])
 def test_the_mistakes_of_all_files_are_printed_one_a_line(command: str, tmp_path: Path, cli: Cli) -> None:
     files = {"p": TABLE.replace("LOCAL_WRITE", "LOCAL_WIRTE, REMOTE_REED"), "q": TABLE.replace("REG-01", "STAT-1")}
-    folder = vendor(tmp_path, {f"reg_mr/{name}.yaml": text for name, text in files.items()})
+    folder = laid(tmp_path / "own", {f"reg_mr/{name}.yaml": text for name, text in files.items()})
     captured = cli(2, command, "--cases", folder)
     assert captured.out == ""
     assert captured.err.splitlines() == [

@@ -69,8 +69,6 @@ def test_violations_have_unique_names_and_descriptions() -> None:
 
 
 class Deadly(Device):
-    """A driver whose registrations kill the process."""
-
     def access_fault(self, access: int) -> int:
         os.kill(os.getpid(), signal.SIGKILL)
         return 0
@@ -338,7 +336,6 @@ class Made:
         """Does nothing: the class has no state."""
 
     def answer(self, number: int, unit: int = 1) -> int:
-        """Returns a multiple of the size."""
         return number * unit * self.size
 
 
