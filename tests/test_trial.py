@@ -61,9 +61,11 @@ def named(name: str, violations: Sequence[Violation] = VIOLATIONS) -> Violation:
     return next(each for each in violations if each.name == name)
 
 
-def test_violations_have_unique_names_and_descriptions() -> None:
-    assert len({each.name for each in VIOLATIONS}) == len(VIOLATIONS)
-    assert [each.name for each in VIOLATIONS if not each.about.endswith(".")] == []
+@pytest.mark.parametrize("violations", [VIOLATIONS, ALTERATIONS], ids=["violations", "alterations"])
+def test_violations_have_unique_names_descriptions_and_a_rule(violations: Sequence[Violation]) -> None:
+    assert len({each.name for each in violations}) == len(violations) >= 25
+    assert [each.name for each in violations if not each.about.endswith(".")] == []
+    assert {each.rule for each in violations} <= set(SUITE.registry)
     assert {each.rule for each in VIOLATIONS}.isdisjoint(UNTRIABLE)
     assert all(UNTRIABLE.values())
 
@@ -203,11 +205,6 @@ def test_a_few_violations_are_tried_by_name(monkeypatch: Patch, capsys: Says) ->
 
 
 GUEST_STACK = "forky"
-
-
-def test_every_alteration_has_a_rule_and_a_name_of_its_own() -> None:
-    assert len({each.name for each in ALTERATIONS}) == len(ALTERATIONS) >= 25
-    assert {each.rule for each in ALTERATIONS} <= set(SUITE.registry)
 
 
 def test_unaltered_calls_fail_no_case() -> None:
