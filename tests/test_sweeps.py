@@ -432,25 +432,9 @@ def test_the_exhaustive_tier_has_the_spaces_it_is_to_have() -> None:
     assert sum(sizes.values()) > 400_000
 
 
-STAND_IN = """
-#include <errno.h>
-#include <stdint.h>
-struct region { uint64_t context, pd, addr, length; uint32_t handle, lkey, rkey; };
-static struct region made;
-struct region *make(uint64_t pd, uint64_t addr, uint64_t length, uint64_t access)
-{
-    if (access == 2) { errno = 22; return 0; }
-    made = (struct region){7, pd, addr + (access == 5), length, 1, 2, 3};
-    return &made;
-}
-int release(struct region *region) { return region->length == 99 ? 16 : 0; }
-"""
-
-
 def test_the_loop_in_c_stops_where_something_is_odd_or_stays(tmp_path: Path) -> None:
-    (tmp_path / "stand_in.c").write_text(STAND_IN)
-    command = ["cc", "-shared", "-fPIC", "-o", str(tmp_path / "stand_in.so"), str(tmp_path / "stand_in.c")]
-    subprocess.run(command, check=True)
+    source = Path(__file__).with_name("stand_in_loop.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "stand_in.so", source], check=True)
     library = ctypes.CDLL(str(tmp_path / "stand_in.so"))
     access, length = array("Q", [1, 2, 5, 4, 1]), array("Q", [8, 8, 8, 99, 8])
     codes = array("H", [9]) * 5
