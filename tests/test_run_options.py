@@ -125,27 +125,18 @@ def test_every_field_is_written_in_one_way() -> None:
 
 
 @UNTIMED
-@given(GIVEN)
-def test_the_arguments_of_a_run_mean_the_same_run(options: RunOptions) -> None:
-    assert parsed(options.arguments()) == options
-
-
-@UNTIMED
 @given(SETTLED, CASES)
-def test_the_command_that_reproduces_a_case_runs_it_alone_in_the_same_place(options: RunOptions, case: Any) -> None:
-    program, command, *arguments = shlex.split(options.reproduction(case))
-    assert (program, command) == ("./rdma-cts", "run")
+def test_the_command_that_reproduces_a_case_or_a_point_runs_it_alone_in_the_same_place(
+    options: RunOptions, case: Any
+) -> None:
+    point = "#access=LOCAL_WRITE+MW_BIND,flags=none"
+    program, command, *arguments, last = shlex.split(f"{options.reproduction(case)}{point}")
+    assert (program, command, last) == ("./rdma-cts", "run", f"{case.id}{point}")
+    arguments.append(case.id)
     expected = without(options, NOT_DECIDING | (HOST_ONLY if options.guest else GUEST_ONLY))
     if options.device and case is HAZARDOUS:  # on a host it is left out unless `--hazardous` is given
         expected = replace(expected, hazardous=True)
     assert parsed(arguments) == replace(expected, only=(case.id,))
-
-
-@UNTIMED
-@given(SETTLED)
-def test_a_point_of_a_case_can_be_named_at_the_end_of_the_command(options: RunOptions) -> None:
-    *_, arguments = shlex.split(f"{options.reproduction(HARMLESS)}#access=LOCAL_WRITE+MW_BIND,flags=none")
-    assert arguments == f"{HARMLESS.id}#access=LOCAL_WRITE+MW_BIND,flags=none"
 
 
 def test_a_command_for_people_is_short() -> None:
@@ -198,7 +189,7 @@ def test_a_command_seen_from_the_projects_directory_names_the_same_files(options
 
 
 @UNTIMED
-@given(SETTLED)
+@given(GIVEN)
 def test_a_plan_keeps_all_of_a_run(tmp_path_factory: Folders, options: RunOptions) -> None:
     folder = tmp_path_factory.mktemp("plan")
     write_plan(Plan(tuple(options.arguments()), "/", (), "0", "host", {}), folder)
