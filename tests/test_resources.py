@@ -229,15 +229,12 @@ def test_it_ends_with_the_process_that_began_it() -> None:
     os.close(report)
 
 
-def test_why_it_could_not_be_set_up_is_reported() -> None:
+def test_why_nothing_could_be_counted_is_reported() -> None:
     def prepare() -> object:
         raise SetupRefused("registering the MR 'mr'", "ENOMEM")
 
     with pytest.raises(SetupRefused, match="registering the MR 'mr'"):
         killed(prepare, Counted(0))
-
-
-def test_without_counts_of_the_kernel_none_are_shown() -> None:
     with pytest.raises(HostLacks, match="does not report"):
         killed(lambda: "kept", Counted(0))
 

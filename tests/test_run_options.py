@@ -206,9 +206,9 @@ def test_pytest_is_asked_the_same_on_the_host_and_of_its_own_device_and_files_in
     assert {"device", "case_deadline_s", "seed", "sequences", "port", "profile", "dialect", "cases"} <= set(found)
     assert found == {name: getattr(on_host, name) for name in found} | own
     in_guest = options.on("")
-    files = {"cases": (Path("vendor/0"),), "profile": Path("profile.yaml")}
-    found = parsed_by_pytest(in_guest.inside_guest("rxe0", files["cases"], files["profile"]).plugin_arguments())
-    own |= {"device": "rxe0", "port": 1, "gid_index": None, "peer": None, **files}
+    cases, profile = (Path("vendor/0"),), Path("profile.yaml")
+    found = parsed_by_pytest(in_guest.inside_guest("rxe0", cases, profile).plugin_arguments())
+    own |= {"device": "rxe0", "port": 1, "gid_index": None, "peer": None, "cases": cases, "profile": profile}
     assert found == {name: getattr(in_guest, name) for name in found} | own
 
 
