@@ -30,7 +30,7 @@ from reference.bench import ReferenceBench
 from reference.device import Device
 from samples import header
 from trial import report
-from trial.catalogue import UNTRIABLE, VIOLATIONS
+from trial.catalogue import UNTRIABLE, VIOLATIONS, named
 from trial.personas import PERSONAS, Persona
 from trial.personas.behaviours import BEHAVIOURS
 from trial.personas.trying import CleanRun, outcome, run_clean, try_on, try_personas
@@ -192,7 +192,7 @@ def test_a_masked_violation_fails_no_row_of_its_rule(persona: Persona) -> None:
 
 
 def test_a_violation_is_skipped_if_not_offered_and_survives_if_undetected(monkeypatch: Patch) -> None:
-    wraps = next(each for each in VIOLATIONS if each.name == "end-of-a-bind-wraps")
+    wraps = named("end-of-a-bind-wraps")
     few = [case for case in cases() if "BIND-17" in case.rules and not case.sweep]
     killers = try_violation(wraps, few).by
     assert killers
@@ -212,8 +212,7 @@ def test_a_violation_is_skipped_if_not_offered_and_survives_if_undetected(monkey
 
 
 def test_the_command_writes_its_table_and_suggests_personas(tmp_path: Path, monkeypatch: Patch, capsys: Says) -> None:
-    short = next(each for each in VIOLATIONS if each.name == "one-byte-too-short")
-    about = {short.rule, *BY_NAME["efa"].violates}
+    about = {named("one-byte-too-short").rule, *BY_NAME["efa"].violates}
     few = [case for case in cases() if about.intersection(case.rules)]
     monkeypatch.setattr("trial.violation_runs.of_tier", lambda *_: few)
     arguments = ["trial", "personas", "efa", "--violation", "one-byte-too-short", "--jobs", "1"]

@@ -27,7 +27,7 @@ from reference.bench import ReferenceBench
 from reference.device import Device
 from samples import footer_of
 from trial import sequences, violation_runs
-from trial.catalogue import VIOLATIONS
+from trial.catalogue import named
 from trial.comparison import Comparison, Divergence, Subject
 from trial.running import judgement_on, on_the_reference
 from trial.searching import divergences, for_sequences, observe
@@ -36,10 +36,6 @@ SUITE = load_suite()
 SEARCHING = next(each for each in SUITE.cases if each.kind is Kind.SEQUENCES and each.entry == "libibverbs")
 AT_MOST = 3000  # the number of sequences that must suffice to find the violation; most seeds need a few dozen
 ROW = "- id: found-by-random-sequences\n"
-
-
-def violation(name: str) -> type[Device]:
-    return next(each for each in VIOLATIONS if each.name == name).kind
 
 
 def subject_of(kind: type[Device], entry: str = "libibverbs") -> Subject:
@@ -83,12 +79,12 @@ def test_two_references_never_part(number: int) -> None:
     ],
 )
 def test_a_violation_is_found_and_reported_in_few_steps_that_show_it_again(name: str, seed: int, steps: int) -> None:
-    divergence = searched(violation(name), AT_MOST, seed=seed)
+    divergence = searched(named(name).kind, AT_MOST, seed=seed)
     assert divergence is not None
     assert len(divergence.taken) <= steps
     assert divergence.row.startswith(ROW)
     assert verdict_of(divergence.row, Device) == Verdict.PASS
-    assert verdict_of(divergence.row, violation(name)) == Verdict.FAIL
+    assert verdict_of(divergence.row, named(name).kind) == Verdict.FAIL
 
 
 def test_the_sequences_of_a_seed_are_the_same_again() -> None:
@@ -103,7 +99,7 @@ def hardly_shrunk(monkeypatch: Patch) -> None:
 
 @pytest.mark.usefixtures("hardly_shrunk")
 def test_a_divergence_is_found_only_once() -> None:
-    subject = subject_of(violation("one-byte-too-long"))
+    subject = subject_of(named("one-byte-too-long").kind)
     found = list(itertools.islice(divergences(subject, 1, for_sequences(AT_MOST)), 2))
     assert len({each.signature for each in found}) == len(found) == 2
 
@@ -122,7 +118,7 @@ def test_a_sequence_that_ends_early_gives_a_region_back_to_which_a_window_is_bou
 
 @pytest.mark.usefixtures("hardly_shrunk")
 def test_a_finding_violates_the_nearest_rule_alone() -> None:
-    with closing(ReferenceBench(violation("one-byte-too-long")())) as bench:
+    with closing(ReferenceBench(named("one-byte-too-long").kind())) as bench:
         said: list[tuple[str, str]] = []
 
         def progress(point: str, done: int, **more: str) -> None:

@@ -35,7 +35,7 @@ from reference.objects import ON_DEMAND, Domain, Region
 from samples import user_error
 from targets.programs import messages_from_guest
 from trial import report
-from trial.catalogue import PERMITTED_VARIANTS, UNTRIABLE, VIOLATIONS
+from trial.catalogue import PERMITTED_VARIANTS, UNTRIABLE, VIOLATIONS, named
 from trial.data_path.alteration import DataPath
 from trial.data_path.emulated import altered_bench
 from trial.data_path.memory import content_at, put
@@ -55,10 +55,6 @@ DEFAULT_CASES = of_tier(SUITE.cases, DEFAULT)
 
 def cases_of(*rules: str, suite: Suite = SUITE) -> list[Case]:
     return [case for case in suite.cases if case.kind is Kind.ROW and set(case.rules) & set(rules)]
-
-
-def named(name: str, violations: Sequence[Violation] = VIOLATIONS) -> Violation:
-    return next(each for each in violations if each.name == name)
 
 
 @pytest.mark.parametrize("violations", [VIOLATIONS, ALTERATIONS], ids=["violations", "alterations"])
@@ -262,7 +258,7 @@ def test_permitted_variants_depart_only_from_recommendations() -> None:
 
 
 def test_cases_of_a_recommendation_do_not_fail_its_permitted_variant() -> None:
-    variant = named("local-errors-are-queue-errors", PERMITTED_VARIANTS)
+    variant = named("local-errors-are-queue-errors")
     cases = [case for case in DEFAULT_CASES if set(case.rules) <= {"STAT-03", "STAT-04"}]
     assert cases
     assert try_violation(variant, cases).by == ()
@@ -317,7 +313,7 @@ def test_cases_pass_on_the_reference_behind_unaltered_functions() -> None:
     ["writes-arrive-late", "new-value-returned", "ended-key-reads", "refused-reads-leak", "failed-binds-succeed"],
 )
 def test_alterations_on_the_reference_are_seen_by_the_cases_of_their_rule(name: str) -> None:
-    violation = named(name, DATA_PATH_ALTERATIONS)
+    violation = next(each for each in DATA_PATH_ALTERATIONS if each.name == name)
     assert try_violation(violation, cases_of(violation.rule)).outcome == KILLED
 
 
