@@ -7,10 +7,18 @@ import pytest
 
 import pages
 from conformance import verbs
-from conformance.model.rules import Rule
 from samples import registry
 
 EVERY_VERB = [*verbs.VERBS.values(), *verbs.VENDOR_VERBS.values()]
+
+
+def sections(document: str) -> dict[str, str]:
+    """The sections of a manual page or header; skips the test if it is not installed."""
+    path = pages.path_of(document)
+    assert path, f"{document} is neither a manual page nor a header, nor among UNCHECKED"
+    if not path.exists():
+        pytest.skip(f"{path} is not installed (libibverbs-dev, by a dpkg that leaves out no manual pages)")
+    return pages.sections(path)
 
 
 @pytest.mark.parametrize("name", verbs.VERBS)
@@ -18,11 +26,7 @@ def test_the_prototype_stands_in_its_page(name: str) -> None:
     verb, release = verbs.VERBS[name], pages.installed_release()
     if release < int(verb.since or 0):
         pytest.skip(f"{verb.document} of rdma-core {release} is older than {name}, which came with {verb.since}")
-    path = pages.path_of(verb.document)
-    assert path, verb.document
-    if not path.exists():
-        pytest.skip(f"{path} is not installed (libibverbs-dev, by a dpkg that leaves out no manual pages)")
-    text = re.sub(r'[\s"]', "", "".join(pages.sections(path).values()))  # some are not in the synopsis
+    text = re.sub(r'[\s"]', "", "".join(sections(verb.document).values()))  # some are not in the synopsis
     assert re.sub(r"\s|const (?=void)", "", verb.signature) in text
 
 
@@ -126,19 +130,11 @@ QUOTED = {rule.id: rule for rule in registry().values() if rule.quote}
 CHECKED = [id_ for id_, rule in QUOTED.items() if rule.document not in UNCHECKED]
 
 
-def sections_of(rule: Rule) -> str:
-    """Returns the text of the sections of a document that a rule names; for a header, the whole text."""
-    path = pages.path_of(rule.document)
-    assert path, f"{rule.id}: {rule.document} is neither a manual page nor a header, nor among UNCHECKED"
-    if not path.exists():
-        pytest.skip(f"{path} is not installed (libibverbs-dev, by a dpkg that leaves out no manual pages)")
-    return "\n".join(text for heading, text in pages.sections(path).items() if heading in rule.section.split("; ")[0])
-
-
 @pytest.mark.parametrize("id_", CHECKED)
 def test_the_document_has_the_words(id_: str) -> None:
     rule = QUOTED[id_]
-    if pages.stands(rule.quote, sections_of(rule)):
+    own = (text for heading, text in sections(rule.document).items() if heading in rule.section.split("; ")[0])
+    if pages.stands(rule.quote, "\n".join(own)):
         return
     release = pages.installed_release()
     if release < int(rule.since):
