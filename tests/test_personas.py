@@ -58,10 +58,6 @@ def clean(name: str) -> CleanRun:
     return run_clean(BY_NAME[name], cases())
 
 
-def sample(persona: Persona) -> list[Violation]:
-    return list(VIOLATIONS[PERSONAS.index(persona) :: len(PERSONAS)])
-
-
 in_turn = pytest.mark.parametrize("persona", PERSONAS, ids=lambda each: each.name)
 some_by_day = pytest.mark.parametrize(
     "persona",
@@ -163,7 +159,7 @@ def test_no_violation_of_the_reference_survives_and_few_are_misattributed() -> N
 @in_turn
 def test_violations_are_killed(persona: Persona) -> None:
     findings = []
-    for violation in sample(persona):
+    for violation in VIOLATIONS[PERSONAS.index(persona) :: len(PERSONAS)]:
         killers = try_violation(violation, cases()).by
         findings.append(try_on(persona, clean(persona.name), violation, killers, cases()))
     offered = [each for each in findings if each is not None]

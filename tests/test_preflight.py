@@ -356,7 +356,6 @@ def config(stream: str, mark: str = "") -> Any:
     return SimpleNamespace(getoption={"--rdma-stream": stream, "--rdma-mark": mark}.get, stash=pytest.Stash())
 
 
-TOLD = {"type": "guest", "event": "broken", "reason": "no loopback; mend it"}
 ERROR = UserError("no loopback", hint="mend it")
 
 
@@ -372,7 +371,8 @@ def test_a_supervisor_gets_marked_lines_before_there_is_a_header_and_the_mark_is
     for _ in range(2):
         tell_supervisor(session, ERROR)
         assert not file.exists()
-    assert port.read_bytes() == 2 * (b"abc " * bool(mark) + encode(TOLD))
+    told = encode({"type": "guest", "event": "broken", "reason": "no loopback; mend it"})
+    assert port.read_bytes() == 2 * (b"abc " * bool(mark) + told)
 
 
 def test_without_a_supervisor_nobody_is_reported() -> None:

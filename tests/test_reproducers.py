@@ -13,7 +13,6 @@ import pytest
 from commands.__main__ import main
 from conformance.defects import answering_of, symptoms_of
 from conformance.defects.symptom import Symptom
-from conformance.model.case import Case
 from conformance.model.fault import Effect
 from conformance.model.kind import Kind
 from conformance.results.records import Recorded
@@ -33,18 +32,11 @@ from trial.reproduction import AGREED, DIFFERS, NOT_MADE, REPRODUCED, Trying, _f
 SUITE = load_suite()
 RECORDED = Path(__file__).with_name("recorded_violations")
 ROWS = [case for case in SUITE.cases if case.kind is Kind.ROW]
-GUEST_STACK = "forky"
 ADVICE = "advise_mr/codes/invalid-pd@libibverbs"
 DEFECT = "6c8e18b350a5"  # bind_mw/invalidation/local-inv-twice shows it
 FORKY = RECORDED / "forky.jsonl"
 DEADLY = "reg_mr_iova/on_demand/every-byte-at-buf-+-7-pages-+-104"
 WRITE = "reg_mr/on_demand/rdma-write-at-buf-+-100"
-
-
-def row(id_: str) -> Case:
-    found = SUITE.find(id_)
-    assert found is not None
-    return found
 
 
 @cache
@@ -326,7 +318,8 @@ def test_a_text_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: C
 def test_a_text_says_of_another_stack_only_what_its_run_shows(tmp_path: Path, verdict: str, says: str) -> None:
     symptom, run = symptom_named(WRITE), forky()
     head = changed(run.header, {"device": {**run.header["device"], "driver": "siw"}})
-    other = digest(Recorded(head, [result(row(symptom.case), verdict)], None), tmp_path)
+    case = next(each for each in ROWS if each.id == symptom.case)
+    other = digest(Recorded(head, [result(case, verdict)], None), tmp_path)
     said = spaced(mail_of(symptom, other))
     assert f"- siw, kernel 7.2.12+deb14-amd64, rdma-core 65.0: {says}" in said
     assert "- rxe, kernel 7.2.12+deb14-amd64, rdma-core 65.0: has it" in said
@@ -431,5 +424,5 @@ def test_programs_end_in_the_guest_as_the_run_did(tmp_path: Path) -> None:
     made = programs()[0]
     tried = [Trying(id_, verdict, made[id_]) for id_, verdict in verdicts.items() if id_ in made]
     assert len(tried) >= 3
-    found = list(compare(tried, GUEST_STACK, tmp_path, 1, print, assume_yes=True))
+    found = list(compare(tried, "forky", tmp_path, 1, print, assume_yes=True))
     assert {each.outcome for each in found} == {REPRODUCED, AGREED}, found

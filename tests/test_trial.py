@@ -200,9 +200,6 @@ def test_a_few_violations_are_tried_by_name(monkeypatch: Patch, capsys: Says) ->
     assert "2 violations" in capsys.readouterr().out
 
 
-GUEST_STACK = "forky"
-
-
 def test_unaltered_calls_fail_no_case() -> None:
     with closing(ReferenceBench()) as bench:
         trial = RealTrial(bench, bench.capabilities(), Unwatched(), cases_of("REG-20", "BIND-10"))
@@ -237,7 +234,7 @@ def test_a_violation_of_the_device_does_not_mask_other_rules_of_a_sweep() -> Non
 @pytest.mark.nightly
 def test_alterations_of_real_calls_are_detected_in_the_guest(tmp_path: Path) -> None:
     chosen = ["write-alone-granted", "region-one-byte-too-long", "not-deregistered", "control"]
-    lines = messages_from_guest("trial.inside", [OWN, *chosen], GUEST_STACK, tmp_path / "console.log", print)
+    lines = messages_from_guest("trial.inside", [OWN, *chosen], "forky", tmp_path / "console.log", print)
     found = {line["name"]: line["outcome"] for line in lines if line.get("type") == "finding"}
     assert found == {**dict.fromkeys(chosen, KILLED), "control": SURVIVED}
 
