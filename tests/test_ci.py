@@ -6,8 +6,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -213,28 +213,22 @@ def test_restraint_gets_failures_and_an_overall_result(scripts: Scripts) -> None
 # `rdma-cts test`, which a CI system of the project calls
 
 
-Begun = list[tuple[Sequence[str], Mapping[str, str]]]
-
-
 @pytest.fixture
-def begun(monkeypatch: Patch) -> Begun:
-    """Replaces the start of pytest; returns the commands that would be started, with their environments."""
-    found: Begun = []
-
-    def run(words: Sequence[str], *, env: Mapping[str, str], **_: object) -> subprocess.CompletedProcess[str]:
-        found.append((words[3:], env))
-        return subprocess.CompletedProcess(words, 0)
-
+def begun(monkeypatch: Patch) -> Mock:
+    """Replaces the start of pytest."""
+    run = Mock(return_value=subprocess.CompletedProcess((), 0))
     monkeypatch.setattr("commands.test.packages.ensure_tools", lambda *_, **__: "python3")
     monkeypatch.setattr("commands.test.subprocess.run", run)
     for name in command.MORE:
         monkeypatch.delenv(name, raising=False)
-    return found
+    return run
 
 
-def test_nightly_tests_run_only_with_nightly(begun: Begun) -> None:
+def test_nightly_tests_run_only_with_nightly(begun: Mock) -> None:
     assert [main(["test", *more]) for more in ([], ["--nightly"], ["--", "tests/test_kills.py"])] == [0, 0, 0]
-    (by_day, usual), (at_night, larger), (own, _) = begun
+    (by_day, usual), (at_night, larger), (own, _) = (
+        (each.args[0][3:], each.kwargs["env"]) for each in begun.mock_calls
+    )
     assert by_day == [*command.ALL, "-m", "not nightly"]
     assert at_night == list(command.ALL)
     assert own == ["tests/test_kills.py"]

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -151,16 +152,11 @@ def test_a_file_that_is_not_a_device_dax_is_not_written(named: str, said: str, m
 
 
 def test_memory_that_cannot_be_filled_leaves_nothing_mapped(monkeypatch: Patch) -> None:
-    seen: list[int] = []
-
-    def fail(addr: int, size: int) -> None:
-        seen.append(addr)
-        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-
+    fail = Mock(side_effect=OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)))
     monkeypatch.setitem(memory._FILL, "anonymous", fail)
     with pytest.raises(OSError, match="memory"):
         allocate("anonymous", SIZE)
-    assert protection(seen[0]) == ""
+    assert protection(fail.call_args.args[0]) == ""
 
 
 def can_lock(size: int) -> bool:

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -208,11 +209,8 @@ def test_a_limit_of_locked_memory_is_reported_with_its_value(kind: str, monkeypa
     "error", [OSError(5, "ibv_alloc_pd"), UserError("the device cannot be tested: …"), PeerLost("gone, too")]
 )
 def test_a_device_that_vanishes_while_it_is_looked_at_is_one_line(monkeypatch: Patch, error: Exception) -> None:
-    def failing(_: object) -> Findings:
-        raise error
-
     bench: Any = SimpleNamespace(device=SimpleNamespace(name="mlx5_0"))
-    monkeypatch.setattr(fixtures.bench, "preflight", failing)
+    monkeypatch.setattr(fixtures.bench, "preflight", Mock(side_effect=error))
     monkeypatch.setattr(fixtures.bench, "device_names", lambda: [])
     with pytest.raises(UserError, match="mlx5_0 is gone: it was removed, or its driver was unloaded") as caught:
         fixtures.bench.look_at(bench)

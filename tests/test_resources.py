@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -230,11 +231,9 @@ def test_it_ends_with_the_process_that_began_it() -> None:
 
 
 def test_why_nothing_could_be_counted_is_reported() -> None:
-    def prepare() -> object:
-        raise SetupRefused("registering the MR 'mr'", "ENOMEM")
-
+    refused = SetupRefused("registering the MR 'mr'", "ENOMEM")
     with pytest.raises(SetupRefused, match="registering the MR 'mr'"):
-        killed(prepare, Counted(0))
+        killed(Mock(side_effect=refused), Counted(0))
     with pytest.raises(HostLacks, match="does not report"):
         killed(lambda: "kept", Counted(0))
 

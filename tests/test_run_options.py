@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from _pytest.config.argparsing import Parser
@@ -151,23 +152,19 @@ def test_a_hazardous_case_runs_on_a_host_by_its_own_command(monkeypatch: Patch, 
     """The target gets only this case."""
     table = f"verb: ibv_reg_mr\ncases: 2\n{MEMORY}rows:\n{ROWS}"
     own = samples.laid(tmp_path / "own", {"reg_mr/sample.yaml": table})
-    planned: list[str] = []
-
-    def plan(options: RunOptions, chosen: run.Chosen, *_: Any) -> None:
-        planned.extend(case.id for case in chosen.cases)
-        raise UserError("enough")
-
     # this host has a device whose port carries traffic
     for module in (target, usable):
         monkeypatch.setattr(module, "device_names", lambda: ["rxe7"])
     monkeypatch.setattr(usable, "Port", lambda *_: SimpleNamespace(check=lambda gid_index: None))
     monkeypatch.setattr(target, "prepare", lambda *_: None)
+    plan = Mock(side_effect=UserError("enough"))
     monkeypatch.setattr(run, "_keep_plan", plan)
     options = replace(RunOptions(shared=True, cases=(own,)).on("rxe7"), verbs=("reg_mr",))
     _, _, *arguments = shlex.split(options.reproduction(HAZARDOUS))
     with pytest.raises(UserError, match="enough"):
         run.execute(command_line().parse_args([*arguments, "--out", str(tmp_path / "out")]))
-    assert planned == [HAZARDOUS.id]
+    _, chosen, *_ = plan.call_args.args
+    assert [case.id for case in chosen.cases] == [HAZARDOUS.id]
 
 
 def test_a_case_that_can_end_only_its_process_runs_on_every_host(capsys: Says) -> None:

@@ -11,6 +11,8 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock, patch
 
 import pytest
 
@@ -33,7 +35,7 @@ from conformance.sweeps.run import run_sweep
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import of_tier, ordered
 from conformance.verbs import ENUMS
-from devices import device, recording
+from devices import device
 from kinds import Patch
 from reference.bench import HeldPair, ReferenceBench
 from reference.device import Device
@@ -115,13 +117,14 @@ def test_a_single_point_is_judged_as_in_the_sweep() -> None:
 def test_every_point_is_run_in_the_order_of_the_seed() -> None:
     orders = []
     for seed in (None, 1, 1, 2):
-        asked: list[tuple[int]] = []
-        swept = run_on(device(access_fault=recording(asked)), SPACE, seed)
+        made: Any = Device()
+        made.access_fault = Mock(wraps=made.access_fault)
+        swept = run_on(made, SPACE, seed)
         assert (swept.verdict, swept.points.by_verdict()) == (Verdict.PASS, {"PASS": 24})
         assert swept.points.by_rule() == {"REG-15": "PASS", "REG-17": "PASS"}
         observed = {outcome.observed for outcome in swept.points.outcomes}
         assert observed == {"ibv_reg_mr returned an MR", "ibv_reg_mr returned NULL with errno EINVAL"}
-        orders.append(asked)
+        orders.append([each.args for each in made.access_fault.call_args_list])
     assert orders[1] == orders[2]
     assert len({tuple(order) for order in orders}) == 3
     assert sorted(orders[0]) == sorted(orders[1])
@@ -209,19 +212,12 @@ BINDS = """
     ],
 )
 def test_shared_queue_pairs_are_renewed_after_each_point_that_got_as_far_as_using_them(
-    monkeypatch: Patch, window: str, stack: Stack, verdict: str, renewals: int
+    window: str, stack: Stack, verdict: str, renewals: int
 ) -> None:
-    renewed: list[HeldPair] = []
-    renew = HeldPair.renew
-
-    def counted(pair: HeldPair) -> None:
-        renewed.append(pair)
-        renew(pair)
-
-    monkeypatch.setattr(HeldPair, "renew", counted)
     case = samples.case(BINDS.replace("{type: 1}", window), "bind_mw")
-    assert run_on(Device(stack), case).points.by_verdict() == {verdict: 3}
-    assert len(renewed) == renewals
+    with patch.object(HeldPair, "renew", autospec=True, side_effect=HeldPair.renew) as renew:
+        assert run_on(Device(stack), case).points.by_verdict() == {verdict: 3}
+    assert renew.call_count == renewals
 
 
 def failing_binds(before: int = 0) -> Device:
@@ -369,12 +365,12 @@ def test_points_share_domains_and_memory_unless_an_axis_concerns_them(
 ) -> None:
     row = GROUND.replace("{MEMORY}", memory).replace("AXES", axes).replace("WHERE", where)
     case = samples.case(row)
-    asked: list[tuple[()]] = []
-    with closing(ReferenceBench(device(alloc_pd=recording(asked)))) as bench:
+    made: Any = Device()
+    with closing(ReferenceBench(made)) as bench:
         context, before = on_the_reference(bench), bench.resources()
-        asked.clear()
+        made.alloc_pd = Mock(wraps=made.alloc_pd)
         assert run_sweep(case, context, no_progress).result.points.by_verdict() == {"PASS": 8}
-        assert len(asked) == domains
+        assert made.alloc_pd.call_count == domains
         assert bench.resources() == before
 
 
