@@ -24,7 +24,7 @@ from samples import registry
 REAL = sorted(path for path in CASES.glob("*/*.yaml"))
 NAME = "cases/reg_mr/sample.yaml"
 
-# There are more examples at night. test_fuzzed_results.py reads RDMA_CTS_FUZZED too.
+# There are more examples at night. test_old_results.py reads RDMA_CTS_FUZZED too.
 FUZZED = int(os.environ.get("RDMA_CTS_FUZZED", "60"))
 quick = settings(derandomize=True, max_examples=FUZZED)
 # Reading a real table takes about 10 ms.
