@@ -7,6 +7,7 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -119,11 +120,7 @@ def test_a_sequence_that_ends_early_gives_a_region_back_to_which_a_window_is_bou
 @pytest.mark.usefixtures("hardly_shrunk")
 def test_a_finding_violates_the_nearest_rule_alone() -> None:
     with closing(ReferenceBench(named("one-byte-too-long").kind())) as bench:
-        said: list[tuple[str, str]] = []
-
-        def progress(point: str, done: int, **more: str) -> None:
-            said.append((point, more["row"]))
-
+        progress = Mock()
         observed = observe(SEARCHING, bench, bench.capabilities(), for_sequences(60), 5, progress)
     line = result_record(SEARCHING, SUITE.registry, judging.judge(SEARCHING, [], observed), observed)
     assert (line["verdict"], line["observed"]["seed"]) == (Verdict.FAIL, 5)
@@ -131,8 +128,8 @@ def test_a_finding_violates_the_nearest_rule_alone() -> None:
     assert {rule for rule, verdict in line["rule_verdicts"].items() if verdict == Verdict.FAIL} == rules
     assert rules < set(SEARCHING.rules) == set(line["rule_verdicts"])
     assert all(each["row"].startswith(ROW) for each in line["deviations"])
-    assert said[-1][1].startswith(ROW)
-    assert "from seed 5" in said[-1][0]
+    assert progress.call_args.kwargs["row"].startswith(ROW)
+    assert "from seed 5" in progress.call_args.args[0]
 
 
 def test_a_kernel_that_complains_meanwhile_counts_for_every_rule() -> None:
