@@ -26,6 +26,11 @@ def verdicts(project: Project) -> Mapping[str, str]:
     return found
 
 
+def extend(project: Project, text: str) -> None:
+    with (project.root / "conftest.py").open("a") as file:
+        file.write(text)
+
+
 def errors(done: subprocess.CompletedProcess[str]) -> list[str]:
     """pytest's usage errors, one per line."""
     return [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line]
@@ -84,13 +89,8 @@ def pytest_runtestloop(session):
 
 @pytest.mark.parametrize("more", ["", DIRECTLY], ids=["by pytest", "directly"])
 def test_a_lost_connection_is_broken_once_and_ends_the_session(project: Project, more: str) -> None:
-    with (project.root / "conftest.py").open("a") as file:
-        file.write(
-            f"{more}"
-            "from conformance.errors import LoopbackLost\n"
-            "def lose(self, kind, size):\n    raise LoopbackLost('a pair is lost')\n"
-            "FakeBench.allocate = lose\n"
-        )
+    lost = "from conformance.errors import LoopbackLost\nfrom unittest.mock import Mock\n"
+    extend(project, f"{more}{lost}FakeBench.allocate = Mock(side_effect=LoopbackLost('a pair is lost'))\n")
     done = project.run(rows=("works", "wrongly-accepted"))
     (line,) = project.results().results
     assert (line["verdict"], line["reason"]) == ("BROKEN", "the harness could not run the case: a pair is lost")
@@ -100,8 +100,7 @@ def test_a_lost_connection_is_broken_once_and_ends_the_session(project: Project,
 
 
 def test_a_failing_fixture_makes_its_cases_broken(project: Project) -> None:
-    with (project.root / "conftest.py").open("a") as file:
-        file.write("@pytest.fixture\ndef bench():\n    raise OSError('the bench fell over')\n")
+    extend(project, "@pytest.fixture\ndef bench():\n    raise OSError('the bench fell over')\n")
     done = project.run(rows=("works", "wrongly-accepted"))
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
     assert set(verdicts(project).values()) == {"BROKEN"}
@@ -129,8 +128,7 @@ def test_two_workers_and_a_session_without_pytests_protocol_give_the_results_of_
     assert project.results().header["planned"] == [*planned, "reg_mr/fake/dies"]
     assert footer_of(project.results())["complete"] is True
     (project.root / "out").rename(project.root / "several")
-    with (project.root / "conftest.py").open("a") as file:
-        file.write(DIRECTLY)
+    extend(project, DIRECTLY)
     assert "passed" not in project.run().stdout
     assert without_times(project) == alone
 
