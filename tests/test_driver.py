@@ -13,7 +13,7 @@ from fixtures.guest.driver import DRIVERS, ensure_module, module_of
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import SCRIPTS, STACKS, Recipe, recipe_for
 from launched import built_by, root_of
-from samples import user_error
+from samples import laid, user_error
 
 SIW = DRIVERS["siw"]
 KERNEL = "7.0-test"
@@ -37,9 +37,7 @@ class Compiler:
         log.write_text(self.log, encoding="utf-8")
         if self.log:
             return 1
-        folder = root_of(command) / "made"
-        folder.mkdir(parents=True)
-        (folder / "siw.ko").write_bytes(b"\x7fELF module")
+        laid(root_of(command) / "made", {"siw.ko": b"\x7fELF module"})
         return 0
 
 

@@ -23,7 +23,7 @@ from conformance.kernel import paging
 from conformance.model.positions import POSITIONS, WORD_OPERATIONS, locate
 from conformance.model.vocabulary import MEMORY_KINDS
 from kinds import Patch
-from samples import user_error
+from samples import laid, user_error
 
 SIZE = 3 * PAGE
 SMALL_KINDS = sorted(set(MEMORY_KINDS) - {"huge", "persistent", "transparent", "secret", "clock", "bar"})
@@ -133,11 +133,8 @@ def test_persistent_memory_is_used_where_it_was_named_and_nowhere_else(monkeypat
 def test_a_device_dax_is_known_by_what_the_kernel_says_of_it(tmp_path: Path, monkeypatch: Patch) -> None:
     # Stands for a DAX device, which is recognised by its device number.
     monkeypatch.setenv(persistent.VARIABLE, "/dev/null")
-    folder = tmp_path / "1:3"
-    folder.mkdir()
+    folder = laid(tmp_path / "1:3", {"align": "2097152\n", "size": "1073741824\n"})
     (folder / "subsystem").symlink_to("../bus/dax")
-    (folder / "align").write_text("2097152\n")
-    (folder / "size").write_text("1073741824\n")
     assert persistent.device(tmp_path) == persistent.Device(Path("/dev/null"), 2 << 20, 1 << 30)
 
 

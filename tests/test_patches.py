@@ -12,6 +12,7 @@ from fixtures.guest.changes import Change, Edit
 from kinds import Patch, Says
 from launched import git
 from patches.message import trimmed
+from samples import laid
 
 DRIVER = "drivers/infiniband/sw/rxe"
 FIRST = "int bind(void)\n{\n\treturn 0;\n}\n"
@@ -26,13 +27,8 @@ BIND = Change("bind", "Bind it.", ("BIND-17",), (), (TO_BIND,), "1", "Bind it", 
 LACKING = Change("unbind", "Add it.", ("BIND-21",), (), (TO_ADD,), "2", "Add unbinding", CASE, feature=True)
 
 
-def write(tree: Path, text: str, folder: str = DRIVER) -> None:
-    (tree / folder).mkdir(parents=True, exist_ok=True)
-    (tree / folder / "rxe_mw.c").write_text(text, encoding="utf-8")
-
-
 def commit(tree: Path, text: str, subject: str, folder: str = DRIVER) -> None:
-    write(tree, text, folder)
+    laid(tree / folder, {"rxe_mw.c": text})
     if not (tree / ".git").exists():
         git(tree, "init", "-q")
     git(tree, "add", "--all")
@@ -43,7 +39,6 @@ def commit(tree: Path, text: str, subject: str, folder: str = DRIVER) -> None:
 def tree(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A tree with three commits, and changes that fit it."""
     path = tmp_path / "tree"
-    path.mkdir()
     commit(path, "\n", "Begin")
     commit(path, FIRST, "RDMA/rxe: Add binding")
     commit(path, LATER, "RDMA/rxe: Add the check")
@@ -89,7 +84,7 @@ def test_a_message_has_the_document_and_the_commit_at_fault_and_the_program_stay
 
 def test_a_tree_without_history_gives_the_same_patches_without_fixes(tree: Path, tmp_path: Path, capsys: Says) -> None:
     bare = tmp_path / "bare" / "tree"
-    write(bare, LATER)
+    laid(bare / DRIVER, {"rxe_mw.c": LATER})
     assert patches(bare) == 0
     assert capsys.readouterr().err == f"{bare} has no history: no Fixes: lines\n"
     assert "Fixes:" not in made(bare)[1].read_text()
@@ -99,7 +94,6 @@ def test_a_tree_without_history_gives_the_same_patches_without_fixes(tree: Path,
 
 def test_what_a_history_began_with_is_nobodys_fault(tmp_path: Path, tree: Path, capsys: Says) -> None:
     imported = tmp_path / "imported" / "tree"
-    imported.mkdir(parents=True)
     commit(imported, LATER, "Import")
     assert patches(imported) == 0
     assert capsys.readouterr().err == f"{imported} has a single commit: no Fixes: lines\n"
@@ -122,7 +116,7 @@ def test_a_commit_that_only_moves_the_driver_is_not_at_fault(tree: Path) -> None
 
 
 def test_a_dirty_tree_is_named_and_its_commit_counts(tree: Path, capsys: Says) -> None:
-    write(tree, "int other;\n")
+    laid(tree / DRIVER, {"rxe_mw.c": "int other;\n"})
     assert patches(tree) == 0
     assert capsys.readouterr().err == f"{tree}: 1 files of {DRIVER} are not committed: the series is for HEAD\n"
     assert len(made(tree)) == 2

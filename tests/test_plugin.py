@@ -14,7 +14,7 @@ from conformance.results.conclusions import exit_status
 from conformance.tables.suite import CASES, ROOT
 from launched import ended
 from project import QUIET_VERDICTS, Project
-from samples import footer_of
+from samples import footer_of, laid
 
 EXPECTED = {f"reg_mr/fake/{row}": verdict for row, verdict in QUIET_VERDICTS.items()}
 KEPT = os.environ[cache.DIRECTORY]  # this session's cache of the suite's own tables, already parsed
@@ -134,9 +134,8 @@ def test_two_workers_and_a_session_without_pytests_protocol_give_the_results_of_
 
 
 def test_only_takes_the_named_cases_and_no_other_folder_and_overwrites_no_run(project: Project) -> None:
-    other = project.root / "cases" / "dereg_mr"
-    other.mkdir()
-    (other / "test_dereg_mr.py").write_text((CASES / "dereg_mr" / "test_dereg_mr.py").read_text())
+    name = "dereg_mr/test_dereg_mr.py"
+    laid(project.root / "cases", {name: (CASES / name).read_bytes()})
     done = project.run(rows=("works",))
     assert done.returncode == pytest.ExitCode.OK
     assert "1 passed" in done.stdout
