@@ -20,7 +20,6 @@ CHOSEN = (
 SMALL = """
 from conformance.sweeps import run
 from conformance.sweeps import registration_loop
-from conformance.sweeps import registration_loop
 registration_loop.MIN_POINTS = 1
 used = run.loop_for
 def loop_for(case, swept, entry):
