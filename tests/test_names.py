@@ -9,13 +9,8 @@ from conformance.model.observation import Observation
 from conformance.tables.suite import ROOT
 from kinds import words
 
-FILES = sorted(
-    file
-    for folder in tuple(
-        words("bundles patches runs targets conformance fixtures reports commands reference trial benchmarks tests")
-    )
-    for file in (ROOT / folder).rglob("*.py")
-)
+FOLDERS = words("bundles patches runs targets conformance fixtures reports commands reference trial benchmarks tests")
+FILES = sorted(file for folder in FOLDERS for file in (ROOT / folder).rglob("*.py"))
 
 
 def assigned(source: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ from reproducers.mail import mail
 from reproducers.of_runs import basis_of, cut, file_name, programs_of, reproducer, unknown_device
 from reproducers.program import MOST_LINES, Program
 from reproducers.writer import Inexpressible
-from samples import changed, laid, result
+from samples import changed, laid, result, written_records
 from trial.reproduction import AGREED, DIFFERS, NOT_MADE, REPRODUCED, Trying, _finding, compare, passed
 
 SUITE = load_suite()
@@ -54,6 +55,10 @@ def programs() -> tuple[dict[str, Program], Counter[str]]:
 @cache
 def forky() -> Digest:
     return read(FORKY)
+
+
+def records() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in FORKY.read_text().splitlines()]
 
 
 def symptom_named(name: str) -> Symptom:
@@ -297,11 +302,10 @@ def test_a_defect_is_shown_by_a_case_that_the_tables_have_still(tmp_path: Path, 
 
 
 def test_a_text_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: Cli) -> None:
-    built = json.loads(FORKY.read_text().partition("\n")[0])
+    built, *others = records()
     built["under_test"]["given"]["linux"] = {"sha256": "e4" * 32}
     built["under_test"]["modules"]["rdma_rxe"]["build_id"] = "ce" * 20
-    mine = tmp_path / "results.jsonl"
-    mine.write_text("\n".join([json.dumps(built), *FORKY.read_text().splitlines()[1:]]) + "\n")
+    mine = written_records([built, *others], tmp_path)
     said = spaced(cli(0, "reproducer", DEFECT, "--run", mine, "--mail", "--others", FORKY).out)
     assert "rdma-core 65.0 (the stack under test was changed: linux e4e4e4e4). " in said
     assert "rdma-core 65.0, with modules.rdma_rxe.build_id a6d6b4de9dc2: has it" in said
@@ -347,14 +351,12 @@ def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tm
 def test_the_page_of_findings_says_on_which_stacks_a_defect_is_not_seen(
     tmp_path: Path, verdict: str, says: str
 ) -> None:
-    passing = [json.loads(line) for line in FORKY.read_text().splitlines()]
-    passing[0]["stack"] = "sid"
-    for record in passing[1:]:
+    head, *passing = records()
+    head["stack"] = "sid"
+    for record in passing:
         if str(record.get("case", "")).startswith("bind_mw/"):
             record |= {"verdict": verdict, "effective": verdict, "rule_verdicts": {}, "deviations": [], "fault": None}
-    sid = tmp_path / "sid.jsonl"
-    sid.write_text("".join(json.dumps(record) + "\n" for record in passing))
-    page = page_of(tmp_path, FORKY, sid)
+    page = page_of(tmp_path, FORKY, written_records([head, *passing], tmp_path / "sid"))
     assert re.search(rf"- seen on: forky \(\d+ results\); {says}: sid\n- rules: BIND", page)
     assert {says} == set(re.findall("; (not.* on): ", page))
 
@@ -363,11 +365,9 @@ def test_unconfirmed_violations_are_not_findings(tmp_path: Path) -> None:
     defect = next(each for each in forky().defects if [symptom.name for symptom in each.symptoms] == [each.first.case])
     once = {"verdict": "FAIL", "reason": "it was seen once"}
     tried = {"type": "confirmation", "case": defect.first.case, "confirmed": False, "by": "repetition", "in_run": once}
-    lines = FORKY.read_text().splitlines()
-    lines.insert(-1, json.dumps({**tried, "alone": {"verdict": "PASS", "reason": ""}}))
-    run = tmp_path / "forky.jsonl"
-    run.write_text("\n".join(lines) + "\n")
-    page = page_of(tmp_path, run)
+    *lines, footer = records()
+    alone = {**tried, "alone": {"verdict": "PASS", "reason": ""}}
+    page = page_of(tmp_path, written_records([*lines, alone, footer], tmp_path / "forky"))
     assert page.count("\n- fingerprint: `") == len(forky().defects) - 1
     assert f"`{defect.fingerprint}`" not in page
 
