@@ -17,9 +17,9 @@ from reference.objects import (
     REMOTE_WRITE,
     ZERO_BASED,
     Domain,
-    Refused,
     Region,
     Window,
+    refuse_if,
 )
 from reference.regions import Regions
 
@@ -31,8 +31,7 @@ class Windows(Regions):
     def alloc_mw(self, pd: int, kind: int) -> Window:
         """Returns a new window, which is not bound. Raises Refused."""
         domain = self.domain_of(pd)
-        if self.no_such_type(kind):
-            raise Refused(errno.EINVAL)
+        refuse_if(self.no_such_type(kind), errno.EINVAL)
         self.has(f"mw_type_{kind}")
         self.allocate()
         window = Window(kind, domain, self.new_key())
@@ -46,8 +45,7 @@ class Windows(Regions):
 
     def dealloc_mw(self, window: Window) -> None:
         """Deallocates a window, bound or not. Raises Refused."""
-        if window not in self.windows:
-            raise Refused(errno.EINVAL)
+        refuse_if(window not in self.windows, errno.EINVAL)
         self.unbind(window)
         self.windows.remove(window)
         self.end_window_key(window)

@@ -18,6 +18,7 @@ from reference.objects import (
     Region,
     Window,
     check,
+    refuse_if,
 )
 from reference.regions import Regions
 
@@ -38,16 +39,13 @@ class Advice(Regions):
         """Checks every element, then carries out the advice. Raises Refused."""
         self.has("advise_mr")
         domain = self.domain_of(pd)
-        if self.unknown_advice_flags(flags):
-            raise Refused(errno.EINVAL)
-        if self.unknown_advice(advice):
-            raise Refused(errno.EOPNOTSUPP)  # the same number as ENOTSUP
+        refuse_if(self.unknown_advice_flags(flags), errno.EINVAL)
+        refuse_if(self.unknown_advice(advice), errno.EOPNOTSUPP)  # the same number as ENOTSUP
         ranges = [self.element(domain, advice, sge) for sge in sg_list]
         if ranges:
             self.allocate()
         for addr, length in ranges:
-            if not self.follow(addr, length, advice, flags):
-                raise Refused(errno.EFAULT)
+            refuse_if(not self.follow(addr, length, advice, flags), errno.EFAULT)
 
     def unknown_advice_flags(self, flags: int) -> bool:
         return bool(flags & ~FLUSH)
@@ -62,11 +60,7 @@ class Advice(Regions):
         return region.addr + sge.addr - region.iova, sge.length
 
     def advised(self, lkey: int) -> Region:
-        """Returns the region with an lkey.
-
-        Raises Refused: EINVAL for a window, ENOENT if the lkey differs from a region's lkey only in the tag, EFAULT
-        otherwise.
-        """
+        """Returns the region with an lkey. Raises Refused: EINVAL for a window, ENOENT for another tag, else EFAULT."""
         found = self.keys.get(lkey)
         if isinstance(found, Window):
             raise Refused(errno.EINVAL)

@@ -9,7 +9,7 @@ from reference.extended import Extended
 from reference.header import own_header
 from reference.made_otherwise import MadeOtherwise
 from reference.memory import PAGE
-from reference.objects import Refused, Region
+from reference.objects import Region, refuse_if
 from reference.postings import Postings
 from reference.reregistration import Change
 
@@ -22,8 +22,7 @@ class Device(MadeOtherwise, DeviceMemories, Advice, Postings, Extended):
         return self.register(pd, addr, length, addr, access)
 
     def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
-        if self.offsets_differ(addr, hca_va):
-            raise Refused(errno.EINVAL)
+        refuse_if(self.offsets_differ(addr, hca_va), errno.EINVAL)
         return self.register(pd, addr, length, hca_va, access)
 
     def offsets_differ(self, addr: int, hca_va: int) -> bool:
@@ -45,8 +44,7 @@ class Device(MadeOtherwise, DeviceMemories, Advice, Postings, Extended):
 
     def query_mr(self, handle: int) -> tuple[int, int, int, int]:
         """UVERBS_METHOD_QUERY_MR: lkey, rkey, length and iova. Raises Refused."""
-        if handle not in self.regions:
-            raise Refused(errno.ENOENT)
+        refuse_if(handle not in self.regions, errno.ENOENT)
         region = self.regions[handle]
         return *self.reported_keys(region), region.length, region.iova
 

@@ -2,16 +2,14 @@
 results when fork protection is turned on in a new process.
 """
 
-import ctypes
 import errno
 from collections import Counter
 
+from conformance.kernel.paging import libc
 from reference.memory import PAGE
 from reference.stack import Stack
 
 _MADV_DONTFORK, _MADV_DOFORK = 10, 11
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class Forking:
@@ -77,4 +75,4 @@ class Forking:
 
 
 def _advise(page: int, advice: int) -> bool:
-    return bool(_libc.madvise(page, PAGE, advice) == 0)
+    return bool(libc.madvise(page, PAGE, advice) == 0)

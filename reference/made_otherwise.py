@@ -8,7 +8,7 @@ import errno
 
 from conformance.verbs import ENUMS
 from reference.memory import SPACE
-from reference.objects import LOCAL_WRITE, Domain, Held, Refused, Region
+from reference.objects import LOCAL_WRITE, Domain, Held, Refused, Region, refuse_if
 from reference.reregistration import Reregistration
 from reference.work import Work
 
@@ -55,8 +55,7 @@ class MadeOtherwise(Work, Reregistration):
 
     def import_mr(self, pd: int, mr_handle: int) -> Region:
         self.has("import_mr")
-        if mr_handle not in self.regions:
-            raise Refused(errno.ENOENT)
+        refuse_if(mr_handle not in self.regions, errno.ENOENT)
         return self.regions[mr_handle]
 
     def dereg_import(self, mr_handle: int, elsewhere: bool) -> None:

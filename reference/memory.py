@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from conformance.device import memory
+from conformance.kernel.paging import libc
 
 PAGE = mmap.PAGESIZE
 HUGEPAGE = 2 << 20
@@ -19,10 +20,8 @@ SPACE = 1 << 64
 _STRETCH = 1 << 20
 _POPULATE_READ, _POPULATE_WRITE = 22, 23  # for madvise, since Linux 5.14
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.pread.argtypes = _libc.pwrite.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long)
-_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-_libc.pread.restype = _libc.pwrite.restype = ctypes.c_ssize_t
+libc.pread.argtypes = libc.pwrite.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long)
+libc.pread.restype = libc.pwrite.restype = ctypes.c_ssize_t
 
 
 @dataclass
@@ -104,20 +103,18 @@ class Memory:
         return any(start <= addr and addr + length <= end for start, end in self._special.get(kind, ()))
 
     def fault_in(self, addr: int, length: int, write: bool) -> bool:
-        """Faults the pages of a range in, as pinning does. Returns False if a page is not mapped or does not allow the
-        access.
+        """Faults the pages of a range in, as pinning does. Returns False if a page does not allow the access.
 
-        If the kernel cannot populate the pages by madvise, each page is accessed: its contents are written to a file
-        and, for writing, read back.
+        If the kernel cannot populate the pages, each is accessed: it is written to a file and, for writing, read back.
         """
         first = addr & -PAGE
-        if not _libc.madvise(first, addr + length - first, _POPULATE_WRITE if write else _POPULATE_READ):
+        if not libc.madvise(first, addr + length - first, _POPULATE_WRITE if write else _POPULATE_READ):
             return True
         for start in range(addr, addr + length, _STRETCH):
             size = min(_STRETCH, addr + length - start)
-            if _libc.pwrite(self._scratch, start, size, 0) != size:
+            if libc.pwrite(self._scratch, start, size, 0) != size:
                 return False
-            if write and _libc.pread(self._scratch, start, size, 0) != size:
+            if write and libc.pread(self._scratch, start, size, 0) != size:
                 return False
         return True
 

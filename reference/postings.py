@@ -58,11 +58,8 @@ class Postings(Work):
         return super().gather(queue, sges) if self.inline_data is None else self.inline_data
 
     def post_batch(self, queue: Queue, requests: Sequence[SendRequest], built: Callable[[], bool]) -> int:
-        """ibv_wr_start, the builders with their setters, and ibv_wr_complete. Returns the errno of ibv_wr_complete, or
-        0.
-
-        If `built` returns False, calls ibv_wr_abort instead of ibv_wr_complete, which drops all requests.
-        """
+        """ibv_wr_start, the builders, and ibv_wr_complete, whose errno or 0 is returned; if `built` returns False,
+        ibv_wr_abort, which drops all requests."""
         fault = self.batch_fault(queue, requests)
         copied = [(each, None if fault else self.set_inline(queue, each)) for each in requests]
         if not built():

@@ -32,6 +32,7 @@ from reference.objects import (
     Region,
     Window,
     check,
+    refuse_if,
 )
 from reference.stack import WHOLE, Stack
 
@@ -73,7 +74,7 @@ class Regions(Forking):
 
     def has(self, verb: str) -> None:
         """Raises Refused if the stack does not have a verb, or another capability."""
-        check(0 if self.stack.has(verb) else errno.EOPNOTSUPP)
+        refuse_if(not self.stack.has(verb), errno.EOPNOTSUPP)
 
     # Numbers
 
@@ -99,13 +100,11 @@ class Regions(Forking):
 
     def dealloc_pd(self, domain: Domain) -> None:
         """Deallocates a domain. Raises Refused if an object still uses it."""
-        if domain.users:
-            raise Refused(errno.EBUSY)
+        refuse_if(domain.users, errno.EBUSY)
         del self.domains[domain.handle]
 
     def domain_of(self, handle: int) -> Domain:
-        if handle not in self.domains:
-            raise Refused(errno.EINVAL)
+        refuse_if(handle not in self.domains, errno.EINVAL)
         return self.domains[handle]
 
     # What is refused
@@ -149,8 +148,7 @@ class Regions(Forking):
         """Allocates memory for a call. Raises Refused if the allocation has to fail."""
         if self.allocations_left:
             self.allocations_left -= 1
-            if not self.allocations_left:
-                raise Refused(errno.ENOMEM)
+            refuse_if(not self.allocations_left, errno.ENOMEM)
 
     def pages(self, addr: int, length: int) -> int:
         """Returns the size in bytes of all pages of a range."""
@@ -209,8 +207,7 @@ class Regions(Forking):
         """Registers memory of this process. Raises Refused."""
         domain = self.domain_of(pd)
         check(self.access_fault(access) or self.range_fault(addr, length, access))
-        if not access & ON_DEMAND and not self.dont_fork(addr, length):
-            raise Refused(errno.ENOMEM)
+        refuse_if(not access & ON_DEMAND and not self.dont_fork(addr, length), errno.ENOMEM)
         self.allocate()
         pinned = 0 if access & ON_DEMAND else self.pages(addr, length)
         return self.keep(
@@ -263,11 +260,9 @@ class Regions(Forking):
 
     def dereg_mr(self, handle: int) -> None:
         """Deregisters a region and invalidates its keys. Raises Refused."""
-        if handle not in self.regions:
-            raise Refused(errno.EINVAL)
+        refuse_if(handle not in self.regions, errno.EINVAL)
         region = self.regions[handle]
-        if self.busy(region):
-            raise Refused(errno.EBUSY)
+        refuse_if(self.busy(region), errno.EBUSY)
         del self.regions[handle]
         if region.pinned:
             self.do_fork(region.addr, region.length)

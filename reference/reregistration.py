@@ -7,7 +7,7 @@ import errno
 from dataclasses import dataclass
 
 from conformance.verbs import ENUMS
-from reference.objects import Domain, Refused, Region
+from reference.objects import Domain, Refused, Region, refuse_if
 from reference.regions import Regions
 
 _FLAGS = ENUMS["ibv_rereg_mr_flags"]
@@ -50,13 +50,10 @@ class Reregistration(Regions):
 
     def change(self, handle: int, change: Change) -> Region:
         """Changes a region in place. Raises Refused; if `apply` raises Refused, the region becomes unusable."""
-        if handle not in self.regions or self.unknown_changes(change.flags):
-            raise Refused(errno.EINVAL)
+        refuse_if(handle not in self.regions or self.unknown_changes(change.flags), errno.EINVAL)
         region = self.regions[handle]
-        if self.missing_change(change.flags):
-            raise Refused(errno.EOPNOTSUPP)
-        if self.held(region):
-            raise Refused(errno.EBUSY)
+        refuse_if(self.missing_change(change.flags), errno.EOPNOTSUPP)
+        refuse_if(self.held(region), errno.EBUSY)
         try:
             self.apply(region, change)
         except Refused:

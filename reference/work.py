@@ -55,10 +55,7 @@ class Binding(Queues):
         return found
 
     def posted_bind(self, queue: Queue, request: SendRequest) -> str:
-        """Binds a window of type 2 and returns the status. The key of the request must have the window's index.
-
-        A bound window cannot be bound again.
-        """
+        """Binds an unbound window of type 2, to a key with its index; returns the status."""
         info = request.bind
         assert info is not None
         window, region = self.window_behind(request.window), self.bound_region(info)
@@ -199,10 +196,8 @@ class Work(Binding):
         )
 
     def refuse(self, queue: Queue, status: str) -> str:
-        """Refuses an operation at the responder and returns the requester's status.
-
-        On a reliable connection the requester gets `status`, and the responder goes to the error state.
-        """
+        """Refuses an operation at the responder, which on a reliable connection goes to the error state. Returns the
+        requester's status."""
         if queue.kind not in _RELIABLE:
             return SUCCESS
         if queue.peer.state == "ERR":
@@ -292,10 +287,8 @@ class Work(Binding):
         return key
 
     def deliver(self, queue: Queue, content: bytes | None, imm: int | None, length: int) -> str:
-        """Consumes one of the peer's receives and returns the requester's status.
-
-        `content` is None for an RDMA WRITE with immediate data, whose bytes are not written to the receive's SGEs.
-        """
+        """Consumes one of the peer's receives and returns the requester's status. `content` is None for a WRITE with
+        immediate data, whose bytes are not written to the receive's SGEs."""
         peer = queue.peer
         if peer.state not in ("RTR", "RTS"):
             return self.refuse(queue, "RETRY_EXC_ERR")

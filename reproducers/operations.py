@@ -184,20 +184,15 @@ def bind(writer: Writer, step: Step) -> None:
     call = step.title
     if not awaited:
         writer.assign("status", "error ? NONE : IBV_WC_SUCCESS")
-        done = "!error"
     elif signaled:
         writer.assign("status", f"error ? NONE : next({queue}->send_cq)")
-        done = "!error && status == IBV_WC_SUCCESS"
     else:
         writer.use("earlier")
         writer.features.add("wc")
         silent = f"error || earlier({queue}) ? NONE : IBV_WC_SUCCESS"
         failing = f"error ? NONE : earlier({queue}) ? ended : IBV_WC_SUCCESS"
         writer.assign("status", silent if then.outcome == "success" else failing)
-        done = "!error && status == IBV_WC_SUCCESS"
-    if then.opcode:
-        writer.features.add("wc")
-        done += " && wc.opcode == IBV_WC_BIND_MW"
+    done = _done(writer, step, "BIND_MW", awaited)
     if then.because:
         wanted_ = refusal("bind", then.because, spec.kind)
         assert wanted_ is not None
@@ -220,6 +215,15 @@ def bind(writer: Writer, step: Step) -> None:
     _completion(writer, kept, call, should)
 
 
+def _done(writer: Writer, step: Step, opcode: str, awaited: bool = True) -> str:
+    """Returns the condition that a request was posted and, if `awaited`, has completed with its opcode."""
+    done = "!error && status == IBV_WC_SUCCESS" if awaited else "!error"
+    if not step.then.opcode:
+        return done
+    writer.features.add("wc")
+    return f"{done} && wc.opcode == IBV_WC_{opcode}"
+
+
 def _completion(writer: Writer, kept: str, call: str, should: str) -> None:
     message = f"{call} should {should}, gave %d and completed with %d, %s"
     writer.check(kept, message, "error", "status", "ibv_wc_status_str(status)")
@@ -227,11 +231,7 @@ def _completion(writer: Writer, kept: str, call: str, should: str) -> None:
 
 def local_inv(writer: Writer, step: Step) -> None:
     _invalidated(writer, step, 0, "IBV_WR_LOCAL_INV")
-    done = "!error && status == IBV_WC_SUCCESS"
-    if step.then.opcode:
-        writer.features.add("wc")
-        done += " && wc.opcode == IBV_WC_LOCAL_INV"
-    _completed(writer, step, done)
+    _completed(writer, step, _done(writer, step, "LOCAL_INV"))
 
 
 def send_with_inv(writer: Writer, step: Step) -> None:

@@ -92,10 +92,8 @@ class TooLong(Inexpressible):
 
 
 def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark: str = "") -> Program:
-    """Returns the program of a row whose expectation is known, wrapped to `width` columns. Raises Inexpressible.
-
-    With the default width, the program has at most MOST_LINES lines. `remark` is a sentence for its first comment.
-    """
+    """Returns the program of a row, wrapped to `width` columns, which has at most MOST_LINES lines with the default
+    width. `remark` is a sentence for its first comment. Raises Inexpressible."""
     if case.kind is not Kind.ROW:
         raise Inexpressible("it is not a row of calls: name one point, as CASE#axis=value")
     unmet = [need for need in case.needs if need in PRECONDITIONS]

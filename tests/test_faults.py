@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from conformance import judging
-from conformance.defects import cause_of, severity_of, symptoms_of
+from conformance.defects import Symptom, cause_of, severity_of, symptoms_of
 from conformance.judging.sentences import sentence
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.record_shape import completed
@@ -24,6 +24,11 @@ RUNS = Path(__file__).with_name("recorded_violations")
 Found = list[tuple[str, str, str, int, str]]
 
 
+def when(symptom: Symptom) -> str:
+    """The formula of the deviating points; empty for other symptoms."""
+    return symptom.deviation["when"] if symptom.deviation and not symptom.deviation.get("row") else ""
+
+
 def found_in(file: Path, to: Path) -> Found:
     """The symptoms in a recorded run, judged again by its observations, of results that are still violations."""
     recorded, directory = read_results(file), file if file.is_dir() else file.parent
@@ -38,7 +43,7 @@ def found_in(file: Path, to: Path) -> Found:
             record = store_points(record, to, SUITE.find(record["case"]))
         for symptom in symptoms_of(completed(record)):
             cause, severity = cause_of(symptom).fingerprint, severity_of(symptom).label
-            found.append((record["case"], cause, severity, symptom.points, symptom.when))
+            found.append((record["case"], cause, severity, symptom.points, when(symptom)))
     return found
 
 

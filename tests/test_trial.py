@@ -40,14 +40,13 @@ from trial.data_path.alteration import DataPath
 from trial.data_path.emulated import altered_bench
 from trial.data_path.memory import content_at, put
 from trial.inside import CONTROL, RealTrial
-from trial.mutant_table import mutants_of
+from trial.mutant_table import Violation, mutants_of
 from trial.mutants.calls import ALTERATIONS
 from trial.mutants.data_path import DATA_PATH_ALTERATIONS
 from trial.processes import in_processes
 from trial.report import Trial
 from trial.running import on_reference
 from trial.trying import KILLED, MISATTRIBUTED, OWN, SURVIVED, Finding, check_baseline, try_all, try_violation
-from trial.violation import Violation
 
 SUITE = load_suite()
 DEFAULT_CASES = of_tier(SUITE.cases, DEFAULT)

@@ -29,11 +29,11 @@ from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from trial.altering import Alteration
 from trial.data_path.alteration import DataPath
+from trial.mutant_table import Violation
 from trial.mutants.calls import ALTERATIONS
 from trial.mutants.data_path import DATA_PATH_ALTERATIONS, DATA_PATH_PERMITTED
 from trial.running import run_context, violations_by
 from trial.trying import KILLED, MISATTRIBUTED, OWN, SURVIVED, Finding, finding
-from trial.violation import Violation
 
 Message = dict[str, Any]
 

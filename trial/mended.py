@@ -62,12 +62,10 @@ class LeftOut:
 
 
 def selected(change_rules: Sequence[str], cases: Sequence[Case], shipped: Mapping[str, ResultRecord]) -> list[str]:
-    """Returns the ids of the cases to run without a change: the cases of its rules, the cases that fail on the stack as
-    shipped, and a sample.
+    """Returns the ids of the cases to run without a change: the cases of its rules, those that fail in `shipped` (the
+    results of the stack as shipped, by case), and a sample.
 
-    `shipped` has the results of the stack as shipped, by case. Hazardous cases and sweeps are run only if they have
-    rules of the change. In the exhaustive tier, whose sweeps and sequences take minutes, only rows with these rules are
-    run.
+    Hazardous cases, sweeps and the exhaustive tier, of which only rows are run, need rules of the change.
     """
     rest = 0
     chosen = []

@@ -90,10 +90,7 @@ def on_reference(
     findings: Findings | None = None,
 ) -> Iterator[tuple[Case, Judgement]]:
     """Runs each case on a reference of a kind, with one reference for each stack, or only on the stack `only`.
-
-    `findings` are the findings of preflight, for a reference that has to be handled differently from the plain
-    reference.
-    """
+    `findings` are those of preflight, for a reference that has to be handled differently from the plain one."""
     grouped: dict[Stack, list[Case]] = {}
     for case in cases:
         stack = only or stack_for(case) or STACKS[0]

@@ -19,6 +19,7 @@ from reference.device import Device
 from targets.programs import messages_from_guest
 from trial import report
 from trial.catalogue import BLIND_VIOLATIONS, PERMITTED_VARIANTS, UNDETECTED, UNTRIABLE, VIOLATIONS, chosen_of
+from trial.mutant_table import BLIND, Violation
 from trial.mutants.calls import ALTERATIONS
 from trial.mutants.data_path import DATA_PATH_ALTERATIONS, DATA_PATH_PERMITTED
 from trial.personas import report as personas_report
@@ -26,7 +27,6 @@ from trial.personas.persona import PERSONAS
 from trial.personas.trying import try_personas
 from trial.searching import divergences, for_seconds, subject_of
 from trial.trying import OWN, Finding, check_baseline, try_all
-from trial.violation import BLIND, Violation
 
 Say = Callable[[str], None]
 _WHERE = "the reference"

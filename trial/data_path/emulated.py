@@ -61,20 +61,9 @@ class Provider:
     def _post_send(self, qp: int, address: int, bad: int) -> int:
         request = wire.SendRequest.from_address(address)
         sges = tuple(Sge(each.addr, each.length, each.lkey) for each in wire.elements_of(request))
-        opcode = _NAMES[request.opcode]
-        imm = int(request.imm)
-        posted = SendRequest(
-            opcode,
-            request.wr_id,
-            sges,
-            request.flags,
-            request.remote_addr,
-            request.rkey,
-            socket.ntohl(imm),
-            imm,
-            request.compare_add,
-            request.swap,
-        )
+        opcode, imm = _NAMES[request.opcode], int(request.imm)
+        place, operands = (request.remote_addr, request.rkey), (request.compare_add, request.swap)
+        posted = SendRequest(opcode, request.wr_id, sges, request.flags, *place, socket.ntohl(imm), imm, *operands)
         if opcode == "BIND_MW":
             window = self.windows[request.bind.window]
             window.held.rkey = window.rkey

@@ -79,7 +79,7 @@ def table(findings: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for kind in (*kinds, "all"):
         of = collections.Counter(each["outcome"] for each in findings if kind in (each["kind"], "all"))
-        rows.append((kind, *(of[outcome] for outcome in used)))
+        rows.append((kind, *map(of.__getitem__, used)))
     alive = [
         (
             f"{each['file']}/{each['name']}",

@@ -66,12 +66,10 @@ def finding(mutant: Mutant, outcome: str, **more: Any) -> Finding:
 
 
 def suited(cases: Sequence[Case], seed: int | None = None) -> list[Case]:
-    """Returns the cases of the default tier that a driver can fail: rows before sweeps, and cases that may crash a
-    kernel last; with a seed, in random order.
+    """Returns the cases of the default tier that a driver can fail, without those of a header or of fork protection:
+    rows before sweeps, and cases that may crash a kernel last; with a seed, in random order.
 
-    Neighbouring cases of a table are similar. The first case of each table therefore comes before all second cases, to
-    detect a mutant sooner. Leaves out comparisons with a header, and cases about fork protection, which test the
-    library.
+    Neighbouring cases of a table are similar, so the first case of each table comes before all second cases.
     """
     found = [
         case for case in of_tier(cases, DEFAULT) if case.kind in (Kind.ROW, Kind.SWEEP) and not case.needs_kept_memory
@@ -264,9 +262,8 @@ class Trial:
         return self._guest
 
     def try_together(self, survivors: Sequence[Mutant]) -> Iterator[Finding]:
-        """Runs all cases on survivors, or permitted mutants, combined in one module. If a case detects the module, each
-        mutant in the module is run alone with this case. If the edits of several mutants touch the same words, all but
-        the first of these mutants wait for another module."""
+        """Runs all cases on mutants combined in one module, as far as their edits fit together. If a case detects the
+        module, each of its mutants is run alone with this case."""
         waiting = list(survivors)
         while waiting:
             together, module = self.combined(waiting)
@@ -332,8 +329,7 @@ class Trial:
         return failing
 
     def _suspects(self, mutants: Sequence[Mutant], names: Sequence[str]) -> list[Mutant]:
-        """Returns the mutants of a module on which one of these cases fails that may be the reason; halves the module
-        until each half passes or has one mutant."""
+        """Returns the mutants that may be why these cases fail; halves the module until each half passes."""
         if len(mutants) == 1:
             return list(mutants)
         found: list[Mutant] = []

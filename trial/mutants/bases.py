@@ -1,12 +1,13 @@
 """The classes whose methods the rows of tables replace, besides those of the reference, and functions for the rows."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import NoReturn
 
 from conformance.bench.calls import Sge
-from conformance.bench.work_requests import SendRequest
+from conformance.bench.work_requests import Completion, SendRequest
 from reference.advice import FLUSH
 from reference.device import Device
 from reference.memory import SPACE
@@ -96,18 +97,80 @@ class TellingOfRefused(Device):
         return super().refuse(queue, status)
 
 
-class EndWraps(Device):
-    """An operation that passes the end of the address space is made at the region's beginning."""
-
-    def wrapped(self, region: Region, addr: int, length: int) -> int | None:
-        """Returns the address of an operation that passes a check of its end modulo 2^64, else None."""
-        within = (addr + length) % SPACE <= region.iova + region.length
-        return region.addr if addr >= region.iova and addr + length >= SPACE and within else None
+def wrapped(region: Region, addr: int, length: int) -> int | None:
+    """Returns the address of an operation that passes a check of its end modulo 2^64, made at the region's beginning,
+    else None."""
+    within = (addr + length) % SPACE <= region.iova + region.length
+    return region.addr if addr >= region.iova and addr + length >= SPACE and within else None
 
 
 def refused_reliably(queue: Queue, status: str) -> bool:
     """Whether a request was refused on a reliable queue pair."""
     return queue.kind in ("RC", "XRC", "XRC_SEND") and status != SUCCESS
+
+
+class Polled(deque[Completion]):
+    """A list of completions; when its first completion is polled, late requests are carried out."""
+
+    def __init__(self, late: Callable[[], None]) -> None:
+        super().__init__()
+        self._late = late
+
+    def popleft(self) -> Completion:
+        self._late()
+        return super().popleft()
+
+
+class Late(Device):
+    """Requests can be late. `pending` has the key of each request, a function that repeats it, and the number of
+    repetitions."""
+
+    late_writes = late_reads = False
+
+    def setup(self) -> None:
+        self.pending: list[tuple[int, Callable[[], object], int]] = []
+
+    def create_qp(self, queue: Queue) -> Queue:
+        queue.polled = Polled(self.make_late)
+        return super().create_qp(queue)
+
+    def write(self, queue: Queue, request: SendRequest) -> str:
+        return self._remembered(super().write(queue, request), self.late_writes, queue, request, reading=False)
+
+    def read(self, queue: Queue, request: SendRequest) -> str:
+        return self._remembered(super().read(queue, request), self.late_reads, queue, request, reading=True)
+
+    def _remembered(self, status: str, late: bool, queue: Queue, request: SendRequest, reading: bool) -> str:
+        """Returns the status of a request, and notes a request that was carried out."""
+        length = sum(sge.length for sge in request.sges) if late and status == "SUCCESS" else 0
+        there = self.target(queue, request, length) if length else None
+        here = self.memory_of_sge(queue, request.sges[0], write=reading) if there else None
+        if not there or not here:
+            return status
+        source, sink = (there, here) if reading else (here, there)
+
+        def again() -> bool:
+            content = self.memory.read(source, length)
+            return content is not None and self.memory.write(sink, content)
+
+        for key in (request.rkey, request.sges[0].lkey):
+            self.pending.append((key, again, 2))
+        return status
+
+    def make_late(self) -> None:
+        """Repeats requests whose keys have ended after the request, at the first two calls."""
+        pending, self.pending = self.pending, []
+        for key, again, times in pending:
+            if self.ended(key):
+                again()
+                times -= 1
+            if times:
+                self.pending.append((key, again, times))
+
+    def ended(self, key: int) -> bool:
+        """Whether a key is no longer valid."""
+        found = self.keys.get(key)
+        return found is None or (isinstance(found, Window) and found.region is None)
 
 
 # Advice, and memory on demand

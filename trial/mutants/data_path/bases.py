@@ -40,6 +40,16 @@ class Granting(DataPath):
         found = self.named(queue, sent)
         return found.place(sent.remote_addr, sent.length) if found and self.opens(queue, sent, found) else None
 
+    def from_ended(self, sent: Sent) -> bool:
+        """Whether the lkey of an element is only that of a deregistered region."""
+        lkeys = [each.lkey for each in sent.elements]
+        return any(not self.objects.source(each) and self.objects.source(each, ("deregistered",)) for each in lkeys)
+
+    def into_unwritable(self, sent: Sent) -> bool:
+        """Whether an element is in a region without LOCAL_WRITE."""
+        regions = (self.objects.source(each.lkey) for each in sent.elements)
+        return any(each and not each.access & LOCAL_WRITE for each in regions)
+
     def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
         place = self.granted(queue, sent) if sent.length and (sent.reads or sent.writes or sent.atomic) else None
         if place is not None:
@@ -51,17 +61,6 @@ class Ended(Granting):
     """The key of a deregistered region still works for some requests."""
 
     ended = ("deregistered",)
-
-
-class EndedSource(Granting):
-    """A deregistered region's lkey still works."""
-
-    opcode = wire.WRITE
-
-    def opens(self, queue: QueuePair, sent: Sent, found: Any) -> bool:
-        lkeys = [each.lkey for each in sent.elements]
-        ended = any(not self.objects.source(each) and self.objects.source(each, ("deregistered",)) for each in lkeys)
-        return ended and sent.opcode == self.opcode
 
 
 class WithoutRight(Granting):
@@ -107,19 +106,6 @@ class Beyond(Granting):
         if region.place(sent.remote_addr, sent.length) is not None or not self.exceeds(sent, offset, region):
             return None
         return region.addr + offset
-
-
-class Unwritable(Granting):
-    """A request can fill a region without LOCAL_WRITE."""
-
-    def wanted(self, sent: Sent) -> bool:
-        """Whether the request may fill the region."""
-        return sent.reads
-
-    def opens(self, queue: QueuePair, sent: Sent, found: Any) -> bool:
-        targets = [self.objects.source(each.lkey) for each in sent.elements]
-        unwritable = any(each and not each.access & LOCAL_WRITE for each in targets)
-        return unwritable and found.access & (REMOTE_READ if sent.reads else REMOTE_ATOMIC) and self.wanted(sent)
 
 
 class Iova(Granting):
@@ -328,22 +314,6 @@ class Atomic(Succeeding):
     def give(self, sent: Sent, value: int) -> None:
         """Returns a value."""
         self.scatter(sent.elements, value.to_bytes(8, "little"))
-
-
-# Invalidations
-
-
-class Invalidating(DataPath):
-    """An invalidation that must fail completes with success and does nothing."""
-
-    def nothing(self, sent: Sent) -> bool:
-        """Whether the key must not be invalidated."""
-        return False
-
-    def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
-        if sent.opcode == wire.LOCAL_INV and self.nothing(sent):
-            self.replace(sent, request)
-        return None
 
 
 # Completions
