@@ -392,7 +392,7 @@ def provided() -> Callable[..., tuple[native_exchange.NativeConnection, int]]:
 def test_c_leaves_an_exchange_that_it_cannot_make_to_python(provided: Any, cannot: dict[str, Any]) -> None:
     """The provider refuses receives, or the pair is stale and only Python can renew it."""
     made, _ = provided((1, 0, 0), (0, 0, RECV), **cannot)
-    spec = native_exchange.NativeSpec(made, 0, 1, SendRequest("RDMA_WRITE", 1), (area(pattern(8)), area(pattern(8))))
+    spec = (made, 0, 1, SendRequest("RDMA_WRITE", 1), (area(pattern(8)), area(pattern(8))))
     assert native_exchange.exchanges([spec]) == []
 
 
@@ -400,11 +400,11 @@ def test_c_leaves_it_to_python_to_wait_for_the_final_state_of_a_pair_that_reset_
     """Requests complete with an error, and no end reports a state."""
     made, _ = provided((1, LOC_QP_OP_ERR, 0))
     request = SendRequest("RDMA_WRITE", 1)
-    two = [native_exchange.NativeSpec(made, 0, 1, request, (area(pattern(8)), area(pattern(8)))) for _ in range(2)]
+    two = [(made, 0, 1, request, (area(pattern(8)), area(pattern(8)))) for _ in range(2)]
     (failed,) = native_exchange.exchanges(two)
     assert [each.status for each in failed.completions] == ["LOC_QP_OP_ERR"]
     assert (failed.responder_state, made.state[0]) == ("", True)
-    assert [each.moved() for each in two[0].areas] == ["nothing", "nothing"]
+    assert [each.moved() for each in two[0][-1]] == ["nothing", "nothing"]
 
 
 def test_a_flushed_send_is_not_taken_for_a_completion_of_the_next_request(provided: Any) -> None:
@@ -414,10 +414,7 @@ def test_a_flushed_send_is_not_taken_for_a_completion_of_the_next_request(provid
     made, _ = provided((1, 0, 1), (0, 0, RECV), flushed, failed)
     still = repeated(BEFORE, 8)
     found = native_exchange.exchanges(
-        [
-            native_exchange.NativeSpec(made, 0, 1, SendRequest("SEND", each), (area(still), area(still)))
-            for each in (1, 2)
-        ]
+        [(made, 0, 1, SendRequest("SEND", each), (area(still), area(still))) for each in (1, 2)]
     )
     assert [[each.status for each in one.completions] for one in found] == [["SUCCESS"], ["LOC_QP_OP_ERR"]]
     _, qp = provided(flushed, failed)
@@ -431,9 +428,7 @@ def test_c_reports_data_of_a_read_that_arrives_after_its_completion(provided: An
         ctypes.memmove(local.start, pattern(8), 8)
 
     made, _ = provided((1, 0, 2), (0, 0, RECV), before_last=arrive)
-    (exchange,) = native_exchange.exchanges(
-        [native_exchange.NativeSpec(made, 0, 1, SendRequest("RDMA_READ", 1), (remote, local))]
-    )
+    (exchange,) = native_exchange.exchanges([(made, 0, 1, SendRequest("RDMA_READ", 1), (remote, local))])
     assert exchange.late
 
 

@@ -280,7 +280,7 @@ def queue(deadline_s: float) -> Any:
     """A queue pair without a device."""
     made = object.__new__(DeviceQueue)
     made.device = cast(Any, SimpleNamespace(pointers=SimpleNamespace(attributes=lambda attributes: 0)))
-    made.deadline_s, made.kind, made.poster, made._attributes = deadline_s, "RC", cast(Any, Patience()), None
+    made.deadline_s, made.kind, made.poster, made.attributes = deadline_s, "RC", cast(Any, Patience()), None
     return made
 
 

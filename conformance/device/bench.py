@@ -147,9 +147,6 @@ class DeviceBench:
     def adapt(self, findings: Findings) -> None:
         self.device.findings = findings
 
-    def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
-        return self.library.experimental_rereg_mr(mr, flags, pd, addr, length, access)
-
     def resources(self) -> dict[str, int]:
         """The RDMA objects and the pinned and locked memory of this process, as the kernel counts them."""
         return self._resource_counter.count()

@@ -10,7 +10,6 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 from struct import Struct
-from typing import NamedTuple
 
 from conformance.bench.calls import Return, members
 from conformance.bench.interface import Pair
@@ -119,15 +118,9 @@ class NativeConnection:
             end.receives = number
 
 
-class NativeSpec(NamedTuple):
-    """An exchange to execute, like connection.ExchangeSpec, with the number of receives that the peer must have
-    posted."""
-
-    connection: NativeConnection
-    initiator: int
-    receives: int
-    request: SendRequest
-    areas: tuple[Area, Area]
+# An exchange to execute, as connection.ExchangeSpec: connection, initiator, the number of receives that the peer must
+# have posted, the request, and the areas.
+NativeSpec = tuple[NativeConnection, int, int, SendRequest, tuple[Area, Area]]
 
 
 def can_post(request: SendRequest) -> bool:
@@ -158,7 +151,7 @@ def exchanges(specs: Sequence[NativeSpec]) -> list[Exchange]:
     count = compiled.rdma_cts_exchanges(buffer, len(specs))
     if count < 0:
         raise OSError(-count, "ibv_poll_cq or ibv_query_qp")
-    return [_result(buffer, number * _SIZE, spec.areas) for number, spec in enumerate(specs[:count])]
+    return [_result(buffer, number * _SIZE, areas) for number, (*_, areas) in enumerate(specs[:count])]
 
 
 def _result(buffer: ctypes.Array[ctypes.c_char], at: int, areas: tuple[Area, Area]) -> Exchange:

@@ -100,7 +100,7 @@ class DeviceQueue:
             raise
         self.number = int(self.qp.qp_num)
         self.poster = Poster(device.pointers.qp(self.qp))
-        self._attributes: Any = None
+        self.attributes: Any = None  # of the latest state transition, as a pyverbs QPAttr
         self._address_handle: Any = None
         self._destination: tuple[int, int, int] | None = None
         self.state = "RESET"
@@ -139,25 +139,26 @@ class DeviceQueue:
         """Moves the queue pair to the state INIT, RTR, RTS or ERR, connected to the queue pair number `peer`."""
         if state == "RESET":
             return
-        if self._attributes is None:
-            self._attributes = self.connection_attributes(peer)
+        if self.attributes is None:
+            self.attributes = self.connection_attributes(peer)
             self._create_address_handle(peer)
         kind = "iWARP" if self.device.transport is IWARP else self.spec.kind
-        modify_to(self.qp, kind, self._attributes, state, self.state)
+        modify_to(self.qp, kind, self.attributes, state, self.state)
         self.state = state
 
     def fail(self) -> None:
-        self._attributes.qp_state = _STATES.value_of("ERR")
-        self.qp.modify(self._attributes, Attr.STATE)
-        self.state = "ERR"
+        self._enter("ERR")
+
+    def _enter(self, state: str) -> None:
+        self.attributes.qp_state = _STATES.value_of(state)
+        self.qp.modify(self.attributes, Attr.STATE)
+        self.state = state
 
     def reset(self) -> None:
         """Moves the queue pair to RESET, and removes all completions from its completion queue."""
         if self.state == "RESET":
             return
-        self._attributes.qp_state = _STATES.value_of("RESET")
-        self.qp.modify(self._attributes, Attr.STATE)
-        self.state = "RESET"
+        self._enter("RESET")
         while self.poster.completions(1, 0.0):
             pass
 
@@ -169,7 +170,7 @@ class DeviceQueue:
         attributes = QPAttr(port_num=device.port)
         attributes.pkey_index = device.pkey_index
         attributes.qp_access_flags = self._access()
-        attributes.path_mtu = min(device.active_mtu, self._destination_device.active_mtu)
+        attributes.path_mtu = min(device.active_mtu, (self.remote or self.device).active_mtu)
         attributes.dest_qp_num = peer
         attributes.max_dest_rd_atomic = attributes.max_rd_atomic = 1
         attributes.timeout, attributes.retry_cnt, attributes.rnr_retry = _TIMEOUT, _RETRIES, _RNR_RETRIES
@@ -179,14 +180,10 @@ class DeviceQueue:
             attributes.ah_attr = self._path()
         return attributes
 
-    @property
-    def _destination_device(self) -> Destination:
-        return self.remote or self.device
-
     def _path(self) -> Any:
         from pyverbs.addr import AHAttr, GlobalRoute
 
-        peer = self._destination_device
+        peer = self.remote or self.device
         if not self.device.uses_grh:
             return AHAttr(is_global=0, port_num=self.device.port, dlid=peer.lid)
         route = GlobalRoute(dgid=peer.gid, sgid_index=self.device.source_gid_index)
@@ -207,11 +204,6 @@ class DeviceQueue:
         available = _REMOTE | (_ATOMIC if self.device.capabilities["atomics"] else 0)
         available |= _FLUSHES if self.spec.extended == "FLUSH" else 0
         return available if self.spec.access is None else self.spec.access & available
-
-    @property
-    def attributes(self) -> Any:
-        """The attributes of the latest state transition, as a pyverbs QPAttr; None before the first transition."""
-        return self._attributes
 
     def query_state(self) -> str:
         return _STATES.name_of(self.poster.state())
