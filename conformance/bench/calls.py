@@ -93,11 +93,8 @@ class IbvSrq(ctypes.Structure):
 
 
 class Mr:
-    """A memory region, as the struct ibv_mr that a program has.
-
-    With the entry point libibverbs, the library makes the structure. With uverbs, the suite makes it from the kernel's
-    answer.
-    """
+    """A memory region, as the struct ibv_mr that a program has. With the entry point libibverbs, the library makes the
+    structure. With uverbs, the suite makes it from the kernel's answer."""
 
     def __init__(self, struct: IbvMr, pointer: int = 0) -> None:
         """`pointer` is the library's struct ibv_mr *, or 0 for a region that the library does not know."""
@@ -183,10 +180,7 @@ class Injected:
 
 
 class Sge(NamedTuple):
-    """One SGE: address, length in bytes, lkey.
-
-    `rkey` is the key of the same memory for a peer, or 0.
-    """
+    """One SGE: address, length in bytes, lkey. `rkey` is the key of the same memory for a peer, or 0."""
 
     addr: int
     length: int

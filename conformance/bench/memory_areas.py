@@ -71,10 +71,8 @@ class Area:
         return ctypes.string_at(self.start, self.length)
 
     def moved(self, skipped: int = 0) -> str:
-        """Returns how much of the wanted contents has arrived: `all`, `nothing` or `part`.
-
-        The first `skipped` bytes of the range are ignored.
-        """
+        """Returns how much of the wanted contents has arrived: `all`, `nothing` or `part`. The first `skipped` bytes of
+        the range are ignored."""
         if self.native_state == UNTOUCHED:
             return "all" if self.wanted == self.before else "nothing"
         if self.native_state == REPLACED:
@@ -105,10 +103,8 @@ class Area:
         return "other"
 
     def changed(self) -> list[list[int]]:
-        """Returns the changes of the memory, as [offset from the beginning of the range, size], both in bytes.
-
-        A change that crosses an end of the range is split at this end. At most SHOWN changes are returned.
-        """
+        """Returns the changes of the memory, as [offset from the beginning of the range, size], both in bytes. A change
+        that crosses an end of the range is split at this end. At most SHOWN changes are returned."""
         if self.native_state in (UNTOUCHED, REPLACED):
             return [[0, self.length]] if self.native_state == REPLACED else []
         first, end = self.memory.addr, self.memory.addr + self.memory.size

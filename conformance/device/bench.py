@@ -152,10 +152,8 @@ class DeviceBench:
         return self._resource_counter.count()
 
     def api_checks(self, waiting: Callable[[], None]) -> Sequence[Check]:
-        """The checks of API-01 on the installed header and bindings; computed once.
-
-        `waiting` is called repeatedly until the checks are finished.
-        """
+        """The checks of API-01 on the installed header and bindings; computed once. `waiting` is called repeatedly
+        until the checks are finished."""
         self.prepare_api_checks()
         assert self._api_checks is not None
         while wait([self._api_checks], timeout=_COMPILER_POLL_S).not_done:

@@ -63,9 +63,7 @@ class ConnectionManager:
 
     def __init__(self, address: str, deadline_s: float) -> None:
         """`address` is the address of the device's network interface. Waits at most `deadline_s` seconds for an event.
-
-        Raises UserError if the library or the kernel's connection manager is missing.
-        """
+        Raises UserError if the library or the kernel's connection manager is missing."""
         try:
             self._library = ctypes.CDLL(_LIBRARY, use_errno=True)
         except OSError as error:

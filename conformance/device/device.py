@@ -137,9 +137,7 @@ class Device:
     @property
     def uses_grh(self) -> bool:
         """Whether packets have a global route header: always on RoCE, and on InfiniBand if the user has chosen a GID.
-
-        On InfiniBand, packets also have it if the port requires it or has no LID.
-        """
+        On InfiniBand, packets also have it if the port requires it or has no LID."""
         required = int(getattr(self._port, "flags", 0)) & _GRH_REQUIRED
         return self.transport is not INFINIBAND or self.gid_index is not None or bool(required) or not self.lid
 
@@ -285,11 +283,8 @@ def environment() -> Environment:
 
 @cache  # a loaded library does not change
 def library_version() -> str:
-    """The rdma-core version of the libibverbs that this process has loaded.
-
-    The version is in the name of the file, libibverbs.so.1.<abi>.<rdma-core version>; the library has no function that
-    returns it.
-    """
+    """The rdma-core version of the libibverbs that this process has loaded. The version is in the name of the file,
+    libibverbs.so.1.<abi>.<rdma-core version>; the library has no function that returns it."""
     ctypes.CDLL("libibverbs.so.1")
     for line in Path("/proc/self/maps").read_text().splitlines():
         if "libibverbs" not in line:  # resolving the path of every mapping takes long in an emulated guest

@@ -83,10 +83,8 @@ class ExtendedQueue(DeviceQueue):
         return self.post_batch((request,))
 
     def post_batch(self, requests: Sequence[SendRequest], built: Callable[[], bool] = lambda: True) -> Return:
-        """Posts several requests in one batch; returns 0, or the value of ibv_wr_complete.
-
-        `built` is called when all requests are built: if it returns False, the batch is aborted with ibv_wr_abort.
-        """
+        """Posts several requests in one batch; returns 0, or the value of ibv_wr_complete. `built` is called when all
+        requests are built: if it returns False, the batch is aborted with ibv_wr_abort."""
         self._share_memory()
         self.qp.wr_start()
         try:

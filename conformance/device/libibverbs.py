@@ -149,10 +149,8 @@ class Libibverbs:
         return self._functions[symbol]
 
     def keep_from_children(self) -> None:
-        """ibv_fork_init, so that forked children do not get registered ranges even if the kernel copies on fork.
-
-        This process must not have registered any memory before.
-        """
+        """ibv_fork_init, so that forked children do not get registered ranges even if the kernel copies on fork. This
+        process must not have registered any memory before."""
         with no_descriptors():
             self._library.ibv_fork_init()
 

@@ -164,10 +164,8 @@ def _result(buffer: ctypes.Array[ctypes.c_char], at: int, areas: tuple[Area, Are
 
 
 def available() -> bool:
-    """Whether exchanges can be executed in C; compiles exchange.c the first time.
-
-    Raises UserError if the layouts differ.
-    """
+    """Whether exchanges can be executed in C; compiles exchange.c the first time. Raises UserError if the layouts
+    differ."""
     return _library() is not None
 
 

@@ -34,8 +34,7 @@ class Pointers:
 
     def _offset(self, thing: Any, struct: type[ctypes.Structure], *names: str, **known: int) -> int:
         """The offset of the C pointer in objects of this type. In the structure, the members `names` have the values of
-        the object's properties, and other members have the values in `known`. Raises UserError if it is not found.
-        """
+        the object's properties, and other members have the values in `known`. Raises UserError if it is not found."""
         kind = type(thing)
         if kind not in self._offsets:
             wanted = {**{name: getattr(thing, name) for name in names}, **known}
@@ -53,11 +52,8 @@ class Pointers:
         return _read(thing, self._offset(thing, struct, *names, **known))
 
     def pd(self, pd: Any) -> int:
-        """struct ibv_pd * of a pyverbs PD.
-
-        The property `pd` cannot be used: in rdma-core 56, the property treats the pointer as a Python object, and this
-        process crashes.
-        """
+        """struct ibv_pd * of a pyverbs PD. The property `pd` cannot be used: in rdma-core 56, the property treats the
+        pointer as a Python object, and this process crashes."""
         return self._pointer(pd, IbvPd, "handle")
 
     def forget_pd(self, pd: Any) -> None:

@@ -65,10 +65,7 @@ def transitions(kind: str) -> list[tuple[int, int]]:
 
 def modify_to(qp: Any, kind: str, attributes: Any, state: str, since: str = "RESET") -> None:
     """Moves a pyverbs queue pair from the state `since` to `state`, through the states between. Raises
-    PyverbsRDMAError.
-
-    Moves to ERR from the last of the other states, as an error of a connected queue pair does.
-    """
+    PyverbsRDMAError. Moves to ERR from the last of the other states, as an error of a connected queue pair does."""
     steps = list(_MASKS[kind])
     for step in steps[steps.index(since) + 1 if since in steps else 0 :]:
         mask = _MASKS[kind][step]
@@ -166,10 +163,8 @@ class ByManager(ByStates):
         self._ends: tuple[int, ...] = ()
 
     def connect(self, requester: End, responder: End, state: str) -> None:
-        """Moves the queue pairs to INIT and has the manager connect them; the requester is the active side.
-
-        Raises CmError, or PyverbsRDMAError if the device refuses a transition.
-        """
+        """Moves the queue pairs to INIT and has the manager connect them; the requester is the active side. Raises
+        CmError, or PyverbsRDMAError if the device refuses a transition."""
         if state not in CONNECTED:
             super().connect(requester, responder, state)
             return

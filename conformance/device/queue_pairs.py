@@ -83,10 +83,8 @@ class DeviceQueue:
     _memory: RemoteDevice | None = None  # a peer on another host, if the requests of this end may use its memory
 
     def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
-        """Waits at most `deadline_s` seconds for a completion.
-
-        Raises PyverbsRDMAError if the device refuses the queue pair.
-        """
+        """Waits at most `deadline_s` seconds for a completion. Raises PyverbsRDMAError if the device refuses the queue
+        pair."""
         from pyverbs.cq import CQ, CompChannel
 
         self.device, self.pd, self.spec, self.deadline_s = device, pd, spec, deadline_s
@@ -251,10 +249,8 @@ class DeviceQueue:
         return exact(lambda: self.qp.bind_mw(cast(DeviceWindow, window).pyverbs, request))
 
     def completions(self, count: int = 1, deadline_s: float | None = None) -> list[Completion]:
-        """Returns the next `count` completions, fewer if the deadline passes.
-
-        `deadline_s` defaults to the deadline of the queue pair.
-        """
+        """Returns the next `count` completions, fewer if the deadline passes. `deadline_s` defaults to the deadline of
+        the queue pair."""
         found = self.poster.completions(count, self.deadline_s if deadline_s is None else deadline_s)
         if self._memory:
             self._memory.pull()
@@ -273,10 +269,8 @@ class DeviceQueue:
 
 
 class DevicePair:
-    """Two queue pairs of one type, each the peer of the other.
-
-    `kind` is the class of each end. If `keeps_receives`, a reset does not remove the receives that an end has posted.
-    """
+    """Two queue pairs of one type, each the peer of the other. `kind` is the class of each end. If `keeps_receives`, a
+    reset does not remove the receives that an end has posted."""
 
     kind: type[DeviceQueue] = DeviceQueue
     keeps_receives = False

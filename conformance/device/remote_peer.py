@@ -174,16 +174,12 @@ class RemoteDomain:
 
 
 class RemoteQueue:
-    """A requester's queue pair. See bench.interface.Queue and connecting.End.
-
-    `shared` and `receiver` are the numbers of the shared receive queue and of the receiving queue pair of XRC, else 0.
-    """
+    """A requester's queue pair. See bench.interface.Queue and qp_states.End. `shared` and `receiver` are the numbers
+    of the shared receive queue and of the receiving queue pair of XRC, else 0."""
 
     def __init__(self, pd: RemoteDomain, spec: QpSpec, deadline_s: float, destination: Destination) -> None:
-        """`destination` is the device of the responder. Waits at most `deadline_s` seconds for a completion.
-
-        Raises PeerRefused if the device refuses the queue pair.
-        """
+        """`destination` is the device of the responder. Waits at most `deadline_s` seconds for a completion. Raises
+        PeerRefused if the device refuses the queue pair."""
         self.pd, self.kind, self.sq_sig_all, self.state = pd, spec.kind, spec.sq_sig_all, "RESET"
         self._deadline_s = deadline_s
         reported = pd.device.channel.call(

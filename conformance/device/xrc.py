@@ -31,10 +31,8 @@ class SharedReceivesQueue(DeviceQueue):
     """One end: a queue pair of type RC with a shared receive queue, to which its receives are posted."""
 
     def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
-        """Waits at most `deadline_s` seconds for a completion.
-
-        Raises PyverbsRDMAError if the device refuses the queue pair or the shared receive queue.
-        """
+        """Waits at most `deadline_s` seconds for a completion. Raises PyverbsRDMAError if the device refuses the queue
+        pair or the shared receive queue."""
         from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 
         with ExitStack() as made:
@@ -68,17 +66,12 @@ _RECEIVER = 10  # IBV_QPT_XRC_RECV
 
 
 class XrcQueue(DeviceQueue):
-    """One end of an XRC connection, with the interface of one queue pair.
-
-    `number`, `receiver` and `shared` are the numbers of the XRC_SEND queue pair, the XRC_RECV queue pair and the shared
-    receive queue.
-    """
+    """One end of an XRC connection, with the interface of one queue pair. `number`, `receiver` and `shared` are the
+    numbers of the XRC_SEND queue pair, the XRC_RECV queue pair and the shared receive queue."""
 
     def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
-        """Waits at most `deadline_s` seconds for a completion.
-
-        Raises PyverbsRDMAError if the device refuses one of the objects.
-        """
+        """Waits at most `deadline_s` seconds for a completion. Raises PyverbsRDMAError if the device refuses one of the
+        objects."""
         from pyverbs.qp import QP, QPInitAttrEx
         from pyverbs.xrcd import XRCD, XRCDInitAttr
 

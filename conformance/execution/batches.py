@@ -31,9 +31,7 @@ _FILLED = 0x80  # the byte of the first message; the next message has the next b
 @dataclass
 class _Posting:
     """A connection, and numbered ranges of `length` bytes from `addr` on, to which the requests of a posting write.
-
-    `layer` is the layer that answered: the device once a request had a completion.
-    """
+    `layer` is the layer that answered: the device once a request had a completion."""
 
     context: CaseContext
     connection: LoopbackConnection

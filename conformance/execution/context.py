@@ -221,9 +221,7 @@ class CaseContext:
 
     def memory_around(self, addr: int, length: int) -> Memory:
         """Returns the memory of the case that contains a range, or the part around the range if the memory is large.
-
-        Raises LookupError if no memory contains the range.
-        """
+        Raises LookupError if no memory contains the range."""
         found: list[Memory] = [*self.memory.values(), *self.dmabufs.values(), *self.buffers.values()]
         for memory in found:
             end = memory.addr + memory.size

@@ -137,10 +137,7 @@ def post_receive(context: CaseContext, step: Step) -> Observation:
 
 def send_to_receive(context: CaseContext, step: Step) -> Observation:
     """Sends `length` bytes into a receive that an earlier step posted, and records all changed bytes of `memory` from
-    the offset `behind` on.
-
-    The SGEs of the receive must be in the order of their addresses.
-    """
+    the offset `behind` on. The SGEs of the receive must be in the order of their addresses."""
     pair, memory = context.pairs[str(step.arguments["qp"])], context.memory[str(step.arguments["memory"])]
     length = context.number(step.arguments["length"])
     source = context.harness.scratch(pair.requester.pd, length, "source")

@@ -183,10 +183,7 @@ _WORD = 8
 
 def receives_in_order(context: CaseContext, step: Step) -> Observation:
     """Posts receives into the region and the same number of SENDs. When receive i completes, it must have all of
-    message i.
-
-    `returned` is 0, or describes the first error.
-    """
+    message i. `returned` is 0, or describes the first error."""
     return _bursts(context, step, "SEND")
 
 

@@ -59,10 +59,8 @@ _DONE = _Outcome()
 
 
 def preflight(bench: Bench) -> Findings:
-    """Returns the findings. Raises UserError (status 3) if neither end answers.
-
-    If the device has no RC, a message over another type of queue pair must be answered.
-    """
+    """Returns the findings. Raises UserError (status 3) if neither end answers. If the device has no RC, a message over
+    another type of queue pair must be answered."""
     with domain(bench) as pd, ExitStack() as cleanup:
         return _Preflight(bench, HarnessResources(bench, {"pd": pd}, cleanup, []), pd).findings()
 
@@ -248,11 +246,8 @@ def _answered(found: Sequence[Completion]) -> bool:
 
 
 def _tells_state(connection: LoopbackConnection) -> bool:
-    """Whether ibv_query_qp reports the state of a responder that has refused a request.
-
-    The responder is in the error state if a receive that is posted now is flushed or refused; an earlier receive was
-    accepted.
-    """
+    """Whether ibv_query_qp reports the state of a responder that has refused a request. The responder is in the error
+    state if a receive that is posted now is flushed or refused; an earlier receive was accepted."""
     pair = connection.pair
     reported = state_of(pair, pair.responder)
     if reported in (ERROR_STATE, ""):

@@ -375,11 +375,8 @@ def bind_notified(context: CaseContext, step: Step) -> Observation:
 
 
 def _had_event(context: CaseContext, queue: NotifyingQueue, wanted: bool) -> bool:
-    """Returns whether the last completion of a queue had an event.
-
-    If the event does not come soon, a later request raises another event. Events come in order, so a late event comes
-    before the later request's event.
-    """
+    """Returns whether the last completion of a queue had an event. If the event does not come soon, a later request
+    raises another event. Events come in order, so a late event comes before the later request's event."""
     if wanted:
         if queue.took_event(SILENCE_S):
             return True

@@ -21,9 +21,8 @@ class KernelFile:
     """
 
     def __init__(self, path: Path, at_once: bool = False) -> None:
-        """Opens the file. If the file cannot be opened, each read tries again.
-
-        `at_once`: the kernel returns the text in one piece, so that no further read has to find the end."""
+        """Opens the file. If the file cannot be opened, each read tries again. `at_once`: the kernel returns the text
+        in one piece, so that no further read has to find the end."""
         self._path = path
         self._at_once = at_once
         self._descriptor = -1

@@ -63,9 +63,7 @@ class RdmaNetlink:
 
     def count(self, process: int = 0) -> dict[str, int]:
         """Returns the number of queue pairs, completion queues, regions and PDs that a process has on the device.
-
-        `process` is the id of the process; 0 means this process.
-        """
+        `process` is the id of the process; 0 means this process."""
         if self._socket is None:
             return {}
         # Each object is a nested attribute and contains the process id of its owner.

@@ -119,9 +119,7 @@ def _group_file(proc: Path, cgroups: Path) -> Path | None:
 
 def leaked(before: Mapping[str, int], after: Mapping[str, int]) -> str:
     """Returns a text with the resources whose count in `after` is higher than in `before`; empty if there are none.
-
-    OTHERS are left out, because a context may keep internal objects for later, such as the UARs of mlx5.
-    """
+    OTHERS are left out, because a context may keep internal objects for later, such as the UARs of mlx5."""
     more = {kind: after.get(kind, 0) - count for kind, count in before.items() if kind != OTHERS}
     left = [f"{number} {kind}" for kind, number in more.items() if number > 0]
     return f"the kernel still counts {', '.join(left)}" if left else ""

@@ -43,10 +43,8 @@ class _Loop(ctypes.Structure):
 
 
 class Descriptor(ctypes.Structure):
-    """An open uverbs file descriptor, and space for the only region that loop.c registers on it at a time.
-
-    The Descriptor must live at least as long as the region.
-    """
+    """An open uverbs file descriptor, and space for the only region that loop.c registers on it at a time. The
+    Descriptor must live at least as long as the region."""
 
     _fields_ = (("region", IbvMr), ("fd", ctypes.c_int32), ("driver", ctypes.c_uint32))
 
@@ -57,11 +55,8 @@ def descriptor(entry: object) -> Descriptor:
 
 
 class Before(ctypes.Structure):
-    """The constant part of re-registrations: the PD and the range of the region, and the functions.
-
-    For uverbs, `on` is the address of a Descriptor and `pd` the handle of the PD; for libibverbs, `pd` is a struct
-    ibv_pd *.
-    """
+    """The constant part of re-registrations: the PD and the range of the region, and the functions. For uverbs, `on` is
+    the address of a Descriptor and `pd` the handle of the PD; for libibverbs, `pd` is a struct ibv_pd *."""
 
     _fields_ = members(
         "void *on; uint64_t pd, addr, length; void *reg, *reg_optional, *rereg, *dereg; uint64_t optional_mask"
@@ -123,10 +118,7 @@ class Loop:
         **columns: int | array[int],
     ) -> None:
         """`optional` is called at points whose access has a bit of `optional_mask`. `columns` are pd, access, addr and
-        length.
-
-        The struct ibv_mr of each region must have this `context` and `pd`.
-        """
+        length. The struct ibv_mr of each region must have this `context` and `pd`."""
         self._kept: list[object] = [codes]
         self._loop = _Loop(
             plain=self._call(*plain),

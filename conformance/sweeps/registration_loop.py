@@ -78,10 +78,8 @@ def _rereg_loop(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
 
 
 class Loop:
-    """Makes the calls of a sweep, one group of points at a time.
-
-    The points of a group have the same values on the axes in `outer`, and the set-up that `given` returns.
-    """
+    """Makes the calls of a sweep, one group of points at a time. The points of a group have the same values on the axes
+    in `outer`, and the set-up that `given` returns."""
 
     outer: list[str]
     region = "MR"  # the name of the region in messages

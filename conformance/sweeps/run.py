@@ -160,10 +160,8 @@ class _SweepPass:
         return base.left_behind
 
     def _context(self, case: Case) -> CaseContext:
-        """Returns a context with the base objects of the case: the existing objects, if points share them.
-
-        The queue pairs are renewed when the context is closed, if they were used. Raises SetupRefused.
-        """
+        """Returns a context with the base objects of the case: the existing objects, if points share them. The queue
+        pairs are renewed when the context is closed, if they were used. Raises SetupRefused."""
         if not self.shared:
             return CaseContext(case, self.bench)
         if self.base is None:
@@ -186,11 +184,8 @@ class _SweepPass:
             pair.renew()
 
     def _group(self, group: Group) -> None:
-        """Runs points that share their set-up.
-
-        A refused set-up is repeated once. If the repetition succeeds, the refusal is recorded at the first point, and
-        the other points are run.
-        """
+        """Runs points that share their set-up. A refused set-up is repeated once. If the repetition succeeds, the
+        refusal is recorded at the first point, and the other points are run."""
         refusal = self._attempt(group)
         if refusal is None:
             return
