@@ -27,7 +27,7 @@ from conformance.model.preflight import Findings, format_findings
 from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.recorder import tell_supervisor
 from conformance.results.records import decode, encode
-from conformance.sweeps.runners import runners
+from conformance.sweeps.run import runners
 from conformance.tables.suite import load_suite
 from kinds import Patch
 from reference.bench import HeldPair, ReferenceBench

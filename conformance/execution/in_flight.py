@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
 from conformance.bench.calls import Return, Sge, errno_name
-from conformance.bench.interface import Bench, Queue
+from conformance.bench.interface import Bench, Memory, Queue
 from conformance.bench.memory_areas import CANARY, EMPTY, Part, pattern, repeated
 from conformance.bench.work_requests import SIGNALED, Completion, SendRequest
 from conformance.errors import SetupRefused
@@ -121,10 +121,15 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
         return {**seen, "wc": sorted(statuses)}
     if seen["returned"] == "0":
         context.forget("mrs", name)
-        same = ctypes.string_at(memory.addr, memory.size) == repeated(CANARY, memory.size)
-        leaked = CANARY in ctypes.string_at(other.addr, other.size)
-        seen["returned"] = "changed" if not same else "leaked" if leaked else "0"
+        seen["returned"] = _accessed(memory, other) or "0"
     return {**seen, "marker": sorted(statuses)}
+
+
+def _accessed(memory: Memory, other: Part) -> str:
+    """How requests have accessed memory that was filled with CANARY: `changed` or `leaked`; empty if they have not."""
+    if ctypes.string_at(memory.addr, memory.size) != repeated(CANARY, memory.size):
+        return "changed"
+    return "leaked" if CANARY in ctypes.string_at(other.addr, other.size) else ""
 
 
 def killed_in_flight(context: CaseContext, step: Step) -> Observation:
@@ -152,9 +157,7 @@ def await_traffic(context: CaseContext, step: Step) -> Observation:
     (queue, other), memory = context.in_flight[str(step.arguments["qp"])], context.memory[str(step.arguments["memory"])]
     ctypes.memset(memory.addr, CANARY, memory.size)
     found = queue.completions(REQUESTS)
-    same = ctypes.string_at(memory.addr, memory.size) == repeated(CANARY, memory.size)
-    leaked = CANARY in ctypes.string_at(other.addr, other.size)
-    returned = "changed" if not same else "leaked" if leaked else "0" if len(found) == REQUESTS else "no completion"
+    returned = _accessed(memory, other) or ("0" if len(found) == REQUESTS else NOT_COMPLETED)
     return {**told(returned), "marker": [each.status for each in found]}
 
 

@@ -206,15 +206,9 @@ def _check(connection: LoopbackConnection, outcome: _Outcome) -> None:
     """Raises UserError if neither end has answered."""
     if outcome.answered:
         return
-    if _has_peer(connection):
+    if connection.pair.requester.pd.context_pointer != connection.pair.responder.pd.context_pointer:
         raise UserError(f"nothing arrives from the peer: {outcome.failed}", hint=_PEER_HINT, status=3)
     raise UserError(f"loopback does not work on this device: {outcome.failed}", hint=_HINT, status=3)
-
-
-def _has_peer(connection: LoopbackConnection) -> bool:
-    """Whether the requester is on another device."""
-    pair = connection.pair
-    return pair.requester.pd.context_pointer != pair.responder.pd.context_pointer
 
 
 def _sent(connection: LoopbackConnection, own: Sge | None = None, other: Sge | None = None) -> _Outcome:

@@ -57,16 +57,8 @@ def registered(context: CaseContext, step: Step, returned: Return, addr: int, le
 def _fields(context: CaseContext, mr: Mr, pd: int | None) -> MrFields:
     """Returns the fields of a region's struct ibv_mr; `pd` is the pointer that its field `pd` should have (None:
     NULL)."""
-    fields = mr.fields()
-    return {
-        "addr": fields["addr"],
-        "length": fields["length"],
-        "handle": fields["handle"],
-        "lkey": fields["lkey"],
-        "rkey": fields["rkey"],
-        "pd_is_the_asked": mr.struct.pd == pd,
-        "context_is_the_pds": mr.struct.context == context.pds["pd"].context_pointer,
-    }
+    right_context = mr.struct.context == context.pds["pd"].context_pointer
+    return cast(MrFields, {**mr.fields(), "pd_is_the_asked": mr.struct.pd == pd, "context_is_the_pds": right_context})
 
 
 def call_verb(context: CaseContext, step: Step) -> Observation:
@@ -186,10 +178,9 @@ def ibv_rereg_mr(context: CaseContext, step: Step) -> Observation:
     # Also done after a failed call: with ERR_DO_FORK_OLD, the kernel has made the change.
     context.fields[name] = {**mr.fields(), "old_lkey": before["lkey"], "old_rkey": before["rkey"]}
     if returned.value == 0:
-        observation["asked"] = {
-            "addr": addr if moved else before["addr"],
-            "length": length if moved else before["length"],
-        }
+        if not moved:
+            addr, length = before["addr"], before["length"]
+        observation["asked"] = {"addr": addr, "length": length}
         observation["keys"] = {"before": [before["lkey"], before["rkey"]], "after": [mr.struct.lkey, mr.struct.rkey]}
         observation["mr"] = _fields(context, mr, pd.pointer if flags & _CHANGE_PD and pd else old_pd)
     return observation
