@@ -18,8 +18,8 @@ from commands import run
 from commands.cli import run_arguments
 from conformance.device import bench
 from conformance.device.native_exchange import NativeConnection
+from conformance.device.queue_kinds import pair_type
 from conformance.device.queue_pairs import DeviceQueue
-from conformance.device.xrc import pair_type
 from conformance.errors import UserError
 from conformance.model.deadline import CASE_DEADLINE_S, COMPLETION_DEADLINE_S, completion_deadline_s
 from conformance.model.vocabulary import DIALECTS, TIERS

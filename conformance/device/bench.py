@@ -14,12 +14,11 @@ from conformance.bench.doors import RegMrEx
 from conformance.bench.interface import Bench, Entry, Memory
 from conformance.device import fork_settings, limits, memory, other_process, queue_pairs
 from conformance.device.device import Device, ProtectionDomain, library_release
-from conformance.device.extended_posting import try_create
 from conformance.device.libibverbs import Libibverbs
+from conformance.device.queue_kinds import pair_type, try_create
 from conformance.device.queue_pairs import DevicePair
 from conformance.device.remote_peer import RemoteDevice, RemoteDomain
 from conformance.device.uverbs import Uverbs
-from conformance.device.xrc import pair_type
 from conformance.errors import UserError
 from conformance.header import Check, installed_api
 from conformance.kernel import paging

@@ -87,7 +87,7 @@ class Destination(Protocol):
     def active_mtu(self) -> int: ...
 
 
-@dataclass(frozen=True)
+@dataclass
 class Endpoint:
     """A destination on another host: its GID as eight words, its LID, and its port's MTU as a value of enum ibv_mtu."""
 
@@ -107,23 +107,16 @@ class Endpoint:
         return GID(self.address)
 
 
-class RemoteDevice:
+class RemoteDevice(Endpoint):
     """The device of the requesters, on another host."""
 
     def __init__(self, name: str, channel: Channel, facts: dict[str, Any]) -> None:
         """`facts` are the result of requester.Requesters.facts; `name` is the name that the user gave for the peer."""
-        self.name = name
-        self.channel = channel
+        super().__init__(**facts["endpoint"])
+        self.name, self.channel = name, channel
         self.transport = TRANSPORTS[facts["transport"]]
         self.capabilities: dict[str, bool] = facts["capabilities"]
-        endpoint = facts["endpoint"]
-        self._endpoint = Endpoint(endpoint["address"], endpoint["lid"], endpoint["active_mtu"])
-        self.lid, self.active_mtu = self._endpoint.lid, self._endpoint.active_mtu
         self._mirror = Mirror()
-
-    @property
-    def gid(self) -> Any:
-        return self._endpoint.gid
 
     def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
         """ibv_reg_mr on the peer's host, of memory at the same address. From now on, the two memories are
