@@ -2,9 +2,8 @@
 
     python3 rdma_core_tests.py DEVICE MODULE[.CLASS.METHOD] [MODULE...]
 
-The tests are in `tests` next to this file. Prints JSON lines: a line when a test begins and a line with its outcome.
-The last line has the number of test methods that ran (without skipped methods), how many of these did not pass, and the
-seconds of these methods with their set-up.
+The tests are in `tests` next to this file. Prints JSON lines: when a test begins, its outcome, and at the end the
+number of test methods that ran (without skipped methods), how many did not pass, and their seconds with their set-up.
 """
 
 import contextlib

@@ -2,10 +2,8 @@
 
     python3 benchmarks/readers.py [--planned N | --results N [--own]] [RUN]
 
-RUN is the results.jsonl of a recorded run (default: that of the project's tests). The commands read a copy of this run.
-The copy has N more planned cases without results, or N results, which repeat the results of the run under other names;
-with --own each has an observation and a location that no other result has.
-Prints the processor seconds in the program and in the kernel, the peak memory, and the size of the report.
+The commands read a copy of RUN, a results.jsonl, with N more planned cases without results, or with N results, which
+repeat those of the run under other names; with --own each has an observation and a location that no other result has.
 """
 
 import argparse

@@ -1,24 +1,10 @@
 """Measures what runs and other commands cost: `python3 benchmarks/run_cost.py [--repetitions N] [MEASURE …]`.
 
-| measure | what is measured | floor, the least possible time |
-|---|---|---|
-| only | `run --guest --only CASE`, with a template | resuming the template and ending the guest |
-| build | the same for a build that has no template yet | booting a guest with an empty command, powering it off |
-| smoke, default, spaces | a tier, or the spaces of the exhaustive tier | the time of its cases, divided by the guests |
-| first | a run with an empty cache; measured once | none |
-| reports | summary, JUnit and page of 100,000 results | parsing each line of the results as JSON |
-| lab | a lab of 100 hosts, until each run asks its host for the first worker; a script stands in for ssh | none |
-| quick | the project's own quick tests | none |
-
 Prints the time of each run, and a Markdown table with the medians of the times, of the processor seconds and of the
 memory. The processor seconds are those of the command and its guests, and vary less on a busy machine. The memory is
 the peak of the largest process, and for the lab the proportional set size of all runs. The first repetition of each
-measure fills caches and does not count. The exit status is 1 if a goal is missed. Run it on an idle machine.
-
-`--history FILE` appends the figures as a line of JSON to a file with the figures of earlier nights on the same machine.
-The last line of the output names each figure that is more than a fifth above the median of earlier nights. If there is
-such a figure, the exit status is 1, whatever the goals are.
-"""
+measure fills caches and does not count. The exit status is 1 if a goal is missed, or with `--history FILE`, whatever
+the goals are, if a figure is more than a fifth above the median of the earlier nights in this file."""
 
 import argparse
 import json
@@ -135,10 +121,8 @@ def quick_tests(_: Path) -> Cost:
 
 @dataclass(frozen=True)
 class Measure:
-    """One line of the table: what is measured, its goal, and its floor, both functions of a new directory.
-
-    The goal is in seconds; with `goal_mib` it is in processor seconds, and memory has a goal too.
-    """
+    """One line of the table: what is measured, its goal, and its floor, both functions of a new directory. The goal is
+    in seconds; with `goal_mib` it is in processor seconds, and memory has a goal too."""
 
     title: str
     run: Callable[[Path], Cost]

@@ -2,9 +2,7 @@
 
 Reading compares every byte with the output of `pack` for the same files: the names, sizes and hashes come from the
 manifest, which is the first member, and all other bytes are fixed. xz itself detects a changed byte of the compressed
-data. commands/bundle.py chooses the files of a bundle, and commands/verify.py judges them. docs/bundles.md describes
-the layout.
-"""
+data. docs/bundles.md describes the layout."""
 
 import hashlib
 import json
@@ -145,10 +143,8 @@ def _padding(size: int) -> bytes:
 
 
 def unpack(path: Path, folder: Path) -> tuple[Manifest, str]:
-    """Writes the files of a bundle to an empty directory. Returns the manifest and the SHA-256 of the bundle.
-
-    Raises UserError with the reason if any byte of the bundle differs from what `pack` writes.
-    """
+    """Writes the files of a bundle to an empty directory. Returns the manifest and the SHA-256 of the bundle. Raises
+    UserError with the reason if any byte of the bundle differs from what `pack` writes."""
     try:
         with open_regular(path) as file:
             source = _Source(file)

@@ -72,8 +72,7 @@ def _of_other_version(manifest: Manifest) -> bool:
 
 
 def _facts(about: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Returns the statements with only the named facts of the run, and without the words, which depend on the
-    version."""
+    """The statements with only the named facts of the run, and without the words, which depend on the version."""
     run = about.get(_RUN)
     facts = {name: run.get(name) for name in names} if isinstance(run, Mapping) else run
     return {**about, _RUN: facts, "words": None, _BUNDLED_BY: None}

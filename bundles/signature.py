@@ -27,10 +27,7 @@ def path_of(bundle: Path) -> Path:
 
 def sign(data: bytes, key: Path, target: Path) -> None:
     """Writes the signature of a bundle's bytes. `key` is the file of a private key, or of a public key whose private
-    key ssh-agent has.
-
-    ssh-keygen asks for a passphrase on the terminal. Raises UserError.
-    """
+    key ssh-agent has. ssh-keygen asks for a passphrase on the terminal. Raises UserError."""
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
         file = Path(name, "bundle")
         file.write_bytes(data)
@@ -40,8 +37,7 @@ def sign(data: bytes, key: Path, target: Path) -> None:
 
 def signer(bundle: Path, data: bytes, signers: Path) -> str:
     """Returns the signer of these bytes: the first principal in the file of allowed signers whose key made the
-    signature. Raises UserError (status 2) if no allowed signer made it.
-    """
+    signature. Raises UserError (status 2) if no allowed signer made it."""
     where = path_of(bundle)
     try:
         signature = read_regular(where, _MOST_BYTES)
@@ -65,8 +61,7 @@ _HINT = "bundle --sign KEY writes BUNDLE.sig; SIGNERS has lines as in ssh-keygen
 
 
 def _run(arguments: Sequence[str], wrong: str, data: bytes = b"") -> str:
-    """Returns the output of ssh-keygen -Y. Raises UserError if ssh-keygen fails or is missing; the message begins with
-    `wrong`."""
+    """Returns the output of ssh-keygen -Y. Raises UserError, whose message begins with `wrong`."""
     program = shutil.which(_PROGRAM)
     if program is None:
         raise UserError(f"the program {_PROGRAM} is not installed", hint="install openssh-client", status=3)

@@ -21,7 +21,7 @@ from fixtures.guest.image import damage_of, image_folder
 from fixtures.guest.recipe import DEFAULT_STACK, Recipe, recipe_for
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
-from fixtures.system.readiness import MISSING, NOTE, OK, Finding, Host, device_findings, packages_finding, works
+from fixtures.system.readiness import MISSING, NOTE, OK, Finding, device_findings, packages_finding, works
 from targets import hosts
 
 NO_WAY = 4  # exit status
@@ -43,11 +43,11 @@ def execute(arguments: argparse.Namespace) -> int:
         return _told({title: hosts.findings(arguments.host)})
     if arguments.device:
         title = f"On {arguments.device} ({PROGRAM} run --device {arguments.device})"
-        return _told({title: [*device_findings(Host()), *driver_findings(driver_of(arguments.device))]})
+        return _told({title: [*device_findings(), *driver_findings(driver_of(arguments.device))]})
     return _told(
         {
-            f"On an RDMA device of this host ({PROGRAM} run --device NAME)": device_findings(Host()),
-            f"In the Soft-RoCE guest ({PROGRAM} run --guest)": guest_findings(Host(), recipe_for(arguments.stack)),
+            f"On an RDMA device of this host ({PROGRAM} run --device NAME)": device_findings(),
+            f"In the Soft-RoCE guest ({PROGRAM} run --guest)": guest_findings(recipe_for(arguments.stack)),
         }
     )
 
@@ -101,14 +101,14 @@ def table(findings: Iterable[Finding]) -> list[str]:
     return lines
 
 
-def guest_findings(host: Host, recipe: Recipe) -> list[Finding]:
+def guest_findings(recipe: Recipe, root: Path = Path("/")) -> list[Finding]:
     """Returns what building and running the guest needs, and whether this host has it."""
     cache = cache_directory()
     folder = image_folder(recipe, cache)
     built = damage_of(folder, recipe.digest()) is None
     needs = [] if built else [_disk(cache), _rights_to_build()]
     findings = [packages_finding(("suite", *packages.GUEST)), _image(folder, built, recipe, works(needs))]
-    return [*findings, *needs, _processor(host, folder / "vmlinuz")]
+    return [*findings, *needs, _processor(root, folder / "vmlinuz")]
 
 
 def _image(folder: Path, built: bool, recipe: Recipe, buildable: bool) -> Finding:
@@ -143,14 +143,14 @@ def _rights_to_build() -> Finding:
     return Finding(OK, "rights", "a user namespace, in which the image can be built without root")
 
 
-def _processor(host: Host, vmlinuz: Path) -> Finding:
+def _processor(root: Path, vmlinuz: Path) -> Finding:
     try:
         requested = accelerator.requested()
     except UserError as error:
         return Finding(MISSING, "processor", error.message, error.hint)
     if requested != accelerator.AUTO:
         return Finding(OK, "processor", f"{requested}, as RDMA_CTS_ACCEL says")
-    if not accelerator.kvm_present(host.path("dev/kvm")):
+    if not accelerator.kvm_present(root / "dev/kvm"):
         return Finding(OK, "processor", "software emulation: no usable /dev/kvm (it would only make runs faster)")
     found = accelerator.remembered(vmlinuz)
     if found == accelerator.TCG:

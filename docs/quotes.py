@@ -89,7 +89,7 @@ def _calls(run: Digest) -> Iterator[str]:
 
 @functools.cache
 def _runs() -> Mapping[str, Digest]:
-    """Returns the recorded runs by stack, rxe first."""
+    """The recorded runs by stack, rxe first."""
     names = sorted((path.name.partition(".")[0] for path in RUNS.iterdir()), key=lambda name: (name != OWN, name))
     return {name: recorded(name) for name in names}
 

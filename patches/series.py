@@ -1,9 +1,6 @@
 """Makes a series of patches for `git am` from the driver's files in the last commit of a source tree of Linux or
-rdma-core, with a commit for each change in a scratch repository.
-
-Each patch is the difference that a change makes after the changes before it. The tree is only read; git knows the
-origin of its lines.
-"""
+rdma-core, with a commit for each change in a scratch repository. The tree is only read; git knows the origin of its
+lines."""
 
 import io
 import os
@@ -11,7 +8,7 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from conformance.errors import UserError
@@ -39,29 +36,24 @@ PROJECTS = {
 @dataclass(frozen=True)
 class Tree:
     """A source tree: its files of the driver, by the names that changes use for them, and remarks for the user.
-
-    `history` is whether git knows the commits from which lines come.
-    """
+    `history` is whether git knows the commits from which lines come."""
 
     name: str
     path: Path
     files: Mapping[str, str]
     history: bool = False
     remarks: tuple[str, ...] = ()
-    project: Project = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "project", PROJECTS[self.name])
+    @property
+    def project(self) -> Project:
+        return PROJECTS[self.name]
 
     def inside(self, file: str) -> str:
         return f"{self.project.folder}/{file.partition('/')[2]}"
 
     def origins(self, wanted: Collection[str]) -> dict[str, str]:
         """Returns the commit, in the form of Fixes:, that added each of these words to the driver; none for words from
-        its first commit.
-
-        The history is read once for all words.
-        """
+        its first commit. The history is read once for all words."""
         if not self.history or not wanted:
             return {}
         cut = set(_lines(self.path, "rev-list", "--max-parents=0", "HEAD")) | _shallow(self.path)
@@ -261,8 +253,7 @@ class Scratch:
 
 
 def _with(below: bytes, mail: bytes) -> bytes:
-    """Returns the mail with a text that `git am` leaves out of the commit, because it is below the first line of three
-    dashes."""
+    """The mail with a text below the first line of three dashes, which `git am` leaves out of the commit."""
     return mail.replace(b"\n---\n", b"\n---\n" + below + b"\n", 1) if below else mail
 
 

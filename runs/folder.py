@@ -65,8 +65,7 @@ def latest_first(folder: Path) -> list[Path]:
 
 
 def _new_folder(what: str) -> Path:
-    """Creates and returns a directory for a run, whose name is the time. Runs that begin in the same second get
-    different directories."""
+    """A new directory for a run, whose name is the time and, for a second run in the same second, a number."""
     return new_directory(OUT / f"{datetime.now():%Y%m%dT%H%M%S}-{what}")
 
 

@@ -30,10 +30,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 
 @dataclass(frozen=True)
 class LabHost:
-    """A host of a lab. Hosts with the same `group` should be equal. A host without a group is not compared.
-
-    `options` are values of fields of RunOptions, by name, including the field `host`.
-    """
+    """A host of a lab. Hosts with the same `group` should be equal. A host without a group is not compared. `options`
+    are values of fields of RunOptions, by name, including the field `host`."""
 
     name: str
     group: str = ""

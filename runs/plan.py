@@ -1,9 +1,6 @@
-"""The plan of a run or lab: the arguments and the cases that they select. The plan is written next to the results
-before the run starts, so that the run can be resumed.
-
-The header of the results cannot replace the plan, because it is written only when the first worker has reported its
-device.
-"""
+"""The plan of a run or lab: the arguments and the cases that they select. It is written next to the results before the
+run starts, so that the run can be resumed; the header of the results is written later, when a worker has reported its
+device."""
 
 import json
 import os
@@ -28,10 +25,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Plan:
-    """The arguments and the working directory of a command, and the resulting cases, tables and stack.
-
-    `given` are the hashes of the user's own builds under test.
-    """
+    """The arguments and the working directory of a command, and the resulting cases, tables and stack. `given` are the
+    hashes of the user's own builds under test."""
 
     argv: tuple[str, ...]
     directory: str

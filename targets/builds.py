@@ -7,6 +7,7 @@ guests.py prepares the guests.
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from conformance.errors import UserError
@@ -15,7 +16,7 @@ from fixtures.guest.added import is_package_name
 from fixtures.guest.driver import DEFAULT_DRIVER, Driver, driver_for, ensure_module
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import INSTRUMENTED_STACKS, MENDED_STACKS, OWN_STACKS, Recipe
-from fixtures.guest.source_trees import Trees, compile_driver, compile_rdma_core, is_rdma_core
+from fixtures.guest.source_trees import check_linux, compile_driver, compile_rdma_core, is_rdma_core
 from fixtures.guest.under_test import Builds, DriverModule, UnderTest, instrumented
 from fixtures.system.cache import cache_directory
 
@@ -25,20 +26,20 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 def builds_from(options: RunOptions) -> Builds:
     """Returns the kernel, modules, rdma-core and overlay that the options name, except builds that must first be
     compiled."""
-    rdma_core = None if trees_from(options).rdma_core else options.rdma_core
+    rdma_core = None if rdma_core_tree(options) else options.rdma_core
     return Builds(options.kernel, options.modules, rdma_core, options.overlay)
 
 
-def trees_from(options: RunOptions) -> Trees:
-    """Returns the source trees that the options name. --rdma-core can name a source tree or a build."""
-    is_tree = options.rdma_core is not None and is_rdma_core(options.rdma_core)
-    return Trees(options.linux, options.rdma_core if is_tree else None)
+def rdma_core_tree(options: RunOptions) -> Path | None:
+    """Returns the source tree that --rdma-core names; None if it names a build."""
+    return options.rdma_core if options.rdma_core and is_rdma_core(options.rdma_core) else None
 
 
 def check(options: RunOptions) -> None:
     """Raises UserError for mistakes in the options of the guest that can be found without an image."""
     refuse_conflicts(options)
-    trees_from(options).check(driver_for(options.driver or DEFAULT_DRIVER))
+    if options.linux:
+        check_linux(options.linux, guest_driver(options))
     builds_from(options).check()
 
 
@@ -119,10 +120,7 @@ def refuse_without_host(options: RunOptions) -> None:
 
 def refuse_in_guest(options: RunOptions) -> None:
     """Raises UserError for options that choose a part of a host's device, such as a port. The guest has only one of
-    each.
-
-    --hazardous is allowed: the guest always runs the hazardous cases.
-    """
+    each. --hazardous is allowed: the guest always runs the hazardous cases."""
     for name in ("port", "gid_index", "peer", "shared", "isolate"):
         option = OPTIONS[name]
         if getattr(options, name) != option.default:
@@ -151,8 +149,7 @@ def under_test(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> t
 
 
 def _module(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tuple[DriverModule | None, dict[str, Any]]:
-    """Returns the module of the device's driver, or None if the module is part of the image; and facts for the
-    header."""
+    """The module of the device's driver, None if the image has it; and facts for the header."""
     driver, made_for = guest_driver(options), (recipe, image, cache_directory(), say)
     if options.stack in MENDED_STACKS:
         from fixtures.guest.mending import chosen_changes, ensure_mended  # imported late: other stacks do not need it
@@ -169,13 +166,11 @@ def _module(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tupl
 
 
 def _builds(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tuple[Builds, dict[str, Any]]:
-    """Returns the user's builds, with the kernel of the stack and the build of an rdma-core source tree; and facts for
-    the header."""
+    """The user's builds, with the stack's kernel and the compiled tree of rdma-core; and facts for the header."""
     own = builds_from(options)
     if options.stack in INSTRUMENTED_STACKS:
         own = instrumented(own, recipe, image, cache_directory(), say)
-    tree = trees_from(options).rdma_core
-    if tree is None:
+    if (tree := rdma_core_tree(options)) is None:
         return own, {}
     compiled = compile_rdma_core(tree, recipe, image, cache_directory(), say)
     return replace(own, rdma_core=compiled.folder), {"rdma_core_tree": compiled.source}

@@ -22,12 +22,13 @@ from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
 from fixtures.guest import accelerator, derivation, exchange, qemu
 from fixtures.guest.build import find_tool
+from fixtures.guest.freezing import ingredients_of
 from fixtures.guest.guest import Guest, boot
 from fixtures.guest.image import ensure_image
 from fixtures.guest.job import Job
 from fixtures.guest.recipe import DEFAULT_STACK, recipe_for
 from fixtures.guest.request import LATE, MARK, ONLY, PYTEST, PYTHON, Request, recorded_to
-from fixtures.guest.template import Starter
+from fixtures.guest.template import Templates
 from fixtures.guest.under_test import Prepared
 from fixtures.system import console as consoles
 from fixtures.system import packages
@@ -66,16 +67,12 @@ mount -t cgroup2 cgroup2 $group && echo +rdma >$group/cgroup.subtree_control && 
 
 
 class Guests:
-    """The guests of one run. Their consoles are logged in console.log, console-2.log, … in the directory `out`.
-
-    Several threads may start guests. The kernel ends a guest when the thread that has started it ends.
-    """
+    """The guests of one run. Their consoles are logged in console.log, console-2.log, … in the directory `out`. Several
+    threads may start guests. The kernel ends a guest when the thread that has started it ends."""
 
     def __init__(self, options: RunOptions, out: Path, say: Callable[[str], None], assume_yes: bool = False) -> None:
-        """Checks the builds under test, installs missing packages and builds a missing image.
-
-        Unless `assume_yes`, it asks before it installs packages. Raises UserError.
-        """
+        """Checks the builds under test, installs missing packages and builds a missing image. Unless `assume_yes`, it
+        asks before it installs packages. Raises UserError."""
         self._options = options
         self._say = say
         builds.check(options)
@@ -98,12 +95,11 @@ class Guests:
         self._vendor = [(folder.resolve(), f"vendor/{number}") for number, folder in enumerate(options.cases)]
         self._out = out
         self._prepared: Prepared | None = None
-        self._starter = Starter(cache_directory(), say)
+        self._templates = Templates(cache_directory(), say)
         self._lock = threading.Lock()  # protects data that all guests share: the overlay, and the names of files
 
     def _refused_if_strict(self, expired: Sequence[str]) -> list[str]:
-        """Returns the Debian suites with expired package lists. Raises UserError (status 3) if --strict-packages
-        forbids expired lists."""
+        """The Debian suites with expired package lists. Raises UserError if --strict-packages forbids them."""
         if self._options.strict_packages:
             raise UserError(
                 f"the guest's image was made from package lists that have expired: {', '.join(expired)}",
@@ -183,13 +179,13 @@ class Guests:
         If there is no template with the software under test and there are few cases, a guest of the image's own
         template loads this software.
         """
-        job, overlay = self._waiting(prepared), prepared.overlay
-        if prepared.exchange and len(cases) <= _FEW and not self._starter.has(prepared.image, job, overlay):
+        ingredients = ingredients_of(prepared.image, self._waiting(prepared), prepared.overlay)
+        if prepared.exchange and len(cases) <= _FEW and not self._templates.has(ingredients):
             own = Prepared(prepared.image)
             asked = replace(request, files={**request.files, exchange.FILE: prepared.exchange.packed()})
             late = replace(self._waiting(own, LATE), is_clean=self._is_alone)
-            return self._starter.resume(own.image, late, asked, console, None)
-        return self._starter.resume(prepared.image, job, request, console, overlay)
+            return self._templates.start(ingredients_of(own.image, late), asked, console)
+        return self._templates.start(ingredients, request, console)
 
     def _waiting(self, prepared: Prepared, *how: str) -> Job:
         """Returns the job of a guest that loads the modules for a session and waits."""
@@ -219,8 +215,7 @@ class Guests:
         more: Sequence[tuple[Path, str]] = (),
         shell: socket.socket | None = None,
     ) -> Guest:
-        """Boots and returns a guest that runs the command, with the files of the request and `more` files of the
-        project."""
+        """Boots a guest that runs the command, with the files of the request and `more` files of the project."""
         console = self._out / f"console{name}.log"
         self._say(f"booting the guest (kernel {prepared.image.kernel_version}; its console: {console})")
         with tempfile.TemporaryDirectory(prefix="work-", dir=self._out) as work:

@@ -54,10 +54,7 @@ def opened(options: RunOptions, say: Say) -> RemoteHost:
 
 def places(options: RunOptions, host: RemoteHost, out: Path, hazardous: Collection[str]) -> list[Place]:
     """Returns, for each device of the host, an object that starts workers on this device. Results and console are
-    written to the directory `out`.
-
-    Each of the `hazardous` cases gets its own boot, if the host can be reset.
-    """
+    written to the directory `out`. Each of the `hazardous` cases gets its own boot, if the host can be reset."""
     profile = _PROFILE if options.profile else None
     inside = replace(options, cases=tuple(Path(name) for _, name in _vendor(options)), profile=profile)
     host.follow_console(out / "host-console.log")
@@ -76,8 +73,7 @@ def places(options: RunOptions, host: RemoteHost, out: Path, hazardous: Collecti
 def findings(host: str) -> list[Finding]:
     """Returns what a run on a device of a host needs, present or missing. Raises UserError if the host cannot be
     reached."""
-    link = Link(_address(host), archive(RunOptions()))
-    link.await_hello(_FINDINGS_S)
+    link = Link.connected(_address(host), archive(RunOptions()), _FINDINGS_S)
     try:
         link.ask("doctor")
         reply = link.answer("findings", _FINDINGS_S)

@@ -1,9 +1,5 @@
 """Chooses the target of a run (a device of this host or of another host, or the Soft-RoCE guest), and starts workers
-there.
-
-guests.py is about guests, hosts.py about hosts that are reached over ssh, and fixtures/system/host.py about the process
-of a worker.
-"""
+there."""
 
 import functools
 import os
@@ -110,10 +106,7 @@ def prepare(
     hazardous: Collection[str] = (),
 ) -> Target:
     """Returns the target that the options (of `with_target`) name, ready to start workers. `hazardous` are ids of
-    cases.
-
-    Installs missing packages on this host; asks first unless `assume_yes`. Raises UserError.
-    """
+    cases. Installs missing packages on this host; asks first unless `assume_yes`. Raises UserError."""
     if host:
         from targets import hosts  # imported late: only runs over ssh need it
 

@@ -8,15 +8,15 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from fixtures.guest.build import bootstrap, mmdebstrap_command
-from fixtures.guest.image import locked
+from fixtures.guest.build import System
+from fixtures.guest.kept import locked
 from fixtures.guest.recipe import recipe_for
 from fixtures.system.cache import cache_directory
 from launched import ended
@@ -73,13 +73,13 @@ def unpacked(packages: Iterable[str]) -> Iterator[Tree]:
     if ended("unshare", "--mount", "true").returncode != 0:
         pytest.skip("this machine refuses mounts, and a tree needs its own /proc")
     needed = sorted(packages)
-    digest = hashlib.sha256("\0".join(_command(needed, Path("TREE"))).encode()).hexdigest()[:16]
+    digest = hashlib.sha256("\0".join(_system(needed).command(Path("TREE"))).encode()).hexdigest()[:16]
     kept = cache_directory() / "trees"
     kept.mkdir(parents=True, exist_ok=True)
     archive = kept / f"{SUITE}-{digest}.tar"
     folder = kept / f"test-{os.getpid()}"
     try:
-        with locked(kept / "lock", "the clean Debian tree", print):
+        with locked(kept / "lock", ", which is building the clean Debian tree", print):
             _remove_remnants(kept)
             if not archive.exists():
                 _make(archive, needed)
@@ -90,9 +90,9 @@ def unpacked(packages: Iterable[str]) -> Iterator[Tree]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _command(packages: Sequence[str], root: Path, expired: Collection[str] = ()) -> list[str]:
+def _system(packages: Sequence[str]) -> System:
     recipe = recipe_for(SUITE)
-    return mmdebstrap_command(recipe, packages, _ADD_USER, root, recipe.left_out, expired)
+    return System(recipe, packages, _ADD_USER, (), recipe.left_out, {})
 
 
 def _make(archive: Path, packages: Sequence[str]) -> None:
@@ -101,8 +101,7 @@ def _make(archive: Path, packages: Sequence[str]) -> None:
     unfinished = archive.with_name("unfinished.tar")
     log = archive.with_name("build.log")
     log.write_bytes(b"")
-    made = bootstrap(lambda expired: _command(packages, unfinished, expired), unfinished, log, print, {})
-    assert made, log.read_text(encoding="utf-8", errors="replace")
+    assert _system(packages).make(unfinished, log, print), log.read_text(encoding="utf-8", errors="replace")
     unfinished.rename(archive)
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.guest import build, driver, once
+from fixtures.guest import driver, once
+from fixtures.guest.build import System
 from fixtures.guest.driver import DRIVERS, ensure_module, module_of
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import SCRIPTS, STACKS, Recipe, recipe_for
@@ -111,7 +112,7 @@ def test_every_input_of_a_module_changes_its_digest(other: Recipe, monkeypatch: 
 @pytest.mark.parametrize("stack", STACKS)
 def test_a_module_is_made_from_the_suites_of_its_stack(stack: str, tmp_path: Path, compiler: Compiler) -> None:
     recipe = dataclasses.replace(recipe_for(stack), mirror="http://mirror.example/debian")
-    command = build.mmdebstrap_command(recipe, module_of(SIW, KERNEL).packages, "true", tmp_path / "root")
+    command = System(recipe, module_of(SIW, KERNEL).packages, "true").command(tmp_path / "root")
     assert f"--include=make,xz-utils,linux-headers-{KERNEL}" in command
     assert recipe.suite in command
     assert any(recipe.kernel_suite in word for word in command)

@@ -25,7 +25,7 @@ from fixtures.system import packages, readiness
 from kinds import Cli, Patch, Says, rows
 from launched import ended, script
 from runs import process
-from samples import user_error
+from samples import laid, user_error
 
 LAUNCHER = ROOT / "rdma-cts"
 BORROWED = ("rm", "sh", "dirname", "readlink", "mkdir", "grep", "cat", "chmod", "mv", "ln")
@@ -214,7 +214,7 @@ def test_a_name_that_is_not_known_is_said_before_anything_is_installed(host: Hos
 def test_the_doctor_names_packages_as_this_system_does(python_host: Host) -> None:
     (python_host.bin / "apt-get").unlink()
     python_host.stub("dnf", "exit 0")
-    found = _by_subject(doctor.guest_findings(readiness.Host(python_host.root), recipe_for()))
+    found = _by_subject(doctor.guest_findings(recipe_for(), python_host.root))
     assert found["packages"].remedy.endswith("dnf install qemu-system-x86-core mmdebstrap")
 
 
@@ -254,16 +254,13 @@ def test_without_a_python_it_says_how_to_get_one(arguments: tuple[str, ...], hos
 
 @pytest.mark.slow
 def test_nothing_of_the_directory_it_is_started_in_runs(tmp_path: Path) -> None:
-    for module in ("yaml.py", "jinja2.py", "commands/__init__.py", "reports/__init__.py", "sitecustomize.py"):
-        path = tmp_path / module
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("raise SystemExit('code of the working directory ran')\n")
+    modules = ("yaml.py", "jinja2.py", "commands/__init__.py", "reports/__init__.py", "sitecustomize.py")
+    laid(tmp_path, dict.fromkeys(modules, "raise SystemExit('code of the working directory ran')\n"))
     done = ended(LAUNCHER, "list", "--rule", "REG-15", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "reg_mr/access_flags" in done.stdout
     # Labs and nightly runs start runs in this way.
-    runs = [*process.COMMAND, "--help"]
-    done = ended(*runs, cwd=tmp_path, env=process.environment())
+    done = ended(*process.COMMAND, "--help", cwd=tmp_path, env=process.environment())
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -277,9 +274,8 @@ def python_host(host: Host, monkeypatch: Patch) -> Host:
         monkeypatch.setenv(name, value)
     for name in ("RDMA_CTS_YES", "CI", "container"):
         monkeypatch.delenv(name, raising=False)
-    host.stub("python3", "exit 0")
-    host.stub("mkfs.erofs", "exit 0")
-    host.stub("tool", "exit 0")
+    for name in ("python3", "mkfs.erofs", "tool"):
+        host.stub(name, "exit 0")
     busybox = shutil.which("busybox", path="/usr/bin:/bin:/usr/sbin:/sbin")
     assert busybox, "busybox-static is one of the packages that the tests need"
     (host.bin / "busybox").symlink_to(busybox)
@@ -364,11 +360,9 @@ def _by_subject(findings: list[readiness.Finding]) -> dict[str, readiness.Findin
 
 def test_a_host_with_a_device_works(tmp_path: Path) -> None:
     (tmp_path / "sys/class/infiniband/mlx5_0").mkdir(parents=True)
-    (tmp_path / "dev/infiniband").mkdir(parents=True)
-    (tmp_path / "dev/infiniband/uverbs0").touch()
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/meminfo").write_text("HugePages_Total:  16\nHugePages_Free:   7\n")
-    found = _by_subject(readiness.device_findings(readiness.Host(tmp_path)))
+    pages = "HugePages_Total:  16\nHugePages_Free:   7\n"
+    laid(tmp_path, {"dev/infiniband/uverbs0": "", "proc/meminfo": pages})
+    found = _by_subject(readiness.device_findings(root=tmp_path))
     assert (found["RDMA devices"].state, found["RDMA devices"].text) == (readiness.OK, "mlx5_0")
     assert found["device nodes"].state == readiness.OK
     assert (found["hugepages"].state, found["hugepages"].text) == (readiness.OK, "7 free")
@@ -376,7 +370,7 @@ def test_a_host_with_a_device_works(tmp_path: Path) -> None:
 
 
 def test_a_host_with_nothing_gets_remedies(tmp_path: Path) -> None:
-    found = _by_subject(readiness.device_findings(readiness.Host(tmp_path)))
+    found = _by_subject(readiness.device_findings(root=tmp_path))
     assert found["RDMA devices"].state == readiness.MISSING
     assert "no module rdma_rxe" in found["RDMA devices"].text
     assert found["device nodes"].state == readiness.MISSING
@@ -385,10 +379,9 @@ def test_a_host_with_nothing_gets_remedies(tmp_path: Path) -> None:
 
 
 def test_modules_that_only_need_loading_are_distinguished(tmp_path: Path) -> None:
-    modules = tmp_path / "lib/modules" / os.uname().release
-    modules.mkdir(parents=True)
-    (modules / "modules.dep").write_text("kernel/x/rdma_rxe.ko.xz: kernel/y/ib-core.ko\nkernel/y/ib-uverbs.ko:\n")
-    found = _by_subject(readiness.device_findings(readiness.Host(tmp_path)))
+    modules = "kernel/x/rdma_rxe.ko.xz: kernel/y/ib-core.ko\nkernel/y/ib-uverbs.ko:\n"
+    laid(tmp_path, {f"lib/modules/{os.uname().release}/modules.dep": modules})
+    found = _by_subject(readiness.device_findings(root=tmp_path))
     assert found["RDMA devices"].remedy.startswith("modprobe rdma_rxe")
     assert found["device nodes"].remedy == "modprobe ib_uverbs"
 
@@ -396,7 +389,7 @@ def test_modules_that_only_need_loading_are_distinguished(tmp_path: Path) -> Non
 def test_lacking_programs_are_reported_with_the_command(python_host: Host, monkeypatch: Patch) -> None:
     for user, sudo in ((1000, "sudo "), (0, "")):
         monkeypatch.setattr("os.geteuid", lambda user=user: user)
-        found = _by_subject(doctor.guest_findings(readiness.Host(python_host.root), recipe_for()))
+        found = _by_subject(doctor.guest_findings(recipe_for(), python_host.root))
         assert found["packages"].state == readiness.MISSING
         assert found["packages"].remedy == f"{sudo}{INSTALL} qemu-system-x86 mmdebstrap"
     assert found["guest image"].text.startswith("not built yet")
@@ -408,7 +401,7 @@ def test_the_doctor_says_what_runs_have_found_out_about_kvm(known: str, said: st
     monkeypatch.delenv("RDMA_CTS_ACCEL", raising=False)
     monkeypatch.setattr(accelerator, "kvm_present", lambda _: True)
     monkeypatch.setattr(accelerator, "remembered", lambda _: known)
-    assert re.search(said, doctor._processor(readiness.Host(), Path("vmlinuz")).text)
+    assert re.search(said, doctor._processor(Path("/"), Path("vmlinuz")).text)
 
 
 def test_a_cache_that_cannot_be_used_is_named_with_its_variable(monkeypatch: Patch, cli: Cli) -> None:
@@ -431,7 +424,7 @@ def test_a_cache_that_cannot_be_searched_is_named_with_its_variable(monkeypatch:
 
 
 def test_the_doctor_says_what_is_known_of_the_driver_of_a_device(cli: Cli, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(doctor, "device_findings", lambda _: [readiness.Finding(readiness.OK, "it", "is")])
+    monkeypatch.setattr(doctor, "device_findings", lambda: [readiness.Finding(readiness.OK, "it", "is")])
     monkeypatch.setattr(doctor, "device_names", lambda: ["mlx5_0"])
     monkeypatch.setattr("commands.doctor.RdmaNetlink.driver_id", lambda _: 1)
     text = cli(0, "doctor", "--device", "mlx5_0").out
@@ -457,11 +450,11 @@ def test_each_row_about_nics_is_found_by_the_driver_that_the_kernel_names() -> N
 
 def test_the_doctor_fails_when_no_way_works(python_host: Host, capsys: Says, monkeypatch: Patch) -> None:
     monkeypatch.setattr(
-        doctor, "device_findings", lambda _: [readiness.Finding(readiness.MISSING, "it", "is not", "fix it")]
+        doctor, "device_findings", lambda: [readiness.Finding(readiness.MISSING, "it", "is not", "fix it")]
     )
     arguments = argparse.Namespace(host=None, device=None, stack="forky")
     assert doctor.execute(arguments) == doctor.NO_WAY == 4
     assert "Neither way works" in capsys.readouterr().out
-    monkeypatch.setattr(doctor, "device_findings", lambda _: [readiness.Finding(readiness.OK, "it", "is")])
+    monkeypatch.setattr(doctor, "device_findings", lambda: [readiness.Finding(readiness.OK, "it", "is")])
     assert doctor.execute(arguments) == 0
     assert "Works now: On an RDMA device of this host." in capsys.readouterr().out

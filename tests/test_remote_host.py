@@ -29,7 +29,7 @@ from kinds import Folders, Patch
 from patience import PATIENCE_S, await_true
 from project import QUIET_VERDICTS, Project
 from samples import footer_of, laid, user_error
-from test_remote_peer import Far
+from test_remote_peer import Far, opened
 
 ADDRESS = Address("host.invalid")
 # A stand-in for fixtures/system/usable.py: the host has a device that exists only in the tests.
@@ -55,7 +55,6 @@ class StandIn(Far):
         self.serial = folder / "serial"
         self.serial.touch()
         self.console = f"tail -n +1 -f {self.serial}"
-        self.said: list[str] = []
         self._monkeypatch = monkeypatch
         self.boot()
         self.goes_wrong(prefix=f"[ ! -e {self.dead} ] || exit 255; ")
@@ -97,13 +96,7 @@ class StandIn(Far):
 
     def host(self, **means: Any) -> RemoteHost:
         wanted = {"device": "", "port": 1, "gid_index": None, "peer": None, "shared": False, "uses": ()}
-        host = RemoteHost(ADDRESS, self.archive, wanted, Means(**{"return_s": PATIENCE_S, **means}), self.said.append)
-        try:
-            host.open()
-        except BaseException:
-            host.__exit__()
-            raise
-        return host
+        return opened(RemoteHost(ADDRESS, self.archive, wanted, Means(**{"return_s": PATIENCE_S, **means}), print))
 
     def goes_wrong(self, **how: object) -> None:
         """Sets how the next connections break; see stand_in_ssh.py."""
@@ -331,7 +324,7 @@ def test_a_host_that_sends_only_noise_did_not_answer(stand_in: StandIn, monkeypa
     monkeypatch.setattr(link, "_ENDING_S", 0.1)
     stand_in.client(f"{noise}\n:")  # a separate process, which does not read its input
     with user_error(r"^host\.invalid did not answer in time$", status=3):
-        link.connected(ADDRESS, b"x" * (1 << 20), 0.5)
+        link.Link.connected(ADDRESS, b"x" * (1 << 20), 0.5)
 
 
 @pytest.mark.parametrize("noise", ["yes", "while :; do echo hi; sleep 0.1; done", "cat /dev/zero", "sleep 999"])
@@ -340,7 +333,7 @@ def test_a_connection_with_only_noise_is_lost(stand_in: StandIn, monkeypatch: Pa
     hello = json.dumps({"event": "hello", "folder": "/tmp/x", "boot_id": "1", "machine": "m", "python": "3"})
     answer = f"read -r program; read -r secret size; echo \"$secret M \"'{hello}'"
     stand_in.client(f"{answer}\n{noise}")
-    connection = link.connected(ADDRESS, b"\n", PATIENCE_S)
+    connection = link.Link.connected(ADDRESS, b"\n", PATIENCE_S)
     try:
         with pytest.raises(link.Lost):
             connection.next(PATIENCE_S)

@@ -27,7 +27,7 @@ from fixtures.guest.driver import Driver
 from fixtures.guest.guest import Guest, boot
 from fixtures.guest.job import Job
 from fixtures.guest.request import Request, encode
-from fixtures.guest.template import Starter
+from fixtures.guest.template import Templates
 from fixtures.guest.under_test import Prepared, UnderTest
 from fixtures.system.cache import cache_directory
 from targets.guests import PORT, SUITE_PARTS
@@ -77,7 +77,7 @@ class Guests:
         self._under_test, self._driver, self._out, self._seed = under_test, driver, out, seed
         self._stage = tempfile.TemporaryDirectory(prefix="work-", dir=out)
         self._prepared: Prepared | None = None
-        self._starter = Starter(cache_directory(), say)
+        self._templates = Templates(cache_directory(), say)
 
     def start(self, cases: Sequence[Case]) -> MutantGuest:
         """Returns a new guest with these cases and the driver without a mutant."""
@@ -85,7 +85,9 @@ class Guests:
             self._prepared = self._under_test.lay_out(Path(self._stage.name))
         prepared, console = self._prepared, self._out / "console.log"
         job = self._job(prepared)
-        guest = self._starter.resume(prepared.image, job, Request(()), console, prepared.overlay)
+        guest = self._templates.start(
+            freezing.ingredients_of(prepared.image, job, prepared.overlay), Request(()), console
+        )
         if guest is None:
             guest = boot(prepared.image, job, console=console, overlay=prepared.overlay)
             freezing.await_event(guest, "derived", _LOADING_S)
