@@ -5,8 +5,7 @@ The calls themselves are in device/libibverbs.py (the library) and device/uverbs
 
 import ctypes
 import errno as errno_module
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -197,7 +196,6 @@ class Pd(Protocol):
     def handle(self) -> int: ...
     @property
     def context_pointer(self) -> int: ...
-    def naming(self, handle: int) -> AbstractContextManager[None]: ...
     def close(self) -> None: ...
 
 
@@ -215,16 +213,6 @@ class PdAt:
     @property
     def context_pointer(self) -> int:
         return self._struct.context or 0
-
-    @contextmanager
-    def naming(self, handle: int) -> Iterator[None]:
-        """Within the block, struct ibv_pd has this handle."""
-        own = self._struct.handle
-        self._struct.handle = handle
-        try:
-            yield
-        finally:
-            self._struct.handle = own
 
     def forget(self) -> None:
         """Notes that the PD is released already."""

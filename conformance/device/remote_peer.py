@@ -9,8 +9,7 @@ on the peer's host is fixtures/hosts/requester.py; fixtures/hosts/peer.py connec
 import base64
 import ctypes
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -155,12 +154,6 @@ class RemoteDomain:
 
     def __init__(self, device: RemoteDevice) -> None:
         self.device = device
-
-    @contextmanager
-    def naming(self, handle: int) -> Iterator[None]:
-        """Raises HarnessFailure: only a PD of the device under test can be given another handle."""
-        raise HarnessFailure("the protection domain of a peer on another host has no structure here")
-        yield
 
     def close(self) -> None:
         """Does nothing: the peer's PD lives as long as the connection to the host."""

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import Any, cast
 
-from conformance.bench.calls import Buffer, Held, Mr, Return, Sge, Told, Window, errno_name
+from conformance.bench.calls import Buffer, Held, IbvPd, Mr, Return, Sge, Told, Window, errno_name
 from conformance.bench.doors import start_of
 from conformance.bench.interface import NotifyingQueue, Queue
 from conformance.bench.memory_areas import BEFORE, SHOWN, pattern, repeated
@@ -202,8 +202,14 @@ def ibv_advise_mr(context: CaseContext, step: Step) -> Observation:
     pd = context.pds[str(step.arguments["pd"])]
     advice, flags = context.numbers(step.arguments, "advice", "flags")
     sg_list = context.sges(step.arguments["sg_list"])
-    with pd.naming(_INVENTED_HANDLE if step.arguments["pd_handle"] == "invented" else pd.handle):
+    struct = IbvPd.from_address(pd.pointer)
+    own = struct.handle
+    if step.arguments["pd_handle"] == "invented":
+        struct.handle = _INVENTED_HANDLE
+    try:
         return result_of(context.entry.advise_mr(pd, advice, flags, sg_list))
+    finally:
+        struct.handle = own
 
 
 def query_mr(context: CaseContext, step: Step) -> Observation:
