@@ -75,11 +75,9 @@ class ConnectionManager:
         create.restype = _Pointer
         self._channel = create()
         if not self._channel:
-            raise UserError(
-                f"the RDMA connection manager cannot be used: {os.strerror(ctypes.get_errno())}",
-                hint="modprobe rdma_ucm, and check that /dev/infiniband/rdma_cm can be read and written",
-                status=3,
-            )
+            message = f"the RDMA connection manager cannot be used: {os.strerror(ctypes.get_errno())}"
+            hint = "modprobe rdma_ucm, and check that /dev/infiniband/rdma_cm can be read and written"
+            raise UserError(message, hint=hint, status=3)
         self._events = select.poll()
         self._events.register(_Channel.from_address(self._channel).fd, select.POLLIN)
         self._listener = self._create_id()

@@ -65,11 +65,8 @@ class Device:
 
     def __init__(self, name: str, port: int = 1, gid_index: int | None = None) -> None:
         if ctypes.sizeof(ctypes.c_void_p) != _WORD:
-            raise UserError(
-                "this Python is a 32-bit program, and the suite knows only the 64-bit structures of libibverbs",
-                hint="run it with a 64-bit Python and library",
-                status=3,
-            )
+            message = "this Python is a 32-bit program, and the suite knows only the 64-bit structures of libibverbs"
+            raise UserError(message, hint="run it with a 64-bit Python and library", status=3)
         known = device_names()
         if name not in known:
             listed = f"devices here: {', '.join(known)}" if known else "this host has no RDMA device"
@@ -88,11 +85,9 @@ class Device:
         try:
             self.context = Context(name=name)
         except PyverbsError as error:
-            raise UserError(
-                f"device {name} cannot be opened: {str(error).splitlines()[0]}",
-                hint="check that ib_uverbs is loaded and /dev/infiniband/uverbs* can be read and written",
-                status=3,
-            ) from error
+            message = f"device {name} cannot be opened: {str(error).splitlines()[0]}"
+            hint = "check that ib_uverbs is loaded and /dev/infiniband/uverbs* can be read and written"
+            raise UserError(message, hint=hint, status=3) from error
         self.name = name
         self.port = port
         self.gid_index = gid_index
@@ -183,11 +178,8 @@ class Device:
         try:
             return self.context.query_port(self.port)
         except PyverbsError as error:
-            raise UserError(
-                f"port {self.port} of {self.name} cannot be queried: {str(error).splitlines()[0]}",
-                hint="name another with --port",
-                status=3,
-            ) from error
+            message = f"port {self.port} of {self.name} cannot be queried: {str(error).splitlines()[0]}"
+            raise UserError(message, hint="name another with --port", status=3) from error
 
     @cached_property
     def gid(self) -> Any:
@@ -212,11 +204,9 @@ class Device:
         address = address_of(interface) if interface else ""
         if not address:
             lacks = f"{interface} has no IP address" if interface else "it has no network interface"
-            raise UserError(
-                f"port {self.port} of {self.name} cannot connect queue pairs: {lacks}",
-                hint=f"ip address add ADDRESS dev {interface}" if interface else "name another with --port",
-                status=3,
-            )
+            message = f"port {self.port} of {self.name} cannot connect queue pairs: {lacks}"
+            hint = f"ip address add ADDRESS dev {interface}" if interface else "name another with --port"
+            raise UserError(message, hint=hint, status=3)
         self.connection_manager = ConnectionManager(address, _CONNECTION_DEADLINE_S)
 
     def _gid_indices(self) -> list[int] | None:

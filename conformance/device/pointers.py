@@ -149,11 +149,8 @@ def _is_mapped(memory: int, address: int) -> bool:
 def _only(kind: type, found: set[int]) -> int:
     """The only element of `found`. Raises UserError if there is none or more than one."""
     if len(found) != 1:
-        raise UserError(
-            f"the C structure of a {kind.__name__} of this pyverbs was not found",
-            hint="please report the pyverbs version",
-            status=3,
-        )
+        message = f"the C structure of a {kind.__name__} of this pyverbs was not found"
+        raise UserError(message, hint="please report the pyverbs version", status=3)
     return found.pop()
 
 

@@ -61,11 +61,8 @@ class Port:
             raise UserError(f"{self.device} has no port {self.number}; its ports: {', '.join(ports) or 'none'}")
         state = text_of(self._folder / "state").rpartition(" ")[2]
         if state and state not in _CARRYING:
-            raise UserError(
-                f"port {self.number} of {self.device} is {state}: it carries no traffic",
-                hint="connect it and bring it up, or name another with --port",
-                status=3,
-            )
+            message = f"port {self.number} of {self.device} is {state}: it carries no traffic"
+            raise UserError(message, hint="connect it and bring it up, or name another with --port", status=3)
         if gid_index is not None:
             self._check_gid(gid_index)
 

@@ -47,20 +47,16 @@ def _prepared(context: CaseContext, step: Step) -> tuple[Queue, Part, SendReques
     return queue, Part(scratch.addr, length), request
 
 
+def _refused(context: CaseContext, queue: Queue, request: SendRequest) -> int:
+    """Posts the requests; returns the errno of the first that the device refuses, or 0. Some devices refuse requests in
+    the error state."""
+    posted = (queue.post_send(request._replace(wr_id=context.next_wr_id())).value for _ in range(REQUESTS))
+    return next(filter(None, posted), 0)
+
+
 def _post(context: CaseContext, queue: Queue, request: SendRequest) -> None:
-    for _ in range(REQUESTS):
-        returned = queue.post_send(request._replace(wr_id=context.next_wr_id()))
-        if returned.value:
-            raise SetupRefused("posting a request", errno_name(returned.value))
-
-
-def _posted(context: CaseContext, queue: Queue, request: SendRequest) -> bool:
-    """Posts the requests; returns whether the device took them. Some devices refuse requests in the error state."""
-    try:
-        _post(context, queue, request)
-    except SetupRefused:
-        return False
-    return True
+    if refused := _refused(context, queue, request):
+        raise SetupRefused("posting a request", errno_name(refused))
 
 
 def post_traffic(context: CaseContext, step: Step) -> Observation:
@@ -111,7 +107,7 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
                 if statuses != {"SUCCESS"} or last:
                     break
                 last = beside.done() if ends else number + 1 == ROUNDS
-                if not _posted(context, queue, request):
+                if _refused(context, queue, request):
                     statuses.add(NOT_POSTED)
                     break
         finally:
