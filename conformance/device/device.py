@@ -19,9 +19,10 @@ from conformance.bench.interface import Refusal
 from conformance.device import port as ports
 from conformance.device.connection_manager import ConnectionManager
 from conformance.device.pointers import Pointers
-from conformance.device.port import SYSFS, Port, device_names, text_of
+from conformance.device.port import SYSFS, Port, device_names
 from conformance.device.uverbs import xrc_odp_caps
 from conformance.errors import UserError
+from conformance.kernel.log import text_of
 from conformance.kernel.netlink import RdmaNetlink, driver_name
 from conformance.model.capability import DeviceAttributes, declared_capabilities
 from conformance.model.preflight import Findings

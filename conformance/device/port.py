@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.errors import UserError
+from conformance.kernel.log import text_of
 
 SYSFS = Path("/sys/class/infiniband")
 _INTERFACES = Path("/sys/class/net")
@@ -144,11 +145,3 @@ class Port:
         raise UserError(
             f"--gid-index {index}: this GID of port {self.number} of {self.device} {wrong}", hint=f"usable: {usable}"
         )
-
-
-def text_of(path: Path) -> str:
-    """The content of a file of sysfs; empty if it cannot be read."""
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:  # the entry does not exist, or is not set (EINVAL)
-        return ""
