@@ -153,13 +153,12 @@ class DeviceBench:
     def api_checks(self, waiting: Callable[[], None]) -> Sequence[Check]:
         """The checks of API-01 on the installed header and bindings; computed once. `waiting` is called repeatedly
         until the checks are finished."""
-        self.prepare_api_checks()
-        assert self._api_checks is not None
-        while wait([self._api_checks], timeout=_COMPILER_POLL_S).not_done:
+        checks = self.prepare_api_checks()
+        while wait([checks], timeout=_COMPILER_POLL_S).not_done:
             waiting()
-        return self._api_checks.result()
+        return checks.result()
 
-    def prepare_api_checks(self) -> None:
+    def prepare_api_checks(self) -> Future[tuple[Check, ...]]:
         """Starts the checks of API-01 in the background, because compiling takes long in an emulated guest."""
-        if self._api_checks is None:
-            self._api_checks = ThreadPoolExecutor(1).submit(installed_api, library_release())
+        self._api_checks = self._api_checks or ThreadPoolExecutor(1).submit(installed_api, library_release())
+        return self._api_checks

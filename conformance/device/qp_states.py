@@ -4,7 +4,6 @@ of a pair, and its renewal after an error; and asynchronous events.
 On InfiniBand and RoCE, a pair is connected by state transitions with ibv_modify_qp(3). A queue pair of iWARP goes from
 RESET to INIT by ibv_modify_qp, and to RTS when its TCP connection is established. An iWARP queue pair cannot be used
 again after an error: by RFC 5040, an error ends the connection. Events come some time after their cause, or not at all.
-queue_pairs.py has the values of the attributes.
 """
 
 import ctypes

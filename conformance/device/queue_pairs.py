@@ -1,8 +1,7 @@
 """Queue pairs on the device under test, in loopback or connected to a peer's queue pairs, and their work requests; and
 memory windows, which requests bind and invalidate.
 
-A pair is a requester and a responder, connected to each other. pyverbs creates the queue pairs and changes their
-states; posting.py posts the requests.
+pyverbs creates the queue pairs and changes their states; posting.py posts the requests.
 """
 
 import select
@@ -269,8 +268,8 @@ class DeviceQueue:
 
 
 class DevicePair:
-    """Two queue pairs of one type, each the peer of the other. `kind` is the class of each end. If `keeps_receives`, a
-    reset does not remove the receives that an end has posted."""
+    """A requester and a responder of one type, each the peer of the other. `kind` is the class of each end. If
+    `keeps_receives`, a reset does not remove the receives that an end has posted."""
 
     kind: type[DeviceQueue] = DeviceQueue
     keeps_receives = False

@@ -1,5 +1,4 @@
-"""Tries verbs and types of queue pairs that no device attribute declares, and the capabilities that the device
-declares.
+"""Tries verbs and types of queue pairs that no device attribute declares, and the capabilities that a device declares.
 
 Each trial is one harmless call, in its simplest form. A stack without a verb returns EOPNOTSUPP or ENOSYS for all
 arguments; any other result means that the verb exists. A declared capability counts as absent only if library, kernel

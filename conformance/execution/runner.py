@@ -1,8 +1,7 @@
 """Runs one case: makes its calls, watches the kernel, and judges the observation.
 
 `run_case` is the only way to run a case, and independent of pytest: the plugin, the trial and the tests call it, each
-with its own RunContext. sweeps/run.py has the runner of each kind of case. procedure.py makes the calls, and
-results/ stores the results.
+with its own RunContext. sweeps/run.py has the runner of each kind of case, and procedure.py makes the calls.
 """
 
 import itertools

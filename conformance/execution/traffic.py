@@ -1,8 +1,7 @@
 """Traffic: operations on a region or window, which show what the device enforces and which bytes it writes.
 
 Before each operation, memory has known contents: the range, all memory of the case around the range, and guards next to
-the harness's own buffer. Afterwards, every byte that differs is recorded. A pair of queue pairs is renewed after a
-refusal.
+the harness's own buffer. Afterwards, every byte that differs is recorded.
 """
 
 import ctypes

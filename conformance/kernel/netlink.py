@@ -1,6 +1,5 @@
-"""Asks the kernel's RDMA netlink about a device: its driver, its users, and the objects of a process.
-
-The module also makes and removes the devices of software drivers, as `rdma link` does.
+"""Asks the kernel's RDMA netlink about a device: its driver, its users, and the objects of a process; and makes and
+removes the devices of software drivers, as `rdma link` does.
 
 Objects are counted as by `rdma resource`, but only the objects of one process, so that other users of the device do not
 change the counts. The numbers come from <rdma/rdma_netlink.h>. resources.py counts memory and memory windows.
