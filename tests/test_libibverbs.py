@@ -207,7 +207,7 @@ def queue(kind: str = "RC", deadline_s: float = 1.0) -> Any:
     made.pd = SimpleNamespace(pyverbs=None, pointer=0x4000)
     made.attributes, made.awaited = None, []
     made.poster = SimpleNamespace(qp=0, completions=lambda count, deadline_s: made.awaited.append(deadline_s) or [])
-    pointers = SimpleNamespace(ah=lambda *_: AH, attributes=lambda attributes: 0)
+    pointers = SimpleNamespace(of=lambda *_, **known: AH, attributes=lambda attributes: 0)
     made.device = SimpleNamespace(
         pointers=pointers,
         port=1,

@@ -50,7 +50,7 @@ class ProtectionDomain(PdAt):
 
         self.device = device
         self.pyverbs: Any = PD(device.context)
-        super().__init__(device.pointers.pd(self.pyverbs), self.pyverbs.close)
+        super().__init__(device.pointers.of(self.pyverbs), self.pyverbs.close)
 
     def close(self) -> None:
         """Deallocates the PD. Raises PyverbsRDMAError if the device refuses."""

@@ -192,7 +192,7 @@ class SharedReceivesQueue(DeviceQueue):
             super().__init__(device, pd, replace(spec, kind="RC"), deadline_s)
             made.callback(super().close)
             self.kind = RC_SRQ
-            self.poster = Poster(device.pointers.qp(self.qp), device.pointers.srq(self.shared, domain.pointer))
+            self.poster = Poster(device.pointers.of(self.qp), device.pointers.of(self.shared, pd=domain.pointer))
             self._made = made.pop_all()
 
     def close(self) -> None:
@@ -240,7 +240,7 @@ class XrcQueue(DeviceQueue):
             self._receiver = QP(device.context, attributes)
             made.callback(self._receiver.close)
             self.kind = XRC
-            self.poster = Poster(device.pointers.qp(self.qp), device.pointers.srq(shared, pd.pointer))
+            self.poster = Poster(device.pointers.of(self.qp), device.pointers.of(shared, pd=pd.pointer))
             self.receiver = int(self._receiver.qp_num)
             self.shared, self._peer_shared = int(shared.get_srq_num()), 0
             self._made = made.pop_all()

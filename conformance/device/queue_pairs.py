@@ -54,7 +54,7 @@ class DeviceWindow(KeyInStruct):
 
         domain = cast(ProtectionDomain, pd)
         self.pyverbs: Any = MW(domain.pyverbs, kind)
-        self.pointer = domain.device.pointers.mw(self.pyverbs)
+        self.pointer = domain.device.pointers.of(self.pyverbs)
         self._struct = IbvMw.from_address(self.pointer)
         self.old_rkey = self.rkey
 
@@ -96,7 +96,7 @@ class DeviceQueue:
             self._close_completions()
             raise
         self.number = int(self.qp.qp_num)
-        self.poster = Poster(device.pointers.qp(self.qp))
+        self.poster = Poster(device.pointers.of(self.qp))
         self.attributes: Any = None  # of the latest state transition, as a pyverbs QPAttr
         self._address_handle: Any = None
         self._destination: tuple[int, int, int] | None = None
@@ -192,7 +192,7 @@ class DeviceQueue:
 
         if self.kind == "UD":
             self._address_handle = AH(self.pyverbs_pd, attr=self._path())
-            pointer = self.device.pointers.ah(self._address_handle, self.pd.pointer)
+            pointer = self.device.pointers.of(self._address_handle, pd=self.pd.pointer)
             self._destination = (pointer, peer, DATAGRAM_QKEY)
 
     def _access(self) -> int:
