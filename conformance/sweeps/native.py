@@ -79,23 +79,17 @@ LAYOUT = (
 )
 
 
-def _library() -> ctypes.CDLL | None:
+def compiled() -> ctypes.CDLL | None:
+    """loop.c, compiled by the first call; None without a compiler. Raises UserError if its layout is not LAYOUT."""
     return library(SOURCE, LAYOUT)
 
 
-def available() -> bool:
-    """Whether the loop can be used; the first call compiles it. Raises UserError if the layout of loop.c is not
-    LAYOUT."""
-    return _library() is not None
-
-
 def function(name: str) -> Callable[..., object]:
-    """Returns a function of loop.c that registers or releases regions by the kernel's ABI. Raises LookupError without a
-    compiler."""
-    compiled = _library()
-    if compiled is None:
+    """Returns a function of loop.c. Raises LookupError without a compiler."""
+    loop = compiled()
+    if loop is None:
         raise LookupError("loop.c was not compiled")
-    found: Callable[..., object] = compiled[name]
+    found: Callable[..., object] = loop[name]
     return found
 
 
@@ -148,10 +142,9 @@ class Loop:
         """Runs the loop to its end. Yields the index of each point whose region is not as requested, with the address
         of the region, which the caller has to release, and 0; or whose region was not released, with 0 and the errno.
         """
-        compiled = _library()
-        assert compiled is not None
+        run = function("rdma_cts_loop")
         at, size = ctypes.c_uint64(0), ctypes.c_uint64(self._size)
-        while ended := compiled.rdma_cts_loop(ctypes.byref(self._loop), ctypes.byref(at), size):
+        while ended := run(ctypes.byref(self._loop), ctypes.byref(at), size):
             yield at.value, *((self._loop.region, 0) if ended == _UNEXPECTED else (0, self._loop.error))
             at.value += 1
 

@@ -57,7 +57,7 @@ def loop_for(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
         return None
     if "fd" in case.when.arguments and case.when.arguments["fd"] not in case.given.dmabufs:
         return None
-    if {"pd", "fd"} & sweep.row.when.arguments.keys() or not native.available():
+    if {"pd", "fd"} & sweep.row.when.arguments.keys() or not native.compiled():
         return None
     return RegistrationLoop(sweep, entry)
 
@@ -74,7 +74,7 @@ def _rereg_loop(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
         return None
     if old.arguments.keys() - {"access"} or row.when.arguments.keys() - {"flags", "access"}:
         return None
-    return ReregLoop(sweep, entry, old) if native.available() else None
+    return ReregLoop(sweep, entry, old) if native.compiled() else None
 
 
 class Loop:
