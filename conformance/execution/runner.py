@@ -1,8 +1,7 @@
 """Runs one case: makes its calls, watches the kernel, and judges the observation.
 
 `run_case` is the only way to run a case, and independent of pytest: the plugin, the trial and the tests call it, each
-with its own RunContext. sweeps/runners.py has the runner of each kind of case. procedure.py makes the calls, and
-results/ stores the results.
+with its own RunContext. sweeps/run.py has the runner of each kind of case, and procedure.py makes the calls.
 """
 
 import itertools
@@ -16,7 +15,7 @@ from conformance.errors import HostLacks
 from conformance.execution.context import CaseContext
 from conformance.execution.procedure import set_up, set_up_and_call
 from conformance.header import FAIL, NOT_COVERED, PASS, Check
-from conformance.judging import Basis, Conclusion, Judgement, conclude
+from conformance.judging import Basis, Judgement, conclude
 from conformance.kernel.module_memory import ModuleMemory
 from conformance.kernel.resources import Counts, count_when_settled, kept, leaked, resource_evidence
 from conformance.model.case import Case
@@ -43,10 +42,8 @@ class Progress(Protocol):
     """A callback that a long case calls regularly."""
 
     def __call__(self, point: str, done: int, **more: str) -> None:
-        """`point` is the name of the next part of the case, and `done` the number of finished parts.
-
-        For random sequences, `more` has the sequence as a table `row` and the `rule` of its last step.
-        """
+        """`point` is the name of the next part of the case, and `done` the number of finished parts. For random
+        sequences, `more` has the sequence as a table `row` and the `rule` of its last step."""
         ...
 
 
@@ -56,10 +53,8 @@ def no_progress(point: str, done: int, **more: str) -> None:
 
 @dataclass(frozen=True)
 class CaseRun:
-    """A case that has been run. Its judgement is NOT_JUDGED if only the supervisor judges.
-
-    `case` is the case that was judged: for a point of a sweep, the table row for this point.
-    """
+    """A case that has been run. Its judgement is NOT_JUDGED if only the supervisor judges. `case` is the case that was
+    judged: for a point of a sweep, the table row for this point."""
 
     case: Case
     judgement: Judgement
@@ -108,8 +103,8 @@ class RunContext:
 
     def run_of(self, case: Case, observed: Observation, kernel: KernelEvidence, duration_us: int) -> CaseRun:
         """Judges an observation, unless the supervisor does."""
-        seen = Conclusion(NOT_JUDGED, observed) if self.only_observes else conclude(case, self.basis, observed, kernel)
-        return CaseRun(case, seen.judgement, seen.observation, kernel, duration_us)
+        judged = (NOT_JUDGED, observed) if self.only_observes else conclude(case, self.basis, observed, kernel)
+        return CaseRun(case, *judged, kernel, duration_us)
 
     def unfreed(self, repeat: Callable[[], object], progress: Progress) -> list[UnfreedMemory]:
         """The memory that modules have leaked in a case. `repeat` repeats the case."""
@@ -206,10 +201,8 @@ def _is_about(check: str, item: str) -> bool:
 
 
 def run_observing(case: Case, run: RunContext, observe: Callable[[], Observation], progress: Progress) -> CaseRun:
-    """Runs a case with `observe`; the kernel's evidence is judged together with the observation.
-
-    Adds an entry to `left_behind` of the observation if kernel resources have leaked.
-    """
+    """Runs a case with `observe`; the kernel's evidence is judged together with the observation. Adds an entry to
+    `left_behind` of the observation if kernel resources have leaked."""
     started = time.perf_counter_ns()
     before = run.last_counts.take(run.bench)
     observed = observe()

@@ -28,7 +28,7 @@ from conformance.pytest_plugin.options import add_options, case_of, check, profi
 from conformance.pytest_plugin.recorder import NAME, PROPERTY, Recorder, tell_supervisor
 from conformance.results.case_record import case_record, observed_record
 from conformance.results.records import result_record
-from conformance.sweeps.runners import RandomSequences, runners
+from conformance.sweeps.run import RandomSequences, runners
 from conformance.tables.tiers import of_tier, ordered
 
 FACTS = pytest.StashKey[DeviceFacts | None]()
@@ -143,8 +143,10 @@ def run(
     )
 
     def run_and_record(case: Case) -> None:
+        recorder = config.stash.get(RECORDER, None)  # it may have begun after this fixture
+        progress = functools.partial(recorder.progress, case.id) if recorder else no_progress
         try:
-            case_run = run_case(case, context, _progress_of(case, config))
+            case_run = run_case(case, context, progress)
         except LoopbackLost as lost:  # further refusals would show nothing
             request.session.shouldstop = str(lost)
             raise
@@ -155,12 +157,6 @@ def run(
         _end(case_run)
 
     return run_and_record
-
-
-def _progress_of(case: Case, config: pytest.Config) -> Progress:
-    """A callback that reports progress to the recorder, if this process has one."""
-    recorder = config.stash.get(RECORDER, None)
-    return functools.partial(recorder.progress, case.id) if recorder else no_progress
 
 
 def _end(run: CaseRun) -> None:
