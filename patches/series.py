@@ -80,11 +80,12 @@ def read_tree(name: str, path: Path) -> Tree:
         )
     top = git(path, "rev-parse", "--show-toplevel", check=False)
     if top.returncode != 0 or Path(top.stdout.decode().strip()).resolve() != path.resolve():
-        return Tree(name, path, _sources(name, _on_disk(folder)), remarks=(f"{path} has no history: no Fixes: lines",))
+        remark = f"{path} has no history: no Fixes: lines"
+        return Tree(name, path, _sources(name, _on_disk(folder)), remarks=(remark,))
     archive = git(path, "archive", "HEAD", "--", project.folder, check=False)
     if archive.returncode != 0:
-        reason = f"{path}: {project.folder} is in no commit: the files are taken as they are, without Fixes: lines"
-        return Tree(name, path, _sources(name, _on_disk(folder)), remarks=(reason,))
+        remark = f"{path}: {project.folder} is in no commit: the files are taken as they are, without Fixes: lines"
+        return Tree(name, path, _sources(name, _on_disk(folder)), remarks=(remark,))
     remarks = []
     if dirty := _lines(path, "status", "--porcelain", "--", project.folder):
         remarks.append(f"{path}: {len(dirty)} files of {project.folder} are not committed: the series is for HEAD")
@@ -100,14 +101,9 @@ def git(
     """Runs git in a directory, without optional locks. Raises UserError with git's own words, if failures are
     checked."""
     command = ["git", "--no-optional-locks", "-c", "core.quotePath=false", "-C", str(path), *arguments]
+    own = {**os.environ, "LC_ALL": "C", **(env or {})}
     try:
-        done = subprocess.run(
-            command,
-            input=given.encode(),
-            capture_output=True,
-            check=False,
-            env={**os.environ, "LC_ALL": "C", **(env or {})},
-        )
+        done = subprocess.run(command, input=given.encode(), capture_output=True, check=False, env=own)
     except FileNotFoundError as error:
         raise UserError(NO_GIT, status=3) from error
     if check and done.returncode != 0:

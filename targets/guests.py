@@ -218,20 +218,15 @@ class Guests:
         """Boots a guest that runs the command, with the files of the request and `more` files of the project."""
         console = self._out / f"console{name}.log"
         self._say(f"booting the guest (kernel {prepared.image.kernel_version}; its console: {console})")
-        with tempfile.TemporaryDirectory(prefix="work-", dir=self._out) as work:
-            files = [(Path(work) / file, file) for file in request.files]
-            for path, file in files:
-                path.write_text(request.files[file], encoding="utf-8")
-            job = self._job(command, prepared, *files, *more)
-            guest = boot(
-                prepared.image,
-                job,
-                console=console,
-                overlay=prepared.overlay,
-                keep=self._out / f"guest{name}" if self._options.keep else None,
-                terminal=shell.fileno() if shell else None,
-                mark=request.mark,
-            )
+        guest = boot(
+            prepared.image,
+            replace(self._job(command, prepared, *more), files=request.files),
+            console=console,
+            overlay=prepared.overlay,
+            keep=self._out / f"guest{name}" if self._options.keep else None,
+            terminal=shell.fileno() if shell else None,
+            mark=request.mark,
+        )
         self._say(f"the guest is up after {guest.up['uptime_s']} s")
         return guest
 
