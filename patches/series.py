@@ -98,8 +98,7 @@ def read_tree(name: str, path: Path) -> Tree:
 def git(
     path: Path, *arguments: str, check: bool = True, given: str = "", env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Runs git in a directory, without optional locks. Raises UserError with git's own words, if failures are
-    checked."""
+    """Runs git in a directory, without optional locks. Raises UserError with git's words, unless not `check`."""
     command = ["git", "--no-optional-locks", "-c", "core.quotePath=false", "-C", str(path), *arguments]
     own = {**os.environ, "LC_ALL": "C", **(env or {})}
     try:
@@ -195,8 +194,7 @@ def write_series(
     author: str,
     out: Path,
 ) -> Series:
-    """Writes the patches of `changes`, which are made after the changes `before`, into a new directory. Raises
-    UserError."""
+    """Writes the patches of `changes`, made after the changes `before`, into a new directory. Raises UserError."""
     if out.exists() and any(out.iterdir()):
         raise UserError(f"{out} has files already", hint="--out DIR names another directory")
     own = {change.name: _limited(change, tree.name) for change in (*before, *changes)}

@@ -129,8 +129,7 @@ class Guests:
         return self._boot("\n".join([_COUNTED, watch, command]), request, prepared, name)
 
     def run_again(self, cases: Sequence[str]) -> Guest:
-        """Returns a resumed guest for these cases, whose console is not kept. Raises UserError if the guest would have
-        to be booted."""
+        """A resumed guest for these cases, without a kept console. Raises UserError if it would have to be booted."""
         with self._lock:
             prepared = self._lay_out()
         work = Path(tempfile.mkdtemp(prefix="work-", dir=self._out))

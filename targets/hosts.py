@@ -71,8 +71,7 @@ def places(options: RunOptions, host: RemoteHost, out: Path, hazardous: Collecti
 
 
 def findings(host: str) -> list[Finding]:
-    """Returns what a run on a device of a host needs, present or missing. Raises UserError if the host cannot be
-    reached."""
+    """What a run on a device of a host needs, present or missing. Raises UserError if it cannot be reached."""
     link = Link.connected(_address(host), archive(RunOptions()), _FINDINGS_S)
     try:
         link.ask("doctor")

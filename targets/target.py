@@ -1,5 +1,4 @@
-"""Chooses the target of a run (a device of this host or of another host, or the Soft-RoCE guest), and starts workers
-there."""
+"""Chooses the target of a run (a device of this host or of another, or the guest), and starts workers there."""
 
 import functools
 import os
