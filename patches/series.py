@@ -13,7 +13,7 @@ from pathlib import Path
 
 from conformance.errors import UserError
 from conformance.results.files import make_directory, write_through
-from fixtures.guest.changes import LINUX, RDMA_CORE, Change, apply
+from fixtures.guest.changes import LINUX, RDMA_CORE, Change, Edit, apply
 
 NO_GIT = "git is not installed; it makes the series"
 
@@ -47,6 +47,10 @@ class Tree:
     @property
     def project(self) -> Project:
         return PROJECTS[self.name]
+
+    def own(self, change: Change) -> Iterator[Edit]:
+        """The edits of a change in the tree's files."""
+        return (edit for edit in change.edits if edit.file.startswith(f"{self.name}/"))
 
     def inside(self, file: str) -> str:
         return f"{self.project.folder}/{file.partition('/')[2]}"
@@ -183,7 +187,7 @@ class Series:
 
 def part_of(tree: Tree, changes: Sequence[Change]) -> list[Change]:
     """The changes that touch the tree's files."""
-    return [change for change in changes if any(edit.file.startswith(f"{tree.name}/") for edit in change.edits)]
+    return [change for change in changes if any(tree.own(change))]
 
 
 def write_series(
@@ -197,7 +201,7 @@ def write_series(
     """Writes the patches of `changes`, made after the changes `before`, into a new directory. Raises UserError."""
     if out.exists() and any(out.iterdir()):
         raise UserError(f"{out} has files already", hint="--out DIR names another directory")
-    own = {change.name: _limited(change, tree.name) for change in (*before, *changes)}
+    own = {each.name: replace(each, edits=tuple(tree.own(each))) for each in (*before, *changes)}
     _, misfits = apply([*own.values()], tree.files)
     fitting = [change for change in changes if change.name not in misfits]
     base = [own[change.name] for change in before if change.name not in misfits]
@@ -249,7 +253,3 @@ class Scratch:
 def _with(below: bytes, mail: bytes) -> bytes:
     """The mail with a text below the first line of three dashes, which `git am` leaves out of the commit."""
     return mail.replace(b"\n---\n", b"\n---\n" + below + b"\n", 1) if below else mail
-
-
-def _limited(change: Change, source: str) -> Change:
-    return replace(change, edits=tuple(edit for edit in change.edits if edit.file.startswith(f"{source}/")))

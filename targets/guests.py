@@ -20,12 +20,12 @@ from conformance.errors import PROGRAM, UserError
 from conformance.results.files import writing
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
-from fixtures.guest import accelerator, derivation, exchange, qemu
-from fixtures.guest.build import find_tool
+from fixtures.guest import derivation, exchange
 from fixtures.guest.freezing import ingredients_of
 from fixtures.guest.guest import Guest, boot
 from fixtures.guest.image import ensure_image
 from fixtures.guest.job import Job
+from fixtures.guest.qemu import machine_for
 from fixtures.guest.recipe import DEFAULT_STACK, recipe_for
 from fixtures.guest.request import LATE, MARK, ONLY, PYTEST, PYTHON, Request, recorded_to
 from fixtures.guest.template import Templates
@@ -111,7 +111,7 @@ class Guests:
     @property
     def accelerator(self) -> str:
         """The accelerator of the guests."""
-        return accelerator.choose(find_tool(qemu.PROGRAM), self._image.vmlinuz)
+        return machine_for(self._image, None).accelerator
 
     def run(self, cases: Sequence[str]) -> Guest:
         """Starts the next guest and returns it when it is up and begins to run these cases."""
