@@ -72,10 +72,8 @@ def write_plan(plan: Plan | LabPlan, folder: Path) -> None:
 
 def read_plan(folder: Path) -> Plan:
     """Returns the plan of the run in `folder`. Raises UserError if the plan is missing, invalid or owned by another
-    user.
-
-    Another user's plan could name a library to execute. So another user's results can be reported, but not resumed.
-    """
+    user. Another user's plan could name a library to execute. So another user's results can be reported, but not
+    resumed."""
     return _read(Plan, folder)
 
 

@@ -173,11 +173,8 @@ class Guests:
 
     def _resume(self, cases: Sequence[str], request: Request, prepared: Prepared, console: Path) -> Guest | None:
         """Returns a guest that was resumed from a template and has received the request; None if no template can be
-        used.
-
-        If there is no template with the software under test and there are few cases, a guest of the image's own
-        template loads this software.
-        """
+        used. If there is no template with the software under test and there are few cases, a guest of the image's own
+        template loads this software."""
         ingredients = ingredients_of(prepared.image, self._waiting(prepared), prepared.overlay)
         if prepared.exchange and len(cases) <= _FEW and not self._templates.has(ingredients):
             own = Prepared(prepared.image)

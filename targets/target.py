@@ -52,10 +52,8 @@ class Target:
 
 def with_target(options: RunOptions, host: "RemoteHost | None" = None) -> RunOptions:
     """Returns the options with the target: a device of the connected `host`, a device of this host, or the guest.
-
     Raises UserError for an option that does not fit the target. Also raises UserError if the device does not exist, if
-    its port or GID cannot be used for traffic, or if another process uses the device.
-    """
+    its port or GID cannot be used for traffic, or if another process uses the device."""
     if host:
         return options.on(host.device)
     refuse_conflicts(options)
