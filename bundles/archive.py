@@ -48,7 +48,6 @@ class Member:
 
     @staticmethod
     def of(data: bytes) -> "Member":
-        """Returns the size and hash of a file with this content."""
         return Member(len(data), hashlib.sha256(data).hexdigest())
 
 
