@@ -183,12 +183,8 @@ class Guests:
         tree = [*((ROOT / part, part) for part in SUITE_PARTS), *more, *self._vendor]
         if self._options.profile:
             tree.append((self._options.profile, str(_PROFILE)))
-        environment = {
-            cache.DIRECTORY: derivation.FOLDER,
-            **self.driver.environment,
-            **prepared.environment,
-            **self._environment,
-        }
+        environment = {cache.DIRECTORY: derivation.FOLDER, **self.driver.environment}
+        environment |= {**prepared.environment, **self._environment}
         kept = derivation.folder_of(cache_directory(), prepared.image.base)
         return Job(tuple(tree), command, environment, prepared.prepare, kept, self._is_clean)
 
