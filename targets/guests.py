@@ -92,11 +92,9 @@ class Guests:
     def _refused_if_strict(self, expired: Sequence[str]) -> list[str]:
         """The Debian suites with expired package lists. Raises UserError if --strict-packages forbids them."""
         if self._options.strict_packages:
-            raise UserError(
-                f"the guest's image was made from package lists that have expired: {', '.join(expired)}",
-                hint=f"name a current mirror in RDMA_CTS_MIRROR, and remove {self._image.root.parent}",
-                status=3,
-            )
+            what = f"the guest's image was made from package lists that have expired: {', '.join(expired)}"
+            hint = f"name a current mirror in RDMA_CTS_MIRROR, and remove {self._image.root.parent}"
+            raise UserError(what, hint=hint, status=3)
         return list(expired)
 
     @property
