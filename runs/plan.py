@@ -17,9 +17,7 @@ from conformance.results.files import write_atomically
 from conformance.results.records import PLAN_FILE
 
 FILE_NAME = PLAN_FILE
-SCHEMA = "rdma-cts-plan/1"
 LAB_FILE_NAME = "lab.json"
-LAB_SCHEMA = "rdma-cts-lab/1"
 T = TypeVar("T")
 
 
@@ -58,8 +56,8 @@ class LabPlan:
 
 # For each kind of plan: the name of its file, its schema, and what it is the plan of.
 _FORMS: Mapping[type, tuple[str, str, str]] = {
-    Plan: (FILE_NAME, SCHEMA, "run"),
-    LabPlan: (LAB_FILE_NAME, LAB_SCHEMA, "lab"),
+    Plan: (FILE_NAME, "rdma-cts-plan/1", "run"),
+    LabPlan: (LAB_FILE_NAME, "rdma-cts-lab/1", "lab"),
 }
 
 
