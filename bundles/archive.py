@@ -70,8 +70,7 @@ class Manifest:
 
     @staticmethod
     def of(content: bytes) -> "Manifest":
-        """Returns the manifest with this content. Raises ValueError if `content` is not exactly what `encoded`
-        writes."""
+        """The manifest with this content. Raises ValueError if `content` is not what `encoded` writes."""
         try:
             data = dict(parse(content))
             if data.pop("schema") != SCHEMA:
@@ -101,8 +100,7 @@ def _is_name(name: str) -> bool:
 
 
 def pack(path: Path, about: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
-    """Writes a bundle of these files. Raises UserError if a file cannot be in a bundle, or if the bundle cannot be
-    written."""
+    """Writes a bundle of these files. Raises UserError if it cannot have one of them, or cannot be written."""
     if odd := next((name for name in files if not _is_name(name)), None):
         raise UserError(f"{one_line(odd)}: a bundle cannot have a file of this name")
     if len(files) > _MOST_FILES or sum(map(len, files.values())) > MOST_BYTES:

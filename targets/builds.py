@@ -24,8 +24,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 def builds_from(options: RunOptions) -> Builds:
-    """Returns the kernel, modules, rdma-core and overlay that the options name, except builds that must first be
-    compiled."""
+    """The kernel, modules, rdma-core and overlay that the options name, except what must first be compiled."""
     rdma_core = None if rdma_core_tree(options) else options.rdma_core
     return Builds(options.kernel, options.modules, rdma_core, options.overlay)
 

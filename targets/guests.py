@@ -20,12 +20,12 @@ from conformance.errors import PROGRAM, UserError
 from conformance.results.files import writing
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
-from fixtures.guest import accelerator, derivation, exchange, qemu
-from fixtures.guest.build import find_tool
+from fixtures.guest import derivation, exchange
 from fixtures.guest.freezing import ingredients_of
 from fixtures.guest.guest import Guest, boot
 from fixtures.guest.image import ensure_image
 from fixtures.guest.job import Job
+from fixtures.guest.qemu import machine_for
 from fixtures.guest.recipe import DEFAULT_STACK, recipe_for
 from fixtures.guest.request import LATE, MARK, ONLY, PYTEST, PYTHON, Request, recorded_to
 from fixtures.guest.template import Templates
@@ -111,7 +111,7 @@ class Guests:
     @property
     def accelerator(self) -> str:
         """The accelerator of the guests."""
-        return accelerator.choose(find_tool(qemu.PROGRAM), self._image.vmlinuz)
+        return machine_for(self._image, None).accelerator
 
     def run(self, cases: Sequence[str]) -> Guest:
         """Starts the next guest and returns it when it is up and begins to run these cases."""
@@ -129,8 +129,7 @@ class Guests:
         return self._boot("\n".join([_COUNTED, watch, command]), request, prepared, name)
 
     def run_again(self, cases: Sequence[str]) -> Guest:
-        """Returns a resumed guest for these cases, whose console is not kept. Raises UserError if the guest would have
-        to be booted."""
+        """A resumed guest for these cases, without a kept console. Raises UserError if it would have to be booted."""
         with self._lock:
             prepared = self._lay_out()
         work = Path(tempfile.mkdtemp(prefix="work-", dir=self._out))
@@ -174,11 +173,8 @@ class Guests:
 
     def _resume(self, cases: Sequence[str], request: Request, prepared: Prepared, console: Path) -> Guest | None:
         """Returns a guest that was resumed from a template and has received the request; None if no template can be
-        used.
-
-        If there is no template with the software under test and there are few cases, a guest of the image's own
-        template loads this software.
-        """
+        used. If there is no template with the software under test and there are few cases, a guest of the image's own
+        template loads this software."""
         ingredients = ingredients_of(prepared.image, self._waiting(prepared), prepared.overlay)
         if prepared.exchange and len(cases) <= _FEW and not self._templates.has(ingredients):
             own = Prepared(prepared.image)
@@ -218,20 +214,15 @@ class Guests:
         """Boots a guest that runs the command, with the files of the request and `more` files of the project."""
         console = self._out / f"console{name}.log"
         self._say(f"booting the guest (kernel {prepared.image.kernel_version}; its console: {console})")
-        with tempfile.TemporaryDirectory(prefix="work-", dir=self._out) as work:
-            files = [(Path(work) / file, file) for file in request.files]
-            for path, file in files:
-                path.write_text(request.files[file], encoding="utf-8")
-            job = self._job(command, prepared, *files, *more)
-            guest = boot(
-                prepared.image,
-                job,
-                console=console,
-                overlay=prepared.overlay,
-                keep=self._out / f"guest{name}" if self._options.keep else None,
-                terminal=shell.fileno() if shell else None,
-                mark=request.mark,
-            )
+        guest = boot(
+            prepared.image,
+            replace(self._job(command, prepared, *more), files=request.files),
+            console=console,
+            overlay=prepared.overlay,
+            keep=self._out / f"guest{name}" if self._options.keep else None,
+            terminal=shell.fileno() if shell else None,
+            mark=request.mark,
+        )
         self._say(f"the guest is up after {guest.up['uptime_s']} s")
         return guest
 

@@ -13,10 +13,10 @@ from conformance.errors import UserError
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
 from fixtures.hosts.address import Address
-from fixtures.hosts.archive import PARTS, packed
 from fixtures.hosts.link import Link
 from fixtures.hosts.remote_host import Means, RemoteHost
 from fixtures.hosts.remote_worker import Place
+from fixtures.hosts.ssh import PARTS, packed
 from fixtures.system import packages, usable
 from fixtures.system.readiness import Finding
 from targets import builds
@@ -71,8 +71,7 @@ def places(options: RunOptions, host: RemoteHost, out: Path, hazardous: Collecti
 
 
 def findings(host: str) -> list[Finding]:
-    """Returns what a run on a device of a host needs, present or missing. Raises UserError if the host cannot be
-    reached."""
+    """What a run on a device of a host needs, present or missing. Raises UserError if it cannot be reached."""
     link = Link.connected(_address(host), archive(RunOptions()), _FINDINGS_S)
     try:
         link.ask("doctor")

@@ -30,7 +30,7 @@ from conformance.pytest_plugin.options import check_peer
 from conformance.tables.suite import ROOT
 from fixtures.hosts import peer, requester
 from fixtures.hosts.address import Address, peer_of
-from fixtures.hosts.archive import PARTS, PEER_PARTS, packed
+from fixtures.hosts.ssh import PARTS, PEER_PARTS, packed
 from fixtures.system import usable
 from launched import script
 from patience import PATIENCE_S, await_true, is_running
