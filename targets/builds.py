@@ -83,9 +83,8 @@ def refuse_beside_own_stack(options: RunOptions) -> None:
     brings = "its own driver and provider" if mended else "its own kernel"
     for name in ("kernel", "modules", "linux", *(("rdma_core",) if mended else ())):
         if options.stack in OWN_STACKS and getattr(options, name):
-            raise UserError(
-                f"{OPTIONS[name].flag} and --stack {options.stack} exclude each other: that stack has {brings}"
-            )
+            both = f"{OPTIONS[name].flag} and --stack {options.stack}"
+            raise UserError(f"{both} exclude each other: that stack has {brings}")
     if mended and options.driver not in (None, DEFAULT_DRIVER):
         raise UserError(f"--stack {options.stack} is of the driver {DEFAULT_DRIVER}, not of {options.driver}")
 

@@ -137,9 +137,8 @@ class Guests:
         if not self._options.keep:
             guest = self._resume(cases, self._request(cases), prepared, work / "console.log")
         if guest is None:
-            raise UserError(
-                "a violation needs a separate guest, and on this host guests are booted, not resumed", status=3
-            )
+            message = "a violation needs a separate guest, and on this host guests are booted, not resumed"
+            raise UserError(message, status=3)
         return guest
 
     def shell(self) -> None:
