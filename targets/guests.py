@@ -39,20 +39,11 @@ from targets import builds
 PORT = "/dev/virtio-ports/rdma-cts.results"
 # The paths of the project that a guest needs.
 SUITE_PARTS = (
-    "conformance",
-    "reference",
-    *(f"trial/{name}.py" for name in ("__init__", "comparison", "nearest", "plugin", "searching", "sequences")),
-    "cases",
-    "conftest.py",
-    "tox.ini",
-    "fixtures/__init__.py",
-    "fixtures/bench.py",
-    "fixtures/system/__init__.py",
-    "fixtures/system/processes.py",
-    *(
-        f"fixtures/guest/{name}"
-        for name in ("__init__.py", "derivation.py", "exchange.py", "ready.py", "request.py", "warm.py", "watch.sh")
-    ),
+    *"conformance reference cases conftest.py tox.ini".split(),
+    *(f"trial/{name}.py" for name in "__init__ comparison nearest plugin searching sequences".split()),
+    *(f"fixtures/{name}.py" for name in "__init__ bench system/__init__ system/processes".split()),
+    *(f"fixtures/guest/{name}.py" for name in "__init__ derivation exchange ready request warm".split()),
+    "fixtures/guest/watch.sh",
 )
 # Further paths of the project for a shell in the guest, in which the suite runs as on any host.
 _SHELL_PARTS = "rdma-cts commands targets runs bundles fixtures reports reproducers profiles waivers".split()
