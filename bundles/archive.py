@@ -48,7 +48,6 @@ class Member:
 
     @staticmethod
     def of(data: bytes) -> "Member":
-        """Returns the size and hash of a file with this content."""
         return Member(len(data), hashlib.sha256(data).hexdigest())
 
 
@@ -151,10 +150,8 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, str]:
             except _WrongError as error:
                 raise UserError(f"{path} is not a bundle, or was changed: {error}") from error
             except _OtherVersionError as error:
-                raise UserError(
-                    f"{path} is a bundle of another version, {error}; this version reads {SCHEMA}",
-                    hint="use the version of rdma-cts that made it",
-                ) from error
+                what = f"{path} is a bundle of another version, {error}; this version reads {SCHEMA}"
+                raise UserError(what, hint="use the version of rdma-cts that made it") from error
             except lzma.LZMAError as error:
                 raise UserError(f"{path} is not a bundle, or was changed: its compressed data are invalid") from error
     except OSError as error:

@@ -92,11 +92,9 @@ class Guests:
     def _refused_if_strict(self, expired: Sequence[str]) -> list[str]:
         """The Debian suites with expired package lists. Raises UserError if --strict-packages forbids them."""
         if self._options.strict_packages:
-            raise UserError(
-                f"the guest's image was made from package lists that have expired: {', '.join(expired)}",
-                hint=f"name a current mirror in RDMA_CTS_MIRROR, and remove {self._image.root.parent}",
-                status=3,
-            )
+            what = f"the guest's image was made from package lists that have expired: {', '.join(expired)}"
+            hint = f"name a current mirror in RDMA_CTS_MIRROR, and remove {self._image.root.parent}"
+            raise UserError(what, hint=hint, status=3)
         return list(expired)
 
     @property
@@ -183,12 +181,8 @@ class Guests:
         tree = [*((ROOT / part, part) for part in SUITE_PARTS), *more, *self._vendor]
         if self._options.profile:
             tree.append((self._options.profile, str(_PROFILE)))
-        environment = {
-            cache.DIRECTORY: derivation.FOLDER,
-            **self.driver.environment,
-            **prepared.environment,
-            **self._environment,
-        }
+        environment = {cache.DIRECTORY: derivation.FOLDER, **self.driver.environment}
+        environment |= {**prepared.environment, **self._environment}
         kept = derivation.folder_of(cache_directory(), prepared.image.base)
         return Job(tuple(tree), command, environment, prepared.prepare, kept, self._is_clean)
 
