@@ -106,8 +106,7 @@ class Option:
         return PLUGIN_PREFIX + self.flag.removeprefix("--")
 
     def settings(self, default: Any) -> dict[str, Any]:
-        """Returns keyword arguments for argparse's add_argument and pytest's addoption; the help text names the
-        default."""
+        """Keyword arguments for add_argument and addoption; the help text names the default."""
         if self.default is False:
             return {"action": "store_true", "help": self.help}
         several = {"action": "append"} if self.default == () else {}
@@ -287,8 +286,7 @@ class RunOptions:
     )
 
     def seen_from_project(self, directory: Path) -> "RunOptions":
-        """Returns the same run for a command in the project's directory: paths relative to `directory` become
-        absolute."""
+        """The same run for a command in the project's directory: relative paths become absolute."""
         if directory == ROOT:
             return self
         paths: dict[str, Any] = {name: directory / each for name, each in vars(self).items() if isinstance(each, Path)}
@@ -303,8 +301,7 @@ class RunOptions:
         return option.only_on != (HOST if self.guest else GUEST if self.device else None)
 
     def deciding(self) -> "RunOptions":
-        """Returns the run with only the options that affect the outcome of a case on its target; the others have
-        defaults."""
+        """The run with only the options that affect the outcome of a case on its target."""
         others = {name: each.default for name, each in OPTIONS.items() if not (each.decides and self.has_effect(each))}
         return replace(self, **others)
 
@@ -349,8 +346,7 @@ class RunOptions:
         return [word for each, value in chosen for word in each.to_arguments(each.plugin_flag, value)]
 
     def inside_guest(self, device: str, cases: tuple[Path, ...], profile: Path | None) -> "RunOptions":
-        """Returns the options of pytest inside the guest, where the device is a device of the host and files have other
-        paths."""
+        """The options of pytest in the guest, where the device is the host's and files have other paths."""
         return replace(self.deciding(), guest=False, device=device, cases=cases, profile=profile)
 
 

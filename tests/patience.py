@@ -18,12 +18,17 @@ def await_true(condition: Callable[[], object], patience_s: float = PATIENCE_S, 
         time.sleep(poll_s)
 
 
+def state_of(pid: int) -> str:
+    """The letter of this process's state, empty if the process does not exist."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
 def is_running(pid: int) -> bool:
     """Whether this process exists and is not a zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    return state_of(pid) not in ("", "Z")
 
 
 def command_lines() -> dict[int, list[str]]:

@@ -25,7 +25,6 @@ from conformance.results.records import Recorded, encode, read_results, result_r
 from conformance.results.writer import ResultsFile
 from conformance.supervision import Recording, RunPlan, Supervisor, Worker, WorkerEnd, confirmation
 from conformance.tables.suite import Suite
-from reports import confirmation as confirmation_texts
 from reports import terminal
 from reports.comparison import CHANGED, GONE, IN_BOTH, NEW, NOT_DECIDED, REGRESSED, UNCONFIRMED, compare
 from reports.digest import Digest, read
@@ -358,11 +357,11 @@ def test_a_report_says_it_next_to_each_violation(mixed: Path, form: str) -> None
 
 def test_the_summaries_have_the_figures_and_what_was_not_confirmed(mixed: Path) -> None:
     run = read(mixed)
-    assert list(confirmation_texts.summary(run)) == [
+    assert list(run.repetitions.summary()) == [
         "confirmation: 1 of 2 reproduced in isolation",
         f"{IDS[11]}: {NOT_CONFIRMED}",
     ]
-    assert all(line in terminal.summary(run, mixed) for line in confirmation_texts.summary(run))
+    assert all(line in terminal.summary(run, mixed) for line in run.repetitions.summary())
     assert "1 of 2 reproduced in isolation" in str(renderer("markdown").render([run]))
     data = json.loads(renderer("summary").render([run]))
     assert data["confirmation"] == {"confirmed": 1, "not_confirmed": 1, "not_tried": 0, "unconfirmed": [IDS[11]]}

@@ -14,6 +14,7 @@ from conformance.device import connection_manager
 from conformance.device.connection_manager import CmError, ConnectionManager, _Channel, _ConnParam, _Event
 from conformance.device.qp_states import ByManager, ByStates
 from conformance.errors import UserError
+from kinds import Patch
 from samples import user_error
 
 ACTIVE, PASSIVE = 17, 42
@@ -81,7 +82,7 @@ class Library:
 
 
 @pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
+def library(monkeypatch: Patch) -> Iterator[Library]:
     made = Library()
     monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: made)
     yield made
@@ -139,7 +140,7 @@ def test_a_kernel_without_the_connection_manager_is_reported(library: Library) -
         ConnectionManager("10.77.0.1", 5.0)
 
 
-def test_a_host_without_the_library_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_without_the_library_is_reported(monkeypatch: Patch) -> None:
     def absent(*_: object, **__: object) -> None:
         raise OSError("no such file")
 

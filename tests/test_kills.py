@@ -15,6 +15,7 @@ import pytest
 
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
+from kinds import Folders
 from launched import launched, prepare
 from patience import PATIENCE_S, await_true, command_lines
 
@@ -80,7 +81,7 @@ class Unbroken:
 
 
 @pytest.fixture(scope="module")
-def unbroken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Unbroken:
+def unbroken(request: pytest.FixtureRequest, tmp_path_factory: Folders) -> Unbroken:
     """Gives each of RUNS, undisturbed."""
     arguments = RUNS[request.param]
     out = tmp_path_factory.mktemp("kills") / "unbroken"

@@ -29,7 +29,7 @@ from kinds import Folders, Patch
 from patience import PATIENCE_S, await_true
 from project import QUIET_VERDICTS, Project
 from samples import footer_of, laid, user_error
-from test_remote_peer import Far
+from test_remote_peer import Far, opened
 
 ADDRESS = Address("host.invalid")
 # A stand-in for fixtures/system/usable.py: the host has a device that exists only in the tests.
@@ -55,7 +55,6 @@ class StandIn(Far):
         self.serial = folder / "serial"
         self.serial.touch()
         self.console = f"tail -n +1 -f {self.serial}"
-        self.said: list[str] = []
         self._monkeypatch = monkeypatch
         self.boot()
         self.goes_wrong(prefix=f"[ ! -e {self.dead} ] || exit 255; ")
@@ -97,13 +96,7 @@ class StandIn(Far):
 
     def host(self, **means: Any) -> RemoteHost:
         wanted = {"device": "", "port": 1, "gid_index": None, "peer": None, "shared": False, "uses": ()}
-        host = RemoteHost(ADDRESS, self.archive, wanted, Means(**{"return_s": PATIENCE_S, **means}), self.said.append)
-        try:
-            host.open()
-        except BaseException:
-            host.__exit__()
-            raise
-        return host
+        return opened(RemoteHost(ADDRESS, self.archive, wanted, Means(**{"return_s": PATIENCE_S, **means}), print))
 
     def goes_wrong(self, **how: object) -> None:
         """Sets how the next connections break; see stand_in_ssh.py."""

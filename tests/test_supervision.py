@@ -26,9 +26,9 @@ from conformance.tables.suite import load_suite
 from fixtures.system.host import HostWorker
 from fixtures.system.processes import Pulse
 from kinds import Patch
-from patience import await_true
+from patience import await_true, state_of
 from project import QUIET_VERDICTS, Project
-from samples import footer_of, header, user_error
+from samples import footer_of, header, laid, user_error
 
 REFUSAL = encode({"type": "guest", "event": "broken", "reason": "loopback does not work"})
 
@@ -89,9 +89,8 @@ def test_an_unkillable_process_makes_the_device_suspect(stage: Stage) -> None:
 
 @pytest.mark.parametrize("last_words", [[], [b"\x00\xffrubbish\n"], [SILENCE]])
 def test_a_worker_that_begins_no_case_is_an_error(stage: Stage, last_words: list[bytes | None]) -> None:
-    with user_error("no case was begun", status=3) as caught:
+    with user_error(f"no case was begun.*{stage.console}", status=3):
         stage.play(last_words)
-    assert str(stage.console) in str(caught.value)
 
 
 BAD_HEADERS: dict[str, dict[str, object]] = {
@@ -328,10 +327,6 @@ def process(code: str) -> Iterator[int]:
             made.kill()
 
 
-def state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
 @pytest.mark.parametrize(
     ("code", "stop", "held"),
     [("time.sleep(999)", True, True), ("time.sleep(999)", False, False), ("exec('while 1: pass')", True, True)],
@@ -341,13 +336,13 @@ def test_a_stopped_process_counts_as_held_up(code: str, stop: bool, held: bool) 
         pulse = Pulse(pid)
         if stop:
             os.kill(pid, signal.SIGSTOP)
-            await_true(lambda: state(pid) == "T")
+            await_true(lambda: state_of(pid) == "T")
         pulse.look()
         time.sleep(0.2)
         assert bool(pulse.held_up()) is held
         os.kill(pid, signal.SIGCONT)
         pulse.heard()
-        await_true(lambda: state(pid) != "T")
+        await_true(lambda: state_of(pid) != "T")
         assert pulse.held_up() == ""
 
 
@@ -355,12 +350,11 @@ def pulse_after(folder: Path, monkeypatch: Patch, before: str, after: str, secon
     """The pulse of a process that was silent for two minutes: its states before and after, and its processor time."""
     clock = iter([0.0, 120.0])
     monkeypatch.setattr("fixtures.system.processes.time.monotonic", lambda: next(clock))
-    (folder / "1").mkdir()
-    (folder / "1" / "stat").write_text(f"1 (x) {before}{' 0' * 20}")
+    laid(folder, {"1/stat": f"1 (x) {before}{' 0' * 20}"})
     pulse = Pulse(1, folder, folder)
     pulse.look()
     ticks = seconds * os.sysconf("SC_CLK_TCK")
-    (folder / "1" / "stat").write_text(f"1 (x) {after}{' 0' * 10} {ticks}{' 0' * 9}")
+    laid(folder, {"1/stat": f"1 (x) {after}{' 0' * 10} {ticks}{' 0' * 9}"})
     return pulse
 
 
@@ -392,13 +386,9 @@ def test_a_worker_that_idles_or_starts_too_slowly_is_an_error(
 
 
 def test_a_frozen_control_group_counts_as_held_up(tmp_path: Path) -> None:
-    (tmp_path / "1").mkdir()
-    (tmp_path / "1" / "stat").write_text("1 (x) S" + " 0" * 20)
-    (tmp_path / "1" / "cgroup").write_text("0::/a/b\n")
-    (tmp_path / "a/b").mkdir(parents=True)
-    (tmp_path / "a/b/cgroup.events").write_text("populated 1\nfrozen 1\n")
-    pulse = Pulse(1, tmp_path, tmp_path)
-    assert "with its control group" in pulse.held_up()
+    frozen = {"1/cgroup": "0::/a/b\n", "a/b/cgroup.events": "populated 1\nfrozen 1\n"}
+    laid(tmp_path, {"1/stat": "1 (x) S" + " 0" * 20, **frozen})
+    assert "with its control group" in Pulse(1, tmp_path, tmp_path).held_up()
 
 
 def stopped() -> Actor:
