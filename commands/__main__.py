@@ -121,8 +121,7 @@ def main(argv: Sequence[str] | None = None, parsed: Namespace | None = None, **k
 
 
 def _told(error: UserError, given: Sequence[str]) -> int:
-    """Prints the lines of an error and returns its exit status. git takes a status below 128 of a step of its bisection
-    for a verdict on the commit."""
+    """Prints an error and returns its exit status. git takes a status below 128 for a verdict on the commit."""
     for line in error.lines:
         print(f"{NAME}: {one_line(line)}", file=sys.stderr)
     return SIGNALLED if given[:1] == ["bisect-step"] else error.status

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Iterable
 
 from commands import run
-from commands.cli import run_arguments
 from commands.cli.endings import crash_report
+from commands.cli.run_arguments import options_from, selection_from, suite_from
 from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.model.verdict import VIOLATIONS, Verdict
@@ -28,10 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Runs the cases and returns the exit status for their verdicts. Raises UserError for what is wrong at every
     commit; the command line then ends the bisection."""
-    options = with_earlier(run_arguments.options_from(arguments), None)
+    options = with_earlier(options_from(arguments), None)
     if not options.only:
         raise UserError("a step needs a case", hint="--only CASE, or --only with a defect's fingerprint")
-    run_arguments.selection_from(options).apply(run_arguments.suite_from(options))
+    selection_from(options).apply(suite_from(options))
     target.refuse_conflicts(options)
     for name in _BUILDS:
         build = getattr(options, name)

@@ -11,36 +11,27 @@ from bundles import signature
 from bundles.archive import MOST_BYTES, PROFILE, SUFFIX, WAIVERS, pack
 from bundles.claims import claims
 from commands import verify
-from commands.cli import run_arguments
 from commands.cli.arguments import Parser
-from commands.cli.output import is_standard_output, out_path, write_out
+from commands.cli.output import is_standard_output, write_out
+from commands.cli.run_arguments import add, add_cases_argument, options_from
 from commands.cli.run_arguments import add_arguments as add_run_arguments
-from commands.cli.run_arguments import options_from
 from commands.cli.streams import show
 from conformance.errors import UserError, reading
 from conformance.regular_file import read_regular
 from conformance.results.points import points_path
 from conformance.results.records import FILE_NAME as RESULTS
-from conformance.run_options import given_path
 from reports.digest import Digest, read
 from runs.plan import FILE_NAME as PLAN
 from runs.plan import read_plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=given_path, metavar="RUN", help="the directory of a run")
-    parser.add_argument("--out", type=out_path, metavar="FILE", help=f"where to write (default: RUN{SUFFIX})")
-    parser.add_argument(
-        "--waivers", type=given_path, metavar="FILE", help="the run's waivers, if they are elsewhere now"
-    )
-    parser.add_argument("--profile", type=given_path, metavar="FILE", help="the run's profile, if it is elsewhere now")
-    parser.add_argument(
-        "--sign",
-        type=given_path,
-        metavar="KEY",
-        help=f"sign the bundle with a key of ssh-keygen(1), into FILE{signature.SUFFIX}",
-    )
-    run_arguments.add_cases_argument(parser)
+    add(parser, "run RUN", "the directory of a run")
+    add(parser, "--out FILE", f"where to write (default: RUN{SUFFIX})")
+    add(parser, "--waivers FILE", "the run's waivers, if they are elsewhere now")
+    add(parser, "--profile FILE", "the run's profile, if it is elsewhere now")
+    add(parser, "--sign KEY", f"sign the bundle with a key of ssh-keygen(1), into FILE{signature.SUFFIX}")
+    add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -96,8 +87,7 @@ def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[s
 
 
 def _profile_of(folder: Path) -> Path | None:
-    """Returns the profile that the plan of a run names, or None. It is for runs of versions whose header does not name
-    the profile."""
+    """Returns the profile in the plan of a run, for runs of versions whose header does not name it."""
     if not (folder / PLAN).exists():
         return None
     parser = Parser(prog="bundle")
@@ -107,8 +97,7 @@ def _profile_of(folder: Path) -> Path | None:
 
 
 def _of_run(folder: Path, name: str) -> Path:
-    """Returns the path of a file that a run has read. `name` may be relative to the directory where the run was
-    started."""
+    """Returns the path of a file that a run has read, which may be relative to the directory where it was started."""
     return Path(read_plan(folder).directory, name) if (folder / PLAN).exists() else Path(name)
 
 

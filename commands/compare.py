@@ -3,8 +3,8 @@
 import argparse
 import sys
 
+from commands.cli.run_arguments import add
 from commands.cli.streams import show
-from conformance.run_options import given_path
 from reports import comparison_formats
 from reports.comparison import compare
 from reports.digest import read
@@ -13,13 +13,11 @@ _MOST = 20  # changes shown of each kind
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("old", type=given_path, metavar="OLD", help="the directory or results.jsonl of the earlier run")
-    parser.add_argument("new", type=given_path, metavar="NEW", help="the directory or results.jsonl of the later run")
-    parser.add_argument("--unlike-tables", action="store_true", help="compare the runs even if their tables differ")
-    parser.add_argument(
-        "--format", choices=("text", *comparison_formats.FORMATS), default="text", help="default: text, for people"
-    )
-    parser.add_argument("--all", action="store_true", help=f"show every change, not only {_MOST} of each kind")
+    add(parser, "old OLD", "the directory or results.jsonl of the earlier run")
+    add(parser, "new NEW", "the directory or results.jsonl of the later run")
+    add(parser, "--unlike-tables", "compare the runs even if their tables differ")
+    add(parser, "--format", "default: text, for people", choices=("text", *comparison_formats.FORMATS), default="text")
+    add(parser, "--all", f"show every change, not only {_MOST} of each kind")
 
 
 def execute(arguments: argparse.Namespace) -> int:

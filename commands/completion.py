@@ -9,10 +9,10 @@ from functools import cache
 
 from commands.cli.arguments import NAME as PROGRAM
 from commands.cli.arguments import Parser
+from commands.cli.run_arguments import PATHS
 from conformance.tables.suite import load_suite
 
 _FILES = "--"  # marks a value as a file, among the words that can be a value
-_PATHS = "ARG BUNDLE DIR FILE KEY NEW OLD RUN TREE".split()  # placeholders in help texts whose values are files
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +27,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _with_subcommands(commands: dict[str, Parser]) -> dict[str, Parser]:
-    """Returns the commands, each after its subcommands. The name of a subcommand begins with the name of its
-    command."""
+    """Returns the commands, each after its subcommands, whose names begin with that of the command."""
     found = {}
     for name, parser in commands.items():
         found.update({f"{name} {each}": below for each, below in parser.commands().items()})
@@ -41,12 +40,11 @@ def _known() -> dict[str, Collection[str]]:
     """Returns the words that can be the value of an option, by the placeholder in the option's help text."""
     suite = load_suite()
     verbs = sorted({table.verb.removeprefix("ibv_") for table in suite.tables})
-    return {"VERB": verbs, "ID": suite.registry.as_data(), **dict.fromkeys(_PATHS, (_FILES,))}
+    return {"VERB": verbs, "ID": suite.registry.as_data(), **dict.fromkeys((*PATHS, "ARG", "TREE"), (_FILES,))}
 
 
 def _values(parser: Parser) -> Iterator[tuple[str, str | None]]:
-    """Yields each long option of a command, or "" for an argument, with the words that can be its value; None if the
-    option has no value."""
+    """Yields each long option, or "" for an argument, with the words that can be its value; None for a switch."""
     for action in parser._actions:
         words = action.choices or _known().get(str(action.metavar), ())
         value = None if action.nargs == 0 else " ".join(map(str, words))
@@ -83,8 +81,7 @@ def _offer(words: str) -> str:
 
 
 def _zsh(commands: dict[str, Parser]) -> str:
-    """Returns the script for bash in a form for zsh. If compinit loads it as a function, its first call already
-    completes."""
+    """The script for bash in a form for zsh. If compinit loads it as a function, its first call already completes."""
     load = "(( $+functions[compdef] )) || { autoload -U compinit && compinit; }\n"
     load += "autoload -U +X bashcompinit && bashcompinit"
     first = "[[ ${zsh_eval_context[-1]} != loadautofunc ]] || _bash_complete -o filenames -F _rdma_cts"

@@ -12,14 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from commands.cli import run_arguments
+from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
 from conformance.errors import UserError, format_count
 from conformance.model.case import Case, Step
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import OF_RULES
 from conformance.results.records import read_results
-from conformance.run_options import given_path
 from conformance.tables.suite import Suite
 from conformance.verbs import ENUMS, VERBS, ReturnCode, Verb
 from reports.digest import read
@@ -30,21 +29,19 @@ _NOT_RUN, _NOT_JUDGED = "-", "not judged"
 
 @dataclass(frozen=True)
 class RuleCoverage:
-    """A rule, and how many cases prove it by a successful call and by a refused call.
+    """A rule, and how many cases prove it.
 
-    A case with successful and refused steps counts in both numbers. `open` cases record what happens and prove nothing.
-    `verdict` is empty without results, "-" if the results have none for this rule, and "not judged" for a rule of a
-    vendor's dialect that the run could not judge.
+    A case with successful and refused steps counts in both numbers.
     """
 
     id: str
     document: str
     statement: str
     cases: int
-    success: int
-    refused: int
-    open: int
-    verdict: str = ""
+    success: int  # by a successful call
+    refused: int  # by a refused call
+    open: int  # cases that record what happens and prove nothing
+    verdict: str = ""  # empty without results; "-" if they have none for this rule; "not judged" for another dialect
 
 
 @dataclass(frozen=True)
@@ -59,16 +56,13 @@ class CodeCoverage:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The coverage of all rules and return codes. `complete` is None without results, False if the run was cut short.
-
-    `cases_run` counts the suite's cases that have a result.
-    """
+    """The coverage of all rules and return codes."""
 
     rules: tuple[RuleCoverage, ...]
     codes: tuple[CodeCoverage, ...]
     cases: int
-    complete: bool | None = None
-    cases_run: int = 0
+    complete: bool | None = None  # None without results, False if the run was cut short
+    cases_run: int = 0  # the suite's cases that have a result
 
     @property
     def without_case(self) -> list[str]:
@@ -81,13 +75,13 @@ class Coverage:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--run", type=given_path, metavar="RUN", help="the results of a run, for verdicts")
-    run_arguments.add_cases_argument(parser)
+    add(parser, "--run RUN", "the results of a run, for verdicts")
+    add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prints the coverage. Exit status 1 if a rule has no case, else 0."""
-    suite = run_arguments.suite_from(arguments)
+    suite = suite_from(arguments)
     coverage = cover(suite) if arguments.run is None else cover_with_results(suite, arguments.run)
     show(render(coverage))
     return 1 if coverage.without_case else 0

@@ -102,8 +102,7 @@ def _signature(verb: Verb) -> Iterator[str]:
 
 
 def _within(verb: Verb, structs: Iterable[Struct]) -> tuple[Struct, ...]:
-    """Returns the structs that a caller fills or reads: the result, the arguments, and structs that are embedded in
-    these."""
+    """Returns the structs that a caller fills or reads, and structs that are embedded in these."""
     ctypes = " ".join((verb.returns, *(each.ctype for each in verb.parameters))).split()
     return tuple(struct for struct in structs if struct.name in (*ctypes, *_embedded(structs, ctypes)))
 

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from commands.cli import run_arguments
+from commands.cli.run_arguments import add, add_argument
 from commands.cli.streams import show
 from conformance.device.port import device_names
 from conformance.errors import PROGRAM, UserError
@@ -31,11 +31,9 @@ _PAGES = (ROOT / "docs" / "nics.md", Path("/usr/share/doc/rdma-cts/docs/nics.md"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--host", type=word, metavar="[USER@]HOST[:PORT]", help="only a host that is reached over ssh")
-    parser.add_argument(
-        "--device", type=word, metavar="NAME", help="only this device of this host, and what is known about its driver"
-    )
-    run_arguments.add_argument(parser, "stack", DEFAULT_STACK)
+    add(parser, "--host [USER@]HOST[:PORT]", "only a host that is reached over ssh", type=word)
+    add(parser, "--device NAME", "only this device of this host, and what is known about its driver", type=word)
+    add_argument(parser, "stack", DEFAULT_STACK)
 
 
 def execute(arguments: argparse.Namespace) -> int:

@@ -1,14 +1,14 @@
-"""`rdma-cts explain`: prints all that is known about a rule, a case, a point of a sweep, or a defect. For a rule, this
+"""`rdma-cts explain`: prints all that is known about a rule, a case, a point of "
+        "a sweep, or a defect. For a rule, this
 is its statement, the quotation that proves it, and its latest verdict."""
 
 import argparse
 import re
 
-from commands.cli import run_arguments
+from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
 from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
-from conformance.run_options import given_path
 from conformance.tables.suite import POINT, Suite
 from conformance.verbs import VERBS
 from conformance.yamldoc.reader import suggestion
@@ -19,24 +19,19 @@ from runs.folder import OUT
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "id",
-        metavar="ID",
-        help="a rule such as REG-15, a case such as reg_mr/registration/last-byte, CASE#axis=value,... for a point of "
+    add(
+        parser,
+        "id ID",
+        "a rule such as REG-15, a case such as reg_mr/registration/last-byte, CASE#axis=value,... for a point of "
         "a sweep, or the fingerprint of a defect",
     )
-    parser.add_argument(
-        "--run",
-        type=given_path,
-        metavar="RUN",
-        help=f"the run to look at (default: the latest in {OUT}/ that has the rule, case or defect)",
-    )
-    run_arguments.add_cases_argument(parser)
+    add(parser, "--run RUN", f"the run to look at (default: the latest in {OUT}/ that has the rule, case or defect)")
+    add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prints the explanation; exit status 0. Raises UserError for an unknown id."""
-    suite = run_arguments.suite_from(arguments)
+    suite = suite_from(arguments)
     wanted = arguments.id
     path = arguments.run or run_about(wanted)
     run = read(path) if path else None

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import yaml
 
-from commands.cli import run_arguments
-from commands.cli.output import out_directory
+from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from conformance.errors import UserError, format_count
 from conformance.regular_file import read_regular
 from conformance.results.files import make_directory, write_through, writing
-from conformance.run_options import given_path
 from conformance.tables.suite import Suite
 from fixtures.guest.changes import FOLDER as CHANGES
 from fixtures.guest.changes import read_changes
@@ -30,34 +28,29 @@ _KCIDB = "kcidb.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="+", type=given_path, metavar="RUN", help="runs, those of the newest stack first")
-    parser.add_argument("--title", default="Findings on Soft-RoCE", help="the title of the page (default: %(default)s)")
-    parser.add_argument(
-        "--out",
-        type=out_directory,
-        default=Path("docs"),
-        metavar="DIR",
-        help=f"write {PAGE} and the folder {FOLDER}/ there (default: docs)",
-    )
-    parser.add_argument(
+    add(parser, "runs RUN...", "runs, those of the newest stack first")
+    add(parser, "--title", "the title of the page (default: %(default)s)", default="Findings on Soft-RoCE")
+    add(parser, "--out DIR", f"write {PAGE} and the folder {FOLDER}/ there (default: docs)", default=Path("docs"))
+    add(
+        parser,
         "--programs",
-        action="store_true",
-        help=f"write the C program of each defect into {FOLDER}/; without it, only existing programs are updated",
+        f"write the C program of each defect into {FOLDER}/; without it, only existing programs are updated",
     )
-    parser.add_argument(
+    add(
+        parser,
         "--format",
+        f"the page; a text for a mailing list for each defect, in {FOLDER}/; or objects of KCIDB in {_KCIDB}",
         choices=("markdown", "mail", "kcidb"),
         default="markdown",
-        help=f"the page; a text for a mailing list for each defect, in {FOLDER}/; or objects of KCIDB in {_KCIDB}",
     )
-    parser.add_argument("--origin", default="rdma_cts", metavar="NAME", help="for KCIDB: the CI system (%(default)s)")
-    run_arguments.add_cases_argument(parser)
+    add(parser, "--origin NAME", "for KCIDB: the CI system (%(default)s)", default="rdma_cts")
+    add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     if not ORIGIN.match(arguments.origin):
         raise UserError(f"--origin {arguments.origin!r}: a-z, 0-9 and _ make the name of a CI system")
-    suite = run_arguments.suite_from(arguments)
+    suite = suite_from(arguments)
     runs = [Run(read(path), basis_of(path)) for path in arguments.runs]
     found = findings_of(runs, suite)
     if arguments.format == "markdown":

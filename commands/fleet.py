@@ -5,12 +5,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from commands.cli.output import out_directory
+from commands.cli.run_arguments import add
 from commands.cli.streams import show
 from conformance.errors import UserError, reading
 from conformance.results.files import make_directory, write_atomically
 from conformance.results.records import FILE_NAME as RESULTS
-from conformance.run_options import given_path
 from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import CASES, ROOT
 from reports import fleet, summary
@@ -23,16 +22,8 @@ _MOST = 20  # differences that are printed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "nodes",
-        type=given_path,
-        nargs="+",
-        metavar="DIR",
-        help="the results of a node, or a directory in which each directory is a node",
-    )
-    parser.add_argument(
-        "--out", type=out_directory, default=Path(), metavar="DIR", help="where to write the page (default: here)"
-    )
+    add(parser, "nodes DIR...", "the results of a node, or a directory in which each directory is a node")
+    add(parser, "--out DIR", "where to write the page (default: here)", default=Path())
 
 
 def execute(arguments: argparse.Namespace) -> int:

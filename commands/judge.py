@@ -10,8 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from commands import report
-from commands.cli import run_arguments
-from commands.cli.output import out_directory
+from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
 from conformance.errors import UserError, format_count
 from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord
@@ -21,7 +20,6 @@ from conformance.results.rejudge import Rejudged, find, rejudge
 from conformance.results.waiver_file import read_waivers
 from conformance.results.waivers import Waivers, with_effective
 from conformance.results.writer import ResultsFile
-from conformance.run_options import given_path
 from conformance.tables.profile import named_profile, read_profile
 from conformance.tables.suite import VERSION, Suite
 from conformance.tables.tiers import left_out
@@ -34,15 +32,11 @@ _MOST_SHOWN = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=given_path, metavar="RUN", help="the directory of a run")
-    parser.add_argument("--out", type=out_directory, metavar="DIR", help="where to write the new results, as a run")
-    parser.add_argument(
-        "--profile", type=given_path, metavar="FILE", help="capabilities that the device must have or lacks"
-    )
-    parser.add_argument(
-        "--waivers", type=given_path, metavar="FILE", help="known violations, instead of those of the run"
-    )
-    run_arguments.add_cases_argument(parser)
+    add(parser, "run RUN", "the directory of a run")
+    add(parser, "--out DIR", "where to write the new results, as a run")
+    add(parser, "--profile FILE", "capabilities that the device must have or lacks")
+    add(parser, "--waivers FILE", "known violations, instead of those of the run")
+    add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -50,7 +44,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
     The status is also 1 if the tables are those of the run and no observation supports a recorded verdict.
     """
-    suite = run_arguments.suite_from(arguments)
+    suite = suite_from(arguments)
     recorded = read_results(arguments.run)
     old = digest(recorded, arguments.run if arguments.run.is_dir() else arguments.run.parent, str(arguments.run))
     profile = read_profile(arguments.profile) if arguments.profile else None

@@ -19,9 +19,8 @@ from pathlib import Path
 
 from commands import report
 from commands.__main__ import main, parser_of
-from commands.cli import run_arguments
 from commands.cli.endings import heed_signals
-from commands.cli.run_arguments import recorded_options
+from commands.cli.run_arguments import recorded_options, suite_from
 from commands.cli.streams import Output
 from commands.fleet import differences
 from commands.run import Chosen, choose
@@ -68,7 +67,7 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
     for name, hint in _REFUSED.items():
         if getattr(options, name) != OPTIONS[name].default:
             raise UserError(f"{OPTIONS[name].flag} cannot be given with --lab", hint=hint)
-    suite, today = run_arguments.suite_from(options), datetime.now().date()
+    suite, today = suite_from(options), datetime.now().date()
     labelled = read_lab(file, {"profile": read_profile, "waivers": lambda path: read_waivers(path, suite, today)})
     suite = replace(suite, tables=tuple(map(_side_by_side, suite.tables)))
     chosen = choose(options, Chosen(suite, (), Profile(), None))  # a mistake is reported once
@@ -144,8 +143,7 @@ def _left_out(out: Path, hosts: Sequence[LabHost], file: Path) -> Iterator[str]:
 
 
 def _status(found: Sequence[int]) -> int:
-    """Returns the exit status of a lab: that of a violation on any host, else that of a host without a conclusion, else
-    0."""
+    """Returns the exit status: that of a violation on any host, else that of a host without a conclusion, else 0."""
     return 1 if 1 in found else 3 if any(found) else 0
 
 

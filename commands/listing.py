@@ -2,7 +2,7 @@
 
 import argparse
 
-from commands.cli import run_arguments
+from commands.cli.run_arguments import add, add_selection, selection_from, suite_from
 from commands.cli.streams import show
 from conformance.errors import format_count
 from conformance.model.case import Case
@@ -12,15 +12,15 @@ from runs.earlier import named
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rules", dest="of_rules", action="store_true", help="show the rules instead of the cases")
-    run_arguments.add_selection(parser, EXHAUSTIVE)
+    add(parser, "--rules", "show the rules instead of the cases", dest="of_rules")
+    add_selection(parser, EXHAUSTIVE)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prints one line for each case or rule; exit status 0."""
-    suite = run_arguments.suite_from(arguments)
+    suite = suite_from(arguments)
     arguments.only = [*named(arguments.only)]
-    cases = run_arguments.selection_from(arguments).apply(suite)
+    cases = selection_from(arguments).apply(suite)
     show(_rules(suite, cases) if arguments.of_rules else _cases(cases))
     if not arguments.of_rules:
         show([_total(cases, bool(arguments.only))])
@@ -33,8 +33,7 @@ def _cases(cases: list[Case]) -> list[str]:
 
 
 def _total(cases: list[Case], by_id: bool) -> str:
-    """Returns the last line. Unless cases were selected `by_id`, the line also counts the cases that a run without
-    --tier has."""
+    """Returns the last line; unless cases were selected `by_id`, with the number of cases of a run without --tier."""
     total = f"{len(cases)} case{'' if len(cases) == 1 else 's'}"
     of_run = len(of_tier(cases, DEFAULT))
     if by_id or of_run == len(cases):

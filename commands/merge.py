@@ -10,8 +10,7 @@ from datetime import date, datetime
 from pathlib import Path
 
 from commands import report
-from commands.cli import run_arguments
-from commands.cli.output import out_directory
+from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
 from commands.judge import refuse_other_tables
 from conformance.errors import UserError, reading
@@ -23,7 +22,6 @@ from conformance.results.records import FILE_NAME, Recorded, read_results
 from conformance.results.waiver_file import read_waivers
 from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
-from conformance.run_options import given_path
 from conformance.tables.suite import Suite
 from reports.digest import read
 from reports.terminal import summary
@@ -31,12 +29,10 @@ from runs.folder import run_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shards", nargs="+", type=given_path, metavar="RUN", help="the directory of each shard")
-    parser.add_argument("--out", type=out_directory, required=True, metavar="DIR", help="where to write the merged run")
-    parser.add_argument(
-        "--waivers", type=given_path, metavar="FILE", help="the shards' waivers, if they are elsewhere now"
-    )
-    run_arguments.add_cases_argument(parser)
+    add(parser, "shards RUN...", "the directory of each shard")
+    add(parser, "--out DIR", "where to write the merged run", required=True)
+    add(parser, "--waivers FILE", "the shards' waivers, if they are elsewhere now")
+    add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -44,7 +40,7 @@ def execute(arguments: argparse.Namespace) -> int:
     error."""
     parts = [part_of(folder, read_results(folder)) for folder in arguments.shards]
     check(parts)
-    suite = run_arguments.suite_from(arguments)
+    suite = suite_from(arguments)
     refuse_other_tables(parts[0].recorded.header, suite, "the shards were", "them")
     waivers = _waivers(parts, suite, arguments.waivers)
     show(missing(parts), sys.stderr)
@@ -57,8 +53,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _waivers(parts: Sequence[Part], suite: Suite, given: Path | None) -> Waivers | None:
-    """Returns the waivers of the run, as valid on the day of its shards. Only the whole run shows whether a waiver is
-    needed."""
+    """Returns the waivers of the run, as valid on the day of its shards."""
     header = parts[0].recorded.header
     known = header.get("waivers")
     if not known:

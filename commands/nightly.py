@@ -8,6 +8,7 @@ changes of a night, and reports/history.py reads a history.
 import argparse
 import fcntl
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -18,9 +19,9 @@ from datetime import UTC, datetime
 from email.message import EmailMessage
 from pathlib import Path
 
-from commands.cli import run_arguments
 from commands.cli.endings import crash_report
 from commands.cli.output import out_directory, out_file, write_out
+from commands.cli.run_arguments import add, add_argument, options_from, selection_from, suite_from
 from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.results.files import make_directory, new_directory, write_atomically, writing
@@ -28,9 +29,8 @@ from conformance.results.points import FOLDER as POINTS
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.waiver_file import read_waivers
 from conformance.results.writer import ResultsFile
-from conformance.run_options import BUILDS, CASES, GENERAL, JUDGING, WHERE, RunOptions, budget_seconds
+from conformance.run_options import BUILDS, CASES, GENERAL, JUDGING, WHERE, RunOptions, checked
 from conformance.tables.profile import read_profile
-from conformance.tables.tiers import Shard
 from conformance.yamldoc.reader import suggestion
 from fixtures.guest.image import renew_image
 from fixtures.guest.recipe import DEFAULT_STACK, OWN_STACKS, STACKS, recipe_for
@@ -77,71 +77,49 @@ _LAST_BYTES = 1 << 14  # the end of a log, in which the reason is searched for w
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"{parser.prog} --history DIR [OPTION ...]"
-    parser.add_argument("--history", type=out_directory, required=True, metavar="DIR", help="where all runs are kept")
-    parser.add_argument(
-        "--stack",
-        type=_stacks,
-        metavar="A,B,...",
-        help=f"default: {','.join(STACKS)}; known too: {', '.join(OWN_STACKS)}",
-    )
-    parser.add_argument(
-        "--kernel",
+    add(parser, "--history DIR", "where all runs are kept", type=out_directory, required=True)
+    add(parser, "--stack A,B,...", f"default: {','.join(STACKS)}; known too: {', '.join(OWN_STACKS)}", type=_stacks)
+    add(
+        parser,
+        "--kernel NAME=FILE[,MODULES]",
+        f"also run on your own kernel FILE, as cell NAME, in the guest of {DEFAULT_STACK}; MODULES is "
+        "the directory of its modules",
         type=_kernel,
         action="append",
         default=[],
-        metavar="NAME=FILE[,MODULES]",
-        help=f"also run on your own kernel FILE, as cell NAME, in the guest of {DEFAULT_STACK}; MODULES is "
-        "the directory of its modules",
     )
-    parser.add_argument(
-        "--renew",
+    add(
+        parser,
+        "--renew DAYS",
+        f"rebuild a stack's image with today's packages if it is older than this (default {RENEWED_DAYS})",
         type=_days,
         default=RENEWED_DAYS,
-        metavar="DAYS",
-        help=f"rebuild a stack's image with today's packages if it is older than this (default {RENEWED_DAYS})",
     )
-    parser.add_argument(
-        "--keep",
+    add(
+        parser,
+        "--keep N",
+        "keep all files of the last N nights and of the last good one; of others only the data for the page",
         dest="kept_nights",
         type=_nights,
-        metavar="N",
-        help="keep all files of the last N nights and of the last good one; of others only the data for the page",
     )
-    parser.add_argument("--mail-to", type=_address, metavar="ADDRESS", help="send the morning's text with sendmail")
-    parser.add_argument(
-        "--webhook-file", type=out_file, metavar="FILE", help='write the text as {"text": …}, as chat systems take it'
-    )
-    parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
-    parser.add_argument(
-        "--shard",
+    add(parser, "--mail-to ADDRESS", "send the morning's text with sendmail", type=_address)
+    add(parser, "--webhook-file FILE", 'write the text as {"text": …}, as chat systems take it', type=out_file)
+    add(parser, "--yes", "install what is needed without asking")
+    add(
+        parser,
+        "--shard K/N",
+        "only the Kth of N parts of the cells, for N machines, each of which has its own history",
         dest="part",
-        type=Shard.parse,
-        metavar="K/N",
-        help="only the Kth of N parts of the cells, for N machines, each of which has its own history",
     )
     for title, names in _OPTIONS.items():
         group = parser.add_argument_group(title)
         for name in names:
-            run_arguments.add_argument(group, name, argparse.SUPPRESS)
+            add_argument(group, name, argparse.SUPPRESS)
 
 
-def _days(text: str) -> float:
-    try:
-        return budget_seconds(text)
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days") from error
-
-
-def _nights(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of nights")
-    return int(text)
-
-
-def _address(text: str) -> str:
-    if text.split() != [text]:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an address")
-    return text
+_days = checked(float, lambda days: 0 <= days < math.inf, "a number of days")
+_nights = checked(lambda text: int(text if text.isdecimal() else ""), bool, "a number of nights")
+_address = checked(str, lambda text: text.split() == [text], "an address")
 
 
 def _stacks(text: str) -> list[str]:
@@ -167,10 +145,10 @@ def execute(arguments: argparse.Namespace) -> int:
     else 0."""
     folder: Path = arguments.history
     given = {name: value for name, value in vars(arguments).items() if name not in ("stack", "kernel")}
-    options = with_earlier(replace(run_arguments.options_from(argparse.Namespace(**given)), guest=True), None)
+    options = with_earlier(replace(options_from(argparse.Namespace(**given)), guest=True), None)
     cells = _cells(arguments, options)
-    suite = run_arguments.suite_from(options)
-    run_arguments.selection_from(options).apply(suite)  # reports a mistake before the night begins
+    suite = suite_from(options)
+    selection_from(options).apply(suite)  # reports a mistake before the night begins
     for each in cells.values():
         builds.check(each)
     if options.profile:
@@ -221,8 +199,7 @@ def _prune(history: History, keep: int) -> None:
 
 
 def _mailed(to: str, night: Path, text: Sequence[str]) -> str:
-    """Writes the message to the history, passes it to sendmail if sendmail is installed, and returns a line about
-    it."""
+    """Writes the message to the history, passes it to sendmail if installed, and returns a line about it."""
     message = EmailMessage()
     message["To"], message["Subject"] = to, f"rdma-cts, night {format_night(night.name)}: {text[-1]}"
     message.set_content("\n".join(text), cte="8bit")
@@ -272,8 +249,7 @@ def _tidy(history: History) -> None:
 
 
 def _renew(stack: str, days: float) -> None:
-    """Rebuilds the image of a stack if it is older than `days`. If this fails, prints the reason and keeps the old
-    image."""
+    """Rebuilds the image of a stack if it is older than `days`. After a failure the old image is kept."""
     try:
         renew_image(recipe_for(stack), cache_directory(), days, lambda line: show([f"{stack}: {line}"]))
     except UserError as error:
@@ -281,8 +257,7 @@ def _renew(stack: str, days: float) -> None:
 
 
 def _cell(history: History, night: Path, name: str, options: RunOptions, yes: bool) -> tuple[Outcome, list[str]]:
-    """Runs a cell and compares it. Returns the outcome, which is also stored with the results, and the lines about
-    it."""
+    """Runs a cell and compares it. Returns the outcome, which is also stored, and the lines about it."""
     folder = night / name
     selection = replace(RunOptions(), **{field: getattr(options, field) for field in _SELECTING}).arguments()
     known = Cell(night.name, name, folder, Outcome(NOT_RUN, selection=tuple(selection)))
@@ -306,8 +281,7 @@ def _failed(cell: Cell, error: UserError) -> Morning:
 
 
 def _ran(cell: Cell, options: RunOptions, yes: bool) -> tuple[Cell, Digest | None]:
-    """Runs `rdma-cts run` for a cell; returns the cell and its results, if any. Raises UserError if its directory
-    cannot be created or its results are damaged."""
+    """Runs `rdma-cts run` for a cell; returns the cell and its results, if any. Raises UserError."""
     command = [*process.COMMAND, *options.arguments(), "--quiet", "--out", str(cell.folder)]
     log = cell.folder / RUN_LOG
     with writing(log):
@@ -344,8 +318,7 @@ def _last_line(log: Path) -> str:
 
 
 def _compared(history: History, cell: Cell, run: Digest | None) -> Morning:
-    """Returns the cell after its run, compared with the last good night that can be read, and with the last complete
-    night."""
+    """Returns the cell after its run, compared with the last good night that can be read and the last complete one."""
     if run is None:
         return Morning(history, cell)
     good = before = None
@@ -368,8 +341,7 @@ def _compared(history: History, cell: Cell, run: Digest | None) -> Morning:
 
 
 def _comparison(earlier: Cell, run: Digest) -> Comparison | None:
-    """Returns the comparison of the run with an earlier night. If the earlier run cannot be read any more, prints a
-    line and returns None."""
+    """Returns the comparison with an earlier night; None, with a line for the user, if it cannot be read any more."""
     try:
         return compare(read(earlier.folder), run, unlike_tables=True)
     except UserError as error:

@@ -7,11 +7,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from commands.cli import run_arguments
-from commands.cli.output import out_directory
+from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
 from conformance.errors import UserError
-from conformance.run_options import given_path
 from fixtures.guest.changes import read_changes
 from patches.message import letters_of, seen_in
 from patches.series import NOBODY, PROJECTS, Tree, part_of, read_tree, write_series
@@ -26,17 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{name}", type=Path, metavar="TREE", help=f"a source tree of {project.title}, which is not changed"
         )
-    parser.add_argument(
-        "--out", type=out_directory, required=True, metavar="DIR", help="where to make a directory for each tree"
-    )
-    parser.add_argument(
-        "--features", action="store_true", help="also write a second series, which adds missing features"
-    )
-    parser.add_argument(
-        "--signoff", default="", metavar="NAME <MAIL>", help="who signs off the patches, and sends them"
-    )
-    parser.add_argument("--run", type=given_path, metavar="RUN", help="a run whose observations and oopses are quoted")
-    run_arguments.add_cases_argument(parser)
+    add(parser, "--out DIR", "where to make a directory for each tree", required=True)
+    add(parser, "--features", "also write a second series, which adds missing features")
+    add(parser, "--signoff NAME <MAIL>", "who signs off the patches, and sends them", default="")
+    add(parser, "--run RUN", "a run whose observations and oopses are quoted")
+    add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -44,7 +36,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.signoff and not _SIGNED.match(arguments.signoff):
         raise UserError(f'--signoff {arguments.signoff!r}: "Name <mail@host>" is expected')
     trees = list(_trees(arguments))
-    suite = run_arguments.suite_from(arguments)
+    suite = suite_from(arguments)
     run = read(arguments.run) if arguments.run else None
     basis = basis_of(arguments.run) if arguments.run else unknown_device()
     changes = read_changes()

@@ -8,7 +8,7 @@ import functools
 import tempfile
 from pathlib import Path
 
-from commands.cli import run_arguments
+from commands.cli.run_arguments import add, add_argument, options_from
 from conformance.errors import PROGRAM, UserError
 from conformance.run_options import BUILDS, WHERE
 from fixtures.guest.template import templates_wanted
@@ -25,8 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for title, names in _OPTIONS.items():
         group = parser.add_argument_group(title)
         for name in names:
-            run_arguments.add_argument(group, name, argparse.SUPPRESS)
-    parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
+            add_argument(group, name, argparse.SUPPRESS)
+    add(parser, "--yes", "install what is needed without asking")
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -34,7 +34,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
     Raises UserError (status 3) if the image or the template cannot be made.
     """
-    options = run_arguments.options_from(arguments)
+    options = options_from(arguments)
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name, tidied(Path(name)):
         guests = Guests(options, Path(name), functools.partial(print, flush=True), arguments.yes)
         if not templates_wanted():

@@ -7,11 +7,11 @@ import threading
 from pathlib import Path
 from types import ModuleType
 
-from commands.cli.output import STANDARD_OUTPUT, out_path, write_out
+from commands.cli.output import STANDARD_OUTPUT, write_out
+from commands.cli.run_arguments import add
 from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.results.files import write_atomically
-from conformance.run_options import given_path
 from reports.digest import Digest, read
 
 FORMATS = ("html", "junit", "ktap", "markdown", "summary", "tmt")  # each is a module of reports/ with `render`
@@ -32,18 +32,13 @@ def load_beside() -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "runs", nargs="*", type=given_path, metavar="RUN", help="the directory or results.jsonl of a run"
-    )
-    parser.add_argument(
-        "--history", type=given_path, metavar="DIR", help="all nights of a history (see nightly) on one page"
-    )
-    parser.add_argument("--format", choices=FORMATS, default="html", help="default: html")
-    parser.add_argument(
-        "--out",
-        type=out_path,
-        metavar="FILE",
-        help="where to write; - is standard output (default: for html, report.html next to the first "
+    add(parser, "runs [RUN...]", "the directory or results.jsonl of a run")
+    add(parser, "--history DIR", "all nights of a history (see nightly) on one page")
+    add(parser, "--format", "default: html", choices=FORMATS, default="html")
+    add(
+        parser,
+        "--out FILE",
+        "where to write; - is standard output (default: for html, report.html next to the first "
         "run's results, else standard output)",
     )
 

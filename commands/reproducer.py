@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from commands.cli import run_arguments
-from commands.cli.output import STANDARD_OUTPUT, out_path, write_out
+from commands.cli.output import STANDARD_OUTPUT, write_out
+from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
 from conformance.defects import Symptom
 from conformance.errors import PROGRAM, UserError
 from conformance.results.files import make_directory, write_through
-from conformance.run_options import given_path
 from conformance.tables.suite import Suite
 from conformance.yamldoc.reader import suggestion
 from reports.digest import Digest, read
@@ -28,43 +27,29 @@ _FILE = Path("repro.c")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "id",
-        nargs="?",
-        metavar="ID",
-        help="a case, CASE#axis=value,... for a point of a sweep, or a defect's fingerprint",
+    add(parser, "id [ID]", "a case, CASE#axis=value,... for a point of a sweep, or a defect's fingerprint")
+    add(
+        parser,
+        "--run RUN",
+        f"the run that has observed the violation (default: the latest in {OUT}/ that has the case or defect)",
     )
-    parser.add_argument(
-        "--run",
-        type=given_path,
-        metavar="RUN",
-        help=f"the run that has observed the violation (default: the latest in {OUT}/ that has the case or defect)",
-    )
-    parser.add_argument("--all", action="store_true", help="write programs for all violations of a run, in a directory")
-    parser.add_argument("--mail", action="store_true", help="write a text for a mailing list, with the program in it")
-    parser.add_argument(
-        "--others",
-        nargs="+",
-        type=given_path,
-        default=[],
-        metavar="RUN",
-        help="with --mail: runs of other stacks; the text says whether they have it",
-    )
-    parser.add_argument(
-        "--out",
-        type=out_path,
-        metavar="FILE",
-        help=f"where to write; - is standard output (default: {_FILE}, which must be new, with --mail -, "
+    add(parser, "--all", "write programs for all violations of a run, in a directory")
+    add(parser, "--mail", "write a text for a mailing list, with the program in it")
+    add(parser, "--others RUN...", "with --mail: runs of other stacks; the text says whether they have it", default=[])
+    add(
+        parser,
+        "--out FILE",
+        f"where to write; - is standard output (default: {_FILE}, which must be new, with --mail -, "
         "with --all reproducers/ in RUN)",
     )
-    run_arguments.add_cases_argument(parser)
+    add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Writes the program or the text and returns exit status 0. Raises UserError if the case cannot be expressed in
     C."""
     _check(arguments)
-    suite = run_arguments.suite_from(arguments)
+    suite = suite_from(arguments)
     path = arguments.run or (run_about(arguments.id) if arguments.id else latest(OUT))
     run = read(path) if path else None
     basis = basis_of(path) if path else unknown_device()
@@ -109,8 +94,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
-    """Returns the error for a case that the tables do not have, or do not have any more although `run` has recorded
-    it."""
+    """Returns the error for a case that the tables do not have, or do not have any more."""
     near = suggestion(name, [case.id for case in suite.cases])
     if run:
         said = f"{run.directory} was made with other tables; the present tables have no case {name!r}{near}"
@@ -121,9 +105,7 @@ def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
 
 
 def _symptom(wanted: str, run: Digest | None, suite: Suite) -> Symptom | None:
-    """Returns the recorded symptom of a violated case, or None. For a defect, returns the first symptom whose case is
-    still in the tables, or raises UserError.
-    """
+    """Returns the recorded symptom of a violated case, or of a defect the first whose case is still in the tables."""
     if FINGERPRINT.fullmatch(wanted):
         defect = defect_of(wanted, run, "--run")[0]
         return next((each for each in defect.symptoms if _has(suite, each.name)), defect.first)

@@ -16,7 +16,7 @@ from types import ModuleType
 from commands import report
 from commands.cli import run_arguments
 from commands.cli.endings import crash_reports_in
-from commands.cli.output import out_directory
+from commands.cli.run_arguments import add, given_flags, options_from, recorded_options, selection_from, suite_of_run
 from conformance.errors import UserError, command, format_count
 from conformance.model.bounds import MOST_RECORDS
 from conformance.model.capability import Profile
@@ -27,7 +27,7 @@ from conformance.results.records import FILE_NAME, Recorded
 from conformance.results.waiver_file import read_waivers
 from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
-from conformance.run_options import RunOptions, given_path
+from conformance.run_options import RunOptions
 from conformance.supervision import Recording, RunPlan, Start, Supervisor, Worker
 from conformance.tables.profile import named_profile, read_profile
 from conformance.tables.suite import Suite
@@ -50,33 +50,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"{parser.prog} [OPTION ...]"
     run_arguments.add_arguments(parser)
     several = parser.add_argument_group("several hosts")
-    several.add_argument(
-        "--lab", type=given_path, metavar="FILE", help="run the cases on all hosts in FILE at once (see docs/lab.md)"
-    )
+    add(several, "--lab FILE", "run the cases on all hosts in FILE at once (see docs/lab.md)")
     earlier = parser.add_argument_group("an earlier run")
-    earlier.add_argument(
-        "--failed",
-        type=given_path,
-        nargs="?",
+    add(
+        earlier,
+        "--failed [RUN]",
+        f"only cases that failed or were not decided in RUN, or in the latest run below RUN (default: {OUT})",
         const=OUT,
-        metavar="RUN",
-        help=f"only cases that failed or were not decided in RUN, or in the latest run below RUN (default: {OUT})",
     )
-    earlier.add_argument("--resume", type=given_path, metavar="RUN", help="continue a run or lab that was interrupted")
+    add(earlier, "--resume RUN", "continue a run or lab that was interrupted")
     output = parser.add_argument_group("what it prints and writes")
-    output.add_argument(
-        "--out", type=out_directory, metavar="DIR", help="where results go (default: out/<time>-<device>)"
-    )
+    add(output, "--out DIR", "where results go (default: out/<time>-<device>)")
     parser.set_defaults(level=NORMAL, known=None)  # a lab chooses the cases once for all its hosts
     loudness = output.add_mutually_exclusive_group()
-    loudness.add_argument(
-        "-q", "--quiet", dest="level", action="store_const", const=QUIET, help="print only the summary"
-    )
-    loudness.add_argument(
-        "-v", "--verbose", dest="level", action="store_const", const=VERBOSE, help="print a line for each case"
-    )
-    parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
-    parser.add_argument("--shell", action="store_true", help="run no case; open a shell in the prepared guest")
+    add(loudness, "-q,--quiet", "print only the summary", dest="level", action="store_const", const=QUIET)
+    add(loudness, "-v,--verbose", "print a line for each case", dest="level", action="store_const", const=VERBOSE)
+    add(parser, "--yes", "install what is needed without asking")
+    add(parser, "--shell", "run no case; open a shell in the prepared guest")
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -84,7 +74,7 @@ def execute(arguments: argparse.Namespace) -> int:
     (docs/results.md)."""
     if arguments.resume:
         return _resume(arguments)
-    options = with_earlier(run_arguments.options_from(arguments), arguments.failed)
+    options = with_earlier(options_from(arguments), arguments.failed)
     if arguments.lab:
         return int(_lab().run_lab(arguments.lab, options, arguments))
     if arguments.shell:
@@ -110,15 +100,13 @@ def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
 def _resume(arguments: argparse.Namespace) -> int:
     is_lab = bool(arguments.lab) or (arguments.resume / LAB_FILE_NAME).exists()
     own = [f"--{name}" for name in ("out", "shell", "failed") if getattr(arguments, name)]
-    if given := [*run_arguments.given_flags(arguments), *own]:
+    if given := [*given_flags(arguments), *own]:
         raise UserError(
             f"{', '.join(given)} cannot be given with --resume",
             hint="all options are taken from the run that is resumed",
         )
     plan = read_lab_plan(arguments.resume) if is_lab else read_plan(arguments.resume)
-    options = run_arguments.recorded_options(
-        plan.argv, arguments.resume / (LAB_FILE_NAME if is_lab else PLAN_FILE_NAME)
-    )
+    options = recorded_options(plan.argv, arguments.resume / (LAB_FILE_NAME if is_lab else PLAN_FILE_NAME))
     if isinstance(plan, Plan) and (done := _complete(arguments.resume.absolute())):
         Progress(level=arguments.level).say(f"the run in {done.directory} is complete")
         return _reported(done, done.directory, arguments.level, "", "")
@@ -141,8 +129,7 @@ def _resume(arguments: argparse.Namespace) -> int:
 
 
 def _complete(folder: Path) -> Digest | None:
-    """Returns the run in a directory if the run is complete, else None. A complete run needs no device and no
-    connection."""
+    """Returns the run in a directory if it is complete, which needs no device and no connection, else None."""
     try:
         found = read(folder)
     except UserError:  # reported when the run is resumed
@@ -152,17 +139,14 @@ def _complete(folder: Path) -> Digest | None:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The parts of a run that do not depend on its target. `whole` are the ids of the cases of all shards.
-
-    `by` are the options that have selected the cases.
-    """
+    """The parts of a run that do not depend on its target."""
 
     suite: Suite
     cases: Sequence[Case]
     profile: Profile
     waivers: Waivers | None
-    whole: Sequence[str] = ()
-    by: object = None
+    whole: Sequence[str] = ()  # the ids of the cases of all shards
+    by: object = None  # the options that have selected the cases
 
     @property
     def hazardous(self) -> frozenset[str]:
@@ -235,8 +219,8 @@ def _judged_here(recording: Recording, before: Recorded | None, chosen: Chosen, 
 
 def choose(options: RunOptions, known: Chosen | None = None) -> Chosen:
     """Returns the tables and the cases that the options select, or those of `known` if they fit. Raises UserError."""
-    suite = known.suite if known else run_arguments.suite_of_run(options)
-    selection = run_arguments.selection_from(options)
+    suite = known.suite if known else suite_of_run(options)
+    selection = selection_from(options)
     by = (selection, options.seed, bool(options.sequences))
     if known and known.by == by:
         cases = known.cases
@@ -259,8 +243,7 @@ def _of_shard(chosen: Chosen, options: RunOptions) -> Chosen:
 
 
 def _claim(out: Path, resumed: bool, around: ExitStack) -> None:
-    """Creates the directory of --out, and removes it if the run records nothing. Raises UserError if it cannot be
-    created."""
+    """Creates the directory of --out, and removes it if the run records nothing. Raises UserError."""
     if (out / LAB_FILE_NAME).exists():
         raise UserError(f"{out} is the directory of a lab", hint="choose another --out, or --resume the lab")
     around.enter_context(run_folder(out))
@@ -360,8 +343,7 @@ def _announcing(start: Start, alone: Collection[str], progress: Progress) -> Sta
 
 
 def _kept(out: Path, done: int, total: int) -> str:
-    """Makes the reports of an interrupted run. Returns a text that says which results exist and how to resume the
-    run."""
+    """Makes the reports of an interrupted run. Returns a text about the results and how to resume the run."""
     if not done:
         return f"no case has a result yet; {command('run', '--resume', out)} starts again"
     report.write_beside(out)

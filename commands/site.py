@@ -14,8 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from commands.cli import run_arguments
-from commands.cli.output import out_directory
+from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
 from commands.findings import PLACES, places_in
 from conformance.errors import UserError
@@ -25,7 +24,6 @@ from conformance.results.checked_json import parse
 from conformance.results.files import make_directory, not_written, write_atomically
 from conformance.results.records import read_results
 from conformance.results.rejudge import known_capabilities
-from conformance.run_options import given_path
 from conformance.tables.suite import ROOT, Suite
 from fixtures.guest.changes import read_changes
 from reports import site
@@ -43,17 +41,14 @@ _FILE = re.compile(rf"(?:index\.html|style\.css|(?:{'|'.join(site.FOLDERS)})/(?!
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--history", type=given_path, required=True, metavar="DIR", help="where `nightly` keeps its runs"
-    )
-    parser.add_argument(
-        "--out",
-        type=out_directory,
+    add(parser, "--history DIR", "where `nightly` keeps its runs", required=True)
+    add(
+        parser,
+        "--out DIR",
+        "an empty directory, or an earlier site, whose files are replaced or removed",
         required=True,
-        metavar="DIR",
-        help="an empty directory, or an earlier site, whose files are replaced or removed",
     )
-    run_arguments.add_cases_argument(parser)
+    add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -76,15 +71,14 @@ def execute(arguments: argparse.Namespace) -> int:
         for name in history.names
         if any(path.name == name for path in newest)
     }
-    papers = _papers(page, [runs[path] for path in newest], run_arguments.suite_from(arguments))
+    papers = _papers(page, [runs[path] for path in newest], suite_from(arguments))
     count = _write(folder, site.pages(site.Site(history, latest, papers)), old)
     show([f"site: {folder / site.INDEX} ({count:,} files)"])
     return 0
 
 
 def _runs(history: History, page: HistoryPage) -> dict[Path, Run]:
-    """Returns the runs to read, by their directories: the latest run of each cell, and earlier runs until each defect
-    is in one of these runs."""
+    """Returns the latest run of each cell, and earlier runs until each defect is in one of these runs."""
     found: dict[Path, Run] = {}
     for name in history.names:
         _read_first(reversed(history.ran(name)), found)
@@ -106,8 +100,7 @@ def _runs(history: History, page: HistoryPage) -> dict[Path, Run]:
 
 
 def _read_first(cells: Iterable[Cell], runs: dict[Path, Run]) -> bool:
-    """Reads the first of these runs that can be read, because the results of a night may have been removed. Returns
-    whether a run could be read."""
+    """Reads the first of these runs that can be read. Returns whether one could: a night may have been removed."""
     for cell in cells:
         with suppress(UserError):
             recorded = read_results(cell.folder)
@@ -142,10 +135,7 @@ def _papers(page: HistoryPage, runs: Sequence[Run], suite: Suite) -> dict[str, s
 
 
 def _earlier(folder: Path) -> list[str]:
-    """Returns the files of the site in a directory; an empty list if the directory is empty.
-
-    Raises UserError for a directory with anything else.
-    """
+    """Returns the files of the site in a directory, if it is not empty. Raises UserError for anything else in it."""
     try:
         if not folder.exists() or not any(folder.iterdir()):
             return []

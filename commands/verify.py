@@ -17,7 +17,7 @@ from pathlib import Path
 from bundles import signature
 from bundles.archive import MOST_BYTES, PROFILE, WAIVERS, Manifest, unpack
 from bundles.claims import remark, wrong_claim
-from commands.cli import run_arguments
+from commands.cli.run_arguments import add, add_cases_argument
 from commands.cli.streams import show
 from commands.judge import not_founded, refuse_other_tables, shortened, write_judged
 from conformance.errors import PROGRAM, UserError, format_count
@@ -28,7 +28,6 @@ from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.records import Recorded, read_results
 from conformance.results.rejudge import DISPUTED, UNOBSERVED, Rejudged, rejudge
 from conformance.results.waiver_file import read_waivers
-from conformance.run_options import given_path
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import SMOKE
@@ -49,14 +48,13 @@ _ISOLATED = "on a host: the library under test ran as the user {} there, who cou
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("bundle", type=given_path, metavar="BUNDLE", help="a file that `bundle` has written")
-    parser.add_argument(
-        "--signers",
-        type=given_path,
-        metavar="FILE",
-        help="refuse a bundle that no signer in FILE has signed (the format is in ssh-keygen(1), ALLOWED SIGNERS)",
+    add(parser, "bundle BUNDLE", "a file that `bundle` has written")
+    add(
+        parser,
+        "--signers FILE",
+        "refuse a bundle that no signer in FILE has signed (the format is in ssh-keygen(1), ALLOWED SIGNERS)",
     )
-    run_arguments.add_cases_argument(parser)
+    add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -73,8 +71,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _signed(bundle: Path, support: "Support", signers: Path | None) -> str:
-    """Returns a line about the signer of the judged bundle. Raises UserError if nobody in `signers` has signed the
-    bundle."""
+    """Returns a line about the signer of the judged bundle. Raises UserError if nobody in `signers` has signed it."""
     if signers is None:
         there = signature.path_of(bundle).is_file()
         return "signature: not checked; give --signers FILE" if there else "signature: none"
@@ -86,18 +83,14 @@ def _signed(bundle: Path, support: "Support", signers: Path | None) -> str:
 
 @dataclass(frozen=True)
 class Support:
-    """The verdicts that a bundle supports. `unfounded` has a line for each recorded verdict that does not follow from
-    the observations.
-
-    `remark` names the parts of the manifest that were not compared; empty if all parts were.
-    """
+    """The verdicts that a bundle supports."""
 
     manifest: Manifest
     sha256: str
-    remark: str
+    remark: str  # the parts of the manifest that were not compared; empty if all parts were
     run: Digest
     kept: Sequence[Rejudged]
-    unfounded: Sequence[str]
+    unfounded: Sequence[str]  # a line for each recorded verdict that does not follow from the observations
 
     @property
     def sentence(self) -> str:

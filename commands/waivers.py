@@ -3,40 +3,30 @@
 import argparse
 from datetime import date, datetime
 
-from commands.cli.output import STANDARD_OUTPUT, out_path, write_out
+from commands.cli.output import STANDARD_OUTPUT, write_out
+from commands.cli.run_arguments import add
 from conformance.errors import UserError
 from conformance.results.waiver_file import FINGERPRINT, LONGEST, Run, is_address, waivers_text
-from conformance.run_options import given_path
 from reports.digest import Digest, read
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--run",
+    add(
+        parser,
+        "--run RUN...",
+        "several runs of a stack show intermittent defects; runs of several stacks show where each defect is",
         dest="runs",
-        nargs="+",
-        type=given_path,
         required=True,
-        metavar="RUN",
-        help="several runs of a stack show intermittent defects; runs of several stacks show where each defect is",
     )
-    parser.add_argument("--owner", required=True, metavar="NAME", help="who is responsible")
-    parser.add_argument(
-        "--issue",
+    add(parser, "--owner NAME", "who is responsible", required=True)
+    add(
+        parser,
+        "--issue ADDRESS",
+        f"the issue's address; {FINGERPRINT} in it stands for the defect's fingerprint",
         required=True,
-        metavar="ADDRESS",
-        help=f"the issue's address; {FINGERPRINT} in it stands for the defect's fingerprint",
     )
-    parser.add_argument(
-        "--expires", required=True, metavar="DATE", help=f"the last valid day, at most {LONGEST.days} days ahead"
-    )
-    parser.add_argument(
-        "--out",
-        type=out_path,
-        metavar="FILE",
-        default=STANDARD_OUTPUT,
-        help="where to write (default: standard output)",
-    )
+    add(parser, "--expires DATE", f"the last valid day, at most {LONGEST.days} days ahead", required=True)
+    add(parser, "--out FILE", "where to write (default: standard output)", default=STANDARD_OUTPUT)
 
 
 def execute(arguments: argparse.Namespace) -> int:

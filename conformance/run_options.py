@@ -39,7 +39,7 @@ _DEVICE = re.compile(r"[^\s\0/,:]{1,63}")  # the kernel's IB_DEVICE_NAME_MAX is 
 RETURN_S = 300.0
 
 
-def _parser(convert: Callable[[str], _T], fits: Callable[[_T], object], what: str) -> Callable[[str], _T]:
+def checked(convert: Callable[[str], _T], fits: Callable[[_T], object], what: str) -> Callable[[str], _T]:
     """A function that converts a text, and raises ArgumentTypeError for a text that is not `what`."""
 
     def parse(text: str) -> _T:
@@ -56,16 +56,16 @@ def _digits(text: str) -> int:
     return int(text if text.isascii() and text.isdigit() else "")
 
 
-positive_seconds = _parser(float, lambda seconds: 0 < seconds < math.inf, "a number of seconds above 0")
-budget_seconds = _parser(float, lambda seconds: 0 <= seconds < math.inf, "a number of seconds")
-positive_count = _parser(_digits, bool, "a number above 0")
-whole_number = _parser(int, lambda _: True, "a whole number")
-index = _parser(_digits, lambda _: True, "an index, 0 or more")
+positive_seconds = checked(float, lambda seconds: 0 < seconds < math.inf, "a number of seconds above 0")
+budget_seconds = checked(float, lambda seconds: 0 <= seconds < math.inf, "a number of seconds")
+positive_count = checked(_digits, bool, "a number above 0")
+whole_number = checked(int, lambda _: True, "a whole number")
+index = checked(_digits, lambda _: True, "an index, 0 or more")
 # A word is not blank, because every id contains the empty text. An empty path comes from an unset variable of a shell.
-word = _parser(str, str.strip, "a word")
-_path = _parser(str, lambda text: text and "\0" not in text, "a path")
+word = checked(str, str.strip, "a word")
+_path = checked(str, lambda text: text and "\0" not in text, "a path")
 # The name of a device in sysfs, and several names.
-device_name = _parser(str, lambda text: _DEVICE.fullmatch(text) and text not in (".", ".."), "the name of a device")
+device_name = checked(str, lambda text: _DEVICE.fullmatch(text) and text not in (".", ".."), "the name of a device")
 
 
 def given_path(text: str) -> Path:
@@ -106,8 +106,7 @@ class Option:
         return PLUGIN_PREFIX + self.flag.removeprefix("--")
 
     def settings(self, default: Any) -> dict[str, Any]:
-        """Returns keyword arguments for argparse's add_argument and pytest's addoption; the help text names the
-        default."""
+        """Keyword arguments for add_argument and addoption; the help text names the default."""
         if self.default is False:
             return {"action": "store_true", "help": self.help}
         several = {"action": "append"} if self.default == () else {}
@@ -287,8 +286,7 @@ class RunOptions:
     )
 
     def seen_from_project(self, directory: Path) -> "RunOptions":
-        """Returns the same run for a command in the project's directory: paths relative to `directory` become
-        absolute."""
+        """The same run for a command in the project's directory: relative paths become absolute."""
         if directory == ROOT:
             return self
         paths: dict[str, Any] = {name: directory / each for name, each in vars(self).items() if isinstance(each, Path)}
@@ -303,8 +301,7 @@ class RunOptions:
         return option.only_on != (HOST if self.guest else GUEST if self.device else None)
 
     def deciding(self) -> "RunOptions":
-        """Returns the run with only the options that affect the outcome of a case on its target; the others have
-        defaults."""
+        """The run with only the options that affect the outcome of a case on its target."""
         others = {name: each.default for name, each in OPTIONS.items() if not (each.decides and self.has_effect(each))}
         return replace(self, **others)
 
@@ -349,8 +346,7 @@ class RunOptions:
         return [word for each, value in chosen for word in each.to_arguments(each.plugin_flag, value)]
 
     def inside_guest(self, device: str, cases: tuple[Path, ...], profile: Path | None) -> "RunOptions":
-        """Returns the options of pytest inside the guest, where the device is a device of the host and files have other
-        paths."""
+        """The options of pytest in the guest, where the device is the host's and files have other paths."""
         return replace(self.deciding(), guest=False, device=device, cases=cases, profile=profile)
 
 

@@ -17,9 +17,9 @@ from reference.objects import (
     REMOTE_WRITE,
     ZERO_BASED,
     Domain,
-    Refused,
     Region,
     Window,
+    refuse_if,
 )
 from reference.regions import Regions
 
@@ -31,8 +31,7 @@ class Windows(Regions):
     def alloc_mw(self, pd: int, kind: int) -> Window:
         """Returns a new window, which is not bound. Raises Refused."""
         domain = self.domain_of(pd)
-        if self.no_such_type(kind):
-            raise Refused(errno.EINVAL)
+        refuse_if(self.no_such_type(kind), errno.EINVAL)
         self.has(f"mw_type_{kind}")
         self.allocate()
         window = Window(kind, domain, self.new_key())
@@ -46,8 +45,7 @@ class Windows(Regions):
 
     def dealloc_mw(self, window: Window) -> None:
         """Deallocates a window, bound or not. Raises Refused."""
-        if window not in self.windows:
-            raise Refused(errno.EINVAL)
+        refuse_if(window not in self.windows, errno.EINVAL)
         self.unbind(window)
         self.windows.remove(window)
         self.end_window_key(window)
@@ -122,8 +120,7 @@ class Windows(Regions):
         self.keys[key] = window
 
     def invalidate(self, key: int, queue: int, domain: Domain) -> bool:
-        """Unbinds the type 2 window that has this key and is bound on this queue pair. Returns False if there is
-        none."""
+        """Unbinds the type 2 window with this key that is bound on this queue pair; returns False if there is none."""
         window = self.keys.get(key)
         if not isinstance(window, Window) or window.kind != 2 or window.region is None:
             return False
@@ -190,8 +187,7 @@ class Access(Windows):
         return bool(region.access & LOCAL_WRITE)
 
     def place(self, region: Region, addr: int, length: int) -> int | None:
-        """Returns the address in this process for an address that is used with a region's key, or None if a byte is
-        outside the region."""
+        """Returns the address in this process of an address in a region, or None if a byte is outside the region."""
         if not self.contains(region, addr, length):
             return None
         return self.translate(region, addr)
@@ -220,8 +216,7 @@ class Access(Windows):
         return self.translate(region, window.addr + offset)
 
     def window_opens(self, window: Window, domain: Domain, queue: int) -> bool:
-        """Returns whether a queue pair can use a window: type 1 if it is in the window's PD, type 2 if it posted the
-        bind."""
+        """Returns whether a queue pair can use a window: type 1 in the window's PD, type 2 if it posted the bind."""
         return window.domain is domain and window.queue in (0, queue)
 
     def window_allows(self, window: Window, right: int) -> bool:

@@ -18,6 +18,7 @@ from reference.objects import (
     Region,
     Window,
     check,
+    refuse_if,
 )
 from reference.regions import Regions
 
@@ -31,20 +32,20 @@ FLUSH = ENUMS["ibv_advise_mr_flag"].value_of("FLUSH")
 class Advice(Regions):
     """Implements the verb, from the checks of its arguments to the prefetch of pages."""
 
-    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+    other_tag = errno.ENOENT  # for an lkey with the index of a region, but a different tag
+    no_such_lkey = errno.EFAULT
+
+    def advise_mr(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
         """Checks every element, then carries out the advice. Raises Refused."""
         self.has("advise_mr")
         domain = self.domain_of(pd)
-        if self.unknown_advice_flags(flags):
-            raise Refused(errno.EINVAL)
-        if self.unknown_advice(advice):
-            raise Refused(errno.EOPNOTSUPP)  # the same number as ENOTSUP
+        refuse_if(self.unknown_advice_flags(flags), errno.EINVAL)
+        refuse_if(self.unknown_advice(advice), errno.EOPNOTSUPP)  # the same number as ENOTSUP
         ranges = [self.element(domain, advice, sge) for sge in sg_list]
         if ranges:
             self.allocate()
         for addr, length in ranges:
-            if not self.follow(addr, length, advice, flags):
-                raise Refused(errno.EFAULT)
+            refuse_if(not self.follow(addr, length, advice, flags), errno.EFAULT)
 
     def unknown_advice_flags(self, flags: int) -> bool:
         return bool(flags & ~FLUSH)
@@ -59,25 +60,14 @@ class Advice(Regions):
         return region.addr + sge.addr - region.iova, sge.length
 
     def advised(self, lkey: int) -> Region:
-        """Returns the region with an lkey.
-
-        Raises Refused: EINVAL for a window, ENOENT if the lkey differs from a region's lkey only in the tag, EFAULT
-        otherwise.
-        """
+        """Returns the region with an lkey. Raises Refused: EINVAL for a window, ENOENT for another tag, else EFAULT."""
         found = self.keys.get(lkey)
         if isinstance(found, Window):
             raise Refused(errno.EINVAL)
         if found is None:
             same_index = any(key >> 8 == lkey >> 8 for key in self.keys)
-            raise Refused(self.other_tag() if same_index else self.no_such_lkey())
+            raise Refused(self.other_tag if same_index else self.no_such_lkey)
         return found
-
-    def other_tag(self) -> int:
-        """Returns the errno for an lkey with the index of a region, but a different tag."""
-        return errno.ENOENT
-
-    def no_such_lkey(self) -> int:
-        return errno.EFAULT
 
     def element_fault(self, domain: Domain, advice: int, region: Region, sge: Sge) -> int:
         """Returns the errno for an element of a known region, or 0."""
@@ -102,8 +92,7 @@ class Advice(Regions):
         return sge.addr < region.iova or sge.addr + sge.length > region.iova + region.length
 
     def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
-        """Faults pages in. Returns False if this fails and `flags` has FLUSH; without FLUSH, failures are not
-        reported."""
+        """Faults pages in. Returns False if this fails and `flags` has FLUSH, without which no failure is reported."""
         if advice == PREFETCH_NO_FAULT:
             return True
         present = self.memory.fault_in(addr, length, advice == PREFETCH_WRITE)

@@ -3,7 +3,7 @@
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import cast
 
 from conformance.bench.calls import Injected, Mr, Pd, Return, Sge
@@ -21,9 +21,9 @@ from conformance.model.vocabulary import BUILDERS, DOORS, ENTRIES
 from reference import header
 from reference.device import Device
 from reference.device_memory import MAX_DM_SIZE
-from reference.entries import KernelAnswers, LibraryAnswers, ReferenceEntry
-from reference.memory import HUGEPAGE, PAGE, FileRange, Range
-from reference.objects import ACCESS, Domain, Refused, Region, Window, answered
+from reference.entries import KernelEntry, LibraryEntry
+from reference.memory import HUGEPAGE, PAGE, Range
+from reference.objects import ACCESS, Domain, Refused, Window, answered
 from reference.queues import Queue
 
 _ALL_RIGHTS = ACCESS.mask_of("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "FLUSH_GLOBAL", "FLUSH_PERSISTENT")
@@ -45,16 +45,6 @@ class HeldWindow:
 
     def dealloc(self) -> Return:
         return answered(lambda: self._device.dealloc_mw(self.window))
-
-
-class HeldElsewhere:
-    def __init__(self, device: Device, region: Region) -> None:
-        self._device, self._region = device, region
-        self.lkey, self.rkey = device.reported_keys(region)
-
-    def close(self) -> None:
-        """Ends the process, which deregisters the region."""
-        self._device.end_elsewhere(self._region)
 
 
 class HeldQueue:
@@ -121,11 +111,11 @@ class HeldQueue:
 
 class HeldPair:
     def __init__(self, bench: "ReferenceBench", spec: QpSpec, requester: Pd, responder: Pd) -> None:
-        self._bench, self._device, self._state = bench, bench.device, spec.state
-        self._spec = spec, requester, responder
+        self._bench, self._device = bench, bench.device
+        self._spec, self._pds = spec, (requester, responder)
         self.transport = self._device.stack.transport
         self.lingering: set[Refusal] = set()
-        self._create(*self._spec)
+        self._create()
 
     @property
     def renews_by_reset(self) -> bool:
@@ -136,8 +126,8 @@ class HeldPair:
     def tells_state(self) -> bool:
         return self._bench.findings.tells_state
 
-    def _create(self, spec: QpSpec, requester: Pd, responder: Pd) -> None:
-        device = self._device
+    def _create(self) -> None:
+        device, spec, (requester, responder) = self._device, self._spec, self._pds
         self.responder = HeldQueue(device, responder, device.create_qp(_new(spec, responder)))
         self.requester = self.responder
         if spec.kind != "XRC_SEND":
@@ -146,8 +136,8 @@ class HeldPair:
         self._connect()
 
     def _connect(self) -> None:
-        self.requester.move_to("RTS" if self._state in ("RTS", "ERR") else "INIT")
-        self.responder.move_to(self._state)
+        self.requester.move_to("RTS" if self._spec.state in ("RTS", "ERR") else "INIT")
+        self.responder.move_to(self._spec.state)
 
     def connect(self) -> None:
         for held in (self.requester, self.responder):
@@ -155,17 +145,13 @@ class HeldPair:
 
     def renew(self) -> None:
         """Resets both queue pairs and connects them again, or creates new ones."""
-        if not self.renews_by_reset:
-            self.close()
-            self._create(*self._spec)
-            return
-        for held in (self.responder, self.requester):
-            self._device.reset_qp(held.queue)
-        try:
-            self._connect()
-        except Refused:
-            self.close()
-            self._create(*self._spec)
+        if self.renews_by_reset:
+            for held in (self.responder, self.requester):
+                self._device.reset_qp(held.queue)
+            with suppress(Refused):
+                return self._connect()
+        self.close()
+        self._create()
 
     def close(self) -> None:
         for held in {self.responder, self.requester}:
@@ -186,10 +172,9 @@ class ReferenceBench:
     def __init__(self, device: Device | None = None) -> None:
         self.device = device or Device()
         self.findings = Findings()
-        self.library = ReferenceEntry(self.device, LibraryAnswers())
-        kernel = ReferenceEntry(self.device, KernelAnswers())
-        door = RegMrEx(self.library)
-        self._entries: dict[str, Entry] = {"libibverbs": self.library, "uverbs": kernel, door.name: door}
+        self.library = LibraryEntry(self.device)
+        entries: tuple[Entry, ...] = (self.library, KernelEntry(self.device), RegMrEx(self.library))
+        self._entries = {each.name: each for each in entries}
 
     def entry(self, name: str) -> Entry:
         return self._entries[name]
@@ -202,19 +187,22 @@ class ReferenceBench:
         return self.device.memory.allocate(kind, size)
 
     def page_out(self, memory: Memory) -> bool:
-        """Returns True and does nothing, because the reference accesses pages by address, even if they are swapped
-        out."""
+        """Returns True and does nothing: the reference accesses pages by address, even if they are swapped out."""
         return True
 
     def dereg_import(self, pd: Pd, mr: Mr, elsewhere: bool) -> Return:
         return answered(lambda: self.device.dereg_import(mr.handle, elsewhere))
 
-    def register_elsewhere(self, memory: Memory, access: int) -> HeldElsewhere:
-        return HeldElsewhere(self.device, self.device.register_elsewhere(memory.addr, memory.size, access))
+    @contextmanager
+    def register_elsewhere(self, memory: Memory, access: int) -> Iterator[tuple[int, int]]:
+        region = self.device.register_elsewhere(memory.addr, memory.size, access)
+        try:
+            yield self.device.reported_keys(region)
+        finally:
+            self.device.end_elsewhere(region)
 
     def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
-        """Returns the objects that another process leaves behind when it is killed after calling `prepare` on a
-        reference."""
+        """Returns the objects left behind by a process that is killed after calling `prepare` on a reference."""
         other = ReferenceBench(type(self.device)(self.device.stack))
         with closing(other):
             kept = prepare(other)
@@ -224,7 +212,7 @@ class ReferenceBench:
         """Computes the observations of fork protection in a new process."""
         return self.device.fork_setting(setting, kernel)
 
-    def dmabuf(self, kind: str, size: int) -> FileRange:
+    def dmabuf(self, kind: str, size: int) -> Range:
         return self.device.memory.dmabuf(size)
 
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair:

@@ -1,16 +1,15 @@
 """The reference device, composed of its parts, and the values that its library writes into structures."""
 
 import errno
-from collections.abc import Sequence
 
-from conformance.bench.calls import IbvMr, Pd, Return, Sge
+from conformance.bench.calls import IbvMr, Pd, Return
 from reference.advice import Advice
 from reference.device_memory import DeviceMemories
 from reference.extended import Extended
 from reference.header import own_header
 from reference.made_otherwise import MadeOtherwise
 from reference.memory import PAGE
-from reference.objects import Refused, Region
+from reference.objects import Region, refuse_if
 from reference.postings import Postings
 from reference.reregistration import Change
 
@@ -23,18 +22,8 @@ class Device(MadeOtherwise, DeviceMemories, Advice, Postings, Extended):
         return self.register(pd, addr, length, addr, access)
 
     def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
-        if self.offsets_differ(addr, hca_va):
-            raise Refused(errno.EINVAL)
+        refuse_if(self.offsets_differ(addr, hca_va), errno.EINVAL)
         return self.register(pd, addr, length, hca_va, access)
-
-    def reg_dmabuf_mr(self, pd: int, offset: int, length: int, iova: int, fd: int, access: int) -> Region:
-        return self.register_dmabuf(pd, offset, length, iova, fd, access)
-
-    def dereg_mr(self, mr: int) -> None:
-        self.deregister(mr)
-
-    def advise_mr(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
-        self.advise(pd, advice, flags, sg_list)
 
     def offsets_differ(self, addr: int, hca_va: int) -> bool:
         """Returns whether the device refuses addr and hca_va because their offsets in the page differ."""
@@ -55,8 +44,7 @@ class Device(MadeOtherwise, DeviceMemories, Advice, Postings, Extended):
 
     def query_mr(self, handle: int) -> tuple[int, int, int, int]:
         """UVERBS_METHOD_QUERY_MR: lkey, rkey, length and iova. Raises Refused."""
-        if handle not in self.regions:
-            raise Refused(errno.ENOENT)
+        refuse_if(handle not in self.regions, errno.ENOENT)
         region = self.regions[handle]
         return *self.reported_keys(region), region.length, region.iova
 

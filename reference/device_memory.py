@@ -8,7 +8,7 @@ import errno
 from dataclasses import dataclass, field
 
 from reference.memory import Range
-from reference.objects import ZERO_BASED, Held, Refused, Region, check
+from reference.objects import ZERO_BASED, Held, Region, check, refuse_if
 from reference.regions import Regions
 
 MAX_DM_SIZE = 1 << 20
@@ -38,24 +38,20 @@ class DeviceMemories(Regions):
         return errno.ENOMEM if length > MAX_DM_SIZE else 0
 
     def free_dm(self, dm: int) -> None:
-        if self.keeps_dm(self.regions_of(dm)):
-            raise Refused(errno.EBUSY)
+        memory = self.dms[dm].memory
+        regions = [each for each in self.regions.values() if memory.addr <= each.addr < memory.addr + memory.size]
+        refuse_if(self.keeps_dm(regions), errno.EBUSY)
         made = self.dms.pop(dm)
         made.gone = True
         made.memory.close()
 
     def import_dm(self, context: int, dm_handle: int) -> Dm:
         self.has("import_dm")
-        if dm_handle not in self.dms:
-            raise Refused(errno.ENOENT)
+        refuse_if(dm_handle not in self.dms, errno.ENOENT)
         return Dm(dm_handle, "unimport_dm", memory=self.dms[dm_handle].memory)
 
     def unimport_dm(self, dm: int) -> None:
         """ibv_unimport_dm, which does not free the memory."""
-
-    def regions_of(self, dm: int) -> list[Region]:
-        memory = self.dms[dm].memory
-        return [each for each in self.regions.values() if memory.addr <= each.addr < memory.addr + memory.size]
 
     def keeps_dm(self, regions: list[Region]) -> bool:
         """Returns whether device memory with these regions cannot be freed."""
@@ -64,24 +60,18 @@ class DeviceMemories(Regions):
     def leaves_dm(self, dm: Dm, dm_offset: int, length: int) -> bool:
         return dm_offset + length > dm.memory.size
 
-    def dm_place(self, dm: Dm, dm_offset: int) -> int:
-        return dm.memory.addr + dm_offset
-
     def memcpy_to_dm(self, dm: int, dm_offset: int, host_addr: int, length: int) -> None:
-        if self.leaves_dm(self.dms[dm], dm_offset, length):
-            raise Refused(errno.EFAULT)
-        ctypes.memmove(self.dm_place(self.dms[dm], dm_offset), host_addr, length)
+        refuse_if(self.leaves_dm(self.dms[dm], dm_offset, length), errno.EFAULT)
+        ctypes.memmove(self.dms[dm].memory.addr + dm_offset, host_addr, length)
 
     def memcpy_from_dm(self, host_addr: int, dm: int, dm_offset: int, length: int) -> None:
-        if self.leaves_dm(self.dms[dm], dm_offset, length):
-            raise Refused(errno.EFAULT)
-        ctypes.memmove(host_addr, self.dm_place(self.dms[dm], dm_offset), length)
+        refuse_if(self.leaves_dm(self.dms[dm], dm_offset, length), errno.EFAULT)
+        ctypes.memmove(host_addr, self.dms[dm].memory.addr + dm_offset, length)
 
     def reg_dm_mr(self, pd: int, dm: int, dm_offset: int, length: int, access: int) -> Region:
         domain = self.domain_of(pd)
-        fault = self.dm_access_fault(access)
-        if fault or self.dm_range_fault(self.dms[dm], dm_offset, length):
-            raise Refused(errno.EINVAL)
+        fault = self.dm_access_fault(access) or self.dm_range_fault(self.dms[dm], dm_offset, length)
+        refuse_if(fault, errno.EINVAL)
         start = self.dm_region_place(self.dms[dm], dm_offset)
         return self.keep(Region(self.new_handle(), self.new_key(), domain, start, length, 0, access))
 

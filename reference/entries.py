@@ -8,7 +8,7 @@ import ctypes
 import errno
 import functools
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from conformance.bench import calls
 from conformance.bench.calls import IbvMr, Mr, Pd, Return, Told
@@ -22,57 +22,6 @@ from reference.objects import Domain, Held, Refused, Region
 from reference.reregistration import CHANGE_PD, CHANGE_TRANSLATION, INPUT, Change
 
 
-class Answers(Protocol):
-    name: str
-
-    def made(self, struct: IbvMr) -> Return: ...
-    def refused(self, device: Device, verb: Verb, errno: int) -> Return: ...
-    def changed(self, device: Device, mr: Mr, change: Change, pd: Pd | None) -> Return: ...
-
-
-class LibraryAnswers:
-    """The results of libibverbs: a pointer or NULL, and the codes of the manual pages."""
-
-    name = "libibverbs"
-
-    def made(self, struct: IbvMr) -> Return:
-        pointer = ctypes.addressof(struct)
-        return Return(pointer, 0, Mr(struct, pointer))
-
-    def refused(self, device: Device, verb: Verb, errno: int) -> Return:
-        """Returns the result of a refusal: NULL with errno, or the value of errno."""
-        if verb.convention is Convention.FD_OR_MINUS_ONE:
-            return Return(-1, errno)
-        if verb.convention is Convention.POINTER_OR_NULL:
-            return Return(0, device.reported_errno(errno))
-        return Return(errno, errno)
-
-    def changed(self, device: Device, mr: Mr, change: Change, pd: Pd | None) -> Return:
-        """ibv_rereg_mr: 0, or a code of enum ibv_rereg_mr_err_code."""
-        code, error, region = device.rereg_code(mr.handle, change)
-        if region:
-            _update_structure(device, mr, region, change, pd)
-        return Return(code, error, layer=self.name if code == INPUT else "kernel")
-
-
-class KernelAnswers:
-    """The results of uverbs: 0 or errno, even if the manual page of the library's verb defines other codes."""
-
-    name = "uverbs"
-
-    def made(self, struct: IbvMr) -> Return:
-        """Returns the result for a new region, which the library does not know."""
-        return Return(0, 0, Mr(struct))
-
-    def refused(self, device: Device, verb: Verb, errno: int) -> Return:
-        return Return(errno, errno)
-
-    def changed(self, device: Device, mr: Mr, change: Change, pd: Pd | None) -> Return:
-        """REREG_MR; only the keys in struct ibv_mr change, because the kernel returns nothing else."""
-        mr.struct.lkey, mr.struct.rkey = device.reported_keys(device.change(mr.handle, change))
-        return Return(0, 0)
-
-
 class HeldAt:
     def __init__(self, device: Device, made: Held) -> None:
         self._device, self._made = device, made
@@ -84,17 +33,20 @@ class HeldAt:
             getattr(self._device, self._made.end)(self.handle)
 
 
-class ReferenceEntry:
-    def __init__(self, device: Device, answers: Answers) -> None:
-        self._device, self._answers = device, answers
-        self.name = answers.name
+class KernelEntry:
+    """uverbs: 0 or errno, even if the manual page of the library's verb defines other codes."""
+
+    name = "uverbs"
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
 
     def __getattr__(self, name: str) -> Callable[..., Return]:
         """Returns a verb, which calls the device's method of this name with handles in place of objects."""
         return functools.partial(self._verb, of_method(name))
 
     def offers(self, verb: str) -> bool:
-        return self._device.stack.has(verb) and (self.name == "libibverbs" or VERBS[f"ibv_{verb}"].command != "")
+        return self._device.stack.has(verb) and VERBS[f"ibv_{verb}"].command != ""
 
     def query_mr(self, mr: Mr) -> Return:
         try:
@@ -113,7 +65,7 @@ class ReferenceEntry:
 
     def _verb(self, verb: Verb, *arguments: Any) -> Return:
         if verb.method in BY_SYMBOL and not self.offers(verb.method):
-            return self._answers.refused(self._device, verb, errno.EOPNOTSUPP)
+            return self._refused(verb, errno.EOPNOTSUPP)
         handles = [each if isinstance(each, int) else getattr(each, "handle", each) for each in arguments]
         with self._device.turn:
             return self._answered(
@@ -124,7 +76,7 @@ class ReferenceEntry:
         try:
             return call()
         except Refused as refused:
-            return self._answers.refused(self._device, verb, refused.errno)
+            return self._refused(verb, refused.errno)
 
     def _made(
         self, verb: Verb, made: Region | Buffer | Domain | Held | int | None, arguments: tuple[Any, ...]
@@ -143,7 +95,19 @@ class ReferenceEntry:
         start = (
             start_of(given) if "length" in given else made.addr if "mr" in given else self._device.imported_addr(made)
         )
-        return self._answers.made(self._device.structure(made, given.get("pd", made.domain), start, length))
+        return self._registered(self._device.structure(made, given.get("pd", made.domain), start, length))
+
+    def _registered(self, struct: IbvMr) -> Return:
+        """Returns the result for a new region, which the library does not know."""
+        return Return(0, 0, Mr(struct))
+
+    def _refused(self, verb: Verb, errno: int) -> Return:
+        return Return(errno, errno)
+
+    def _changed(self, mr: Mr, change: Change, pd: Pd | None) -> Return:
+        """REREG_MR; only the keys in struct ibv_mr change, because the kernel returns nothing else."""
+        mr.struct.lkey, mr.struct.rkey = self._device.reported_keys(self._device.change(mr.handle, change))
+        return Return(0, 0)
 
     def dealloc_pd(self, pd: Pd) -> Return:
         return cast(Domain, pd).dealloc()
@@ -153,21 +117,48 @@ class ReferenceEntry:
 
     def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         change = Change(flags, pd.handle if pd else None, addr, length, access)
-        return self._answered(of_method("rereg_mr"), lambda: self._answers.changed(self._device, mr, change, pd))
+        return self._answered(of_method("rereg_mr"), lambda: self._changed(mr, change, pd))
+
+
+class LibraryEntry(KernelEntry):
+    """libibverbs: a pointer or NULL, and the codes of the manual pages."""
+
+    name = "libibverbs"
+
+    def offers(self, verb: str) -> bool:
+        return self._device.stack.has(verb)
+
+    def _registered(self, struct: IbvMr) -> Return:
+        pointer = ctypes.addressof(struct)
+        return Return(pointer, 0, Mr(struct, pointer))
+
+    def _refused(self, verb: Verb, errno: int) -> Return:
+        """Returns the result of a refusal: NULL with errno, or the value of errno."""
+        if verb.convention is Convention.FD_OR_MINUS_ONE:
+            return Return(-1, errno)
+        if verb.convention is Convention.POINTER_OR_NULL:
+            return Return(0, self._device.reported_errno(errno))
+        return Return(errno, errno)
+
+    def _changed(self, mr: Mr, change: Change, pd: Pd | None) -> Return:
+        """ibv_rereg_mr: 0, or a code of enum ibv_rereg_mr_err_code."""
+        code, error, region = self._device.rereg_code(mr.handle, change)
+        self._update_structure(mr, region, change, pd)
+        return Return(code, error, layer=self.name if code == INPUT else "kernel")
 
     def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         """The vendor's ibv_rereg_mr: returns 0, or the value of errno."""
         change = Change(flags, pd.handle if pd else None, addr, length, access)
         code, region = self._device.experimental_code(mr.handle, change)
-        if region:
-            _update_structure(self._device, mr, region, change, pd)
+        self._update_structure(mr, region, change, pd)
         return Return(code, max(0, code))
 
-
-def _update_structure(device: Device, mr: Mr, region: Region, change: Change, pd: Pd | None) -> None:
-    """Updates struct ibv_mr as the library does after a change."""
-    if change.flags & CHANGE_TRANSLATION:
-        mr.struct.addr, mr.struct.length = device.reported_range(change)
-    if change.flags & CHANGE_PD and pd:
-        mr.struct.pd = device.reported_pd(pd, int(mr.struct.pd or 0))
-    mr.struct.lkey, mr.struct.rkey = device.reported_keys(region)
+    def _update_structure(self, mr: Mr, region: Region | None, change: Change, pd: Pd | None) -> None:
+        """Updates struct ibv_mr as the library does after a change; without a changed region, does nothing."""
+        if region is None:
+            return
+        if change.flags & CHANGE_TRANSLATION:
+            mr.struct.addr, mr.struct.length = self._device.reported_range(change)
+        if change.flags & CHANGE_PD and pd:
+            mr.struct.pd = self._device.reported_pd(pd, int(mr.struct.pd or 0))
+        mr.struct.lkey, mr.struct.rkey = self._device.reported_keys(region)

@@ -6,12 +6,13 @@ Each decision is a method, as in regions.py.
 import errno
 import os
 from dataclasses import dataclass
+from typing import Any
 
 from conformance.bench.calls import MrInitAttr
 from conformance.bench.memory_areas import Part
 from conformance.verbs import ENUMS
-from reference.memory import PAGE, FileRange, Range
-from reference.objects import Held, Refused, Region, check
+from reference.memory import PAGE, Range
+from reference.objects import Held, Region, check, refuse_if
 from reference.regions import Regions
 
 _MASK = ENUMS["ibv_mr_init_attr_mask"]
@@ -22,13 +23,16 @@ KNOWN = _MASK.mask_of(*_MASK.short_names)
 
 @dataclass
 class Buffer:
-    """A buffer: its handle, its memory, and the PD for which it was allocated."""
+    """A buffer: its handle, its memory, and the PD for which it was allocated; `fd` is the descriptor of a dma-buf."""
 
     handle: int
-    memory: Range | FileRange
+    memory: Range
     pd: int
     size: int
-    fd: int = -1  # the file descriptor of a dma-buf
+
+    @property
+    def fd(self) -> int:
+        return self.memory.fd
 
     @property
     def addr(self) -> int:
@@ -39,31 +43,21 @@ class Buffer:
 class Extended(Regions):
     extended = False  # whether a region was made by ibv_reg_mr_ex
 
-    def reg_mr_ex(
-        self,
-        pd: int,
-        length: int,
-        access: int,
-        comp_mask: int,
-        iova: int,
-        addr: int,
-        fd: int,
-        fd_offset: int,
-        dmah: int | str,
-        buf: int | None,
-    ) -> Region:
-        asked = MrInitAttr(length, access, comp_mask, iova, addr, fd, fd_offset, dmah, buf)
-        check(self.mask_fault(asked) or (self.buffer_fault(pd, asked) if asked.comp_mask & BUF else 0))
+    def reg_mr_ex(self, pd: int, *fields: Any) -> Region:
+        """ibv_reg_mr_ex; `fields` are those of MrInitAttr."""
+        asked = MrInitAttr(*fields)
+        mask, access = asked.comp_mask, asked.access
+        check(self.mask_fault(asked) or (self.buffer_fault(pd, asked) if mask & BUF else 0))
         self.extended = True
-        of = self.buffers[asked.buf or 0] if asked.comp_mask & BUF else None
+        of = self.buffers[asked.buf or 0] if mask & BUF else None
         if of and of.fd >= 0:
-            made = self.register_dmabuf(pd, self.offset_in(of, addr), length, addr, of.fd, access)
-        elif comp_mask & FD and not comp_mask & ADDR:
-            made = self.register_dmabuf(pd, fd_offset, length, iova, fd, access)
+            made = self.reg_dmabuf_mr(pd, self.offset_in(of, asked.addr), asked.length, asked.addr, of.fd, access)
+        elif mask & FD and not mask & ADDR:
+            made = self.reg_dmabuf_mr(pd, asked.fd_offset, asked.length, asked.iova, asked.fd, access)
         else:
-            made = self.register_ex(pd, addr, length, self.ex_base(asked), self.ex_access(asked))
-        if comp_mask & DMAH:
-            self.steered[made] = dmah
+            made = self.register_ex(pd, asked.addr, asked.length, self.ex_base(asked), self.ex_access(asked))
+        if mask & DMAH:
+            self.steered[made] = asked.dmah
         return made
 
     def ex_access(self, asked: MrInitAttr) -> int:
@@ -98,8 +92,7 @@ class Extended(Regions):
 
     def alloc_dmah(self, context: int, comp_mask: int, cpu_id: int, ph: int, tph_mem_type: int) -> Held:
         self.has("dmah")
-        if comp_mask & MEM_TYPE and self.is_no_memory_type(tph_mem_type):
-            raise Refused(errno.EINVAL)
+        refuse_if(comp_mask & MEM_TYPE and self.is_no_memory_type(tph_mem_type), errno.EINVAL)
         made = Held(self.new_handle())
         self.dmahs[made.handle] = made
         return made
@@ -109,8 +102,7 @@ class Extended(Regions):
         return tph_mem_type > 1
 
     def dealloc_dmah(self, dmah: int) -> None:
-        if self.keeps_dmah(dmah):
-            raise Refused(errno.EBUSY)
+        refuse_if(self.keeps_dmah(dmah), errno.EBUSY)
         self.dmahs.pop(dmah).gone = True
 
     def keeps_dmah(self, dmah: int) -> bool:
@@ -121,19 +113,12 @@ class Extended(Regions):
 
     def alloc_buf(self, pd: int, size: int) -> Buffer:
         self.domain_of(pd)
-        if size > 1 << 47:
-            raise Refused(errno.ENOMEM)
-        if self.is_of_dmabuf(pd):
-            mapped = self.memory.dmabuf(size)
-            buffer = Buffer(self.new_handle(), mapped, pd, size, mapped.fd)
-        else:
-            buffer = Buffer(self.new_handle(), self.memory.allocate("anonymous", size + 2 * PAGE), pd, size)
+        refuse_if(size > 1 << 47, errno.ENOMEM)
+        shared = pd in self.unprotected and self.stack.has("dmabuf_buffers")
+        memory = self.memory.dmabuf(size) if shared else self.memory.allocate("anonymous", size + 2 * PAGE)
+        buffer = Buffer(self.new_handle(), memory, pd, size)
         self.buffers[buffer.handle] = buffer
         return buffer
-
-    def is_of_dmabuf(self, pd: int) -> bool:
-        """Returns whether the buffers of a PD are dma-bufs."""
-        return pd in self.unprotected and self.stack.has("dmabuf_buffers")
 
     def free_buf(self, handle: int) -> None:
         self.buffers.pop(handle).memory.close()
@@ -165,8 +150,7 @@ class Extended(Regions):
         return addr < buffer.addr or addr + length > buffer.addr + buffer.size
 
     def export_buf_dmabuf_fd(self, buf: int) -> int:
-        if self.buffers[buf].fd < 0:
-            raise Refused(errno.ENODATA)
+        refuse_if(self.buffers[buf].fd < 0, errno.ENODATA)
         return self.exported(self.buffers[buf])
 
     def exported(self, buffer: Buffer) -> int:

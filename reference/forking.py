@@ -2,28 +2,28 @@
 results when fork protection is turned on in a new process.
 """
 
-import ctypes
 import errno
 from collections import Counter
 
+from conformance.kernel.paging import libc
 from reference.memory import PAGE
 from reference.stack import Stack
 
 _MADV_DONTFORK, _MADV_DOFORK = 10, 11
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class Forking:
     """The library's list of pages that children do not get."""
+
+    late_code = errno.EINVAL  # of ibv_fork_init after a registration
+    marks_part_of_huge_page = True  # although the library checks the size of pages
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
         self.marked: Counter[int] = Counter()  # for each page, the number of regions that contain it
 
     def dont_fork(self, addr: int, length: int) -> bool:
-        """Marks a range as not inherited on fork; returns whether this succeeded. With `fork_race`, it always
-        succeeds."""
+        """Marks a range as not inherited on fork; returns whether this succeeded, always with `fork_race`."""
         if not self.stack.reach("dontfork") or self.stack.reach("fork_race"):
             return True
         done = 0
@@ -36,8 +36,7 @@ class Forking:
         return True
 
     def do_fork(self, addr: int, length: int) -> bool:
-        """Marks the pages of a range, except pages of other regions, again as inherited on fork; returns whether this
-        succeeded."""
+        """Marks a range, except pages of other regions, as inherited on fork again; returns whether this succeeded."""
         if not self.stack.reach("dontfork"):
             return True
         left = [page for page in self.pages_kept(addr, length) if self.ends(page)]
@@ -56,10 +55,10 @@ class Forking:
     def fork_setting(self, setting: str, kernel: str) -> tuple[int, dict[str, str]]:
         """The result of ibv_fork_init, and the observations of a region."""
         copies = kernel == "asked" and self.stack.reach("copy_on_fork")
-        code = self.late_code() if setting == "late" and not copies else 0
+        code = self.late_code if setting == "late" and not copies else 0
         enabled = self.turns_on(setting)
         registered = "kept" if enabled and not copies else "inherited"
-        if setting == "RDMAV_HUGEPAGES_SAFE" and not self.marks_part_of_huge_page():
+        if setting == "RDMAV_HUGEPAGES_SAFE" and not self.marks_part_of_huge_page:
             registered = "refused"
         return code, {
             "status": self.fork_status(copies, enabled),
@@ -74,13 +73,6 @@ class Forking:
     def turns_on(self, setting: str) -> bool:
         return setting not in ("none", "late")
 
-    def late_code(self) -> int:
-        return errno.EINVAL
-
-    def marks_part_of_huge_page(self) -> bool:
-        """Returns whether a part of a huge page can be registered although the library checks the size of pages."""
-        return True
-
 
 def _advise(page: int, advice: int) -> bool:
-    return bool(_libc.madvise(page, PAGE, advice) == 0)
+    return bool(libc.madvise(page, PAGE, advice) == 0)

@@ -8,7 +8,7 @@ import errno
 
 from conformance.verbs import ENUMS
 from reference.memory import SPACE
-from reference.objects import LOCAL_WRITE, Domain, Held, Refused, Region
+from reference.objects import LOCAL_WRITE, Domain, Held, Refused, Region, refuse_if
 from reference.reregistration import Reregistration
 from reference.work import Work
 
@@ -19,27 +19,21 @@ class MadeOtherwise(Work, Reregistration):
     """The verbs that make a region without registering memory, or a PD other than a plain PD."""
 
     nulls: tuple[Region, ...] = ()
+    null_length = SPACE - 1
+    null_access = LOCAL_WRITE  # none for peers or windows
     _source = ctypes.create_string_buffer(0)  # the bytes that the latest operation reads from a null region
 
     # Null regions
 
     def alloc_null_mr(self, pd: int) -> Region:
         self.has("alloc_null_mr")
-        made = Region(
-            self.new_handle(), self.new_key(), self.domain_of(pd), 0, self.null_length(), 0, self.null_access()
-        )
+        domain = self.domain_of(pd)
+        made = Region(self.new_handle(), self.new_key(), domain, 0, self.null_length, 0, self.null_access)
         self.nulls += (made,)
         return self.keep(made)
 
     def is_null(self, region: object) -> bool:
         return any(region is each for each in self.nulls)
-
-    def null_length(self) -> int:
-        return SPACE - 1
-
-    def null_access(self) -> int:
-        """Returns the access flags of a null region: none for peers or windows."""
-        return LOCAL_WRITE
 
     def null_content(self, length: int) -> bytes:
         """Returns the bytes that are read from a null region."""
@@ -61,13 +55,12 @@ class MadeOtherwise(Work, Reregistration):
 
     def import_mr(self, pd: int, mr_handle: int) -> Region:
         self.has("import_mr")
-        if mr_handle not in self.regions:
-            raise Refused(errno.ENOENT)
+        refuse_if(mr_handle not in self.regions, errno.ENOENT)
         return self.regions[mr_handle]
 
     def dereg_import(self, mr_handle: int, elsewhere: bool) -> None:
         """ibv_dereg_mr of an import, made by this process or another. Raises Refused."""
-        self.deregister(mr_handle)
+        self.dereg_mr(mr_handle)
 
     def imported_addr(self, region: Region) -> int:
         return 0

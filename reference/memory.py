@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from conformance.device import memory
+from conformance.kernel.paging import libc
 
 PAGE = mmap.PAGESIZE
 HUGEPAGE = 2 << 20
@@ -19,32 +20,21 @@ SPACE = 1 << 64
 _STRETCH = 1 << 20
 _POPULATE_READ, _POPULATE_WRITE = 22, 23  # for madvise, since Linux 5.14
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.pread.argtypes = _libc.pwrite.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long)
-_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-_libc.pread.restype = _libc.pwrite.restype = ctypes.c_ssize_t
+libc.pread.argtypes = libc.pwrite.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long)
+libc.pread.restype = libc.pwrite.restype = ctypes.c_ssize_t
 
 
 @dataclass
 class Range:
-    """A range of memory allocated for a case. `forget` frees it and removes it from the reference's records."""
+    """A range of memory allocated for a case. `close` frees it and removes it from the reference's records.
+
+    A simulated dma-buf is the mapping of an anonymous file, whose descriptor is `fd`.
+    """
 
     addr: int
     size: int
     forget: Callable[[], None]
-
-    def close(self) -> None:
-        self.forget()
-
-
-@dataclass
-class FileRange:
-    """The reference's simulation of a dma-buf: an anonymous file and the address of its mapping."""
-
-    fd: int
-    addr: int
-    size: int
-    forget: Callable[[], None]
+    fd: int = -1
 
     def close(self) -> None:
         self.forget()
@@ -54,7 +44,7 @@ class Memory:
     def __init__(self) -> None:
         self._scratch = os.memfd_create("rdma-cts-reference")
         self._special: dict[str, list[tuple[int, int]]] = {}
-        self._buffers: dict[tuple[int, int], FileRange] = {}
+        self._buffers: dict[tuple[int, int], Range] = {}
 
     def close(self) -> None:
         os.close(self._scratch)
@@ -77,7 +67,7 @@ class Memory:
 
         return Range(addr, size, forget)
 
-    def dmabuf(self, size: int) -> FileRange:
+    def dmabuf(self, size: int) -> Range:
         """Returns a simulated dma-buf of at least `size` bytes."""
         rounded = -(-size // PAGE) * PAGE
         fd = os.memfd_create("rdma-cts-dmabuf", os.MFD_CLOEXEC)
@@ -91,12 +81,11 @@ class Memory:
                 with suppress(OSError):  # the case may have closed this descriptor
                     os.close(fd)
 
-        self._buffers[name] = made = FileRange(fd, addr, rounded, forget)
+        self._buffers[name] = made = Range(addr, rounded, forget, fd)
         return made
 
-    def dmabuf_of(self, fd: int) -> FileRange | None:
-        """Returns the dma-buf of a file descriptor, or None if it belongs to no dma-buf. Raises OSError for a closed
-        descriptor."""
+    def dmabuf_of(self, fd: int) -> Range | None:
+        """Returns the dma-buf of a file descriptor, or None if it has none. Raises OSError for a closed descriptor."""
         return self._buffers.get(_file_of(fd))
 
     def is_open(self, fd: int) -> bool:
@@ -114,20 +103,18 @@ class Memory:
         return any(start <= addr and addr + length <= end for start, end in self._special.get(kind, ()))
 
     def fault_in(self, addr: int, length: int, write: bool) -> bool:
-        """Faults the pages of a range in, as pinning does. Returns False if a page is not mapped or does not allow the
-        access.
+        """Faults the pages of a range in, as pinning does. Returns False if a page does not allow the access.
 
-        If the kernel cannot populate the pages by madvise, each page is accessed: its contents are written to a file
-        and, for writing, read back.
+        If the kernel cannot populate the pages, each is accessed: it is written to a file and, for writing, read back.
         """
         first = addr & -PAGE
-        if not _libc.madvise(first, addr + length - first, _POPULATE_WRITE if write else _POPULATE_READ):
+        if not libc.madvise(first, addr + length - first, _POPULATE_WRITE if write else _POPULATE_READ):
             return True
         for start in range(addr, addr + length, _STRETCH):
             size = min(_STRETCH, addr + length - start)
-            if _libc.pwrite(self._scratch, start, size, 0) != size:
+            if libc.pwrite(self._scratch, start, size, 0) != size:
                 return False
-            if write and _libc.pread(self._scratch, start, size, 0) != size:
+            if write and libc.pread(self._scratch, start, size, 0) != size:
                 return False
         return True
 

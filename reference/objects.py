@@ -34,6 +34,12 @@ def check(fault: int) -> None:
         raise Refused(fault)
 
 
+def refuse_if(fault: object, errno: int) -> None:
+    """Raises Refused with an errno, if there is a fault."""
+    if fault:
+        raise Refused(errno)
+
+
 def answered(call: Callable[[], object]) -> Return:
     """The result of a call that returns 0, or the value of errno."""
     try:

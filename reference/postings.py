@@ -29,8 +29,7 @@ class Postings(Work):
     inline_data: bytes | None = None  # the inline data of the request that is being carried out
 
     def capacity(self, queue: Queue) -> tuple[int, int, int]:
-        """Returns the number of requests that fit into the send queue, and the maximum numbers of SGEs and of bytes of
-        inline data of each request."""
+        """Returns how many requests fit into the send queue, and how many SGEs and inline bytes into a request."""
         return _DEPTH, _ELEMENTS, queue.inline
 
     def create_qp_ex_fault(self, kind: str, operations: int) -> int:
@@ -49,8 +48,7 @@ class Postings(Work):
         return sum(each.length for each in request.sges) if request.flags & _INLINE else 0
 
     def set_inline(self, queue: Queue, request: SendRequest) -> bytes | None:
-        """The setter of inline data: returns the bytes that it copies, without checking a key; None for a request
-        without inline data."""
+        """The setter of inline data: returns the bytes that it copies without a check of a key, if any."""
         if not request.flags & _INLINE:
             return None
         return b"".join(self.memory.read(each.addr, each.length) or b"" for each in request.sges)
@@ -60,11 +58,8 @@ class Postings(Work):
         return super().gather(queue, sges) if self.inline_data is None else self.inline_data
 
     def post_batch(self, queue: Queue, requests: Sequence[SendRequest], built: Callable[[], bool]) -> int:
-        """ibv_wr_start, the builders with their setters, and ibv_wr_complete. Returns the errno of ibv_wr_complete, or
-        0.
-
-        If `built` returns False, calls ibv_wr_abort instead of ibv_wr_complete, which drops all requests.
-        """
+        """ibv_wr_start, the builders, and ibv_wr_complete, whose errno or 0 is returned; if `built` returns False,
+        ibv_wr_abort, which drops all requests."""
         fault = self.batch_fault(queue, requests)
         copied = [(each, None if fault else self.set_inline(queue, each)) for each in requests]
         if not built():

@@ -32,6 +32,7 @@ from reference.objects import (
     Region,
     Window,
     check,
+    refuse_if,
 )
 from reference.stack import WHOLE, Stack
 
@@ -73,7 +74,7 @@ class Regions(Forking):
 
     def has(self, verb: str) -> None:
         """Raises Refused if the stack does not have a verb, or another capability."""
-        check(0 if self.stack.has(verb) else errno.EOPNOTSUPP)
+        refuse_if(not self.stack.has(verb), errno.EOPNOTSUPP)
 
     # Numbers
 
@@ -99,13 +100,11 @@ class Regions(Forking):
 
     def dealloc_pd(self, domain: Domain) -> None:
         """Deallocates a domain. Raises Refused if an object still uses it."""
-        if domain.users:
-            raise Refused(errno.EBUSY)
+        refuse_if(domain.users, errno.EBUSY)
         del self.domains[domain.handle]
 
     def domain_of(self, handle: int) -> Domain:
-        if handle not in self.domains:
-            raise Refused(errno.EINVAL)
+        refuse_if(handle not in self.domains, errno.EINVAL)
         return self.domains[handle]
 
     # What is refused
@@ -149,16 +148,14 @@ class Regions(Forking):
         """Allocates memory for a call. Raises Refused if the allocation has to fail."""
         if self.allocations_left:
             self.allocations_left -= 1
-            if not self.allocations_left:
-                raise Refused(errno.ENOMEM)
+            refuse_if(not self.allocations_left, errno.ENOMEM)
 
     def pages(self, addr: int, length: int) -> int:
         """Returns the size in bytes of all pages of a range."""
         return -(-(addr % PAGE + length) // PAGE) * PAGE
 
     def not_there(self, addr: int, length: int, access: int) -> bool:
-        """Returns whether memory that must be pinned is not mapped, or not writable although the access flags need
-        it."""
+        """Returns whether memory that must be pinned is not mapped, or not writable although the flags need it."""
         return not self.memory.fault_in(addr, length, self.writes(access))
 
     def writes(self, access: int) -> bool:
@@ -178,6 +175,9 @@ class Regions(Forking):
         if self.over_limit(addr, length):
             return errno.ENOMEM
         return errno.EFAULT if self.not_there(addr, length, access) else 0
+
+    def dmabuf_access_fault(self, access: int) -> int:
+        return self.access_fault(access)
 
     def dmabuf_fault(self, offset: int, length: int, iova: int, access: int, size: int) -> int:
         """Returns the errno for a part of a dma-buf of `size` bytes that cannot be registered, or 0."""
@@ -207,19 +207,18 @@ class Regions(Forking):
         """Registers memory of this process. Raises Refused."""
         domain = self.domain_of(pd)
         check(self.access_fault(access) or self.range_fault(addr, length, access))
-        if not access & ON_DEMAND and not self.dont_fork(addr, length):
-            raise Refused(errno.ENOMEM)
+        refuse_if(not access & ON_DEMAND and not self.dont_fork(addr, length), errno.ENOMEM)
         self.allocate()
         pinned = 0 if access & ON_DEMAND else self.pages(addr, length)
         return self.keep(
             Region(self.new_handle(), self.new_key(), domain, addr, length, self.base(hca_va, access), access, pinned)
         )
 
-    def register_dmabuf(self, pd: int, offset: int, length: int, iova: int, fd: int, access: int) -> Region:
+    def reg_dmabuf_mr(self, pd: int, offset: int, length: int, iova: int, fd: int, access: int) -> Region:
         """Registers a part of a dma-buf. Raises Refused."""
         self.has("reg_dmabuf_mr")
         domain = self.domain_of(pd)
-        check(self.access_fault(access))
+        check(self.dmabuf_access_fault(access))
         addr, size = self.dmabuf(fd)
         check(self.dmabuf_fault(offset, length, iova, access, size))
         return self.keep(Region(self.new_handle(), self.new_key(), domain, addr + offset, length, iova, access))
@@ -254,19 +253,16 @@ class Regions(Forking):
         del self.keys[region.key]
 
     def left_by_a_killed_process(self) -> dict[str, int]:
-        """Returns the numbers of objects, by kind, that the kernel still counts for a killed process. The process had
-        all objects of this device."""
+        """Returns the objects of this device, by kind, that the kernel counts after its process was killed."""
         return {}
 
     # What is deregistered
 
-    def deregister(self, handle: int) -> None:
+    def dereg_mr(self, handle: int) -> None:
         """Deregisters a region and invalidates its keys. Raises Refused."""
-        if handle not in self.regions:
-            raise Refused(errno.EINVAL)
+        refuse_if(handle not in self.regions, errno.EINVAL)
         region = self.regions[handle]
-        if self.busy(region):
-            raise Refused(errno.EBUSY)
+        refuse_if(self.busy(region), errno.EBUSY)
         del self.regions[handle]
         if region.pinned:
             self.do_fork(region.addr, region.length)

@@ -7,7 +7,7 @@ import errno
 from dataclasses import dataclass
 
 from conformance.verbs import ENUMS
-from reference.objects import Domain, Refused, Region
+from reference.objects import Domain, Refused, Region, refuse_if
 from reference.regions import Regions
 
 _FLAGS = ENUMS["ibv_rereg_mr_flags"]
@@ -35,6 +35,8 @@ class Change:
 
 
 class Reregistration(Regions):
+    absent_code = INPUT  # of a provider that does not have the verb; the region has not changed
+
     # The command
 
     def unknown_changes(self, flags: int) -> bool:
@@ -48,13 +50,10 @@ class Reregistration(Regions):
 
     def change(self, handle: int, change: Change) -> Region:
         """Changes a region in place. Raises Refused; if `apply` raises Refused, the region becomes unusable."""
-        if handle not in self.regions or self.unknown_changes(change.flags):
-            raise Refused(errno.EINVAL)
+        refuse_if(handle not in self.regions or self.unknown_changes(change.flags), errno.EINVAL)
         region = self.regions[handle]
-        if self.missing_change(change.flags):
-            raise Refused(errno.EOPNOTSUPP)
-        if self.held(region):
-            raise Refused(errno.EBUSY)
+        refuse_if(self.missing_change(change.flags), errno.EOPNOTSUPP)
+        refuse_if(self.held(region), errno.EBUSY)
         try:
             self.apply(region, change)
         except Refused:
@@ -121,7 +120,7 @@ class Reregistration(Regions):
         if self.input_fault(change):
             return INPUT, errno.EINVAL, None
         if not self.stack.has("rereg_mr"):
-            return self.absent_code(), errno.EOPNOTSUPP, None
+            return self.absent_code, errno.EOPNOTSUPP, None
         region = self.regions.get(handle)
         old = (region.addr, region.length) if region else (0, 0)
         moves = region and region.pinned and change.flags & CHANGE_TRANSLATION
@@ -135,10 +134,6 @@ class Reregistration(Regions):
         if forks and not self.do_fork(*old):
             return DO_FORK_OLD, errno.ENOMEM, changed
         return 0, 0, changed
-
-    def absent_code(self) -> int:
-        """Returns the code of a provider that does not have the verb; the region has not changed."""
-        return INPUT
 
     def command_code(self, forks: bool, change: Change) -> int:
         """After a failed command, removes the fork protection of the new range and returns the code of ibv_rereg_mr."""

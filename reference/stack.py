@@ -41,8 +41,7 @@ class Stack:
 
     @property
     def transport(self) -> Transport:
-        """The transport of the stack. A transport outside all standards differs from the specification only in its
-        statuses."""
+        """The transport of the stack. One outside all standards differs from the specification only in its statuses."""
         if self.has("iba_statuses"):
             return INFINIBAND
         return UNSPECIFIED if self.has("immediate_data") and self.has("read_sinks") else IWARP

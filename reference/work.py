@@ -55,10 +55,7 @@ class Binding(Queues):
         return found
 
     def posted_bind(self, queue: Queue, request: SendRequest) -> str:
-        """Binds a window of type 2 and returns the status. The key of the request must have the window's index.
-
-        A bound window cannot be bound again.
-        """
+        """Binds an unbound window of type 2, to a key with its index; returns the status."""
         info = request.bind
         assert info is not None
         window, region = self.window_behind(request.window), self.bound_region(info)
@@ -178,15 +175,13 @@ class Work(Binding):
         return True
 
     def memory_of_sge(self, queue: Queue, sge: Sge, write: bool) -> int | None:
-        """Returns the address of an SGE's bytes, or None if the access is refused. An SGE of length 0 is never
-        refused."""
+        """Returns the address of an SGE's bytes, or None if the access is refused, as it never is with length 0."""
         if self.not_on_demand_here(self.keys.get(sge.lkey)):
             return None
         return self.local(sge.lkey, queue.domain, sge.addr, sge.length, write) if sge.length else 0
 
     def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
-        """Returns the address of the responder's bytes, or None if the responder refuses the operation. An operation of
-        0 bytes needs no key."""
+        """Returns the address of the responder's bytes, or None if it refuses. An operation of 0 bytes needs no key."""
         if length == 0:
             return 0
         if self.not_on_demand_here(self.keys.get(request.rkey)):
@@ -201,10 +196,8 @@ class Work(Binding):
         )
 
     def refuse(self, queue: Queue, status: str) -> str:
-        """Refuses an operation at the responder and returns the requester's status.
-
-        On a reliable connection the requester gets `status`, and the responder goes to the error state.
-        """
+        """Refuses an operation at the responder, which on a reliable connection goes to the error state. Returns the
+        requester's status."""
         if queue.kind not in _RELIABLE:
             return SUCCESS
         if queue.peer.state == "ERR":
@@ -256,8 +249,7 @@ class Work(Binding):
         return SUCCESS if self.scatter(queue, request.sges, content) else "LOC_PROT_ERR"
 
     def atomic(self, queue: Queue, request: SendRequest) -> str:
-        """FETCH-AND-ADD and COMPARE-AND-SWAP: changes 8 bytes at the responder and returns the old bytes to the
-        requester."""
+        """FETCH-AND-ADD and COMPARE-AND-SWAP: changes 8 bytes of the responder, and returns the old ones."""
         if not self.allows_operation(queue, request) or self.misaligned(request):
             return self.refuse(queue, "REM_INV_REQ_ERR")
         found = self.target(queue, request, _WORD)
@@ -295,10 +287,8 @@ class Work(Binding):
         return key
 
     def deliver(self, queue: Queue, content: bytes | None, imm: int | None, length: int) -> str:
-        """Consumes one of the peer's receives and returns the requester's status.
-
-        `content` is None for an RDMA WRITE with immediate data, whose bytes are not written to the receive's SGEs.
-        """
+        """Consumes one of the peer's receives and returns the requester's status. `content` is None for a WRITE with
+        immediate data, whose bytes are not written to the receive's SGEs."""
         peer = queue.peer
         if peer.state not in ("RTR", "RTS"):
             return self.refuse(queue, "RETRY_EXC_ERR")

@@ -138,15 +138,13 @@ def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
 
 
 def _is_the_same(before: ResultRecord, after: ResultRecord) -> bool:
-    """Returns whether the later violation of a case shows only defects that the earlier violation shows. The verdicts
-    may differ, because the content of memory may decide whether a defect leads to a crash."""
+    """Whether the later violation shows only known defects. Memory may decide whether a defect is a crash."""
     causes = [{cause_of(each) for each in symptoms_of(record)} for record in (before, after)]
     return bool(causes[1]) and causes[1] <= causes[0]
 
 
 def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison:
-    """Returns the changes between two runs. Raises UserError for runs of different tables, unless `unlike_tables` is
-    true."""
+    """Returns the changes. Raises UserError for runs of different tables, unless `unlike_tables`."""
     tables = [run.header["suite"].get("tables_sha256") for run in (old, new)]
     if tables[0] != tables[1] and not unlike_tables:
         raise UserError(

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from conformance.errors import command, format_count
-from reports import confirmation
 from reports.comparison import (
     FAILING,
     GONE,
@@ -83,8 +82,7 @@ def conclusion(comparison: Comparison) -> str:
 
 
 def _compared(comparison: Comparison) -> str:
-    """Returns the number of compared cases, for each run the number of cases that only this run tried, and the number
-    of sweeps that could not be compared point by point."""
+    """The numbers of compared cases, of cases that only one run tried, and of sweeps without points."""
     both = f"{format_count(comparison.compared, 'case')} compared"
     old, new = comparison.untried
     untried = [f"{number:,} tried by the {run} run only" for run, number in (("old", old), ("new", new)) if number]
@@ -123,7 +121,7 @@ def _format_change(change: Change, new: Digest) -> Iterator[str]:
     if change.kind in FAILING or (change.kind == NEW and change.new == "FAIL"):
         yield f"      {change.record['reason']}"
         yield f"      {change.record['repro']}"
-        if confirmed := confirmation.of_case(new, change.case):
+        if confirmed := new.repetitions.text_of(change.case):
             yield f"      {confirmed}"
 
 
@@ -172,7 +170,6 @@ def _change_data(change: Change) -> dict[str, Any]:
 
 
 def as_markdown(comparison: Comparison) -> str:
-    """Returns the comparison as Markdown for the summary of a CI job."""
     return "\n".join(_markdown(comparison)) + "\n"
 
 
@@ -211,8 +208,7 @@ def _markdown(comparison: Comparison) -> Iterator[str]:
 
 
 def as_junit(comparison: Comparison) -> str:
-    """Returns the comparison as JUnit XML for CI systems, with a testcase for each change. A regression is a failure,
-    and a change to an undecided verdict is an error."""
+    """A testcase for each change: a regression is a failure, and an undecided verdict is an error."""
     kinds = {**dict.fromkeys(FAILING, "failure"), UNDECIDED: "error"}
     elements = [kinds.get(change.kind, "skipped") for change in comparison.changes]
     document = ET.Element("testsuites")

@@ -19,24 +19,7 @@ from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRec
 from conformance.model.record_shape import RESULT, completed
 from conformance.model.rules import VENDOR, Needs
 from conformance.model.verdict import OF_RULES, VERDICTS, VIOLATIONS, Verdict
-from conformance.results.conclusions import (
-    APART,
-    IN_PART,
-    OF_STACK,
-    STANDING,
-    STANDINGS,
-    TOUCHED,
-    UNDECIDED,
-    UNREACHABLE,
-    UNSUPPORTED,
-    VERIFIED,
-    VIOLATED,
-    WAIVED,
-    WITHOUT_CASE,
-    RunConclusion,
-    conclude_run,
-    verdict_on,
-)
+from conformance.results.conclusions import STANDING, RunConclusion, Standing, conclude_run, verdict_on
 from conformance.results.records import Recorded, read_results
 from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, touched, unproven
 from conformance.tables.suite import CASES, POINT, Suite, load_suite, tables_digest
@@ -44,19 +27,6 @@ from conformance.tables.tiers import SMOKE, left_out
 from reports.repetitions import Repetitions
 from reports.text import flat, format_value, plain
 
-_PHRASES: Mapping[str, str] = {
-    VERIFIED: "verified",
-    IN_PART: "passed in part",
-    TOUCHED: "touched without a violation",
-    VIOLATED: "violated",
-    WAIVED: "waived",
-    OF_STACK: "violated by the stack on every device",
-    UNSUPPORTED: "unsupported by this device",
-    UNREACHABLE: "unreachable on this stack",
-    UNDECIDED: "undecided",
-    WITHOUT_CASE: "without a case in this run",
-    APART: "more of a vendor's dialect not judged",
-}
 _MOST_REASONS = 4
 _OWN_BUILDS = ("kernel", "linux", "modules", "rdma_core", "overlay")  # keys of the user's builds in the header
 _PRELOAD = "etc/ld.so.preload"
@@ -97,18 +67,13 @@ class RuleFacts:
 class Part:
     """One part of the summary sentence: the number of rules with this standing and, for some standings, the reasons."""
 
-    standing: str
+    standing: Standing
     count: int
     because: tuple[str, ...] = ()
 
-    @property
-    def phrase(self) -> str:
-        """The standing as a phrase of the summary sentence."""
-        return _PHRASES[self.standing]
-
     def __str__(self) -> str:
         why = f" (because {'; '.join(self.because)})" if self.because else ""
-        return f"{self.count:,} {self.phrase}{why}"
+        return f"{self.count:,} {self.standing.phrase}{why}"
 
 
 @dataclass(frozen=True)
@@ -225,18 +190,17 @@ class Digest:
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The parts of the verdict: the number of rules that are verified (in the smallest tier: touched), and the
-        numbers of rules with another standing."""
-        first = TOUCHED if self.header.get("tier") == SMOKE else VERIFIED
+        """The numbers of rules by standing, first those that are verified (in the smallest tier: touched)."""
+        first = Standing.TOUCHED if self.header.get("tier") == SMOKE else Standing.VERIFIED
         count = Counter(STANDING[verdict] for rule, verdict in self.verdicts.items() if rule not in self.apart)
-        count[WITHOUT_CASE] = len(self.documented_rules.keys() - self.verdicts.keys())
-        count[APART] = len(self.apart)
-        if first == TOUCHED:
-            count[TOUCHED] = count.pop(VERIFIED, 0) + count.pop(IN_PART, 0)
-        because = {UNSUPPORTED: self._why_unsupported, UNREACHABLE: self._why_unreachable}
+        count[Standing.WITHOUT_CASE] = len(self.documented_rules.keys() - self.verdicts.keys())
+        count[Standing.APART] = len(self.apart)
+        if first == Standing.TOUCHED:
+            count[Standing.TOUCHED] = count.pop(Standing.VERIFIED, 0) + count.pop(Standing.IN_PART, 0)
+        because = {Standing.UNSUPPORTED: self._why_unsupported, Standing.UNREACHABLE: self._why_unreachable}
         return tuple(
             Part(each, count[each], because[each]() if each in because else ())
-            for each in STANDINGS
+            for each in Standing
             if count[each] or each == first
         )
 
@@ -251,28 +215,27 @@ class Digest:
 
     @property
     def sentence(self) -> str:
-        """The verdict in one sentence, with the reasons."""
         return ", ".join([self._first, *map(str, self.parts[1:])]) + "."
 
     @property
     def short_sentence(self) -> str:
         """The verdict in one sentence, without the reasons."""
-        return ", ".join([self._first, *(f"{part.count:,} {part.phrase}" for part in self.parts[1:])])
+        return ", ".join([self._first, *(f"{part.count:,} {part.standing.phrase}" for part in self.parts[1:])])
 
     @property
     def _first(self) -> str:
-        return f"{self.parts[0].count:,} of {len(self.documented_rules):,} documented rules {self.parts[0].phrase}"
+        verified = self.parts[0]
+        return f"{verified.count:,} of {len(self.documented_rules):,} documented rules {verified.standing.phrase}"
 
     @cached_property
     def defects(self) -> tuple[Defect, ...]:
-        """The defects behind the violations, the most severe first; defects that are waived or of the stack come
-        last."""
+        """The defects, the most severe first; those that are waived or of the stack come last."""
         return self.repetitions.applied(defects_of(self.results, shorts_in(self.header)))
 
     @cached_property
     def repetitions(self) -> Repetitions:
-        """The repetitions of the violations."""
-        return Repetitions(self.confirmations)
+        figures = self.footer.get("confirmation") if self.footer else None
+        return Repetitions(self.confirmations, figures or {})
 
     @property
     def open_defects(self) -> tuple[Defect, ...]:
@@ -281,8 +244,7 @@ class Digest:
 
     @cached_property
     def severities(self) -> Mapping[Severity, int]:
-        """The numbers of results that violate a rule, by the worst severity of each result. Waived and unconfirmed
-        results are not counted."""
+        """The numbers of results by their worst severity, without waived and unconfirmed results."""
         return count_by_severity(
             self._worst[each["case"]]
             for each in self.results
@@ -315,15 +277,14 @@ class Digest:
 
     @property
     def changed_stack(self) -> str:
-        """The differences between the stack under test and the shipped stack: changes of this project and builds of the
-        user, with hashes; empty if the stack is as shipped."""
+        """The changes and builds, with hashes, by which the stack is not as shipped; empty if it is."""
         under_test: object = self.header.get("under_test")
         given = under_test.get("given") if isinstance(under_test, dict) else None
         parts = list(_own_parts(given)) if isinstance(given, dict) else []
         return f"the stack under test was changed: {', '.join(parts)}" if parts else ""
 
     def by_severity(self) -> tuple[ResultRecord, ...]:
-        """Returns all results: first the violations, by severity, then the other results in the order of the run."""
+        """First the violations, by severity, then the other results in the order of the run."""
         rank = {case: severity.rank for case, severity in self._worst.items()}
         return tuple(sorted(self.results, key=lambda record: rank.get(record["case"], len(Severity))))
 
@@ -377,12 +338,10 @@ class Digest:
 
     @property
     def conclusion(self) -> str:
-        """The conclusion about the device in a few words."""
         return self.concluded.words
 
     @property
     def status(self) -> int:
-        """The exit status of the run, as defined in docs/results.md."""
         return self.concluded.status
 
     @cached_property
@@ -420,7 +379,6 @@ class Digest:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many cases have each effective verdict."""
         return Counter(record["effective"] for record in self.results)
 
     @property
@@ -472,8 +430,7 @@ class Digest:
 
 
 def _own_parts(given: Mapping[str, object]) -> Iterator[str]:
-    """Yields each part of the stack that is not as shipped, in a few words. The values in `given` may be of any
-    type."""
+    """Each part of the stack that is not as shipped. The values in `given` may be of any type."""
     changes = given.get("changes")
     if isinstance(changes, dict) and changes:
         names = ", ".join(f"{name} {str(digest)[:8]}" for name, digest in changes.items())
@@ -500,8 +457,7 @@ def _most(pairs: set[tuple[str, str]]) -> tuple[str, ...]:
 
 
 def read(path: Path) -> Digest:
-    """Returns the digest of a results file. `path` is the file or its directory. Raises UserError if the file is
-    invalid."""
+    """Reads the file or directory `path`. Raises UserError if the file is invalid."""
     return digest(read_results(path, plain), path if path.is_dir() else path.parent, str(path))
 
 
@@ -604,8 +560,7 @@ def _suite_of(header: HeaderRecord | None) -> Suite | None:
 
 @lru_cache(maxsize=1)
 def suite_of(tables_sha256: str) -> Suite:
-    """Returns this suite, whose present tables have the hash `tables_sha256`. It is read once for all runs of a
-    command."""
+    """This suite, whose tables have the hash `tables_sha256`; read once for all runs of a command."""
     return load_suite()
 
 

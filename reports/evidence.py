@@ -11,17 +11,13 @@ from typing import Any
 
 from conformance.defects import Symptom, answering_of, severity_of
 from conformance.defects.symptom import fault_of
-from conformance.errors import UserError
 from conformance.model.record import Deviation, ResultRecord, SetUp
 from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.regular_file import read_regular
-from conformance.results.checked_json import parse
+from conformance.results import points
 from conformance.results.conclusions import format_points
-from conformance.results.points import points_path
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
-from reports import confirmation
 from reports.digest import Digest
-from reports.text import flat, one_line, plain
+from reports.text import flat, plain
 
 POINT = (
     "A point is one combination of arguments in a case that tries all combinations. Its name is CASE#axis=value,...,"
@@ -36,8 +32,7 @@ def has_points(run: Digest) -> bool:
 
 
 def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
-    """Yields the lines about a result that is not PASS, in the order of the case's steps. Without a record there is no
-    line."""
+    """Yields lines about a recorded result that is not PASS, in the order of the case's steps."""
     if record["case"] in run.unrecorded:
         return
     for defect in run.defects_in(record["case"]):
@@ -54,7 +49,7 @@ def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
     yield f"table: {location(record)}"
     yield f"reproduce: {record['repro']}"
     yield from (f"kernel: {text}" for text in record["kernel"]["log"])
-    if confirmed := confirmation.of_case(run, record["case"]):
+    if confirmed := run.repetitions.text_of(record["case"]):
         yield f"tried again: {confirmed}"
 
 
@@ -68,8 +63,7 @@ def _deviations(deviations: Sequence[Deviation]) -> list[str]:
 
 
 def observed(record: ResultRecord) -> str:
-    """Returns the outcome of the judged call. After a crash it is the kernel's first message, or whether the kernel or
-    the process ended."""
+    """The outcome of the judged call; after a crash the kernel's first message, or what has ended."""
     if record["verdict"] in (Verdict.CRASH, Verdict.HANG) and not record["observed"]:
         what, _, _, alarm, *_ = (*fault_of(record).seen, "", "", "", "")
         return alarm or what
@@ -83,8 +77,7 @@ def set_up(data: SetUp) -> Iterator[str]:
 
 
 def deviation(each: Deviation) -> Iterator[str]:
-    """Yields lines about a group of points of a sweep, with the steps of its smallest point, or about a random
-    sequence, as a row of a table."""
+    """Yields lines about a group of points with its smallest point, or a random sequence as a row."""
     if each["row"]:
         yield f"{each['when']}, as a row of a table:"
         yield from each["row"].rstrip().splitlines()
@@ -119,12 +112,11 @@ def location(record: ResultRecord) -> str:
 
 
 def own(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of the judged call itself."""
     return {_CALLED.get(name, name): value for name, value in data.items() if name != "afterwards"}
 
 
 def later(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Returns the fields of each step after the judged call."""
+    """The fields of each step after the judged call."""
     steps = data.get("afterwards")
     return [own(step) for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else []
 
@@ -140,19 +132,11 @@ def read_points(directory: Path, record: ResultRecord) -> Points | None:
 
     Raises UserError if the file is invalid or outside the directory of the results.
     """
-    if not record["points_file"]:
+    if not record["points_file"] or not points.points_path(directory, record).exists():
         return None
-    path = points_path(directory, record)
-    try:
-        return Points.of_data(plain(parse(read_regular(path))))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
-        raise UserError(f"{path}: not the points of a sweep ({one_line(str(error))})") from error
+    return points.read_points(directory, record, plain)
 
 
-def inside(points: Points) -> Iterator[tuple[int, Outcome]]:
+def inside(swept: Points) -> Iterator[tuple[int, Outcome]]:
     """Yields each point that belongs to the space, with its outcome."""
-    return ((point, points.outcomes[each]) for point, each in enumerate(points.index) if each != OUTSIDE)
+    return ((point, swept.outcomes[each]) for point, each in enumerate(swept.index) if each != OUTSIDE)

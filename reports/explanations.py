@@ -17,7 +17,7 @@ from conformance.results.conclusions import headline, verdict_on
 from conformance.sweeps.judging import clauses
 from conformance.sweeps.outcome import OUTSIDE
 from conformance.tables.suite import POINT, Suite
-from reports import confirmation, evidence
+from reports import evidence
 from reports.digest import Digest
 from reports.evidence import read_points
 from reports.text import flat
@@ -138,7 +138,7 @@ def _of_result(record: ResultRecord | None, run: Digest) -> Iterator[str]:
     if record["verdict"] in VIOLATIONS:
         yield f"  answered by: {evidence.answered(run, record)}"
     yield from (f"  kernel: {text}" for text in record["kernel"]["log"])
-    if confirmed := confirmation.of_case(run, record["case"]):
+    if confirmed := run.repetitions.text_of(record["case"]):
         yield from _wrapped(f"tried again: {confirmed}")
     yield f"  {record['repro']}"
 
@@ -157,7 +157,7 @@ def _of_point(case: Case, record: ResultRecord, run: Digest) -> Iterator[str]:
     yield f"Last verdict: {outcome.verdict}  ({run.name}; {run.directory})"
     yield from _wrapped(f"{outcome.rule} expects {outcome.expected}: {outcome.observed}")
     yield from (f"  remark: {note}" for note in outcome.notes)
-    if confirmed := confirmation.of_point(run, record["case"], name):
+    if confirmed := run.repetitions.text_at(record["case"], name):
         yield from _wrapped(f"tried again: {confirmed}")
     yield f"  {record['repro']}{POINT}{name}"
 

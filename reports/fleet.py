@@ -119,8 +119,7 @@ class Group:
                 yield Difference("seconds", f"{median:.0f} (median)", f"{seconds:.0f}", (name,))
 
     def _copies(self) -> Iterator[Difference]:
-        """Yields nodes whose results are copies of another node's results: two runs never have the same start and
-        duration."""
+        """Nodes whose results are another node's: two runs never have the same start and duration."""
         known: dict[tuple[str, float | None], str] = {}
         for node in self.nodes:
             if node.facts and node.facts.started and not node.group:
@@ -185,7 +184,6 @@ class Fleet:
 
     @property
     def headline(self) -> str:
-        """The outcome of all nodes, in one line."""
         parts = [format_count(len(self.nodes), "node"), format_count(len(self.groups), "group")]
         violating = sum(node.violates for node in self.nodes)
         if self.groups:
@@ -234,8 +232,7 @@ def _named(name: str, nodes: Sequence[Node]) -> str:
 
 
 def _grouped(device: tuple[Hashable, ...], nodes: Sequence[Node]) -> Iterator[Group]:
-    """Yields the groups of the nodes with one kind of device, by settings. Nodes with rare settings are in the largest
-    group."""
+    """Groups the nodes with one kind of device by settings. Rare settings are in the largest group."""
     by_settings: dict[tuple[str, ...], list[Node]] = {}
     for node in nodes:
         assert node.facts is not None
@@ -255,7 +252,6 @@ def page(fleet: Fleet) -> bytes:
 
 
 def data(fleet: Fleet) -> bytes:
-    """Returns the content of the page as JSON, for programs."""
     return (json.dumps(fleet.as_data(), indent=1) + "\n").encode()
 
 

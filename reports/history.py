@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,6 @@ class KnownDefect:
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint that reports show."""
         return self.fingerprints[0]
 
 
@@ -171,8 +171,7 @@ class Facts:
         return {**facts, **{called(name): digest for name, digest in self.hashes.items()}}
 
     def shows(self, fingerprints: Set[str]) -> bool | None:
-        """Returns whether the run has the defect with one of these fingerprints; None if this is unknown, because not
-        all cases were run."""
+        """Whether the run has the defect with one of these fingerprints; None if this is unknown."""
         return self.known(any(not fingerprints.isdisjoint(defect.fingerprints) for defect in self.defects))
 
     def violates(self, case: str) -> bool | None:
@@ -180,8 +179,7 @@ class Facts:
         return self.known(case in self.violating)
 
     def known(self, seen: bool) -> bool | None:
-        """Returns True if a violation was `seen`; else False for a complete run, and None for an incomplete run, which
-        may lack the cases that show the violation."""
+        """A run that is incomplete may lack the cases that show a violation; then None stands for False."""
         return seen or (False if self.complete else None)
 
     @cached_property
@@ -230,7 +228,6 @@ class History:
 
     @property
     def is_readable(self) -> bool:
-        """Whether any cell can be read."""
         return not self.cells or any(not cell.damaged for cell in self.cells)
 
     @property
@@ -253,19 +250,18 @@ class History:
             if cell.outcome.outcome in _COMPARABLE and cell.outcome.selection == selection
         ]
 
-    def since(self, name: str, night: str, has: Mapping[str, bool]) -> str:
-        """Returns the first of the consecutive nights up to `night` for which `has` is true; empty without such a
-        night.
 
-        Nights that are missing in `has` are skipped.
-        """
-        first = ""
-        for cell in reversed(self.of(name)):
-            if cell.night <= night and cell.night in has:
-                if not has[cell.night]:
-                    break
-                first = cell.night
-        return first
+def known_nights(cells: Iterable[Cell], has: Callable[[Facts], bool | None]) -> dict[str, bool]:
+    """Returns, for each night in which it is known, whether the run of a cell `has` something."""
+    found = {cell.night: has(cell.facts) for cell in cells if cell.facts}
+    return {night: seen for night, seen in found.items() if seen is not None}
+
+
+def since(has: Mapping[str, bool], night: str) -> str:
+    """Returns the first of the consecutive known nights up to `night` for which `has` is true; empty if there is
+    none."""
+    latest_first = sorted((each for each in has if each <= night), reverse=True)
+    return min(takewhile(has.__getitem__, latest_first), default="")
 
 
 def read_history(folder: Path) -> History:

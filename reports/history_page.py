@@ -17,7 +17,7 @@ from conformance.defects import Defect, Severity
 from conformance.errors import UserError
 from conformance.model.verdict import OF_RULES, VIOLATIONS, Verdict
 from reports.digest import RuleFacts, read
-from reports.history import OUTCOMES, Cell, Facts, History, KnownDefect, changes, format_night
+from reports.history import OUTCOMES, Cell, Facts, History, KnownDefect, changes, format_night, since
 from reports.html import FILE_NAME as REPORT
 from reports.html import environment
 
@@ -28,8 +28,6 @@ _BAD_VERDICTS: frozenset[str] = frozenset(VIOLATIONS)
 _BAD_SEEN = frozenset((SEEN,))
 # The colours of the strips, by state: classes of the style sheet.
 _TONES: Mapping[str, str] = {**{verdict: verdict for verdict in OF_RULES}, SEEN: Verdict.FAIL, NOT_SEEN: Verdict.PASS}
-# The functions of this module for templates/macros.html.
-WORDS: Mapping[str, object] = {"when": format_night, "tones": _TONES, "outcomes": OUTCOMES}
 _RANK = {severity.label: severity.rank for severity in Severity}
 
 
@@ -50,8 +48,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Lane:
-    """A rule or a defect on one stack: its state in each night of the history, which is NOT_RUN in a night without
-    results."""
+    """A rule or a defect on one stack: its state in each night, NOT_RUN in a night without results."""
 
     name: str
     states: tuple[str, ...]
@@ -82,12 +79,10 @@ class Lane:
 
     @property
     def is_bad(self) -> bool:
-        """Whether it is violated now."""
         return self.now in self.bad
 
     @cached_property
     def seen(self) -> int:
-        """The number of nights in which it was violated."""
         return sum(state in self.bad for _, state in self._ran)
 
     @property
@@ -99,19 +94,14 @@ class Lane:
     @property
     def since(self) -> str:
         """The night of the latest change between violated and not violated."""
-        first = ""
-        for night, state in reversed(self._ran):
-            if (state in self.bad) != self.is_bad:
-                break
-            first = night
-        return first
+        steady = {night: (state in self.bad) == self.is_bad for night, state in self._ran}
+        return since(steady, self.nights[-1]) if steady else ""
 
     def during(self, *states: str) -> list[str]:
         return [night for night, state in self._ran if state in states]
 
     @property
     def told(self) -> str:
-        """The first night with the violation and the number of such nights, in a few words."""
         if not self._ran:
             return "never run"
         nights = f"{self.seen:,} of {len(self._ran):,} nights"
@@ -128,7 +118,6 @@ class Lane:
 
     @property
     def latest_steps(self) -> Sequence[Step]:
-        """The latest changes first."""
         return self.steps[: -_MOST_STEPS - 1 : -1]
 
 
@@ -141,32 +130,20 @@ class Track:
 
     @property
     def is_bad(self) -> bool:
-        """Whether it is violated now on any stack."""
         return any(lane.is_bad for lane in self.lanes)
 
     @property
     def was_bad(self) -> bool:
-        """Whether it was ever violated."""
         return any(lane.seen for lane in self.lanes)
 
     @property
     def changed(self) -> bool:
-        """Whether its state ever changed."""
         return any(lane.steps for lane in self.lanes)
 
     @property
     def last_change(self) -> str:
         """The night of its latest change on any stack; empty without one."""
         return max((lane.steps[-1].night for lane in self.lanes if lane.steps), default="")
-
-
-@dataclass(frozen=True)
-class Change:
-    """The changes under test of a cell in a night."""
-
-    night: str
-    cell: str
-    items: tuple[tuple[str, str, str], ...]
 
 
 class HistoryPage:
@@ -180,44 +157,28 @@ class HistoryPage:
 
     @property
     def has_results(self) -> bool:
-        """Whether the results of any cell are known."""
         return any(self._facts.values())
+
+    def cells_of(self, night: str) -> list[Cell]:
+        return [cell for cell in self.history.cells if cell.night == night]
 
     @property
     def last(self) -> list[Cell]:
-        """The cells of the latest night."""
-        return [cell for cell in self.history.cells if cell.night == self.nights[-1]] if self.nights else []
-
-    @property
-    def reports(self) -> list[tuple[str, list[tuple[Cell, str]]]]:
-        """The nights, the latest first, each with its cells and the addresses of their reports. An address is empty
-        without a report."""
-        return [
-            (night, [(cell, _report_of(cell)) for cell in self.history.cells if cell.night == night])
-            for night in reversed(self.nights)
-        ]
+        return self.cells_of(self.nights[-1]) if self.nights else []
 
     @property
     def ticks(self) -> Sequence[str]:
-        """The nights that are named below the lanes: the first night, the middle night and the last night, without
-        duplicates."""
+        """The first, the middle and the last night, which are named below the lanes, without duplicates."""
         middle = self.nights[len(self.nights) // 2 : -1] if len(self.nights) % 2 else ()
         return [*self.nights[:1], *middle[:1], *self.nights[1:][-1:]]
 
     @property
     def last_told(self) -> str:
-        """The number of each outcome in the latest night."""
         count = Counter(cell.outcome.outcome for cell in self.last)
         return ", ".join(f"{count[outcome]} {outcome}" for outcome in OUTCOMES if count[outcome])
 
-    @property
-    def news(self) -> list[tuple[Track, str, str, Step]]:
-        """The changes in the latest night."""
-        return self.changed_in(self.nights[-1])
-
     def changed_in(self, night: str) -> list[tuple[Track, str, str, Step]]:
-        """Returns the changes in a night: the defect or rule, its title (empty for a rule), the stack and the
-        change."""
+        """The changes in a night: the defect or rule, its title (empty for a rule), the stack, the change."""
         every = [*((track, defect.title) for defect, track in self.defects), *((track, "") for track in self.rules)]
         return [
             (track, title, lane.name, step)
@@ -249,22 +210,6 @@ class HistoryPage:
         ids |= dict.fromkeys(rule for by in self._facts.values() for facts in by.values() for rule in facts.rules)
         return list(map(self._rule, ids))
 
-    @property
-    def moving(self) -> list[Track]:
-        """The rules that are or were violated and whose verdict has changed, the latest change first."""
-        found = [track for track in self.rules if track.was_bad and track.changed]
-        return sorted(found, key=lambda track: track.last_change, reverse=True)
-
-    @property
-    def steady(self) -> list[Track]:
-        """The rules that were always violated."""
-        return [track for track in self.rules if track.was_bad and not track.changed]
-
-    @property
-    def kept(self) -> list[Track]:
-        """The rules that were never violated."""
-        return [track for track in self.rules if not track.was_bad]
-
     def _rule(self, rule: str) -> Track:
         lanes = (
             self._lane(name, {night: facts.rules.get(rule, NOT_RUN) for night, facts in by.items()}, _BAD_VERDICTS)
@@ -274,8 +219,7 @@ class HistoryPage:
 
     @cached_property
     def defects(self) -> list[tuple[KnownDefect, Track]]:
-        """Every defect of any night. Present defects come first, then the order is by severity, and then by the latest
-        change."""
+        """Every defect of any night: present ones first, then by severity, then by the latest change."""
         latest, known = self._known
         seen = {
             name: {night: {known[defect.fingerprint] for defect in facts.defects} for night, facts in by.items()}
@@ -325,14 +269,10 @@ class HistoryPage:
         return Lane(name, tuple(states.get(night, NOT_RUN) for night in self.nights), self.nights, bad, tuple(steps))
 
     @property
-    def changes(self) -> list[Change]:
-        """The changes under test, the latest night first."""
-        return [
-            Change(night, name, found)
-            for night in reversed(self.nights)
-            for name, by in self._changes.items()
-            if (found := by.get(night))
-        ]
+    def changes(self) -> list[tuple[str, str, tuple[tuple[str, str, str], ...]]]:
+        """The changes under test, the latest night first: the night, the cell, and its changes."""
+        nights = reversed(self.nights)
+        return [(night, name, by[night]) for night in nights for name, by in self._changes.items() if by.get(night)]
 
 
 def _changes(by_night: Mapping[str, Facts]) -> dict[str, tuple[tuple[str, str, str], ...]]:
@@ -341,10 +281,8 @@ def _changes(by_night: Mapping[str, Facts]) -> dict[str, tuple[tuple[str, str, s
 
 
 def page_of(history: History) -> str:
-    page = HistoryPage(history)
-    return (
-        environment().get_template("history.html").render(page=page, under=_under, legend=legend(page.rules), **WORDS)
-    )
+    template = environment().get_template("history.html")
+    return template.render(page=HistoryPage(history), under=_under, report_of=_report_of, **WORDS)
 
 
 def _under(night: str, name: str) -> str:
@@ -356,6 +294,10 @@ def legend(tracks: Iterable[Track]) -> list[str]:
     """Returns the verdicts that occur in strips."""
     found = {state for track in tracks for lane in track.lanes for state in lane.states}
     return [verdict for verdict in OF_RULES if verdict in found]
+
+
+# The functions of this module for templates/macros.html.
+WORDS: Mapping[str, object] = {"when": format_night, "tones": _TONES, "outcomes": OUTCOMES, "legend": legend}
 
 
 def _report_of(cell: Cell) -> str:

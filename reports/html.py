@@ -28,7 +28,7 @@ from conformance.errors import command, format_count
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, OF_RULES, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import format_points, verdict_on
-from reports import confirmation, evidence
+from reports import evidence
 from reports.digest import Digest, RuleFacts
 from reports.page_data import PageData, first_of
 from reports.text import flat, format_rules, format_value
@@ -111,7 +111,7 @@ def _shown(number: int, run: Digest, defect: Defect) -> Shown:
     for symptom in defect.symptoms:
         by_case.setdefault(symptom.case, symptom)
     first = tuple(by_case.values())[:_MOST_SHOWN]
-    return Shown(number, defect, first, tuple(confirmation.of_case(run, each.case) for each in first))
+    return Shown(number, defect, first, tuple(run.repetitions.text_of(each.case) for each in first))
 
 
 @dataclass(frozen=True)
@@ -201,15 +201,8 @@ class Page:
         return DefectView(tuple(self.rules.get(id_) or RuleFacts(id_) for id_ in ids), tuple(by_run))
 
     @cached_property
-    def confirmations(self) -> list[str]:
-        """Lines with the number of confirmed violations of each run."""
-        several = len(self.runs) > 1
-        return [f"{run.name}: {line}" if several else line for run in self.runs for line in confirmation.summary(run)]
-
-    @cached_property
     def data(self) -> str:
-        """The cases, sweeps and maps, and for each defect in each run the cases that are not shown with the defect (see
-        page_data.py)."""
+        """The cases, sweeps and maps, and the cases that are not shown with each defect (page_data.py)."""
         number_of = {case: number for number, case in enumerate(self.cases)}
         return PageData(self.runs, self.cases).packed(
             names=[run.name for run in self.runs],
@@ -232,13 +225,11 @@ class Page:
 
     @property
     def verdicts(self) -> list[tuple[str, int]]:
-        """The effective verdicts that occur, each with its number of cases in all runs."""
         total = sum((Counter(run.counts) for run in self.runs), Counter[str]())
         return [(verdict, total[verdict]) for verdict in VERDICTS if total[verdict]]
 
     @cached_property
     def differing(self) -> int:
-        """The number of cases whose verdict is not the same in all runs."""
         return sum(len(set(self._verdicts(case))) > 1 for case in self.cases)
 
 
@@ -267,7 +258,6 @@ class _Compiled(BytecodeCache):
     """Compiled templates of an earlier process. Jinja itself checks whether they are still valid."""
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        """Loads the stored bytecode into the bucket, if there is any."""
         if path := cache.lookup(self._name(bucket)):
             with contextlib.suppress(OSError):
                 bucket.bytecode_from_string(path.read_bytes())
@@ -309,14 +299,13 @@ def environment() -> Environment:
 
 
 def stack_facts(runs: Sequence[Digest]) -> list[tuple[str, list[str]]]:
-    """Returns the facts of the stacks under test, with a row for each fact and a column for each run. Empty rows are
-    left out."""
+    """A row for each fact of the stacks under test that is known, and a column for each run."""
     rows = [(name, [run.facts[name] for run in runs]) for name in runs[0].facts]
     return [(name, values) for name, values in rows if any(values)]
 
 
 def hashes(runs: Sequence[Digest]) -> list[tuple[str, list[str]]]:
-    """Returns the hashes of the software under test, in the form of `stack_facts`."""
+    """The hashes of the software under test, in the form of `stack_facts`."""
     names = dict.fromkeys(name for run in runs for name in run.under_test)
     return [(name, [run.under_test.get(name, "") for run in runs]) for name in names]
 
@@ -327,5 +316,4 @@ def rank_of(verdict: str) -> int:
 
 
 def slug(severity: Severity) -> str:
-    """Returns the CSS class of a severity."""
     return severity.label.replace(" ", "-")

@@ -33,8 +33,7 @@ def render(runs: Sequence[Digest]) -> bytes:
 
 
 def _document(runs: Sequence[Digest]) -> Iterator[str]:
-    """Yields the document in parts. It is written as text, because elements in memory take most of the time for runs of
-    very many cases."""
+    """The document is text, because elements in memory take most of the time for very many cases."""
     yield "<?xml version='1.0' encoding='us-ascii'?>\n<testsuites>\n"
     for run in runs:
         kinds = [_ELEMENT.get(record["effective"], "") for record in run.results]

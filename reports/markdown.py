@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from conformance.defects import Defect
 from conformance.model.verdict import OF_RULES
-from reports import confirmation, evidence
+from reports import evidence
 from reports.digest import Digest
 from reports.text import format_rules
 
@@ -18,7 +18,6 @@ _MOST = 50  # the most defects that are shown, because the size of a job's summa
 
 
 def render(runs: Sequence[Digest]) -> str:
-    """Returns the summaries of the runs, one after the other."""
     return "\n".join(line for run in runs for line in _run(run)) + "\n"
 
 
@@ -39,7 +38,7 @@ def _run(run: Digest) -> Iterator[str]:
     for verdict in reversed(OF_RULES):
         if verdict in rules or run.counts.get(verdict):
             yield f"| {verdict} | {rules.count(verdict)} | {run.counts.get(verdict, 0)} |"
-    for line in confirmation.summary(run):
+    for line in run.repetitions.summary():
         yield ""
         yield escaped(line)
     problems = run.waivers.get("problems", ())
@@ -89,8 +88,7 @@ def _detail(run: Digest, defect: Defect) -> Iterator[str]:
 
 
 def escaped(text: str) -> str:
-    """Returns the text escaped for Markdown, so that no part becomes markup, a link, a mention, a table cell or
-    HTML."""
+    """No part of the returned text becomes markup, a link, a mention, a table cell or HTML."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split(" ")))
 
 

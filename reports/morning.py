@@ -5,7 +5,7 @@ comparison.py compares the runs, and history_page.py makes the page of all night
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -26,6 +26,8 @@ from reports.history import (
     Outcome,
     changes,
     format_night,
+    known_nights,
+    since,
 )
 from reports.history import UNDECIDED as NOT_DECIDED
 
@@ -52,7 +54,6 @@ class Morning:
 
     @property
     def outcome(self) -> Outcome:
-        """The outcome of the cell."""
         known = self.cell.outcome
         if self.run is None:
             return replace(known, outcome=NOT_RUN)
@@ -106,7 +107,7 @@ class Morning:
     def _changes(self, kind: str, changes: Sequence[Change]) -> Iterator[str]:
         text = "newly unsupported" if kind == UNSUPPORTED else kind
         for change in changes[:_MOST]:
-            has = self._known_of(partial(Facts.violates, case=change.case))
+            has = known_nights(self._nights(), partial(Facts.violates, case=change.case))
             when = self._was_there(has) if kind == MENDED else self._since(has) if kind in FAILING else ""
             verdicts = " -> ".join(filter(None, (change.old, change.new)))
             points = f", {format_count(change.points, 'point')}" if change.points else ""
@@ -118,17 +119,11 @@ class Morning:
         return [*self.history.ran(self.cell.name, self.cell.night), self.cell]
 
     def _has_defect(self, defect: Defect) -> Mapping[str, bool]:
-        own = set(defect.fingerprints)
-        return self._known_of(partial(Facts.shows, fingerprints=own))
-
-    def _known_of(self, has: Callable[[Facts], bool | None]) -> Mapping[str, bool]:
-        text = {cell.night: has(cell.facts) for cell in self._nights() if cell.facts}
-        return {night: each for night, each in text.items() if each is not None}
+        return known_nights(self._nights(), partial(Facts.shows, fingerprints=set(defect.fingerprints)))
 
     def _since(self, has: Mapping[str, bool]) -> str:
-        """Returns a text with the first of the consecutive nights with a violation up to this night, and in how many
-        earlier nights the violation occurred."""
-        first = self.history.since(self.cell.name, self.cell.night, has) or self.cell.night
+        """The first of the consecutive nights with a violation, and in how many earlier nights it occurred."""
+        first = since(has, self.cell.night) or self.cell.night
         earlier = sum(seen for night, seen in has.items() if night < first)
         came = f", and came and went before ({earlier} of {sum(n < first for n in has)} nights)" if earlier else ""
         when = "since this night" if first == self.cell.night else f"since {format_night(first)}"
@@ -136,7 +131,7 @@ class Morning:
 
     def _was_there(self, has: Mapping[str, bool]) -> str:
         last = max((night for night, seen in has.items() if seen and night < self.cell.night), default="")
-        first = self.history.since(self.cell.name, last, has) if last else ""
+        first = since(has, last) if last else ""
         return f"was there since {format_night(first)}" if first else ""
 
 

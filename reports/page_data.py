@@ -69,8 +69,7 @@ def map_of(points: Points) -> dict[str, Any]:
 
 
 def _digits(space: Space) -> list[tuple[str, int]]:
-    """Returns the digits of a point's number, the slowest first. Each digit is an axis, or a flag of an axis of
-    subsets."""
+    """The digits of a point's number, the slowest first: an axis, or a flag of an axis of subsets."""
     found: list[tuple[str, int]] = []
     for axis in space.axes:
         found += [(flag, 2) for flag in reversed(axis.flags)] or [(axis.name, axis.size)]
@@ -119,10 +118,7 @@ def matrix(points: Points, most_blocks: int = 24) -> dict[str, Any]:
 
 
 def _cell(points: Points, counts: Counter[int] | None) -> list[str] | None:
-    """Returns the outcomes of one operation at one position: the worst verdict, its sign, and a line for each outcome.
-
-    The sign has numbers if the points have different verdicts.
-    """
+    """The worst verdict, its sign (with numbers if the verdicts differ), and a line for each outcome."""
     if counts is None:
         return None
     outcomes = points.outcomes
@@ -264,8 +260,7 @@ class PageData:
     def _column(
         self, records: Iterable[ResultRecord | None], key: str, shown: Callable[[Any], Any] | None = None
     ) -> array[int]:
-        """Returns the numbers of the values of one key, or of what `shown` returns for these values. A value that
-        several results share is converted once."""
+        """The numbers of the values of one key, or of what `shown` makes of each distinct value."""
         column = array("I")
         known: dict[int, int] = {}  # by id(); the digests keep the values alive
         for record in records:
@@ -278,7 +273,7 @@ class PageData:
 
 
 def first_of(records: Sequence[ResultRecord | None]) -> ResultRecord:
-    """Returns the record of a case in the first run that has a record of the case."""
+    """The record of a case in the first run that has one."""
     return next(record for record in records if record)
 
 
@@ -286,8 +281,7 @@ _encoded = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators
 
 
 def _map(run: Digest, record: ResultRecord) -> dict[str, Any] | str:
-    """Returns the data from which the script draws a sweep, or a line of text if there is no map. Raises UserError if
-    the file of points is invalid."""
+    """What the script draws of a sweep, or a line of text. Raises UserError for invalid points."""
     points = read_points(run.directory, record)
     if points is None:
         file = record["points_file"]

@@ -1,26 +1,37 @@
-"""Applies the repetitions of violations to the defects of a run. A defect may not be seen again, or be more severe.
-
-confirmation.py has the texts about single violations, and conformance/supervision/ tries violations again.
+"""The repetitions of a run's violations: their effect on the verdicts and the defects of the run, and the texts about
+them for all reports. conformance/supervision/ tries violations again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from conformance.defects import Defect, severity_of_fault, symptoms_of
 from conformance.model.fault import Fault
-from conformance.model.record import ConfirmationRecord, ResultRecord
+from conformance.model.record import ConfirmationRecord, Occurrence, ResultRecord
 from conformance.model.verdict import VERDICTS, Verdict
 from conformance.tables.suite import POINT
 
+_MOST = 5  # the most names in a list of cases after which a violation occurs, and in a list of unconfirmed violations
+_BY = {"run": "it ran alone", "company": "the same when repeated together with others, in a different order"}
+_UNKNOWN: Occurrence = {"verdict": Verdict.MISSED, "reason": "not recorded"}
+_NO_FIGURES: Mapping[str, int] = {}
+
 
 class Repetitions:
-    """The repetitions of one run. The name of a violation is the argument of `--only` that repeats it."""
+    """The repetitions of one run. The name of a violation is the argument of `--only` that repeats it.
 
-    def __init__(self, records: Iterable[ConfirmationRecord]) -> None:
-        self.of_case: dict[str, list[ConfirmationRecord]] = {}
+    `figures` says how many violations were confirmed, were not confirmed, and were not tried again; it is empty for a
+    run without violations.
+    """
+
+    def __init__(self, records: Sequence[ConfirmationRecord], figures: Mapping[str, int] = _NO_FIGURES) -> None:
+        self._records = records
+        self._figures = figures
+        self._of_case: dict[str, list[ConfirmationRecord]] = {}
         for record in records:
-            self.of_case.setdefault(record["case"], []).append(record)
-        by_name = {name_of(record): record for each in self.of_case.values() for record in each}
+            self._of_case.setdefault(record["case"], []).append(record)
+        by_name = {_name_of(record): record for each in self._of_case.values() for record in each}
         self.unconfirmed = frozenset(
             name for name, each in by_name.items() if not each["confirmed"] and not each.get("after")
         )
@@ -61,7 +72,56 @@ class Repetitions:
                 defect = defect.at_least(severity_of_fault(self._alone[symptom.name]))
         return replace(defect, unconfirmed=all(each.name in self.unconfirmed for each in defect.symptoms))
 
+    def text_of(self, case: str) -> str:
+        """Returns a text that says whether the violations of a case were confirmed; empty if this is unknown."""
+        found = self._of_case.get(case, [])
+        bad = [record for record in found if not record["confirmed"]][:_MOST]
+        points = [f"{record['point']}: " if record.get("point") else "" for record in bad]
+        texts = [f"{point}{_text(record)}" for point, record in zip(points, bad, strict=True)]
+        return "; ".join(texts or map(_text, found[:1]))
 
-def name_of(record: ConfirmationRecord) -> str:
-    """Returns the argument of `--only` that repeats a violation."""
+    def text_at(self, case: str, point: str) -> str:
+        """Whether the violation at a point of a sweep was confirmed; empty if this is unknown."""
+        return next((_text(each) for each in self._of_case.get(case, []) if each.get("point") == point), "")
+
+    def summary(self) -> Iterator[str]:
+        """Yields a line with the figures, and a line for each violation that was not confirmed."""
+        if not any(self._figures.values()):
+            return
+        confirmed, untried = self._figures["confirmed"], self._figures.get("not_tried", 0)
+        tried = confirmed + self._figures["not_confirmed"]
+        rest = f", {untried:,} not tried" if untried else ""
+        together = sum(record["by"] == "company" for record in self._records)
+        how = f"a fresh worker, {together:,} of them together with others" if together else "isolation"
+        yield f"confirmation: {confirmed:,} of {tried:,} reproduced in {how}{rest}"
+        bad = [record for record in self._records if not record["confirmed"]]
+        yield from (f"{_name_of(record)}: {_text(record)}" for record in bad[:_MOST])
+        if len(bad) > _MOST:
+            yield f"and {len(bad) - _MOST} more that were not confirmed"
+
+    def as_data(self) -> dict[str, Any]:
+        """Returns the figures, and the names of the violations that were not confirmed."""
+        unconfirmed = [_name_of(record) for record in self._records if not record["confirmed"]]
+        return {**self._figures, "unconfirmed": unconfirmed} if self._figures else {}
+
+
+def _name_of(record: ConfirmationRecord) -> str:
     return f"{record['case']}{POINT}{record['point']}" if record.get("point") else record["case"]
+
+
+def _text(record: ConfirmationRecord) -> str:
+    times, alone, after = record.get("repetitions"), record.get("alone"), record.get("after")
+    if not record["confirmed"]:
+        seen, alone = record.get("in_run") or _UNKNOWN, alone or _UNKNOWN
+        text = f"not confirmed: {seen['verdict']} in the run, but {alone['verdict']} alone ({alone['reason']})"
+        if after is None:
+            return f"{text}; the cases after which it occurs were not searched for"
+        if after:
+            more = f" and {len(after) - _MOST} more" if len(after) > _MOST else ""
+            return f"{text}; it occurs again after {', '.join(after[:_MOST])}{more}"
+        return f"{text}; it did not occur again" + (f" in {times['of']} repetitions" if times else "")
+    if times:
+        return f"confirmed, and unsteady: seen in {times['seen']} of {times['of']} repetitions alone"
+    if alone:
+        return f"confirmed: {alone['verdict']} when tried again alone ({alone['reason']})"
+    return f"confirmed: {_BY.get(record['by'], 'the same when tried again alone')}"

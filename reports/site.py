@@ -7,7 +7,7 @@ each cell. commands/site.py provides C programs and mails, and writes the files.
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from urllib.parse import quote
 
 from conformance.errors import format_count
@@ -15,8 +15,8 @@ from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.conclusions import verdict_on
 from reports import evidence
 from reports.digest import Digest, RuleFacts
-from reports.history import BASELINE, GOOD, REGRESSED, Cell, Facts, History, KnownDefect
-from reports.history_page import NOT_SEEN, SEEN, WORDS, HistoryPage, Track, legend
+from reports.history import BASELINE, GOOD, REGRESSED, Cell, Facts, History, KnownDefect, known_nights, since
+from reports.history_page import NOT_SEEN, SEEN, WORDS, HistoryPage, Track
 from reports.html import TEMPLATES, environment, rank_of
 
 INDEX, STYLE = "index.html", "style.css"
@@ -57,8 +57,7 @@ class Papers:
 
 @dataclass(frozen=True)
 class CaseLine:
-    """A case of a rule: the cells by the verdict of the case on this rule, and the first night of the violation in each
-    cell."""
+    """A case of a rule: the cells by its verdict, and the first night of the violation in each cell."""
 
     id: str
     location: str
@@ -67,8 +66,7 @@ class CaseLine:
 
 
 class Site(HistoryPage):
-    """The content of the pages. `latest` has the latest results of each cell, and `papers` has texts by the
-    fingerprints of defects."""
+    """The pages. `latest` has the latest results of each cell, `papers` texts by fingerprint."""
 
     def __init__(self, history: History, latest: Mapping[str, Digest], papers: Mapping[str, Papers]) -> None:
         super().__init__(history)
@@ -77,7 +75,6 @@ class Site(HistoryPage):
 
     @cached_property
     def statements(self) -> Mapping[str, RuleFacts]:
-        """The rules as the latest results describe them."""
         found: dict[str, RuleFacts] = {}
         for run in sorted(self.latest.values(), key=lambda run: run.header["started"], reverse=True):
             found |= {id_: facts for id_, facts in run.rules.items() if id_ not in found}
@@ -89,23 +86,17 @@ class Site(HistoryPage):
 
     @cached_property
     def verbs(self) -> Mapping[str, list[Track]]:
-        """The rules by their verb."""
         found: dict[str, list[Track]] = {}
         for track in self.all_rules:
             found.setdefault(self.statement(track.id).verb or "other rules", []).append(track)
         return found
 
     def standing(self, track: Track) -> Mapping[str, list[str]]:
-        """Returns the cells by the latest state of a rule, the worst state first. The state of cells without results is
-        ""."""
+        """The cells by the latest state of a rule, the worst state first, and "" for no results."""
         found: dict[str, list[str]] = {}
         for lane in track.lanes:
             found.setdefault(lane.now, []).append(lane.name)
         return dict(sorted(found.items(), key=lambda pair: rank_of(pair[0])))
-
-    def states_of(self, track: Track) -> list[str]:
-        """Returns the verdicts that occur in the strips of a rule."""
-        return legend([track])
 
     def papers(self, track: Track) -> Papers:
         return self._papers.get(track.id) or Papers()
@@ -117,12 +108,8 @@ class Site(HistoryPage):
         """Returns the facts of the latest night in which a cell has results; None if no night has results."""
         return self._facts[name][max(self._facts[name])] if self._facts[name] else None
 
-    def cells_of(self, night: str) -> list[Cell]:
-        return [cell for cell in self.history.cells if cell.night == night]
-
     def under_test(self, cell: Cell) -> tuple[tuple[str, str, str], ...]:
-        """Returns the differences under test between the cell and its previous night with results: name, old value, new
-        value."""
+        """The differences under test since the cell's previous night: name, old value, new value."""
         return self._changes.get(cell.name, {}).get(cell.night, ())
 
     def neighbours(self, night: str) -> tuple[str, str]:
@@ -153,13 +140,10 @@ class Site(HistoryPage):
 
     def _case(self, id_: str, place: str, by: Mapping[str, list[str]]) -> CaseLine:
         names = [name for verdict in VIOLATIONS for name in by.get(verdict, ())]
-        since = {name: self.history.since(name, self.nights[-1], self._violating(name, id_)) for name in names}
+        has = partial(Facts.violates, case=id_)
+        nights = {name: since(known_nights(self.history.of(name), has), self.nights[-1]) for name in names}
         ordered = {verdict: tuple(by[verdict]) for verdict in sorted(by, key=rank_of)}
-        return CaseLine(id_, place, ordered, {name: night for name, night in since.items() if night})
-
-    def _violating(self, name: str, case: str) -> dict[str, bool]:
-        known = {night: facts.violates(case) for night, facts in self._facts[name].items()}
-        return {night: violates for night, violates in known.items() if violates is not None}
+        return CaseLine(id_, place, ordered, {name: night for name, night in nights.items() if night})
 
     @property
     def badges(self) -> Iterator[tuple[str, str, str, str]]:

@@ -9,7 +9,6 @@ from typing import Any
 
 from conformance.defects import Defect
 from conformance.results.conclusions import headline
-from reports import confirmation
 from reports.digest import Digest
 
 FILE_NAME = "summary.json"
@@ -25,7 +24,6 @@ def render(runs: Sequence[Digest]) -> str:
 
 
 def as_data(run: Digest) -> dict[str, Any]:
-    """Returns the summary as plain data."""
     violations = run.violations()
     return {
         "schema": SCHEMA,
@@ -60,7 +58,7 @@ def as_data(run: Digest) -> dict[str, Any]:
             }
             for rule, records in violations.items()
         ],
-        "confirmation": confirmation.as_data(run),
+        "confirmation": run.repetitions.as_data(),
         "waivers": dict(run.waivers),
     }
 

@@ -20,7 +20,6 @@ from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import EXCUSED, INCOMPLETE, NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import verdict_on
 from conformance.results.records import PLAN_FILE
-from reports import confirmation
 from reports.digest import Digest
 from reports.text import columns_of, fitted, format_rules, one_line
 
@@ -64,7 +63,7 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = N
             f"{format_count(remarks, 'result')} with remarks: the documents leave the outcome open or contradict "
             "each other"
         )
-    lines += confirmation.summary(run)
+    lines += run.repetitions.summary()
     lines += [f"waiver: {problem}" for problem in run.waivers.get("problems", ())]
     where = f"report: {out / REPORT} (results: {out})" if reported else f"results: {out}"
     last = (where, *_program(run, out), f"next: {_next(run, out)}")
@@ -110,13 +109,11 @@ def _width(stream: TextIO) -> int:
 
 
 def shortened(text: str, width: int) -> str:
-    """Returns the text in at most `width` columns."""
     return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
 
 
 def _program(run: Digest, out: Path) -> Iterator[str]:
-    """Yields the command for the C program that shows the first defect, and the command that runs the failed cases
-    again."""
+    """The commands for the C program of the first defect, and for the failed cases."""
     if run.open_defects:
         first = run.open_defects[0]
         yield f"C program: {command('reproducer', first.fingerprint, '--run', out)} shows the first defect"
@@ -140,7 +137,6 @@ def _next(run: Digest, out: Path) -> str:
 
 
 def device_line(header: HeaderRecord) -> str:
-    """Returns the stack under test in one line."""
     device, env = header["device"], header["env"]
     return one_line(
         f"{device.get('name', '?')} ({device.get('driver', '?')}), kernel {env.get('kernel', '?')}"
@@ -240,7 +236,6 @@ class Progress:
         return not known
 
     def worker_restarted(self, reason: str) -> None:
-        """Prints that the worker has ended and that a new worker runs the rest."""
         self.say(f"  starting a new worker: {reason}")
 
     def _show(self, record: ResultRecord) -> None:
@@ -251,8 +246,7 @@ class Progress:
             print(line.replace(verdict, coloured(verdict, self.stream), 1), file=self.stream, flush=True)
 
     def _bar(self, record: ResultRecord, done: int, total: int) -> str:
-        """Returns the parts that fit into a line of the terminal: first the figures and the time left, then the bar,
-        the speed and the case."""
+        """As much as fits into a line: first the figures and the time left, then bar, speed and case."""
         columns = columns_of(self.stream) - 1
         left, *pace = self._pace(total - done)
         figures = f"{done} of {total}, {left}"
@@ -264,11 +258,7 @@ class Progress:
         return (f"{more}  {one_line(record['case'])}" if len(more) <= columns else line)[:columns]
 
     def _pace(self, remaining: int) -> list[str]:
-        """Returns how long the rest will take, and the number of cases per second of the latest cases.
-
-        If durations are expected, the remaining cases are assumed to exceed them by the same factor as the finished
-        cases.
-        """
+        """The time left, by the expected durations if they are known, and the latest cases per second."""
         now, spent = self._ticks[-1], self._ticks[-1] - self._ticks[0]
         if spent <= 0:
             return ["just started"]

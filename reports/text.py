@@ -22,8 +22,7 @@ def one_line(text: str) -> str:
 
 
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    """Returns the text in lines of at most `width` columns. All lines but the first are indented. A word that is longer
-    than a line is not broken."""
+    """All lines but the first are indented. A word that is longer than a line is not broken."""
     import textwrap  # imported late: most commands print no text that must be wrapped
 
     return textwrap.wrap(
@@ -32,8 +31,7 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 
 def fitted(line: str, stream: TextIO) -> str:
-    """Returns the line, broken between words for a terminal. A line with a command is not broken, so that the command
-    can be copied."""
+    """The line, broken between words for a terminal, unless it has a command that may be copied."""
     if not stream.isatty() or f"{PROGRAM} " in line:
         return line
     indent = " " * (len(line) - len(line.lstrip()) + 2)
@@ -41,8 +39,7 @@ def fitted(line: str, stream: TextIO) -> str:
 
 
 def columns_of(stream: TextIO) -> int:
-    """Returns the width of a terminal, or 80 for another stream. The environment variable COLUMNS overrides the width
-    of a terminal."""
+    """The width of a terminal, which the variable COLUMNS overrides; 80 for another stream."""
     if os.environ.get("COLUMNS", "").isdecimal():
         return int(os.environ["COLUMNS"]) or 80
     try:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from conformance.bench.doors import RegMrEx
-from conformance.model.case import Arguments, Expectation, SgeSpec, Step
+from conformance.model.case import Arguments, SgeSpec, Step
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import CALLS, NULL
 from conformance.verbs import ENUMS, VERBS, Convention, Verb
@@ -23,7 +23,7 @@ def registration(writer: Writer, call: str, arguments: Arguments, raw: bool) -> 
         return f"{call}({', '.join(_operands(writer, call, arguments))})"
     if "fd" in arguments:
         raise Inexpressible("it registers a dma-buf by the kernel's command")
-    _commands(writer, "uverbs_reg_mr")
+    writer.use("uverbs_reg_mr")
     addr = writer.number(arguments["addr"])
     iova = writer.number(arguments["hca_va"]) if "hca_va" in arguments else addr
     length, access = writer.number(arguments["length"]), writer.access(arguments["access"])
@@ -56,8 +56,7 @@ def _extended(writer: Writer, call: str, arguments: Arguments, raw: bool) -> str
 
 
 def is_plain(verb: Verb) -> bool:
-    """Whether a verb returns 0 or an errno, neither makes nor releases objects, and takes only the arguments of its
-    prototype."""
+    """Whether a verb returns 0 or an errno, makes and releases no objects, and takes only the prototype's arguments."""
     known = all(each.ctype != "struct ibv_buf *" for each in verb.parameters)
     return known and verb.convention is Convention.ZERO_OR_ERRNO and not verb.destroys
 
@@ -85,20 +84,17 @@ def _descriptor(writer: Writer, fd: str) -> str:
     return "-1" if fd == "minus_one" else f"{identifier(fd)}_fd"
 
 
-def _commands(writer: Writer, piece: str) -> None:
-    writer.use(piece)
-    writer.headers |= {"rdma/ib_user_verbs.h", "stdlib.h", "unistd.h"}
-
-
-def wanted(then: Expectation, names: tuple[str, ...], error: str = "error") -> tuple[str, str]:
-    """Returns a C condition on `error` (0 is success), and the requirement in words that follow "should"."""
-    if then.outcome == "open":
+def wanted(step: Step, names: tuple[str, ...] = ()) -> tuple[str, str]:
+    """Returns a C condition on `error` (0 is success), and the requirement in words that follow "should"; `names` are
+    the codes of a refusal, by default those of errno."""
+    names = names or step.then.errno or documented(step)
+    if step.then.outcome == "open":
         return "1", "do either"
-    if then.outcome == "success":
-        return f"!{error}", "succeed"
+    if step.then.outcome == "success":
+        return "!error", "succeed"
     if names and "any" not in names:
-        return " || ".join(f"{error} == {name}" for name in names), f"fail with {' or '.join(names)}"
-    return f"{error} != 0", "fail"
+        return " || ".join(f"error == {name}" for name in names), f"fail with {' or '.join(names)}"
+    return "error != 0", "fail"
 
 
 def _make(writer: Writer, step: Step, kind: str, call: Callable[[], str]) -> str:
@@ -117,7 +113,7 @@ def register(writer: Writer, step: Step) -> None:
     """Writes the registration that makes the region `step.name`."""
     own = _make(writer, step, "ibv_mr", lambda: registration(writer, step.call, step.arguments, writer.raw))
     writer.names.region(step.name, f"{own}->")
-    kept, should = wanted(step.then, step.then.errno or documented(step))
+    kept, should = wanted(step)
     if step.then.mr == "as_asked":
         arguments = step.arguments
         addr = writer.pointer(arguments["addr"]) if "addr" in arguments else ""
@@ -157,11 +153,11 @@ def dereg(writer: Writer, step: Step) -> None:
         writer.assign("handle", f"{own}->handle", "uint32_t")
         writer.say(f"{own}->handle = {_INVENTED_HANDLE};")
     if raw:
-        _commands(writer, "uverbs_dereg_mr")
-    if not raw:
+        writer.use("uverbs_dereg_mr")
+    else:
         writer.say("errno = 0;")
     writer.assign("error", f"{'uverbs' if raw else 'ibv'}_dereg_mr({own})")
-    kept, should = wanted(step.then, step.then.errno or documented(step))
+    kept, should = wanted(step)
     if step.then.outcome == "refused" and not raw:
         kept = f"({kept}) && (!errno || errno == error)"
     _answer(writer, step, kept, should)
@@ -180,17 +176,14 @@ def rereg(writer: Writer, step: Step) -> None:
     writer.keep(f"{own}_old", f"*{own}", "struct ibv_mr")
     verb = "ibv_rereg_mr"
     if writer.raw:
-        _commands(writer, "uverbs_rereg_mr")
+        writer.use("uverbs_rereg_mr")
         verb = "uverbs_rereg_mr"
     writer.assign("error", f"{verb}({own}, {flags}, {pd}, {addr}, {length}, {access})")
     writer.names.old_keys(name, f"{own}_old.")
-    if writer.raw:
-        kept, should = wanted(step.then, step.then.errno or documented(step))
-    else:
-        codes = tuple(f"IBV_REREG_MR_{code}" for code in step.then.code or ENUMS["ibv_rereg_mr_err_code"].short_names)
-        kept, should = wanted(step.then, codes)
-        if step.then.outcome == "refused" and not step.then.code:
-            should = "fail with one of its codes"
+    codes = step.then.code or ENUMS["ibv_rereg_mr_err_code"].short_names
+    kept, should = wanted(step, () if writer.raw else tuple(f"IBV_REREG_MR_{code}" for code in codes))
+    if step.then.outcome == "refused" and not step.then.code and not writer.raw:
+        should = "fail with one of its codes"
     if step.then.mr == "as_asked":
         mask = step.arguments["flags"].mask  # type: ignore[union-attr]
         moved = mask & _CHANGES.value_of("CHANGE_TRANSLATION")
@@ -221,14 +214,13 @@ def advise(writer: Writer, step: Step) -> None:
     if writer.raw:
         verb = "uverbs_advise_mr"
         writer.use(verb)
-        writer.headers |= {"rdma/rdma_user_ioctl_cmds.h", "rdma/ib_user_ioctl_cmds.h", "sys/ioctl.h"}
     if step.arguments["pd_handle"] == "invented":
         writer.assign("handle", f"{domain}->handle", "uint32_t")
         writer.say(f"{domain}->handle = {_INVENTED_HANDLE};")
     writer.assign("error", f"{verb}({domain}, {advice}, {mask}, {name}, {count})")
     if step.arguments["pd_handle"] == "invented":
         writer.say(f"{domain}->handle = handle;")
-    _answer(writer, step, *wanted(step.then, step.then.errno or documented(step)))
+    _answer(writer, step, *wanted(step))
 
 
 def plain(writer: Writer, step: Step) -> None:
@@ -236,7 +228,7 @@ def plain(writer: Writer, step: Step) -> None:
     if writer.raw:
         raise Inexpressible(f"it makes {step.call} by the kernel's command")
     writer.assign("error", f"{step.call}({', '.join(_operands(writer, step.call, step.arguments))})")
-    _answer(writer, step, *wanted(step.then, step.then.errno or documented(step)))
+    _answer(writer, step, *wanted(step))
 
 
 def _sge(writer: Writer, element: SgeSpec) -> str:
@@ -248,7 +240,7 @@ def alloc_mw(writer: Writer, step: Step) -> None:
     domain, kind = identifier(str(step.arguments["pd"])), expressions.value(step.arguments["type"], "ibv_mw_type")
     own = _make(writer, step, "ibv_mw", lambda: f"ibv_alloc_mw({domain}, {kind})")
     writer.names.value(step.name, "rkey", f"{own}->rkey")
-    _answer(writer, step, *wanted(step.then, step.then.errno or documented(step)))
+    _answer(writer, step, *wanted(step))
 
 
 def dealloc_mw(writer: Writer, step: Step) -> None:
@@ -257,7 +249,7 @@ def dealloc_mw(writer: Writer, step: Step) -> None:
     writer.keep(f"{own}_key", f"{own}->rkey", "uint32_t")
     writer.names.value(name, "rkey", f"{own}_key")
     writer.assign("error", f"ibv_dealloc_mw({own})")
-    _answer(writer, step, *wanted(step.then, step.then.errno or documented(step)))
+    _answer(writer, step, *wanted(step))
     writer.released.add(name)
 
 
@@ -266,34 +258,25 @@ def bind_call(writer: Writer, step: Step) -> str:
     arguments = step.arguments
     window = identifier(str(arguments["mw"]))
     region = "NULL" if arguments["mr"] == NULL else identifier(str(arguments["mr"]))
-    info = f"{region}, {writer.number(arguments['addr'])}, {writer.number(arguments['length'])}"
-    info = f"{{ {info}, {writer.access(arguments['access'])} }}"
+    addr, length = writer.number(arguments["addr"]), writer.number(arguments["length"])
+    info = f"{{ {region}, {addr}, {length}, {writer.access(arguments['access'])} }}"
     queue, mask = f"{identifier(str(arguments['qp']))}[0]", writer.access(arguments["send_flags"], "ibv_send_flags")
     name = f"bind{writer.next_number('bind') or ''}"
     if step.call == "ibv_bind_mw":
         writer.say(f"struct ibv_mw_bind {name} = {{ 1, {mask}, {info} }};")
         return f"ibv_bind_mw({queue}, {window}, &{name})"
     key = writer.number(arguments["rkey"]) if arguments.get("rkey") else f"ibv_inc_rkey({window}->rkey)"
-    return post_bind(writer, name, queue, mask, f"{{ {window}, {key}, {info} }}", window)
-
-
-def post_bind(writer: Writer, name: str, queue: str, mask: str, bind: str, window: str) -> str:
-    """Returns the expression of a posted bind. The first bind is written out; further binds call a helper function."""
     writer.say(
         f"struct ibv_send_wr *bad_{name}, {name} = {{ .opcode = IBV_WR_BIND_MW,"
-        f" .wr_id = 1, .send_flags = {mask}, .bind_mw = {bind} }};"
+        f" .wr_id = 1, .send_flags = {mask}, .bind_mw = {{ {window}, {key}, {info} }} }};"
     )
     writer.posted[name] = window
     return f"ibv_post_send({queue}, &{name}, &bad_{name})"
 
 
 def bound(writer: Writer, posted: str = "") -> None:
-    """Writes the statement that puts the new key into struct ibv_mw after a posted bind; with `posted`, only under this
-    condition."""
+    """Writes the statement that puts the new key into struct ibv_mw after a posted bind, under a condition, if any."""
     if writer.posted:
         name, window = writer.posted.popitem()
         text = f"{window}->rkey = {name}.bind_mw.rkey;"
-        if posted:
-            writer.say_if(posted, text)
-        else:
-            writer.say(text)
+        writer.say_if(posted, text)

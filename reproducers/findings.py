@@ -62,8 +62,7 @@ class Finding:
 
 
 def findings_of(runs: Sequence[Run], suite: Suite) -> list[Finding]:
-    """Returns the confirmed defects of all runs, the most severe first, and among equally severe defects the most
-    frequent first."""
+    """Returns the confirmed defects of all runs, the most severe first, then the most frequent first."""
     having: dict[str, list[Run]] = {}
     for run in runs:
         for fingerprint in run.by_fingerprint:
@@ -138,23 +137,19 @@ def _section(
     seen = [f"{names[stack]} ({format_count(number, 'result')})" for stack, number in count.items()]
     lists = {state: [names[stack] for stack, each in stacks.items() if each == state] for state in (ABSENT, UNTRIED)}
     absent = "".join(f"; {state} on: {', '.join(of)}" for state, of in lists.items() if of)
-    lines = [
-        f"## {_cell(defect.title)}",
-        "",
-        f"- severity: {defect.severity.label}",
-        f"- fingerprint: `{defect.fingerprint}`",
+    told = [
+        ("severity", defect.severity.label),
+        ("fingerprint", f"`{defect.fingerprint}`"),
+        ("seen on", f"{', '.join(seen)}{absent}"),
+        ("rules", ", ".join(defect.rules)),
+        *(("the document", words_of(facts[id_])) for id_ in symptom.rules[:2] if id_ in facts),
+        ("observed", f"{symptom.line.removeprefix('afterwards ')} (`{symptom.name}`)"),
+        ("answered by", defect.answering),
+        ("where", where.get(defect.fingerprint)),
+        ("mended by", mended.get(defect.fingerprint)),
+        ("shown by", _link(finding, files)),
     ]
-    lines.append(f"- seen on: {', '.join(seen)}{absent}")
-    lines.append(f"- rules: {', '.join(defect.rules)}")
-    lines += [f"- the document: {words_of(facts[id_])}" for id_ in symptom.rules[:2] if id_ in facts]
-    lines.append(f"- observed: {symptom.line.removeprefix('afterwards ')} (`{symptom.name}`)")
-    lines.append(f"- answered by: {defect.answering}")
-    if place := where.get(defect.fingerprint):
-        lines.append(f"- where: {place}")
-    if changes := mended.get(defect.fingerprint):
-        lines.append(f"- mended by: {changes}")
-    lines.append(f"- shown by: {_link(finding, files)}")
-    return lines
+    return [f"## {_cell(defect.title)}", "", *(f"- {label}: {text}" for label, text in told if text)]
 
 
 def stacks_of(finding: Finding, runs: Sequence[Run]) -> dict[str, str]:

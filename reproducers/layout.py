@@ -1,8 +1,8 @@
 """Layout of C source in a number of columns: lines are wrapped after an argument or operand, never within a string
 literal; and the helper functions of the programs, which are pieces of C in snippets/.
 
-The first line of a piece, `// needs: …`, names other pieces that the piece needs. A line that begins with `@name ` is
-only in programs with the feature `name`; a line that begins with `@!name ` is only in programs without this feature.
+The first line of a piece, `// needs: …`, names other pieces and the headers that the piece needs. A line that begins
+with `@name ` is only in programs with the feature `name`; a line that begins with `@!name ` only in programs without.
 """
 
 import functools
@@ -15,8 +15,7 @@ _INDENT = 4
 
 
 def statement(text: str, depth: int = 1, width: int = WIDTH) -> list[str]:
-    """Returns the lines of a statement within `depth` blocks; all lines but the first are indented by one more
-    level."""
+    """Returns the lines of a statement within `depth` blocks; all but the first are indented by one more level."""
     lead, further = " " * _INDENT * depth, " " * _INDENT * (depth + 1)
     lines, line = [], lead
     for word in _words(text, width):
@@ -38,8 +37,7 @@ def fitted(line: str, width: int) -> list[str]:
 
 
 def _words(text: str, width: int) -> Iterator[str]:
-    """Yields the unbreakable words of a line. Each word ends with a space, except the last. Long string literals are
-    split."""
+    """Yields the unbreakable words of a line, with their spaces. Long string literals are split."""
     current, within = "", False
     for position, character in enumerate(text):
         current += character
@@ -71,25 +69,29 @@ _NEEDS = "// needs: "
 
 @functools.cache
 def _read(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the names of the pieces that a piece needs, and the lines of the piece."""
+    """Returns the names of the pieces and headers that a piece needs, and the lines of the piece."""
     first, *rest = (_FOLDER / f"{name}.c").read_text(encoding="utf-8").splitlines()
     if first.startswith(_NEEDS):
         return tuple(first.removeprefix(_NEEDS).split()), tuple(rest)
     return (), (first, *rest)
 
 
-def with_needed(names: Iterable[str]) -> list[str]:
-    """Returns these pieces and all pieces that they need, each after the pieces that it needs."""
+def with_needed(names: Iterable[str]) -> tuple[list[str], set[str]]:
+    """Returns these pieces and all pieces that they need, each after the pieces that it needs; and their headers."""
     found: dict[str, None] = {}
+    headers: set[str] = set()
 
     def add(name: str) -> None:
         for needed in _read(name)[0]:
-            add(needed)
+            if needed.startswith("<"):
+                headers.add(needed.strip("<>"))
+            else:
+                add(needed)
         found.setdefault(name)
 
     for name in names:
         add(name)
-    return list(found)
+    return list(found), headers
 
 
 def lines_of(name: str, features: Collection[str]) -> list[str]:

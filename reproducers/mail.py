@@ -40,8 +40,7 @@ _KERNEL_LINES = 40
 
 
 def mail(symptom: Symptom, run: Digest, suite: Suite, basis: Basis, history: Sequence[Digest]) -> str:
-    """Returns the whole text, beginning with the subject. Raises reproducers.writer.Inexpressible if there is no
-    program."""
+    """Returns the whole text, beginning with the subject. Raises Inexpressible if there is no program."""
     program = reproducer(symptom.name, suite, basis, symptom, WIDTH)
     lines = [*_told(symptom, run, suite, history), "", program.text.rstrip()]
     return "\n".join(lines) + "\n"
@@ -122,8 +121,7 @@ def _subject(symptom: Symptom, title: str) -> str:
 
 
 def _commands(driver: str, device: str) -> Iterator[str]:
-    """Yields the commands that run the program as root; for a software driver, also the commands that make the
-    device."""
+    """Yields the commands that make the device of a software driver and run the program as root."""
     if driver in _MODULES:
         yield f"modprobe {_MODULES[driver]}"
         yield f"rdma link add {device} type {driver} netdev NETDEV    # an interface that is up"
@@ -132,8 +130,7 @@ def _commands(driver: str, device: str) -> Iterator[str]:
 
 
 def _used(given: Sequence[str], calls: Sequence[str]) -> list[str]:
-    """Returns the objects of a set-up that the calls need, directly or through other objects; a table may set up
-    more."""
+    """Returns the objects of a set-up that the calls need, directly or through other objects."""
     used = list(calls)
     for line in reversed(given):  # an object needs only earlier objects
         name = line.partition(":")[0]
@@ -151,8 +148,7 @@ def _at_fault(symptom: Symptom, run: Digest) -> str:
 
 
 def _evidence(log: Sequence[str], process_died: bool) -> Iterator[str]:
-    """Yields the kernel's messages, unchanged, from the first complaint on; if a process died, the libraries on its
-    stack."""
+    """Yields the kernel's messages from the first complaint on; if a process died, the libraries on its stack."""
     if process_died:  # leave out the frames of the suite's own Python
         log = [line.strip() for line in log if _OF_LIBRARIES.search(line)]
     if not log:
@@ -173,8 +169,7 @@ def _stack(run: Digest) -> str:
 
 
 def _told_apart(other: Digest, run: Digest) -> str:
-    """Returns the loaded software in which another run of the same versions differs from this run; empty if none
-    differs."""
+    """Returns the loaded software in which another run of the same versions differs from this run, if any."""
     if _stack(other).partition(" (")[0] != _stack(run).partition(" (")[0]:
         return ""
     known = {name: value for name, value in other.under_test.items() if not name.startswith("given")}

@@ -1,7 +1,7 @@
 """The set-up of a case as statements of C: the protection domains, memory, queue pairs, regions and windows that its
 steps need. Many rows of a table share one set-up, so a row may need only a part of it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,23 +28,15 @@ from reproducers.writer import Inexpressible, Writer
 def without_idle(case: Case) -> Case:
     """Returns the case with only the objects that its steps need, directly or through other objects."""
     given = case.given
+    uses = {name: set(names_in(mr.arguments)) for name, mr in given.mrs.items()}
+    uses |= {name: {window.pd, *names_in(window.bound or {})} for name, window in given.windows.items()}
+    uses |= {name: {qp.pd} for name, qp in given.qps.items()}
+    uses |= {name: set(_names(memory.size)) for name, memory in (*given.memory.items(), *given.dmabufs.items())}
     needed = {name for step in (*case.before, case.when, *case.afterwards) for name in names_in(step.arguments)}
-    while True:
-        more = set(needed)
-        for name, mr in given.mrs.items():
-            more |= set(names_in(mr.arguments)) if name in needed else set()
-        for name, window in given.windows.items():
-            more |= {window.pd, *names_in(window.bound or {})} if name in needed else set()
-        for name, qp in given.qps.items():
-            more |= {qp.pd} if name in needed else set()
-        for name, memory in (*given.memory.items(), *given.dmabufs.items()):
-            more |= set(_names(memory.size)) if name in needed else set()
-        if more == needed:
-            break
-        needed = more
+    while more := {other for name in needed for other in uses.get(name, ())} - needed:
+        needed |= more
     kept: dict[str, Any] = {
-        kind: {name: each for name, each in getattr(given, kind).items() if name in needed}
-        for kind in ("memory", "dmabufs", "mrs", "qps", "windows")
+        kind: {name: each for name, each in getattr(given, kind).items() if name in needed} for kind in _MAKERS
     }
     pds = tuple(name for name in given.pds if name in needed)
     return replace(case, given=replace(given, pds=pds, **kept))
@@ -56,20 +48,15 @@ def names_in(arguments: Arguments) -> Iterator[str]:
         yield from _names(argument)
 
 
-def _names(argument: Argument) -> Iterable[str]:
+def _names(argument: Argument) -> Iterator[str]:
     if isinstance(argument, str):
-        return (argument,)
-    if isinstance(argument, Quantity):
-        return [name for name, _ in argument.names]
-    if isinstance(argument, tuple):
-        return [
-            name
-            for each in argument
-            if isinstance(each, SgeSpec)
-            for part in (each.addr, each.length, each.lkey)
-            for name in _names(part)
-        ]
-    return ()
+        yield argument
+    elif isinstance(argument, Quantity):
+        yield from (name for name, _ in argument.names)
+    elif isinstance(argument, tuple):
+        for each in argument:
+            if isinstance(each, SgeSpec):
+                yield from (name for part in (each.addr, each.length, each.lkey) for name in _names(part))
 
 
 # For each kind of memory, the statements that prepare new pages; `{0}` is the memory, `{1}` its size in bytes.
@@ -105,16 +92,9 @@ def set_up(writer: Writer) -> None:
     for name in given.pds:
         writer.say(f"struct ibv_pd *{identifier(name)} = ibv_alloc_pd(context);")
         writer.say(f"SET_UP({identifier(name)});")
-    for name, spec in given.memory.items():
-        _memory(writer, name, spec)
-    for name, spec in given.dmabufs.items():
-        _dmabuf(writer, name, spec)
-    for name, qp in given.qps.items():
-        _queue_pairs(writer, name, qp)
-    for name, mr in given.mrs.items():
-        _region(writer, name, mr)
-    for name, window in given.windows.items():
-        _window(writer, name, window)
+    for kind, make in _MAKERS.items():
+        for name, spec in getattr(given, kind).items():
+            make(writer, name, spec)
 
 
 def _memory(writer: Writer, name: str, spec: MemorySpec) -> None:
@@ -163,7 +143,6 @@ def _dmabuf(writer: Writer, name: str, spec: MemorySpec) -> None:
     own = identifier(name)
     size = writer.number(spec.size)
     writer.use("udmabuf")
-    writer.headers |= {"fcntl.h", "linux/udmabuf.h", "sys/ioctl.h", "sys/mman.h", "unistd.h"}
     writer.say(f"size_t {own}_size = {size};")
     writer.say(f"int {own}_fd = udmabuf({own}_size);")
     writer.say(f"unsigned char *{own} = mmap(NULL, {own}_size, PROT_READ | PROT_WRITE, MAP_SHARED, {own}_fd, 0);")
@@ -181,7 +160,6 @@ def type_of(writer: Writer, kind: str) -> None:
 def connected(writer: Writer, kind: str, domain: str, access: str) -> str:
     """Returns the expression for a new pair in the state RTS."""
     writer.use("pair")
-    writer.headers.add("stdlib.h")
     return f"pair({domain}, {access}{f', IBV_QPT_{kind}' if 'mixed' in writer.features else ''})"
 
 
@@ -203,7 +181,6 @@ def _queue_pairs(writer: Writer, name: str, spec: QpSpec) -> None:
     if "parts" not in writer.features:
         writer.say(f"struct ibv_qp **{own} = {connected(writer, spec.kind, domain, rights(writer, spec.access))};")
         return
-    writer.headers.add("stdlib.h")
     writer.use("parts", "move")
     writer.say(f"struct ibv_qp **{own} = parts({domain}, {int(spec.sq_sig_all)});")
     last = "RTS" if spec.state == "ERR" else spec.state
@@ -240,3 +217,13 @@ def _window(writer: Writer, name: str, spec: WindowSpec) -> None:
     writer.say(f"SET_UP(!{bind_call(writer, step)});")
     bound(writer)
     writer.say(f"SET_UP(next({queue}->send_cq) == IBV_WC_SUCCESS);")
+
+
+# The functions that write the objects of each section of `given`, in the order in which they are created.
+_MAKERS: Mapping[str, Callable[[Writer, str, Any], None]] = {
+    "memory": _memory,
+    "dmabufs": _dmabuf,
+    "qps": _queue_pairs,
+    "mrs": _region,
+    "windows": _window,
+}

@@ -25,10 +25,8 @@ from reproducers.writer import Inexpressible
 
 
 def cut(case: Case, observed: Mapping[str, Any]) -> Case:
-    """The case without the steps after the first wrong step, and without earlier operations that changed nothing.
-
-    `observed` is the recorded observation of the case; if it has no fault, the case is returned unchanged.
-    """
+    """The case without the steps after the first wrong step in its recorded observation, and without earlier operations
+    that changed nothing; unchanged if there is no fault."""
     if "returned" not in observed:
         return case
     if fault_of(case.when, observed):  # type: ignore[arg-type]
@@ -76,8 +74,7 @@ def unknown_device() -> Basis:
 
 
 def reproducer(id_: str, suite: Suite, basis: Basis, symptom: Symptom | None = None, width: int = WIDTH) -> Program:
-    """Returns the program of a row or of a point; with a symptom, only the steps that show the symptom. Raises
-    Inexpressible."""
+    """Returns the program of a row or point, with a symptom only the steps that show it. Raises Inexpressible."""
     try:
         case = suite.find(id_)
     except UserError as error:

@@ -10,7 +10,7 @@ from reproducers import calls
 from reproducers.calls import bind_call, bound, wanted
 from reproducers.expressions import identifier
 from reproducers.objects import connected, rights, type_of
-from reproducers.writer import Inexpressible, Writer, documented
+from reproducers.writer import Inexpressible, Writer
 
 _WANTED = {"success": "1", "refused": "0", "open": "-1"}
 # The remote operations, whose opcodes are IBV_WR_ with the same name.
@@ -41,7 +41,6 @@ def _prepare(writer: Writer, step: Step) -> None:
         writer.features.add("wc")
     if str(step.arguments["op"]) not in FLUSHES:
         writer.features.add("traffic")
-    writer.headers |= {"stdlib.h", "unistd.h"}
 
 
 def _pair(writer: Writer, step: Step) -> str:
@@ -180,27 +179,20 @@ def bind(writer: Writer, step: Step) -> None:
     bound(writer, "!error")
     writer.names.value(name, "old_rkey", f"{window}_old")
     writer.use("next")
-    writer.headers.add("unistd.h")
     signaled = "SIGNALED" in step.arguments["send_flags"].names or spec.sq_sig_all  # type: ignore[union-attr]
     awaited = spec.state in ("RTS", "ERR")
     call = step.title
     if not awaited:
         writer.assign("status", "error ? NONE : IBV_WC_SUCCESS")
-        done = "!error"
     elif signaled:
         writer.assign("status", f"error ? NONE : next({queue}->send_cq)")
-        done = "!error && status == IBV_WC_SUCCESS"
     else:
         writer.use("earlier")
         writer.features.add("wc")
         silent = f"error || earlier({queue}) ? NONE : IBV_WC_SUCCESS"
         failing = f"error ? NONE : earlier({queue}) ? ended : IBV_WC_SUCCESS"
         writer.assign("status", silent if then.outcome == "success" else failing)
-        done = "!error && status == IBV_WC_SUCCESS"
-    if then.opcode:
-        writer.features.add("wc")
-        done += " && wc.opcode == IBV_WC_BIND_MW"
-    names = then.errno or documented(step)
+    done = _done(writer, step, "BIND_MW", awaited)
     if then.because:
         wanted_ = refusal("bind", then.because, spec.kind)
         assert wanted_ is not None
@@ -209,7 +201,7 @@ def bind(writer: Writer, step: Step) -> None:
     if then.outcome == "success":
         kept, should = done, "succeed"
     elif then.outcome == "refused":
-        code, should = wanted(then, names)
+        code, should = wanted(step)
         kept = f"error ? {code.replace('error != 0', 'error > 0')} : status != IBV_WC_SUCCESS"
         if not awaited:
             kept = code.replace("error != 0", "error > 0")
@@ -223,6 +215,15 @@ def bind(writer: Writer, step: Step) -> None:
     _completion(writer, kept, call, should)
 
 
+def _done(writer: Writer, step: Step, opcode: str, awaited: bool = True) -> str:
+    """Returns the condition that a request was posted and, if `awaited`, has completed with its opcode."""
+    done = "!error && status == IBV_WC_SUCCESS" if awaited else "!error"
+    if not step.then.opcode:
+        return done
+    writer.features.add("wc")
+    return f"{done} && wc.opcode == IBV_WC_{opcode}"
+
+
 def _completion(writer: Writer, kept: str, call: str, should: str) -> None:
     message = f"{call} should {should}, gave %d and completed with %d, %s"
     writer.check(kept, message, "error", "status", "ibv_wc_status_str(status)")
@@ -230,11 +231,7 @@ def _completion(writer: Writer, kept: str, call: str, should: str) -> None:
 
 def local_inv(writer: Writer, step: Step) -> None:
     _invalidated(writer, step, 0, "IBV_WR_LOCAL_INV")
-    done = "!error && status == IBV_WC_SUCCESS"
-    if step.then.opcode:
-        writer.features.add("wc")
-        done += " && wc.opcode == IBV_WC_LOCAL_INV"
-    _completed(writer, step, done)
+    _completed(writer, step, _done(writer, step, "LOCAL_INV"))
 
 
 def send_with_inv(writer: Writer, step: Step) -> None:
@@ -269,7 +266,6 @@ def send_with_inv(writer: Writer, step: Step) -> None:
 def _invalidated(writer: Writer, step: Step, side: int, opcode: str, message: str = "") -> None:
     queue = f"{identifier(str(step.arguments['qp']))}[{side}]"
     writer.use("next")
-    writer.headers.add("unistd.h")
     name = f"wr{writer.next_number('wr') or ''}"
     key = writer.number(step.arguments["rkey"])
     writer.say(
@@ -301,7 +297,6 @@ def connect_qp(writer: Writer, step: Step) -> None:
     own, spec = identifier(name), writer.case.given.qps[name]
     writer.use("earlier", "move")
     writer.features.add("wc")
-    writer.headers.add("unistd.h")
     writer.say(f"move({own}, IBV_QPS_{spec.state}, IBV_QPS_RTS, {rights(writer, spec.access)});")
     writer.assign("count", f"earlier({own}[0])")
     if step.then.completion == "one":

@@ -27,6 +27,12 @@ _MACROS = [
     '#define SET_UP(done) ((done) ? (void)0 : err(2, "failed: %s", #done))',
     "",
 ]
+# Macros that a program defines if it uses them.
+_DEFINED = {
+    "PAGE": "PAGE ((size_t)sysconf(_SC_PAGESIZE))",
+    "NONE": "NONE -1 /* the status where nothing completes */",
+    "DATA": "DATA(i) (0x80 + (i) % 113) /* the bytes that move */",
+}
 # The bits, in on-demand capabilities, of operations without a name in older headers.
 _ODP_WITHOUT_NAMES = {"flush": "0x40", "atomic_write": "0x80"}
 # Constants that the header of the oldest rdma-core lacks, with their values. A program defines the constants that it
@@ -86,10 +92,8 @@ class TooLong(Inexpressible):
 
 
 def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark: str = "") -> Program:
-    """Returns the program of a row whose expectation is known, wrapped to `width` columns. Raises Inexpressible.
-
-    With the default width, the program has at most MOST_LINES lines. `remark` is a sentence for its first comment.
-    """
+    """Returns the program of a row, wrapped to `width` columns, which has at most MOST_LINES lines with the default
+    width. `remark` is a sentence for its first comment. Raises Inexpressible."""
     if case.kind is not Kind.ROW:
         raise Inexpressible("it is not a row of calls: name one point, as CASE#axis=value")
     unmet = [need for need in case.needs if need in PRECONDITIONS]
@@ -185,21 +189,13 @@ def _top(writer: Writer, rules: Mapping[str, Rule], remark: str) -> list[str]:
     lines += comment(_told(case, rules, remark), writer.width)
     if "udmabuf" in writer.pieces:
         lines.append("#define _GNU_SOURCE")
-    headers = set(writer.headers)
-    if "sys/mman.h" not in headers and "memory" in writer.pieces:
-        headers.add("sys/mman.h")
-    lines += [f"#include <{header}>" for header in sorted(headers)]
-    lines.append("")
-    pieces = [layout.lines_of(piece, writer.features) for piece in layout.with_needed(writer.pieces)]
+    names, headers = layout.with_needed(writer.pieces)
+    pieces = [layout.lines_of(piece, writer.features) for piece in names]
     text = "\n".join([*writer.used, *(line for piece in pieces for line in piece)])
-    if "PAGE" in text:
-        lines.append("#define PAGE ((size_t)sysconf(_SC_PAGESIZE))")
-        if "#include <unistd.h>" not in lines:
-            lines.insert(lines.index(""), "#include <unistd.h>")
-    if "NONE" in text.replace("PROT_NONE", "").replace("ATOMIC_NONE", ""):
-        lines.append("#define NONE -1 /* the status where nothing completes */")
-    if "DATA(" in text:
-        lines.append("#define DATA(i) (0x80 + (i) % 113) /* the bytes that move */")
+    defined = [name for name in _DEFINED if re.search(rf"\b{name}\b", text)]
+    headers |= {*writer.headers, *(["unistd.h"] if "PAGE" in defined else [])}
+    lines += [*(f"#include <{header}>" for header in sorted(headers)), ""]
+    lines += [f"#define {_DEFINED[name]}" for name in defined]
     later = [name for name in _LATER if re.search(rf"\b{name}\b", f"{text}{_rights(writer)}")]
     if later:
         lines.append("/* of rdma-core 46 and later; an older header compiles, too */")

@@ -30,6 +30,7 @@ class Writer:
         self.case, self.width = case, width
         self.names = Names()
         self.memories = {**case.given.memory, **case.given.dmabufs}
+        self._bases = {name: _APART * (number + 1) for number, name in enumerate(self.memories)}
         self.lines: list[str] = []
         self.pieces: dict[str, None] = {}
         self.features: set[str] = set()
@@ -81,9 +82,10 @@ class Writer:
         return [line for number, line in enumerate(self.lines) if number not in idle]
 
     def say_if(self, condition: str, text: str) -> None:
-        """Adds a statement under a condition."""
-        self.lines += statement(f"if ({condition})", self._depth, self.width)
-        self.lines += statement(text, self._depth + 1, self.width)
+        """Adds a statement under a condition, which may be empty."""
+        if condition:
+            self.lines += statement(f"if ({condition})", self._depth, self.width)
+        self.lines += statement(text, self._depth + bool(condition), self.width)
 
     def assign(self, name: str, text: str, kind: str = "int") -> None:
         """Sets a variable; the first such statement also declares it."""
@@ -107,13 +109,11 @@ class Writer:
         self.say("}")
 
     def number(self, argument: Argument) -> str:
-        assert isinstance(argument, Quantity)
-        return self._known(argument, self.names.number(argument))
+        return self._known(_quantity(argument), self.names.number(_quantity(argument)))
 
     def pointer(self, argument: Argument) -> str:
         """Returns a quantity as the expression of an address."""
-        assert isinstance(argument, Quantity)
-        return self._known(argument, self.names.pointer(argument))
+        return self._known(_quantity(argument), self.names.pointer(_quantity(argument)))
 
     def _known(self, quantity: Quantity, text: str) -> str:
         if any(term.unit.startswith("hugepage") for term in quantity.terms):
@@ -127,58 +127,47 @@ class Writer:
 
     def memory_of(self, at: Quantity) -> str:
         """Returns the name of the memory that contains an address."""
-        bases = self._bases()
-        start = self.evaluate(at, bases, *_SYSTEMS[0])
-        for name, base in bases.items():
-            if base <= start <= base + self.evaluate(self.memories[name].size, bases, *_SYSTEMS[0]):
+        start = self.evaluate(at)
+        for name, base in self._bases.items():
+            if base <= start <= base + self.evaluate(self.memories[name].size):
                 return name
         raise Inexpressible("the address of an operation is in no memory of the case")
 
     def holds(self, addr: Quantity, length: Quantity) -> bool:
         """Whether memory of the case contains a whole range. True if the range does not depend on memory."""
-        bases = self._bases()
-        if not any(name in bases for name, _ in addr.names):
+        if not any(name in self._bases for name, _ in addr.names):
             return True
-        start = self.evaluate(addr, bases, *_SYSTEMS[0])
-        end = start + self.evaluate(length, bases, *_SYSTEMS[0])
-        sizes = {name: self.evaluate(self.memories[name].size, bases, *_SYSTEMS[0]) for name in bases}
-        return any(base <= start and end <= base + sizes[name] for name, base in bases.items())
+        start = self.evaluate(addr)
+        end = start + self.evaluate(length)
+        sizes = {name: self.evaluate(self.memories[name].size) for name in self._bases}
+        return any(base <= start and end <= base + sizes[name] for name, base in self._bases.items())
 
-    def _bases(self) -> dict[str, int]:
-        return {name: _APART * (number + 1) for number, name in enumerate(self.memories)}
-
-    def evaluate(self, quantity: Quantity, bases: dict[str, int], page: int, hugepage: int) -> int:
-        """Returns the value of a quantity for memory at the addresses `bases`. Raises Inexpressible for a key of an
-        object."""
+    def evaluate(self, quantity: Quantity, system: tuple[int, int] = _SYSTEMS[0]) -> int:
+        """Returns a quantity with the pages of a system. Raises Inexpressible for a key of an object."""
 
         def value_of(name: str, property_: str) -> int:
-            if name not in bases:
+            if name not in self._bases:
                 raise Inexpressible(f"an address depends on {name}.{property_}")
-            size = 0 if property_ in ("addr", "") else self.evaluate(self.memories[name].size, bases, page, hugepage)
-            return size if property_ == "size" else bases[name] + size
+            size = 0 if property_ in ("addr", "") else self.evaluate(self.memories[name].size, system)
+            return size if property_ == "size" else self._bases[name] + size
 
-        return quantity.evaluate(page, hugepage, value_of)
+        return quantity.evaluate(*system, value_of)
 
     def located(self, step: Step, operation: str) -> tuple[str, str, str, str]:
         """Returns four expressions for an operation: the address in the request, the address of the bytes in this
         process, the number of bytes, and the memory."""
-        addr, length = step.arguments["addr"], step.arguments["length"]
-        at = step.arguments["at"] or addr
-        assert isinstance(addr, Quantity)
-        assert isinstance(length, Quantity)
-        assert isinstance(at, Quantity)
-        bases, position = self._bases(), str(step.arguments["position"])
+        addr, length = _quantity(step.arguments["addr"]), _quantity(step.arguments["length"])
+        at, position = _quantity(step.arguments["at"] or addr), str(step.arguments["position"])
         found = []
-        for page, huge in _SYSTEMS:
-            start, size = (self.evaluate(each, bases, page, huge) for each in (addr, length))
-            found.append(locate(position, operation, start, size))
+        for system in _SYSTEMS:
+            found.append(locate(position, operation, self.evaluate(addr, system), self.evaluate(length, system)))
             self.largest = max(self.largest, found[-1][1])
         shift: tuple[Term, ...] = (Term(1 if found[0][0] >= 0 else -1, abs(found[0][0])),)
         count = Quantity("", (Term(1, found[0][1]),))
         if found[0] != found[1]:
             # Systems differ only in the size of a range of whole pages.
             if position not in ("whole", "first", "before", "across-start", "empty"):
-                offset = found[0][0] - self.evaluate(length, bases, *_SYSTEMS[0])
+                offset = found[0][0] - self.evaluate(length)
                 shift = (*length.terms, Term(1 if offset >= 0 else -1, abs(offset)))
             if found[0][1] != found[1][1]:
                 count = length
@@ -188,8 +177,7 @@ class Writer:
 
     def moved(self, length: Argument) -> str:
         """Returns the argument for a number of bytes of the peer's own memory; empty for no bytes."""
-        assert isinstance(length, Quantity)
-        sizes = [self.evaluate(length, {}, *system) for system in _SYSTEMS]
+        sizes = [self.evaluate(_quantity(length), system) for system in _SYSTEMS]
         if not any(sizes):
             return ""
         self.features.add("traffic")
@@ -199,13 +187,18 @@ class Writer:
     def area_of(self, name: str) -> None:
         """Makes the following operations check the whole memory. If the memory is too large to be filled, each
         operation checks only its own bytes."""
-        if self.evaluate(self.memories[name].size, self._bases(), *_SYSTEMS[0]) > _LARGEST_AREA:
+        if self.evaluate(self.memories[name].size) > _LARGEST_AREA:
             self.features.add("large")
             return
         area = (identifier(name), self.names.of(name, "size"))
         if area != self.area:
             self.area = area
             self.say(f"area = {area[0]}, size = {area[1]};")
+
+
+def _quantity(argument: Argument) -> Quantity:
+    assert isinstance(argument, Quantity)
+    return argument
 
 
 def documented(step: Step) -> tuple[str, ...]:

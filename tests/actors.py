@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,26 +40,18 @@ def ran(*numbers: int) -> list[bytes]:
     return [HEADER, *itertools.chain.from_iterable((start(number), passed(number)) for number in numbers)]
 
 
+@dataclass(eq=False)
 class Actor:
     """A worker that sends the lines of its script and then ends."""
 
+    script: Script
+    ending: WorkerEnd = WorkerEnd()  # noqa: RUF009
+    left: str = ""
+    held: str = ""
+    works: bool = False
+    killed: bool = False
+    closed: bool = False
     derived = None
-
-    def __init__(
-        self,
-        script: Script,
-        ending: WorkerEnd = WorkerEnd(),  # noqa: B008
-        left: str = "",
-        held: str = "",
-        works: bool = False,
-    ) -> None:
-        self.script = script
-        self.ending = ending
-        self.left = left
-        self.held = held
-        self.works = works
-        self.killed = False
-        self.closed = False
 
     def next_line(self, timeout: float) -> bytes | None:
         return next(self.script, b"") if timeout > 0 else None
@@ -90,14 +83,14 @@ def killed(*lines: bytes | None) -> Actor:
     return Actor(iter(lines), WorkerEnd("pytest was ended externally", external=True))
 
 
+@dataclass
 class Audience:
     """An observer of the progress that records its calls."""
 
-    def __init__(self) -> None:
-        self.total = 0
-        self.taken: list[str] = []
-        self.reasons: list[str] = []
-        self.said: list[str] = []
+    total: int = 0
+    taken: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
 
     def run_started(self, header: HeaderRecord, total: int) -> None:
         self.total = total

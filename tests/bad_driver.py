@@ -1,46 +1,48 @@
 """A misbehaving driver in the guest: a preloaded library, and the tables that trigger it. A helper of tests."""
 
+import json
 import subprocess
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
+from conformance.results.records import Recorded, read_results
 from conformance.tables.suite import ROOT
+from launched import run_in_guest
+from samples import footer_of, laid
 
 # The sizes of memory, in pages, at which tests/preload.c misbehaves.
-PAGES = {
-    "works": 4,
-    "panics": 101,
-    "hangs": 102,
-    "leaks": 103,
-    "dies": 104,
-    "taints": 105,
-    "loses": 106,
-    "works-too": 4,
+_MISBEHAVES = enumerate("panics hangs leaks dies taints loses".split(), 101)
+PAGES = {"works": 4, "works-too": 4, **{row: size for size, row in _MISBEHAVES}}
+_WRITE = {"call": "traffic", "op": "RDMA_WRITE", "rkey": "new.rkey", "addr": "buf", "then": "success"}
+# What differs in some rows. In `loses` a peer writes to the region, so that a completion is needed.
+_OTHER: Mapping[str, dict[str, Any]] = {
+    "loses": {"when": {"access": ["LOCAL_WRITE", "REMOTE_WRITE"]}, "afterwards": [_WRITE]},
+    "alter": {"then": "refused"},
 }
-# The rows in which a peer writes to the region, so that a completion is needed.
-_WRITTEN_TO = ("loses",)
 
 
-def tables(folder: Path, *rows: str) -> Path:
-    """Makes a folder for --cases with these rows; each row is a valid registration of memory of the row's size."""
-    text = f"verb: ibv_reg_mr\ncases: {len(rows)}\nrows:\n"
-    for row in rows:
-        text += f"  - id: {row}\n    rules: [REG-01]\n"
-        text += f"    given: {{memory: {{buf: {{kind: anonymous, size: {PAGES[row]} pages}}}}}}\n"
-        access = "LOCAL_WRITE, REMOTE_WRITE" if row in _WRITTEN_TO else "LOCAL_WRITE"
-        text += f"    when: {{access: [{access}]}}\n    then: success\n"
-        if row in _WRITTEN_TO:
-            text += "    afterwards: [{call: traffic, op: RDMA_WRITE, rkey: new.rkey, addr: buf, then: success}]\n"
-    (folder / "reg_mr").mkdir(parents=True)
-    (folder / "reg_mr" / "bad.yaml").write_text(text)
-    return folder
+def tables(folder: Path, pages: Mapping[str, int]) -> Path:
+    """Makes a folder for --cases with these rows; each row is a valid registration of so many pages of memory."""
+    rows = [
+        {
+            "id": row,
+            "rules": ["REG-01"],
+            "given": {"memory": {"buf": {"kind": "anonymous", "size": f"{size} pages"}}},
+            "when": {"access": ["LOCAL_WRITE"]},
+            "then": "success",
+            **_OTHER.get(row, {}),
+        }
+        for row, size in pages.items()
+    ]
+    table = {"verb": "ibv_reg_mr", "cases": len(rows), "rows": rows}
+    return laid(folder, {"reg_mr/bad.yaml": json.dumps(table)})  # JSON is YAML
 
 
 def overlay(folder: Path, source: str = "preload.c") -> Path:
     """Makes a folder for --overlay that preloads the library into every program of the guest."""
-    (folder / "usr/local/lib").mkdir(parents=True)
-    (folder / "etc").mkdir()
+    laid(folder, {"etc/ld.so.preload": "/usr/local/lib/preload.so\n", "usr/local/lib/preload.so": ""})
     library(folder / "usr/local/lib/preload.so", source)
-    (folder / "etc/ld.so.preload").write_text("/usr/local/lib/preload.so\n")
     return folder
 
 
@@ -49,3 +51,14 @@ def library(target: Path, source: str = "preload.c") -> Path:
     command = ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", str(target), str(ROOT / "tests" / source)]
     subprocess.run([*command, "-ldl", "-lpthread"], check=True)
     return target
+
+
+def run_with(place: Path, source: str, *options: str | Path, only: Iterable[str] = ()) -> Recorded:
+    """Runs cases in a guest with the preloaded library; the run is complete, and some of its cases fail."""
+    how = ("--guests", "1", "--overlay", overlay(place / "overlay", source), *options)
+    done = run_in_guest(place / "out", *how, only=only)
+    assert done.returncode == 1, done.stdout + done.stderr
+    print(done.stdout)
+    recorded = read_results(place / "out")
+    assert footer_of(recorded)["complete"] is True
+    return recorded

@@ -18,11 +18,11 @@ from commands.__main__ import main
 from conformance import cache
 from conformance.model.rules import Registry
 from conformance.tables import suite
-from conformance.tables.suite import CASES, ROOT
+from conformance.tables.suite import ROOT
 from fixtures.system.cache import cache_directory
 from kinds import Cli, Said, Says
 from project import TABLE, Project
-from samples import numbered
+from samples import laid, numbered
 
 # Objects made during the collection stay until the end; a search for garbage among them takes a fifth of the time.
 gc.disable()
@@ -67,7 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
 # Files that take more than a few seconds, or need a package that the suite itself does not need. `--quick` leaves them
 # out.
 _SLOW = """
-bisect_step bundle cache ci describe docs evidence examiner extending extending_page faults formats fuzzed_results
+bisect_step bundle cache ci describe docs examiner extending extending_page faults formats
 header history hostile_host hostile_workers judge kernel_trial loader_properties manners nightly old_results
 one_conclusion own_builds packages page patches personas plugin preflight recorded_run
 reference remote_host reproducers resume schema sequences site sweeps template trial
@@ -103,32 +103,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 # How many tests the option `-m "not nightly"` leaves out; each process of pytest-xdist counts all of them.
-_LEFT = pytest.StashKey[int]()
+_LEFT: dict[str, int] = {}
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
-    """Counts the tests that are left for the night."""
+    """Counts the tests that are left for the night. A process of pytest-xdist sends its count to the first process."""
     for item in items:
         if item.get_closest_marker("nightly") and "not nightly" in item.config.option.markexpr:
-            item.config.stash[_LEFT] = item.config.stash.get(_LEFT, 0) + 1
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Sends the count to the process that started this one, if any."""
-    if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["left"] = session.config.stash.get(_LEFT, 0)
+            left = getattr(item.config, "workeroutput", _LEFT)
+            left["nightly"] = left.get("nightly", 0) + 1
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Adds the count of a process that has ended."""
-    node.config.stash[_LEFT] = getattr(node, "workeroutput", {}).get("left", 0)
+    """Keeps the count of a process that has ended."""
+    if "nightly" in (told := getattr(node, "workeroutput", {})):
+        _LEFT["nightly"] = told["nightly"]
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
+def pytest_unconfigure() -> None:
     """Prints the count in the last line."""
-    if (left := config.stash.get(_LEFT, 0)) and not hasattr(config, "workeroutput"):
-        print(f"left for the night: {left} tests (./rdma-cts test --nightly)")
+    if _LEFT:
+        print(f"left for the night: {_LEFT['nightly']} tests (./rdma-cts test --nightly)")
 
 
 @pytest.fixture
@@ -152,16 +148,12 @@ def stage(tmp_path: Path) -> Stage:
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project with one table and only the rules of the table's verb, on the device in Python."""
-    root = tmp_path / "project"
-    (root / "cases" / "reg_mr").mkdir(parents=True)
-    (root / "tables" / "reg_mr").mkdir(parents=True)
-    for name in ("test_reg_mr.py", "rules.yaml"):
-        (root / "cases" / "reg_mr" / name).write_text((CASES / "reg_mr" / name).read_text())
-    (root / "tables" / "reg_mr" / "fake.yaml").write_text(TABLE)
     plugins = "pytest_plugins = ['conformance.pytest_plugin.plugin']"
-    (root / "conftest.py").write_text(f"from fake_bench import *\n\n{plugins}\n")
+    of_verb = ("cases/reg_mr/test_reg_mr.py", "cases/reg_mr/rules.yaml")
+    files = {name: (ROOT / name).read_text() for name in of_verb}
+    files |= {"tables/reg_mr/fake.yaml": TABLE, "conftest.py": f"from fake_bench import *\n\n{plugins}\n"}
+    root = laid(tmp_path / "project", {**files, "tox.ini": "[pytest]\n"})
     monkeypatch.setattr(suite, "CASES", root / "cases")
-    (root / "tox.ini").write_text("[pytest]\n")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests")]))
     for name in ("PYTEST_ADDOPTS", cache.DIRECTORY):
         monkeypatch.delenv(name, raising=False)

@@ -21,7 +21,7 @@
 #define PORT "/dev/virtio-ports/rdma-cts.results"
 #define DESCRIPTORS 1024
 
-/* In the order of ATTACKS in tests/test_hostile_libraries.py. */
+/* In the order of ATTACKS in tests/test_bad_driver.py. */
 enum {
 	FIRST = 201, EVERYWHERE = FIRST, FORGE, FORGE_ON_PORT, END, REFUSE, HOLD, BABBLE, LOOP, ABORT, KILL, KILL_PARENT, CHILD,
 	ALTER, DROP, GARBAGE, LAST = GARBAGE

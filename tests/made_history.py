@@ -1,6 +1,6 @@
 """Makes histories for tests, with made-up results of nights."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,3 @@ def run_of(verdicts: Mapping[int, str], *, complete: bool = True, count: int = 8
 def write_run(folder: Path, run: Recorded) -> None:
     """The results file of a run, and the reports that every run has next to it."""
     report.write_beside(written(run, folder))
-
-
-def option(command: Sequence[str], flag: str) -> str:
-    return command[command.index(flag) + 1] if flag in command else ""

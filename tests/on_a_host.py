@@ -1,6 +1,6 @@
 """Runs in the guest, which stands for a host with a device; prints one line of JSON.
 
-A helper of test_host_device.py and test_kills_on_a_host.py.
+A helper of test_host_device.py.
 
     python3 on_a_host.py            what is refused, a process that dies and one that is stuck
     python3 on_a_host.py MOMENTS    --isolate, a closed terminal, two devices that share the cases, and this many kills
@@ -27,10 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from forked import Forked, run_forked
+from patience import PATIENCE_S, await_true, command_lines
 
-PATIENCE_S = 1800.0  # the deadline of events that must happen: it only ends a hang
 DEADLINE_S = "60"  # longer than any case takes, even on a slow machine
-ROOT = Path.cwd()
 AUDIT = Path("/run/audit")
 FREEZER = Path("/run/freezer")
 HOOK = """
@@ -119,23 +118,12 @@ def verdicts(out: str) -> dict[str, str]:
 
 def processes(word: str) -> list[int]:
     """Returns the processes that have `word` among their arguments."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().decode(errors="replace").split("\0")
-        except OSError:
-            continue
-        if word in words:
-            found.append(int(path.parent.name))
-    return found
+    return [pid for pid, words in command_lines().items() if word in words]
 
 
-def await_true(condition: Any, seconds: float = PATIENCE_S) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > until:
-            raise TimeoutError
-        time.sleep(0.1)  # each check reads all of /proc
+def await_rarely(condition: Any) -> None:
+    """Like await_true; each check reads all of /proc."""
+    await_true(condition, poll_s=0.1)
 
 
 @contextmanager
@@ -185,23 +173,17 @@ def stuck() -> dict[str, Any]:
     sys.path.insert(0, str(AUDIT))
     sys.modules.pop("sitecustomize", None)
     begun = Forked("--cases", "bad", "-k", "bad/", "--deadline", DEADLINE_S, "--out", "stuck", "-q", before=audited)
-    await_true(lambda: any(line["type"] == "start" and line["case"].endswith("/hangs") for line in lines("stuck")))
+    await_rarely(lambda: any(line["type"] == "start" and line["case"].endswith("/hangs") for line in lines("stuck")))
     (pid,) = processes("--rdma-stream") or [0]
     (FREEZER / "ice/cgroup.procs").write_text(str(pid))
     (FREEZER / "ice/freezer.state").write_text("FROZEN")
     found = {**begun.wait(), "verdicts": verdicts("stuck"), "footer": footer("stuck")}
     (FREEZER / "ice/freezer.state").write_text("THAWED")
-    await_true(lambda: not Path(f"/proc/{pid}").exists())
+    await_rarely(lambda: not Path(f"/proc/{pid}").exists())
     last = Forked("--resume", "stuck", "-q", before=audited).wait()
     audit = sorted(set((AUDIT / "log").read_text(errors="replace").splitlines()))
-    return {
-        **found,
-        "at last": last,
-        "verdicts at last": verdicts("stuck"),
-        "footer at last": footer("stuck"),
-        "audit": audit,
-        "out": str(Path("stuck").absolute()),
-    }
+    found["at last"] = {**last, "verdicts": verdicts("stuck"), "footer": footer("stuck")}
+    return {**found, "audit": audit, "out": str(Path("stuck").absolute())}
 
 
 def isolated() -> dict[str, Any]:
@@ -228,7 +210,7 @@ def closed() -> dict[str, Any]:
     pid, terminal = pty.fork()
     if pid == 0:
         os.execv("./rdma-cts", command(*CHOSEN, "--out", "closed"))
-    await_true(lambda: any(line["type"] == "result" for line in lines("closed")))
+    await_rarely(lambda: any(line["type"] == "result" for line in lines("closed")))
     (worker,) = processes("--rdma-stream")
     os.kill(worker, signal.SIGSTOP)
     os.close(terminal)  # the kernel sends SIGHUP, and a shell would send it a second time
@@ -243,14 +225,14 @@ def closed() -> dict[str, Any]:
 def shared() -> dict[str, Any]:
     """Makes a run whose cases two devices of one kind share, with a profile; another process uses the first device."""
     for words in (
-        "link add h1 type veth peer name p1",
-        "address add 192.0.2.9/24 dev h1",
-        "link set h1 up",
-        "link set p1 up",
+        "ip link add h1 type veth peer name p1",
+        "ip address add 192.0.2.9/24 dev h1",
+        "ip link set h1 up",
+        "ip link set p1 up",
+        "rdma link add rxe1 type rxe netdev h1",
     ):
-        subprocess.run(["ip", *words.split()], check=True)
-    subprocess.run(["rdma", "link", "add", "rxe1", "type", "rxe", "netdev", "h1"], check=True)
-    await_true(lambda: "ACTIVE" in Path("/sys/class/infiniband/rxe1/ports/1/state").read_text())
+        subprocess.run(words.split(), check=True)
+    await_rarely(lambda: "ACTIVE" in Path("/sys/class/infiniband/rxe1/ports/1/state").read_text())
     # A case that a worker runs alone is the second batch.
     chosen = ("--only", "dealloc_mw/deallocation/bound-type-1", "--only", "bind_mw/type_1/queue-pair-ud")
     wanted = (*chosen, "-q", "--no-confirm", "--shared", "--profile", "profiles/rxe.yaml")
@@ -274,12 +256,12 @@ def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
         out = f"killed{word}{number}"
         with subprocess.Popen(command(*CHOSEN, "--out", out), stdout=subprocess.DEVNULL) as begun:
             time.sleep(moment)
-            await_true(lambda begun=begun: processes(word) or begun.poll() is not None)
+            await_rarely(lambda begun=begun: processes(word) or begun.poll() is not None)
             victims = [begun.pid] if word == "commands" else processes(word)
             for pid in victims:
                 os.kill(pid, signal.SIGKILL)
             status = begun.wait(PATIENCE_S) if word != "commands" else begun.wait()
-        await_true(lambda: not processes("--rdma-stream"))  # this process ends shortly after its parent
+        await_rarely(lambda: not processes("--rdma-stream"))  # this process ends shortly after its parent
         sessions = 0
         while not footer(out).get("complete") and sessions < 3:
             sessions += 1
@@ -287,16 +269,9 @@ def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
                 run("--resume", out, "-q")
             else:
                 run(*CHOSEN, "--out", out)
-        found.append(
-            {
-                "moment": round(moment, 2),
-                "victims": len(victims),
-                "status": status,
-                "sessions": sessions,
-                "same": footer(out) == footer("unbroken"),
-            }
-        )
-        print("MOMENT", json.dumps(found[-1]), flush=True)
+        same = footer(out) == footer("unbroken")
+        found.append({"victims": len(victims), "status": status, "sessions": sessions, "same": same})
+        print("MOMENT", round(moment, 2), json.dumps(found[-1]), flush=True)
     return found
 
 

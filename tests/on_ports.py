@@ -18,21 +18,13 @@ from conformance.device.port import Port
 from conformance.errors import UserError
 from conformance.execution.preflight import preflight
 from forked import run_forked
+from patience import await_true
 
 GRANTED = "reg_mr/rights/remote-write-granted-by-local-write+remote-write"
-PATIENCE_S = 60.0  # for events that must happen; only ends a hang
 
 
 def ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError
-        time.sleep(0.05)
 
 
 def add_device(name: str, interface: str, *addresses: str) -> None:
@@ -43,7 +35,7 @@ def add_device(name: str, interface: str, *addresses: str) -> None:
     for address in addresses:
         ip("address", "add", address, "dev", interface)
     subprocess.run(["rdma", "link", "add", name, "type", "rxe", "netdev", interface], check=True)
-    until(lambda: len(usable(name)) >= len(addresses) and bool(usable(name)))
+    await_true(lambda: len(usable(name)) >= len(addresses) and bool(usable(name)))
 
 
 def usable(name: str) -> list[str]:
@@ -98,13 +90,13 @@ def main() -> None:
         ip("link", "add", "link", end, "name", f"{end}.7", "type", "vlan", "id", "7")
         ip("link", "set", f"{end}.7", "up")
     ip("address", "add", "10.79.0.1/24", "dev", "e1.7")
-    until(lambda: any(gid.interface == "e1.7" for gid in Port("rxe1", 1).gids() if gid.up))
+    await_true(lambda: any(gid.interface == "e1.7" for gid in Port("rxe1", 1).gids() if gid.up))
     in_vlan = str(next(gid.index for gid in Port("rxe1", 1).gids() if gid.address.endswith("ffff:0a4f:0001")))
     seen["vlan"] = found_on("rxe1", int(in_vlan))
     seen["vlan case"] = run_forked("--device", "rxe1", "--gid-index", in_vlan, "--only", GRANTED, "--out", "/tmp/vlan")
 
     ip("link", "set", "e2p", "down")
-    until(lambda: Path("/sys/class/net/e2/operstate").read_text().strip() != "up")
+    await_true(lambda: Path("/sys/class/net/e2/operstate").read_text().strip() != "up")
     seen["down"] = told(lambda: found_on("rxe2"))
     ip("link", "set", "e1", "down")
     seen["interface down"] = told(lambda: found_on("rxe1"))

@@ -27,7 +27,7 @@ _PARTS = (
     "tox.ini",
     "rdma-cts",
 )
-_HELPER = "forked.py"  # which such a script imports
+_HELPERS = ("forked.py", "patience.py")  # which such a script imports
 _RESULT = "RESULT "
 
 
@@ -59,7 +59,7 @@ def told_by(
     tree = [
         (cases, "cases"),
         *((ROOT / part, part) for part in _PARTS),
-        *((ROOT / "tests" / name, name) for name in (script, _HELPER)),
+        *((ROOT / "tests" / name, name) for name in (script, *_HELPERS)),
     ]
     command = " ".join((f"PYTHONPATH=/suite {settings} python3 {script}", *arguments, "; exit 7"))
     last = b""

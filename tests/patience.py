@@ -4,26 +4,40 @@ never decides whether a test passes. Each bound is therefore longer than any mac
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 PATIENCE_S = 1800.0
-_POLL_S = 0.01
 
 
-def await_true(condition: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
+def await_true(condition: Callable[[], object], patience_s: float = PATIENCE_S, poll_s: float = 0.01) -> None:
     """Returns once the condition holds; raises AssertionError if it does not hold within `patience_s` seconds."""
     end = time.monotonic() + patience_s
     while not condition():
         assert time.monotonic() < end, f"not within {patience_s:g} s"
-        time.sleep(_POLL_S)
+        time.sleep(poll_s)
+
+
+def state_of(pid: int) -> str:
+    """The letter of this process's state, empty if the process does not exist."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
 
 
 def is_running(pid: int) -> bool:
     """Whether this process exists and is not a zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    return state_of(pid) not in ("", "Z")
+
+
+def command_lines() -> dict[int, list[str]]:
+    """The words of the command line of each process, by the id of the process."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended in the meantime
+            found[int(path.parent.name)] = path.read_text(errors="replace").split("\0")
+    return found
 
 
 def longer_and_longer(first_s: float) -> Iterator[float]:

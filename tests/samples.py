@@ -2,6 +2,7 @@
 of the table language."""
 
 import functools
+import json
 import textwrap
 from array import array
 from collections import Counter
@@ -208,6 +209,11 @@ def written_records(records: Iterable[Mapping[str, Any]], folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.jsonl").write_bytes(b"".join(encode(cast(Record, each)) for each in records))
     return folder
+
+
+def lines_of(run: Path) -> list[dict[str, Any]]:
+    """The records of the results file in a folder."""
+    return [json.loads(line) for line in (run / "results.jsonl").read_bytes().splitlines()]
 
 
 def footer_of(recorded: Recorded) -> FooterRecord:

@@ -6,7 +6,6 @@ are in test_judge.py and test_bundle.py.
 """
 
 import itertools
-import json
 import subprocess
 import time
 from array import array
@@ -22,7 +21,6 @@ from actors import HEADER, IDS, SUITE, Stage, ran, start, verdicts
 from bundles.archive import pack
 from bundles.claims import claims
 from commands import run
-from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.model.bounds import MOST_DEVIATIONS, MOST_VALUES
 from conformance.model.record import Record
@@ -32,12 +30,12 @@ from conformance.results.records import encode
 from conformance.results.writer import ResultsFile
 from conformance.sweeps.outcome import Outcome, Points
 from conformance.tables.suite import VERSION, Suite
+from kinds import Cli
 from recorded_reference import record
 from reports import digest
-from samples import consistent, observed_result, written_records
+from samples import consistent, lines_of, observed_result, written_records
 
 Line = dict[str, Any]
-Says = pytest.CaptureFixture[str]
 STARTED = "2026-01-02T03:04:05+00:00"
 
 
@@ -102,8 +100,7 @@ CHANGES: dict[str, Callable[[list[Line], Any], list[Line]]] = {
 @pytest.fixture
 def good(eight_cases: Suite, tmp_path: Path) -> list[Line]:
     """The lines of a run in which no rule is violated."""
-    data = record(tmp_path / "good", eight_cases, eight_cases.cases, started=STARTED)
-    lines = [json.loads(line) for line in (data / "results.jsonl").read_bytes().splitlines()]
+    lines = lines_of(record(tmp_path / "good", eight_cases, eight_cases.cases, started=STARTED))
     lines[0]["suite"]["version"] = VERSION
     return lines
 
@@ -115,26 +112,15 @@ def failed(good: list[Line]) -> list[Line]:
     return [*lines[:-1], {**lines[-1], "rules": {"REG-01": "FAIL"}, "rule_totals": {"FAIL": 1, "without_case": 0}}]
 
 
-def said_by(capsys: Says, *arguments: object) -> tuple[int, str]:
-    """The exit status and the whole output of a command."""
-    capsys.readouterr()
-    status = main(list(map(str, arguments)))
-    out, err = capsys.readouterr()
-    assert "Traceback" not in err
-    assert "defect of the suite" not in err
-    return status, out + err
-
-
-def by_file(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+def by_file(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
     """Checks that every command refuses the file."""
     run = written_records(lines, folder / "run")
     for reader in (["report", "--format", "summary"], ["judge"], ["bundle"], ["compare", run], ["coverage", "--run"]):
         if reader[0] in ("report", "judge", "bundle") or attack.by == "file":
-            status, said = said_by(capsys, *reader, run)
-            assert (status, attack.said in said) == (2, True), (reader, said)
+            assert attack.said in cli(2, *reader, run).err
 
 
-def by_crash(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
+def by_crash(_: Sequence[Line], attack: Attack, folder: Path, __: Cli) -> None:
     """A worker dies after progress that named an invented row and rule for a case of the tables."""
     row = {"type": "progress", "case": IDS[0], "point": "p", "row": "- {}", "rule": "REG-15"}
     stage = Stage(folder)
@@ -144,7 +130,7 @@ def by_crash(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
     assert not {"deviations", "rule_verdicts"} & set(found)
 
 
-def by_progress(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
+def by_progress(_: Sequence[Line], attack: Attack, folder: Path, __: Cli) -> None:
     """A worker reports progress forever, with a clock that the test controls."""
     clock = itertools.count(0.0, 60.0)
     points = ({"type": "progress", "case": IDS[0], "point": "p", "done": done} for done in itertools.count())
@@ -155,7 +141,7 @@ def by_progress(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> No
     assert attack.said in recorded.results[0]["reason"]
 
 
-def by_large(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
+def by_large(_: Sequence[Line], attack: Attack, folder: Path, __: Cli) -> None:
     """The results file has nearly reached its limit."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("conformance.results.writer.MOST_RESULTS_BYTES", 3500)
@@ -164,7 +150,7 @@ def by_large(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
     assert any(attack.said in line["reason"] for line in recorded.results)
 
 
-def by_examples(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
+def by_examples(_: Sequence[Line], attack: Attack, folder: Path, __: Cli) -> None:
     """A worker sends more than 4 MiB of observations of a sweep."""
     example = {"point": "a=b", "reason": "x" * (5 << 20), "observed": {}}
     data = {"case": IDS[0], "axes": {"a": ["b"]}, "outcomes": [], "examples": [example], "index": ""}
@@ -173,7 +159,7 @@ def by_examples(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> No
     assert (found["verdict"], attack.said in found["reason"]) == ("BROKEN", True), found["reason"]
 
 
-def by_changed(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+def by_changed(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
     """Another process writes to the results file, or replaces it."""
     for name in ("appended", "replaced"):
         path = folder / name / "results.jsonl"
@@ -191,12 +177,12 @@ def by_changed(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says
         assert (told.value.status, attack.said in told.value.message) == (1, True)
 
 
-def by_verified(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+def by_verified(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
     """Checks that `verify` reports the assumptions."""
-    assert attack.said in said_by(capsys, "verify", bundled(lines, folder))[1]
+    assert attack.said in cli(1, "verify", bundled(lines, folder)).out
 
 
-def by_sweep(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
+def by_sweep(_: Sequence[Line], attack: Attack, folder: Path, __: Cli) -> None:
     """A sweep has 120 outcomes; each outcome that a record keeps is explained."""
     space = Space.of_data({"a": {"subsets": [f"F{bit}" for bit in range(8)]}})
     outcomes = [Outcome("FAIL", "success", f"it returned {number}", "REG-01") for number in range(120)]
@@ -209,7 +195,7 @@ def by_sweep(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
     assert f"{found['deviations_left_out']:,}" == attack.said
 
 
-def by_bomb(_: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+def by_bomb(_: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
     """A small bundle that is much larger when unpacked."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_ALWAYS_UNPACKED", "_SLACK"):
@@ -219,35 +205,31 @@ def by_bomb(_: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> No
         patch.setattr("bundles.archive._most_unpacked", lambda _: 1 << 30)
         pack(folder / "bundle", {}, {"results.jsonl": bytes(4 << 20)})
         patch.setattr("bundles.archive._most_unpacked", lambda packed: (1 << 20) + 100 * packed)
-        status, said = said_by(capsys, "verify", folder / "bundle")
-    assert (status, attack.said in said) == (2, True), said
+        assert attack.said in cli(2, "verify", folder / "bundle").err
 
 
-def by_values(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+def by_values(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
     """A results file with a line of millions of empty lists."""
     run = written_records(lines, folder / "run")
     with (run / "results.jsonl").open("ab") as file:
         file.write(b'{"type":"x","y":[' + b"[]," * (MOST_VALUES // 2) + b"[]]}\n")
-    status, said = said_by(capsys, "report", "--format", "summary", run)
-    assert (status, attack.said in said) == (2, True), said
+    assert attack.said in cli(2, "report", "--format", "summary", run).err
 
 
-def by_records(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+def by_records(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
     """A results file with too many records of workers, and without a footer."""
     run = written_records([line for line in lines if line["type"] != "footer"], folder / "run")
     with (run / "results.jsonl").open("ab") as file:
         file.write(encode({"type": "worker", "boot_id": ""}) * 1000)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("conformance.results.records.MOST_RECORDS", 1000)
-        status, said = said_by(capsys, "report", "--format", "summary", run)
-    assert (status, attack.said in said) == (2, True), said
+        assert attack.said in cli(2, "report", "--format", "summary", run).err
 
 
-def by_file_in_bundle(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+def by_file_in_bundle(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
     """A bundle contains the file, and is refused."""
     more = {attack.by: b"x: 1\n"} if attack.by != "nothing" else {}
-    status, said = said_by(capsys, "verify", bundled(lines, folder, **more))
-    assert (status, attack.said in said) == (2, True), said
+    assert attack.said in cli(2, "verify", bundled(lines, folder, **more)).err
 
 
 def bundled(lines: Sequence[Line], folder: Path, **more: bytes) -> Path:
@@ -258,34 +240,29 @@ def bundled(lines: Sequence[Line], folder: Path, **more: bytes) -> Path:
     return folder / "bundle"
 
 
-def by_told(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+def by_told(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
     """Checks that the builds under test are in the first line of `verify` and of reports."""
-    bundle = bundled(lines, folder)
-    assert attack.said in said_by(capsys, "verify", bundle)[1].splitlines()[0]
+    assert attack.said in cli(1, "verify", bundled(lines, folder)).out.splitlines()[0]
     for form in ("summary", "junit", "ktap", "markdown", "html"):
-        assert attack.said in said_by(capsys, "report", "--format", form, folder / "run", "--out", "-")[1].replace(
-            "\\", ""
-        ), form
+        report = cli(0, "report", "--format", form, folder / "run", "--out", "-").out
+        assert attack.said in report.replace("\\", ""), form
 
 
-def by_signature(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+def by_signature(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
     """A bundle has a signature that no allowed signer has made for it."""
     for name in ("own", "strange"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "x", "-f", folder / name], check=True)
     (folder / "signers").write_text(f"me@lab {(folder / 'own.pub').read_text()}")
     check = ["verify", "--signers", folder / "signers"]
     run, bundle, signature = written_records(lines, folder / "run"), folder / "bundle", folder / "bundle.sig"
-    assert said_by(capsys, "bundle", run, "--out", bundle, "--sign", folder / "own")[0] == 0
-    status, said = said_by(capsys, *check, bundle)
-    assert (status, said.splitlines()[0]) == (1, "signature: of me@lab"), said
-    assert "signature: not checked" in said_by(capsys, "verify", bundle)[1]
+    cli(0, "bundle", run, "--out", bundle, "--sign", folder / "own")
+    assert cli(1, *check, bundle).out.startswith("signature: of me@lab\n")
+    assert "signature: not checked" in cli(1, "verify", bundle).out
     if attack.by == "stranger":
-        said_by(capsys, "bundle", run, "--out", bundle, "--sign", folder / "strange")
+        cli(0, "bundle", run, "--out", bundle, "--sign", folder / "strange")
     elif attack.by == "other":
         kept = signature.read_bytes()
-        said_by(
-            capsys, "bundle", written_records([*lines[:-1]], folder / "2"), "--out", bundle, "--sign", folder / "own"
-        )
+        cli(0, "bundle", written_records(lines[:-1], folder / "2"), "--out", bundle, "--sign", folder / "own")
         signature.write_bytes(kept)
     else:
         signature.unlink()
@@ -293,11 +270,10 @@ def by_signature(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Sa
             subprocess.run(["ssh-keygen", "-q", "-Y", "sign", "-f", folder / "own", "-n", "file", bundle], check=True)
         elif attack.by == "garbage":
             signature.write_bytes(b"x")
-    status, said = said_by(capsys, *check, bundle)
-    assert (status, attack.said in said) == (2, True), said
+    assert attack.said in cli(2, *check, bundle).err
 
 
-TRIED: dict[str, Callable[[Sequence[Line], Attack, Path, Says], None]] = {
+TRIED: dict[str, Callable[[Sequence[Line], Attack, Path, Cli], None]] = {
     "file": by_file,
     "good file": by_file,
     "crash": by_crash,
@@ -316,17 +292,14 @@ TRIED: dict[str, Callable[[Sequence[Line], Attack, Path, Says], None]] = {
 }
 
 
-def test_the_runs_to_be_attacked_are_judged_correctly(good: list[Line], tmp_path: Path, capsys: Says) -> None:
-    assert said_by(capsys, "judge", written_records(good, tmp_path / "1"))[0] == 0
-    status, said = said_by(capsys, "judge", written_records(failed(good), tmp_path / "2"))
-    assert (status, "0 verdicts changed" in said) == (1, True), said
+def test_the_runs_to_be_attacked_are_judged_correctly(good: list[Line], tmp_path: Path, cli: Cli) -> None:
+    cli(0, "judge", written_records(good, tmp_path / "1"))
+    assert "0 verdicts changed" in cli(1, "judge", written_records(failed(good), tmp_path / "2")).out
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.attack)
-def test_an_attack_is_reported_and_gains_nothing(
-    attack: Attack, good: list[Line], tmp_path: Path, capsys: Says
-) -> None:
+def test_an_attack_is_reported_and_gains_nothing(attack: Attack, good: list[Line], tmp_path: Path, cli: Cli) -> None:
     lines = good if attack.by.startswith("good") else failed(good)
     for name, change in attack.changes.items():
         lines = CHANGES[name](lines, change)
-    TRIED[attack.by](lines, attack, tmp_path, capsys)
+    TRIED[attack.by](lines, attack, tmp_path, cli)

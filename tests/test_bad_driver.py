@@ -1,4 +1,6 @@
-"""A driver that panics, hangs, dies, leaks or taints its kernel: each fault costs one case, and the run is complete."""
+"""Preloaded libraries in the real guest: a driver that panics, hangs, dies, leaks or taints its kernel; unfinished
+drivers; and libraries that attack the program that has loaded them. Each fault affects only its case, none gets a PASS
+for a case that did not pass, and every run is complete."""
 
 from pathlib import Path
 
@@ -6,48 +8,50 @@ import pytest
 
 import bad_driver
 from conformance.model.record import ResultRecord
-from conformance.results.records import Recorded, read_results
-from launched import run_in_guest
+from conformance.model.verdict import Verdict
+from conformance.results.records import Recorded
+from kinds import Folders, rows
 from samples import footer_of
 
 pytestmark = pytest.mark.guest
-# A deadline that no valid case reaches, even on a slow machine. The hanging case takes this time.
-DEADLINE_S = "60"
-ROWS = ("works", "panics", "hangs", "leaks", "dies", "taints", "loses", "works-too")
+# Deadlines that no valid case reaches, even on a slow machine. The hanging cases take this time.
+DEADLINE_S, SHORTER_S = "60", "30"
+EXPECTED = {
+    "works": "PASS",
+    "panics": "CRASH",
+    "hangs": "HANG",
+    "leaks": "FAIL",
+    "dies": "CRASH",
+    "taints": "FAIL",
+    "loses": "HANG",
+    "works-too": "PASS",
+}
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+def run(tmp_path_factory: Folders) -> Recorded:
     """Runs the bad driver's cases."""
     return run_in(tmp_path_factory.mktemp("bad"), "--no-confirm")
 
 
 def run_in(place: Path, *options: str) -> Recorded:
-    tables, overlay = bad_driver.tables(place / "tables", *ROWS), bad_driver.overlay(place / "overlay")
-    chosen = ("--cases", tables, "--overlay", overlay, "-k", "bad/", "--deadline", DEADLINE_S, "--guests", "1")
-    done = run_in_guest(place / "out", *chosen, *options)
-    assert done.returncode == 1, done.stdout + done.stderr
-    return read_results(place / "out")
+    tables = bad_driver.tables(place / "tables", {row: bad_driver.PAGES[row] for row in EXPECTED})
+    chosen = ("--cases", tables, "-k", "bad/", "--deadline", DEADLINE_S)
+    return bad_driver.run_with(place, "preload.c", *chosen, *options)
 
 
-def result(run: Recorded, row: str) -> ResultRecord:
-    (line,) = [line for line in run.results if line["case"] == f"reg_mr/bad/{row}"]
-    return line
+def by_row(run: Recorded) -> dict[str, ResultRecord]:
+    return {line["case"].rpartition("/")[2]: line for line in run.results}
 
 
-def test_the_run_is_complete_and_says_how_many_guests_it_took(run: Recorded) -> None:
-    assert footer_of(run)["complete"] is True
+@pytest.fixture
+def found(run: Recorded) -> dict[str, ResultRecord]:
+    return by_row(run)
+
+
+def test_each_fault_costs_one_case_and_the_run_says_how_many_guests_it_took(run: Recorded) -> None:
     assert footer_of(run)["boots"] == 4
-    assert {line["case"].rpartition("/")[2]: line["verdict"] for line in run.results} == {
-        "works": "PASS",
-        "panics": "CRASH",
-        "hangs": "HANG",
-        "leaks": "FAIL",
-        "dies": "CRASH",
-        "taints": "FAIL",
-        "loses": "HANG",
-        "works-too": "PASS",
-    }
+    assert {row: line["verdict"] for row, line in by_row(run).items()} == EXPECTED
 
 
 @pytest.mark.nightly
@@ -56,46 +60,92 @@ def test_each_violation_occurs_alone_in_a_fresh_guest_too(tmp_path: Path) -> Non
     assert footer_of(run)["confirmation"] == {"confirmed": 6, "not_confirmed": 0, "not_tried": 0}
 
 
-def test_a_panic_is_reported_in_the_kernels_own_words(run: Recorded) -> None:
-    line = result(run, "panics")
-    assert "the kernel under test died" in line["reason"]
-    assert any("Kernel panic - not syncing: sysrq triggered crash" in text for text in line["kernel"]["log"])
+PINNED = bad_driver.PAGES["leaks"]
 
 
-def test_a_case_that_stands_in_the_kernel_is_a_hang_that_says_where(run: Recorded) -> None:
-    line = result(run, "hangs")
-    assert "no answer within its deadline" in line["reason"]
-    log = "\n".join(line["kernel"]["log"])
-    assert "handle_userfault" in log
-    assert "ib_umem_get" in log
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ("panics", ["the kernel under test died"]),
+        ("hangs", ["no answer within its deadline"]),
+        ("leaks", ["1 MR", f"{PINNED * 4} kB pinned", f"{PINNED} pages pinned"]),
+        ("dies", ["the process under test died of SIGSEGV"]),
+        ("taints", ["the kernel became tainted (0 to 512)"]),
+        ("loses", ["gave no completion"]),
+    ],
+)
+def test_each_fault_is_named(row: str, words: list[str], found: dict[str, ResultRecord]) -> None:
+    assert [word for word in words if word not in found[row]["reason"]] == []
 
 
-def test_a_region_that_was_not_given_back_fails_the_case_whatever_the_call_returned(run: Recorded) -> None:
-    line = result(run, "leaks")
-    assert line["observed"]["returned"] == "MR"
-    assert "1 MR" in line["reason"]
-    assert f"{bad_driver.PAGES['leaks'] * 4} kB pinned" in line["reason"]
-    assert f"{bad_driver.PAGES['leaks']} pages pinned" in line["reason"]
-    resources = line["kernel"]["resources"]
+def test_what_the_kernel_says_about_a_panic_and_a_hang_is_in_the_log(found: dict[str, ResultRecord]) -> None:
+    panic, hang = ("\n".join(found[row]["kernel"]["log"]) for row in ("panics", "hangs"))
+    assert "Kernel panic - not syncing: sysrq triggered crash" in panic
+    assert "handle_userfault" in hang
+    assert "ib_umem_get" in hang
+
+
+def test_a_leak_and_a_taint_fail_the_case_whatever_the_call_returned(found: dict[str, ResultRecord]) -> None:
+    assert found["leaks"]["observed"]["returned"] == found["taints"]["observed"]["returned"] == "MR"
+    resources, memory = found["leaks"]["kernel"]["resources"], found["leaks"]["kernel"]["memory"]
     assert resources["after"]["MR"] == resources["before"]["MR"] + 1
-    memory = line["kernel"]["memory"]
     assert memory["after"]["kB pinned"] > memory["before"]["kB pinned"]
-
-
-def test_a_process_that_dies_is_a_crash_that_names_the_signal(run: Recorded) -> None:
-    assert "the process under test died of SIGSEGV" in result(run, "dies")["reason"]
-
-
-def test_a_kernel_that_becomes_tainted_fails_the_case(run: Recorded) -> None:
-    line = result(run, "taints")
-    assert line["observed"]["returned"] == "MR"
-    assert "the kernel became tainted (0 to 512)" in line["reason"]
-
-
-def test_a_completion_that_never_comes_is_judged_within_the_cases_deadline(run: Recorded) -> None:
-    assert "gave no completion" in result(run, "loses")["reason"]
 
 
 def test_the_preloaded_library_is_known_by_its_hash(run: Recorded) -> None:
     given = run.header["under_test"]["given"]["overlay"]["files"]
     assert sorted(given) == ["etc/ld.so.preload", "usr/local/lib/preload.so"]
+
+
+# Unfinished drivers. One library (young_driver.c) can make all mistakes; an environment variable selects one.
+
+WRITE = "reg_mr/rights/remote-write-granted-by-local-write+remote-write"
+READ = "reg_mr/rights/remote-read-granted-by-local-write+remote-read"
+SEND = "reg_mr/rights/local-read-with-none"
+NO_RIGHTS = "reg_mr/registration/access-zero"
+LAST_BYTE = "reg_mr/registration/last-byte"
+DEREGISTERED = "dereg_mr/deregistration/of-local-write"
+REFUSED = "reg_mr/registration/failure-by-rights-gives-null-and-errno"
+ALL_BUT_REFUSED = (WRITE, READ, SEND, NO_RIGHTS, LAST_BYTE, DEREGISTERED)
+# The rows that fail because of a mistake, or whose set-up is refused, by mistake; the other rows pass.
+MISTAKES: dict[str, tuple[str, ...]] = {
+    "no-remote-read": (READ,),
+    "no-remote-write": (WRITE, REFUSED),
+    "keys-of-the-last": (WRITE, READ, SEND),
+    "access-0-refused": (SEND, NO_RIGHTS),
+    **dict.fromkeys(("byte-too-long", "page-too-long", "no-dereg"), ALL_BUT_REFUSED),
+}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_the_mistake_affects_only_its_own_rules(mistake: str, tmp_path: Path) -> None:
+    how = ("--no-confirm", "--guest-env", f"RDMA_CTS_MISTAKE={mistake}")
+    recorded = bad_driver.run_with(tmp_path, "young_driver.c", *how, only=(*ALL_BUT_REFUSED, REFUSED))
+    failing = {line["case"]: line["reason"] for line in recorded.results if line["verdict"] != Verdict.PASS}
+    assert sorted(failing) == sorted(MISTAKES[mistake]), failing
+    not_set_up = {line["case"]: line["reason"] for line in recorded.results if line["verdict"] == Verdict.BROKEN}
+    assert not_set_up.keys() <= {DEREGISTERED}
+    assert set(not_set_up.values()) <= {"the setup failed: registering the MR 'mr' was refused with EFAULT"}
+
+
+# Attacks. One library (hostile.c) has all attacks, and each row selects one of them. All rows are in one run.
+
+FIRST_PAGES = 201
+# The attacks in the order of hostile.c, and the allowed verdicts on their rows.
+ATTACKS = {attack: verdicts.split() for attack, verdicts in rows("hostile_libraries")}
+ATTACKED = {"first": 4, **{attack: FIRST_PAGES + number for number, attack in enumerate(ATTACKS)}, "last": 4}
+
+
+@pytest.mark.nightly
+def test_each_attack_affects_only_its_case_and_no_forged_word_is_recorded(tmp_path: Path) -> None:
+    assert len(ATTACKS) >= 10
+    forged = f"RDMA_CTS_FORGED={','.join(f'reg_mr/bad/{row}' for row in ATTACKED)}"
+    chosen = ("--cases", bad_driver.tables(tmp_path / "tables", ATTACKED), "-k", "bad/", "--deadline", SHORTER_S)
+    recorded = bad_driver.run_with(tmp_path, "hostile.c", *chosen, "--guest-env", forged, "--no-confirm")
+    wanted, found = {"first": ["PASS"], **ATTACKS, "last": ["PASS"]}, by_row(recorded)
+    assert found.keys() == wanted.keys()
+    assert {row: line["verdict"] for row, line in found.items() if line["verdict"] not in wanted[row]} == {}
+    assert all(line["reason"] != "forged" for line in recorded.results)
+    assert "the worker says PASS" in found["alter"]["reason"]
+    assert "its observation gives FAIL" in found["alter"]["reason"]

@@ -2,7 +2,6 @@
 commit."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from conformance.model.verdict import Verdict
 from conformance.tables.suite import ROOT
 from kinds import Cli, Patch
 from launched import git
-from samples import header, numbered, result
+from samples import header, laid, numbered, result, written_records
 
 CASE = "reg_mr/access_flags/local-write-alone"
 STEP = f"""
@@ -34,9 +33,8 @@ def of_the_driver(arguments: argparse.Namespace) -> int:
         raise KeyError(said)
     if said == "does not boot":
         raise UserError("the guest did not start", status=3)
-    arguments.out.mkdir(parents=True, exist_ok=True)
     records = [header(planned=[CASE]), {**result(numbered(1).cases[0], said), "case": CASE}]
-    (arguments.out / "results.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    written_records(records, arguments.out)
     return 0
 
 
@@ -47,13 +45,10 @@ def step() -> int:
 
 
 def test_git_bisect_finds_the_commit_and_passes_over_one_that_does_not_boot(tmp_path: Path) -> None:
-    tree, program = tmp_path / "tree", tmp_path / "step.py"
-    tree.mkdir()
-    program.write_text(STEP)
-    git(tree, "init", "-q")
+    tree, program = tmp_path / "tree", laid(tmp_path, {"step.py": STEP}) / "step.py"
+    git(tmp_path, "init", "-q", "tree")
     for number, verdict in enumerate(["PASS", "UNSUPPORTED", "does not boot", "PASS", "PASS", "FAIL", "CRASH", "FAIL"]):
-        (tree / "driver").write_text(f"{verdict}\n")
-        (tree / "number").write_text(f"{number}\n")
+        laid(tree, {"driver": f"{verdict}\n", "number": f"{number}\n"})
         git(tree, "add", "driver", "number")
         git(tree, "commit", "-q", "-m", f"{number}: {verdict}")
     git(tree, "bisect", "start", "HEAD", "HEAD~7")

@@ -1,11 +1,9 @@
 """Derived files: tables are read only once, and no outdated or damaged file is ever used."""
 
-import ctypes
 import marshal
 import os
 import shutil
 import stat
-import subprocess
 import sys
 from collections.abc import Callable
 from importlib.util import module_from_spec
@@ -21,18 +19,21 @@ from conformance.device import compiled
 from conformance.errors import UserError
 from conformance.header.compare import ask
 from conformance.header.program import Answers, Toolchain
+from conformance.results.records import Recorded, read_results
 from conformance.tables import suite as suites
 from conformance.tables.suite import CASES, ROOT, load_suite
 from conformance.tables.tiers import left_out
 from fixtures.guest import derivation, freezing, image, job, template
 from fixtures.system import cache as system_cache
-from kinds import rows
+from fixtures.system.cache import cache_directory
+from kinds import Patch, rows
+from launched import ended, run_in_guest
 from patience import PATIENCE_S
-from samples import user_error
+from samples import laid, user_error
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
     """The directory of derived files for a suite with the tables of two verbs."""
     place = tmp_path / "derived"
     monkeypatch.setenv(cache.DIRECTORY, str(place))
@@ -46,7 +47,7 @@ def never(*_: object) -> Any:
     raise AssertionError("a cached file was made again")
 
 
-def test_a_suite_that_was_read_is_not_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suite_that_was_read_is_not_read_again(folder: Path, monkeypatch: Patch) -> None:
     first = load_suite()
     monkeypatch.setattr(suites, "_read_suite", never)
     again = load_suite()
@@ -64,21 +65,17 @@ def test_tables_that_are_not_read_for_one_case_still_count_as_left_out(folder: P
 
 
 def test_a_changed_table_is_read_again(folder: Path, tmp_path: Path) -> None:
-    own = tmp_path / "own" / "fork_init"
-    own.mkdir(parents=True)
-    table = own / "own.yaml"
-    shutil.copyfile(CASES / "fork_init" / "children.yaml", table)
-    before = load_suite([own.parent])
-    text = table.read_text(encoding="utf-8")
-    table.write_text(text + "\n# a remark\n", encoding="utf-8")
-    assert load_suite([own.parent]).tables_sha256 != before.tables_sha256
-    table.unlink()
-    shutil.rmtree(own)
+    text = (CASES / "fork_init" / "children.yaml").read_text()
+    own = laid(tmp_path / "own", {"fork_init/own.yaml": text})
+    before = load_suite([own])
+    laid(own, {"fork_init/own.yaml": f"{text}\n# a remark\n"})
+    assert load_suite([own]).tables_sha256 != before.tables_sha256
+    shutil.rmtree(own / "fork_init")
     with pytest.raises(UserError, match="no table in this folder"):
-        load_suite([own.parent])
+        load_suite([own])
 
 
-def test_a_damaged_file_is_ignored(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_file_is_ignored(folder: Path, monkeypatch: Patch) -> None:
     first = load_suite()
     (file,) = folder.glob("suite-*.pickle")
     monkeypatch.setattr(suites, "_read_suite", lambda folders: first)
@@ -96,9 +93,7 @@ enum answer { IS = ANSWER + 1 };
 @pytest.fixture
 def toolchain(tmp_path: Path) -> Toolchain:
     """A compiler and a header of a few lines."""
-    folder = tmp_path / "infiniband"
-    folder.mkdir()
-    (folder / "verbs.h").write_text(HEADER)
+    laid(tmp_path, {"infiniband/verbs.h": HEADER})
     return Toolchain.found(None, [tmp_path], PATIENCE_S)
 
 
@@ -107,7 +102,7 @@ def answered(toolchain: Toolchain, *expressions: str) -> Answers:
 
 
 def test_a_header_that_was_compared_is_not_compiled_again(
-    folder: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
+    folder: Path, toolchain: Toolchain, monkeypatch: Patch
 ) -> None:
     first = answered(toolchain, "IS", "NOWHERE")
     assert (first.values, list(first.refused)) == ({"IS": 42}, ["NOWHERE"])
@@ -131,7 +126,7 @@ def test_another_header_or_question_is_asked_again(folder: Path, toolchain: Tool
 
 
 @pytest.mark.parametrize("directory", ["", "/dev/null/below"])
-def test_nothing_is_kept_without_a_directory_that_can_be_made(monkeypatch: pytest.MonkeyPatch, directory: str) -> None:
+def test_nothing_is_kept_without_a_directory_that_can_be_made(monkeypatch: Patch, directory: str) -> None:
     monkeypatch.setenv(cache.DIRECTORY, directory)
     if not directory:
         monkeypatch.delenv(cache.DIRECTORY)
@@ -150,13 +145,13 @@ def test_the_files_used_last_are_kept(folder: Path) -> None:
 
 @pytest.mark.parametrize("damage", [None, b"not a library"])
 def test_a_compiled_source_is_compiled_once(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: bytes | None
+    folder: Path, tmp_path: Path, monkeypatch: Patch, damage: bytes | None
 ) -> None:
     source = tmp_path / "source.c"
     source.write_text("const unsigned rdma_cts_layout[] = {1, 7}; int answer(void) { return 42; }\n")
     find, layout = compiled.library.__wrapped__, (("seven", 7),)
     first = find(source, layout)
-    assert isinstance(first, ctypes.CDLL)
+    assert first
     assert first.answer() == 42
     if damage is None:
         monkeypatch.setattr("shutil.which", lambda _: None)
@@ -165,7 +160,7 @@ def test_a_compiled_source_is_compiled_once(
         file.unlink()  # removed and not overwritten, because the loaded library is a mapping of the file
         file.write_bytes(damage)
     again = find(source, layout)
-    assert isinstance(again, ctypes.CDLL)
+    assert again
     assert again.answer() == 42
     source.write_text(source.read_text().replace("42", "43"))
     changed = find(source, layout)
@@ -176,22 +171,17 @@ def test_a_compiled_source_is_compiled_once(
 
 
 def test_files_that_a_guest_has_derived_are_laid_out_as_the_suite_is(tmp_path: Path) -> None:
-    suite, packed, kept = (tmp_path / name for name in ("suite", "packed", "kept"))
-    for root in (suite, packed):
-        for name, content in {"a/__pycache__/x.pyc": b"x", "a/x.py": b"1", "derived/same.so": b"same"}.items():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_bytes(content)
-    (suite / "a/__pycache__/x.pyc").write_bytes(b"changed")
-    (suite / "derived/new-00000000000000000000000000000000.so").write_bytes(b"\0new")
+    same = {"a/__pycache__/x.pyc": b"x", "a/x.py": b"1", "derived/same.so": b"same"}
+    new = {"a/__pycache__/x.pyc": b"changed", f"derived/new-{'0' * 32}.so": b"\0new"}
+    packed, suite = laid(tmp_path / "packed", same), laid(tmp_path / "suite", {**same, **new})
     files = derivation.encoded(suite, packed)
-    assert set(files) == {"a/__pycache__/x.pyc", "derived/new-00000000000000000000000000000000.so"}
+    assert set(files) == set(new)
+    kept, target = tmp_path / "kept", tmp_path / "target"
     derivation.keep(kept, files, MODULES)
-    target = tmp_path / "target"
-    laid = derivation.lay(kept, target, MODULES)
-    assert laid
-    assert laid["files"] == 2
-    assert (target / "a/__pycache__/x.pyc").read_bytes() == b"changed"
-    assert (target / "derived/new-00000000000000000000000000000000.so").read_bytes() == b"\0new"
+    found = derivation.lay(kept, target, MODULES)
+    assert found
+    assert found["files"] == 2
+    assert {name: (target / name).read_bytes() for name in new} == new
 
 
 MODULES = {"a/x.py": "1" * 64}
@@ -264,9 +254,7 @@ def test_cached_files_that_others_can_write_are_not_used(folder: Path, what: str
 def test_a_module_has_the_same_time_wherever_it_was_packed(tmp_path: Path) -> None:
     times = set()
     for number, name in enumerate(("one", "two")):
-        module = tmp_path / name / "a.py"
-        module.parent.mkdir()
-        module.write_text("1\n")
+        module = laid(tmp_path / name, {"a.py": "1\n"}) / "a.py"
         os.utime(module, (number, number))
         job.date_by_content(module.parent)
         times.add(module.stat().st_mtime)
@@ -284,7 +272,7 @@ def test_a_module_has_the_same_time_wherever_it_was_packed(tmp_path: Path) -> No
     ],
 )
 def test_a_run_on_a_device_of_this_host_keeps_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: list[str], devices: list[str], keeps: bool
+    monkeypatch: Patch, tmp_path: Path, arguments: list[str], devices: list[str], keeps: bool
 ) -> None:
     for name in devices:
         (tmp_path / name).mkdir()
@@ -298,8 +286,7 @@ def test_a_run_on_a_device_of_this_host_keeps_nothing(
 @pytest.mark.parametrize("mode", [0o777, 0o757])
 def test_an_image_or_template_that_others_can_write_is_not_used(tmp_path: Path, mode: int) -> None:
     for name in ("images", "templates"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name).chmod(mode)
+        laid(tmp_path / name, {}).chmod(mode)
     with user_error("images can be written by others than this user", status=3):
         image._refuse_foreign(tmp_path / "images")
     with pytest.raises(freezing.Failure, match="templates can be written by others"):
@@ -307,18 +294,16 @@ def test_an_image_or_template_that_others_can_write_is_not_used(tmp_path: Path, 
 
 
 @pytest.mark.parametrize(("owner", "mode", "private"), [(0, 0o755, True), (0, 0o775, False), (12345, 0o755, False)])
-def test_what_is_private(monkeypatch: pytest.MonkeyPatch, owner: int, mode: int, private: bool) -> None:
+def test_what_is_private(monkeypatch: Patch, owner: int, mode: int, private: bool) -> None:
     found = SimpleNamespace(st_uid=owner, st_gid=54321, st_mode=stat.S_IFDIR | mode)
     monkeypatch.setattr("conformance.cache.os.stat", lambda _: found)
     assert cache.is_private(Path("x")) is private
 
 
-def test_bytecode_that_others_can_write_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytecode_that_others_can_write_is_not_used(tmp_path: Path, monkeypatch: Patch) -> None:
     """The bytecode of a module that everybody may write differs from the module's source."""
-    root, folder = tmp_path / "suite", tmp_path / "bytecode"
-    root.mkdir()
+    root, folder = laid(tmp_path / "suite", {"planted.py": "VALUE = 1\n"}), tmp_path / "bytecode"
     source = root / "planted.py"
-    source.write_text("VALUE = 1\n")
     source.chmod(0o666)
     monkeypatch.setattr(system_cache, "_ROOT", root)
     finder = system_cache._finder_of(str(folder), True)(str(root))
@@ -361,9 +346,7 @@ def test_methods_of_data_classes_are_compiled_once(tmp_path: Path) -> None:
     file = tmp_path / "dataclasses"
 
     def made(*kept: str) -> str:
-        return subprocess.run(
-            [sys.executable, "-c", _PAIR, file, *kept], cwd=ROOT, capture_output=True, text=True, check=False
-        ).stdout
+        return ended(sys.executable, "-c", _PAIR, file, *kept, cwd=ROOT).stdout
 
     for content in (None, b"", b"not marshalled", marshal.dumps([1])):
         if content is not None:
@@ -372,3 +355,62 @@ def test_methods_of_data_classes_are_compiled_once(tmp_path: Path) -> None:
         assert made("kept") == made()
     file.chmod(0o666)
     assert not made("kept"), "others can write to the file"
+
+
+# A guest with a hostile overlay, and later guests
+
+CASE = "dereg_mr/deregistration/of-none"
+MODULE = "conformance/execution/runner.py"
+# Each Python of the guest forges bytecode that Python would load for the module, and that the host would keep as a
+# derived file.
+FORGER = f"""
+import importlib.util, os
+from importlib._bootstrap_external import _code_to_timestamp_pyc
+found = os.stat({MODULE!r})
+code = compile(open({MODULE!r}).read() + "\\nprint('FORGED', flush=True)\\n", {MODULE!r}, "exec")
+target = importlib.util.cache_from_source({MODULE!r})
+os.makedirs(os.path.dirname(target), exist_ok=True)
+with open(target, "wb") as file:
+    file.write(_code_to_timestamp_pyc(code, int(found.st_mtime), found.st_size))
+"""
+
+
+@pytest.fixture
+def cache_of_images(tmp_path: Path) -> Path:
+    """A cache with the usual images, and without files that guests have derived."""
+    place = tmp_path / "cache"
+    for path in cache_directory().glob("images/*/*"):
+        link = place / path.relative_to(cache_directory())
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(path.resolve())
+    return place
+
+
+def run_one_case(place: Path, out: Path, *more: str) -> tuple[Recorded, str]:
+    """Runs one case; returns its records and its console."""
+    done = run_in_guest(out, "--guests", "1", *more, only=[CASE], RDMA_CTS_CACHE=str(place))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return read_results(out), (out / "console.log").read_text(errors="replace")
+
+
+@pytest.mark.guest
+@pytest.mark.nightly
+def test_an_honest_run_does_not_use_bytecode_that_a_guest_with_an_overlay_has_forged(
+    cache_of_images: Path, tmp_path: Path
+) -> None:
+    files = {"forger.pth": "import forger\n", "forger.py": FORGER}
+    packages = laid(tmp_path / "overlay/usr/lib/python3/dist-packages", files)
+    hostile, said = run_one_case(cache_of_images, tmp_path / "hostile", "--overlay", str(tmp_path / "overlay"))
+    assert "FORGED" in said
+    assert "derived" not in hostile.header
+    assert not list((cache_of_images / "derived").glob("**/runner*"))
+    first, said = run_one_case(cache_of_images, tmp_path / "first")
+    assert "FORGED" not in said
+    assert "derived" not in first.header
+    # A second guest with an overlay, which needs another template, gets the files that the honest guest has derived.
+    (packages / "forger.py").write_text("")
+    second, said = run_one_case(cache_of_images, tmp_path / "second", "--overlay", str(tmp_path / "overlay"))
+    assert "FORGED" not in said
+    assert second.header["derived"]["files"] > 10
+    (worker,) = [record for record in second.others if record["type"] == "worker"]
+    assert worker["derived"] == second.header["derived"]

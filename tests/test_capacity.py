@@ -4,18 +4,16 @@ groups."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from unittest.mock import DEFAULT, Mock
 
 import pytest
 
 from commands import prepare
-from commands.__main__ import main
 from conformance.errors import UserError
-from conformance.run_options import RunOptions
 from fixtures.guest import capacity
-from kinds import Cli, Patch, Says
+from kinds import Cli, Patch
 from samples import user_error
 
 GUEST_MB = 2048
@@ -25,7 +23,7 @@ Host = Callable[..., None]
 
 
 @pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch) -> Host:
+def host(monkeypatch: Patch) -> Host:
     """Makes a host with these processors, this memory in MiB, and limits of control groups by the names of their
     files."""
 
@@ -79,48 +77,33 @@ def test_the_figures_of_this_host_are_sound() -> None:
     assert 1 <= capacity.guests_at_once(None, GUEST_MB) <= (os.cpu_count() or 1)
 
 
-class FakeGuests:
-    """A stand-in for targets.guests.Guests; `obstacle` is the reason why no guest can be resumed."""
-
-    obstacle = ""
-    asked: Sequence[Any] = ()
-
-    def __init__(self, options: RunOptions, out: Path, *_: Any) -> None:
-        self.stack = options.stack or "forky"
-        assert out.is_dir()
-        type(self).asked = [options, out]
-
-    def run_again(self, cases: Sequence[str]) -> FakeGuests:
-        assert not cases
-        if self.obstacle:
-            raise UserError(self.obstacle, status=3)
-        return self
-
-    def close(self) -> None:
-        """Ends the guests."""
-
-
-@pytest.fixture(autouse=True)
-def guests(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(prepare, "Guests", FakeGuests)
-    monkeypatch.setattr(FakeGuests, "obstacle", "")
+@pytest.fixture
+def guests(monkeypatch: Patch) -> Mock:
+    """Stands in for targets.guests.Guests."""
+    made = Mock(side_effect=lambda options, out, *_: DEFAULT if out.is_dir() else None)
+    made.return_value.stack = "forky"
+    monkeypatch.setattr(prepare, "Guests", made)
     monkeypatch.delenv("RDMA_CTS_TEMPLATES", raising=False)
+    return made
 
 
-def test_image_and_template_are_made_for_the_options_that_decide_them(capsys: Says) -> None:
-    assert main(["prepare", "--stack", "trixie", "--guest-env", "A=1"]) == 0
-    options, out = FakeGuests.asked
+def test_image_and_template_are_made_for_the_options_that_decide_them(cli: Cli, guests: Mock) -> None:
+    guests.return_value.stack = "trixie"
+    said = cli(0, "prepare", "--stack", "trixie", "--guest-env", "A=1")
+    options, out, *_ = guests.call_args.args
     assert (options.stack, options.guest_env) == ("trixie", ("A=1",))
     assert not out.exists()
-    assert capsys.readouterr().out == "image and template of trixie are ready; ./rdma-cts run --guest uses them\n"
+    guests.return_value.run_again.assert_called_once_with(())
+    guests.return_value.run_again.return_value.close.assert_called_once_with()
+    assert said.out == "image and template of trixie are ready; ./rdma-cts run --guest uses them\n"
 
 
-def test_a_template_that_cannot_be_made_is_status_3(cli: Cli, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(FakeGuests, "obstacle", "guests are booted here")
+def test_a_template_that_cannot_be_made_is_status_3(cli: Cli, guests: Mock) -> None:
+    guests.return_value.run_again.side_effect = UserError("guests are booted here", status=3)
     assert "the image of forky is ready, but its template is not" in cli(3, "prepare").err
 
 
-def test_without_templates_the_image_is_all(cli: Cli, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(FakeGuests, "obstacle", "nobody may ask")
+def test_without_templates_the_image_is_all(cli: Cli, guests: Mock, monkeypatch: Patch) -> None:
+    guests.return_value.run_again.side_effect = UserError("nobody may ask", status=3)
     monkeypatch.setenv("RDMA_CTS_TEMPLATES", "off")
     assert "RDMA_CTS_TEMPLATES is off" in cli(0, "prepare").out

@@ -22,12 +22,12 @@ from fixtures.system import packages
 from kinds import rows
 from launched import ended, script
 from patience import PATIENCE_S
-from samples import recorded, result, written
-from test_reports import SUITE
+from samples import numbered, recorded, result, written
 
 CI = ROOT / "ci"
 GITHUB = yaml.safe_load((CI / "github.yml").read_text())["jobs"]["conformance"]
 GITLAB = yaml.safe_load((CI / "gitlab.yml").read_text())["rdma-cts"]
+SUITE = numbered(10)
 SCRIPTS = sorted(CI.glob("**/*.sh"))
 # The workflows
 

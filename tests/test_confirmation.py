@@ -1,11 +1,14 @@
-"""Violations are tried again alone. Each is confirmed, or the earlier cases that it needs are found. The tests also
-check the records and the reports."""
+"""Violations are tried again alone. Each is confirmed, or the earlier cases that it needs are found. Violations with
+several outcomes are listed separately if they were not seen again, and are as severe as their worst outcome."""
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,15 +16,20 @@ import samples
 from actors import HEADER, SILENCE, Actor, Audience, killed
 from commands.__main__ import main
 from commands.report import renderer
+from conformance.defects import Severity
 from conformance.errors import UserError
-from conformance.results.records import Recorded, encode, read_results
+from conformance.judging import Judgement
+from conformance.model.fault import ON_DEMAND, OWN_ADDRESSES, Fault, FaultKind
+from conformance.model.kind import Kind
+from conformance.results.records import Recorded, encode, read_results, result_record
 from conformance.results.writer import ResultsFile
 from conformance.supervision import Recording, RunPlan, Supervisor, Worker, WorkerEnd, confirmation
 from conformance.tables.suite import Suite
-from reports import confirmation as confirmation_texts
 from reports import terminal
-from reports.digest import read
-from samples import footer_of, numbered, observed_result, observed_sweep, result
+from reports.comparison import CHANGED, GONE, IN_BOTH, NEW, NOT_DECIDED, REGRESSED, UNCONFIRMED, compare
+from reports.digest import Digest, read
+from reports.repetitions import Repetitions
+from samples import footer_of, numbered, observed_result, observed_sweep, recorded, registry, result, written
 
 COUNT = 12
 SUITE = numbered(COUNT)
@@ -30,47 +38,49 @@ IDS = [case.id for case in SUITE.cases]
 Device = Callable[[str, Sequence[str]], str]
 
 
-def lines(cases: Sequence[str], device: Device) -> Iterator[bytes | None]:
-    """The records of a worker for these cases. CRASH and HANG end the worker, and EXTERNAL is a kill from outside."""
+def lines(cases: Sequence[str], device: Device, suite: Suite = SUITE) -> Iterator[bytes | None]:
+    """The records of a worker for these cases. CRASH and HANG end the worker; if a sweep fails, one of its points
+    does."""
     yield HEADER
     for number, id_ in enumerate(cases):
         yield encode({"type": "start", "case": id_})
-        verdict = device(id_, cases[:number])
+        verdict, case = device(id_, cases[:number]), suite.find(id_)
         if verdict in ("CRASH", "HANG"):
             if verdict == "HANG":
                 yield SILENCE
             return
-        yield encode(observed_result(SUITE.cases[IDS.index(id_)], verdict))
+        assert case is not None
+        if case.kind is Kind.SWEEP:
+            yield encode(observed_sweep(case, [POINT] if verdict == "FAIL" else []))
+        else:
+            yield encode(observed_result(case, verdict))
 
 
 class Run:
     """Runs the suite on a device that misbehaves, and tries the violations again."""
 
-    def __init__(self, folder: Path, device: Device) -> None:
+    def __init__(self, folder: Path, device: Device, suite: Suite = SUITE) -> None:
         self.folder = folder
         self.device = device
+        self.suite = suite
         self.audience = Audience()
         self.again: list[list[str]] = []
         self.actors: list[Actor] = []
 
     def start(self, cases: Sequence[str]) -> Worker:
-        return Actor(lines(cases, self.device))
+        return Actor(lines(cases, self.device, self.suite))
 
     def start_again(self, cases: Sequence[str]) -> Worker:
         self.again.append(list(cases))
-        self.actors.append(Actor(lines(cases, self.device)))
+        self.actors.append(Actor(lines(cases, self.device, self.suite)))
         return self.actors[-1]
 
     def __call__(
-        self,
-        again: Callable[[Sequence[str]], Worker] | None = None,
-        suite: Suite = SUITE,
-        carry_on: bool = False,
-        boot_id: str = "",
+        self, again: Callable[[Sequence[str]], Worker] | None = None, carry_on: bool = False, boot_id: str = ""
     ) -> Recorded:
         with closing(ResultsFile(self.folder / "results.jsonl", carry_on=carry_on)) as file:
             prior = file.cut_back(file.recorded()) if carry_on else None
-            plan = RunPlan(suite, suite.cases, {"stack": "test"}, boot_id=lambda: boot_id)
+            plan = RunPlan(self.suite, self.suite.cases, {"stack": "test"}, boot_id=lambda: boot_id)
             supervisor = Supervisor(Recording(plan, file, self.audience, prior), self.folder / "console.log")
             supervisor.run(self.start, again=[again or self.start_again])
         assert all(actor.closed for actor in self.actors)
@@ -289,49 +299,25 @@ ORDINARY, SWEEP = (case.id for case in SWEPT.cases)
 POINT = "access=LOCAL_WRITE"
 
 
-def swept(cases: Sequence[str], fails: Callable[[Sequence[str]], bool], suite: Suite) -> Iterator[bytes | None]:
-    """Yields a worker's lines for the cases above. One point of the sweep fails if `fails` is true for the earlier
-    cases."""
-    yield HEADER
-    for number, id_ in enumerate(cases):
-        yield encode({"type": "start", "case": id_})
-        name, _, point = id_.partition("#")
-        failed = name == SWEEP and fails((*cases[:number], *((SWEEP,) if not point else ())))
-        case = suite.find(id_)
-        assert case is not None
-        if name == SWEEP and not point:
-            yield encode(observed_sweep(case, [POINT] if failed else []))
-        else:
-            yield encode(observed_result(case, "FAIL" if failed else "PASS"))
-
-
-class Swept(Run):
-    def __init__(self, folder: Path, fails: Callable[[Sequence[str]], bool], suite: Suite = SWEPT) -> None:
-        super().__init__(folder, always())
-        self.fails, self.swept = fails, suite
-
-    def start(self, cases: Sequence[str]) -> Worker:
-        return Actor(swept(cases, self.fails, self.swept))
-
-    def start_again(self, cases: Sequence[str]) -> Worker:
-        self.again.append(list(cases))
-        return Actor(swept(cases, self.fails, self.swept))
+def swept(needed: str) -> Device:
+    """A point of the sweep fails if this case ran before it; each point of the whole sweep runs after others."""
+    return lambda case, before: "FAIL" if case.startswith(SWEEP) and needed in ("", case, *before) else "PASS"
 
 
 @pytest.mark.parametrize(
     ("suite", "needed", "again", "after"),
     [
-        (SWEPT, None, [f"{SWEEP}#{POINT}"], None),
+        (SWEPT, "", [f"{SWEEP}#{POINT}"], None),
         (TRIES, SWEEP, [SWEEP], None),  # points that are tries of one thing are tried again together
         (SWEPT, SWEEP, [f"{SWEEP}#{POINT}", SWEEP], [SWEEP]),
         (SWEPT, ORDINARY, [f"{SWEEP}#{POINT}", SWEEP, ORDINARY], [ORDINARY]),
     ],
 )
 def test_the_smallest_point_of_a_deviation_is_tried_alone_or_after_what_it_needs(
-    suite: Suite, needed: str | None, again: list[str], after: list[str] | None, tmp_path: Path
+    suite: Suite, needed: str, again: list[str], after: list[str] | None, tmp_path: Path
 ) -> None:
-    run = Swept(tmp_path, lambda before: needed is None or needed in before, suite)
-    recorded = run(suite=suite)
+    run = Run(tmp_path, swept(needed), suite)
+    recorded = run()
     (record,) = recorded.confirmations
     assert [cases[0] for cases in run.again] == again
     assert (record["case"], record["confirmed"], record.get("after")) == (SWEEP, after is None, after)
@@ -371,11 +357,11 @@ def test_a_report_says_it_next_to_each_violation(mixed: Path, form: str) -> None
 
 def test_the_summaries_have_the_figures_and_what_was_not_confirmed(mixed: Path) -> None:
     run = read(mixed)
-    assert list(confirmation_texts.summary(run)) == [
+    assert list(run.repetitions.summary()) == [
         "confirmation: 1 of 2 reproduced in isolation",
         f"{IDS[11]}: {NOT_CONFIRMED}",
     ]
-    assert all(line in terminal.summary(run, mixed) for line in confirmation_texts.summary(run))
+    assert all(line in terminal.summary(run, mixed) for line in run.repetitions.summary())
     assert "1 of 2 reproduced in isolation" in str(renderer("markdown").render([run]))
     data = json.loads(renderer("summary").render([run]))
     assert data["confirmation"] == {"confirmed": 1, "not_confirmed": 1, "not_tried": 0, "unconfirmed": [IDS[11]]}
@@ -386,3 +372,127 @@ def test_a_comparison_says_it_of_a_regression(tmp_path: Path, mixed: Path, capsy
     Run(tmp_path / "old", always())()
     assert main(["compare", str(tmp_path / "old"), str(mixed)]) == 1
     assert NOT_CONFIRMED in capsys.readouterr().out
+
+
+# Violations with several outcomes
+
+
+ODP = Fault(FaultKind.MOVED, "traffic()", "traffic", key="region", region=(ON_DEMAND, OWN_ADDRESSES))
+
+
+def in_turn(**ends: Sequence[str]) -> Callable[[str, Sequence[str]], str]:
+    """Returns a device on which each case, by its number, has these outcomes in turn, and passes afterwards."""
+    times: Counter[str] = Counter()
+    by_id: Mapping[str, Sequence[str]] = {IDS[int(number.removeprefix("c"))]: each for number, each in ends.items()}
+
+    def verdict(case: str, before: Sequence[str]) -> str:
+        found = by_id.get(case, ())
+        times[case] += 1
+        return found[times[case] - 1] if times[case] <= len(found) else "PASS"
+
+    return verdict
+
+
+def seen(folder: Path, **ends: Sequence[str]) -> tuple[Digest, Run]:
+    folder.mkdir(exist_ok=True)
+    run = Run(folder, in_turn(**ends))
+    run()
+    return read(folder), run
+
+
+def test_violations_never_seen_again_are_counted_separately(tmp_path: Path) -> None:
+    found, run = seen(tmp_path / "new", c4=["FAIL"])
+    (record,) = found.confirmations
+    assert (record["confirmed"], record["repetitions"]) == (False, {"seen": 0, "of": 3})
+    assert len(run.again) == 1 + 1 + 2  # one try alone, one after all earlier cases, and two more
+    (defect,) = found.defects
+    assert defect.unconfirmed
+    assert found.open_defects == ()
+    assert found.headline == "1 result not confirmed"
+    assert "unconfirmed" in terminal.summary(found, tmp_path)
+    # Once at the top, and once at the defect.
+    assert str(renderer("html").render([found])).count("not confirmed:</span> ") == 2
+    assert "it did not occur again in 3 repetitions" in str(renderer("markdown").render([found]))
+
+
+def test_a_hang_that_is_never_seen_again_is_undecided(tmp_path: Path) -> None:
+    """A busy host can be the reason for a request that does not complete in time, but not for any other violation."""
+    once, twice = (seen(tmp_path / str(len(ends)), c4=ends)[0] for ends in (["HANG"], ["HANG", "HANG"]))
+    (rule,) = once.defects[0].rules
+    assert (once.status, once.verdicts[rule]) == (3, "BROKEN")
+    assert "1 rule undecided" in once.conclusion
+    assert (twice.status, twice.verdicts[rule]) == (1, "HANG")
+    assert seen(tmp_path / "failed", c4=["FAIL"])[0].status == 1
+
+
+def test_rules_of_points_whose_hang_is_not_confirmed_are_undecided() -> None:
+    """Other points of the sweep violate one of the two rules of the hang, and a third rule."""
+    of = numbered(1).cases[0]
+    hang = {"verdict": "HANG", "smallest": {"op": "SEND"}, "rules": ["REG-01", "REG-02"], "when": "op=SEND"}
+    fail = {"verdict": "FAIL", "smallest": {"op": "WRITE"}, "rules": ["REG-02", "REG-03"], "when": "op=WRITE"}
+    verdicts = {"REG-01": "HANG", "REG-02": "HANG", "REG-03": "FAIL", "REG-04": "PASS"}
+    swept = result(of, "HANG", rule_verdicts=verdicts, deviations=[hang, fail], rules=list(verdicts))
+    tried: Any = [
+        {"case": of.id, "point": f"op={op}", "confirmed": op == "WRITE", "by": "x"} for op in ("SEND", "WRITE")
+    ]
+    decided = Repetitions(tried).decided(swept)
+    assert decided["rule_verdicts"] == verdicts | {"REG-01": "BROKEN", "REG-02": "FAIL"}
+    assert Repetitions(tried[1:]).decided(swept) == swept
+
+
+def test_an_unconfirmed_violation_is_not_a_regression(tmp_path: Path) -> None:
+    good, _ = seen(tmp_path / "old")
+    comparison = compare(good, seen(tmp_path / "new", c4=["FAIL"])[0])
+    assert [change.kind for change in comparison.changes] == [UNCONFIRMED]
+    assert comparison.status == 0
+    assert main(["compare", str(tmp_path / "old"), str(tmp_path / "new")]) == 0
+    steady = compare(good, seen(tmp_path / "steady", c4=["FAIL", "FAIL"])[0])
+    assert [change.kind for change in steady.changes] == [REGRESSED]
+
+
+def test_a_defect_that_the_old_run_saw_without_confirming_it_is_not_new(tmp_path: Path) -> None:
+    unsure, sure = seen(tmp_path / "old", c4=["FAIL"])[0], seen(tmp_path / "new", c4=["FAIL", "FAIL"])[0]
+    found = compare(unsure, sure).defects
+    assert (len(found[NEW]), len(found[IN_BOTH])) == (0, 1)
+    found = compare(sure, unsure).defects
+    assert [len(found[kind]) for kind in (NEW, GONE, IN_BOTH, NOT_DECIDED)] == [0, 0, 0, 1]
+
+
+def test_a_violation_seen_in_some_repetitions_is_confirmed_and_unsteady(tmp_path: Path) -> None:
+    found, _ = seen(tmp_path, c4=["FAIL", "PASS", "PASS", "FAIL"])
+    (record,) = found.confirmations
+    assert (record["confirmed"], record["repetitions"]) == (True, {"seen": 1, "of": 3})
+    assert len(found.open_defects) == 1
+    assert "confirmed, and unsteady: seen in 1 of 3 repetitions alone" in str(renderer("html").render([found]))
+
+
+def test_a_violation_that_crashes_when_repeated_is_confirmed_as_a_crash(tmp_path: Path) -> None:
+    found, _ = seen(tmp_path, c4=["FAIL", "CRASH"])
+    (record,) = found.confirmations
+    assert (record["confirmed"], record["alone"]["verdict"]) == (True, "CRASH")
+    (defect,) = found.open_defects
+    assert defect.severity is Severity.KERNEL_CRASH
+
+
+def run_of(folder: Path, fault: Fault) -> Digest:
+    """A run with one case, which violates IOVA-05 with this fault."""
+    of = numbered(1).cases[0]
+    line = result_record(of, registry(), Judgement.of_fault(fault), {"rc": None})
+    line["rules"] = ["IOVA-05"]
+    return read(written(recorded([line]), folder))
+
+
+def test_a_defect_that_kills_now_is_the_same_defect_and_no_regression(tmp_path: Path) -> None:
+    """Whether an on-demand region with another iova kills the kernel depends on the content of kernel memory."""
+    kills = replace(ODP, kind=FaultKind.KERNEL_DIED, used=True, seen=("the kernel died", "", "", "", ""))
+    one, other = run_of(tmp_path / "fails", ODP), run_of(tmp_path / "kills", kills)
+    assert one.defects[0].title == other.defects[0].title
+    assert one.defects[0].fingerprint == other.defects[0].fingerprint
+    for old, new in ((one, other), (other, one)):
+        comparison = compare(old, new)
+        assert [change.kind for change in comparison.changes] == [CHANGED]
+        assert comparison.status == 0
+        (both,) = comparison.defects[IN_BOTH]
+        assert both.severity is Severity.KERNEL_CRASH
+    elsewhere = run_of(tmp_path / "elsewhere", replace(kills, used=False, site=("f", "", "", "")))
+    assert [change.kind for change in compare(one, elsewhere).changes] == [REGRESSED]

@@ -2,7 +2,8 @@
 
 import ctypes
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -28,7 +29,7 @@ from conformance.execution.connection import ExchangeSpec, LoopbackConnection, e
 from conformance.execution.context import CaseContext
 from conformance.model.deadline import TURNS_PER_S, Wait
 from conformance.model.transport import INFINIBAND, IWARP
-from kinds import rows
+from kinds import Patch, rows
 
 SIZE = 64
 # Values of enum ibv_wc_status and ibv_wc_opcode.
@@ -67,9 +68,7 @@ def specs(stub: RecordingConnection, count: int) -> list[ExchangeSpec]:
     ],
 )
 def test_all_results_of_a_batch_are_yielded_before_the_next_is_executed(
-    in_c: Callable[[Sequence[ExchangeSpec]], Sequence[ExchangeSpec]],
-    executed: list[list[int]],
-    monkeypatch: pytest.MonkeyPatch,
+    in_c: Callable[[Sequence[ExchangeSpec]], Sequence[ExchangeSpec]], executed: list[list[int]], monkeypatch: Patch
 ) -> None:
     """Python executes what C leaves."""
     stub = RecordingConnection()
@@ -85,45 +84,80 @@ class Memory:
         self.addr = ctypes.addressof(self._buffer)
 
 
+def area(wanted: bytes) -> Area:
+    """A range that must have the contents `wanted` after the exchange."""
+    memory = Memory()
+    return Area(cast(Any, memory), memory.addr, len(wanted), BEFORE, repeated(BEFORE, len(wanted)), wanted)
+
+
+def two_areas() -> tuple[Area, Area]:
+    return area(pattern(8)), area(pattern(8))
+
+
+def done(opcode: str) -> list[Completion]:
+    return [Completion(1, "SUCCESS", opcode)]
+
+
+def idle(polls: int) -> None:
+    """Does nothing."""
+
+
 class Side:
-    """One end of a pair. Each poll calls `polled` with the number of earlier polls, and returns a completion whose
-    opcode is the next of `opcodes`."""
+    """One end of a pair. A poll calls `polled` with the number of polls, and gives the next of the completions.
 
-    number, kind, sq_sig_all, state = 1, "RC", False, "RTS"
+    `waited` has the deadlines of the polls, `asked` is the number of queries of the state, and `sent` has the requests.
+    """
 
-    def __init__(self, opcodes: Sequence[str], polled: Callable[[int], None]) -> None:
-        self._opcodes, self._polled, self._polls = list(opcodes), polled, 0
+    number, sq_sig_all = 1, False
+
+    def __init__(
+        self,
+        completions: Iterable[list[Completion]] = (),
+        polled: Callable[[int], object] = idle,
+        kind: str = "RC",
+        state: str = "RTS",
+    ) -> None:
+        self._completions, self._polled, self.kind, self.state = iter(completions), polled, kind, state
+        self.waited, self.sent, self.asked = list[float](), list[SendRequest](), 0
 
     def post_send(self, request: SendRequest) -> Return:
+        self.sent.append(request)
         return Return(0, 0)
 
     def post_receive(self, sges: Sequence[Any], wr_id: int) -> Return:
         return Return(0, 0)
 
     def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
-        self._polls += 1
-        self._polled(self._polls)
-        return [Completion(1, "SUCCESS", self._opcodes.pop(0))]
+        self.waited.append(deadline_s)
+        self._polled(len(self.waited))
+        return next(self._completions, [])
 
     def query_state(self) -> str:
-        return "RTS"
+        self.asked += 1
+        return self.state
 
 
 class Pair:
-    """A pair of two Sides."""
+    """A pair of two ends; `more` has other attributes of the pair."""
 
     renews_by_reset = tells_state = True
     transport = INFINIBAND
 
-    def __init__(self, requester: Side, responder: Side) -> None:
-        self.requester, self.responder = requester, responder
+    def __init__(self, requester: Side, responder: Side, **more: object) -> None:
+        self.requester, self.responder, self.renewals = requester, responder, 0
         self.lingering: set[Refusal] = set()
+        vars(self).update(more)
+
+    def renew(self) -> None:
+        self.renewals += 1
 
 
-def area(wanted: bytes) -> Area:
-    """A range that must have the contents `wanted` after the exchange."""
-    memory = Memory()
-    return Area(cast(Any, memory), memory.addr, len(wanted), BEFORE, repeated(BEFORE, len(wanted)), wanted)
+def over(pair: Pair, **more: Any) -> LoopbackConnection:
+    return LoopbackConnection(cast(Any, pair), itertools.count(2).__next__, **more)
+
+
+def spec(of: LoopbackConnection, opcode: str, areas: tuple[Area, Area] | None = None, **more: bool) -> ExchangeSpec:
+    return ExchangeSpec(of, SendRequest(opcode, 1), areas or two_areas(), **more)
 
 
 @pytest.mark.parametrize(("with_completion", "late"), [(True, False), (False, True)])
@@ -133,13 +167,9 @@ def test_data_of_a_read_must_be_in_memory_when_the_read_completes(with_completio
     def write(_: int) -> None:
         ctypes.memmove(local.start, pattern(8), 8)
 
-    def nothing(_: int) -> None:
-        pass
-
-    sides = (write, nothing) if with_completion else (nothing, write)
-    pair = Pair(Side(["RDMA_READ"], sides[0]), Side(["RECV"], sides[1]))
-    loopback = LoopbackConnection(cast(Any, pair), itertools.count(2).__next__)
-    (exchange,) = exchanges([ExchangeSpec(loopback, SendRequest("RDMA_READ", 1), (remote, local))])
+    first, second = (write, idle) if with_completion else (idle, write)
+    loopback = over(Pair(Side([done("RDMA_READ")], first), Side([done("RECV")], second)))
+    (exchange,) = exchanges([spec(loopback, "RDMA_READ", (remote, local))])
     assert exchange.late is late
     assert local.moved() == "all"
     assert not loopback.stale
@@ -148,23 +178,10 @@ def test_data_of_a_read_must_be_in_memory_when_the_read_completes(with_completio
 @pytest.mark.parametrize(("failed", "waited", "state"), [(False, 0.0, "ERR"), (True, 0.001, "RTS")])
 def test_nothing_is_waited_for_on_a_pair_that_has_failed_before(failed: bool, waited: float, state: str) -> None:
     """In a state other than ERR, the code would wait a second."""
-    asked: list[float] = []
-    states: list[str] = []
-
-    class Silent(Side):
-        def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
-            asked.append(deadline_s)
-            return []
-
-        def query_state(self) -> str:
-            states.append(state)
-            return state
-
-    pair = Pair(Silent([], lambda _: None), Side([], lambda _: None))
-    loopback = LoopbackConnection(cast(Any, pair), itertools.count(2).__next__)
-    request = SendRequest("RDMA_WRITE", 1)
-    exchange = loopback.execute(ExchangeSpec(loopback, request, (area(pattern(8)), area(pattern(8))), failed=failed))
-    assert (asked, exchange.completions, states) == ([waited], [], [] if failed else ["ERR"])
+    silent = Side(state=state)
+    loopback = over(Pair(silent, Side()))
+    exchange = loopback.execute(spec(loopback, "RDMA_WRITE", failed=failed))
+    assert (silent.waited, exchange.completions, silent.asked) == ([waited], [], int(not failed))
     assert loopback.stale
 
 
@@ -176,35 +193,22 @@ def test_data_of_a_write_must_be_in_memory_when_its_immediate_data_is_received(p
         if polls == poll:
             ctypes.memmove(remote.start, pattern(8), 8)
 
-    pair = Pair(Side(["RDMA_WRITE"], lambda _: None), Side(["RECV_RDMA_WITH_IMM", "RECV"], write))
-    loopback = LoopbackConnection(cast(Any, pair), itertools.count(2).__next__)
-    (exchange,) = exchanges([ExchangeSpec(loopback, SendRequest("RDMA_WRITE_WITH_IMM", 1), (remote, local))])
+    receiver = Side([done("RECV_RDMA_WITH_IMM"), done("RECV")], write)
+    loopback = over(Pair(Side([done("RDMA_WRITE")]), receiver))
+    (exchange,) = exchanges([spec(loopback, "RDMA_WRITE_WITH_IMM", (remote, local))])
     assert exchange.late is late
     assert remote.moved() == "all"
 
 
-class Unending(Side):
-    """An end that never enters the error state, and counts the queries of its state."""
-
-    def __init__(self) -> None:
-        super().__init__([], lambda _: None)
-        self.asked = 0
-
-    def query_state(self) -> str:
-        self.asked += 1
-        return "RTS"
-
-
 @pytest.fixture
-def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def slow_clock(monkeypatch: Patch) -> None:
     """A clock on which SILENCE_S passes in twenty queries."""
     clock = itertools.count(step=connection.SILENCE_S / 20)
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
 
 
-def times_asked(pair: Pair, loopback: LoopbackConnection, opcode: str, status: str) -> int:
-    """The number of queries of the requester's state after a refusal."""
-    side = cast(Unending, pair.requester)
+def times_asked(side: Side, loopback: LoopbackConnection, opcode: str, status: str) -> int:
+    """The number of queries of this end's state, which is never the error state, after a refusal."""
     before = side.asked
     loopback.mark_failed(opcode, [Completion(1, status)], cast(Any, side))
     return side.asked - before
@@ -212,36 +216,22 @@ def times_asked(pair: Pair, loopback: LoopbackConnection, opcode: str, status: s
 
 @pytest.mark.usefixtures("slow_clock")
 def test_an_error_state_that_has_once_not_come_is_awaited_briefly_on_the_same_connection() -> None:
-    pair = Pair(Unending(), Unending())
-    first, second = (LoopbackConnection(cast(Any, pair), lambda: 1) for _ in range(2))
-    assert times_asked(pair, first, "SEND", "LOC_PROT_ERR") > 10
-    assert times_asked(pair, first, "RDMA_WRITE", "LOC_PROT_ERR") < 3
-    assert times_asked(pair, second, "SEND", "LOC_PROT_ERR") > 10
+    pair = Pair(side := Side(), Side())
+    first, second = over(pair), over(pair)
+    assert times_asked(side, first, "SEND", "LOC_PROT_ERR") > 10
+    assert times_asked(side, first, "RDMA_WRITE", "LOC_PROT_ERR") < 3
+    assert times_asked(side, second, "SEND", "LOC_PROT_ERR") > 10
 
 
 @pytest.mark.usefixtures("slow_clock")
 def test_undemanded_error_states_are_awaited_once_for_each_kind_of_refusal() -> None:
-    pair = Pair(Unending(), Unending())
-    vars(pair)["transport"] = IWARP
-    first, second = (LoopbackConnection(cast(Any, pair), lambda: 1) for _ in range(2))
-    assert times_asked(pair, first, "SEND", "LOC_QP_OP_ERR") > 10
-    assert times_asked(pair, first, "RDMA_WRITE", "LOC_QP_OP_ERR") > 10
-    assert times_asked(pair, first, "SEND", "LOC_PROT_ERR") > 10
+    pair = Pair(side := Side(), Side(), transport=IWARP)
+    first, second = over(pair), over(pair)
+    assert times_asked(side, first, "SEND", "LOC_QP_OP_ERR") > 10
+    assert times_asked(side, first, "RDMA_WRITE", "LOC_QP_OP_ERR") > 10
+    assert times_asked(side, first, "SEND", "LOC_PROT_ERR") > 10
     for opcode in ("SEND", "RDMA_WRITE"):
-        assert times_asked(pair, second, opcode, "LOC_QP_OP_ERR") < 3
-
-
-class Refused(Side):
-    """An end of a pair on which the peer refuses requests and flushes no receive; `waited` has the lengths of the
-    waits."""
-
-    def __init__(self, *statuses: str) -> None:
-        super().__init__([], lambda _: None)
-        self._statuses, self.waited = statuses, cast(list[float], [])
-
-    def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
-        self.waited.append(deadline_s)
-        return [Completion(1, status) for status in self._statuses]
+        assert times_asked(side, second, opcode, "LOC_QP_OP_ERR") < 3
 
 
 def test_without_reported_states_a_missing_flush_is_awaited_briefly_again() -> None:
@@ -250,40 +240,23 @@ def test_without_reported_states_a_missing_flush_is_awaited_briefly_again() -> N
     full, short = connection.SILENCE_S, connection.SILENCE_S / 100
     waits: list[float] = []
     lingering: set[Refusal] = set()
-    for opcode, status in [
-        ("RDMA_WRITE", "REM_ACCESS_ERR"),
-        ("RDMA_WRITE", "REM_ACCESS_ERR"),
-        ("RDMA_READ", "REM_ACCESS_ERR"),
-    ]:
-        pair = Pair(Refused(status), peer := Refused())
-        vars(pair).update(tells_state=False, lingering=lingering)
-        loopback = LoopbackConnection(cast(Any, pair), itertools.count(2).__next__)
-        loopback.execute(ExchangeSpec(loopback, SendRequest(opcode, 1), (area(pattern(8)), area(pattern(8)))))
+    refused, flushed = ([Completion(1, status)] for status in ("REM_ACCESS_ERR", "WR_FLUSH_ERR"))
+    for opcode in ("RDMA_WRITE", "RDMA_WRITE", "RDMA_READ"):
+        pair = Pair(Side(itertools.repeat(refused)), peer := Side(), tells_state=False, lingering=lingering)
+        loopback = over(pair)
+        loopback.execute(spec(loopback, opcode))
         waits += peer.waited
     assert [wait > short for wait in waits] == [True, False, True]
     assert waits[0] == full
-    flushing = Pair(Refused("REM_ACCESS_ERR"), Refused("WR_FLUSH_ERR"))
-    loopback = LoopbackConnection(cast(Any, flushing), itertools.count(2).__next__)
-    loopback.execute(ExchangeSpec(loopback, SendRequest("SEND", 1), (area(pattern(8)), area(pattern(8)))))
+    flushing = Pair(Side(itertools.repeat(refused)), Side(itertools.repeat(flushed)))
+    loopback = over(flushing)
+    loopback.execute(spec(loopback, "SEND"))
     assert flushing.lingering == set()
 
 
-class MadeAnew(Pair):
-    """A pair of ends that a renewal replaces."""
-
-    renews_by_reset = False
-
-    def __init__(self, requester: Side, responder: Side) -> None:
-        super().__init__(requester, responder)
-        self.renewals = 0
-
-    def renew(self) -> None:
-        self.renewals += 1
-
-
-def test_a_stale_pair_that_is_made_again_is_renewed_before_c_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = MadeAnew(Side([], lambda _: None), Side([], lambda _: None))
-    loopback = LoopbackConnection(cast(Any, pair), lambda: 1)
+def test_a_stale_pair_that_is_made_again_is_renewed_before_c_sees_it(monkeypatch: Patch) -> None:
+    pair = Pair(Side(), Side(), renews_by_reset=False)
+    loopback = over(pair)
     seen: list[int] = []
     monkeypatch.setattr(native_exchange, "native_connection", lambda *_: seen.append(pair.renewals))
     loopback.native()
@@ -294,17 +267,15 @@ def test_a_stale_pair_that_is_made_again_is_renewed_before_c_sees_it(monkeypatch
 
 @pytest.mark.parametrize(("request_", "answered"), rows("answered_requests"))
 def test_an_unanswered_request_is_followed_by_a_message_that_must_arrive(
-    monkeypatch: pytest.MonkeyPatch, request_: str, answered: str
+    monkeypatch: Patch, request_: str, answered: str
 ) -> None:
     kind, transport, opcode, *statuses = request_.split()
-    side = Side([], lambda _: None)
-    vars(side)["kind"] = kind
-    pair = Pair(side, side)
-    vars(pair)["transport"] = {"INFINIBAND": INFINIBAND, "IWARP": IWARP}[transport]
-    control = LoopbackConnection(cast(Any, pair), lambda: 1)
+    side = Side(kind=kind)
+    pair = Pair(side, side, transport={"INFINIBAND": INFINIBAND, "IWARP": IWARP}[transport])
+    control = over(pair)
     asked: list[LoopbackConnection] = []
     monkeypatch.setattr(LoopbackConnection, "check_alive", lambda self: asked.append(self))
-    of_a_case = LoopbackConnection(cast(Any, pair), lambda: 1, renewable=False, control=lambda: control)
+    of_a_case = over(pair, renewable=False, control=lambda: control)
     completions = [[Completion(1, status)] if status != "-" else [] for status in statuses]
     of_a_case.check_answered(completions[0], completions[1], opcode)
     assert asked == ([] if answered else [control])
@@ -316,31 +287,13 @@ def test_an_unanswered_request_is_followed_by_a_message_that_must_arrive(
 def test_a_message_that_must_arrive_may_be_lost_only_by_an_unreliable_transport(
     kind: str, losses: int, lost: bool
 ) -> None:
-    sent: list[SendRequest] = []
-
-    class Receiver(Side):
-        def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
-            return [Completion(1, "SUCCESS", "RECV")] if len(sent) > losses else []
-
-    class Sender(Side):
-        def post_send(self, request: SendRequest) -> Return:
-            sent.append(request)
-            return Return(0, 0)
-
-        def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
-            return [Completion(1, "SUCCESS", "SEND")]
-
-    ends = Sender([], lambda _: None), Receiver([], lambda _: None)
-    for end in ends:
-        vars(end)["kind"] = kind
-    loopback = LoopbackConnection(cast(Any, Pair(*ends)), lambda: 1)
-    if not lost:
+    sender = Side(itertools.repeat(done("SEND")), kind=kind)
+    arrived = (done("RECV") if len(sender.sent) > losses else [] for _ in itertools.count())
+    loopback = over(Pair(sender, Side(arrived, kind=kind)))
+    message = f"a queue pair of type {kind} does not carry a message"
+    with pytest.raises(LoopbackLost, match=message) if lost else nullcontext():
         loopback.check_alive()
-        assert not loopback.stale
-        return
-    with pytest.raises(LoopbackLost, match=f"a queue pair of type {kind} does not carry a message"):
-        loopback.check_alive()
-    assert loopback.stale
+    assert loopback.stale is lost
 
 
 @pytest.fixture
@@ -388,19 +341,21 @@ def provided() -> Callable[..., tuple[native_exchange.NativeConnection, int]]:
     return make
 
 
+def native(made: native_exchange.NativeConnection, opcode: str, areas: tuple[Area, Area], wr_id: int = 1) -> Any:
+    return native_exchange.NativeSpec(made, 0, 1, SendRequest(opcode, wr_id), areas)
+
+
 @pytest.mark.parametrize("cannot", [{"receives": 12}, {"renewable": True}], ids=["receive refused", "stale"])
 def test_c_leaves_an_exchange_that_it_cannot_make_to_python(provided: Any, cannot: dict[str, Any]) -> None:
     """The provider refuses receives, or the pair is stale and only Python can renew it."""
     made, _ = provided((1, 0, 0), (0, 0, RECV), **cannot)
-    spec = native_exchange.NativeSpec(made, 0, 1, SendRequest("RDMA_WRITE", 1), (area(pattern(8)), area(pattern(8))))
-    assert native_exchange.exchanges([spec]) == []
+    assert native_exchange.exchanges([native(made, "RDMA_WRITE", two_areas())]) == []
 
 
 def test_c_leaves_it_to_python_to_wait_for_the_final_state_of_a_pair_that_reset_does_not_renew(provided: Any) -> None:
     """Requests complete with an error, and no end reports a state."""
     made, _ = provided((1, LOC_QP_OP_ERR, 0))
-    request = SendRequest("RDMA_WRITE", 1)
-    two = [native_exchange.NativeSpec(made, 0, 1, request, (area(pattern(8)), area(pattern(8)))) for _ in range(2)]
+    two = [native(made, "RDMA_WRITE", two_areas()) for _ in range(2)]
     (failed,) = native_exchange.exchanges(two)
     assert [each.status for each in failed.completions] == ["LOC_QP_OP_ERR"]
     assert (failed.responder_state, made.state[0]) == ("", True)
@@ -413,12 +368,7 @@ def test_a_flushed_send_is_not_taken_for_a_completion_of_the_next_request(provid
     flushed, failed = (1 | BEHIND, WR_FLUSH_ERR, 0), (2, LOC_QP_OP_ERR, 0)
     made, _ = provided((1, 0, 1), (0, 0, RECV), flushed, failed)
     still = repeated(BEFORE, 8)
-    found = native_exchange.exchanges(
-        [
-            native_exchange.NativeSpec(made, 0, 1, SendRequest("SEND", each), (area(still), area(still)))
-            for each in (1, 2)
-        ]
-    )
+    found = native_exchange.exchanges([native(made, "SEND", (area(still), area(still)), each) for each in (1, 2)])
     assert [[each.status for each in one.completions] for one in found] == [["SUCCESS"], ["LOC_QP_OP_ERR"]]
     _, qp = provided(flushed, failed)
     assert [(each.wr_id, each.status) for each in Poster(qp).completions(1, 1.0)] == [(2, "LOC_QP_OP_ERR")]
@@ -431,9 +381,7 @@ def test_c_reports_data_of_a_read_that_arrives_after_its_completion(provided: An
         ctypes.memmove(local.start, pattern(8), 8)
 
     made, _ = provided((1, 0, 2), (0, 0, RECV), before_last=arrive)
-    (exchange,) = native_exchange.exchanges(
-        [native_exchange.NativeSpec(made, 0, 1, SendRequest("RDMA_READ", 1), (remote, local))]
-    )
+    (exchange,) = native_exchange.exchanges([native(made, "RDMA_READ", (remote, local))])
     assert exchange.late
 
 
@@ -446,22 +394,21 @@ def test_all_branches_of_a_set_up_share_the_ids_of_requests() -> None:
     assert not any(each & BEHIND for each in ids)
 
 
-def test_python_waits_for_the_final_state_where_c_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = MadeAnew(Side([], lambda _: None), Side([], lambda _: None))
-    loopback = LoopbackConnection(cast(Any, pair), lambda: 1)
-    native: Any = SimpleNamespace(state=(True, [0, 0]), uses=lambda _: True)
-    monkeypatch.setattr(native_exchange, "native_connection", lambda *_: native)
+def test_python_waits_for_the_final_state_where_c_has_not(monkeypatch: Patch) -> None:
+    pair = Pair(Side(), Side(), renews_by_reset=False)
+    loopback = over(pair)
+    in_c: Any = SimpleNamespace(state=(True, [0, 0]), uses=lambda _: True)
+    monkeypatch.setattr(native_exchange, "native_connection", lambda *_: in_c)
     failed = Exchange(Return(0, 0), [Completion(1, "LOC_PROT_ERR")])
     monkeypatch.setattr(native_exchange, "exchanges", lambda _: [failed])
     waited: list[tuple[object, ...]] = []
     monkeypatch.setattr(loopback, "mark_failed", lambda *about: waited.append(about))
-    spec = ExchangeSpec(loopback, SendRequest("RDMA_WRITE", 1), (area(pattern(8)), area(pattern(8))))
-    (exchange,) = exchanges([spec])
+    (exchange,) = exchanges([spec(loopback, "RDMA_WRITE")])
     assert waited == [("RDMA_WRITE", failed.completions, pair.requester)]
     assert exchange.responder_state == "RTS"
 
 
-def test_a_wait_gives_up_the_processor_however_late_the_clock_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_gives_up_the_processor_however_late_the_clock_is(monkeypatch: Patch) -> None:
     turns: list[None] = []
     monkeypatch.setattr("time.monotonic", itertools.count(step=60.0).__next__)
     monkeypatch.setattr("os.sched_yield", lambda: turns.append(None))

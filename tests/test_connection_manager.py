@@ -14,6 +14,7 @@ from conformance.device import connection_manager
 from conformance.device.connection_manager import CmError, ConnectionManager, _Channel, _ConnParam, _Event
 from conformance.device.qp_states import ByManager, ByStates
 from conformance.errors import UserError
+from kinds import Patch
 from samples import user_error
 
 ACTIVE, PASSIVE = 17, 42
@@ -81,7 +82,7 @@ class Library:
 
 
 @pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
+def library(monkeypatch: Patch) -> Iterator[Library]:
     made = Library()
     monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: made)
     yield made
@@ -92,10 +93,11 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
 def test_two_queue_pairs_are_connected_by_their_numbers_and_released_with_the_connection(library: Library) -> None:
     manager = ConnectionManager("10.77.0.1", 5.0)
     listener = set(library.alive)
-    connection = manager.connect(ACTIVE, PASSIVE)
+    ends = manager.connect(ACTIVE, PASSIVE)
     assert library.connected == {"rdma_connect": (ACTIVE, 1, 1), "rdma_accept": (PASSIVE, 1, 1)}
     assert len(library.alive - listener) == 2
-    connection.close()
+    for each in ends:
+        manager.destroy(each)
     assert library.alive == listener
 
 
@@ -103,7 +105,7 @@ def test_events_of_earlier_connections_are_passed_over(library: Library) -> None
     manager = ConnectionManager("10.77.0.1", 5.0)
     library.report(DISCONNECTED, 99)
     library.reports["rdma_accept"].insert(1, (DISCONNECTED, "new"))
-    manager.connect(ACTIVE, PASSIVE).close()
+    manager.connect(ACTIVE, PASSIVE)
 
 
 def test_a_refused_connection_says_why_and_leaves_nothing(library: Library) -> None:
@@ -138,7 +140,7 @@ def test_a_kernel_without_the_connection_manager_is_reported(library: Library) -
         ConnectionManager("10.77.0.1", 5.0)
 
 
-def test_a_host_without_the_library_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_without_the_library_is_reported(monkeypatch: Patch) -> None:
     def absent(*_: object, **__: object) -> None:
         raise OSError("no such file")
 

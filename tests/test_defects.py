@@ -1,18 +1,21 @@
-"""Severity and defects, on the violations of real runs.
+"""Severity and defects, on the violations of real runs, and the findings: texts for a mailing list, objects of KCIDB.
 
 `recorded_violations` has the violations of four runs in the guest, and some results that passed: two of Debian forky,
 in which one case died in different places, one of trixie, and one with the driver siw. Header and results are as
 recorded, except for details of the machine and for keys that no test reads.
 """
 
+import json
 import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from commands.__main__ import main
 from conformance.defects import (
     Defect,
     Severity,
@@ -28,7 +31,7 @@ from conformance.model.fault import Effect, Fault, FaultKind
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.tables.suite import load_suite
-from kinds import REPORTS
+from kinds import REPORTS, Cli
 from recorded_reference import record as recorded_run
 from reports.digest import read
 from trial.catalogue import named
@@ -66,18 +69,6 @@ def test_a_defect_keeps_its_fingerprint_on_another_stack() -> None:
     assert set(found) <= set(FORKY)
 
 
-def test_defects_do_not_depend_on_the_order_of_the_results_nor_on_which_others_there_are() -> None:
-    every = list(results("forky"))
-    of_case: dict[str, set[str]] = {}
-    for defect in defects_of(every):
-        for case in defect.cases:
-            of_case.setdefault(case, set()).add(defect.fingerprint)
-    random.Random(1).shuffle(every)
-    assert rules_by_fingerprint(defects_of(every)) == FORKY
-    for record in every:
-        assert {defect.fingerprint for defect in defects_of([record])} == of_case.get(record["case"], set())
-
-
 def test_one_cause_that_shows_at_many_rules_is_one_defect() -> None:
     found = {defect.fingerprint: defect for defect in defects_of(results("siw"))}
     ignored = found["9d4c5e172cfa"]
@@ -87,19 +78,24 @@ def test_one_cause_that_shows_at_many_rules_is_one_defect() -> None:
 
 
 @pytest.mark.parametrize("name", ["forky", "trixie"])
-def test_title_and_severity_do_not_depend_on_which_cases_ran_and_in_which_order(name: str) -> None:
-    """The test uses the cases of each verb, other orders, and thirds of the cases. One defect kills the kernel only
-    sometimes."""
+def test_fingerprint_title_and_severity_do_not_depend_on_which_cases_ran_and_in_which_order(name: str) -> None:
+    """The test uses each case alone, the cases of each verb, other orders, and thirds of the cases. One defect kills
+    the kernel only sometimes."""
     every, shorts = list(results(name)), {rule.id: rule.short for rule in load_suite().registry.values()}
     unsteady = "7862f7654354"
     whole = {defect.fingerprint: defect for defect in defects_of(every, shorts)}
+    for record in every:
+        own = {fingerprint for fingerprint, defect in whole.items() if record["case"] in defect.cases}
+        assert {defect.fingerprint for defect in defects_of([record])} == own
     verbs = sorted({record["case"].partition("/")[0] for record in every})
     parts = [[record for record in every if record["case"].startswith(f"{verb}/")] for verb in verbs]
     for seed in range(3):
         random.Random(seed).shuffle(every)
         parts += [list(every), every[: len(every) // 3], every[len(every) // 3 :]]
     for part in parts:
-        for defect in defects_of(part, shorts):
+        found = defects_of(part, shorts)
+        assert len(part) < len(every) or {each.fingerprint for each in found} == set(whole)
+        for defect in found:
             assert defect.title == whole[defect.fingerprint].title
             if defect.fingerprint != unsteady:
                 assert defect.severity is whole[defect.fingerprint].severity
@@ -232,3 +228,71 @@ def test_one_flag_that_is_refused_at_many_rules_is_one_defect_and_keeps_every_fi
     for case in first.cases:
         (alone,) = defects_of([each for each in run.results if each["case"] == case])
         assert alone.fingerprint in first.fingerprints
+
+
+# Findings
+
+
+TWO = [str(RUNS / f"{stack}.jsonl") for stack in ("forky", "trixie")]
+# The keys that schema 5.3 requires for each kind of object.
+REQUIRED = {
+    "checkouts": {"id", "origin"},
+    "builds": {"id", "origin", "checkout_id"},
+    "tests": {"id", "origin", "build_id"},
+    "issues": {"id", "origin", "version"},
+    "incidents": {"id", "origin", "issue_id", "issue_version"},
+}
+
+
+@pytest.fixture(scope="module")
+def kcidb(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    out = tmp_path_factory.mktemp("kcidb")
+    assert main(["findings", *TWO, "--format", "kcidb", "--origin", "my_ci", "--out", str(out)]) == 0
+    found: dict[str, Any] = json.loads((out / "kcidb.json").read_text())
+    return found
+
+
+def test_the_objects_have_what_the_schema_requires_and_refer_to_each_other(kcidb: dict[str, Any]) -> None:
+    assert kcidb["version"] == {"major": 5, "minor": 3}
+    assert {key for key in kcidb if key != "version"} == set(REQUIRED)
+    ids = {kind: [each["id"] for each in kcidb[kind]] for kind in REQUIRED}
+    for kind, keys in REQUIRED.items():
+        assert kcidb[kind], kind
+        assert len(set(ids[kind])) == len(ids[kind]), kind
+        for each in kcidb[kind]:
+            assert keys <= set(each)
+            assert re.match(r"my_ci:[^\0]+\Z", each["id"])
+    for kind, key, of in (
+        ("builds", "checkout_id", "checkouts"),
+        ("tests", "build_id", "builds"),
+        ("incidents", "test_id", "tests"),
+        ("incidents", "issue_id", "issues"),
+    ):
+        assert {each[key] for each in kcidb[kind]} <= set(ids[of])
+    assert all(re.match(r"rdma_cts(\.[a-zA-Z0-9_-]+)+\Z", each["path"]) for each in kcidb["tests"])
+
+
+def test_an_issue_has_severity_stacks_rules_and_its_program(kcidb: dict[str, Any]) -> None:
+    (issue,) = [each for each in kcidb["issues"] if each["id"] == "my_ci:85c569cb8aca"]
+    assert issue["misc"]["severity"] == "memory safety"
+    assert list(issue["misc"]["rules"]) == ["BIND-10"]
+    assert set(issue["misc"]["stacks"].values()) == {"seen"}
+    assert len(issue["misc"]["stacks"]) == len(TWO)
+    assert "#include <infiniband/verbs.h>" in issue["misc"]["program"]
+
+
+def test_the_name_of_a_ci_system_is_checked(tmp_path: Path, cli: Cli) -> None:
+    said = cli(2, "findings", *TWO, "--format", "kcidb", "--origin", "My CI", "--out", tmp_path).err
+    assert said == "rdma-cts: --origin 'My CI': a-z, 0-9 and _ make the name of a CI system\n"
+
+
+def test_a_text_for_each_defect_says_which_stacks_have_it(tmp_path: Path, cli: Cli) -> None:
+    said = cli(0, "findings", *TWO, "--format", "mail", "--out", tmp_path).out
+    texts = sorted((tmp_path / "findings").glob("*.txt"))
+    assert f"{tmp_path}/findings: {len(texts)} texts of " in said
+    assert len(texts) > 5
+    for text in map(Path.read_text, texts):
+        assert text.startswith("Subject: ")
+        assert "\nStacks:\n" in text
+        assert "#include <infiniband/verbs.h>" in text
+    assert not (tmp_path / "findings.md").exists()

@@ -1,4 +1,4 @@
-"""The other formats of a report. A parser from another project reads each of them."""
+"""The formats of a report. A parser from another project reads each of them."""
 
 import io
 import json
@@ -10,21 +10,130 @@ from typing import Any
 
 import jsonschema
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from lxml import etree
 from markdown_it import MarkdownIt
 from tap.loader import Loader
 from tap.parser import Parser
 
-from conformance.model.verdict import VERDICTS
-from conformance.results.records import Recorded
+from commands.report import write_beside
+from conformance.errors import UserError
+from conformance.model.record import ResultRecord
+from conformance.model.verdict import VERDICTS, Verdict
 from conformance.tables.suite import ROOT
-from reports import junit, ktap, markdown, summary
-from samples import header, recorded, result
-from test_reports import SUITE, digested, one_of_each
+from made_history import run_of, write_run
+from reports import junit, ktap, markdown, summary, tmt
+from reports.digest import Digest, digest
+from samples import numbered, recorded, result
+from test_terminal import HOSTILE
+
+JUNIT = etree.XMLSchema(etree.parse(Path(__file__).with_name("junit.xsd")))
+SUITE = numbered(len(VERDICTS))
+ANY_TEXT = st.text(st.characters(blacklist_categories=()))
+
+
+def digested(*lines: ResultRecord, **head: Any) -> Digest:
+    """A run with these results, as reports get it."""
+    return digest(recorded(lines, **head), Path("out"))
+
+
+def one_of_each() -> Digest:
+    """A run with one case for each verdict."""
+    lines = [result(case, verdict) for case, verdict in zip(SUITE.cases, VERDICTS, strict=True)]
+    waived = VERDICTS.index(Verdict.WAIVED)
+    lines[waived] |= {"verdict": Verdict.FAIL, "waiver": {"issue": "https://bugs.example/1"}}
+    return digested(*lines)
+
+
+def parsed(document: bytes) -> Any:
+    """Returns the only testsuite of a document, which must conform to the schema."""
+    tree = etree.fromstring(document)
+    JUNIT.assertValid(tree)
+    assert document.isascii()
+    (suite,) = tree
+    return suite
+
+
+# What JUnit, KTAP and tmt say of each verdict.
+SAID = """
+CRASH       failure not-ok      fail
+HANG        failure not-ok      fail
+FAIL        failure not-ok      fail
+BROKEN      error   not-ok      error
+MISSED      error   not-ok      error
+WAIVED      skipped ok          warn
+STACK       skipped ok          warn
+UNREACHABLE skipped ok,skip     skip
+UNSUPPORTED skipped ok,skip     skip
+PASS        -       ok          pass
+"""
+
+
+def test_each_verdict_has_its_word_in_each_format() -> None:
+    run = one_of_each()
+    suite = parsed(junit.render([run]))
+    elements = ["".join(child.tag for child in case) or "-" for case in suite.iter("testcase")]
+    lines = [("ok" if line.ok else "not-ok") + ",skip" * line.skip for line in results_in(ktap.render([run]))]
+    results = [each["result"] for each in yaml.safe_load(tmt.render([run]))]
+    found = list(zip(VERDICTS, elements, lines, results, strict=True))
+    assert found == [tuple(line.split()) for line in SAID.strip().splitlines()]
+    assert "# XFAIL WAIVED" in ktap.render([run])
+    counts = [int(suite.get(name)) for name in ("tests", "failures", "errors", "skipped")]
+    assert counts == [len(suite.findall("testcase")), 3, 2, 4] == [10, 3, 2, 4]
+
+
+def test_a_testcase_is_named_by_verb_and_case_and_its_failure_has_call_table_and_command() -> None:
+    line = result(SUITE.cases[0], "FAIL", "it should not", kernel={"log": ["WARNING: here"]}, duration_us=1500)
+    case = parsed(junit.render([digested(line)])).find("testcase")
+    assert dict(case.attrib) == {"classname": "rdma-cts.reg_mr", "name": "sample/c0", "time": "0.001500"}
+    failure = case.find("failure")
+    assert failure.get("message").startswith("FAIL REG-01, wrong report, defect ")
+    assert failure.get("message").endswith(": it should not")
+    assert "call: ibv_reg_mr(" in failure.text
+    assert "table: cases/reg_mr/sample.yaml:5" in failure.text
+    assert "reproduce: ./rdma-cts run --only reg_mr/sample/c0" in failure.text
+    assert "kernel: WARNING: here" in failure.text
+
+
+def test_a_planned_case_without_result_is_an_error() -> None:
+    planned = [SUITE.cases[0].id, "reg_mr/sample/lost"]
+    suite = parsed(junit.render([digested(result(SUITE.cases[0]), complete=False, planned=planned)]))
+    assert suite.get("errors") == "1"
+    assert suite.find("testcase/error").get("message").startswith("MISSED")
+
+
+def test_hostile_text_is_carried_as_far_as_xml_can() -> None:
+    line = result(SUITE.cases[0], "FAIL", HOSTILE, kernel={"log": [HOSTILE]}, repro=HOSTILE)
+    run = digested(line, device={"name": HOSTILE, "driver": HOSTILE, "fw": HOSTILE})
+    failure = parsed(junit.render([run])).find("testcase/failure")
+    assert "a?b?[31mc" in failure.get("message")
+    assert "<b>&amp; ]]>" in failure.text
+    assert "\U0001f600" in failure.text
+
+
+def test_a_report_that_cannot_be_written_takes_no_smaller_one_with_it(tmp_path: Path) -> None:
+    """A stand-in makes the disk too full for the page."""
+    run = tmp_path / "run"
+    write_run(run, run_of({2: "FAIL"}))
+    for name in ("summary.json", "junit.xml", "report.html"):
+        (run / name).unlink()
+    (run / "report.html").mkdir()
+    with pytest.raises(UserError, match=r"report\.html"):
+        write_beside(run)
+    assert json.loads((run / "summary.json").read_text())["exit_status"] == 1
+    assert "failure" in (run / "junit.xml").read_text()
+
+
+def test_tmt_gets_each_case_in_its_own_words() -> None:
+    found = yaml.safe_load(tmt.render([one_of_each()]))
+    assert [each["name"] for each in found] == [f"/{case.id}" for case in SUITE.cases]
+    for each in found:
+        assert re.fullmatch(r"\d\d:\d\d:\d\d", each["duration"])
+
 
 SUMMARY = json.loads((ROOT / "docs" / "summary.schema.json").read_text())
-ANY_TEXT = st.text(st.characters(blacklist_categories=()))
 
 
 def tap(text: str) -> list[Any]:
@@ -89,33 +198,15 @@ def tables(text: str) -> list[list[str]]:
     return rows
 
 
-def test_ktap_has_a_line_for_each_verdict() -> None:
-    found = results_in(ktap.render([digested(one_of_each())]))
-    assert {verdict: (line.ok, line.skip) for verdict, line in zip(VERDICTS, found, strict=True)} == {
-        "CRASH": (False, False),
-        "HANG": (False, False),
-        "FAIL": (False, False),
-        "BROKEN": (False, False),
-        "MISSED": (False, False),
-        "WAIVED": (True, False),
-        "STACK": (True, False),
-        "UNREACHABLE": (True, True),
-        "UNSUPPORTED": (True, True),
-        "PASS": (True, False),
-    }
-    assert "# XFAIL WAIVED" in ktap.render([digested(one_of_each())])
-
-
 def test_ktap_says_what_failed_before_its_line() -> None:
-    text = ktap.render([digested(recorded([result(SUITE.cases[0], "FAIL", "it should not")]))])
-    lines = text.splitlines()
+    lines = ktap.render([digested(result(SUITE.cases[0], "FAIL", "it should not"))]).splitlines()
     assert lines.index("# reg_mr/sample/c0: FAIL REG-01: it should not") < lines.index("not ok 1 reg_mr/sample/c0")
     assert "# reproduce: ./rdma-cts run --only reg_mr/sample/c0" in lines
 
 
 def test_readers_of_ktap_count_no_failure_of_their_own(tmp_path: Path) -> None:
     odd = result(SUITE.cases[1], case="reg_mr/a#b")
-    runs = [digested(one_of_each()), digested(recorded([result(SUITE.cases[0]), odd]))]
+    runs = [one_of_each(), digested(result(SUITE.cases[0]), odd)]
     for text, tests in ((ktap.render(runs[:1]), len(VERDICTS)), (ktap.render(runs), 2)):
         first, *rest = text.splitlines()
         assert _OPENING.match(first)
@@ -127,20 +218,13 @@ def test_readers_of_ktap_count_no_failure_of_their_own(tmp_path: Path) -> None:
 
 
 def test_several_runs_are_subtests_of_one_ktap_document() -> None:
-    text = ktap.render([digested(one_of_each()), digested(recorded([result(SUITE.cases[0])]))])
+    text = ktap.render([one_of_each(), digested(result(SUITE.cases[0]))])
     assert [line.ok for line in results_in(text)] == [False, True]
     assert "  KTAP version 1\n  # Subtest: fake0, host, kernel 7.2.0\n  1..1\n" in text
 
 
-@given(ANY_TEXT)
-def test_no_text_adds_a_line_or_directive_to_ktap(text: str) -> None:
-    line = result(SUITE.cases[0], "FAIL", text, kernel={"log": [text]}, case=f"reg_mr/{text}", repro=text)
-    (found,) = results_in(ktap.render([digested(Recorded(header(), [line]))]))
-    assert (found.ok, found.skip, found.todo) == (False, False, False)
-
-
 def test_markdown_has_the_verdict_and_a_row_for_each_defect() -> None:
-    text = markdown.render([digested(recorded([result(SUITE.cases[0], "FAIL", "a | b <b> [x](y)")]))])
+    text = markdown.render([digested(result(SUITE.cases[0], "FAIL", "a | b <b> [x](y)"))])
     rows = tables(text)
     assert ["FAIL", "1", "1"] in rows
     severity, fingerprint, *rest = rows[-1]
@@ -150,12 +234,15 @@ def test_markdown_has_the_verdict_and_a_row_for_each_defect() -> None:
 
 
 @given(ANY_TEXT)
-def test_no_text_becomes_markup_of_markdown(text: str) -> None:
-    line = result(SUITE.cases[0], "FAIL", text, repro=text, source={"file": text, "line": 1})
-    run = digested(recorded([line], stack=text))
+def test_no_text_makes_a_document_invalid_or_becomes_a_line_or_markup_of_it(text: str) -> None:
+    line = result(SUITE.cases[0], "FAIL", text, case=f"reg_mr/a{text}", repro=text, source={"file": text, "line": 1})
+    line |= {"kernel": {"log": [text]}, "observed": {"errno": text}}
+    run = digested(line, stack=text, planned=[])
+    parsed(junit.render([run]))
+    (found,) = results_in(ktap.render([run]))
+    assert (found.ok, found.skip, found.todo) == (False, False, False)
     row = tables(markdown.render([run]))[-1]
-    assert len(row) == 7
-    assert row[3] == "REG-01"
+    assert (len(row), row[3]) == (7, "REG-01")
 
 
 # Fields of a rule in a results file, and the line of reports about the rule's document.
@@ -168,8 +255,7 @@ DOCUMENTED = [
 
 @pytest.mark.parametrize(("texts", "said"), DOCUMENTED, ids=["quoted", "unquoted", "old"])
 def test_the_quote_of_the_document_stands_next_to_a_violation(texts: dict[str, str], said: str) -> None:
-    lines = [result(SUITE.cases[0], "FAIL"), result(SUITE.cases[1], "PASS")]
-    run = digested(recorded(lines, rules={"REG-01": texts}))
+    run = digested(result(SUITE.cases[0], "FAIL"), result(SUITE.cases[1]), rules={"REG-01": texts})
     assert ktap.render([run]).splitlines().count(f"# document of REG-01: {said}") == 1
     assert junit.render([run]).decode().replace("&quot;", '"').count(f"document of REG-01: {said}") == 1
     page = "".join(token.content for token in MarkdownIt().parse(markdown.render([run])) if token.type == "inline")
@@ -177,17 +263,16 @@ def test_the_quote_of_the_document_stands_next_to_a_violation(texts: dict[str, s
 
 
 def test_only_violated_rules_of_a_result_are_documented() -> None:
-    line = result(
-        SUITE.cases[0], "FAIL", rules=["REG-01", "REG-02"], rule_verdicts={"REG-01": "PASS", "REG-02": "FAIL"}
-    )
-    texts = {"document": "a page", "section": "NOTES", "quote": "It holds."}
-    run = digested(recorded([line], rules={"REG-01": texts, "REG-02": texts}))
-    assert list(run.documented(line)) == ['document of REG-02: "It holds." (a page, NOTES)']
+    verdicts, (texts, said) = {"REG-01": "PASS", "REG-02": "FAIL"}, DOCUMENTED[0]
+    line = result(SUITE.cases[0], "FAIL", rules=[*verdicts], rule_verdicts=verdicts)
+    assert list(digested(line, rules=dict.fromkeys(verdicts, texts)).documented(line)) == [
+        f"document of REG-02: {said}"
+    ]
 
 
 def test_the_summary_keeps_to_its_published_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SUMMARY)
-    data = json.loads(summary.render([digested(one_of_each())]))
+    data = json.loads(summary.render([one_of_each()]))
     jsonschema.validate(data, SUMMARY)
     assert data["cases"] == dict.fromkeys(VERDICTS, 1)
     assert data["violations"][0]["rule"] == "REG-01"

@@ -2,15 +2,14 @@
 machine. Without a C compiler, these tests fail. Only the last test reads an installed header; it reports if none is
 installed."""
 
-import enum
 import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable
+from dataclasses import astuple
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 import yaml
@@ -20,26 +19,29 @@ from conformance.verbs import CONSTANTS, ENUMS, STRUCTS, VERBS
 from kinds import Patch
 from launched import script
 from patience import longer_and_longer
-from reference.header import own_header
+from reference.header import own_bindings, own_header, with_value
+from samples import laid
 
 Edit = tuple[str, str]
 
 
-@pytest.fixture
-def header(tmp_path: Path) -> Callable[..., Path]:
-    """Writes the header with some pieces replaced; each piece must occur exactly once. Returns the header's
-    directory."""
+class Checked(Protocol):
+    """Checks the header with some pieces replaced; each piece must occur exactly once."""
 
-    def write(*edits: Edit) -> Path:
+    def __call__(self, *edits: Edit, **options: Any) -> list[Check]: ...
+
+
+@pytest.fixture
+def checked(tmp_path: Path) -> Checked:
+    def check(*edits: Edit, **options: Any) -> list[Check]:
         text = own_header()
         for old, new in edits:
             assert text.count(old) == 1, f"{old!r} is {text.count(old)} times in the header, not once"
             text = text.replace(old, new)
-        (tmp_path / "infiniband").mkdir()
-        (tmp_path / "infiniband" / "verbs.h").write_text(text)
-        return tmp_path
+        laid(tmp_path, {"infiniband/verbs.h": text})
+        return check_header(include_dirs=[tmp_path], **options)
 
-    return write
+    return check
 
 
 def findings(checks: list[Check]) -> dict[str, str]:
@@ -66,8 +68,8 @@ def struct_with(name: str, old: str, new: str) -> Edit:
     return body, body.replace(old, new)
 
 
-def test_a_header_like_the_descriptions_passes_in_everything(header: Callable[..., Path]) -> None:
-    checks = check_header(include_dirs=[header()])
+def test_a_header_like_the_descriptions_passes_in_everything(checked: Checked) -> None:
+    checks = checked()
     assert findings(checks) == {}
     items = [each.item for each in checks if each.outcome == PASS]
     assert len(items) == len(set(items))
@@ -78,8 +80,8 @@ def test_a_header_like_the_descriptions_passes_in_everything(header: Callable[..
     assert len(items) == values + len(CONSTANTS) + len(VERBS) + len(STRUCTS) + 3 * fields
 
 
-def test_the_vendors_dialect_is_unreachable_with_a_mainline_header(header: Callable[..., Path]) -> None:
-    vendor = [each for each in check_header(include_dirs=[header()]) if each.item.endswith("(experimental)")]
+def test_the_vendors_dialect_is_unreachable_with_a_mainline_header(checked: Checked) -> None:
+    vendor = [each for each in checked() if each.item.endswith("(experimental)")]
     assert {each.item: each.outcome for each in vendor} == {
         "struct ibv_rereg_mr_attr (experimental)": UNREACHABLE,
         "prototype ibv_rereg_mr (experimental)": UNREACHABLE,
@@ -88,18 +90,14 @@ def test_the_vendors_dialect_is_unreachable_with_a_mainline_header(header: Calla
     assert {each.reason for each in vendor} == {"vendor-only: this header does not have it"}
 
 
-def test_a_vendors_header_is_compared_with_the_vendors_dialect(header: Callable[..., Path]) -> None:
-    checks = check_header(
-        include_dirs=[
-            header(
-                (
-                    VERBS["ibv_rereg_mr"].signature,
-                    "struct ibv_rereg_mr_attr; int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, "
-                    "void *addr, size_t length, uint64_t access, struct ibv_rereg_mr_attr *attr)",
-                ),
-                ("IBV_ACCESS_MW_BIND = 16,", "IBV_ACCESS_MW_BIND = 16, IBV_ACCESS_ALLOCATE_MR = 2048,"),
-            )
-        ]
+def test_a_vendors_header_is_compared_with_the_vendors_dialect(checked: Checked) -> None:
+    checks = checked(
+        (
+            VERBS["ibv_rereg_mr"].signature,
+            "struct ibv_rereg_mr_attr; int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, "
+            "void *addr, size_t length, uint64_t access, struct ibv_rereg_mr_attr *attr)",
+        ),
+        ("IBV_ACCESS_MW_BIND = 16,", "IBV_ACCESS_MW_BIND = 16, IBV_ACCESS_ALLOCATE_MR = 2048,"),
     )
     assert findings(checks) == {"prototype ibv_rereg_mr": FAIL}
     assert only(checks, "prototype ibv_rereg_mr (experimental)").outcome == PASS
@@ -126,56 +124,30 @@ def doctored() -> list[list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("pieces", doctored(), ids=lambda pieces: f"{pieces[0]['name']} and {len(pieces) - 1} more")
 def test_a_doctored_header_gives_the_findings_of_its_pieces_and_no_others(
-    pieces: list[dict[str, Any]], header: Callable[..., Path]
+    pieces: list[dict[str, Any]], checked: Checked
 ) -> None:
     edits = [struct_with(*edit) if len(edit) == 3 else edit for piece in pieces for edit in piece["edits"]]
-    expected = {item: outcome for piece in pieces for item, outcome in piece["findings"].items()}
-    assert findings(check_header(include_dirs=[header(*edits)])) == expected
+    expected = {item: said for piece in pieces for item, said in piece["findings"].items()}
+    checks = checked(*edits)
+    assert findings(checks) == {item: said if isinstance(said, str) else said[0] for item, said in expected.items()}
+    for item, said in expected.items():
+        if not isinstance(said, str):
+            assert [*astuple(only(checks, item))[1:]][: len(said)] == said
 
 
-def test_a_struct_embedding_a_missing_one_is_compared_as_far_as_it_goes(header: Callable[..., Path]) -> None:
+def test_a_struct_embedding_a_missing_one_is_compared_as_far_as_it_goes(checked: Checked) -> None:
     text = own_header()
     start = text.index("struct ibv_mw_bind_info {")
     middle = text[start : text.index("struct ibv_sge {", start)]
-    checks = check_header(include_dirs=[header((middle, middle.replace("ibv_mw_bind_info", "renamed")))])
+    checks = checked((middle, middle.replace("ibv_mw_bind_info", "renamed")))
     names = ("ibv_mw_bind_info", "ibv_mw_bind", "ibv_mw_bind.bind_info type")
     assert findings(checks) == {f"struct {name}": FAIL for name in names}
     assert "needs types this header lacks" in only(checks, "struct ibv_mw_bind").reason
     assert only(checks, "struct ibv_mw_bind.wr_id type").outcome == PASS
 
 
-def test_an_array_without_bounds_has_no_size(header: Callable[..., Path]) -> None:
-    edit = struct_with("ibv_device", "char ibdev_path[256];", "char ibdev_path[];")
-    size = only(check_header(include_dirs=[header(edit)]), "struct ibv_device.ibdev_path size")
-    assert (size.outcome, size.expected, size.found) == (FAIL, "256", "no size")
-
-
-def test_a_finding_says_what_was_expected_and_what_is_there(header: Callable[..., Path]) -> None:
-    checks = check_header(
-        include_dirs=[
-            header(
-                ("IBV_ACCESS_HUGETLB = 128,", ""),
-                ("IBV_SEND_INLINE = 8,", "IBV_SEND_INLINE = 8, IBV_SEND_NEW = 1 << 9,"),
-                struct_with("ibv_mw", "uint32_t handle;", "uint32_t handle[2];"),
-                ("int ibv_dereg_mr(struct ibv_mr *mr);", "extern int\n ibv_dereg_mr(struct ibv_mr *mr,\n\tint flags);"),
-            )
-        ]
-    )
-    another, size = "the header declares another type", "the field has another size in the header"
-    dereg, new = "int ibv_dereg_mr(struct ibv_mr *mr", "the header has IBV_SEND_NEW, which the suite does not describe"
-    for item, outcome, expected, found, reason in (
-        ("enum ibv_access_flags.HUGETLB", FAIL, "128", "", "missing in this header; rdma-core has it since 28"),
-        ("enum ibv_send_flags.NEW", NOT_COVERED, "", "512", new),
-        ("struct ibv_mw.handle type", FAIL, "uint32_t", "uint32_t handle[2]", another),
-        ("struct ibv_mw.handle size", FAIL, "4", "8", size),
-        ("prototype ibv_dereg_mr", FAIL, f"{dereg})", f"{dereg}, int flags)", another),
-    ):
-        assert only(checks, item) == Check(item, outcome, expected, found, reason)
-
-
 def test_a_header_without_anything_described_fails_item_by_item(tmp_path: Path) -> None:
-    (tmp_path / "infiniband").mkdir()
-    (tmp_path / "infiniband" / "verbs.h").write_text("/* empty */\n")
+    laid(tmp_path, {"infiniband/verbs.h": "/* empty */\n"})
     checks = check_header(include_dirs=[tmp_path])
     assert PASS not in {each.outcome for each in checks}
     failed = [each for each in checks if each.outcome == FAIL]
@@ -184,13 +156,13 @@ def test_a_header_without_anything_described_fails_item_by_item(tmp_path: Path) 
     assert len(failed) == values + len(CONSTANTS) + len(STRUCTS) + len(VERBS)
 
 
-def test_a_header_need_not_have_what_is_newer_than_its_release(header: Callable[..., Path]) -> None:
-    own = [header(("IBV_ACCESS_HUGETLB = 128,", ""), ("IBV_ACCESS_LOCAL_WRITE = 1,", ""))]
-    flag = "enum ibv_access_flags.HUGETLB"
-    old = only(check_header(include_dirs=own, release=27), flag)
-    assert (old.outcome, old.reason) == (UNREACHABLE, "rdma-core has it since 28, and this is 27")
-    assert only(check_header(include_dirs=own, release=28), flag).outcome == FAIL
-    assert only(check_header(include_dirs=own, release=27), "enum ibv_access_flags.LOCAL_WRITE").outcome == FAIL
+def test_a_header_need_not_have_what_is_newer_than_its_release(checked: Checked) -> None:
+    gone = ("IBV_ACCESS_HUGETLB = 128,", ""), ("IBV_ACCESS_LOCAL_WRITE = 1,", "")
+    flag, old = "enum ibv_access_flags.HUGETLB", checked(*gone, release=27)
+    found = only(old, flag)
+    assert (found.outcome, found.reason) == (UNREACHABLE, "rdma-core has it since 28, and this is 27")
+    assert only(old, "enum ibv_access_flags.LOCAL_WRITE").outcome == FAIL
+    assert only(checked(*gone, release=28), flag).outcome == FAIL
 
 
 def test_no_header_is_unreachable_and_names_the_package(tmp_path: Path) -> None:
@@ -209,9 +181,9 @@ def test_no_header_is_unreachable_and_names_the_package(tmp_path: Path) -> None:
     ],
 )
 def test_a_header_that_does_not_compile_is_unreachable_with_the_first_error(
-    edit: Edit, words: list[str], header: Callable[..., Path]
+    edit: Edit, words: list[str], checked: Checked
 ) -> None:
-    [check] = check_header(include_dirs=[header(edit)])
+    [check] = checked(edit)
     assert check.outcome == UNREACHABLE
     assert check.reason.startswith("<infiniband/verbs.h> ")
     assert all(word in check.reason for word in words)
@@ -234,10 +206,10 @@ def test_no_compiler_is_unreachable(monkeypatch: Patch, tmp_path: Path) -> None:
     ],
 )
 def test_a_useless_compiler_in_CC_is_unreachable(
-    command: str, reason: str, monkeypatch: Patch, header: Callable[..., Path]
+    command: str, reason: str, monkeypatch: Patch, checked: Checked
 ) -> None:
     monkeypatch.setenv("CC", command)
-    [check] = check_header(include_dirs=[header()])
+    [check] = checked()
     assert check.outcome == UNREACHABLE
     assert check.reason.startswith(reason)
 
@@ -255,51 +227,43 @@ def test_a_compiler_that_hangs_is_killed_with_its_children(tmp_path: Path) -> No
     assert not status.exists() or status.read_text().split()[2] in "ZX"
 
 
-@pytest.mark.parametrize("broken", [False, True])
-def test_nothing_is_left_behind(broken: bool, monkeypatch: Patch, header: Callable[..., Path], tmp_path: Path) -> None:
-    directory, scratch = header(*([("struct ibv_mr {", "?")] if broken else [])), tmp_path / "scratch"
+@pytest.mark.parametrize("edits", [[], [("struct ibv_mr {", "?")]])
+def test_nothing_is_left_behind(edits: list[Edit], monkeypatch: Patch, checked: Checked, tmp_path: Path) -> None:
+    checked(*edits)
+    scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.chdir(scratch)
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
-    before = sorted(os.walk(directory))
-    check_header(include_dirs=[directory])
-    assert sorted(os.walk(directory)) == before
-    assert list(scratch.iterdir()) == []
+    before = sorted(os.walk(tmp_path))
+    checked(*edits)
+    assert sorted(os.walk(tmp_path)) == before
 
 
 # The bindings, with modules of the tests in place of pyverbs.
 
 
-def own_bindings() -> ModuleType:
-    """Returns the enumerations of pyverbs, made from the suite's descriptions; macros have a leading underscore, as in
-    pyverbs."""
-    module = ModuleType("own_bindings")
+def bindings() -> ModuleType:
+    """The reference's bindings, with macros as in pyverbs: names with a leading underscore, and no enumeration."""
+    module = own_bindings()
     for described in ENUMS.values():
-        members = {each.name: each.value for each in described if each.value is not None}
         if described.alias_of:
-            vars(module).update({f"_{name}": value for name, value in members.items()})
-        else:
-            vars(module).update(members)
-            setattr(module, described.name, enum.IntEnum(described.name, members))
+            vars(module).update({f"_{each.name}": each.value for each in vars(module).pop(described.name)})
     return module
 
 
 def test_bindings_like_the_descriptions_pass() -> None:
-    checks = check_bindings(own_bindings())
+    checks = check_bindings(bindings())
     assert {each.outcome for each in checks} == {PASS}
     assert len(checks) == sum(len(described.values) for described in ENUMS.values())
 
 
 def test_a_wrong_an_absent_and_an_added_name_of_the_bindings_are_distinguished() -> None:
-    module = own_bindings()
-    wrong = {each.name: each.value for each in vars(module)["ibv_access_flags"]} | {"IBV_ACCESS_REMOTE_READ": 1024}
-    vars(module)["ibv_access_flags"] = enum.IntEnum("ibv_access_flags", wrong)
+    module = with_value(bindings(), "ibv_access_flags", "IBV_ACCESS_REMOTE_READ", 1024)
     del vars(module)["_IBV_ADVISE_MR_FLAG_FLUSH"]
-    grown = {"IBV_SEND_FENCE": 1, "IBV_SEND_NEW": 512}
-    vars(module)["ibv_send_flags"] = enum.IntEnum("ibv_send_flags", grown)
+    with_value(module, "ibv_send_flags", "IBV_SEND_NEW", 512)
     assert [each for each in check_bindings(module) if each.outcome != PASS] == [
         Check("pyverbs enum ibv_access_flags.REMOTE_READ", FAIL, "4", "1024", "pyverbs has another value"),
-        Check("pyverbs enum ibv_advise_mr_flag.FLUSH", UNREACHABLE, "1", "", "own_bindings does not export it"),
+        Check("pyverbs enum ibv_advise_mr_flag.FLUSH", UNREACHABLE, "1", "", "reference_enums does not export it"),
         Check(
             "pyverbs enum ibv_send_flags.NEW",
             NOT_COVERED,
@@ -308,12 +272,6 @@ def test_a_wrong_an_absent_and_an_added_name_of_the_bindings_are_distinguished()
             "pyverbs has IBV_SEND_NEW, which the suite does not describe",
         ),
     ]
-
-
-def fake_pyverbs(directory: Path, module: str, text: str) -> None:
-    (directory / "pyverbs").mkdir()
-    (directory / "pyverbs" / "__init__.py").touch()
-    (directory / "pyverbs" / f"{module}.py").write_text(text)
 
 
 @pytest.fixture
@@ -327,13 +285,14 @@ def no_pyverbs(monkeypatch: Patch, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("module", ["libibverbs_enums", "enums"])
 def test_bindings_are_found_under_the_new_and_the_old_name(module: str, no_pyverbs: Path) -> None:
-    fake_pyverbs(no_pyverbs, module, "IBV_ACCESS_REMOTE_READ = 5\n")
+    laid(no_pyverbs / "pyverbs", {"__init__.py": "", f"{module}.py": "IBV_ACCESS_REMOTE_READ = 5\n"})
     assert only(check_bindings(), "pyverbs enum ibv_access_flags.REMOTE_READ").found == "5"
 
 
 def test_bindings_that_are_absent_or_do_not_load_are_unreachable(no_pyverbs: Path) -> None:
     [absent] = check_bindings()
-    fake_pyverbs(no_pyverbs, "libibverbs_enums", "raise ImportError('libibverbs.so.1: cannot open')\n")
+    broken = "raise ImportError('libibverbs.so.1: cannot open')\n"
+    laid(no_pyverbs / "pyverbs", {"__init__.py": "", "libibverbs_enums.py": broken})
     [unloaded] = check_bindings()
     assert (absent.outcome, unloaded.outcome) == (UNREACHABLE, UNREACHABLE)
     assert "install python3-pyverbs" in absent.reason

@@ -1,27 +1,34 @@
-"""The page of a history in a real browser shows when each violation began, in a light and a dark scheme."""
+"""The page and the site of a history: since when each violation is there, files and links, and their display in a real
+browser, in a light and a dark scheme. Mistakes are in tests/refusals."""
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+import resource
+import shutil
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urldefrag
 
+import lxml.html
 import pytest
-from selenium import webdriver
+from lxml import etree
 from selenium.webdriver.common.by import By
 
 from commands.__main__ import main
 from conformance.results.records import Recorded, footer_record, read_results
-from kinds import Cli, Folders
+from kinds import Cli, Folders, Says
 from made_history import RULES, SUITE, run_of, write_run
 from reports import history_page, summary
 from reports.digest import digest
-from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, Cell, Outcome, read_history
+from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, Cell, Outcome, read_history, since
 from reports.history_page import HistoryPage
 from reports.text import plain
 from samples import registry
-from test_page import MARKUP, assert_fits, browser, media
+from test_page import MARKUP, Browser, assert_fits, assert_legible, browser, media
 
 __all__ = ["browser"]  # a fixture
 
@@ -35,33 +42,33 @@ def name_of(number: int) -> str:
     return f"{FIRST + timedelta(days=number):%Y%m%dT%H%M%SZ}"
 
 
-def keep(folder: Path, outcome: Outcome) -> None:
-    """Writes the outcome of a cell."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "cell.json").write_bytes(outcome.encoded())
+def keep(history: Path, night: int, stack: str, outcome: Outcome, run: Recorded | None = None) -> Path:
+    """Writes a cell of a history: its outcome, and the results and reports of its run; returns its folder."""
+    cell = history / name_of(night) / stack
+    cell.mkdir(parents=True, exist_ok=True)
+    (cell / "cell.json").write_bytes(outcome.encoded())
+    if run:
+        write_run(cell, run)
+    return cell
 
 
-def short_history(folder: Path) -> Path:
-    """Makes seven nights on two stacks. Case 2 breaks in the fourth night, with another kernel, and is mended in the
-    sixth; case 3 comes and goes; one cell has no results."""
-    failing = [(1,), (1,), (1, 3), (1, 2), (1, 2, 3), (1,), (1, 3)]
-    trixie: list[Mapping[int, str]] = [dict.fromkeys(numbers, "FAIL") for numbers in failing]
-    rules = {1: "REG-01", 2: "REG-02", 3: "REG-15"}
-    for number, verdicts in enumerate(trixie):
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: Folders) -> Path:
+    """Seven nights on two stacks. Case 2 breaks in the fourth night, with another kernel, and is mended in the sixth;
+    case 3 comes and goes; one cell has no results."""
+    folder = tmp_path_factory.mktemp("short")
+    for number, failing in enumerate([(1,), (1,), (1, 3), (1, 2), (1, 2, 3), (1,), (1, 3)]):
+        good = GOOD if number else BASELINE
         kernel = "6.12.1" if number < 3 else "6.12.2"
-        run = run_of(verdicts, env={"kernel": kernel, "rdma_core": "56.1"}, stack="trixie")
-        for case, rule in rules.items():
+        run = run_of(dict.fromkeys(failing, "FAIL"), env={"kernel": kernel, "rdma_core": "56.1"}, stack="trixie")
+        for case, rule in {1: "REG-01", 2: "REG-02", 3: "REG-15"}.items():
             run.results[case]["rules"] = [rule]
-        run = Recorded(
-            run.header, run.results, footer_record(run.header["planned"], run.results, registry(), duration_s=1)
-        )
-        write_run(folder / name_of(number) / "trixie", run)
-        keep(folder / name_of(number) / "trixie", Outcome(REGRESSED if 2 in verdicts else GOOD if number else BASELINE))
+        footer = footer_record(run.header["planned"], run.results, registry(), duration_s=1)
+        keep(folder, number, "trixie", Outcome(REGRESSED if 2 in failing else good), replace(run, footer=footer))
         if number == 4:
-            keep(folder / name_of(number) / "sid", Outcome(NOT_RUN, reason=MARKUP))
+            keep(folder, number, "sid", Outcome(NOT_RUN, reason=MARKUP))
         else:
-            write_run(folder / name_of(number) / "sid", run_of({}, stack="sid"))
-            keep(folder / name_of(number) / "sid", Outcome(GOOD if number else BASELINE))
+            keep(folder, number, "sid", Outcome(good), run_of({}, stack="sid"))
     return folder
 
 
@@ -84,40 +91,31 @@ def long_history(folder: Path, nights: int) -> Path:
     for stack, recorded in STACKS.items():
         texts = [json.dumps(each) for each in variants(stack, recorded)]
         for night in range(nights):
-            cell = folder / name_of(night) / stack
-            keep(cell, Outcome(GOOD))
+            cell = keep(folder, night, stack, Outcome(GOOD))
             steady = night // 3 if night % 7 else night  # the kernel usually stays the same for three nights
             (cell / "summary.json").write_text(texts[steady % VARIANTS])
     return folder
 
 
-@pytest.fixture(scope="module")
-def short(tmp_path_factory: Folders) -> Path:
-    """A history of seven nights."""
-    return short_history(tmp_path_factory.mktemp("short"))
-
-
 @pytest.fixture
-def page(browser: webdriver.Chrome, short: Path, tmp_path: Path) -> webdriver.Chrome:
+def page(browser: Browser, short: Path, tmp_path: Path) -> Browser:
     media(browser, "light")
     return shown(browser, short, tmp_path)
 
 
-def shown(browser: webdriver.Chrome, history: Path, folder: Path) -> webdriver.Chrome:
+def shown(browser: Browser, history: Path, folder: Path) -> Browser:
     path = folder / "page.html"
     assert main(["report", "--history", str(history), "--out", str(path)]) == 0
     browser.get(path.as_uri())
     return browser
 
 
-def lane(page: webdriver.Chrome, track: str, stack: str) -> str:
-    for each in page.find_element(By.ID, track).find_elements(By.CLASS_NAME, "lane"):
-        if each.text.startswith(stack):
-            return " ".join(each.text.split())
-    raise AssertionError(f"{track} has no lane of {stack}")
+def lane(page: Browser, track: str, stack: str) -> str:
+    lanes = [" ".join(each.text.split()) for each in page.all(f"#{track} .lane")]
+    return next(text for text in lanes if text.startswith(stack))
 
 
-def test_each_rule_says_since_when_on_each_stack(page: webdriver.Chrome) -> None:
+def test_each_rule_says_since_when_on_each_stack(page: Browser) -> None:
     assert lane(page, "REG-01", "trixie") == "trixie FAIL in all 7 nights"
     assert lane(page, "REG-02", "trixie") == "trixie PASS since 2026-05-06 03:17, violated in 2 of 7 nights"
     assert lane(page, "REG-15", "trixie") == (
@@ -126,16 +124,14 @@ def test_each_rule_says_since_when_on_each_stack(page: webdriver.Chrome) -> None
     assert lane(page, "REG-01", "sid") == "sid PASS never violated"
 
 
-def test_a_change_says_what_was_different_under_test(page: webdriver.Chrome) -> None:
-    track = page.find_element(By.ID, "REG-02")
+def test_a_change_says_what_was_different_under_test(page: Browser) -> None:
+    track = page.by_id("REG-02")
     track.find_element(By.TAG_NAME, "summary").click()
     mended, broken = (each.text for each in track.find_elements(By.TAG_NAME, "li"))
     assert mended == "2026-05-06 03:17, trixie: FAIL → PASS although nothing under test was different"
     assert broken == "2026-05-04 03:17, trixie: PASS → FAIL with another kernel"
     link = track.find_element(By.TAG_NAME, "a").get_attribute("href") or ""
-    told = page.execute_script(
-        "return document.getElementById(decodeURIComponent(arguments[0])).textContent", link.partition("#")[2]
-    )
+    told = page.js("document.getElementById(decodeURIComponent(arguments[0])).textContent", link.partition("#")[2])
     assert "2026-05-04 03:17, trixie: kernel 6.12.1 → 6.12.2" in told
 
 
@@ -151,16 +147,16 @@ def test_the_strip_has_a_night_for_each_result_and_a_gap_for_none(short: Path) -
     }
 
 
-def test_the_top_shows_the_latest_night(page: webdriver.Chrome) -> None:
-    assert page.find_element(By.TAG_NAME, "h1").text == "Latest night: 2 good"
-    news = [each.text for each in page.find_elements(By.CSS_SELECTOR, ".news li")]
+def test_the_top_shows_the_latest_night(page: Browser) -> None:
+    assert page.one("h1").text == "Latest night: 2 good"
+    news = [each.text for each in page.all(".news li")]
     assert news[1:] == ["trixie: REG-15 PASS → FAIL"]
     assert news[0] == "trixie: a registration is refused: REMOTE_WRITE without LOCAL_WRITE not seen → seen"
-    now = " ".join(page.find_element(By.CLASS_NAME, "now").text.split())
+    now = " ".join(page.one(".now").text.split())
     assert "trixie good 2 rules violated, 2 defects; kernel 6.12.2, rdma-core 56.1" in now
 
 
-def test_nothing_in_a_history_becomes_markup(browser: webdriver.Chrome, tmp_path: Path) -> None:
+def test_nothing_in_a_history_becomes_markup(browser: Browser, tmp_path: Path) -> None:
     run = run_of(
         {1: "FAIL"},
         device={"name": MARKUP, "driver": MARKUP, "fw": MARKUP},
@@ -171,46 +167,38 @@ def test_nothing_in_a_history_becomes_markup(browser: webdriver.Chrome, tmp_path
     run.results[1]["reason"] = run.results[1]["call"] = MARKUP
     history = tmp_path / "history"
     for number, each in enumerate((run, run_of({}))):
-        write_run(history / name_of(number) / "forky", each)
-        keep(history / name_of(number) / "forky", Outcome(GOOD))
-    keep(history / name_of(2) / "forky", Outcome(NOT_RUN, reason=MARKUP))
+        keep(history, number, "forky", Outcome(GOOD), each)
+    keep(history, 2, "forky", Outcome(NOT_RUN, reason=MARKUP))
     (history / "<img src=x onerror=alert(1)>").mkdir()
     shown(browser, history, tmp_path)
-    assert browser.execute_script("return window.ran") is None
-    assert browser.execute_script("return document.querySelectorAll('img, script, b b, title *').length") == 0
-    text = browser.execute_script("return document.body.textContent")
+    assert browser.js("window.ran") is None
+    assert browser.js("document.querySelectorAll('img, script, b b, title *').length") == 0
+    text = browser.js("document.body.textContent")
     assert text.count(MARKUP) >= 3
     assert "<img src=x onerror=alert(1)> is not a night" in text
 
 
-def test_the_page_of_many_nights_is_small_and_fits_a_narrow_window(browser: webdriver.Chrome, tmp_path: Path) -> None:
+def test_the_page_of_many_nights_is_small_and_fits_a_narrow_window(browser: Browser, tmp_path: Path) -> None:
     shown(browser, long_history(tmp_path / "long", 30), tmp_path)
     assert (tmp_path / "page.html").stat().st_size < 3e5
-    assert len(browser.find_elements(By.CSS_SELECTOR, "#moving ~ article")) > 10
+    assert len(browser.all("#moving ~ article")) > 10
     browser.execute_script("for (const each of document.querySelectorAll('details')) each.open = true")
     assert_fits(browser)
 
 
-def test_a_defect_under_another_of_its_fingerprints_is_the_same(tmp_path: Path) -> None:
-    write_run(tmp_path / name_of(0) / "forky", run_of({1: "FAIL"}))
-    write_run(tmp_path / name_of(1) / "forky", run_of({1: "FAIL"}))
-    for number, (own, also) in enumerate((("a" * 12, []), ("b" * 12, ["a" * 12]))):
-        path = tmp_path / name_of(number) / "forky" / "summary.json"
+def test_a_defect_is_the_same_under_any_of_its_fingerprints_and_as_severe_as_any_night_has_shown(
+    tmp_path: Path,
+) -> None:
+    own, other = "a" * 12, "b" * 12
+    for number, (name, also, severity) in enumerate(
+        ((own, [], "hang"), (other, [own], "kernel crash"), (other, [own], "valid refused"))
+    ):
+        path = keep(tmp_path, number, "forky", Outcome(GOOD), run_of({1: "FAIL"})) / "summary.json"
         data = json.loads(path.read_text())
-        data["defects"][0] |= {"fingerprint": own, "also": also}
+        data["defects"][0] |= {"fingerprint": name, "also": also, "severity": severity}
         path.write_text(json.dumps(data))
-    ((_, track),) = HistoryPage(read_history(tmp_path)).defects
-    assert track.lanes[0].told == "in all 2 nights"
-
-
-def test_a_defect_is_as_severe_as_any_night_has_shown(tmp_path: Path) -> None:
-    for number, severity in enumerate(("hang", "kernel crash", "valid refused")):
-        folder = tmp_path / name_of(number) / "forky"
-        write_run(folder, run_of({1: "FAIL"}))
-        data = json.loads((folder / "summary.json").read_text())
-        data["defects"][0]["severity"] = severity
-        (folder / "summary.json").write_text(json.dumps(data))
-    ((defect, _),) = HistoryPage(read_history(tmp_path)).defects
+    ((defect, track),) = HistoryPage(read_history(tmp_path)).defects
+    assert track.lanes[0].told == "in all 3 nights"
     assert defect.severity == "kernel crash"
 
 
@@ -219,10 +207,9 @@ def test_an_empty_history_is_a_page_too(tmp_path: Path) -> None:
 
 
 def test_a_damaged_summary_without_results_is_named(tmp_path: Path, cli: Cli) -> None:
-    for name in ("empty", "fifo"):
-        keep(tmp_path / name_of(0) / name, Outcome(GOOD))
-    (tmp_path / name_of(0) / "empty" / "summary.json").write_text("{}")
-    os.mkfifo(tmp_path / name_of(0) / "fifo" / "summary.json")
+    empty, fifo = (keep(tmp_path, 0, name, Outcome(GOOD)) for name in ("empty", "fifo"))
+    (empty / "summary.json").write_text("{}")
+    os.mkfifo(fifo / "summary.json")
     out, err = cli(3, "report", "--history", tmp_path, "--out", "-")
     assert "No night has results that can be read." in out
     assert "None was found in any night." not in out
@@ -249,7 +236,7 @@ def test_a_history_has_a_cell_for_each_that_was_kept(short: Path) -> None:
     assert (len(found.nights), len(found.cells), found.problems) == (7, 14, ())
     lost: Cell = found.of("sid")[4]
     assert (lost.outcome.outcome, lost.facts, lost.outcome.reason) == (NOT_RUN, None, plain(MARKUP))
-    assert found.since("trixie", name_of(4), {name_of(n): n >= 3 for n in range(5)}) == name_of(3)
+    assert since({name_of(n): n >= 3 for n in range(5)}, name_of(4)) == name_of(3)
     assert SUITE.cases[2].id in found.of("trixie")[4].facts.violating  # type: ignore[union-attr]
 
 
@@ -266,3 +253,193 @@ def test_each_night_leads_to_its_report_unless_that_was_removed(short: Path) -> 
         assert f'<a href="{gone.relative_to(short)}">' not in history_page.page_of(history)
     finally:
         gone.with_suffix(".kept").rename(gone)
+
+
+# The site
+
+
+IOVA_05 = "7862f7654354"  # a change of this project mends this defect
+
+
+class Page:
+    """The addresses, the ids, the tags and the words of a page."""
+
+    def __init__(self, path: Path) -> None:
+        page = lxml.html.parse(path, lxml.html.HTMLParser(encoding="utf-8"))
+        self.addresses: list[str] = page.xpath("//@href | //@src")
+        self.ids: set[str] = set(page.xpath("//@id"))
+        self.tags = {each.tag for each in page.iter()}
+        walk = etree.iterwalk(page, events=("start", "end"))
+        self.words = "".join(f" {each.text or ''}" if event == "start" else each.tail or "" for event, each in walk)
+        self.text = " ".join(self.words.split())
+
+
+def made(history: Path, out: Path, *more: str) -> Path:
+    """Makes the site of a history."""
+    assert main(["site", "--history", str(history), "--out", str(out), *more]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def site(short: Path, tmp_path_factory: Folders) -> Path:
+    return made(short, tmp_path_factory.mktemp("site"))
+
+
+def hostile(folder: Path) -> Path:
+    """Makes a history in which every text is markup, even names of rules and fingerprints."""
+    rules = {f"{id_}{MARKUP}": dict.fromkeys(texts, MARKUP) for id_, texts in RULES.items()}
+    run = run_of({1: "FAIL"}, device={"name": MARKUP, "driver": MARKUP, "fw": MARKUP}, stack=MARKUP)
+    results = [{**each, "rules": [f"REG-15{MARKUP}"]} for each in run.results]
+    results[1] |= {"reason": MARKUP, "call": MARKUP, "case": MARKUP}
+    header = {**run.header, "rules": rules, "planned": [each["case"] for each in results]}
+    keep(folder, 0, "forky", Outcome(GOOD), Recorded(header, results, None))  # type: ignore[arg-type]
+    keep(folder, 1, "sid", Outcome(NOT_RUN, reason=MARKUP))
+    (folder / "<img src=x onerror=alert(1)>").mkdir()
+    return folder
+
+
+def broken_links(site: Path) -> Iterator[str]:
+    """Yields the links on the pages of a site whose targets do not exist."""
+    pages = {path.resolve(): Page(path) for path in site.rglob("*.html")}
+    for path, page in pages.items():
+        for address in page.addresses:
+            if address != "data:,":
+                file, part = map(unquote, urldefrag(address))
+                target = (path.parent / file).resolve() if file else path
+                if not target.is_file() or (part and part not in pages[target].ids):
+                    yield f"{path.relative_to(site.resolve())}: {address}"
+
+
+def test_every_rule_defect_and_night_has_a_page_and_every_link_an_end(short: Path, site: Path) -> None:
+    history = read_history(short)
+    assert {path.stem for path in (site / "rules").iterdir()} == set(RULES)
+    assert {path.stem for path in (site / "nights").iterdir()} == set(history.nights)
+    assert {path.stem for path in (site / "defects").glob("*.html")} == {
+        track.id for _, track in HistoryPage(history).defects
+    }
+    assert list(broken_links(site)) == []
+
+
+def test_a_rule_says_what_the_document_says_and_where_it_was_kept(site: Path) -> None:
+    page = Page(site / "rules/REG-15.html")
+    assert RULES["REG-15"]["quote"] in page.text
+    assert RULES["REG-15"]["statement"] in page.text
+    assert "kept in 4 nights: first 2026-05-01 03:17, last 2026-05-06 03:17" in page.text
+    assert "violated in 3 nights: first 2026-05-03 03:17, last 2026-05-07 03:17" in page.text
+    assert f"FAIL trixie {SUITE.cases[3].id} since 2026-05-07 03:17 on trixie" in page.text
+
+
+def test_a_defect_says_since_when_and_brings_its_program(short: Path, site: Path) -> None:
+    (track,) = (track for defect, track in HistoryPage(read_history(short)).defects if defect.rules == ("REG-02",))
+    page = Page(site / f"defects/{track.id}.html")
+    assert "not seen in the latest night with results" in page.text
+    assert "seen in 2 nights: first 2026-05-04 03:17, last 2026-05-05 03:17" in page.text
+    assert "not seen → seen with another kernel" in page.text
+    assert f"{name_of(3)}.html#cell%3Atrixie" in " ".join(page.addresses)
+
+
+def test_a_defect_that_a_program_shows_has_it_with_a_letter_and_what_mends_it(tmp_path: Path) -> None:
+    cell = tmp_path / "history" / name_of(0) / "forky"
+    cell.mkdir(parents=True)
+    shutil.copy(RECORDED / "forky.jsonl", cell / "results.jsonl")
+    site = made(tmp_path / "history", tmp_path / "site")
+    assert list(broken_links(site)) == []
+    page = Page(site / f"defects/{IOVA_05}.html")
+    program = (site / f"defects/{IOVA_05}.c").read_text()
+    letter = (site / f"defects/{IOVA_05}.txt").read_text()
+    assert "int main(" in program
+    assert program in page.words
+    assert letter.startswith("Subject: rxe: ")
+    assert letter in page.words
+    assert "Find the pages of on-demand regions by the iova" in page.text
+    assert "in the source drivers/infiniband/sw/rxe/rxe_odp.c" in page.text
+
+
+def test_badges_are_pictures_that_say_it_in_words(site: Path) -> None:
+    said = {path.stem: ET.parse(path).getroot().get("aria-label") for path in (site / "badges").iterdir()}
+    assert said == {
+        "latest-night": "rdma-cts, latest night: 2 good",
+        "sid": "rdma-cts, sid: 1 rule kept, none violated",
+        "trixie": "rdma-cts, trixie: 2 of 3 rules violated",
+    }
+
+
+def test_nothing_in_a_history_becomes_markup_or_leaves_the_site(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    site = made(hostile(tmp_path / "history"), tmp_path / "out" / "site")
+    assert list(broken_links(site)) == []
+    pages = [Page(path) for path in site.rglob("*.html")]
+    assert not {"script", "b b"} & set().union(*(page.tags for page in pages))
+    assert not any("javascript:" in address or address == "x" for page in pages for address in page.addresses)
+    assert sum(MARKUP in page.words for page in pages) > len(RULES)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["site"]
+    for path in site.rglob("*.svg"):
+        ET.parse(path)
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 390), ("dark", 1280)])
+def test_pages_fit_and_can_be_read(browser: Browser, site: Path, scheme: str, width: int) -> None:
+    media(browser, scheme)
+    size = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    kinds = [site / "index.html", *(min((site / part).glob("*.html")) for part in ("defects", "nights"))]
+    for path in (*kinds, site / "rules/REG-15.html"):
+        browser.get(path.as_uri())
+        assert browser.js("getComputedStyle(document.querySelector('nav')).display") == "flex"
+        assert_legible(browser)
+        assert browser.js("document.documentElement.scrollWidth") <= width
+        assert browser.js("[...document.images].every(each => each.naturalWidth)")
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    media(browser)
+
+
+def test_a_later_site_replaces_its_own_files_and_no_others(short: Path, tmp_path: Path) -> None:
+    history = tmp_path / "history"
+    shutil.copytree(short, history)
+    out = made(history, tmp_path / "site")
+    (out / "CNAME").write_text("mine")
+    gone = out / "nights" / f"{name_of(0)}.html"
+    assert gone.exists()
+    shutil.rmtree(history / name_of(0))
+    made(history, out)
+    assert not gone.exists()
+    assert (out / "CNAME").read_text() == "mine"
+    assert list(broken_links(out)) == []
+    assert not list(out.glob(".rdma*"))
+
+
+def test_a_site_cannot_name_files_elsewhere_to_be_removed(short: Path, tmp_path: Path) -> None:
+    out = made(short, tmp_path / "site")
+    data = json.loads((out / "site.json").read_text())
+    data["files"] += ["../mine", "/tmp/mine", "rules/../../mine", "mine"]
+    (out / "site.json").write_text(json.dumps(data))
+    (tmp_path / "mine").write_text("kept")
+    (out / "mine").write_text("kept")
+    made(short, out)
+    assert (tmp_path / "mine").exists()
+    assert (out / "mine").exists()
+
+
+def test_a_disk_without_room_leaves_the_old_site(short: Path, tmp_path: Path, capsys: Says) -> None:
+    out = made(short, tmp_path / "site")
+    before = {path: path.read_bytes() for path in out.rglob("*.*")}
+    capsys.readouterr()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        assert main(["site", "--history", str(short), "--out", str(out)]) == 3
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert capsys.readouterr().err == f"rdma-cts: {out} cannot be written: File too large\n"
+    assert {path: path.read_bytes() for path in out.rglob("*.*")} == before
+
+
+def test_nights_without_results_are_a_site_of_what_is_left(short: Path, tmp_path: Path) -> None:
+    history = tmp_path / "history"
+    shutil.copytree(short, history)
+    for path in history.glob("*/*/results.jsonl"):
+        path.unlink()
+    site = made(history, tmp_path / "site")
+    assert list(broken_links(site)) == []
+    page = Page(min((site / "defects").glob("*.html")))
+    assert "None: the results with the defect were removed." in page.text

@@ -1,26 +1,27 @@
-"""A device of a host: a process that dies, a process that cannot be killed, and files that must not be touched.
+"""A device of a host: processes that die, are killed or cannot be killed, another user, and files that must not be
+touched. The guest stands for the host: the project's own command line runs in the guest, on the guest's device."""
 
-The guest stands for the host: the project's own command line runs in the guest, on the guest's device. Kills at random
-moments and runs on two devices are tested in test_kills_on_a_host.py.
-"""
-
+import os
 import shutil
+import signal
 from typing import Any
 
 import pytest
 
 import bad_driver
 from conformance.tables.suite import ROOT
+from kinds import Folders
 from own_guest import told_by
 
 pytestmark = pytest.mark.guest
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def found(tmp_path_factory: Folders) -> Any:
     """The report of tests/on_a_host.py."""
     place = tmp_path_factory.mktemp("host")
-    tables = bad_driver.tables(place / "tables", "works", "hangs", "works-too", "dies")
+    rows = ("works", "hangs", "works-too", "dies")
+    tables = bad_driver.tables(place / "tables", {row: bad_driver.PAGES[row] for row in rows})
     files = [(tables, "bad"), (bad_driver.library(place / "preload.so"), "preload.so")]
     own = place / "cases/reg_mr"  # without the suite's tables: an emulator needs a minute for reading them
     own.mkdir(parents=True)
@@ -56,12 +57,12 @@ def test_a_stuck_process_ends_the_run(found: dict[str, Any]) -> None:
 def test_a_run_that_a_stuck_process_ended_can_be_resumed_and_a_dead_process_costs_one_case(
     found: dict[str, Any],
 ) -> None:
-    output = found["stuck"]
-    assert output["footer at last"]["complete"] is True
-    assert output["verdicts at last"]["works-too"].startswith("PASS")
-    assert output["verdicts at last"]["hangs"].startswith("HANG")
-    assert output["verdicts at last"]["dies"].startswith("CRASH")
-    assert "died of SIGSEGV" in output["verdicts at last"]["dies"]
+    output = found["stuck"]["at last"]
+    assert output["footer"]["complete"] is True
+    assert output["verdicts"]["works-too"].startswith("PASS")
+    assert output["verdicts"]["hangs"].startswith("HANG")
+    assert output["verdicts"]["dies"].startswith("CRASH")
+    assert "died of SIGSEGV" in output["verdicts"]["dies"]
 
 
 def test_a_run_writes_only_into_its_directory_and_opens_no_port(found: dict[str, Any]) -> None:
@@ -76,3 +77,65 @@ def test_a_run_writes_only_into_its_directory_and_opens_no_port(found: dict[str,
             assert "NETLINK" in what or what == "16", line
         else:
             assert what.startswith(allowed), line
+
+
+# Another user, a closed terminal, two devices, and kills. RDMA_CTS_MOMENTS is the number of kills of each kind. By day,
+# test_kills.py kills the same processes of runs in a guest, and test_supervision.py kills a worker on a host.
+
+MOMENTS = int(os.environ.get("RDMA_CTS_MOMENTS", "1"))
+
+
+@pytest.fixture(scope="module")
+def disturbed(tmp_path_factory: Folders) -> Any:
+    """The report of tests/on_a_host.py about runs that are disturbed."""
+    return told_by("on_a_host.py", tmp_path_factory.mktemp("host"), str(MOMENTS), settings="PYTHONDONTWRITEBYTECODE=")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("who", ["supervisor", "pytest"])
+def test_a_kill_at_any_moment_loses_nothing(disturbed: dict[str, Any], who: str) -> None:
+    assert len(disturbed[who]) == MOMENTS
+    for output in disturbed[who]:
+        assert output["same"], output
+
+
+@pytest.mark.nightly
+def test_another_user_sees_the_same(disturbed: dict[str, Any]) -> None:
+    own, other = (disturbed["isolated"][name] for name in ("own", "other"))
+    assert (own["user"], other["user"]) == (None, "nobody"), other
+    assert other["log"], "the other user cannot read the kernel's log"
+    assert other["status"] == own["status"]
+    assert other["footer"] == own["footer"] == disturbed["footer"]
+    assert other["footer"]["complete"]
+
+
+@pytest.mark.nightly
+def test_isolate_keeps_attacks_from_the_judge(disturbed: dict[str, Any]) -> None:
+    for name, answers in (("own", {"can"}), ("other", {"Permission denied", "Operation not permitted"})):
+        probes = disturbed["isolated"][name]["could"]
+        assert probes, disturbed["isolated"][name]
+        for probe in probes:
+            assert {*probe.pop("results"), *probe.pop("reports")} <= answers
+            assert set(probe.values()) <= answers, (name, probe)
+
+
+@pytest.mark.nightly
+def test_a_closed_terminal_leaves_a_report_and_nothing_temporary(disturbed: dict[str, Any]) -> None:
+    output = disturbed["closed"]
+    assert output["status"] == 128 + signal.SIGHUP, output
+    assert "report.html" in output["left"]
+    assert not [name for name in output["left"] if name.startswith("work-")]
+    assert output["processes"] == []
+    assert output["cut"] == {}
+    assert output["footer"] == disturbed["footer"]
+
+
+@pytest.mark.nightly
+def test_two_devices_of_one_kind_share_the_cases_next_to_others_with_shared(disturbed: dict[str, Any]) -> None:
+    output = disturbed["shared"]
+    assert output["devices"] == ["rxe0", "rxe1"], output
+    assert output["footer"]["complete"], output
+    assert output["repro"]
+    assert output["other cases"]
+    assert output["done"]["status"] in (0, 1)
+    assert "no RDMA device 'rxe7'" in output["unknown"]["said"]

@@ -27,7 +27,7 @@ from fixtures.guest.freezing import await_event
 from fixtures.guest.guest import Guest
 from fixtures.guest.request import MARK, ONLY, Request, encode
 from fixtures.system.line_reader import new_mark
-from kinds import rows
+from kinds import Patch, rows
 from patience import PATIENCE_S, longer_and_longer
 from reports import terminal
 from reports.digest import read
@@ -101,9 +101,7 @@ def stand(tmp_path: Path) -> Stand:
 
 
 @pytest.mark.parametrize("what", EXPECTED)
-def test_a_hostile_worker_affects_one_case_only_and_gains_nothing(
-    stand: Stand, what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hostile_worker_affects_one_case_only_and_gains_nothing(stand: Stand, what: str, monkeypatch: Patch) -> None:
     recorded = stand.run(what)
     assert verdicts(recorded) == ["PASS", EXPECTED[what], "PASS", "PASS"]
     assert footer_of(recorded)["complete"] is True
@@ -132,7 +130,7 @@ def test_a_hostile_worker_affects_one_case_only_and_gains_nothing(
         assert_verified(stand.folder, STATUS[EXPECTED[what]], monkeypatch)
 
 
-def assert_verified(run: Path, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def assert_verified(run: Path, status: int, monkeypatch: Patch) -> None:
     """Checks that the run with a hostile worker can be bundled and verified."""
     suite = replace(SUITE, tables_sha256=header()["suite"]["tables_sha256"])
     monkeypatch.setattr(verify, "load_suite", lambda _: suite)

@@ -14,27 +14,25 @@ from conformance.tables.suite import load_suite
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import recipe_for
 from fixtures.guest.under_test import SLOWER, Builds, instrumented
+from kinds import Patch
 from launched import built_by, root_of
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import STACKS as SIMULATED
+from samples import laid
 from targets.target import with_target
 
 STACK = "forky-instrumented"
 RELEASE = "7.2.12-instrumented"
 
 
-def test_the_instrumented_kernel_is_built_once_and_booted_with_its_modules(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_instrumented_kernel_is_built_once_and_booted_with_its_modules(tmp_path: Path, monkeypatch: Patch) -> None:
     commands: list[Sequence[str]] = []
 
     def make(command: Sequence[str], log: Path) -> int:
         commands.append(command)
-        made = root_of(command) / "made"
-        (made / "lib/modules" / RELEASE).mkdir(parents=True)
-        (made / "lib/modules" / RELEASE / "modules.builtin").write_text("kernel/drivers/net/veth.ko\n")
-        (made / "bzImage").write_bytes(b"kernel")
+        builtin = {f"lib/modules/{RELEASE}/modules.builtin": "kernel/drivers/net/veth.ko\n"}
+        laid(root_of(command) / "made", {**builtin, "bzImage": "kernel"})
         return 0
 
     built_by(make, monkeypatch)
@@ -61,11 +59,9 @@ def test_cases_on_the_instrumented_stack_have_more_time_by_default() -> None:
 
 def test_a_kernel_fails_allocations_if_its_fault_injection_also_takes_those_that_may_wait(tmp_path: Path) -> None:
     assert not can_fail(tmp_path)
-    for name in ("failslab", "fail_page_alloc"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "ignore-gfp-wait").write_text("N\n")
+    laid(tmp_path, dict.fromkeys(("failslab/ignore-gfp-wait", "fail_page_alloc/ignore-gfp-wait"), "N\n"))
     assert can_fail(tmp_path)
-    (tmp_path / "failslab" / "ignore-gfp-wait").write_text("Y\n")
+    laid(tmp_path, {"failslab/ignore-gfp-wait": "Y\n"})
     assert not can_fail(tmp_path)
 
 

@@ -8,19 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from commands.__main__ import main
 from conformance.model.case import Case
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
-from conformance.results.records import encode, read_results
+from conformance.results.records import read_results
 from conformance.results.rejudge import rejudge
 from conformance.sweeps.outcome import OUTSIDE, Points
 from conformance.tables.suite import Suite, load_suite
-from kinds import Cli, Folders, Says
+from kinds import Cli, Folders
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import without
-from samples import consistent
+from samples import consistent, lines_of, written_records
 from trial.catalogue import VIOLATIONS
 
 SUITE = load_suite()
@@ -49,13 +48,10 @@ def plain(run: Path) -> ResultRecord:
 
 def edited(run: Path, to: Path, **changes: object) -> Path:
     """Returns the run with these changes of the result that `plain` returns."""
-    lines = [json.loads(line) for line in (run / "results.jsonl").read_bytes().splitlines()]
-    case = plain(run)["case"]
+    lines, case = lines_of(run), plain(run)["case"]
     next(line for line in lines if line.get("case") == case).update(changes)
-    to.mkdir()
-    (to / "results.jsonl").write_bytes(b"".join(map(encode, consistent(lines))))
     shutil.copytree(run / "points", to / "points")
-    return to
+    return written_records(consistent(lines), to)
 
 
 def test_the_same_rules_give_the_same_lines(run: Path) -> None:
@@ -111,19 +107,18 @@ def test_a_forged_verdict_is_put_right(run: Path, tmp_path: Path, cli: Cli) -> N
 
 def test_a_rejudged_run_can_be_kept(run: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "again"
-    assert main(["judge", str(run), "--out", str(out)]) == 0
+    cli(0, "judge", run, "--out", out)
     assert "nothing has changed" in cli(0, "compare", run, out).out
     assert {file.name for file in out.iterdir()} >= {"report.html", "junit.xml", "summary.json"}
     assert read_results(out).header["judged_again"]["suite"] == read_results(run).header["suite"]
-    assert main(["judge", str(run), "--out", str(out)]) == 2
+    cli(2, "judge", run, "--out", out)
 
 
-def test_a_report_without_room_leaves_the_conclusion(run: Path, tmp_path: Path, capsys: Says) -> None:
+def test_a_report_without_room_leaves_the_conclusion(run: Path, tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "new" / "report.html").mkdir(parents=True)
-    assert main(["judge", str(run), "--out", str(tmp_path / "new")]) != 0
-    said = capsys.readouterr()
-    assert "now: " in said.out
-    assert "report.html" in said.err
+    out, err = cli(2, "judge", run, "--out", tmp_path / "new")
+    assert "now: " in out
+    assert "report.html" in err
 
 
 def test_other_calls_than_todays_are_not_judged(run: Path, tmp_path: Path) -> None:
@@ -132,11 +127,10 @@ def test_other_calls_than_todays_are_not_judged(run: Path, tmp_path: Path) -> No
 
 
 def test_a_run_that_names_no_tables_is_judged(run: Path, tmp_path: Path, cli: Cli) -> None:
-    to = edited(run, tmp_path / "edited")
-    first, rest = (to / "results.jsonl").read_text().split("\n", 1)
-    header = {key: value for key, value in json.loads(first).items() if key != "suite"}
-    (to / "results.jsonl").write_text(f"{json.dumps(header)}\n{rest}")
-    assert cli(0, "judge", str(to)).err == ""
+    lines = lines_of(run)
+    del lines[0]["suite"]
+    shutil.copytree(run / "points", tmp_path / "points")
+    assert cli(0, "judge", written_records(lines, tmp_path)).err == ""
 
 
 def test_a_malformed_observation_is_one_clear_line(run: Path, tmp_path: Path, cli: Cli) -> None:
@@ -160,15 +154,13 @@ def test_a_point_taken_from_a_sweep_is_reported(run: Path, tmp_path: Path, cli: 
     assert f"the points of reg_mr/another/sweep, and not of {line['case']}" in cli(2, "judge", forged).err
 
 
-def test_a_run_that_was_cut_short_while_it_was_confirmed(tmp_path: Path) -> None:
+def test_a_run_that_was_cut_short_while_it_was_confirmed(tmp_path: Path, cli: Cli) -> None:
     chosen = [case for case in SUITE.cases if "REG-15" in case.rules and not case.hazardous and not case.sweep]
     wrong = next(each for each in VIOLATIONS if each.rule == "REG-15").kind()
-    file = record(tmp_path / "cut", SUITE, chosen, wrong) / "results.jsonl"
-    lines = file.read_bytes().splitlines(keepends=True)
-    violating = next(line["case"] for line in map(json.loads, lines) if line.get("verdict") == "FAIL")
+    *lines, _ = lines_of(record(tmp_path / "run", SUITE, chosen, wrong))
+    violating = next(line["case"] for line in lines if line.get("verdict") == "FAIL")
     tried = {"type": "confirmation", "case": violating, "confirmed": True, "by": "repetition"}
-    file.write_bytes(b"".join(lines[:-1]) + json.dumps(tried).encode() + b"\n")
-    assert main(["judge", str(tmp_path / "cut"), "--out", str(tmp_path / "judged")]) == 1
+    cli(1, "judge", written_records([*lines, tried], tmp_path / "cut"), "--out", tmp_path / "judged")
     judged = read_results(tmp_path / "judged")
     assert judged.footer is None
     assert [each["case"] for each in judged.confirmations] == [violating]

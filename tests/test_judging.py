@@ -9,6 +9,8 @@ from typing import Any, Unpack, cast
 import pytest
 import yaml
 
+from conformance.defects import Severity, defects_of
+from conformance.defects.severity import severity_of_fault
 from conformance.judging import judge
 from conformance.judging.answering_layer import answering_layer
 from conformance.judging.circumstances import located
@@ -16,9 +18,11 @@ from conformance.judging.kernel_alarms import crash_location, kernel_alarm
 from conformance.model.case import Case
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.observation import AskedRange, KernelEvidence, Observation
+from conformance.model.record_shape import completed
 from conformance.model.verdict import Verdict
+from conformance.results.records import result_record
 from kinds import REPORTS
-from samples import case
+from samples import case, registry
 
 JUDGED = yaml.safe_load(Path(__file__).with_name("judged.yaml").read_text())
 CASES = {name: case(row, verb) for name, (verb, row) in JUDGED["cases"].items()}
@@ -95,6 +99,12 @@ def requested(status: str | None, how: str = "nothing", step: Observation | None
     return {**seen, **(step or {})}
 
 
+def silent(**step: Any) -> Observation:
+    """Returns the observation of a peer's request without a completion, with further keys."""
+    seen: Any = {"wc": [], "side": "remote", "qp_type": "RC", "peer_wc": [], **step}
+    return moved("nothing", "", step=seen)
+
+
 def left(seen: Observation) -> Observation:
     return {**seen, "left_behind": ["MR new: EBUSY"]}
 
@@ -104,7 +114,7 @@ def observed(**fields: Unpack[Observation]) -> Observation:
 
 
 _FUNCTIONS = (failed, region, status, deregistered, bound, invalidated, moved, done, refusal, notified, received)
-OBSERVATIONS = {each.__name__: each for each in (*_FUNCTIONS, requested, left, observed)}
+OBSERVATIONS = {each.__name__: each for each in (*_FUNCTIONS, requested, silent, left, observed)}
 
 
 def observation(data: Any) -> Any:
@@ -124,16 +134,27 @@ def judgements() -> Iterator[Any]:
         more = words.pop() if words and isinstance(words[-1], dict) else {}
         kernel = more.get("kernel", {"taint": 0, "log": ["a line"]})
         undeclared = [more["lacking"]] if "lacking" in more else []
-        yield pytest.param(CASES[of], undeclared, observation(seen), kernel, verdict, words, id=name)
+        fault = more.get("fault", "NO_COMPLETION" if verdict == Verdict.HANG else "")
+        yield pytest.param(CASES[of], undeclared, observation(seen), kernel, verdict, fault, words, id=name)
 
 
-@pytest.mark.parametrize(("of", "undeclared", "seen", "kernel", "verdict", "words"), judgements())
+@pytest.mark.parametrize(("of", "undeclared", "seen", "kernel", "verdict", "fault", "words"), judgements())
 def test_a_verdict_and_its_words(
-    of: Case, undeclared: list[str], seen: Observation, kernel: KernelEvidence, verdict: str, words: list[str]
+    of: Case,
+    undeclared: list[str],
+    seen: Observation,
+    kernel: KernelEvidence,
+    verdict: str,
+    fault: str,
+    words: list[str],
 ) -> None:
     before = copy.deepcopy((undeclared, seen, kernel))
     judgement = judge(of, undeclared, seen, kernel)
     assert judgement.verdict == verdict, judgement.reason
+    if fault:
+        assert judgement.fault
+        assert judgement.fault.kind is FaultKind[fault]
+        assert (severity_of_fault(judgement.fault) is Severity.HANG) == (verdict == Verdict.HANG)
     texts = [judgement.reason, *(judgement.notes if verdict in (Verdict.PASS, Verdict.UNSUPPORTED) else ())]
     for each in words:
         pattern = re.escape(each.strip("^$ "))
@@ -142,6 +163,13 @@ def test_a_verdict_and_its_words(
     assert "\n" not in judgement.reason
     assert judge(of, undeclared, seen, kernel) == judgement, "judging is a function of what was seen"
     assert (undeclared, seen, kernel) == before
+
+
+def test_requests_of_one_kind_that_never_complete_are_one_defect_whatever_their_rules() -> None:
+    of, seen = CASES["REFUSED"], silent()
+    record = completed(result_record(of, registry(), judge(of, [], seen), seen))
+    (defect,) = defects_of([record, {**record, "case": "reg_mr/other/row", "rules": ["REG-15"]}])
+    assert (defect.title, len(defect.cases)) == ("requests never complete: RDMA_WRITE", 2)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -21,6 +20,8 @@ from conformance.tables.suite import load_suite
 from conformance.tables.tiers import Shard
 from fixtures.guest.changes import Change
 from fixtures.guest.driver import DRIVERS
+from kinds import Patch
+from launched import ended
 from trial import kernel_runs
 from trial.kernel import inside, report, trying
 from trial.kernel.guest import Answer, Guests, Lost, NoSession
@@ -119,11 +120,8 @@ class Driver:
             for name in [*self.module.split(), ""]:
                 if event := self.events.get((name, case)) or self.events.get((name, "")):
                     raise event
-            rules = tuple(
-                rule
-                for (name, at), rule in self.violated.items()
-                if at == case and name in (*self.module.split(), self.module, "")
-            )
+            names = (*self.module.split(), self.module, "")
+            rules = tuple(rule for (name, at), rule in self.violated.items() if at == case and name in names)
             verdict = "BROKEN" if "BROKEN" in rules else "FAIL" if rules else "PASS"
             yield Answer(case, verdict, () if verdict == "BROKEN" else rules, "why", 0.1)
             if rules and verdict == "FAIL" and not all_of_them:
@@ -293,7 +291,7 @@ def test_a_recommendation_that_a_change_does_not_follow_is_no_false_alarm() -> N
     assert (found.outcome, found.reason) == (ACCEPTED, "")
 
 
-def test_a_run_of_many_cases_says_how_far_it_is_and_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_of_many_cases_says_how_far_it_is_and_what_is_broken(monkeypatch: Patch) -> None:
     driver, said = Driver({("one", OWN.id): "REG-20", ("one", OTHER.id): "BROKEN"}), list[str]()
     monkeypatch.setattr(trying, "_PROGRESS_S", -1.0)
     assert outcomes(driver.trial(said.append).try_together(permitted("one"))) == {"one": FALSE_ALARM}
@@ -301,7 +299,7 @@ def test_a_run_of_many_cases_says_how_far_it_is_and_what_is_broken(monkeypatch: 
     assert said == [f"{OWN.id}: FAIL: why", after[0], f"{OTHER.id}: BROKEN: why", after[1]]
 
 
-def test_a_change_that_hides_others_is_not_combined_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_that_hides_others_is_not_combined_with_them(monkeypatch: Patch) -> None:
     tried_together = list[list[str]]()
 
     def try_together(mutants: Sequence[Mutant]) -> Iterator[Finding]:
@@ -345,10 +343,8 @@ def test_the_history_keeps_what_was_not_tried_and_reports_what_is_no_longer_kill
     now = [finding("one", SURVIVED)]
     assert [each.name for each in report.regressions(now, before)] == ["one"]
     report.write(tmp_path, now, before)
-    assert {name: each["outcome"] for name, each in report.read_history(tmp_path).items()} == {
-        "one": SURVIVED,
-        "two": BY_ITS_RULE,
-    }
+    after = {name: each["outcome"] for name, each in report.read_history(tmp_path).items()}
+    assert after == {"one": SURVIVED, "two": BY_ITS_RULE}
     assert "| range | 1 | 1 |" in (tmp_path / "kernel.md").read_text()
     assert "0 of 1 mutants killed" in report.summary(now, now, 1.0)
     (tmp_path / "kernel.json").write_text("[]")
@@ -396,10 +392,7 @@ def test_rdma_unit_test_goes_on_after_a_test_that_ends_its_program(tmp_path: Pat
     (tmp_path / "program").write_bytes(Path(__file__).with_name("stand_in_unit_test.sh").read_bytes())
     program, parts = rdma_unit_test(tmp_path / "program")
     (tmp_path / "tests.pyz").write_bytes(program)
-    ran = subprocess.run(
-        [sys.executable, tmp_path / "tests.pyz", "rxe0", parts[0]], capture_output=True, text=True, check=True
-    )
-    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    lines = map(json.loads, ended(sys.executable, tmp_path / "tests.pyz", "rxe0", parts[0]).stdout.splitlines())
     assert [(each["test"], each["outcome"]) for each in lines if each["outcome"]] == [
         ("A.skips", "skipped"),
         ("A.dies", "ended with status -15"),
@@ -415,26 +408,22 @@ def test_the_table_compares_detections_by_kind(tmp_path: Path) -> None:
     assert "| range | 4 | 1 | 1 | 1 | 1 |\n| all | 4 | 1 | 1 | 1 | 1 |" in (tmp_path / "kernel.md").read_text()
 
 
-def test_a_night_tries_what_was_not_killed_and_a_tenth_of_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_night_tries_what_was_not_killed_and_a_tenth_of_the_rest(monkeypatch: Patch) -> None:
     known = read_mutants()
     before: report.History = {each.name: {"outcome": ACCEPTED if each.permitted else BY_ITS_RULE} for each in known}
     before[known[0].name] = {"outcome": SURVIVED}
-    arguments = argparse.Namespace(driver="rxe", mutant=[], rule=[], file=[], permitted=False, night=True, shard=None)
-    chosen = kernel_runs._chosen(arguments, before)
+    of_all: dict[str, Any] = {"driver": "rxe", "mutant": [], "rule": [], "file": [], "permitted": False}
+    chosen = kernel_runs._chosen(argparse.Namespace(**of_all, night=True, shard=None), before)
     assert known[0] in chosen
     assert len(chosen) in (-(-len(known) // 10), -(-len(known) // 10) + 1)
-    halves = []
-    for shard in (Shard(1, 2), Shard(2, 2)):
-        arguments = argparse.Namespace(
-            driver="rxe", mutant=[], rule=[], file=[], permitted=False, night=False, shard=shard
-        )
-        halves.append(kernel_runs._chosen(arguments, {}))
+    shards = [argparse.Namespace(**of_all, night=False, shard=Shard(number, 2)) for number in (1, 2)]
+    halves = [kernel_runs._chosen(each, {}) for each in shards]
     assert sorted(each.name for half in halves for each in half) == sorted(each.name for each in known)
     assert abs(len(halves[0]) - len(halves[1])) <= 1
 
 
 def test_objects_that_the_driver_keeps_are_counted_by_the_functions_that_allocated_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(inside, "_FENCED", tmp_path)
     allocated = "kfence-#1: 0x1-0x2, size=8, cache=kmalloc-8\n\nallocated by task 1 on cpu 0 at 1.0s (1.0s ago):\n"

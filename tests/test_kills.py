@@ -15,8 +15,9 @@ import pytest
 
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
+from kinds import Folders
 from launched import launched, prepare
-from patience import PATIENCE_S, await_true
+from patience import PATIENCE_S, await_true, command_lines
 
 pytestmark = pytest.mark.guest
 MOMENTS = int(os.environ.get("RDMA_CTS_MOMENTS", "1"))
@@ -66,15 +67,8 @@ def footer(out: Path) -> dict[str, object]:
 
 def guests_of(out: Path) -> list[int]:
     """Returns the QEMU processes whose console is in `out`."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes()
-        except OSError:
-            continue
-        if b"qemu" in words.partition(b"\0")[0] and str(out).encode() in words:
-            found.append(int(path.parent.name))
-    return found
+    command_of = command_lines().items()
+    return [pid for pid, words in command_of if "qemu" in words[0] and any(str(out) in word for word in words)]
 
 
 @dataclass(frozen=True)
@@ -87,7 +81,7 @@ class Unbroken:
 
 
 @pytest.fixture(scope="module")
-def unbroken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Unbroken:
+def unbroken(request: pytest.FixtureRequest, tmp_path_factory: Folders) -> Unbroken:
     """Gives each of RUNS, undisturbed."""
     arguments = RUNS[request.param]
     out = tmp_path_factory.mktemp("kills") / "unbroken"

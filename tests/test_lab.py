@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -14,15 +15,14 @@ from typing import Any
 import pytest
 from lxml import html
 
+import samples
 from commands.__main__ import main
 from commands.fleet import differences
 from commands.run import choose
-from conformance.errors import UserError
-from conformance.model.record import ResultRecord
-from conformance.results.records import Recorded, footer_record
+from conformance.results.records import Recorded
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
-from kinds import rows
+from kinds import Said, rows
 from launched import script
 from made_history import write_run
 from patience import PATIENCE_S, await_true
@@ -32,7 +32,7 @@ from reports.history import Facts
 from reports.summary import as_data
 from runs.lab_file import LabHost, read_lab
 from runs.plan import Plan, write_plan
-from samples import header, numbered, registry, result
+from samples import laid, numbered, result, user_error
 
 SUITE = numbered(3)
 GOOD = """\
@@ -46,9 +46,7 @@ hosts:
 
 
 def lab_file(folder: Path, text: str) -> Path:
-    path = folder / "lab.yaml"
-    path.write_text(text)
-    return path
+    return laid(folder, {"lab.yaml": text}) / "lab.yaml"
 
 
 # The file
@@ -73,10 +71,8 @@ MISTAKES = rows("mistakes_in_labs")
 @pytest.mark.parametrize(("text", "said"), [row for row in MISTAKES if not row[0].startswith("run ")])
 def test_a_mistake_in_the_file_has_its_place(tmp_path: Path, text: str, said: str) -> None:
     path = lab_file(tmp_path, text.replace("\\n", "\n") + "\n")
-    with pytest.raises(UserError) as caught:
+    with user_error(f"^{re.escape(f'{path}{said}')}", status=2):
         read_lab(path, {})
-    assert str(caught.value).startswith(f"{path}{said}")
-    assert caught.value.status == 2
 
 
 # The command
@@ -100,28 +96,28 @@ def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs `rdma-cts run` in this process, with an ssh that only prints ssh's message for an unknown host."""
+def run(folder: Path, status: int, *arguments: str) -> Said:
+    """Runs `rdma-cts run` in this process, with an ssh that only prints ssh's message for an unknown host; checks its
+    exit status."""
     client_of(folder, "echo 'ssh: Could not resolve hostname: Name or service not known' >&2; exit 255")
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.chdir(folder)
         patch.setenv("PATH", str(folder / "bin"), prepend=os.pathsep)
-        status = main(["run", *arguments])
-    return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
+        found = main(["run", *arguments])
+    assert found == status, err.getvalue()
+    return Said(out.getvalue(), err.getvalue())
 
 
 def test_an_unreachable_host_affects_only_its_column(tmp_path: Path) -> None:
     lab_file(tmp_path, "hosts: [{host: one, device: a}, {host: two, device: a}]\n")
-    done = run(tmp_path, "--lab", "lab.yaml", "--out", "out", "--verb", "dealloc_mw")
-    reason = "cannot be reached: ssh: Could not resolve hostname: Name or service not known"
-    assert done.returncode == 3, done.stderr
+    done = run(tmp_path, 3, "--lab", "lab.yaml", "--out", "out", "--verb", "dealloc_mw")
     for host in ("one", "two"):
-        assert f"{host}: not run: {host} {reason}" in done.stdout
-    assert done.stdout.splitlines()[-1] == "report: out/lab.html"
+        assert f"{host}: not run: {host} {REASON}" in done.out
+    assert done.out.splitlines()[-1] == "report: out/lab.html"
     shown = html.parse(str(tmp_path / "out" / "lab.html"))
     assert "2 nodes, 0 groups, nothing was compared, 2 without a complete run" in shown.findtext(".//h1")
-    assert reason in shown.getroot().text_content()
+    assert REASON in shown.getroot().text_content()
 
 
 def test_the_cases_that_a_lab_has_chosen_are_those_of_every_run_with_its_selection() -> None:
@@ -132,36 +128,46 @@ def test_the_cases_that_a_lab_has_chosen_are_those_of_every_run_with_its_selecti
     assert {case.verb for case in other.cases} == {"ibv_alloc_mw"}
 
 
+REASON = "cannot be reached: ssh: Could not resolve hostname: Name or service not known"
+
+
 def unreached(folder: Path, hosts: str) -> Path:
     """Makes a run of a lab, none of whose hosts can be reached; returns the lab's file."""
     file = lab_file(folder, f"hosts: [{hosts}]\n")
-    assert run(folder, "--lab", "lab.yaml", "--out", "out", "--verb", "dealloc_mw").returncode == 3
+    run(folder, 3, "--lab", "lab.yaml", "--out", "out", "--verb", "dealloc_mw")
     return file
 
 
 def planned(folder: Path, *argv: str) -> None:
     """Writes the directory of a run with these arguments that has no result yet."""
-    folder.mkdir(exist_ok=True)
+    laid(folder, {})
     write_plan(Plan(argv, str(folder.parent), ("reg_mr/a",), "0" * 64, "host", {}), folder)
+
+
+def complete(folder: Path, *argv: str, verdicts: str = "PASS PASS PASS") -> None:
+    """Writes the directory of a run with these arguments and results; without arguments it has no plan."""
+    write_run(folder, recorded(verdicts.split()))
+    if argv:
+        planned(folder, *argv)
+
+
+ON_ONE = ("--host", "one", "--device", "a")
 
 
 def test_a_resumed_lab_skips_hosts_that_have_ended(tmp_path: Path) -> None:
     """The run of one host is complete, one was cut short, and one has not begun. No host can be reached now."""
     unreached(tmp_path, "{host: one, device: a}, {host: two, device: a}")
-    write_run(tmp_path / "out/one", recorded(["PASS", "PASS", "PASS"]))
-    planned(tmp_path / "out/one", "--host", "one", "--device", "a")
+    complete(tmp_path / "out/one", *ON_ONE)
     planned(tmp_path / "out/two", "--host", "two", "--device", "a")
     lab_file(tmp_path, "hosts: [{host: one, device: a}, {host: two}, {host: three, device: a}]\n")
-    done = run(tmp_path / "out", "--resume", ".")
-    assert done.returncode == 3, done.stderr
-    reason = "cannot be reached: ssh: Could not resolve hostname: Name or service not known"
-    assert f"one: the run in {tmp_path / 'out/one'} is complete" in done.stdout
+    done = run(tmp_path / "out", 3, "--resume", ".")
+    assert f"one: the run in {tmp_path / 'out/one'} is complete" in done.out
     # A run of other tables does not show how many cases of the default tier were left out.
-    assert "one: partial: it is unknown how much of the default tier was run" in done.stdout
-    assert f"two: not run: two {reason}" in done.stdout
-    assert f"three: not run: three {reason}" in done.stdout
-    assert f"rdma-cts run --resume {tmp_path / 'out'} runs the rest" in done.stdout
-    assert "3 nodes, 1 group, no node differs, no rule is violated, 2 without a complete run" in done.stdout
+    assert "one: partial: it is unknown how much of the default tier was run" in done.out
+    assert f"two: not run: two {REASON}" in done.out
+    assert f"three: not run: three {REASON}" in done.out
+    assert f"rdma-cts run --resume {tmp_path / 'out'} runs the rest" in done.out
+    assert "3 nodes, 1 group, no node differs, no rule is violated, 2 without a complete run" in done.out
 
 
 @pytest.mark.parametrize(
@@ -171,47 +177,41 @@ def test_the_run_of_another_host_device_or_way_is_not_taken_for_that_of_a_host(
     tmp_path: Path, argv: Sequence[str]
 ) -> None:
     unreached(tmp_path, "{host: root@one, name: one, device: a}")
-    write_run(tmp_path / "run", recorded(["FAIL", "PASS", "PASS"]))
-    planned(tmp_path / "run", *argv)
+    complete(tmp_path / "run", *argv, verdicts="FAIL PASS PASS")
     (tmp_path / "out/one").symlink_to(tmp_path / "run")
     before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
-    done = run(tmp_path, "--resume", "out")
-    assert done.returncode == 3, done.stderr
-    assert f"one: not run: {tmp_path / 'out/one'} is not the directory of the run of root@one, a" in done.stdout
+    done = run(tmp_path, 3, "--resume", "out")
+    assert f"one: not run: {tmp_path / 'out/one'} is not the directory of the run of root@one, a" in done.out
     assert "is not the directory of the run of root@one, a" in (tmp_path / "out/lab.html").read_text()
     assert before == {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
 
 
 def test_results_without_a_plan_are_not_taken_for_those_of_a_host(tmp_path: Path) -> None:
     unreached(tmp_path, "{host: one, device: a}")
-    write_run(tmp_path / "out/one", recorded(["PASS", "PASS", "PASS"]))
-    done = run(tmp_path, "--resume", "out")
-    assert done.returncode == 3
-    assert f"one: not run: {tmp_path / 'out/one'} may not be the directory of the run of one, a: " in done.stdout
-    assert "there is no plan.json" in done.stdout
+    complete(tmp_path / "out/one")
+    done = run(tmp_path, 3, "--resume", "out")
+    assert f"one: not run: {tmp_path / 'out/one'} may not be the directory of the run of one, a: " in done.out
+    assert "there is no plan.json" in done.out
 
 
 def test_a_lab_in_which_all_hosts_are_complete_is_reported_again(tmp_path: Path) -> None:
     file = unreached(tmp_path, "{host: one, device: a}")
-    write_run(tmp_path / "out/one", recorded(["PASS", "PASS", "PASS"]))
-    planned(tmp_path / "out/one", "--host", "one", "--device", "a")
+    complete(tmp_path / "out/one", *ON_ONE)
     file.rename(tmp_path / "other.yaml")
-    done = run(tmp_path, "--resume", "out")
-    assert done.returncode == 2
-    assert "lab.yaml" in done.stderr
-    done = run(tmp_path, "--lab", "other.yaml", "--resume", "out")
-    assert done.returncode == 0, done.stderr
-    assert "runs the rest" not in done.stdout
-    assert "left out" not in done.stdout
+    done = run(tmp_path, 2, "--resume", "out")
+    assert "lab.yaml" in done.err
+    done = run(tmp_path, 0, "--lab", "other.yaml", "--resume", "out")
+    assert "runs the rest" not in done.out
+    assert "left out" not in done.out
 
 
 def test_a_run_whose_host_has_left_the_file_is_reported(tmp_path: Path) -> None:
     unreached(tmp_path, "{host: one, device: a}")
-    planned(tmp_path / "out/one", "--host", "one", "--device", "a")
+    planned(tmp_path / "out/one", *ON_ONE)
     (tmp_path / "moved.yaml").write_text("hosts: [{host: two, device: a}]\n")
-    done = run(tmp_path, "--lab", "moved.yaml", "--resume", "out", "-q")
+    done = run(tmp_path, 3, "--lab", "moved.yaml", "--resume", "out", "-q")
     file = tmp_path / "moved.yaml"
-    assert f"one: the run in {tmp_path / 'out/one'} is left out, because {file} has no host of this name" in done.stdout
+    assert f"one: the run in {tmp_path / 'out/one'} is left out, because {file} has no host of this name" in done.out
 
 
 @pytest.mark.parametrize(
@@ -231,11 +231,10 @@ def test_a_mistake_in_a_file_that_the_lab_names_is_reported_before_anything_is_c
         (tmp_path / "x.yaml").write_text(content)
     given = f"{name}: x.yaml"
     lab_file(tmp_path, f"groups: {{g: {{{given}}}}}\nhosts: [{{host: one, group: g}}, {{host: two, {given}}}]\n")
-    done = run(tmp_path, "--lab", str(tmp_path / "lab.yaml"), "--out", "out")
-    assert done.returncode == 2
+    done = run(tmp_path, 2, "--lab", str(tmp_path / "lab.yaml"), "--out", "out")
     places = (f"1:{16 + len(name)}", f"2:{46 + len(name)}")
     for place in places:
-        assert f"{tmp_path / 'lab.yaml'}:{place}: {output.format(tmp_path)}" in done.stderr
+        assert f"{tmp_path / 'lab.yaml'}:{place}: {output.format(tmp_path)}" in done.err
     assert not (tmp_path / "connecting").exists()
     assert not (tmp_path / "out").exists()
 
@@ -255,10 +254,9 @@ def test_nothing_is_begun_where_something_else_is(tmp_path: Path, arguments: lis
     if there.endswith("/"):
         path.mkdir(parents=True)
     else:
-        path.parent.mkdir()
-        path.write_text("{}\n")
-    done = run(tmp_path, *arguments, "--out", "out")
-    assert (done.returncode, done.stderr) == (2, f"rdma-cts: {why}\n")
+        laid(tmp_path / "out", {there: "{}\n"})
+    done = run(tmp_path, 2, *arguments, "--out", "out")
+    assert done.err == f"rdma-cts: {why}\n"
     assert list((tmp_path / "out").iterdir()) == [path]
     assert not (tmp_path / "connecting").exists()
 
@@ -279,20 +277,18 @@ def test_a_lab_that_is_ended_says_how_to_go_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("command", "output"), [row for row in MISTAKES if row[0].startswith("run ")])
 def test_a_mistake_in_a_command_is_one_line_and_connects_to_no_host(tmp_path: Path, command: str, output: str) -> None:
     lab_file(tmp_path, "hosts: [{host: one}, {host: two}]\n")
-    (tmp_path / "bad").mkdir()
-    (tmp_path / "bad/lab.json").write_text('{"schema": "rdma-cts-lab/1", "argv": 5}')
-    done = run(tmp_path, *shlex.split(command)[1:])
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert output in done.stderr
+    laid(tmp_path, {"bad/lab.json": '{"schema": "rdma-cts-lab/1", "argv": 5}'})
+    done = run(tmp_path, 2, *shlex.split(command)[1:])
+    assert (done.out, done.err.count("\n")) == ("", 1)
+    assert output in done.err
     assert not (tmp_path / "connecting").exists()
     assert not (tmp_path / "out").exists()
 
 
 def recorded(verdicts: Sequence[str], **changes: Any) -> Recorded:
-    results: list[ResultRecord] = [result(case, verdict) for case, verdict in zip(SUITE.cases, verdicts, strict=True)]
-    ids = [line["case"] for line in results]
-    footer = footer_record(ids, results, registry(), duration_s=2.5)
-    return Recorded(header(planned=ids, **changes), results, footer)
+    return samples.recorded(
+        [result(case, verdict) for case, verdict in zip(SUITE.cases, verdicts, strict=True)], **changes
+    )
 
 
 def node(name: str, verdicts: Sequence[str], group: str, **changes: Any) -> Node:

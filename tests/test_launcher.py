@@ -25,7 +25,7 @@ from fixtures.system import packages, readiness
 from kinds import Cli, Patch, Says, rows
 from launched import ended, script
 from runs import process
-from samples import user_error
+from samples import laid, user_error
 
 LAUNCHER = ROOT / "rdma-cts"
 BORROWED = ("rm", "sh", "dirname", "readlink", "mkdir", "grep", "cat", "chmod", "mv", "ln")
@@ -254,16 +254,13 @@ def test_without_a_python_it_says_how_to_get_one(arguments: tuple[str, ...], hos
 
 @pytest.mark.slow
 def test_nothing_of_the_directory_it_is_started_in_runs(tmp_path: Path) -> None:
-    for module in ("yaml.py", "jinja2.py", "commands/__init__.py", "reports/__init__.py", "sitecustomize.py"):
-        path = tmp_path / module
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("raise SystemExit('code of the working directory ran')\n")
+    modules = ("yaml.py", "jinja2.py", "commands/__init__.py", "reports/__init__.py", "sitecustomize.py")
+    laid(tmp_path, dict.fromkeys(modules, "raise SystemExit('code of the working directory ran')\n"))
     done = ended(LAUNCHER, "list", "--rule", "REG-15", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "reg_mr/access_flags" in done.stdout
     # Labs and nightly runs start runs in this way.
-    runs = [*process.COMMAND, "--help"]
-    done = ended(*runs, cwd=tmp_path, env=process.environment())
+    done = ended(*process.COMMAND, "--help", cwd=tmp_path, env=process.environment())
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -277,9 +274,8 @@ def python_host(host: Host, monkeypatch: Patch) -> Host:
         monkeypatch.setenv(name, value)
     for name in ("RDMA_CTS_YES", "CI", "container"):
         monkeypatch.delenv(name, raising=False)
-    host.stub("python3", "exit 0")
-    host.stub("mkfs.erofs", "exit 0")
-    host.stub("tool", "exit 0")
+    for name in ("python3", "mkfs.erofs", "tool"):
+        host.stub(name, "exit 0")
     busybox = shutil.which("busybox", path="/usr/bin:/bin:/usr/sbin:/sbin")
     assert busybox, "busybox-static is one of the packages that the tests need"
     (host.bin / "busybox").symlink_to(busybox)
@@ -364,10 +360,8 @@ def _by_subject(findings: list[readiness.Finding]) -> dict[str, readiness.Findin
 
 def test_a_host_with_a_device_works(tmp_path: Path) -> None:
     (tmp_path / "sys/class/infiniband/mlx5_0").mkdir(parents=True)
-    (tmp_path / "dev/infiniband").mkdir(parents=True)
-    (tmp_path / "dev/infiniband/uverbs0").touch()
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/meminfo").write_text("HugePages_Total:  16\nHugePages_Free:   7\n")
+    pages = "HugePages_Total:  16\nHugePages_Free:   7\n"
+    laid(tmp_path, {"dev/infiniband/uverbs0": "", "proc/meminfo": pages})
     found = _by_subject(readiness.device_findings(root=tmp_path))
     assert (found["RDMA devices"].state, found["RDMA devices"].text) == (readiness.OK, "mlx5_0")
     assert found["device nodes"].state == readiness.OK
@@ -385,9 +379,8 @@ def test_a_host_with_nothing_gets_remedies(tmp_path: Path) -> None:
 
 
 def test_modules_that_only_need_loading_are_distinguished(tmp_path: Path) -> None:
-    modules = tmp_path / "lib/modules" / os.uname().release
-    modules.mkdir(parents=True)
-    (modules / "modules.dep").write_text("kernel/x/rdma_rxe.ko.xz: kernel/y/ib-core.ko\nkernel/y/ib-uverbs.ko:\n")
+    modules = "kernel/x/rdma_rxe.ko.xz: kernel/y/ib-core.ko\nkernel/y/ib-uverbs.ko:\n"
+    laid(tmp_path, {f"lib/modules/{os.uname().release}/modules.dep": modules})
     found = _by_subject(readiness.device_findings(root=tmp_path))
     assert found["RDMA devices"].remedy.startswith("modprobe rdma_rxe")
     assert found["device nodes"].remedy == "modprobe ib_uverbs"

@@ -1,6 +1,8 @@
-"""The exact calls of the suite, made on a stub of libibverbs that prints its arguments. The test compiles the stub;
-every call runs in a process that loads the stub in place of the real library."""
+"""The device layer without a device. Its exact calls are made on a stub of libibverbs that prints its arguments: a test
+compiles the stub, and every call runs in a process that loads it in place of the real library. Attributes, deadlines
+and asynchronous events of queue pairs are tested on made-up objects."""
 
+import ctypes
 import errno
 import fcntl
 import json
@@ -9,15 +11,27 @@ import re
 import struct
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from conformance.bench.calls import ABSENT, Sge
+from conformance.device import bench, qp_states
+from conformance.device.native_exchange import NativeConnection
+from conformance.device.qp_states import events_of, modify_to, transitions
+from conformance.device.queue_pairs import DATAGRAM_QKEY, DeviceQueue
 from conformance.device.uverbs import Uverbs
+from conformance.device.xrc import pair_type
+from conformance.model.case import QpSpec
+from conformance.model.deadline import CASE_DEADLINE_S, COMPLETION_DEADLINE_S, completion_deadline_s
+from conformance.model.transport import ROCE
 from conformance.tables.suite import ROOT
+from kinds import Patch
 
 STUB = Path(__file__).with_name("stub_libibverbs.c").read_text()
 
@@ -165,3 +179,212 @@ def test_a_kernel_that_does_not_tell_its_driver_takes_no_ioctl(sent: list[bytes]
         assert (returned.value, returned.errno, returned.mr) == (errno.EPROTONOSUPPORT, errno.EPROTONOSUPPORT, None)
         assert returned.errno in ABSENT
     assert sent == []
+
+
+# Queue pairs
+
+PEER, AH = 17, 0x5000
+
+
+@pytest.fixture
+def bindings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replaces the classes of pyverbs for the attributes of a connection."""
+    for name, classes in {
+        "pyverbs": (),
+        "pyverbs.qp": ("QPAttr",),
+        "pyverbs.addr": ("AH", "AHAttr", "GlobalRoute"),
+    }.items():
+        module = ModuleType(name)
+        for each in classes:
+            setattr(module, each, lambda *_, **given: SimpleNamespace(**given))
+        monkeypatch.setitem(sys.modules, name, module)
+
+
+def queue(kind: str = "RC", deadline_s: float = 1.0) -> Any:
+    """A queue pair of the type, without a device; its poster records the deadlines of waits for completions."""
+    made: Any = object.__new__(DeviceQueue)
+    made.kind, made.spec, made.deadline_s = kind, QpSpec(kind, "pd"), deadline_s
+    made.pd = SimpleNamespace(pyverbs=None, pointer=0x4000)
+    made._attributes, made.awaited = None, []
+    made.poster = SimpleNamespace(qp=0, completions=lambda count, deadline_s: made.awaited.append(deadline_s) or [])
+    pointers = SimpleNamespace(ah=lambda *_: AH, attributes=lambda attributes: 0)
+    made.device = SimpleNamespace(
+        pointers=pointers,
+        port=1,
+        active_mtu=3,
+        gid="gid",
+        source_gid_index=0,
+        lid=0,
+        uses_grh=True,
+        pkey_index=0,
+        capabilities={"atomics": True},
+        transport=ROCE,
+    )
+    return made
+
+
+@pytest.mark.usefixtures("bindings")
+def test_datagrams_name_the_queue_key_that_their_receiver_holds() -> None:
+    datagrams = queue("UD")
+    datagrams._create_address_handle(PEER)
+    assert datagrams.connection_attributes(PEER).qkey == DATAGRAM_QKEY
+    assert datagrams._destination == (AH, PEER, DATAGRAM_QKEY)
+    assert DATAGRAM_QKEY == 0x11111111
+    assert not DATAGRAM_QKEY >> 31, "a key that needs privileges"
+
+
+@pytest.mark.usefixtures("bindings")
+def test_the_path_leads_to_the_device_of_the_peer() -> None:
+    made = queue("RC")
+    own = made.connection_attributes(PEER)
+    assert (own.path_mtu, own.ah_attr.gr.dgid, own.ah_attr.gr.sgid_index) == (3, "gid", 0)
+    made.remote = SimpleNamespace(active_mtu=1, gid="other gid", source_gid_index=5, lid=9)
+    across = made.connection_attributes(PEER)
+    assert (across.path_mtu, across.ah_attr.gr.dgid, across.ah_attr.gr.sgid_index) == (1, "other gid", 0)
+    assert (across.ah_attr.dlid, across.ah_attr.port_num) == (9, 1)
+
+
+@pytest.mark.usefixtures("bindings")
+@pytest.mark.parametrize("used", [False, True])
+def test_the_path_has_a_global_route_or_none(used: bool) -> None:
+    made = queue("RC")
+    vars(made.device)["uses_grh"] = used
+    path = made.connection_attributes(PEER).ah_attr
+    assert (path.is_global, hasattr(path, "gr")) == (int(used), used)
+
+
+@pytest.mark.parametrize(
+    ("kind", "masks"),
+    [
+        # The bits of enum ibv_qp_attr_mask that ibv_modify_qp(3) requires for INIT, RTR and RTS.
+        ("RC", ((0, 3, 4, 5), (0, 7, 8, 12, 15, 17, 20), (0, 9, 10, 11, 13, 16))),
+        ("UC", ((0, 3, 4, 5), (0, 7, 8, 12, 20), (0, 16))),
+        ("UD", ((0, 4, 5, 6), (0,), (0, 16))),
+        ("XRC_SEND", ((0, 3, 4, 5), (0, 7, 8, 12, 20), (0, 9, 10, 11, 13, 16))),
+        ("XRC_RECV", ((0, 3, 4, 5), (0, 7, 8, 12, 15, 17, 20))),
+    ],
+)
+def test_each_transition_sets_the_attributes_that_the_manual_page_requires(
+    kind: str, masks: tuple[tuple[int, ...], ...]
+) -> None:
+    expected = [(state, sum(1 << bit for bit in bits)) for state, bits in zip((1, 2, 3), masks, strict=False)]
+    assert transitions(kind) == expected
+    assert all(type(mask) is int for _, mask in transitions(kind)), "C gets these numbers"
+
+
+@pytest.mark.parametrize(
+    ("since", "to", "expected"),
+    [
+        ("RESET", "RTS", [1, 2, 3]),
+        ("INIT", "RTS", [2, 3]),
+        ("RTR", "RTS", [3]),
+        ("RTS", "RTS", []),
+        ("RTS", "ERR", [6]),
+        ("RESET", "INIT", [1]),
+    ],
+)
+def test_a_queue_pair_moves_on_from_where_it_is(since: str, to: str, expected: list[int]) -> None:
+    taken: list[int] = []
+    attributes = SimpleNamespace(qp_state=0)
+    qp = SimpleNamespace(modify=lambda given, mask: taken.append(given.qp_state))
+    modify_to(qp, "RC", attributes, to, since)
+    assert taken == expected
+
+
+QP, OTHER = 0x1000, 0x2000
+
+
+class Events:
+    """ibv_get_async_event and ibv_ack_async_event on a struct ibv_context with the read end of a pipe."""
+
+    def __init__(self) -> None:
+        self.reader, self.writer = os.pipe()
+        self._context = ctypes.create_string_buffer(512)
+        self.context = ctypes.addressof(self._context)
+        # cmd_fd and async_fd follow the device and the 32 functions of the provider.
+        (ctypes.c_int * 2).from_address(self.context + 33 * 8)[:] = [-1, self.reader]
+        self.acknowledged: list[tuple[int, int]] = []
+
+    def comes(self, qp: int, kind: int) -> None:
+        os.write(self.writer, bytes([qp >> 8, kind]))
+
+    def ibv_get_async_event(self, context: int, address: int) -> int:
+        assert context == self.context
+        high, kind = os.read(self.reader, 2)
+        event = qp_states._Event.from_address(address)
+        event.element, event.type = high << 8, kind
+        return 0
+
+    def ibv_ack_async_event(self, address: int) -> None:
+        event = qp_states._Event.from_address(address)
+        self.acknowledged.append((event.element, event.type))
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> Iterator[Events]:
+    made = Events()
+    monkeypatch.setattr(qp_states, "_library", lambda: made)
+    yield made
+    os.close(made.reader)
+    os.close(made.writer)
+
+
+def test_nothing_is_waited_for(events: Events) -> None:
+    assert events_of(QP, events.context) == []
+
+
+def test_each_event_is_acknowledged_and_those_of_the_queue_pair_are_named(events: Events) -> None:
+    for qp, kind in ((QP, 3), (OTHER, 1), (QP, 16), (QP, 99)):
+        events.comes(qp, kind)
+    assert events_of(QP, events.context) == ["QP_ACCESS_ERR", "QP_LAST_WQE_REACHED", "event 99"]
+    assert events.acknowledged == [(QP, 3), (OTHER, 1), (QP, 16), (QP, 99)]
+    assert events_of(QP, events.context) == [], "each is reported once"
+
+
+# The deadline of a completion
+
+
+@given(st.floats(1e-6, 1e9))
+def test_a_case_outlives_several_completions_that_do_not_come(case_deadline_s: float) -> None:
+    assert 0 < completion_deadline_s(case_deadline_s) <= COMPLETION_DEADLINE_S
+    assert 5 * completion_deadline_s(case_deadline_s) < case_deadline_s
+
+
+def test_a_queue_awaits_a_completion_as_long_as_it_was_told_to() -> None:
+    made = queue(deadline_s=1.5)
+    assert made.completions() == made.completions(1, 0.25) == made.completions(1, 0.0) == []
+    assert made.awaited == [1.5, 0.25, 0.0]
+
+
+def test_exchanges_in_c_await_a_completion_as_long_as_the_queues_do() -> None:
+    struct = NativeConnection(queue(deadline_s=1.5), queue(deadline_s=2.5), 0.5, renewable=False, by_reset=True)._struct
+    assert (struct.send_timeout, struct.receive_timeout, struct.silence) == (1_500_000_000, 2_500_000_000, 500_000_000)
+
+
+@pytest.mark.parametrize(
+    ("kind", "extended", "pair"),
+    [
+        ("RC", "", "DevicePair"),
+        ("UD", "", "DevicePair"),
+        ("XRC", "", "XrcPair"),
+        ("RC_SRQ", "", "SharedReceivesPair"),
+        ("RC", "FLUSH", "ExtendedPair"),
+        ("UC", "wr_post", "ExtendedPair"),
+    ],
+)
+def test_the_bench_hands_the_deadline_to_each_pair(kind: str, extended: str, pair: str, monkeypatch: Patch) -> None:
+    made: list[Any] = []
+
+    def recording(spec: Any) -> Any:
+        return lambda *arguments: made.append((pair_type(spec).__name__, *arguments))
+
+    monkeypatch.setattr(bench, "pair_type", recording)
+    some: Any = object.__new__(bench.DeviceBench)
+    some.device, some._completion_deadline_s = "device", 1.5
+    spec = SimpleNamespace(kind=kind, extended=extended)
+    some.pair(spec, "requester", "responder")
+    assert made == [(pair, "device", spec, "requester", "responder", 1.5)]
+
+
+def test_by_default_a_completion_has_all_the_time_that_it_may_have() -> None:
+    assert completion_deadline_s(CASE_DEADLINE_S) == COMPLETION_DEADLINE_S

@@ -16,8 +16,10 @@ import pytest
 from conformance.errors import UserError
 from conformance.pytest_plugin.recorder import Stream
 from conformance.results.files import write_atomically
+from conformance.tables.suite import ROOT
 from fixtures.system import console, line_reader
 from fixtures.system.line_reader import LineReader, new_mark, unmarked
+from kinds import Patch
 from patience import PATIENCE_S
 from samples import user_error
 
@@ -44,10 +46,7 @@ def written(*parts: bytes, repeat: int = 1) -> Iterator[LineReader]:
 
 
 def all_of(reader: LineReader) -> list[bytes]:
-    lines = []
-    while line := reader.next_line(PATIENCE_S):
-        lines.append(line)
-    return lines
+    return [*iter(lambda: reader.next_line(PATIENCE_S) or b"", b"")]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +65,7 @@ def test_lines_are_whole_however_they_come(parts: tuple[bytes, ...], lines: list
         assert reader.next_line(PATIENCE_S) == b""
 
 
-def test_of_an_overlong_line_only_the_beginning_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_an_overlong_line_only_the_beginning_is_kept(monkeypatch: Patch) -> None:
     monkeypatch.setattr(line_reader, "MAX_LINE", 100_000)
     with written(b"mark " + b"x" * 1_000_000 + b"\nnext\n") as reader:
         first, last = all_of(reader)
@@ -89,9 +88,7 @@ def test_the_stream_of_a_process_ends_with_it_though_the_pipe_stays_open(tmp_pat
     os.mkfifo(path)
     ours = os.open(path, os.O_RDWR)
     program = f"from {Stream.__module__} import Stream; Stream({str(path)!r}, {mark!r}).append({{'type': 'x'}})"
-    with subprocess.Popen(
-        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    ) as process:
+    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT) as process:
         ended = os.pidfd_open(process.pid)
         (line,) = all_of(LineReader(ours, ended))
     assert unmarked(line, mark.encode()) == b'{"type":"x"}\n'
@@ -100,7 +97,7 @@ def test_the_stream_of_a_process_ends_with_it_though_the_pipe_stays_open(tmp_pat
         os.close(descriptor)
 
 
-def test_a_console_is_read_from_its_end_and_cut_in_its_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_console_is_read_from_its_end_and_cut_in_its_middle(tmp_path: Path, monkeypatch: Patch) -> None:
     path = tmp_path / "console.log"
     console.create(path)
     with path.open("ab") as file:
@@ -144,7 +141,7 @@ def test_a_file_and_its_folder_are_created_and_a_link_in_its_place_is_not_follow
     [(OSError(28, "No space left on device"), "cannot be written: No space"), (KeyboardInterrupt, "")],
 )
 def test_nothing_changes_where_writing_fails(
-    failing: str, error: BaseException, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    failing: str, error: BaseException, said: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     path = tmp_path / "file"
     write_atomically(path, b"old")

@@ -1,5 +1,5 @@
-"""Each kind of memory has its described properties, is between guard pages, and is unmapped after use; limits are
-restored."""
+"""Memory: each kind has its described properties, is between guard pages, and is unmapped after use; limits are
+restored; changes of the known contents around a range are detected."""
 
 import ctypes
 import errno
@@ -7,17 +7,19 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from conformance.bench.memory_areas import AROUND, BEFORE, CANARY, EMPTY, Area, pattern, repeated
 from conformance.device import memory, persistent
 from conformance.device.limits import check_lockable, locked_memory_limit, obey_locked_memory_limit
 from conformance.device.memory import PAGE, REPEATED_PAGES, Memory, allocate
 from conformance.errors import HostLacks, UserError
 from conformance.kernel import paging
+from conformance.model.positions import POSITIONS, WORD_OPERATIONS, locate
 from conformance.model.vocabulary import MEMORY_KINDS
 from kinds import Patch
 from samples import user_error
@@ -26,33 +28,19 @@ SIZE = 3 * PAGE
 SMALL_KINDS = sorted(set(MEMORY_KINDS) - {"huge", "persistent", "transparent", "secret", "clock", "bar"})
 
 
-@dataclass(frozen=True)
-class Mapping:
-    """A line of /proc/self/maps."""
-
-    start: int
-    end: int
-    protection: str
-    inode: int
-
-
-def mappings() -> list[Mapping]:
-    found = []
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        extent, protection, _offset, _device, inode, *_path = line.split()
-        start, end = (int(text, 16) for text in extent.split("-"))
-        found.append(Mapping(start, end, protection, int(inode)))
-    return found
-
-
 def protection(addr: int) -> str:
     """The protection of the page at `addr`, such as `rw-p`; empty if nothing is mapped there."""
-    return next((each.protection for each in mappings() if each.start <= addr < each.end), "")
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        extent, found, *_ = line.split()
+        start, end = (int(text, 16) for text in extent.split("-"))
+        if start <= addr < end:
+            return found
+    return ""
 
 
-def pages(of: Memory) -> list[str]:
+def pages(start: int, length: int) -> list[str]:
     """The protection of each page of a range."""
-    return [protection(addr) for addr in range(of.addr, of.addr + of.size, PAGE)]
+    return [protection(addr) for addr in range(start, start + length, PAGE)]
 
 
 @pytest.mark.parametrize(
@@ -73,28 +61,21 @@ def pages(of: Memory) -> list[str]:
 )
 def test_each_kind_is_mapped_as_it_says(kind: str, protections: list[str]) -> None:
     with closing(allocate(kind, SIZE)) as made:
-        assert pages(made) == protections
+        assert pages(made.addr, made.size) == protections
         assert made.addr % PAGE == 0
         assert made.size == SIZE
 
 
 @pytest.mark.parametrize("kind", SMALL_KINDS)
 @pytest.mark.parametrize("size", [1, PAGE, PAGE + 1, SIZE])
-def test_both_neighbours_of_a_range_are_inaccessible(kind: str, size: int) -> None:
+def test_both_neighbours_of_a_range_are_inaccessible_and_nothing_is_left_after_close(kind: str, size: int) -> None:
     if kind == "hole":
         size = SIZE
     with closing(allocate(kind, size)) as made:
         assert protection(made.addr - 1) == "---p"
         assert protection(-(-(made.addr + size) // PAGE) * PAGE) == "---p"
-
-
-@pytest.mark.parametrize("kind", SMALL_KINDS)
-def test_nothing_is_left_after_close(kind: str) -> None:
-    made = allocate(kind, SIZE)
-    assert made.mapped
-    start, length = made.mapped
-    made.close()
-    assert [protection(addr) for addr in range(start, start + length, PAGE)] == [""] * (length // PAGE)
+        assert (mapped := made.mapped)
+    assert set(pages(*mapped)) == {""}
 
 
 def free_hugepages() -> int:
@@ -171,11 +152,12 @@ def test_a_file_that_is_not_a_device_dax_is_not_written(named: str, said: str, m
 
 
 def test_memory_that_cannot_be_filled_leaves_nothing_mapped(monkeypatch: Patch) -> None:
+    seen: list[int] = []
+
     def fail(addr: int, size: int) -> None:
         seen.append(addr)
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
-    seen: list[int] = []
     monkeypatch.setitem(memory._FILL, "anonymous", fail)
     with pytest.raises(OSError, match="memory"):
         allocate("anonymous", SIZE)
@@ -206,20 +188,15 @@ def limit_and_look() -> None:
         assert can_lock(2 * PAGE)
         assert not can_lock(3 * PAGE)
     assert can_lock(3 * PAGE)
-    assert state() == before
-
-
-def test_the_limit_holds_within_the_block_and_is_lifted_after_it() -> None:
-    code = f"import sys; sys.path[:0] = {sys.path!r}; import test_memory; test_memory.limit_and_look()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_limit_is_put_back_after_an_exception() -> None:
-    before = state()
     with pytest.raises(RuntimeError, match="from within"), locked_memory_limit(PAGE):
         raise RuntimeError("from within")
     assert state() == before
+
+
+def test_the_limit_holds_within_the_block_and_is_lifted_after_it_and_after_an_exception() -> None:
+    code = f"import sys; sys.path[:0] = {sys.path!r}; import test_memory; test_memory.limit_and_look()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_more_memory_than_the_process_may_lock_is_lacking_on_this_host() -> None:
@@ -258,3 +235,109 @@ def test_a_child_gets_the_pages_that_are_not_kept_from_it() -> None:
         ctypes.CDLL(None).madvise(ctypes.c_void_p(made.addr + PAGE), ctypes.c_size_t(PAGE), 10)  # MADV_DONTFORK
         assert paging.inherited(made.addr, SIZE) == (2, 3)
         assert paging.inherited(made.addr + PAGE, 1) == (0, 1)
+
+
+@pytest.fixture
+def buffer() -> Iterator[Memory]:
+    with closing(allocate("anonymous", SIZE)) as made:
+        yield made
+
+
+def target(buffer: Memory, length: int = 16, contents: str = "made") -> Area:
+    before = repeated(BEFORE if contents == "made" else AROUND[contents], length)
+    area = Area(buffer, buffer.addr + 100, length, AROUND[contents], before, pattern(length), contents == "made")
+    area.fill()
+    return area
+
+
+def test_sent_bytes_differ_from_all_bytes_in_memory_before_and_whole_pages_or_words_off() -> None:
+    assert not set(pattern(1000)) & {BEFORE, CANARY, EMPTY, 0}
+    assert pattern(8192)[:4096] != pattern(8192)[4096:]
+    assert pattern(16)[:8] != pattern(16)[8:]
+
+
+@pytest.mark.parametrize(
+    ("length", "written", "changed"),
+    [
+        (16, {0: pattern(17)}, [[0, 16], [16, 1]]),  # the byte right behind the range is a stretch of its own
+        (16, {-1: b"\1", 8900: b"\1\1"}, [[-1, 1], [8900, 2]]),
+        (
+            2 * 4096,
+            {0: b"a", 3: bytes([BEFORE ^ ord("\n")]) * 2, 4000: b"b" * 200, 8191: b"\0"},
+            [[0, 1], [3, 2], [4000, 200], [8191, 1]],
+        ),
+    ],
+    ids=["behind", "before and pages away", "torn"],
+)
+def test_every_changed_stretch_is_seen_whatever_its_bytes(
+    buffer: Memory, length: int, written: dict[int, bytes], changed: list[list[int]]
+) -> None:
+    area = target(buffer, length)
+    for offset, new in written.items():
+        ctypes.memmove(area.start + offset, new, len(new))
+    assert area.changed() == changed
+
+
+def test_memory_that_was_filled_or_never_touched_is_left_as_it_is(buffer: Memory) -> None:
+    assert target(buffer, contents="zeros").changed() == []
+    ctypes.memset(buffer.addr, BEFORE, buffer.size)
+    assert target(buffer, contents="filled").changed() == []
+
+
+@pytest.mark.parametrize(("arrived", "moved"), [(16, "all"), (0, "nothing"), (8, "part")])
+def test_how_much_has_arrived(buffer: Memory, arrived: int, moved: str) -> None:
+    area = target(buffer)
+    ctypes.memmove(area.start, pattern(16), arrived)
+    assert area.moved() == moved
+    assert not area.changed_outside()
+
+
+@pytest.mark.parametrize(
+    ("new", "received"),
+    [
+        (b"", "nothing"),
+        (pattern(16), "all"),
+        (pattern(8), "part"),
+        (repeated(EMPTY, 3) + pattern(4)[3:], "part"),  # one byte has arrived, in its place
+        (b"\0" + pattern(8), "part"),  # some bytes have arrived, elsewhere
+        (bytes([CANARY]) * 4, "part"),  # the bytes come from outside of the range
+        (b"\0" * 16, "other"),
+        (bytes(range(16)), "other"),
+    ],
+)
+def test_bytes_that_are_nobodys_are_reported_from_those_of_the_other_side(
+    buffer: Memory, new: bytes, received: str
+) -> None:
+    source = Area(buffer, buffer.addr + 100, 16, CANARY, pattern(16), pattern(16))
+    source.fill()
+    with closing(allocate("anonymous", 256)) as own:
+        requester = Area(own, own.addr + 64, 16, EMPTY, repeated(EMPTY, 16), source.before)
+        requester.fill()
+        ctypes.memmove(requester.start, new, len(new))
+        assert requester.received(source) == received
+
+
+ADDR, LENGTH = 4096 + 100, 200
+
+
+@pytest.mark.parametrize("position", sorted(set(POSITIONS) - {"empty"}))
+@pytest.mark.parametrize("operation", ["RDMA_WRITE", "SEND", "ATOMIC_WRITE", "ATOMIC_FETCH_AND_ADD"])
+def test_a_position_is_inside_or_outside_the_range_as_its_name_says(operation: str, position: str) -> None:
+    offset, size = locate(position, operation, ADDR, LENGTH)
+    inside = range(LENGTH)
+    touched = [byte in inside for byte in range(offset, offset + size)]
+    expected = {"before": [False], "after": [False], "across-start": [False, True], "across-end": [True, False]}
+    assert sorted(set(touched)) == sorted(expected.get(position, [True]))
+
+
+@pytest.mark.parametrize("operation", WORD_OPERATIONS)
+@pytest.mark.parametrize("position", sorted(set(POSITIONS) - {"empty", "exact"}))
+def test_words_are_aligned_where_the_range_begins_and_ends_in_the_middle_of_one(operation: str, position: str) -> None:
+    offset, size = locate(position, operation, ADDR, LENGTH)
+    assert ((ADDR + offset) % 8, size) == (0, 8)
+
+
+def test_no_word_is_empty() -> None:
+    assert locate("empty", "RDMA_WRITE", ADDR, LENGTH) == (0, 0)
+    with pytest.raises(LookupError, match="no position 'empty'"):
+        locate("empty", "ATOMIC_WRITE", ADDR, LENGTH)

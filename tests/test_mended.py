@@ -14,11 +14,11 @@ from fixtures.guest.driver import driver_for
 from fixtures.guest.image import Image
 from fixtures.guest.mending import Mended, chosen_changes, ensure_each, ensure_mended
 from fixtures.guest.recipe import recipe_for
-from kinds import Cli
+from kinds import Cli, Patch
 from launched import built_by, root_of
 from reports import html, markdown, terminal
 from reports.digest import digest
-from samples import numbered, recorded, result, user_error
+from samples import laid, numbered, recorded, result, user_error
 from trial.kernel.modules import Modules
 from trial.mended import SAMPLE, left_out, selected, table
 
@@ -46,32 +46,24 @@ class Workshop:
     def __call__(self, command: Sequence[str], log: Path) -> int:
         if "mmdebstrap" in command:
             self.made += 1
-            for name, text in (
-                ("rxe/rxe_m.c", "first\nlast\n"),
-                ("siw/siw_m.c", "first\nlast\n"),
-                ("rdma-core/providers/rxe/rxe.c", "one\n"),
-                ("rdma-core/providers/siw/siw.c", "one\n"),
-            ):
-                path = root_of(command) / "source" / name
-                path.parent.mkdir(parents=True)
-                path.write_text(text, encoding="utf-8")
+            drivers = dict.fromkeys(("rxe/rxe_m.c", "siw/siw_m.c"), "first\nlast\n")
+            providers = dict.fromkeys((f"rdma-core/providers/{name}/{name}.c" for name in ("rxe", "siw")), "one\n")
+            laid(root_of(command) / "source", {**drivers, **providers})
         else:
             self.compiled += 1
             system, _, folder, module = command[command.index("sh") + 2 :][:4]
             made, root = Path(system + folder), Path(system) / "source"
             (made / f"{module}.ko").write_bytes(next(made.glob("*_m*.c")).read_bytes())
             if command[-2] == "rxe":
-                (root / "build/lib").mkdir(parents=True, exist_ok=True)
-                (root / "build/lib/librxe-rdmav65.so").write_bytes(
-                    (root / "rdma-core/providers/rxe/rxe.c").read_bytes()
-                )
+                compiled = (root / "rdma-core/providers/rxe/rxe.c").read_bytes()
+                laid(root, {"build/lib/librxe-rdmav65.so": compiled})
         with log.open("a", encoding="utf-8") as sink:
             sink.write(self.log)
         return int(bool(self.log))
 
 
 @pytest.fixture
-def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+def workshop(tmp_path: Path, monkeypatch: Patch) -> Workshop:
     """Replaces system and compilers by stand-ins that take no time."""
     made = Workshop(tmp_path)
     built_by(made, monkeypatch)
@@ -125,7 +117,7 @@ def test_a_change_that_does_not_fit_is_one_line_and_the_others_are_built(worksho
     assert made.module.read_text() == "first\nmore\nlast\n"
 
 
-def test_a_compiler_that_refuses_is_quoted(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_that_refuses_is_quoted(workshop: Workshop, monkeypatch: Patch) -> None:
     def fails(command: Sequence[str], log: Path) -> int:
         if "mmdebstrap" not in command:
             workshop.log = "rxe_m.c:3:1: error: unknown type name 'more'\nE: rxe could not be compiled\n"

@@ -8,7 +8,7 @@ import pytest
 
 from conformance.tables.suite import load_suite
 from fixtures.guest.changes import Change, Edit, apply, read_changes
-from samples import user_error
+from samples import laid, user_error
 
 FILE = "linux/rxe_mw.c"
 SOURCE = """\
@@ -28,6 +28,9 @@ static int check(struct qp *qp)
 	return 0;
 }
 
+/* Binds.
+ * Twice.
+ */
 int bind(struct qp *qp,
 	int flags)
 {
@@ -47,32 +50,32 @@ def applied(*edits: Edit) -> str:
     return changed[FILE]
 
 
-def test_lines_go_before_and_after_the_line_of_an_anchor() -> None:
-    text = applied(
-        Edit(FILE, "check", "before", "/* the end */", "\tone();\n"),
-        Edit(FILE, "check", "after", "/* the end */", "\ttwo();\n"),
-    )
-    assert "\tone();\n\t/* the end */\n\ttwo();\n\treturn 0;" in text
-    assert text.count("one();") == 1, "the same words in another function are left alone"
-
-
 @pytest.mark.parametrize(
     ("edit", "text"),
     [
+        (Edit(FILE, "check", "before", "/* the end */", "\tone();\n"), "\treturn 1;\n\tone();\n\t/* the end */\n"),
+        (Edit(FILE, "check", "after", "/* the end */", "\ttwo();\n"), "\t/* the end */\n\ttwo();\n\treturn 0;"),
         (Edit(FILE, "check", "instead", "qp->state", "!qp->state"), "\tif (!qp->state)\n"),
         (
             Edit(FILE, "", "above", "check", "static int helper(void);\n\n"),
             "static int check(struct qp *qp);\n\nstruct window {\n\tint state;\n};\n\n"
             "static int helper(void);\n\nstatic int check(struct qp *qp)\n{",
         ),
+        (Edit(FILE, "", "above", "bind", "int f;\n\n"), "}\n\nint f;\n\n/* Binds.\n * Twice.\n */\nint bind("),
         (Edit(FILE, "struct window {", "before", "int state;", "\tint more;\n"), "\tint more;\n\tint state;\n"),
         (Edit(FILE, "bind", "instead", "int flags", "long flags"), "int bind(struct qp *qp,\n\tlong flags)"),
         (Edit(FILE, "check", "lines", "if (qp->state)", "", until="/* the end */"), "{\n\t/* the end */\n\treturn 0;"),
+        (
+            Edit(FILE, "", "instead", "/* the end */", "/* over */", past="int flags"),
+            "int flags)\n{\n\t/* over */\n\treturn check(qp);",
+        ),
     ],
-    ids=["words", "above the definition", "a structure", "a signature on two lines", "whole lines up to others"],
+    ids="before,after,words,above a definition,above a comment,structure,signature,lines,past words".split(","),
 )
 def test_an_edit_changes_only_what_it_names(edit: Edit, text: str) -> None:
-    assert text in applied(edit)
+    changed = applied(edit)
+    assert text in changed
+    assert changed.count(edit.text or text) == 1, "the same words in another function are left alone"
 
 
 @pytest.mark.parametrize(("before", "after", "stays"), [("Copy a", "Do copy a", True), ("\t", "\t\t", False)])
@@ -87,18 +90,6 @@ def test_only_the_edits_determine_the_identity_of_a_change(
         path.write_text(text)
         hashes += [each.sha256 for each in read_changes(tmp_path)]
     assert (hashes[0] == hashes[1]) is stays
-
-
-def test_a_comment_stays_with_the_definition_below_it() -> None:
-    source = SOURCE.replace("int bind(", "/* Binds.\n * Twice.\n */\nint bind(")
-    changed, _ = apply([change(Edit(FILE, "", "above", "bind", "int helper;\n\n"))], {FILE: source})
-    assert "}\n\nint helper;\n\n/* Binds.\n * Twice.\n */\nint bind(" in changed[FILE]
-
-
-def test_an_anchor_that_occurs_twice_is_found_past_words_that_occur_once() -> None:
-    text = applied(Edit(FILE, "", "instead", "/* the end */", "/* over */", past="int flags"))
-    assert text.count("/* the end */") == 1
-    assert text.index("/* over */") > text.index("int flags")
 
 
 def test_changes_of_one_place_follow_each_other_in_their_order() -> None:
@@ -150,11 +141,6 @@ def test_a_change_does_not_fit_where_it_is_made_already() -> None:
         assert " already has " in misfits["sample"]
 
 
-def write(folder: Path, edits: str, more: str = "") -> None:
-    head = f"subject: what\nabout: why\nrules: [BIND-10]\ncase: bind_mw/type_1/part-from-buf\n{more}"
-    (folder / "sample.yaml").write_text(f"{head}edits:\n{edits}", encoding="utf-8")
-
-
 @pytest.mark.parametrize(
     ("edits", "more", "message"),
     [
@@ -167,7 +153,8 @@ def write(folder: Path, edits: str, more: str = "") -> None:
     ],
 )
 def test_a_mistake_in_a_change_is_one_line_with_its_place(tmp_path: Path, edits: str, more: str, message: str) -> None:
-    write(tmp_path, edits, more)
+    head = f"subject: what\nabout: why\nrules: [BIND-10]\ncase: bind_mw/type_1/part-from-buf\n{more}"
+    laid(tmp_path, {"sample.yaml": f"{head}edits:\n{edits}"})
     with user_error(message, status=2):
         read_changes(tmp_path)
 

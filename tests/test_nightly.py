@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -25,14 +25,18 @@ from fixtures.guest.build import Progress
 from fixtures.guest.recipe import Recipe
 from kinds import Cli, Patch, Says
 from launched import script
-from made_history import SUITE, option, run_of, write_run
-from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, UNDECIDED, format_night, read_history
+from made_history import SUITE, run_of, write_run
+from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, UNDECIDED, History, format_night, read_history
 from reports.history_page import NOT_RUN as NOTHING
 from reports.history_page import SEEN, HistoryPage
 from test_under_test import bzimage
 
 WHOLE = load_suite()
 Made = Recorded | str | BaseException
+
+
+def option(command: Sequence[str], flag: str) -> str:
+    return command[command.index(flag) + 1] if flag in command else ""
 
 
 class Nights:
@@ -75,8 +79,12 @@ class Nights:
         assert found == status, out + err
         return out + err
 
+    @property
+    def history(self) -> History:
+        return read_history(self.folder)
+
     def outcomes(self, name: str) -> list[str]:
-        return [cell.outcome.outcome for cell in read_history(self.folder).of(name)]
+        return [cell.outcome.outcome for cell in self.history.of(name)]
 
 
 @pytest.fixture
@@ -98,21 +106,18 @@ def test_a_regression_is_new_that_night_known_the_next_and_mended_the_third(nigh
     said = nights.night(1, forky=WORSE)
     assert re.search(rf"regressed, since this night: PASS -> FAIL +REG-01 +{CASE}", said)
     assert "1 regressed (exit status 1)" in said
-    (_, second) = read_history(nights.folder).nights
     said = nights.night(1, forky=WORSE)
     assert re.search(rf"regressed, since [\d :-]+: PASS -> FAIL +REG-01 +{CASE}", said)
     said = nights.night(0, forky=GOOD_RUN)
     assert re.search(rf"mended, was there since [\d :-]+: FAIL -> PASS +REG-01 +{CASE}", said)
     assert nights.outcomes("forky") == [BASELINE, REGRESSED, REGRESSED, GOOD]
-    against = [cell.outcome.against for cell in read_history(nights.folder).of("forky")]
-    assert against == ["", *[read_history(nights.folder).nights[0]] * 3]
-    assert second in read_history(nights.folder).nights
+    against = [cell.outcome.against for cell in nights.history.of("forky")]
+    assert against == ["", *[nights.history.nights[0]] * 3]
 
 
 def test_a_case_that_comes_and_goes_is_reported_as_such(nights: Nights) -> None:
-    for status, run in ((0, run_of({})), (1, run_of({3: "FAIL"})), (0, run_of({}))):
-        nights.night(status, forky=run)
-    said = nights.night(1, forky=run_of({3: "FAIL"}))
+    for status, verdicts in ((0, {}), (1, {3: "FAIL"}), (0, {}), (1, {3: "FAIL"})):
+        said = nights.night(status, forky=run_of(verdicts))
     assert "since this night, and came and went before (1 of 3 nights)" in said
 
 
@@ -121,8 +126,8 @@ def test_a_defect_that_a_night_did_not_look_for_is_there_still(nights: Nights) -
     said = nights.night(3, forky=run_of({1: "MISSED"}))
     assert "no longer decided: FAIL -> MISSED" in said
     assert "no longer seen" not in said
-    first, _ = read_history(nights.folder).nights
-    ((_, track),) = HistoryPage(read_history(nights.folder)).defects
+    first, _ = nights.history.nights
+    ((_, track),) = HistoryPage(nights.history).defects
     assert [lane.states for lane in track.lanes] == [(SEEN, NOTHING)]
     assert f"no longer seen, was there since {format_night(first)}" in nights.night(0, forky=run_of({}))
 
@@ -131,7 +136,7 @@ def test_a_night_cut_short_does_not_count_as_free_of_a_defect(nights: Nights) ->
     nights.night(0, forky=run_of({}))
     for status, verdict in ((1, "FAIL"), (3, "MISSED")):
         nights.night(status, forky=run_of({1: verdict}))
-    _, second, _ = read_history(nights.folder).nights
+    _, second, _ = nights.history.nights
     said = nights.night(1, forky=run_of({1: "FAIL"}))
     assert re.search(rf"new, since {format_night(second)}: ", said)
     assert re.search(rf"regressed, since {format_night(second)}: PASS -> FAIL ", said)
@@ -146,12 +151,10 @@ def test_newly_unsupported_cases_are_named_and_untried_cases_counted(nights: Nig
 
 
 def test_changes_under_test_are_named(nights: Nights) -> None:
-    nights.night(
-        0, forky=run_of({}, under_test={"kernel": {"build_id": "a" * 40}, "given": {"environment": {"MUTANT": "1"}}})
-    )
-    env = {"kernel": "7.2.1", "rdma_core": "65.0", "pyverbs": "65.0", "python": "3.14", "tainted": 0}
-    under_test = {"kernel": {"build_id": "b" * 40}, "given": {"environment": {"MUTANT": "2"}}}
-    said = nights.night(0, forky=run_of({}, env=env, under_test=under_test))
+    for kernel, build_id, mutant in (("7.2.0", "a" * 40, "1"), ("7.2.1", "b" * 40, "2")):
+        under_test = {"kernel": {"build_id": build_id}, "given": {"environment": {"MUTANT": mutant}}}
+        env = {"kernel": kernel, "rdma_core": "65.0", "pyverbs": "65.0", "python": "3.14", "tainted": 0}
+        said = nights.night(0, forky=run_of({}, env=env, under_test=under_test))
     changed = "hash of kernel.build_id aaaaaaaaaaaa -> bbbbbbbbbbbb; variable MUTANT 1 -> 2"
     assert f"under test: kernel 7.2.0 -> 7.2.1; {changed}" in said
 
@@ -193,14 +196,14 @@ def test_each_cell_is_a_run_with_the_options_given(nights: Nights) -> None:
     kernel = bzimage(modules / "k", "7.3.0")
     nights.night(0, "--tier", "smoke", "--yes", "--kernel", f"mine={kernel},{modules}", forky=GOOD_RUN, sid=GOOD_RUN)
     said = [" ".join(command[4:]) for command in nights.asked]
-    (night,) = read_history(nights.folder).nights
+    (night,) = nights.history.nights
     out = nights.folder / night
     assert said == [
         f"run --guest --stack forky --tier smoke --quiet --out {out}/forky --yes",
         f"run --guest --stack sid --tier smoke --quiet --out {out}/sid --yes",
         f"run --guest --kernel {kernel} --modules {modules} --tier smoke --quiet --out {out}/mine --yes",
     ]
-    assert read_history(nights.folder).names == ["forky", "mine", "sid"]
+    assert nights.history.names == ["forky", "mine", "sid"]
 
 
 def test_two_nights_at_once_are_refused(nights: Nights) -> None:
@@ -208,42 +211,37 @@ def test_two_nights_at_once_are_refused(nights: Nights) -> None:
     with (nights.folder / "lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         assert "another night is running" in nights.night(2, forky=GOOD_RUN)
-    assert len(read_history(nights.folder).nights) == 1
-
-
-def fifo(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
+    assert len(nights.history.nights) == 1
 
 
 def torn(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:50] + b"\n")
 
 
-def in_place_of(cell: Path) -> Path:
-    shutil.rmtree(cell)
-    return cell
+def removed(path: Path) -> Path:
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return path
 
 
 NOISE = bytes(range(256)) + b"\n"
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "the outcome is not JSON": lambda cell: (cell / "cell.json").write_text("{"),
     "the outcome is of nobody": lambda cell: (cell / "cell.json").write_text('{"schema": "x"}'),
-    "the outcome is a FIFO": lambda cell: fifo(cell / "cell.json"),
+    "the outcome is a FIFO": lambda cell: os.mkfifo(removed(cell / "cell.json")),
     "the results are torn": lambda cell: torn(cell / "results.jsonl"),
-    "the results are gone": lambda cell: (cell / "results.jsonl").unlink(),
+    "the results are gone": lambda cell: removed(cell / "results.jsonl"),
     "results and summary are noise": lambda cell: [
         (cell / name).write_bytes(NOISE) for name in ("results.jsonl", "summary.json")
     ],
-    "it is a link to elsewhere": lambda cell: in_place_of(cell).symlink_to("/"),
-    "it is a file": lambda cell: in_place_of(cell).write_text(""),
+    "it is a link to elsewhere": lambda cell: removed(cell).symlink_to("/"),
+    "it is a file": lambda cell: removed(cell).write_text(""),
 }
 
 
 @pytest.mark.parametrize("how", DAMAGE)
 def test_a_damaged_cell_affects_only_itself_and_is_named_in_one_line(nights: Nights, how: str) -> None:
     nights.night(0, forky=GOOD_RUN, sid=GOOD_RUN)
-    (night,) = read_history(nights.folder).nights
+    (night,) = nights.history.nights
     DAMAGE[how](nights.folder / night / "forky")
     said = nights.night(1, forky=WORSE, sid=WORSE)
     named = [line for line in said.splitlines() if night in line and "forky" in line and "compare --all" not in line]
@@ -254,17 +252,17 @@ def test_a_damaged_cell_affects_only_itself_and_is_named_in_one_line(nights: Nig
 
 
 def test_a_damaged_good_night_is_passed_over_for_the_one_before(nights: Nights) -> None:
-    nights.night(0, forky=run_of({}))
-    nights.night(0, forky=run_of({}))
-    first, second = read_history(nights.folder).nights
+    for _ in range(2):
+        nights.night(0, forky=run_of({}))
+    first, second = nights.history.nights
     torn(nights.folder / second / "forky" / "results.jsonl")
     nights.night(1, forky=run_of({2: "FAIL"}))
-    assert read_history(nights.folder).of("forky")[-1].outcome.against == first
+    assert nights.history.of("forky")[-1].outcome.against == first
 
 
 def test_a_night_does_not_become_the_measure_because_results_were_removed(nights: Nights) -> None:
     nights.night(0, forky=GOOD_RUN)
-    (night,) = read_history(nights.folder).nights
+    (night,) = nights.history.nights
     (nights.folder / night / "forky" / "results.jsonl").unlink()
     said = nights.night(3, forky=WORSE)
     assert f"the results of {format_night(night)}, the last good night, cannot be read" in said
@@ -274,15 +272,12 @@ def test_a_night_does_not_become_the_measure_because_results_were_removed(nights
 def test_a_regression_does_not_become_the_measure_because_nights_before_it_were_removed(nights: Nights) -> None:
     nights.night(0, forky=GOOD_RUN)
     nights.night(1, forky=WORSE)
-    good = read_history(nights.folder).nights[0]
+    good = nights.history.nights[0]
     for _ in range(2):
-        shutil.rmtree(nights.folder / read_history(nights.folder).nights[0])
-        said = nights.night(3, forky=WORSE)
-        assert (
-            f"the results of {format_night(good)}, the last good night, cannot be read; remove {nights.folder}/*/forky"
-            in said
-        )
-    for cell in read_history(nights.folder).of("forky"):
+        shutil.rmtree(nights.folder / nights.history.nights[0])
+        lost = f"the results of {format_night(good)}, the last good night, cannot be read"
+        assert f"{lost}; remove {nights.folder}/*/forky" in nights.night(3, forky=WORSE)
+    for cell in nights.history.of("forky"):
         shutil.rmtree(cell.folder)
     nights.night(0, forky=WORSE)
     assert nights.outcomes("forky") == [BASELINE]
@@ -291,12 +286,12 @@ def test_a_regression_does_not_become_the_measure_because_nights_before_it_were_
 def test_only_the_last_nights_are_kept_whole_and_the_last_good_one(nights: Nights) -> None:
     nights.night(0, forky=run_of({}))
     nights.night(1, forky=GOOD_RUN)
-    sweeps = read_history(nights.folder).of("forky")[1].folder / "points"
+    sweeps = nights.history.of("forky")[1].folder / "points"
     sweeps.mkdir(exist_ok=True)
     (sweeps / "a.sweep.json").write_text("{}")
     for _ in range(3):
         nights.night(1, "--keep", "2", forky=WORSE)
-    runs = [cell.folder / "results.jsonl" for cell in read_history(nights.folder).of("forky")]
+    runs = [cell.folder / "results.jsonl" for cell in nights.history.of("forky")]
     assert [path.exists() for path in runs] == [True, False, False, True, True]
     assert {path.name for path in runs[1].parent.iterdir()} == {"cell.json", "summary.json"}
     assert nights.outcomes("forky")[2:] == [REGRESSED] * 3
@@ -354,7 +349,7 @@ def test_a_night_that_is_ended_leaves_no_temporary_directory(nights: Nights, num
 
 def test_leftovers_of_a_killed_night_are_removed_unless_its_run_goes_on(nights: Nights) -> None:
     nights.night(3, forky=GOOD_RUN, sid=GOOD_RUN, trixie="the machine has lost power")
-    cells = {cell.name: cell.folder for cell in read_history(nights.folder).cells}
+    cells = {cell.name: cell.folder for cell in nights.history.cells}
     for folder in cells.values():
         (folder / "work-a" / "stage").mkdir(parents=True)
     before = (cells["forky"] / "results.jsonl").read_bytes()
@@ -381,12 +376,9 @@ def test_a_made_regression_in_the_guest_is_new_one_night_and_mended_the_next(tmp
     history = tmp_path / "history"
     command = f"nightly --history {history} --stack forky --only {case} --no-confirm --yes --renew 99999".split()
     overlay = ["--overlay", str(bad_driver.overlay(tmp_path / "overlay", "regression.c"))]
-    nights: list[tuple[str, int, list[str]]] = [
-        ("nothing to compare with yet", 0, []),
-        (f"regressed, since this night: PASS -> FAIL  REG-15  {case}", 1, overlay),
-        (f"FAIL -> PASS  REG-15  {case}", 0, []),
-    ]
-    for said, status, more in nights:
-        assert said in cli(status, *command, *more).out
+    assert "nothing to compare with yet" in cli(0, *command).out
+    regressed = f"regressed, since this night: PASS -> FAIL  REG-15  {case}"
+    assert regressed in cli(1, *command, *overlay).out
+    assert f"FAIL -> PASS  REG-15  {case}" in cli(0, *command).out
     outcomes = [cell.outcome.outcome for cell in read_history(history).of("forky")]
     assert outcomes == [BASELINE, REGRESSED, GOOD]

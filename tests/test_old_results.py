@@ -1,36 +1,44 @@
-"""A results file of an earlier version: every command accepts it, and its records are written unchanged. `old_results`
-is a part of a real run in the Soft-RoCE guest, made by the version before records had types. Only the directory in
-`argv` was replaced, and header and footer were reduced to that part."""
+"""A results file of an earlier version, and such files with damage of every kind.
+
+`old_results` is a part of a real run in the Soft-RoCE guest, made by the version before records had types. Only the
+directory in `argv` was replaced, and header and footer were reduced to that part. Each command accepts it, and its
+records are written unchanged. Each command accepts a damaged file or refuses it in one line, without a traceback.
+RDMA_CTS_FUZZED is the number of damaged files; all commands read each. The damage is made from a fixed seed.
+"""
 
 import json
+import os
+import random
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from actors import Audience
+from commands import coverage
 from commands.__main__ import main
-from commands.report import FORMATS
+from commands.report import FORMATS, renderer
+from conformance.errors import UserError
 from conformance.model.verdict import Verdict
+from conformance.results.points import read_points
 from conformance.results.records import decode, encode, read_results
+from conformance.results.rejudge import rejudge
 from conformance.results.writer import ResultsFile
 from conformance.supervision import Recording, RunPlan, Supervisor, Worker
-from conformance.tables.suite import load_suite
+from conformance.tables.suite import Suite, load_suite
 from kinds import Cli, words
+from patience import calls_of
+from reports import explanations, terminal
+from reports.comparison import compare
 from reports.digest import read
-from samples import footer_of
+from samples import footer_of, lines_of, written_records
 
 OLD = Path(__file__).with_name("old_results")
 VERDICTS = words("FAIL PASS FAIL UNREACHABLE PASS PASS FAIL UNSUPPORTED PASS UNSUPPORTED CRASH")
 SWEEP = "advise_mr/advice_space/advice-and-flags@libibverbs"
-
-
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    """A copy of the run that may be changed."""
-    return Path(shutil.copytree(OLD, tmp_path / "old"))
 
 
 def test_each_record_is_written_byte_for_byte_as_it_was_read() -> None:
@@ -61,8 +69,7 @@ def test_an_old_run_has_severities_and_defects() -> None:
 
 
 def test_an_old_run_can_be_rejudged(cli: Cli, tmp_path: Path) -> None:
-    text = cli(1, "judge", OLD, "--out", tmp_path / "judged").out
-    assert "of 11 results judged again" in text
+    assert "of 11 results judged again" in cli(1, "judge", OLD, "--out", tmp_path / "judged").out
     judged = read_results(tmp_path / "judged")
     assert read(tmp_path / "judged").headline == (
         "4 defects in 4 results: 1 kernel crash, 1 memory-safety, 2 valid calls refused"
@@ -79,8 +86,8 @@ def test_a_rule_and_a_case_of_it_are_explained(id_: str, expected: str, cli: Cli
     assert expected in cli(0, "explain", id_, "--run", OLD).out
 
 
-def test_an_old_run_can_be_resumed(copy: Path) -> None:
-    suite = load_suite()
+def test_an_old_run_can_be_resumed(tmp_path: Path, suite: Suite) -> None:
+    copy = shutil.copytree(OLD, tmp_path / "old")
     path = copy / "results.jsonl"
     before = path.read_bytes()
     footer = before.splitlines(keepends=True)[-1]
@@ -100,3 +107,178 @@ def test_an_old_run_can_be_resumed(copy: Path) -> None:
     recorded = read_results(copy)
     assert footer_of(recorded)["complete"] is True
     assert footer_of(recorded)["verdicts"] == {"FAIL": 3, "PASS": 4, "UNREACHABLE": 1, "UNSUPPORTED": 2, "CRASH": 1}
+
+
+# Damage
+
+
+FILES = int(os.environ.get("RDMA_CTS_FUZZED", "60"))
+SEED = 19
+# Replacements for a value.
+STRANGE = [
+    *json.loads(
+        """[null, true, 0, -1, 7, 9223372036854775808, 1.5, -1.0, "", "x", "PASS", "WAIVED", "GREAT", "0x0", "\\n", [],
+        [1], ["x"], [[]], [null], {}, {"a": 1}, {"": {}}, {"subsets": ["A"]}, "../../etc/passwd", "2026-01-01"]"""
+    ),
+    *("\x1b[2J\u202e", "\ud800", "a" * 3000),
+]
+# Replacements for a value's text; no reader can handle the first three.
+RAW = [
+    *(b"1e999", b"1" + b"0" * 400, b"[" * 100_000),
+    *(b'{"a":' * 5000, b"9" * 5000, b"[" * 60 + b"]" * 60, b"\xff", b"\x00", b""),
+    *rb'-1e999 NaN Infinity 18446744073709551616 -0 1E400 "\ud800" " tru'.split(),
+]
+
+
+@pytest.fixture(scope="module")
+def suite() -> Suite:
+    return load_suite()
+
+
+def places(data: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields the container and the key of each value in some data."""
+    inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, each in list(inner):
+        yield data, key
+        yield from places(each)
+
+
+def change(data: Any, last: Any, dice: random.Random) -> None:
+    """Replaces, removes or moves one value."""
+    match dice.randrange(6):
+        case 0:
+            del data[last]
+        case 1 if isinstance(data, dict):
+            data[dice.choice(("type", "case", "x", "\x1b", "observed"))] = data[last]
+        case 2 if isinstance(data[last], int | float):
+            data[last] = dice.choice((-data[last], data[last] + 1, data[last] * 1000, 1 << 40))
+        case _:
+            data[last] = dice.choice(STRANGE)
+
+
+def damaged(lines: list[bytes], dice: random.Random) -> bytes:
+    """Returns the lines of a file with some damage."""
+    lines = list(lines)
+    for _ in range(dice.choice((1, 1, 2, 5))):
+        lines = [line for line in lines if line] or [b" "]
+        number = dice.randrange(len(lines))
+        match dice.randrange(10):
+            case 0:
+                del lines[number]
+                lines = lines or [b" "]
+            case 1:
+                lines.insert(number, dice.choice(lines))
+            case 2:
+                data = bytearray(lines[number])
+                for _ in range(dice.randrange(1, 4)):
+                    data[dice.randrange(len(data))] = dice.randrange(256)
+                lines[number] = bytes(data)
+            case 3:
+                start = dice.randrange(len(lines[number]))
+                lines[number] = lines[number][:start] + dice.choice((b"", b"\n"))
+            case 4:
+                marks = [at for at, byte in enumerate(lines[number]) if byte == ord(":")]
+                if marks:
+                    at = dice.choice(marks) + 1
+                    end = min(
+                        (e for e in (lines[number].find(b",", at), lines[number].find(b"}", at)) if e > 0), default=at
+                    )
+                    lines[number] = lines[number][:at] + dice.choice(RAW) + lines[number][end:]
+            case _:
+                lines[number] = _with_changed_values(lines[number], dice)
+    return b"".join(lines)
+
+
+def _with_changed_values(line: bytes, dice: random.Random) -> bytes:
+    try:
+        data = json.loads(line)
+        change(*dice.choice(list(places(data))), dice)
+        return json.dumps(data).encode() + b"\n"
+    except (ValueError, IndexError, TypeError, RecursionError):
+        return line
+
+
+def read_in_every_way(folder: Path, suite: Suite) -> None:
+    """Reads a run with every command. Raises UserError."""
+    run = read(folder)
+    for render in (renderer(name).render for name in FORMATS):
+        report = render([run])
+        assert b"\x1b" not in (report if isinstance(report, bytes) else report.encode(errors="replace"))
+    assert all(line.isprintable() for line in terminal.summary(run, folder).split("\n"))
+    compare(run, read(OLD), unlike_tables=True)
+    list(explanations.of_rule(suite, suite.registry["ADV-01"], run))
+    coverage.cover_with_results(suite, folder)
+    list(rejudge(suite, read_results(folder), folder))
+    for record in read_results(folder).results:
+        if record.get("points_file"):
+            read_points(folder, record)
+
+
+def carried_on(folder: Path, suite: Suite) -> None:
+    """Takes the steps of `run --resume` that use the file before a worker starts."""
+    with closing(ResultsFile(folder / "results.jsonl", carry_on=True)) as file:
+        file.cut_back(file.recorded())
+
+
+def test_each_damaged_file_is_read_or_refused_in_one_line(tmp_path: Path, suite: Suite) -> None:
+    dice = random.Random(SEED)
+    folder = Path(shutil.copytree(OLD, tmp_path / "run"))
+    lines = (OLD / "results.jsonl").read_bytes().splitlines(keepends=True)
+    points = sorted((folder / "points").iterdir())
+    good = [path.read_bytes() for path in points]
+    refused: list[str] = []
+    for number in range(FILES):
+        # Every second file is cut short, so that it has no footer whose figures contradict the damage.
+        data = damaged(lines[:-1] if number % 2 else lines, dice)
+        (folder / "results.jsonl").write_bytes(data)
+        for path, content in zip(points, good, strict=True):
+            path.write_bytes(damaged([content], dice) if number % 3 == 0 else content)
+        for reader in (read_in_every_way, carried_on):
+            try:
+                reader(folder, suite)
+            except UserError as error:
+                refused.append(str(error))
+            except Exception as error:
+                (tmp_path / "culprit").write_bytes(data)
+                raise AssertionError(
+                    f"file {number} of seed {SEED}, kept as {tmp_path / 'culprit'}: {error!r}"
+                ) from error
+    assert [text for text in refused if len(text.splitlines()) != 1] == []
+    assert 0 < len(refused) < 2 * FILES
+
+
+COMMANDS = ("report", "compare OLD", "judge", "explain ADV-01 --run", "coverage --run", "run --resume")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("raw", RAW[:3], ids=range(3))
+def test_each_command_refuses_a_file_with_what_no_reader_can_handle(
+    command: str, raw: bytes, tmp_path: Path, cli: Cli
+) -> None:
+    folder = Path(shutil.copytree(OLD, tmp_path / "run"))
+    path = folder / "results.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"duration_us":', b'"duration_us":' + raw + b',"x":', 1))
+    (line,) = cli(2, *command.replace("OLD", str(OLD)).split(), folder).err.splitlines()
+    assert line.startswith(f"rdma-cts: {path}:3: not a line of") or command == "run --resume"
+
+
+READERS = (*(f"report --out - --format {name}" for name in FORMATS), *COMMANDS[1:-1])
+# The maximum number of function calls, including calls of builtins, for each case that was only planned. For 300,000
+# cases, this many calls take less than 10 s.
+MOST_CALLS = 100
+
+
+def planned_run(folder: Path, number: int) -> str:
+    """Makes a run of the old results, and of `number` more planned cases that have no record."""
+    header, *rest = lines_of(OLD)
+    planned = {"planned": [f"reg_mr/made/up-{each}" for each in range(number)]}
+    return str(written_records([header | planned, *rest], folder))
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_each_reader_does_little_for_a_case_that_was_only_planned(command: str, tmp_path: Path) -> None:
+    few, many = (planned_run(tmp_path / str(number), number) for number in (1000, 3000))
+    words = command.replace("OLD", str(OLD)).split()
+    main([*words, few])  # this call fills the cache for the next call
+    calls = calls_of(lambda: main([*words, many])) - calls_of(lambda: main([*words, few]))
+    assert calls / 2000 < MOST_CALLS

@@ -1,34 +1,52 @@
-"""The conclusion about a run has the same words everywhere, and is "conforms" only if no rule and no case is left
-open."""
+"""The conclusion about a run has the same words everywhere, and is "conforms" only if no rule and no case is left open.
+A rule is verified by its evidence: operations at each entry, granted and refused, and a control for each refusal."""
 
 import json
 import re
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from commands.__main__ import main
 from commands.report import renderer
 from conformance.errors import UserError
-from conformance.model.record import FooterRecord
-from conformance.model.rules import VENDOR, Needs
+from conformance.judging import Basis, conclude, verdict_key
+from conformance.model.capability import OF_TEST_KERNELS
+from conformance.model.case import Case, Flags
+from conformance.model.kind import Kind
+from conformance.model.observation import Observation, without_undeclared
+from conformance.model.record import FooterRecord, ResultRecord
+from conformance.model.rules import VENDOR, Needs, Shown, controls, shown_by, shown_of_rules
 from conformance.model.verdict import Verdict
+from conformance.model.vocabulary import TIERS
 from conformance.results.conclusions import RunConclusion, conclude_run
-from conformance.results.records import read_results
-from conformance.results.rule_conclusions import RuleConclusion
-from conformance.tables.suite import load_suite
+from conformance.results.points import read_points
+from conformance.results.records import Recorded, read_results
+from conformance.results.rejudge import known_capabilities
+from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, unproven
+from conformance.results.writer import shown_in
+from conformance.tables import suite
+from conformance.tables.suite import CASES, Selection, Suite, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
-from kinds import Folders, Says
-from one_verdict import contradictions
+from kinds import Cli, Folders
+from patience import calls_of
 from recorded_reference import is_dear, record
 from reference.device import Device
 from reference.stack import without
+from reports import markdown
 from reports.digest import read
 from reports.history import Facts, facts_of
+from reports.html import render
 from reports.terminal import NORMAL, QUIET, VERBOSE, summary
+from samples import case, changed, lines_of, numbered, result, written_records
 
 SUITE = load_suite()
+# Verdicts that do not judge the answer.
+_SILENT = (Verdict.UNREACHABLE, Verdict.BROKEN)
+_NOT_SUPPORTED = ("EOPNOTSUPP", "ENOSYS")
+(CASE,) = (case for case in SUITE.cases if case.id == "reg_mr/rights/remote-read-granted-by-remote-read")
 CONFORMS = re.compile(r"\bconform(s|ant)\b|\b[1-9]\d* of \d+ hosts? conform")
 OTHERS = f"{sum(rule.since != VENDOR for rule in SUITE.registry.values()) - 1:,} rules without a case"
 PARTIAL = (
@@ -41,15 +59,13 @@ PARTIAL = (
 def one(tmp_path_factory: Folders) -> Path:
     """A run of one case, which passes."""
     folder = tmp_path_factory.mktemp("one")
-    chosen = [case for case in SUITE.cases if case.id == "reg_mr/rights/remote-read-granted-by-remote-read"]
-    assert len(chosen) == 1
-    return record(folder, SUITE, chosen, started="2026-01-02T03:04:05+00:00")
+    return record(folder, SUITE, [CASE], started="2026-01-02T03:04:05+00:00")
 
 
 @pytest.mark.parametrize("of", ["html", "junit", "ktap", "markdown", "summary"])
-def test_no_report_of_one_case_says_that_the_device_conforms(one: Path, tmp_path: Path, of: str) -> None:
+def test_no_report_of_one_case_says_that_the_device_conforms(one: Path, tmp_path: Path, of: str, cli: Cli) -> None:
     out = tmp_path / "report"
-    assert main(["report", str(one), "--format", of, "--out", str(out)]) == 0
+    cli(0, "report", one, "--format", of, "--out", out)
     text = out.read_text()
     assert PARTIAL in re.sub(r"\\(.)", r"\1", text)
     assert not CONFORMS.search(text)
@@ -62,13 +78,12 @@ def test_the_terminal_does_not_say_that_one_case_conforms(one: Path, level: int)
     assert not CONFORMS.search(text)
 
 
-def test_judge_bundle_and_verify_do_not_say_that_one_case_conforms(one: Path, tmp_path: Path, capsys: Says) -> None:
-    assert main(["judge", str(one)]) == 0
-    assert main(["bundle", str(one), "--out", str(tmp_path / "bundle")]) == 0
-    assert main(["verify", str(tmp_path / "bundle")]) == 3
-    text = capsys.readouterr().out
-    assert text.count(PARTIAL) == 3
-    assert not CONFORMS.search(text)
+def test_judge_bundle_and_verify_do_not_say_that_one_case_conforms(one: Path, tmp_path: Path, cli: Cli) -> None:
+    bundle = tmp_path / "bundle"
+    for status, *command in ((0, "judge", one), (0, "bundle", one, "--out", bundle), (3, "verify", bundle)):
+        text = cli(status, *command).out
+        assert PARTIAL in text
+        assert not CONFORMS.search(text)
 
 
 class Refusing(Device):
@@ -78,21 +93,17 @@ class Refusing(Device):
         return 22
 
 
-def test_a_violation_counts_everywhere_although_the_run_was_cut_short(tmp_path: Path, capsys: Says) -> None:
-    chosen = [case for case in SUITE.cases if case.id == "reg_mr/rights/remote-read-granted-by-remote-read"]
-    run = record(tmp_path, SUITE, chosen, Refusing(), started="2026-01-02T03:04:05+00:00")
-    file = run / "results.jsonl" if run.is_dir() else run
-    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
-    known = read(run)
+def test_a_violation_counts_everywhere_although_the_run_was_cut_short(tmp_path: Path, cli: Cli) -> None:
+    run = record(tmp_path, SUITE, [CASE], Refusing(), started="2026-01-02T03:04:05+00:00")
+    known = read(written_records(lines_of(run)[:-1], run))
     assert known.status == 1
     assert known.conclusion.endswith(" violated (cut short)")
-    assert main(["judge", str(run)]) == 1
-    assert main(["bundle", str(run), "--out", str(tmp_path / "bundle")]) == 0
-    assert main(["verify", str(tmp_path / "bundle")]) == 1
-    assert capsys.readouterr().out.count(known.conclusion) == 3
+    assert known.conclusion in cli(1, "judge", run).out
+    assert known.conclusion in cli(0, "bundle", run, "--out", tmp_path / "bundle").out
+    assert known.conclusion in cli(1, "verify", tmp_path / "bundle").out
 
 
-def concluded(verdicts: Sequence[str], left_out: int | None = 0, unrecorded: int = 0, **more: str) -> RunConclusion:
+def run_concluded(verdicts: Sequence[str], left_out: int | None = 0, unrecorded: int = 0, **more: str) -> RunConclusion:
     """Returns the conclusion about a run with a rule for each of these verdicts; `more` has conditional rules."""
     rules = {f"R-{number}": RuleConclusion(Verdict(each)) for number, each in enumerate(verdicts)}
     rules |= {rule: RuleConclusion(Verdict(each)) for rule, each in more.items()}
@@ -113,20 +124,20 @@ def concluded(verdicts: Sequence[str], left_out: int | None = 0, unrecorded: int
 
 
 def test_a_whole_run_without_anything_left_conforms() -> None:
-    found = concluded(["PASS", "UNSUPPORTED", "WAIVED"], other="UNREACHABLE")
+    found = run_concluded(["PASS", "UNSUPPORTED", "WAIVED"], other="UNREACHABLE")
     assert (found.words, found.conforms) == ("x0 conforms to its documents except for 1 waived rule", True)
 
 
 @pytest.mark.parametrize(
     ("found", "left"),
     [
-        (concluded(["PASS", "UNREACHABLE"]), "1 rule unreachable here"),
-        (concluded(["PASS"], left_out=2), "2 cases of the default tier not in the run"),
-        (concluded(["PASS"], left_out=None), "it is unknown how much of the default tier was run"),
-        (concluded(["PASS", "BROKEN"]), "1 rule undecided"),
-        (concluded(["PASS"], unrecorded=1), "1 planned case without a result"),
-        (concluded(["UNSUPPORTED", "UNSUPPORTED"]), "no rule verified"),
-        (concluded([]), "no rule verified"),
+        (run_concluded(["PASS", "UNREACHABLE"]), "1 rule unreachable here"),
+        (run_concluded(["PASS"], left_out=2), "2 cases of the default tier not in the run"),
+        (run_concluded(["PASS"], left_out=None), "it is unknown how much of the default tier was run"),
+        (run_concluded(["PASS", "BROKEN"]), "1 rule undecided"),
+        (run_concluded(["PASS"], unrecorded=1), "1 planned case without a result"),
+        (run_concluded(["UNSUPPORTED", "UNSUPPORTED"]), "no rule verified"),
+        (run_concluded([]), "no rule verified"),
     ],
 )
 def test_an_incomplete_run_is_partial_and_names_the_gap(found: RunConclusion, left: str) -> None:
@@ -135,19 +146,18 @@ def test_an_incomplete_run_is_partial_and_names_the_gap(found: RunConclusion, le
 
 
 def test_a_violation_outranks_whatever_is_left() -> None:
-    found = concluded(["PASS", "FAIL", "CRASH"], left_out=7)
+    found = run_concluded(["PASS", "FAIL", "CRASH"], left_out=7)
     assert (found.words, found.status) == ("x0 does not conform to its documents: 2 rules violated", 1)
 
 
 def test_a_run_that_claims_other_tables_is_not_believed(one: Path, tmp_path: Path) -> None:
-    head, *rest = (one / "results.jsonl").read_text().splitlines()
-    header = json.loads(head)
+    header, *results, footer = lines_of(one)
     header["suite"]["tables_sha256"] = "1" * 64
-    (tmp_path / "results.jsonl").write_text("\n".join([json.dumps(header), *rest]) + "\n")
-    assert f" {header['left_out']:,} cases of the default tier not in the run" in read(tmp_path).conclusion
-    header |= {"left_out": 0, "rules": {rule: header["rules"][rule] for rule in json.loads(rest[-1])["rules"]}}
-    (tmp_path / "results.jsonl").write_text("\n".join([json.dumps(header), *rest]) + "\n")
-    assert "it is unknown how much of the default tier was run" in read(tmp_path).conclusion
+    said = read(written_records([header, *results, footer], tmp_path)).conclusion
+    assert f" {header['left_out']:,} cases of the default tier not in the run" in said
+    header |= {"left_out": 0, "rules": {rule: header["rules"][rule] for rule in footer["rules"]}}
+    said = read(written_records([header, *results, footer], tmp_path)).conclusion
+    assert "it is unknown how much of the default tier was run" in said
 
 
 @pytest.mark.parametrize("changed", [{"conclusion": "x0 conforms to its documents"}, {"exit_status": 0}])
@@ -168,11 +178,46 @@ class NoOffsets(Device):
         return 95 if access & (1 << 5 | 1 << 7) else super().access_fault(access)
 
 
-def check(directory: Path, device: Device, most_points: int) -> list[str]:
-    cases = [case for case in of_tier(SUITE.cases, DEFAULT) if case.verb in ("ibv_rereg_mr", "ibv_reg_mr")]
-    fast = [case for case in cases if (case.sweep is None or case.sweep.size <= most_points) and not is_dear(case)]
-    path = record(directory, SUITE, fast, device)
-    return contradictions(SUITE.cases, read_results(path), path)
+def contradictions(suite: Suite, recorded: Recorded, directory: Path) -> list[str]:
+    """Returns one line for each answer that got several verdicts: the call, the answer, and a case for each verdict.
+
+    Two results contradict each other if the same call, on the same set-up at the same entry, gave the same answer, and
+    the verdicts on the answer differ. Results of a row's later steps are left out, because other rows may have other
+    steps. Rows that judge the status of a refusal and not its effect are left out too. Whether a call is unsupported
+    must not depend on addresses and lengths: for this verdict, calls with the same flags on memory of the same kind
+    count as the same call.
+    """
+    basis = Basis(known_capabilities(recorded))
+    found: dict[str, dict[Verdict, str]] = {}
+    answers: dict[str, str] = {}
+    for of, observed in _calls(suite, recorded, directory, basis):
+        answer = without_undeclared(observed)
+        answer.pop("afterwards", None)
+        verdict = Verdict(conclude(replace(of, afterwards=()), basis, answer).judgement.verdict)
+        if verdict in _SILENT or of.when.then.outcome == "open" or of.when.then.because or "returned" not in answer:
+            continue
+        keys = [repr((str(of.when), of.entry, of.given, of.before, verdict_key(answer)))]
+        if answer["errno"] in _NOT_SUPPORTED:
+            flags = {name: value for name, value in of.when.arguments.items() if isinstance(value, Flags)}
+            kinds = [memory.kind for memory in of.given.memory.values()]
+            keys.append(repr((of.when.call, flags, kinds, of.entry, answer["errno"])))
+        for key in keys:
+            answers[key] = f"{of.when}@{of.entry} gave {answer['returned']} {answer['errno']}"
+            found.setdefault(key, {}).setdefault(verdict, of.id)
+    return [f"{answers[key]}: {verdicts}" for key, verdicts in found.items() if len(verdicts) > 1]
+
+
+def _calls(suite: Suite, recorded: Recorded, directory: Path, basis: Basis) -> Iterator[tuple[Case, Observation]]:
+    """Yields each row with its observation. For a sweep, yields one point of each group of points with the same result,
+    as a row, with the point's observation."""
+    for each in recorded.results:
+        of = suite.find(each["case"])
+        assert of is not None
+        if of.kind is Kind.ROW and each["observed"]:
+            yield of, each["observed"]
+        elif of.sweep is not None and each.get("points_file"):
+            for example in read_points(directory, each).examples:
+                yield basis.resolved(of.sweep.point_case(of, example["point"])), example["observed"]
 
 
 DEVICES = (Device(without("odp", "rereg_mr")), Device(), NoOffsets(), Device(without("rereg_translation")))
@@ -183,4 +228,227 @@ DEVICES = (Device(without("odp", "rereg_mr")), Device(), NoOffsets(), Device(wit
     [(DEVICES[0], 256), *(pytest.param(each, 2048, marks=pytest.mark.nightly) for each in DEVICES)],
 )
 def test_equal_answers_have_equal_verdicts(tmp_path: Path, device: Device, most_points: int) -> None:
-    assert check(tmp_path, device, most_points) == []
+    cases = [case for case in of_tier(SUITE.cases, DEFAULT) if case.verb in ("ibv_rereg_mr", "ibv_reg_mr")]
+    fast = [case for case in cases if (case.sweep is None or case.sweep.size <= most_points) and not is_dear(case)]
+    path = record(tmp_path, SUITE, fast, device)
+    assert contradictions(SUITE, read_results(path), path) == []
+
+
+# The evidence for a rule
+
+
+NEEDS = SUITE.registry.needs
+SMOKE = of_tier(SUITE.cases, "smoke")
+
+
+def then_written(id_: str, access: str, then: str) -> Case:
+    later = f"{{call: traffic, op: RDMA_WRITE, rkey: new.rkey, addr: buf, then: {then}}}"
+    row = f"rules: [REG-05], when: {{access: [{access}]}}, then: success, afterwards: [{later}]"
+    return case(f"- {{id: {id_}, {row}}}")
+
+
+GRANTED = then_written("sample", "LOCAL_WRITE, REMOTE_WRITE", "success")
+REFUSED = then_written("other", "LOCAL_WRITE", "refused")
+ON_DEMAND = then_written("on-demand", "ON_DEMAND", "refused")
+OPEN = case("{rules: [REG-05], when: {access: []}, then: open}")
+BOTH = Needs({"REG-05": ("granted RDMA_WRITE at libibverbs", "refused RDMA_WRITE at libibverbs")}, cases={"REG-05": 2})
+
+
+def line(of: Case, verdict: str = "PASS", **more: object) -> ResultRecord:
+    """A result with this evidence, as in a results file."""
+    made = result(of, verdict, **more)  # type: ignore[arg-type]
+    return {**made, "evidence": shown_in(of, made)}
+
+
+def concluded(*lines: ResultRecord, needs: Needs = BOTH) -> RuleConclusion:
+    return conclude_rules(lines, needs)["REG-05"]
+
+
+def test_a_row_is_evidence_of_its_last_operation() -> None:
+    assert shown_by(GRANTED) == (Shown("granted", "RDMA_WRITE", "libibverbs", ("RC",)),)
+    assert shown_by(ON_DEMAND) == (Shown("refused", "RDMA_WRITE", "libibverbs", ("RC", "on demand")),)
+    assert shown_by(case("{rules: [REG-15], when: {access: [REMOTE_WRITE]}, then: refused}")) == (
+        Shown("refused", "ibv_reg_mr", "libibverbs"),
+    )
+    assert shown_by(OPEN) == ()
+
+
+def test_a_sweep_shows_what_each_clause_expects_of_its_points() -> None:
+    space = next(each for each in SUITE.cases if each.id == "bind_mw/data_path/type-1-operation-by-access-by-place")
+    shown = {(rule, each.item) for rule, each in shown_of_rules(space)}
+    assert {("BIND-05", "granted RDMA_WRITE at libibverbs"), ("BIND-09", "refused RDMA_WRITE at libibverbs")} <= shown
+    assert ("BIND-06", "granted RDMA_WRITE at libibverbs") not in shown
+    assert {each.set_up for _, each in shown_of_rules(space)} == {("RC", "window of type 1")}
+
+
+def test_a_rule_is_verified_by_all_of_its_evidence() -> None:
+    found = concluded(line(GRANTED), line(REFUSED))
+    assert (found.verdict, found.missing, found.restriction) == ("PASS", {}, "")
+
+
+def test_evidence_that_was_not_run_is_named_as_missing() -> None:
+    found = concluded(line(GRANTED))
+    assert found.verdict == "PARTIAL"
+    assert found.as_data() == {
+        "needed": 3,
+        "seen": 1,
+        "missing": {
+            "refused RDMA_WRITE at libibverbs": {"why": "not in this run", "because": ""},
+            "1 other case": {"why": "not in this run", "because": ""},
+        },
+    }
+    assert found.restriction == (
+        "passed in part (1 of 3); not in this run: refused RDMA_WRITE at libibverbs, 1 other case"
+    )
+
+
+@pytest.mark.parametrize("verdict", ["FAIL", "UNREACHABLE", "BROKEN"])
+def test_a_refusal_whose_control_did_not_hold_proves_nothing_and_says_so(verdict: str) -> None:
+    """The control belongs to another rule, so that this rule has only evidence that passed."""
+    control = changed(line(GRANTED, verdict), {"rules": ["REG-17"]})
+    needs = Needs({"REG-05": BOTH.items["REG-05"][1:]})
+    found = conclude_rules([control, line(REFUSED)], needs)["REG-05"]
+    assert found.verdict == "PARTIAL"
+    assert found.restriction == (
+        "passed in part (0 of 1); refused, but its control was not seen (granted RDMA_WRITE at libibverbs (RC)): "
+        "refused RDMA_WRITE at libibverbs"
+    )
+    assert not found.settled
+    why = "the refusal proves nothing, because its control was not seen: granted RDMA_WRITE at libibverbs (RC)"
+    assert unproven([control, line(REFUSED)], needs) == {REFUSED.id: why}
+    held = [changed(line(GRANTED), {"rules": ["REG-17"]}), line(REFUSED)]
+    assert conclude_rules(held, needs)["REG-05"].verdict == "PASS"
+    assert unproven(held, needs) == {}
+
+
+@pytest.mark.parametrize("effective", ["FAIL", "WAIVED", "STACK", "BROKEN"])
+def test_passed_points_are_evidence_although_the_sweep_fails(effective: str) -> None:
+    """The granted RDMA WRITE is evidence of REG-05, and the control of the refused RDMA WRITE; other points violate
+    another rule."""
+    verdicts = {"REG-05": "PASS", "REG-17": "FAIL"}
+    (shown,) = line(GRANTED)["evidence"]
+    evidence = [{**shown, "rule": rule, "verdict": verdict} for rule, verdict in verdicts.items()]
+    sweep = changed(
+        line(GRANTED, "FAIL"),
+        {"rules": list(verdicts), "effective": effective, "rule_verdicts": verdicts, "evidence": evidence},
+    )
+    found = conclude_rules([sweep, line(REFUSED)], BOTH)
+    assert {rule: each.verdict for rule, each in found.items()} == {"REG-05": "PASS", "REG-17": effective}
+
+
+def test_evidence_that_needs_a_test_kernel_is_not_required() -> None:
+    needs = replace(BOTH, cases={"REG-05": 3})
+    for reason, verdict in ((OF_TEST_KERNELS, "PASS"), ("no swap", "PARTIAL")):
+        found = concluded(line(GRANTED), line(REFUSED), line(ON_DEMAND, "UNREACHABLE", reason=reason), needs=needs)
+        assert found.verdict == verdict
+
+
+def test_a_rule_is_settled_if_its_control_is_not_offered() -> None:
+    found = concluded(line(GRANTED, "UNSUPPORTED"), line(REFUSED))
+    assert found.missing["refused RDMA_WRITE at libibverbs"]["why"] == "refused, but its control is not offered"
+    assert found.settled
+
+
+def test_a_control_has_the_same_set_up_if_possible() -> None:
+    plain, odp = shown_by(GRANTED)[0], shown_by(ON_DEMAND)[0]
+    assert controls([plain, odp]) == {odp.name: plain.name}
+    assert controls([plain, odp, replace(odp, direction="granted")]) == {}
+    export, made = (
+        Shown("refused", "ibv_export_buf_dmabuf_fd", "libibverbs"),
+        Shown("granted", "ibv_alloc_buf", "libibverbs"),
+    )
+    assert controls([plain, export, made]) == {export.name: made.name}
+    refused = concluded(line(GRANTED), line(ON_DEMAND))
+    assert refused.missing["refused RDMA_WRITE at libibverbs"]["because"] == (
+        "granted RDMA_WRITE at libibverbs (RC, on demand)"
+    )
+    near = replace(BOTH, controls=controls([plain, odp]))
+    assert concluded(line(GRANTED), line(ON_DEMAND), needs=near).verdict == "PASS"
+
+
+def test_every_refusal_in_the_tables_has_a_control() -> None:
+    shown = {each for of in of_tier(SUITE.cases, "default") for _, each in shown_of_rules(of)}
+    granted = {each.name for each in shown if each.direction == "granted"}
+    assert [each for each in shown if each.direction == "refused" and NEEDS.control_of(each.name) not in granted] == []
+
+
+def test_an_open_outcome_verifies_nothing() -> None:
+    found = concluded(line(OPEN, expected={"outcome": "open"}), needs=Needs({"REG-05": ()}))
+    assert found.restriction == "passed in part (0 of 1); left open: a documented outcome"
+
+
+def test_results_without_evidence_are_concluded_by_verdicts() -> None:
+    assert concluded(result(GRANTED), needs=Needs()).verdict == "PASS"
+
+
+def test_each_rule_needs_evidence_unless_all_of_its_cases_are_open() -> None:
+    closed = {rule for of in of_tier(SUITE.cases, "default") if of.sweep or shown_by(of) for rule in of.rules}
+    assert {rule for rule, items in NEEDS.items.items() if not items} == set(SUITE.registry) - closed
+
+
+def test_evidence_that_a_rule_names_and_no_case_shows_is_a_mistake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suite, "CASES", tmp_path)
+    folder = Path(shutil.copytree(Path(__file__).with_name("own_rules"), tmp_path, dirs_exist_ok=True)) / "dealloc_mw"
+    shutil.copy(CASES / "dealloc_mw" / "test_dealloc_mw.py", folder)
+    with pytest.raises(UserError, match="no case of MINE-01 shows 'refused ibv_dealloc_mw at libibverbs'"):
+        load_suite()
+    text = (folder / "rules.yaml").read_text()
+    (folder / "rules.yaml").write_text(text.replace("[refused", "[granted"))
+    assert load_suite().registry.needs.items["MINE-01"] == ("granted ibv_dealloc_mw at libibverbs",)
+
+
+def test_a_run_says_of_each_rule_what_it_needs_and_what_was_missing(tmp_path: Path) -> None:
+    chosen = [each for each in SUITE.cases if each.id.startswith("reg_mr/rights/remote-write-granted")]
+    run = read(record(tmp_path, SUITE, chosen))
+    assert run.verdicts["REG-05"] == "PARTIAL"
+    assert "refused RDMA_WRITE at libibverbs" in run.restrictions["REG-05"]
+    assert run.footer
+    assert run.footer["rule_evidence"]["REG-05"]["seen"] == 1
+    assert run.footer["rules"]["REG-05"] == "PARTIAL"
+
+
+# The smallest tier
+
+
+def test_smoke_has_each_direction_of_every_rule() -> None:
+    shown = {(rule, each.direction) for of in SMOKE for rule, each in shown_of_rules(of)}
+    everything = {(rule, each.direction) for of in of_tier(SUITE.cases, "default") for rule, each in shown_of_rules(of)}
+    assert shown == everything
+    assert {rule for of in SMOKE for rule in of.rules} == set(SUITE.registry)
+
+
+def test_the_smoke_tier_is_computed_once() -> None:
+    """The forks of a process (one for each host of a lab) then need not compute the tier again."""
+    suite = replace(SUITE)
+    first, again = (calls_of(lambda: Selection(tier="smoke").apply(suite)) for _ in range(2))
+    assert again < first / 5
+
+
+def test_a_tier_restricts_every_other_selection() -> None:
+    assert {of.id for of in Selection(rules=["REG-15"], tier="smoke").apply(SUITE)} == {
+        of.id for of in SMOKE if "REG-15" in of.rules
+    }
+    for tier in TIERS:
+        ids = {of.id for of in of_tier(SUITE.cases, tier)}
+        assert {of.id for of in Selection(verbs=["bind_mw"], tier=tier).apply(SUITE)} <= ids
+
+
+def test_smoke_touches_a_rule_and_does_not_verify_it(tmp_path: Path) -> None:
+    run = read(record(tmp_path, SUITE, SMOKE, Device(), tier="smoke"))
+    assert run.status == 0
+    assert "verified" not in run.sentence
+    count = f"of {len(run.documented_rules)} documented rules"
+    assert f"{count} touched without a violation" in run.short_sentence
+    assert run.apart
+    assert f"{count} touched without a violation" in render([run])
+    assert "PASS" not in run.verdicts.values()
+    assert f"| PARTIAL | {run.parts[0].count} | 0 |" in markdown.render([run])
+    assert not run.concluded.conforms
+
+
+def test_a_single_case_reports_how_many_others_its_rule_has() -> None:
+    one = numbered(3).cases[0]
+    needs = Needs({"REG-01": ("granted ibv_reg_mr at libibverbs",)}, cases={"REG-01": 3})
+    assert "2 other cases" in conclude_rules([line(one)], needs)["REG-01"].missing

@@ -14,6 +14,7 @@ from fixtures.guest.image import ensure_image
 from fixtures.guest.recipe import recipe_for
 from fixtures.system.cache import cache_directory
 from fixtures.system.digests import sha256_of
+from kinds import Folders
 from launched import run_in_guest
 from patience import PATIENCE_S
 
@@ -35,7 +36,7 @@ def marked(content: bytes) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory: Folders) -> Path:
     """The image's own driver and libraries, each with a mark: in modules/ and in prefix/."""
     place = tmp_path_factory.mktemp("own")
     image = ensure_image(recipe_for(), cache_directory(), print)

@@ -17,6 +17,7 @@ from fixtures.guest.image import ensure_image
 from fixtures.guest.recipe import recipe_for
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
+from kinds import Folders
 from launched import ended
 
 NAME = f"rdma-cts-{VERSION}"
@@ -36,7 +37,7 @@ def run(*command: str, cwd: Path | None = None) -> str:
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def source(tmp_path_factory: Folders) -> Path:
     """A copy of the project, as in an unpacked source archive."""
     folder = tmp_path_factory.mktemp("source") / NAME
     shutil.copytree(ROOT, folder, ignore=_NOT_SOURCE, symlinks=True)
@@ -51,7 +52,7 @@ def deb(source: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def rpm(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def rpm(source: Path, tmp_path_factory: Folders) -> Path:
     """Builds the RPM with this host's rpmbuild, although this host's packages have other names."""
     top = tmp_path_factory.mktemp("rpmbuild")
     (top / "SOURCES").mkdir()
@@ -108,7 +109,7 @@ def test_both_packages_have_the_same_files_of_the_suite(deb: Path, rpm: Path) ->
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def files(tmp_path_factory: Folders) -> Path:
     """Returns the files from which both packages are made."""
     folder = tmp_path_factory.mktemp("files")
     run("sh", "packaging/install.sh", str(folder), cwd=ROOT)

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,33 @@ MARKUP = "<script>window.ran=1</script><img src=x onerror='window.ran=2'>\"'><b>
 RULES = {rule.id: rule.as_data() for rule in registry().values()}
 
 
+class Browser(webdriver.Chrome):  # type: ignore[misc, unused-ignore]
+    """A browser that shows a page of the project."""
+
+    def js(self, expression: str, *arguments: object) -> Any:
+        """The value of an expression in the page."""
+        return self.execute_script(f"return {expression}", *arguments)
+
+    def one(self, selector: str) -> Any:
+        return self.find_element(By.CSS_SELECTOR, selector)
+
+    def all(self, selector: str) -> Any:
+        return self.find_elements(By.CSS_SELECTOR, selector)
+
+    def by_id(self, id_: str) -> Any:
+        return self.find_element(By.ID, id_)
+
+    def wait(self, condition: Callable[[], object]) -> Any:
+        """Waits until the condition holds, and returns its value."""
+        return WebDriverWait(self, PATIENCE_S).until(lambda _: condition())
+
+    def press(self, *keys: str) -> None:
+        """Types into the focused element."""
+        ActionChains(self).send_keys(*keys).perform()
+
+
 @pytest.fixture(scope="module")
-def browser() -> Iterator[webdriver.Chrome]:
+def browser() -> Iterator[Browser]:
     """One Chromium for all tests of the module."""
     options = webdriver.ChromeOptions()
     for argument in words("headless=new no-sandbox disable-gpu disable-dev-shm-usage window-size=1280,1000"):
@@ -48,12 +73,12 @@ def browser() -> Iterator[webdriver.Chrome]:
     options.binary_location = chromium
     # No proxy of the host is used, because the page loads nothing.
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-    chrome = webdriver.Chrome(service=Service(driver, env=environment), options=options)
+    chrome = Browser(service=Service(driver, env=environment), options=options)
     yield chrome
     chrome.quit()
 
 
-def run(directory: Path, lines: list[ResultRecord], **head: Any) -> Digest:
+def run(directory: Path, lines: Sequence[ResultRecord], **head: Any) -> Digest:
     return digest(recorded(lines, rules=RULES, **head), directory)
 
 
@@ -66,22 +91,14 @@ def varied(directory: Path) -> list[ResultRecord]:
         "verdict": Verdict.FAIL,
         "waiver": {"issue": "javascript:alert(1)", "owner": MARKUP, "expires": "x"},
     }
-    lines.append(
-        result(
-            next(cases),
-            "FAIL",
-            MARKUP,
-            rules=["REG-15"],
-            case=f"reg_mr/{MARKUP}",
-            call=MARKUP,
-            layer=MARKUP,
-            repro=MARKUP,
-            observed={MARKUP: MARKUP, "afterwards": [{"call": MARKUP, MARKUP: [MARKUP]}]},
-            notes=[MARKUP],
-            kernel={"log": [MARKUP, "the kernel's zebra line"]},
-            source={"file": MARKUP, "line": MARKUP},
-        )
-    )
+    marked: dict[str, Any] = dict.fromkeys(("call", "layer", "repro"), MARKUP) | {
+        "case": f"reg_mr/{MARKUP}",
+        "observed": {MARKUP: MARKUP, "afterwards": [{"call": MARKUP, MARKUP: [MARKUP]}]},
+        "notes": [MARKUP],
+        "kernel": {"log": [MARKUP, "the kernel's zebra line"]},
+        "source": {"file": MARKUP, "line": MARKUP},
+    }
+    lines.append(result(next(cases), "FAIL", MARKUP, rules=["REG-15"], **marked))
     lines.append(sweep(directory, next(cases), FLAGS, lambda at: 2 if "MW_BIND" in at["access"] else 0))
     beyond = {"region": 1, "window": 2}
     lines.append(
@@ -90,27 +107,23 @@ def varied(directory: Path) -> list[ResultRecord]:
     return lines
 
 
-def show(browser: webdriver.Chrome, path: Path, *runs: Digest) -> None:
+def show(browser: Browser, path: Path, *runs: Digest) -> None:
     page = path / "report.html"
     page.write_text(html.render(runs))
     browser.get(page.as_uri())
     wait_for_rows(browser)
 
 
-def wait_for_rows(browser: webdriver.Chrome) -> None:
+def wait_for_rows(browser: Browser) -> None:
     """Waits until the page can build the rows of its data."""
-    WebDriverWait(browser, PATIENCE_S).until_not(lambda _: browser.find_elements(By.CSS_SELECTOR, "[aria-busy=true]"))
+    browser.wait(lambda: not browser.all("[aria-busy=true]"))
 
 
-def build(browser: webdriver.Chrome) -> None:
+def build(browser: Browser) -> None:
     """Opens all parts of the page, so that it builds all its rows."""
     browser.execute_script("document.querySelector('.in-full').scrollIntoView()")
     sections = ".in-full > section:not(.hidden) > div"
-    WebDriverWait(browser, PATIENCE_S).until(
-        lambda _: all(
-            each.get_property("childElementCount") for each in browser.find_elements(By.CSS_SELECTOR, sections)
-        )
-    )
+    browser.wait(lambda: all(each.get_property("childElementCount") for each in browser.all(sections)))
     for _ in range(2):  # first the rows, then the parts inside of them
         browser.execute_async_script(
             "const done = arguments[0];"
@@ -129,7 +142,7 @@ def varied_page(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def page(browser: webdriver.Chrome, varied_page: str) -> webdriver.Chrome:
+def page(browser: Browser, varied_page: str) -> Browser:
     """The page of one varied run, in the light colour scheme, with an empty search."""
     media(browser, "light")
     browser.get("about:blank")  # a page at the same address would keep its place
@@ -138,35 +151,30 @@ def page(browser: webdriver.Chrome, varied_page: str) -> webdriver.Chrome:
     return browser
 
 
-def media(browser: webdriver.Chrome, scheme: str = "light", medium: str = "") -> None:
+def media(browser: Browser, scheme: str = "light", medium: str = "") -> None:
     """Sets the colour scheme and medium that the page sees."""
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": medium, "features": features})
 
 
-def assert_fits(browser: webdriver.Chrome) -> None:
+def assert_fits(browser: Browser) -> None:
     """Checks that a narrow page does not scroll sideways."""
     narrow = {"width": 390, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
     try:
-        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+        assert browser.js("document.documentElement.scrollWidth") <= 390
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def assert_legible(browser: webdriver.Chrome) -> dict[str, float]:
+def assert_legible(browser: Browser) -> dict[str, float]:
     """Checks the contrast of every text with its background; returns the least contrast of each kind of element."""
     found: dict[str, float] = browser.execute_script(CONTRAST)
     assert {name: round(ratio, 2) for name, ratio in found.items() if ratio < 4.5} == {}
     return found
 
 
-def press(browser: webdriver.Chrome, *keys: str) -> None:
-    """Types into the focused element."""
-    ActionChains(browser).send_keys(*keys).perform()
-
-
-def cases(browser: webdriver.Chrome) -> list[str]:
+def cases(browser: Browser) -> list[str]:
     """Returns the ids of the cases that the filter leaves. First opens all rules, because rows are built when a rule is
     opened."""
     found: list[str] = browser.execute_async_script(
@@ -181,91 +189,84 @@ def cases(browser: webdriver.Chrome) -> list[str]:
     return found
 
 
-def focused(browser: webdriver.Chrome) -> str:
+def focused(browser: Browser) -> str:
     """Returns the id of the focused element, or the id of the row if its head has the focus."""
-    found: str = browser.execute_script(
-        "const it = document.activeElement;"
-        "return it.id || (it.tagName === 'SUMMARY' ? it.parentElement.id : it.tagName)"
+    found: str = browser.js(
+        "(it => it.id || it.closest('summary')?.parentElement.id || it.tagName)(document.activeElement)"
     )
     return found
 
 
-def search(browser: webdriver.Chrome, text: str, count: int) -> list[str]:
-    """Types into the search, and waits until `count` cases are left."""
-    press(browser, "/")
-    assert focused(browser) == "search"
-    press(browser, text)
-    WebDriverWait(browser, PATIENCE_S).until(lambda _: browser.find_element(By.ID, "found").text == f"{count} cases")
-    return cases(browser)
-
-
-def test_nothing_from_the_results_runs_and_all_of_it_is_shown(page: webdriver.Chrome) -> None:
+def test_nothing_from_the_results_runs_and_all_of_it_is_shown(page: Browser) -> None:
     build(page)
-    assert page.execute_script("return window.ran") is None
-    assert page.execute_script("return document.querySelectorAll('img[src=x], b b, title script').length") == 0
-    assert page.execute_script("return document.querySelectorAll('a[href^=\"javascript\"]').length") == 0
-    assert page.title == f"{page.find_element(By.CSS_SELECTOR, 'p.about').text} · rdma-cts"
+    assert page.js("window.ran") is None
+    assert page.js("document.querySelectorAll('img[src=x], b b, title script').length") == 0
+    assert page.js("document.querySelectorAll('a[href^=\"javascript\"]').length") == 0
+    assert page.title == f"{page.one('p.about').text} · rdma-cts"
     assert page.title.startswith(f"{MARKUP} ({MARKUP}), kernel 7.2.0, rdma-core 65.0, stack host, 2026-01-02")
     assert f"{MARKUP} does not conform to its documents" in page.find_element(By.TAG_NAME, "h1").text
-    assert page.execute_script("return document.body.textContent.split(arguments[0]).length", MARKUP) > 10
+    assert page.js("document.body.textContent.split(arguments[0]).length", MARKUP) > 10
     log: list[dict[str, Any]] = page.get_log("browser")  # type: ignore[no-untyped-call, unused-ignore]
     assert [entry for entry in log if entry["level"] == "SEVERE"] == []
     # It loads nothing, and runs no script that got into it.
-    loaded = page.execute_script("return performance.getEntriesByType('resource').map(each => each.name.slice(0, 5))")
+    loaded = page.js("performance.getEntriesByType('resource').map(each => each.name.slice(0, 5))")
     assert set(loaded) <= {"data:"}
     page.execute_script(
         "const it = document.createElement('script'); it.textContent = 'window.ran = 3'; document.body.append(it)"
     )
-    assert page.execute_script("return window.ran") is None
+    assert page.js("window.ran") is None
 
 
-def test_each_violated_rule_stands_next_to_the_words_of_its_document(page: webdriver.Chrome) -> None:
+def test_each_violated_rule_stands_next_to_the_words_of_its_document(page: Browser) -> None:
     (card, *_) = page.find_elements(By.XPATH, "//article[p[not(@class)]/a[.='REG-15']]")
     said = card.find_element(By.CLASS_NAME, "document")
     assert said.find_element(By.TAG_NAME, "q").text == RULES["REG-15"]["quote"]
     assert said.find_element(By.TAG_NAME, "cite").text == f"{RULES['REG-15']['document']}, {RULES['REG-15']['section']}"
 
 
-def test_verdicts_filter(page: webdriver.Chrome) -> None:
+def test_verdicts_filter(page: Browser) -> None:
     everything = cases(page)
-    chip = page.find_element(By.CSS_SELECTOR, "button[data-verdict=CRASH]")
+    chip = page.one("button[data-verdict=CRASH]")
     chip.click()
     assert cases(page) == [SUITE.cases[VERDICTS.index("CRASH")].id]
     assert chip.get_attribute("aria-pressed") == "true"
-    page.find_element(By.CSS_SELECTOR, "button[data-verdict=HANG]").click()
+    page.one("button[data-verdict=HANG]").click()
     assert len(cases(page)) == 2
-    assert page.find_element(By.ID, "found").text == "2 cases"
-    press(page, Keys.ESCAPE)
+    assert page.by_id("found").text == "2 cases"
+    page.press(Keys.ESCAPE)
     assert cases(page) == everything
 
 
-def test_the_search_finds_kernel_lines_and_opens_what_it_finds(page: webdriver.Chrome) -> None:
-    (found,) = search(page, "zebra", 1)
-    assert found == f"reg_mr/{MARKUP}"
-    assert page.find_element(By.ID, "REG-15").get_attribute("open") is not None
-    press(page, Keys.ESCAPE)
+def test_the_search_finds_kernel_lines_and_opens_what_it_finds(page: Browser) -> None:
+    page.press("/")
+    assert focused(page) == "search"
+    page.press("zebra")
+    page.wait(lambda: page.by_id("found").text == "1 cases")
+    assert cases(page) == [f"reg_mr/{MARKUP}"]
+    assert page.by_id("REG-15").get_attribute("open") is not None
+    page.press(Keys.ESCAPE)
     assert len(cases(page)) > 1
     assert focused(page) == "BODY"
 
 
-def test_rows_are_walked_and_opened_by_keyboard(page: webdriver.Chrome) -> None:
-    press(page, "j")
+def test_rows_are_walked_and_opened_by_keyboard(page: Browser) -> None:
+    page.press("j")
     first = focused(page)
-    press(page, "j")
+    page.press("j")
     assert focused(page) not in (first, "BODY")
-    press(page, "k")
+    page.press("k")
     assert focused(page) == first
-    rule = page.find_element(By.ID, first)
+    rule = page.by_id(first)
     assert rule.get_attribute("open") is None
-    press(page, Keys.ENTER)
+    page.press(Keys.ENTER)
     assert rule.get_attribute("open") is not None
 
 
-def test_a_result_has_all_that_a_person_needs(page: webdriver.Chrome) -> None:
+def test_a_result_has_all_that_a_person_needs(page: Browser) -> None:
     case = SUITE.cases[VERDICTS.index("FAIL")]
     page.execute_script("location.hash = arguments[0]", case.id)
-    WebDriverWait(page, PATIENCE_S).until(lambda _: focused(page) == case.id)
-    text = page.find_element(By.ID, case.id).text
+    page.wait(lambda: focused(page) == case.id)
+    text = page.by_id(case.id).text
     for needed in (
         str(case.when),
         "outcome success",
@@ -277,17 +278,17 @@ def test_a_result_has_all_that_a_person_needs(page: webdriver.Chrome) -> None:
         assert needed in text
 
 
-def test_a_waived_violation_stays_visible(page: webdriver.Chrome) -> None:
+def test_a_waived_violation_stays_visible(page: Browser) -> None:
     build(page)
-    (case,) = page.find_elements(By.CSS_SELECTOR, "details.case[data-verdicts=WAIVED]")
+    (case,) = page.all("details.case[data-verdicts=WAIVED]")
     text = case.get_attribute("textContent") or ""
     assert "FAIL, counted as WAIVED" in text
     assert "javascript:alert(1)" in text
 
 
-def test_a_sweep_has_its_formula_its_map_and_a_legend(page: webdriver.Chrome) -> None:
+def test_a_sweep_has_its_formula_its_map_and_a_legend(page: Browser) -> None:
     build(page)
-    (first, *_) = page.find_elements(By.CSS_SELECTOR, "details.sweep[open]")
+    (first, *_) = page.all("details.sweep[open]")
     assert "4 points: those with MW_BIND" in first.text
     drawn = page.execute_script(
         "const it = arguments[0], all = it.getContext('2d').getImageData(0, 0, it.width, it.height).data;"
@@ -299,25 +300,23 @@ def test_a_sweep_has_its_formula_its_map_and_a_legend(page: webdriver.Chrome) ->
     assert [item.text.split()[0] for item in first.find_elements(By.CSS_SELECTOR, ".legend li")] == ["4", "4"]
 
 
-def test_a_dot_of_a_map_is_reported_by_keyboard_and_by_pointer(page: webdriver.Chrome) -> None:
+def test_a_dot_of_a_map_is_reported_by_keyboard_and_by_pointer(page: Browser) -> None:
     build(page)
-    (first, *_) = page.find_elements(By.CSS_SELECTOR, "details.sweep[open]")
+    (first, *_) = page.all("details.sweep[open]")
     dot, shown = first.find_element(By.CSS_SELECTOR, ".dot"), first.find_element(By.CSS_SELECTOR, ".map")
     page.execute_script("arguments[0].focus()", shown)
-    press(page, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
-    WebDriverWait(page, PATIENCE_S).until(
-        lambda _: dot.text.startswith("access=LOCAL_WRITE · PASS: REG-01 expects success")
-    )
-    press(page, Keys.ARROW_DOWN)
-    WebDriverWait(page, PATIENCE_S).until(lambda _: dot.text.startswith("access=LOCAL_WRITE+MW_BIND · FAIL"))
+    page.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    page.wait(lambda: dot.text.startswith("access=LOCAL_WRITE · PASS: REG-01 expects success"))
+    page.press(Keys.ARROW_DOWN)
+    page.wait(lambda: dot.text.startswith("access=LOCAL_WRITE+MW_BIND · FAIL"))
     left, up = (2 - shown.size[side] // 2 for side in ("width", "height"))
     ActionChains(page).move_to_element_with_offset(shown, left, up).perform()
-    WebDriverWait(page, PATIENCE_S).until(lambda _: dot.text.startswith("access=none"))
+    page.wait(lambda: dot.text.startswith("access=none"))
 
 
-def test_the_data_path_is_a_picture_with_signs(page: webdriver.Chrome) -> None:
+def test_the_data_path_is_a_picture_with_signs(page: Browser) -> None:
     build(page)
-    tables = page.find_elements(By.CSS_SELECTOR, "table.cells")
+    tables = page.all("table.cells")
     assert [table.find_element(By.TAG_NAME, "caption").text for table in tables] == ["object region", "object window"]
     rows = [
         [cell.text for cell in row.find_elements(By.TAG_NAME, "td")]
@@ -327,34 +326,32 @@ def test_the_data_path_is_a_picture_with_signs(page: webdriver.Chrome) -> None:
     assert rows == [["✓", "✓", "⊘"]] * 2 + [["✓", "✓", "✗"]] * 2
 
 
-def test_several_runs_are_columns_and_what_differs_can_be_picked(browser: webdriver.Chrome, tmp_path: Path) -> None:
+def test_several_runs_are_columns_and_what_differs_can_be_picked(browser: Browser, tmp_path: Path) -> None:
     old = [result(case) for case in SUITE.cases[:4]]
     new = [result(case, "FAIL" if case is SUITE.cases[2] else "PASS") for case in SUITE.cases[1:5]]
     show(browser, tmp_path, run(tmp_path, old, stack="trixie"), run(tmp_path, new, stack="forky"))
-    heads = [each.text for each in browser.find_elements(By.CSS_SELECTOR, ".row.head span")]
+    heads = [each.text for each in browser.all(".row.head span")]
     assert heads[2:] == ["1. fake0, trixie, kernel 7.2.0", "2. fake0, forky, kernel 7.2.0"]
-    browser.find_element(By.CSS_SELECTOR, "button[data-verdict=differs]").click()
+    browser.one("button[data-verdict=differs]").click()
     assert cases(browser) == [SUITE.cases[number].id for number in (0, 2, 4)]
-    rule = browser.find_element(By.ID, "REG-01")
+    rule = browser.by_id("REG-01")
     assert [badge.text for badge in rule.find_elements(By.CSS_SELECTOR, "summary.row .v")] == ["PASS", "FAIL"]
-    browser.find_element(By.CSS_SELECTOR, "button[data-verdict=differs]").click()
+    browser.one("button[data-verdict=differs]").click()
     build(browser)
     verdicts = rule.find_elements(By.CSS_SELECTOR, "details.case")[4].get_attribute("data-verdicts")
     assert verdicts == "- PASS"
-    levels = browser.execute_script(
-        "return [...document.querySelectorAll('h1,h2,h3,h4')].map(each => +each.tagName[1])"
-    )
+    levels = browser.js("[...document.querySelectorAll('h1,h2,h3,h4')].map(each => +each.tagName[1])")
     assert [pair for pair in pairwise(levels) if pair[1] > pair[0] + 1] == []
 
 
-def test_the_essentials_need_no_script(browser: webdriver.Chrome, tmp_path: Path) -> None:
+def test_the_essentials_need_no_script(browser: Browser, tmp_path: Path) -> None:
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         show(browser, tmp_path, run(tmp_path, varied(tmp_path)))
-        assert not browser.find_element(By.CSS_SELECTOR, ".tools").is_displayed()
-        (defect, *_) = browser.find_elements(By.CSS_SELECTOR, ".defect")
+        assert not browser.one(".tools").is_displayed()
+        (defect, *_) = browser.all(".defect")
         assert "it was CRASH" in defect.text
-        rule = browser.find_element(By.ID, "REG-01")
+        rule = browser.by_id("REG-01")
         rule.find_element(By.CSS_SELECTOR, "summary").click()
         assert RULES["REG-01"]["quote"] in rule.text
         where = browser.find_element(By.CLASS_NAME, "unscripted").text
@@ -364,34 +361,23 @@ def test_the_essentials_need_no_script(browser: webdriver.Chrome, tmp_path: Path
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
-PAGES = re.compile(rb"/Type\s*/Page\b")
-
-
-def printed(browser: webdriver.Chrome) -> bytes:
-    paper = {"printBackground": False, "paperWidth": 8.27, "paperHeight": 11.69}
-    return base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", paper)["data"])
-
-
 def test_a_real_run_shows_its_defects_on_the_first_screen_and_on_twelve_sheets(
-    browser: webdriver.Chrome, tmp_path: Path
+    browser: Browser, tmp_path: Path
 ) -> None:
     show(browser, tmp_path, read(RECORDED))
-    lines = browser.find_elements(By.CSS_SELECTOR, ".index a")
-    assert [line.text.split("\n")[0] for line in lines[:5]] == [
-        "kernel crash",
-        "kernel crash",
-        "memory safety",
-        "memory safety",
-        "process crash",
-    ]
+    lines = browser.all(".index a")
+    severities = ["kernel crash"] * 2 + ["memory safety"] * 2 + ["process crash"]
+    assert [line.text.split("\n")[0] for line in lines[:5]] == severities
     assert len(lines) == 23
-    height = browser.execute_script("return innerHeight")
+    height = browser.js("innerHeight")
     assert all(line.rect["y"] + line.rect["height"] <= height for line in lines)
-    top = browser.find_element(By.CSS_SELECTOR, ".bad").text
+    top = browser.one(".bad").text
     assert " ".join(top.split()).startswith(
         "23 defects in 189 results: 4 kernel crashes 29 memory-safety 1 process crash"
     )
-    assert len(PAGES.findall(printed(browser))) <= 12
+    paper = {"printBackground": False, "paperWidth": 8.27, "paperHeight": 11.69}
+    printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", paper)["data"])
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) <= 12
     build(browser)
     assert_fits(browser)
 
@@ -422,7 +408,7 @@ return worst;
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_stands_out_from_what_is_behind_it(page: webdriver.Chrome, scheme: str) -> None:
+def test_every_text_stands_out_from_what_is_behind_it(page: Browser, scheme: str) -> None:
     media(page, scheme)
     build(page)
     try:
@@ -431,84 +417,66 @@ def test_every_text_stands_out_from_what_is_behind_it(page: webdriver.Chrome, sc
         media(page)
 
 
-def test_a_hundred_thousand_points_take_no_elements_of_their_own(browser: webdriver.Chrome, tmp_path: Path) -> None:
+def test_a_hundred_thousand_points_take_no_elements_of_their_own(browser: Browser, tmp_path: Path) -> None:
     flags: Subsets = {"subsets": [f"FLAG_{number}" for number in range(11)]}
     axes: Axes = {"access": flags, "start": [str(each) for each in range(50)]}
     many = numbered(700)
     lines = [result(case, "FAIL" if number % 10 == 0 else "PASS") for number, case in enumerate(many.cases)]
     lines[0] = sweep(tmp_path, many.cases[0], axes, lambda at: len(at["access"]) % 3, OUTCOMES)
     show(browser, tmp_path, run(tmp_path, lines))
-    assert browser.execute_script("return document.getElementsByTagName('*').length") < 50 * len(lines)
+    assert browser.js("document.getElementsByTagName('*').length") < 50 * len(lines)
     build(browser)
-    assert browser.execute_script("return document.getElementsByTagName('*').length") < 70 * len(lines)
-    assert "102,400 points" in browser.find_element(By.ID, f"sweep:{many.cases[0].id}").text
-    assert browser.find_element(By.CSS_SELECTOR, ".map").is_displayed()
+    assert browser.js("document.getElementsByTagName('*').length") < 70 * len(lines)
+    assert "102,400 points" in browser.by_id(f"sweep:{many.cases[0].id}").text
+    assert browser.one(".map").is_displayed()
 
 
-def test_a_defect_says_what_its_own_points_did(browser: webdriver.Chrome, tmp_path: Path) -> None:
+def test_a_defect_says_what_its_own_points_did(browser: Browser, tmp_path: Path) -> None:
     swept = sweep(tmp_path, SUITE.cases[0], FLAGS, lambda at: 2 if "MW_BIND" in at["access"] else 0)
     (own,) = swept["deviations"]
     other: Deviation = {**own, "rules": ["REG-01"], "observed": "what another rule's points did"}
     show(browser, tmp_path, run(tmp_path, [{**swept, "deviations": [other, own]}]))
-    (card,) = (
-        each.text for each in browser.find_elements(By.CSS_SELECTOR, "article.defect") if own["rules"][0] in each.text
-    )
+    (card,) = (each.text for each in browser.all("article.defect") if own["rules"][0] in each.text)
     assert f"{own['observed']} ({own['count']:,} points: those with MW_BIND)" in card
     assert own["repro"] in card
     assert "another rule" not in card
 
 
-def test_a_rule_that_is_searched_by_its_id_comes_first_and_goes_back(page: webdriver.Chrome) -> None:
+def test_a_rule_that_is_searched_by_its_id_comes_first_and_goes_back(page: Browser) -> None:
     order = (
         "return [...document.querySelectorAll('details.rule')].filter(each => !each.closest('.hidden'))"
         ".map(each => each.id)"
     )
     before = page.execute_script(order)
-    search = page.find_element(By.ID, "search")
+    search = page.by_id("search")
     search.send_keys("BIND-10")
-    WebDriverWait(page, PATIENCE_S).until(lambda shown: shown.execute_script(order)[:1] == ["BIND-10"])
+    page.wait(lambda: page.execute_script(order)[:1] == ["BIND-10"])
     search.send_keys(Keys.ESCAPE)
-    WebDriverWait(page, PATIENCE_S).until(lambda shown: shown.execute_script(order) == before)
+    page.wait(lambda: page.execute_script(order) == before)
 
 
-def test_the_filter_is_in_the_address(page: webdriver.Chrome) -> None:
-    page.find_element(By.CSS_SELECTOR, ".tools [data-verdict=CRASH]").click()
-    page.find_element(By.ID, "search").send_keys("crash")
-    WebDriverWait(page, PATIENCE_S).until(lambda shown: "?find=crash&verdict=CRASH" in shown.current_url)
+def test_the_filter_is_in_the_address(page: Browser) -> None:
+    page.one(".tools [data-verdict=CRASH]").click()
+    page.by_id("search").send_keys("crash")
+    page.wait(lambda: "?find=crash&verdict=CRASH" in page.current_url)
     expected = cases(page)
     page.refresh()
     wait_for_rows(page)
-    assert page.find_element(By.ID, "search").get_attribute("value") == "crash"
+    assert page.by_id("search").get_attribute("value") == "crash"
     assert cases(page) == expected
     assert len(expected) == 1
 
 
-def data_of(page: str) -> dict[str, Any]:
-    """Returns the data of a page, as its script does (reports/page_data.py has the format)."""
-    (packed,) = re.findall(r'<script type="application/octet-stream" id="data">([^<]*)</script>', page)
-    data: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(packed, validate=True)))
-    return data
-
-
-def cases_of(page: str) -> dict[str, list[dict[str, Any]]]:
-    """Returns the values that the page shows for each case, by column, for each run with the case."""
-    data = data_of(page)
-    return {
-        case: [
-            {name: data["texts"][column[at]] for name, column in run.items()} if run["effective"][at] else {}
-            for run in data["runs"]
-        ]
-        for at, case in enumerate(data["cases"])
-    }
-
-
 def test_the_data_have_what_the_results_say_of_each_case() -> None:
+    """The data are read as the page's script does (reports/page_data.py has the format)."""
     run_ = read(RECORDED)
-    page = html.render([run_])
-    shown = cases_of(page)
-    assert list(shown) == [record["case"] for record in run_.results]
-    for record in run_.results:
-        (row,) = shown[record["case"]]
+    marked = r'<script type="application/octet-stream" id="data">([^<]*)</script>'
+    (packed,) = re.findall(marked, html.render([run_]))
+    data: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(packed, validate=True)))
+    (columns,) = data["runs"]
+    assert data["cases"] == [record["case"] for record in run_.results]
+    for at, record in enumerate(run_.results):
+        row = {name: data["texts"][column[at]] for name, column in columns.items()}
         for name, value in (
             ("verdict", record["verdict"]),
             ("effective", record["effective"]),
@@ -523,28 +491,24 @@ def test_the_data_have_what_the_results_say_of_each_case() -> None:
         ):
             assert (row[name] or type(value)()) == value, (record["case"], name)
         assert len(row["deviations"] or ()) == len(record["deviations"])
-    assert data_of(page)["unrecorded"] == []
+    assert data["unrecorded"] == []
 
 
-def test_rows_are_built_two_hundred_at_a_time(browser: webdriver.Chrome, tmp_path: Path) -> None:
+def test_rows_are_built_two_hundred_at_a_time(browser: Browser, tmp_path: Path) -> None:
     many = numbered(450)
     show(browser, tmp_path, run(tmp_path, [result(case) for case in many.cases]))
     # A link leads to a case that is not among the first.
     browser.execute_script("location.hash = arguments[0]", many.cases[440].id)
-    WebDriverWait(browser, PATIENCE_S).until(lambda _: focused(browser) == many.cases[440].id)
-    assert "outcome success" in browser.find_element(By.ID, many.cases[440].id).text
+    browser.wait(lambda: focused(browser) == many.cases[440].id)
+    assert "outcome success" in browser.by_id(many.cases[440].id).text
     browser.get("about:blank")
     browser.get((tmp_path / "report.html").as_uri())
     wait_for_rows(browser)
-    browser.find_element(By.CSS_SELECTOR, "#REG-01 > summary").click()
-    more = WebDriverWait(browser, PATIENCE_S).until(
-        lambda _: browser.find_element(By.CSS_SELECTOR, "#REG-01 button.more"), "the first rows"
-    )
+    browser.one("#REG-01 > summary").click()
+    more = browser.wait(lambda: browser.one("#REG-01 button.more"))
     for left in (250, 50):
         assert more.text == f"{left} more"
-        assert len(browser.find_elements(By.CSS_SELECTOR, "details.case")) == 450 - left
+        assert len(browser.all("details.case")) == 450 - left
         more.click()
-    assert [each.get_attribute("id") for each in browser.find_elements(By.CSS_SELECTOR, "details.case")] == [
-        case.id for case in many.cases
-    ]
-    assert not browser.find_elements(By.CSS_SELECTOR, "button.more")
+    assert [each.get_attribute("id") for each in browser.all("details.case")] == [case.id for case in many.cases]
+    assert not browser.all("button.more")

@@ -31,13 +31,12 @@ from reference.device import Device
 from samples import header
 from trial import report
 from trial.catalogue import UNTRIABLE, VIOLATIONS
-from trial.personas import PERSONAS, Persona
-from trial.personas.behaviours import BEHAVIOURS
+from trial.mutant_table import Violation
+from trial.personas.persona import BEHAVIOURS, PERSONAS, Persona
 from trial.personas.trying import CleanRun, outcome, run_clean, try_on, try_personas
 from trial.report import Trial
 from trial.running import on_reference, on_the_reference, violations_by
 from trial.trying import KILLED, SURVIVED, finding, try_all, try_violation
-from trial.violation import Violation
 
 BY_NAME = {each.name: each for each in PERSONAS}
 # On these personas, no statuses of the InfiniBand specification are demanded.

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kinds import Folders
 from own_guest import told_by
 
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
@@ -13,7 +14,7 @@ MTU_4096 = 5  # IBV_MTU_4096
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def seen(tmp_path_factory: Folders) -> Any:
     """The report of tests/on_ports.py."""
     return told_by("on_ports.py", tmp_path_factory.mktemp("ports"))
 

@@ -2,9 +2,8 @@
 on which they fail."""
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,93 +11,57 @@ from typing import Any, cast
 import pytest
 
 import fixtures.bench
-from conformance.bench.calls import Pd, Sge
 from conformance.bench.work_requests import SendRequest
 from conformance.device.libibverbs import Libibverbs
 from conformance.errors import HarnessFailure, LoopbackLost, NotConnected, PeerLost, UserError
 from conformance.execution.offered import offered_by, reachable_on
 from conformance.execution.preflight import preflight
-from conformance.execution.runner import CaseRun, RunContext, Unwatched, run_case
-from conformance.judging import Basis, broken
-from conformance.model.case import Case, QpSpec
+from conformance.execution.runner import run_case
+from conformance.judging import broken
+from conformance.model.case import Case
 from conformance.model.kind import Kind
-from conformance.model.observation import Observation
 from conformance.model.preflight import Findings, format_findings
 from conformance.model.verdict import Verdict
 from conformance.pytest_plugin.recorder import tell_supervisor
-from conformance.results.records import decode, encode
-from conformance.sweeps.runners import runners
+from conformance.results.records import encode
 from conformance.tables.suite import load_suite
+from devices import device, refusing
 from kinds import Patch
-from reference.bench import HeldPair, ReferenceBench
+from reference.bench import ReferenceBench
 from reference.device import Device
-from reference.objects import Refused, Region
 from reference.queues import Queue
 from reference.stack import without
 from samples import user_error
+from trial.running import on_the_reference
+
+RELIABLE = ("RC", "RC_SRQ")
 
 
-class Lost(Device):
+def lost(opcode: str, status: str) -> Device:
     """A reference on which requests of one kind are not carried out."""
-
-    def __init__(self, opcode: str, status: str) -> None:
-        super().__init__()
-        self._lost = opcode, status
-
-    def carry_out(self, queue: Queue, request: SendRequest) -> str:
-        opcode, status = self._lost
-        return status if request.opcode == opcode else super().carry_out(queue, request)
+    return device(carry_out=lambda was, queue, request: status if request.opcode == opcode else was(queue, request))
 
 
-class NotPosted(Device):
-    def post_send(self, queue: Queue, request: SendRequest) -> int:
-        return 22
+def unmade(errno: int, *kinds: str, **methods: Callable[..., Any]) -> Device:
+    """A reference that refuses to make queue pairs of these types."""
+    refuse = refusing(errno)
+    return device(create_qp=lambda was, queue: refuse() if queue.kind in kinds else was(queue), **methods)
 
 
-class NoRegion(Device):
-    def reg_mr(self, pd: int, addr: int, length: int, access: int) -> Region:
-        raise Refused(errno.EBUSY)
-
-
-class Silent(Device):
-    """A reference on which an RDMA READ never completes."""
-
-    def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
-        if request.opcode != "RDMA_READ":
-            super().complete(queue, request, status)
-
-
-class Unmade(Device):
-    """A reference that refuses to make queue pairs of type RC, with some errno."""
-
-    def __init__(self, errno: int) -> None:
-        super().__init__()
-        self._errno = errno
-
-    def create_qp(self, queue: Queue) -> Queue:
-        if queue.kind in ("RC", "RC_SRQ"):
-            raise Refused(self._errno)
-        return super().create_qp(queue)
-
-
-class Deaf(Unmade):
-    """A reference without RC on which requests complete and nothing arrives."""
-
-    def carry_out(self, queue: Queue, request: SendRequest) -> str:
-        return "SUCCESS"
-
-
-class Unconnected(Device):
+def unconnected(kind: str) -> Device:
     """A reference on which queue pairs of one type can be made, but not moved to RTS."""
 
-    def __init__(self, kind: str = "RC") -> None:
-        super().__init__()
-        self._kind = kind
-
-    def move_qp(self, queue: Queue, state: str) -> None:
-        if queue.kind == self._kind and state == "RTS":
+    def move_qp(was: Callable[..., None], queue: Queue, state: str) -> None:
+        if queue.kind == kind and state == "RTS":
             raise NotConnected(101, "moving to RTS")
-        super().move_qp(queue, state)
+        was(queue, state)
+
+    return device(move_qp=move_qp)
+
+
+def registering(refused: Callable[[int], int]) -> Device:
+    """A reference that refuses registrations with the errno that `refused` returns for their access."""
+    return device(access_fault=lambda was, access: was(access) or refused(access))
 
 
 class DeadAfterReset(Device):
@@ -121,85 +84,61 @@ class DeadAfterReset(Device):
         return super().carry_out(queue, request)
 
 
-class OtherStates(ReferenceBench):
-    """A reference with another ibv_query_qp."""
-
-    def __init__(self, query: Callable[[Any], str]) -> None:
-        super().__init__()
-        self._query = query
-
-    def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair:
-        made = super().pair(spec, requester, responder)
-        for queue in (made.requester, made.responder):
-            vars(queue)["query_state"] = partial(self._query, queue)
-        return made
+def silent(was: Callable[..., None], queue: Queue, request: SendRequest, status: str) -> None:
+    """Never completes an RDMA READ."""
+    if request.opcode != "RDMA_READ":
+        was(queue, request, status)
 
 
-def absent(_: object) -> str:
-    raise OSError(95, "ibv_query_qp")
-
-
-def found_on(bench: ReferenceBench) -> Findings:
-    with closing(bench):
+def found_on(made: Device) -> Findings:
+    with closing(ReferenceBench(made)) as bench:
         return preflight(bench)
 
 
-@pytest.mark.parametrize("made", [Device, lambda: Device(without("iba_statuses", "immediate_data"))])
-def test_a_device_that_moves_bytes_is_let_pass_and_nothing_is_left(made: Callable[[], Device]) -> None:
-    with closing(ReferenceBench(made())) as bench:
+@pytest.mark.parametrize("lacks", [(), ("iba_statuses", "immediate_data")])
+def test_a_device_that_moves_bytes_is_let_pass_and_nothing_is_left(lacks: tuple[str, ...]) -> None:
+    with closing(ReferenceBench(Device(without(*lacks)))) as bench:
         before = bench.resources()
         preflight(bench)
         assert bench.resources() == before
 
 
 @pytest.mark.parametrize(
-    ("device", "message"),
+    ("made", "message"),
     [
-        (Lost("SEND", "RETRY_EXC_ERR"), "SEND completed with RETRY_EXC_ERR, and its data did not arrive"),
-        (Lost("SEND", "SUCCESS"), "SEND completed with SUCCESS, and its data did not arrive"),
-        (Lost("RDMA_WRITE", "RETRY_EXC_ERR"), "RDMA_WRITE completed with RETRY_EXC_ERR, and its data did not arrive"),
-        (Lost("RDMA_READ", "RNR_RETRY_EXC_ERR"), "RDMA_READ completed with RNR_RETRY_EXC_ERR, and its data"),
-        (NotPosted(), "a SEND or its receive could not be posted: EINVAL"),
-        (Silent(), "RDMA_READ gave no completion"),
-        (Deaf(95), "loopback does not work on this device: SEND completed with SUCCESS"),
+        (lost("SEND", "RETRY_EXC_ERR"), "SEND completed with RETRY_EXC_ERR, and its data did not arrive"),
+        (lost("SEND", "SUCCESS"), "SEND completed with SUCCESS, and its data did not arrive"),
+        (lost("RDMA_WRITE", "RETRY_EXC_ERR"), "RDMA_WRITE completed with RETRY_EXC_ERR, and its data did not arrive"),
+        (lost("RDMA_READ", "RNR_RETRY_EXC_ERR"), "RDMA_READ completed with RNR_RETRY_EXC_ERR, and its data"),
+        (device(post_send=lambda *_: 22), "a SEND or its receive could not be posted: EINVAL"),
+        (device(complete=silent), "RDMA_READ gave no completion"),
+        (
+            unmade(95, *RELIABLE, carry_out=lambda *_: "SUCCESS"),
+            "loopback does not work on this device: SEND completed with SUCCESS",
+        ),
     ],
 )
-def test_unanswered_requests_of_preflight_end_the_run(device: Device, message: str) -> None:
-    with closing(ReferenceBench(device)) as bench, pytest.raises(UserError, match=message) as caught:
-        preflight(bench)
-    assert caught.value.status == 3
+def test_unanswered_requests_of_preflight_end_the_run(made: Device, message: str) -> None:
+    with user_error(message, status=3) as caught:
+        found_on(made)
     assert "--gid-index" in caught.value.hint
 
 
-class Zeroing(Device):
-    """A reference on which messages arrive without their content."""
-
-    def deliver(self, queue: Queue, content: bytes | None, imm: int | None, length: int) -> str:
-        return super().deliver(queue, b"\0" * len(content or b""), imm, length)
-
-
-class Registering(Device):
-    """A reference that refuses registrations with the errno that `refused` returns for their access."""
-
-    def __init__(self, refused: Callable[[int], int]) -> None:
-        super().__init__()
-        self._refused = refused
-
-    def access_fault(self, access: int) -> int:
-        return super().access_fault(access) or self._refused(access)
-
-
 @pytest.mark.parametrize(
-    ("device", "operation", "answer"),
+    ("made", "operation", "answer"),
     [
-        (Lost("RDMA_WRITE", "SUCCESS"), "RDMA_WRITE", "completed with SUCCESS, and its data did not arrive"),
-        (Lost("RDMA_READ", "REM_ACCESS_ERR"), "RDMA_READ", "completed with REM_ACCESS_ERR, and its data did not"),
-        (Lost("RDMA_WRITE", "LOC_PROT_ERR"), "RDMA_WRITE", "completed with LOC_PROT_ERR, and its data did not"),
-        (Zeroing(), "SEND", "completed with SUCCESS and SUCCESS, and its data did not arrive"),
+        (lost("RDMA_WRITE", "SUCCESS"), "RDMA_WRITE", "completed with SUCCESS, and its data did not arrive"),
+        (lost("RDMA_READ", "REM_ACCESS_ERR"), "RDMA_READ", "completed with REM_ACCESS_ERR, and its data did not"),
+        (lost("RDMA_WRITE", "LOC_PROT_ERR"), "RDMA_WRITE", "completed with LOC_PROT_ERR, and its data did not"),
+        (
+            device(deliver=lambda was, queue, content, *more: was(queue, b"\0" * len(content or b""), *more)),
+            "SEND",
+            "completed with SUCCESS and SUCCESS, and its data did not arrive",
+        ),
     ],
 )
-def test_refusals_in_preflight_are_left_to_the_cases(device: Device, operation: str, answer: str) -> None:
-    found = found_on(ReferenceBench(device))
+def test_refusals_in_preflight_are_left_to_the_cases(made: Device, operation: str, answer: str) -> None:
+    found = found_on(made)
     assert [name for name, what in found.operations.items() if what != "works"] == [operation]
     assert answer in found.operations[operation]
     assert found.pairs["RC"] == "works"
@@ -209,7 +148,7 @@ def test_refusals_in_preflight_are_left_to_the_cases(device: Device, operation: 
 
 
 def test_a_device_that_registers_nothing_is_let_pass() -> None:
-    found = found_on(ReferenceBench(Registering(lambda access: 14)))
+    found = found_on(registering(lambda access: 14))
     refused = "registering the local side's memory was refused with EFAULT"
     assert set(found.operations.values()) == {refused}
     assert found.refused_write == refused
@@ -217,13 +156,13 @@ def test_a_device_that_registers_nothing_is_let_pass() -> None:
 
 
 def test_only_what_is_needed_is_asked_of_the_device() -> None:
-    with closing(ReferenceBench(Registering(lambda access: 0 if access & 1 else 22))) as bench:
+    with closing(ReferenceBench(registering(lambda access: 0 if access & 1 else 22))) as bench:
         assert set(preflight(bench).operations.values()) == {"works"}
         assert bench.capabilities() == ReferenceBench().capabilities()
 
 
 def test_the_findings_of_preflight_are_reported() -> None:
-    found = found_on(ReferenceBench())
+    found = found_on(Device())
     assert found.as_data() == {
         "pairs": {"RC": "works", "UC": "works", "UD": "works", "RC_SRQ": "works"},
         "operations": {"RDMA_WRITE": "works", "RDMA_READ": "works", "SEND": "works"},
@@ -236,40 +175,33 @@ def test_the_findings_of_preflight_are_reported() -> None:
 
 @pytest.mark.parametrize("errno", [95, 38, 93, 22])
 def test_a_device_without_reliable_connections_is_let_pass(errno: int) -> None:
-    found = found_on(ReferenceBench(Unmade(errno)))
+    found = found_on(unmade(errno, *RELIABLE))
     assert found.pairs == {"RC": "not offered", "UC": "works", "UD": "works", "RC_SRQ": "not offered"}
     assert found.refused_write == ""
     assert format_findings(found.as_data()) == []
 
 
 def test_a_device_without_any_queue_pair_is_let_pass() -> None:
-    found = found_on(ReferenceBench(Device(without("rc", "uc", "ud", "rc_srq"))))
+    found = found_on(Device(without("rc", "uc", "ud", "rc_srq")))
     assert set(found.pairs.values()) == {"not offered"}
 
 
 def test_queue_pairs_that_cannot_be_made_or_connected_end_the_run() -> None:
-    with pytest.raises(UserError, match="making a queue pair of type RC was refused with ENOMEM") as caught:
-        found_on(ReferenceBench(Unmade(12)))
+    with user_error("making a queue pair of type RC was refused with ENOMEM", status=3) as caught:
+        found_on(unmade(12, *RELIABLE))
     assert "--gid-index" not in caught.value.hint
     with user_error("connecting two queue pairs of type RC was refused with ENETUNREACH", status=3) as caught:
-        found_on(ReferenceBench(Unconnected()))
+        found_on(unconnected("RC"))
+    assert "--gid-index" in caught.value.hint
 
 
 @pytest.mark.parametrize("kind", ["RC", "UD", "RC_SRQ"])
 def test_a_limit_of_locked_memory_is_reported_with_its_value(kind: str, monkeypatch: Patch) -> None:
-    class Limited(Device):
-        def create_qp(self, queue: Queue) -> Queue:
-            if queue.kind == kind:
-                raise Refused(12)
-            return super().create_qp(queue)
-
     monkeypatch.setattr("conformance.execution.preflight.lockable", lambda: 64 << 10)
-    with pytest.raises(UserError) as caught:
-        found_on(ReferenceBench(Limited()))
-    output = f"making a queue pair of type {kind} was refused with ENOMEM; this process may lock 64 KiB of memory"
-    assert caught.value.message == output
+    said = f"making a queue pair of type {kind} was refused with ENOMEM; this process may lock 64 KiB of memory"
+    with user_error(said, status=3) as caught:
+        found_on(unmade(12, kind))
     assert "ulimit -l unlimited" in caught.value.hint
-    assert caught.value.status == 3
 
 
 @pytest.mark.parametrize(
@@ -291,7 +223,7 @@ def test_a_device_that_vanishes_while_it_is_looked_at_is_one_line(monkeypatch: P
 
 
 def test_further_types_that_cannot_be_connected_are_reported_and_not_taken_for_absent() -> None:
-    with closing(ReferenceBench(Unconnected("UC"))) as bench:
+    with closing(ReferenceBench(unconnected("UC"))) as bench:
         found = preflight(bench)
         assert found.pairs["UC"] == "connecting two queue pairs of type UC was refused with ENETUNREACH"
         assert offered_by(bench, "libibverbs")["uc"] is True
@@ -300,7 +232,7 @@ def test_further_types_that_cannot_be_connected_are_reported_and_not_taken_for_a
 
 
 def test_verbs_that_could_not_be_tried_without_a_region_are_not_taken_for_absent() -> None:
-    with closing(ReferenceBench(NoRegion())) as bench:
+    with closing(ReferenceBench(device(reg_mr=refusing(errno.EBUSY)))) as bench:
         preflight(bench)
         offered = offered_by(bench, "libibverbs")
         assert "rereg_mr" not in offered
@@ -316,40 +248,27 @@ def test_a_pair_that_is_dead_after_reset_is_made_again_from_then_on() -> None:
         assert_refusals_pass(bench)
 
 
-def test_without_ibv_query_qp_pairs_are_made_again_and_nothing_is_broken() -> None:
-    with closing(OtherStates(absent)) as bench:
+@pytest.mark.parametrize("query", [refusing(95), lambda was, queue: queue.asked_state], ids=["none", "the program's"])
+def test_without_states_of_the_device_pairs_are_made_again_and_nothing_is_broken(query: Callable[..., str]) -> None:
+    """ibv_query_qp is refused, or returns the state to which the program has moved the queue pair."""
+    with closing(ReferenceBench(device(query_qp=query))) as bench:
         found = preflight(bench)
         assert (found.tells_state, found.renews_by_reset) == (False, False)
         assert "ibv_query_qp" in format_findings(found.as_data())[0]
         assert_refusals_pass(bench)
 
 
-def test_states_kept_by_the_program_are_not_judged() -> None:
-    """ibv_query_qp returns the state to which the program has moved the queue pair."""
-    with closing(OtherStates(lambda queue: str(queue.state))) as bench:
-        assert preflight(bench).tells_state is False
-        assert_refusals_pass(bench)
-
-
 def test_a_responder_that_goes_on_after_a_refusal_is_judged_by_its_state() -> None:
-    class GoesOn(Device):
-        def fail(self, queue: Queue) -> None:
-            pass
-
-    with closing(ReferenceBench(GoesOn())) as bench:
+    with closing(ReferenceBench(device(fail=lambda *_: None))) as bench:
         assert preflight(bench).tells_state is True
         judged_by_state = [case for case in REFUSED if case.rules[0] == "STAT-01"]
         assert {verdict_on(bench, case) for case in judged_by_state[:2]} == {Verdict.FAIL}  # each waits for the state
 
 
 def test_how_a_refusal_shows_is_reported() -> None:
-    class Open(Device):
-        def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
-            return request.remote_addr
-
-    assert found_on(ReferenceBench(Open())).refused_write == "SUCCESS, and its data arrived"
-    iwarp = Device(without("iba_statuses", "immediate_data"))
-    assert found_on(ReferenceBench(iwarp)).refused_write == "SUCCESS"
+    everything = device(target=lambda was, queue, request, length: request.remote_addr)
+    assert found_on(everything).refused_write == "SUCCESS, and its data arrived"
+    assert found_on(Device(without("iba_statuses", "immediate_data"))).refused_write == "SUCCESS"
 
 
 # The harness's own failures
@@ -365,13 +284,6 @@ class LostLater(Device):
         return super().carry_out(queue, request) if self.remaining > 0 else "RETRY_EXC_ERR"
 
 
-class NoReceives(Device):
-    """A reference that refuses receives of zero bytes once preflight is over."""
-
-    def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
-        return 12 if not any(sge.length for sge in sges) else super().post_receive(queue, sges, wr_id)
-
-
 def test_a_refusal_over_a_lost_connection_does_not_count() -> None:
     device = LostLater()
     with closing(ReferenceBench(device)) as bench:
@@ -380,7 +292,7 @@ def test_a_refusal_over_a_lost_connection_does_not_count() -> None:
         for case in REFUSED:
             if case.when.call == "traffic":
                 with pytest.raises(LoopbackLost, match="does not carry a message to its peer any more"):
-                    run_on(bench, case)
+                    run_case(case, on_the_reference(bench))
 
 
 @pytest.mark.parametrize("call", ["post_send_with_inv", "list_traffic", "local_traffic"])
@@ -392,7 +304,7 @@ def test_no_call_takes_a_lost_connection_for_a_refusal(call: str) -> None:
     with closing(ReferenceBench(device)) as bench:
         for case in refused:
             device.remaining = 10_000
-            run = RunContext(bench, Basis(bench.capabilities()), Unwatched(), runners(lambda *_: Observation()))
+            run = on_the_reference(bench)
             device.remaining = sum(window.bound is not None for window in case.given.windows.values()) + 1
             with pytest.raises(LoopbackLost):
                 run_case(case, run)
@@ -402,14 +314,15 @@ def test_a_pair_that_dies_in_a_later_reset_is_not_a_refusal() -> None:
     with closing(ReferenceBench(DeadAfterReset())) as bench:  # without preflight, which would have detected the fault
         refused_twice = next(case for case in SUITE.cases if case.kind is Kind.ROW and refusals(case) > 1)
         with pytest.raises(LoopbackLost):
-            run_on(bench, refused_twice)
+            run_case(refused_twice, on_the_reference(bench))
 
 
 def test_a_refused_receive_of_the_harness_is_its_own_failure() -> None:
     case = next(case for case in REFUSED if case.when.call == "traffic")
     output = "a receive of the harness on a queue pair of type RC was refused with ENOMEM"
-    with closing(ReferenceBench(NoReceives())) as bench, pytest.raises(HarnessFailure, match=output):
-        run_on(bench, case)
+    no_receives = device(post_receive=lambda was, queue, sges, wr_id: 12)
+    with closing(ReferenceBench(no_receives)) as bench, pytest.raises(HarnessFailure, match=output):
+        run_case(case, on_the_reference(bench))
     assert broken(HarnessFailure("cause")).reason == "the harness could not run the case: cause"
 
 
@@ -429,13 +342,8 @@ REFUSED = [
 ]
 
 
-def run_on(bench: ReferenceBench, case: Case) -> CaseRun:
-    basis = Basis(bench.capabilities())
-    return run_case(case, RunContext(bench, basis, Unwatched(), runners(lambda *_: Observation())))
-
-
 def verdict_on(bench: ReferenceBench, case: Case) -> str:
-    return run_on(bench, case).judgement.verdict
+    return run_case(case, on_the_reference(bench)).judgement.verdict
 
 
 def assert_refusals_pass(bench: ReferenceBench) -> None:
@@ -453,22 +361,19 @@ TOLD = {"type": "guest", "event": "broken", "reason": "no loopback; mend it"}
 ERROR = UserError("no loopback", hint="mend it")
 
 
-def test_a_supervisor_is_reported_before_there_is_a_header(tmp_path: Path) -> None:
-    port = tmp_path / "port"
+@pytest.mark.parametrize("mark", ["", "abc"])
+def test_a_supervisor_gets_marked_lines_before_there_is_a_header_and_the_mark_is_gone(
+    tmp_path: Path, mark: str
+) -> None:
+    port, file = tmp_path / "port", tmp_path / "mark"
     port.touch()
-    tell_supervisor(config(str(port)), ERROR)
-    assert [decode(line) for line in port.read_bytes().splitlines()] == [TOLD]
-
-
-def test_each_line_to_a_supervisor_has_the_mark_whose_file_is_gone(tmp_path: Path) -> None:
-    port, mark = tmp_path / "port", tmp_path / "mark"
-    port.touch()
-    mark.write_text("abc")
-    session = config(str(port), str(mark))
+    if mark:
+        file.write_text(mark)
+    session = config(str(port), str(file) if mark else "")
     for _ in range(2):
         tell_supervisor(session, ERROR)
-        assert not mark.exists()
-    assert port.read_bytes() == 2 * (b"abc " + encode(TOLD))
+        assert not file.exists()
+    assert port.read_bytes() == 2 * (b"abc " * bool(mark) + encode(TOLD))
 
 
 def test_without_a_supervisor_nobody_is_reported() -> None:

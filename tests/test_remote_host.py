@@ -18,7 +18,6 @@ import pytest
 
 from actors import Stage
 from conformance.errors import UserError
-from conformance.model.deadline import CASE_DEADLINE_S
 from conformance.results.records import Recorded
 from conformance.tables.suite import ROOT, load_suite
 from fixtures.hosts import link, protocol, ssh
@@ -29,8 +28,8 @@ from fixtures.hosts.ssh import PARTS, packed
 from kinds import Folders, Patch
 from patience import PATIENCE_S, await_true
 from project import QUIET_VERDICTS, Project
-from samples import footer_of, user_error
-from test_remote_peer import Far
+from samples import footer_of, laid, user_error
+from test_remote_peer import Far, opened
 
 ADDRESS = Address("host.invalid")
 # A stand-in for fixtures/system/usable.py: the host has a device that exists only in the tests.
@@ -52,9 +51,13 @@ class StandIn(Far):
         super().__init__(folder, monkeypatch)
         self.boot_id = shared / "boot_id"
         self.boots = 0
-        self.said: list[str] = []
+        self.dead = folder / "dead"  # while this file exists, the host cannot be reached
+        self.serial = folder / "serial"
+        self.serial.touch()
+        self.console = f"tail -n +1 -f {self.serial}"
         self._monkeypatch = monkeypatch
         self.boot()
+        self.goes_wrong(prefix=f"[ ! -e {self.dead} ] || exit 255; ")
         monkeypatch.setenv("RDMA_CTS_DERIVED", "")
         monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
         kept = shared / "archive"
@@ -65,14 +68,13 @@ class StandIn(Far):
     def _packed(self, suite: Path, project: Project) -> bytes:
         """Packs the suite, the device of the tests, which needs no bindings on the host, and bytecode, so that sessions
         need not compile the suite."""
-        for root, parts in ((ROOT, PARTS), (project.root, ("cases", "conftest.py", "tox.ini"))):
-            for part in parts:
-                shutil.rmtree(suite / part, ignore_errors=True)
-                (suite / part).parent.mkdir(parents=True, exist_ok=True)
-                if (root / part).is_dir():
-                    shutil.copytree(root / part, suite / part, ignore=shutil.ignore_patterns("__pycache__"))
-                else:
-                    shutil.copy(root / part, suite / part)
+        sources = [(ROOT, part) for part in PARTS if part != "cases"]
+        for root, part in (*sources, *((project.root, part) for part in ("cases", "conftest.py", "tox.ini"))):
+            (suite / part).parent.mkdir(parents=True, exist_ok=True)
+            if (root / part).is_dir():
+                shutil.copytree(root / part, suite / part, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(root / part, suite / part)
         shutil.copytree(project.tables, suite / "vendor/0")
         (suite / "fixtures/system/usable.py").write_text(USABLE)
         (suite / "fixtures/system/packages.txt").write_text("remote python3-yaml module:yaml = =\n")
@@ -94,13 +96,7 @@ class StandIn(Far):
 
     def host(self, **means: Any) -> RemoteHost:
         wanted = {"device": "", "port": 1, "gid_index": None, "peer": None, "shared": False, "uses": ()}
-        host = RemoteHost(ADDRESS, self.archive, wanted, Means(**{"return_s": PATIENCE_S, **means}), self.said.append)
-        try:
-            host.open()
-        except BaseException:
-            host.__exit__()
-            raise
-        return host
+        return opened(RemoteHost(ADDRESS, self.archive, wanted, Means(**{"return_s": PATIENCE_S, **means}), print))
 
     def goes_wrong(self, **how: object) -> None:
         """Sets how the next connections break; see stand_in_ssh.py."""
@@ -136,23 +132,27 @@ def stand_in(tmp_path: Path, project: Project, monkeypatch: Patch, shared: Path)
 class Run:
     """Runs cases on a host; a test can make something happen when a case begins."""
 
-    def __init__(self, stand_in: StandIn, project: Project, out: Path, rows: Sequence[str]) -> None:
-        out.mkdir(exist_ok=True)
-        self.out = out
+    def __init__(self, project: Project, out: Path) -> None:
+        self.out = laid(out, {})
         self.stage = Stage(out)
-        self.case_deadline_s = CASE_DEADLINE_S
         self.suite = load_suite([project.tables])
-        self.cases = [self.suite.find(f"reg_mr/fake/{row}") for row in rows]
-        self.stand_in = stand_in
+
+    def place(self, host: RemoteHost, alone: Sequence[str] = ()) -> Place:
+        return Place(host, ["--rdma-cases", "vendor/0"], self.stage.console, alone, host.first)
 
     def on(
-        self, host: RemoteHost, begins: Any = lambda case: None, resumed: bool = False, confirms: bool = False
+        self,
+        host: RemoteHost,
+        *rows: str,
+        begins: Callable[[str], object] = lambda line: None,
+        confirms: bool = False,
+        **how: Any,
     ) -> Recorded:
-        """Runs the cases; `begins` is called in a worker's thread with each line that reports a start.
+        """Runs the rows; `begins` is called in a worker's thread with each line that reports a start.
 
         If `confirms`, violations are tried again.
         """
-        place = Place(host, ["--rdma-cases", "vendor/0"], self.stage.console, link=host.first)
+        place = self.place(host)
 
         def start(cases: Sequence[str]) -> RemoteWorker:
             worker = place.start(cases)
@@ -167,31 +167,19 @@ class Run:
             worker.next_line = watched  # type: ignore[method-assign]
             return worker
 
-        cases = [case for case in self.cases if case]
-        how: dict[str, Any] = {"again": (start,) if confirms else (), "case_deadline_s": self.case_deadline_s}
-        return self.stage.supervise(
-            start, suite=self.suite, cases=cases, carry_on=resumed, boot_id=lambda: host.boot_id, **how
-        )
+        cases = [case for row in rows if (case := self.suite.find(f"reg_mr/fake/{row}"))]
+        how |= {"again": (start,) if confirms else (), "boot_id": lambda: host.boot_id}
+        return self.stage.supervise(start, suite=self.suite, cases=cases, **how)
 
 
 @pytest.fixture
-def verdicts_of(stand_in: StandIn, project: Project, tmp_path: Path) -> Any:
-    """Runs rows on the stand-in; returns the verdicts by row, and the run."""
+def run(stand_in: StandIn, project: Project, tmp_path: Path) -> Run:
+    return Run(project, tmp_path / "out")
 
-    def run(
-        *rows: str,
-        begins: Any = lambda case: None,
-        confirms: bool = False,
-        case_deadline_s: float = CASE_DEADLINE_S,
-        **means: Any,
-    ) -> tuple[dict[str, str], Recorded, Run]:
-        made = Run(stand_in, project, tmp_path / "out", rows)
-        made.case_deadline_s = case_deadline_s
-        with stand_in.host(**means) as host:
-            recorded = made.on(host, begins, confirms=confirms)
-        return {line["case"].rpartition("/")[2]: line["verdict"] for line in recorded.results}, recorded, made
 
-    return run
+def verdicts(recorded: Recorded) -> dict[str, str]:
+    """The verdicts by row."""
+    return {line["case"].rpartition("/")[2]: line["verdict"] for line in recorded.results}
 
 
 def when_it_hangs(*actions: Callable[[], object]) -> Callable[[str], None]:
@@ -209,7 +197,7 @@ def when_it_hangs(*actions: Callable[[], object]) -> Callable[[str], None]:
 # A run
 
 
-def test_a_violation_is_confirmed_on_the_host(verdicts_of: Any, stand_in: StandIn) -> None:
+def test_a_violation_is_confirmed_on_the_host(run: Run, stand_in: StandIn) -> None:
     """Even if the connection breaks during the case."""
     began: list[str] = []
 
@@ -218,30 +206,31 @@ def test_a_violation_is_confirmed_on_the_host(verdicts_of: Any, stand_in: StandI
         if len(began) == 3:
             stand_in.cut()
 
-    found, recorded, _ = verdicts_of("works", "wrongly-accepted", begins=begins, confirms=True)
-    assert found == {"works": "PASS", "wrongly-accepted": "FAIL"}
+    with stand_in.host() as host:
+        recorded = run.on(host, "works", "wrongly-accepted", begins=begins, confirms=True)
+    assert verdicts(recorded) == {"works": "PASS", "wrongly-accepted": "FAIL"}
     (again,) = recorded.confirmations
     assert (again["case"], again["confirmed"], again["by"]) == ("reg_mr/fake/wrongly-accepted", True, "repetition")
-    assert recorded.footer["confirmation"]["confirmed"] == 1
+    assert footer_of(recorded)["confirmation"]["confirmed"] == 1
     assert len(began) in (3, 4)  # the case is started once more, unless its result arrived before the break
     await_true(lambda: not stand_in.left())  # the host itself removes the leftovers when it notices the break
 
 
-def test_a_run_over_ssh_has_the_verdicts_of_one_without(verdicts_of: Any, stand_in: StandIn) -> None:
-    found, recorded, made = verdicts_of(*QUIET_VERDICTS, "hangs", case_deadline_s=6.0)
-    assert found == {**QUIET_VERDICTS, "hangs": "HANG"}
+def test_a_run_over_ssh_has_the_verdicts_of_one_without(run: Run, stand_in: StandIn) -> None:
+    with stand_in.host() as host:
+        recorded = run.on(host, *QUIET_VERDICTS, "hangs", case_deadline_s=6.0)
+    assert verdicts(recorded) == {**QUIET_VERDICTS, "hangs": "HANG"}
     assert recorded.header["device"]["name"] == "fake0"
-    assert recorded.footer["complete"] is True
-    assert recorded.footer["boots"] == 2
+    assert footer_of(recorded)["complete"] is True
+    assert footer_of(recorded)["boots"] == 2
     assert [line["boot_id"] for line in recorded.others if line["type"] == "worker"] == ["boot-1"] * 2
-    assert "1 skipped" in (made.out / "console.log").read_text()
+    assert "1 skipped" in run.stage.console.read_text()
     await_true(lambda: not stand_in.left())
 
 
-def test_a_host_says_whether_its_silent_process_uses_the_processor(stand_in: StandIn, tmp_path: Path) -> None:
+def test_a_host_says_whether_its_silent_process_uses_the_processor(run: Run, stand_in: StandIn) -> None:
     with stand_in.host() as host:
-        place = Place(host, ["--rdma-cases", "vendor/0"], tmp_path / "console.log", link=host.first)
-        worker = place.start(["reg_mr/fake/hangs"])
+        worker = run.place(host).start(["reg_mr/fake/hangs"])
         lines: list[bytes | None] = []
 
         def is_busy() -> bool:
@@ -267,67 +256,57 @@ def test_a_line_torn_by_a_broken_connection_is_ignored(
         stand_in.goes_wrong(bytes=dice.randrange(1200, 3000))
         with stand_in.host() as host:
             monkeypatch.delenv("STAND_IN_BYTES")
-            run = Run(stand_in, project, tmp_path / f"out{number}", rows)
-            recorded = run.on(host)
+            run = Run(project, tmp_path / f"out{number}")
+            recorded = run.on(host, *rows)
         assert run.stage.audience.reasons == [f"the connection to {ADDRESS} was cut"]
-        assert [line["verdict"] for line in recorded.results] == ["PASS", "FAIL", "UNSUPPORTED"]
+        assert list(verdicts(recorded).values()) == ["PASS", "FAIL", "UNSUPPORTED"]
         assert footer_of(recorded)["complete"] is True
         assert footer_of(recorded)["boots"] == 2
 
 
-def test_a_host_that_reboots_in_a_case_makes_that_case_a_crash(verdicts_of: Any, stand_in: StandIn) -> None:
-    begins = when_it_hangs(stand_in.boot, stand_in.cut)
-    found, recorded, _ = verdicts_of("works", "hangs", "not-supported", begins=begins)
-    assert found == {"works": "PASS", "hangs": "CRASH", "not-supported": "UNSUPPORTED"}
-    (crash,) = [line for line in recorded.results if line["verdict"] == "CRASH"]
-    assert "the kernel under test died" in crash["reason"]
+CRASHED = {"works": "PASS", "hangs": "CRASH", "not-supported": "UNSUPPORTED"}
+
+
+def test_a_host_that_reboots_in_a_case_makes_that_case_a_crash(run: Run, stand_in: StandIn) -> None:
+    with stand_in.host() as host:
+        recorded = run.on(host, *CRASHED, begins=when_it_hangs(stand_in.boot, stand_in.cut))
+    assert verdicts(recorded) == CRASHED
+    assert "the kernel under test died" in recorded.results[1]["reason"]
     boots = [line["boot_id"] for line in recorded.others if line["type"] == "worker"]
     assert boots == ["boot-1", "boot-2"]
 
 
 def test_a_host_that_does_not_come_back_is_reset_and_its_console_is_evidence(
-    stand_in: StandIn, project: Project, tmp_path: Path
+    stand_in: StandIn, run: Run, tmp_path: Path
 ) -> None:
-    serial = tmp_path / "serial"
-    serial.touch()
-    reset = f"echo x >>{tmp_path}/resets; rm -f {stand_in.folder}/dead; echo boot-9 >{stand_in.boot_id}"
-    stand_in.goes_wrong(prefix=f"[ ! -e {stand_in.folder}/dead ] || exit 255; ")
-
+    reset = f"echo x >>{tmp_path}/resets; rm -f {stand_in.dead}; echo boot-9 >{stand_in.boot_id}"
     begins = when_it_hangs(
-        (stand_in.folder / "dead").touch,
-        lambda: serial.write_text("[ 9.0] Kernel panic - not syncing: sysrq triggered crash\n"),
-        lambda: await_true(lambda: "panic" in (tmp_path / "out" / "host-console.log").read_text()),
+        stand_in.dead.touch,
+        lambda: stand_in.serial.write_text("[ 9.0] Kernel panic - not syncing: sysrq triggered crash\n"),
+        lambda: await_true(lambda: "panic" in (run.out / "host-console.log").read_text()),
         stand_in.cut,
     )
-    run = Run(stand_in, project, tmp_path / "out", ("works", "hangs", "not-supported"))
-    with stand_in.host(return_s=1.0, power_cycle=reset, console=f"tail -n +1 -f {serial}") as host:
-        host.follow_console(tmp_path / "out" / "host-console.log")
-        recorded = run.on(host, begins)
-    assert [line["verdict"] for line in recorded.results] == ["PASS", "CRASH", "UNSUPPORTED"]
+    with stand_in.host(return_s=1.0, power_cycle=reset, console=stand_in.console) as host:
+        host.follow_console(run.out / "host-console.log")
+        recorded = run.on(host, *CRASHED, begins=begins)
+    assert verdicts(recorded) == CRASHED
     assert "[ 9.0] Kernel panic - not syncing: sysrq triggered crash" in recorded.results[1]["kernel"]["log"]
     assert (tmp_path / "resets").read_text() == "x\n"
     assert footer_of(recorded)["complete"] is True
 
 
-def test_a_run_is_resumed_after_its_host_was_lost_and_the_case_is_a_crash(
-    stand_in: StandIn, project: Project, tmp_path: Path
-) -> None:
-    begins = when_it_hangs((stand_in.folder / "dead").touch, stand_in.cut)
-    stand_in.goes_wrong(prefix=f"[ ! -e {stand_in.folder}/dead ] || exit 255; ")
-    run = Run(stand_in, project, tmp_path / "out", ("works", "hangs", "not-supported"))
+def test_a_run_is_resumed_after_its_host_was_lost_and_the_case_is_a_crash(stand_in: StandIn, run: Run) -> None:
     with stand_in.host(return_s=0.5) as host:
-        recorded = run.on(host, begins)
+        recorded = run.on(host, *CRASHED, begins=when_it_hangs(stand_in.dead.touch, stand_in.cut))
         assert f"{ADDRESS} did not come back within 0.5 s: " in host.gone
-    found = [(line["verdict"], line["reason"]) for line in recorded.results]
-    assert found[0][0] == "PASS"
-    assert [verdict for verdict, _ in found[1:]] == ["MISSED", "MISSED"]
-    assert "did not come back" in found[1][1]
+    assert list(verdicts(recorded).values()) == ["PASS", "MISSED", "MISSED"]
+    assert "did not come back" in recorded.results[1]["reason"]
     assert footer_of(recorded)["complete"] is False
-    (stand_in.folder / "dead").unlink()
+    stand_in.dead.unlink()
     stand_in.boot()
     with stand_in.host() as host:
-        again = run.on(host, resumed=True)
-    assert [line["verdict"] for line in again.results] == ["PASS", "CRASH", "UNSUPPORTED"]
+        again = run.on(host, *CRASHED, carry_on=True)
+    assert verdicts(again) == CRASHED
     assert again.results[1]["reason"].endswith("the host went down while the case ran")
 
 
@@ -336,9 +315,8 @@ def test_a_host_that_comes_back_with_another_kernel_is_reported(stand_in: StandI
         assert host.first
         host._same["kernel"] = "5.4.0-another"
         host.first.cut()
-        with pytest.raises(UserError, match=r"is not the same any more: kernel was 5\.4\.0-another, is ") as caught:
+        with user_error(r"is not the same any more: kernel was 5\.4\.0-another, is ", status=3):
             host.connected(host.first)
-    assert caught.value.status == 3
 
 
 @pytest.mark.parametrize("noise", ["yes", "while :; do echo hi; sleep 0.1; done"])
@@ -364,19 +342,16 @@ def test_a_connection_with_only_noise_is_lost(stand_in: StandIn, monkeypatch: Pa
 
 
 def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(
-    stand_in: StandIn, project: Project, tmp_path: Path, monkeypatch: Patch
+    stand_in: StandIn, run: Run, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(protocol, "SILENCE_S", PATIENCE_S)
     monkeypatch.setattr(protocol, "PANIC_S", 4.0)
-    serial = tmp_path / "serial"
-    serial.touch()
-
     panic = "Kernel panic - not syncing: Fatal exception\n"
-    run = Run(stand_in, project, tmp_path / "out", ("works", "hangs"))
-    with stand_in.host(console=f"tail -n +1 -f {serial}") as host:
-        host.follow_console(tmp_path / "out" / "host-console.log")
-        recorded = run.on(host, when_it_hangs(lambda: serial.write_text(panic), stand_in.stop))
-    assert [line["verdict"] for line in recorded.results] == ["PASS", "CRASH"]
+    with stand_in.host(console=stand_in.console) as host:
+        host.follow_console(run.out / "host-console.log")
+        begins = when_it_hangs(lambda: stand_in.serial.write_text(panic), stand_in.stop)
+        recorded = run.on(host, "works", "hangs", begins=begins)
+    assert verdicts(recorded) == {"works": "PASS", "hangs": "CRASH"}
 
 
 # Failures of a host
@@ -432,9 +407,8 @@ def test_messages_of_ssh_become_one_line(
 
 def test_an_ssh_client_that_is_killed_is_reported(stand_in: StandIn) -> None:
     stand_in.client("kill -9 $$")
-    with pytest.raises(UserError) as caught:
+    with user_error("^host.invalid: ssh was killed by signal 9; try: ssh -- host.invalid true$", status=3):
         stand_in.host()
-    assert str(caught.value) == "host.invalid: ssh was killed by signal 9; try: ssh -- host.invalid true"
 
 
 def test_an_ssh_client_that_cannot_be_executed_is_reported(stand_in: StandIn) -> None:
@@ -488,21 +462,19 @@ def test_lines_without_the_secret_are_left_out() -> None:
         assert protocol.parse_line(b"s", line) is None
 
 
-def test_a_hazardous_case_runs_in_its_own_boot(stand_in: StandIn, project: Project, tmp_path: Path) -> None:
+def test_a_hazardous_case_runs_in_its_own_boot(stand_in: StandIn, run: Run, tmp_path: Path) -> None:
     resets = tmp_path / "resets"
     reset = f"echo x >>{resets}; wc -l <{resets} >{stand_in.boot_id}"
     hazardous = ("reg_mr/fake/works", "reg_mr/fake/wrongly-accepted")
     boots = []
     with stand_in.host(power_cycle=reset) as host:
-        place = Place(host, ["--rdma-cases", "vendor/0"], tmp_path / "console.log", hazardous, host.first)
+        place = run.place(host, hazardous)
         for case in (*hazardous, "reg_mr/fake/not-supported"):
             worker = place.start([case])
             boots.append(host.boot_id)
             while worker.next_line(PATIENCE_S):
                 pass
-            assert worker.end().what == (
-                "the process under test ended with status " + ("1" if "wrongly" in case else "0")
-            )
+            assert worker.end().what == f"the process under test ended with status {int('wrongly' in case)}"
             worker.close()
     assert boots == ["boot-1", "1", "1"]  # the first hazardous case runs in the present boot
     assert stand_in.left() == []
@@ -511,6 +483,5 @@ def test_a_hazardous_case_runs_in_its_own_boot(stand_in: StandIn, project: Proje
 def test_a_power_command_that_fails_is_reported(stand_in: StandIn) -> None:
     with stand_in.host(power_cycle="echo the outlet is on fire; exit 4") as host:
         assert host.first
-        with pytest.raises(UserError, match="the power command failed with status 4: the outlet is on fire") as caught:
+        with user_error("the power command failed with status 4: the outlet is on fire", status=3):
             host.reset(host.first)
-    assert caught.value.status == 3

@@ -27,7 +27,7 @@ from reproducers.mail import mail
 from reproducers.of_runs import basis_of, cut, file_name, programs_of, reproducer, unknown_device
 from reproducers.program import MOST_LINES, Program
 from reproducers.writer import Inexpressible
-from samples import changed, result
+from samples import changed, laid, result
 from trial.reproduction import AGREED, DIFFERS, NOT_MADE, REPRODUCED, Trying, _finding, compare, passed
 
 SUITE = load_suite()
@@ -72,6 +72,20 @@ def symptom_named(name: str) -> Symptom:
 def text_of(id_: str) -> str:
     """The program of a row."""
     return programs()[0][id_].text
+
+
+def mail_of(symptom: Symptom, *others: Digest) -> str:
+    return mail(symptom, forky(), SUITE, basis_of(FORKY), others)
+
+
+def spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+def page_of(folder: Path, *arguments: object) -> str:
+    """The page of findings that the command writes."""
+    assert main(["findings", *map(str, arguments), "--out", str(folder)]) == 0
+    return (folder / "findings.md").read_text()
 
 
 def test_programs_have_at_most_so_many_lines_and_columns_and_include_no_header_of_the_suite() -> None:
@@ -138,30 +152,32 @@ def test_a_program_that_finds_no_device_ends_with_2(tmp_path: Path) -> None:
     assert "a.out: failed: all && *all" in found.stderr
 
 
-def test_the_program_makes_the_call_of_the_case_with_its_set_up() -> None:
-    text = " ".join(text_of(ADVICE).split())
-    assert (
-        "struct ibv_mr *odp = ibv_reg_mr(pd, buf, buf_size, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND" in text
-        or ("struct ibv_mr *odp = ibv_reg_mr(pd, buf, buf_size, IBV_ACCESS_ON_DEMAND" in text)
-    )
-    assert "pd->handle = 0xfffffff0;" in text
-    assert "int error = ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, list, 1);" in text
-    assert "CHECK(error == EINVAL," in text
-
-
-def test_the_uverbs_entry_is_called_by_the_kernels_commands() -> None:
-    text = text_of("advise_mr/codes/invalid-pd@uverbs")
-    assert "RDMA_VERBS_IOCTL" in text
-    assert "ibv_advise_mr(pd" not in text
-    raw = text_of("reg_mr_iova/translation/none-registers@uverbs")
-    assert "IB_USER_VERBS_CMD_REG_MR" in raw
-    assert "ibv_reg_mr_iova(pd" not in raw
-
-
-def test_a_program_ends_with_77_for_an_undeclared_capability() -> None:
-    text = " ".join(text_of(WRITE).split())
-    assert "if (!(device.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_WRITE))" in text
-    assert "errx(77, " in text
+@pytest.mark.parametrize(
+    ("id_", "has", "lacks"),
+    [
+        (
+            ADVICE,
+            [
+                "struct ibv_mr *odp = ibv_reg_mr(pd, buf, buf_size, IBV_ACCESS_ON_DEMAND",
+                "pd->handle = 0xfffffff0;",
+                "int error = ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, list, 1);",
+                "CHECK(error == EINVAL,",
+            ],
+            "RDMA_VERBS_IOCTL",
+        ),
+        ("advise_mr/codes/invalid-pd@uverbs", ["RDMA_VERBS_IOCTL"], "ibv_advise_mr(pd"),
+        ("reg_mr_iova/translation/none-registers@uverbs", ["IB_USER_VERBS_CMD_REG_MR"], "ibv_reg_mr_iova(pd"),
+        (
+            WRITE,
+            ["if (!(device.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_WRITE))", "errx(77, "],
+            "RDMA_VERBS_IOCTL",
+        ),
+    ],
+)
+def test_the_program_makes_the_calls_of_the_case_at_its_entry(id_: str, has: list[str], lacks: str) -> None:
+    text = spaced(text_of(id_))
+    assert [part for part in has if part not in text] == []
+    assert lacks not in text
 
 
 def test_a_program_keeps_only_the_steps_up_to_the_violation() -> None:
@@ -216,11 +232,10 @@ def test_most_violations_of_a_recorded_run_are_expressed() -> None:
 
 
 def test_a_mail_has_every_part_in_72_columns() -> None:
-    basis = basis_of(FORKY)
     symptom = symptom_named(WRITE)
-    text = mail(symptom, forky(), SUITE, basis, [read(RECORDED / "trixie.jsonl")])
+    text = mail_of(symptom, read(RECORDED / "trixie.jsonl"))
     assert max(map(len, text.splitlines())) <= MAIL_WIDTH  # the kernel log of this run has no long line
-    output = " ".join(text.split())
+    output = spaced(text)
     for part in (
         "Subject: rxe: ",
         "What was done:",
@@ -243,31 +258,23 @@ def test_a_mail_has_every_part_in_72_columns() -> None:
 )
 def test_the_subject_of_a_mail_names_the_part_at_fault(layer: str, part: str) -> None:
     symptom = next(each.symptoms[0] for each in forky().defects if answering_of(each.symptoms[0]).layer == layer)
-    text = mail(symptom, forky(), SUITE, basis_of(FORKY), [])
+    text = mail_of(symptom)
     assert text.startswith(f"Subject: {part}: ")
 
 
-def test_a_mail_has_the_kernels_complaint_as_the_kernel_wrote_it() -> None:
+def test_a_mail_has_the_kernels_complaint_as_the_kernel_wrote_it_and_says_where_the_kernel_dies() -> None:
     symptom = symptom_named(DEADLY)
     log = symptom.record["kernel"]["log"]
     first = next(number for number, line in enumerate(log) if "Oops: general protection" in line)
-    text = mail(symptom, forky(), SUITE, basis_of(FORKY), [])
+    text = mail_of(symptom)
     output = text.partition("The kernel's messages:\n")[2].splitlines()
     assert output[:40] == [f"  {line}".rstrip() for line in log[first : first + 40]]
     assert output[40] == f"  ({len(log) - first - 40} more lines)"
     assert any("RIP: " in line for line in output)
-
-
-def test_a_mail_says_how_to_run_the_program_and_where_the_kernel_dies() -> None:
-    symptom = symptom_named(DEADLY)
-    text = mail(symptom, forky(), SUITE, basis_of(FORKY), [])
-    subject = " ".join(text.partition("\n\n")[0].split())
+    subject = spaced(text.partition("\n\n")[0])
     assert subject.startswith("Subject: rxe: kernel fault in rxe_odp_mr_copy: on-demand")
     device = forky().header["device"]["name"]
-    assert (
-        f"  rdma link add {device} type rxe netdev NETDEV"
-        in text.splitlines()[text.splitlines().index("  modprobe rdma_rxe") + 1]
-    )
+    assert f"  modprobe rdma_rxe\n  rdma link add {device} type rxe netdev NETDEV" in text
     assert f"  ./shown {device}\n" in text
     assert "it stops the kernel" in text
 
@@ -278,10 +285,10 @@ def test_a_mail_about_a_process_that_died_has_no_frame_of_this_suite() -> None:
     provider = 'Binary file "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav65.so", at +0x484f [0x7fa1d566384f]'
     frames = ['  File "/suite/conformance/execution/steps.py", line 264 in _bind', '  Binary file "python3" [0x450bc9]']
     died = replace(symptom, record={**symptom.record, "kernel": {"log": [*frames, f"  {provider}"]}})
-    text = mail(died, forky(), SUITE, basis_of(FORKY), [])
+    text = mail_of(died)
     assert text.partition("Where the process was, innermost first:\n")[2].startswith(f"  {provider}\n\nTested: ")
     assert "/suite/" not in text
-    assert "it is killed by a signal" in " ".join(text.split())
+    assert "it is killed by a signal" in spaced(text)
 
 
 def test_the_command_writes_a_program_a_mail_and_all_programs(
@@ -322,7 +329,7 @@ def test_a_text_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: C
     built["under_test"]["modules"]["rdma_rxe"]["build_id"] = "ce" * 20
     mine = tmp_path / "results.jsonl"
     mine.write_text("\n".join([json.dumps(built), *FORKY.read_text().splitlines()[1:]]) + "\n")
-    said = " ".join(cli(0, "reproducer", DEFECT, "--run", mine, "--mail", "--others", FORKY).out.split())
+    said = spaced(cli(0, "reproducer", DEFECT, "--run", mine, "--mail", "--others", FORKY).out)
     assert "rdma-core 65.0 (the stack under test was changed: linux e4e4e4e4). " in said
     assert "rdma-core 65.0, with modules.rdma_rxe.build_id a6d6b4de9dc2: has it" in said
 
@@ -339,26 +346,23 @@ def test_a_text_says_of_another_stack_only_what_its_run_shows(tmp_path: Path, ve
     symptom, run = symptom_named(WRITE), forky()
     head = changed(run.header, {"device": {**run.header["device"], "driver": "siw"}})
     other = digest(Recorded(head, [result(row(symptom.case), verdict)], None), tmp_path)
-    said = " ".join(mail(symptom, run, SUITE, basis_of(FORKY), [other]).split())
+    said = spaced(mail_of(symptom, other))
     assert f"- siw, kernel 7.2.12+deb14-amd64, rdma-core 65.0: {says}" in said
     assert "- rxe, kernel 7.2.12+deb14-amd64, rdma-core 65.0: has it" in said
 
 
-def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tmp_path: Path, capsys: Says) -> None:
-    (tmp_path / "findings").mkdir()
-    (tmp_path / "findings" / "old.c").write_text("stale\n")
+def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tmp_path: Path) -> None:
     fingerprint = forky().defects[0].fingerprint
-    (tmp_path / "findings" / "places.yaml").write_text(f"{fingerprint}: rxe_mw.c, rxe_invalidate_mw\n")
-    runs = [str(RECORDED / f"{stack}.jsonl") for stack in ("forky", "trixie")]
-    assert main(["findings", *runs, "--programs", "--out", str(tmp_path)]) == 0
-    page = (tmp_path / "findings.md").read_text()
-    both = {each.fingerprint for each in forky().defects} | {each.fingerprint for each in read(Path(runs[1])).defects}
+    places = f"{fingerprint}: rxe_mw.c, rxe_invalidate_mw\n"
+    laid(tmp_path / "findings", {"old.c": "stale\n", "places.yaml": places})
+    trixie = RECORDED / "trixie.jsonl"
+    page = page_of(tmp_path, FORKY, trixie, "--programs")
+    both = {each.fingerprint for each in (*forky().defects, *read(trixie).defects)}
     assert page.count("\n- fingerprint: `") == len(both)
     assert "- where: rxe_mw.c, rxe_invalidate_mw" in page
     linked = set(re.findall(r"\(findings/([^)]+\.c)\)", page))
     assert linked == {path.name for path in (tmp_path / "findings").glob("*.c")}
-    assert main(["findings", runs[1], runs[0], runs[0], "--out", str(tmp_path / "twice")]) == 0
-    twice = (tmp_path / "twice" / "findings.md").read_text()
+    twice = page_of(tmp_path / "twice", trixie, FORKY, FORKY)
     assert not re.search(r"seen on: [^\n]*forky[^\n]*forky", twice)
     assert "linked programs" not in twice
     assert "; not tried on: trixie" in page  # the recording has only the violations of the run
@@ -376,8 +380,7 @@ def test_the_page_of_findings_says_on_which_stacks_a_defect_is_not_seen(
             record |= {"verdict": verdict, "effective": verdict, "rule_verdicts": {}, "deviations": [], "fault": None}
     sid = tmp_path / "sid.jsonl"
     sid.write_text("".join(json.dumps(record) + "\n" for record in passing))
-    assert main(["findings", str(FORKY), str(sid), "--out", str(tmp_path)]) == 0
-    page = (tmp_path / "findings.md").read_text()
+    page = page_of(tmp_path, FORKY, sid)
     assert re.search(rf"- seen on: forky \(\d+ results\); {says}: sid\n- rules: BIND", page)
     assert {says} == set(re.findall("; (not.* on): ", page))
 
@@ -390,8 +393,7 @@ def test_unconfirmed_violations_are_not_findings(tmp_path: Path) -> None:
     lines.insert(-1, json.dumps({**tried, "alone": {"verdict": "PASS", "reason": ""}}))
     run = tmp_path / "forky.jsonl"
     run.write_text("\n".join(lines) + "\n")
-    assert main(["findings", str(run), "--out", str(tmp_path)]) == 0
-    page = (tmp_path / "findings.md").read_text()
+    page = page_of(tmp_path, run)
     assert page.count("\n- fingerprint: `") == len(forky().defects) - 1
     assert f"`{defect.fingerprint}`" not in page
 
@@ -400,18 +402,15 @@ def test_the_programs_of_the_documented_findings_are_those_that_are_made_now(tmp
     """The examples in docs/ do not depend on the run. For the other programs, only the command is documented."""
     documented = {path.name: path.read_text() for path in (ROOT / "docs" / "findings").glob("*.c")}
     assert len(documented) == 3
-    (tmp_path / "findings").mkdir()
-    for name in documented:
-        (tmp_path / "findings" / name).touch()
-    assert main(["findings", str(FORKY), "--out", str(tmp_path)]) == 0
+    laid(tmp_path / "findings", dict.fromkeys(documented, ""))
+    page_of(tmp_path, FORKY)
     assert {path.name: path.read_text() for path in (tmp_path / "findings").glob("*.c")} == documented
-    assert main(["findings", str(FORKY), "--programs", "--out", str(tmp_path)]) == 0
+    page_of(tmp_path, FORKY, "--programs")
     assert len(list((tmp_path / "findings").glob("*.c"))) > 10
 
 
 def test_places_that_are_no_mapping_of_texts_are_one_line(tmp_path: Path, cli: Cli) -> None:
-    (tmp_path / "findings").mkdir()
-    (tmp_path / "findings" / "places.yaml").write_text("- a list\n")
+    laid(tmp_path / "findings", {"places.yaml": "- a list\n"})
     assert "fingerprints with texts are expected" in cli(2, "findings", FORKY, "--out", tmp_path).err
 
 
@@ -446,13 +445,10 @@ def test_a_trial_passes_if_95_of_100_violations_are_reproduced() -> None:
 
 @pytest.mark.guest
 def test_programs_end_in_the_guest_as_the_run_did(tmp_path: Path) -> None:
-    chosen = ["reg_mr/registration/last-byte", ADVICE, WRITE, "bind_mw/type_1/part-from-buf"]
-    verdicts = {chosen[0]: "PASS"}
-    tried = [
-        Trying(id_, verdicts.get(id_, "FAIL"), reproducer(id_, SUITE, unknown_device()))
-        for id_ in chosen
-        if id_ in programs()[0]
-    ]
+    verdicts = {"reg_mr/registration/last-byte": "PASS", **dict.fromkeys((ADVICE, WRITE), "FAIL")}
+    verdicts["bind_mw/type_1/part-from-buf"] = "FAIL"
+    made = programs()[0]
+    tried = [Trying(id_, verdict, made[id_]) for id_, verdict in verdicts.items() if id_ in made]
     assert len(tried) >= 3
     found = list(compare(tried, GUEST_STACK, tmp_path, 1, print, assume_yes=True))
     assert {each.outcome for each in found} == {REPRODUCED, AGREED}, found

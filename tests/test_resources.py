@@ -1,19 +1,29 @@
-"""The counts of a process's resources: their sources, missing counts, and leaks."""
+"""What the kernel counts: the resources of a process with their sources, missing counts and leaks, and memory that
+modules never free."""
 
 import os
 import socket
 import struct
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+import samples
+from conformance.bench.interface import Entry
+from conformance.defects import Severity, defects_of
 from conformance.device.other_process import killed
 from conformance.errors import HostLacks, SetupRefused
+from conformance.execution.runner import run_case
 from conformance.judging import judge
-from conformance.kernel import resources
+from conformance.kernel import module_memory, resources
 from conformance.kernel.log import KernelFile, number_after
+from conformance.kernel.module_memory import REPETITIONS, ModuleMemory
 from conformance.kernel.netlink import RdmaNetlink
 from conformance.kernel.resources import (
     LOCKED,
@@ -26,23 +36,26 @@ from conformance.kernel.resources import (
     leaked,
     resource_evidence,
 )
+from conformance.model.fault import FaultKind
 from conformance.model.observation import Observation
+from conformance.model.verdict import Verdict
+from conformance.results.case_record import case_record
+from kinds import Patch
 from patience import await_true, is_running
-from samples import case, laid
+from reference.bench import ReferenceBench
+from samples import ROW, SPACE, laid
+from trial.running import on_the_reference
 
 STATUS = "Name:\tpython3\nVmLck:\t       4 kB\nVmPin:\t      16 kB\n"
 
 
 class Netlink:
+    """The kernel has one more of each than this process."""
+
     def __init__(self, **counts: int) -> None:
         self.counts = counts
-
-    def count(self) -> dict[str, int]:
-        return dict(self.counts)
-
-    def count_all(self) -> dict[str, int]:
-        """The kernel has one more of each."""
-        return {kind: number + 1 for kind, number in self.counts.items()}
+        self.count = lambda: dict(self.counts)
+        self.count_all = lambda: {kind: number + 1 for kind, number in self.counts.items()}
 
 
 @pytest.fixture
@@ -87,35 +100,19 @@ def summary(*entries: tuple[bytes, int]) -> bytes:
     return struct.pack("=IHHII", 16 + len(packed), 5 << 10 | 9, 0, 1, 0) + packed
 
 
-class Answer:
-    """A netlink socket with one answer, which is the only message."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-    def send(self, _: bytes) -> None: ...
-
-    def recv(self, _: int) -> bytes:
-        data, self.data = self.data, b""
-        assert data, "the kernel would not answer again"
-        return data
-
-
 @pytest.mark.parametrize("names", [(b"pd", b"cq", b"qp", b"mr"), (b"pd", b"cq", b"qp")], ids=["all", "an older kernel"])
 def test_one_answer_of_the_kernel_has_the_numbers_of_all_kinds(names: tuple[bytes, ...]) -> None:
     netlink = RdmaNetlink.__new__(RdmaNetlink)
     netlink._index = 0
-    netlink._socket = cast(socket.socket, Answer(summary(*((name, 300 + at) for at, name in enumerate(names)))))
+    only = iter([summary(*((name, 300 + at) for at, name in enumerate(names)))])  # the kernel would not answer again
+    netlink._socket = cast(socket.socket, SimpleNamespace(send=lambda _: None, recv=lambda _: next(only)))
     numbers = {"PD": 300, "CQ": 301, "QP": 302, "MR": 303}
     assert netlink.count_all() == (numbers if b"mr" in names else {})
 
 
-def test_pages_are_counted_only_where_nobody_else_pins_any(system: Path) -> None:
-    assert PAGES not in count(system, Netlink(), alone=False)
-
-
 @pytest.mark.parametrize("lack", ["proc/self/cgroup", "cgroup/cases/rdma.current", "proc/vmstat"])
 def test_counts_that_a_system_does_not_provide_are_omitted(system: Path, lack: str) -> None:
+    assert PAGES not in count(system, Netlink(), alone=False), "others may pin pages"
     (system / lack).unlink()
     assert {OTHERS, PAGES} - set(count(system, Netlink(MR=1))) == {PAGES if lack == "proc/vmstat" else OTHERS}
 
@@ -125,7 +122,7 @@ def test_counts_only_of_the_control_group_are_remarks_and_not_leaks() -> None:
     assert kept({OTHERS: 2}, {OTHERS: 5}) == "the RDMA control group counts 3 more objects than before (MW or other)"
     assert kept({OTHERS: 2}, {OTHERS: 2}) == kept({}, {}) == ""
     observed: Observation = {"returned": "NULL", "errno": "EINVAL", "rc": None, "remarks": ["noticed"]}
-    judgement = judge(case("{rules: [REG-01], when: {access: []}, then: refused}"), [], observed)
+    judgement = judge(samples.case("{rules: [REG-01], when: {access: []}, then: refused}"), [], observed)
     assert (judgement.verdict, judgement.notes) == ("PASS", ("noticed",))
 
 
@@ -134,7 +131,7 @@ def test_more_than_before_is_left_over_and_less_is_not() -> None:
     assert leaked({"MR": 1, PINNED: 4}, {"MR": 0}) == ""
 
 
-def test_resources_freed_a_little_later_are_not_leaks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resources_freed_a_little_later_are_not_leaks(monkeypatch: Patch) -> None:
     counts = iter([{"MR": 1}, {"MR": 1}, {"MR": 0}])
     assert count_when_settled({"MR": 0}, lambda: next(counts)) == {"MR": 0}
     monkeypatch.setattr(resources, "SETTLING_S", 0.02)
@@ -153,19 +150,13 @@ TEXT = "VmPinned: 3 kB\nVmPin:\t      16 kB\nnr_released 5\nnr_acquired 12"
 
 def test_each_reading_gives_the_text_as_it_is_then(tmp_path: Path) -> None:
     path = tmp_path / "status"
-    path.write_text("a" * 200_000)
     file = KernelFile(path)
+    with pytest.raises(FileNotFoundError):
+        file.read()
+    path.write_text("a" * 200_000)
     assert file.read() == "a" * 200_000
     path.write_text("short")
     assert file.read() == file.read() == "short"
-
-
-def test_a_file_that_is_not_there_is_looked_for_again(tmp_path: Path) -> None:
-    file = KernelFile(tmp_path / "status")
-    with pytest.raises(FileNotFoundError):
-        file.read()
-    (tmp_path / "status").write_text("here")
-    assert file.read() == "here"
 
 
 def test_a_forked_process_reads_of_itself() -> None:
@@ -189,22 +180,16 @@ def test_a_file_is_closed_when_it_is_no_longer_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "number"),
+    ("text", "name", "number"),
     [
-        ("VmPin:", 16),
-        ("VmPinned:", 3),
-        ("nr_acquired ", 12),
-        ("nr_released ", 5),
-        ("VmLck:", None),
-        ("acquired ", None),
+        *((TEXT, name, number) for name, number in (("VmPin:", 16), ("VmPinned:", 3), ("nr_acquired ", 12))),
+        *((TEXT, name, number) for name, number in (("nr_released ", 5), ("VmLck:", None), ("acquired ", None))),
+        ("VmPin:", "VmPin:", None),
+        ("VmPin: none", "VmPin:", None),
     ],
 )
-def test_a_number_is_that_of_the_line_that_begins_with_its_name(name: str, number: int | None) -> None:
-    assert number_after(TEXT, name) == number
-
-
-def test_a_name_without_a_number_has_none() -> None:
-    assert number_after("VmPin:", "VmPin:") is number_after("VmPin: none", "VmPin:") is None
+def test_a_number_is_that_of_the_line_that_begins_with_its_name(text: str, name: str, number: int | None) -> None:
+    assert number_after(text, name) == number
 
 
 class Counted:
@@ -215,12 +200,7 @@ class Counted:
         self.alive: list[bool] = []
 
     def __call__(self, process: int) -> Mapping[str, int]:
-        try:
-            os.kill(process, 0)
-        except ProcessLookupError:
-            self.alive.append(False)
-        else:
-            self.alive.append(True)
+        self.alive.append(Path(f"/proc/{process}").exists())
         return {"MR": self.counts.pop(0) if len(self.counts) > 1 else self.counts[0], "QP": 0}
 
 
@@ -228,6 +208,7 @@ def test_it_is_counted_alive_and_then_until_nothing_is_left() -> None:
     count = Counted(3, 2, 1, 0)
     assert killed(lambda: "kept", count) == {"MR": 0, "QP": 0}
     assert count.alive == [True, False, False, False]
+    assert killed(lambda: "kept", Counted(3, 1)) == {"MR": 1, "QP": 0}, "what remains is reported"
 
 
 def test_it_ends_with_the_process_that_began_it() -> None:
@@ -247,10 +228,6 @@ def test_it_ends_with_the_process_that_began_it() -> None:
     os.close(report)
 
 
-def test_remaining_resources_are_reported() -> None:
-    assert killed(lambda: "kept", Counted(3, 1)) == {"MR": 1, "QP": 0}
-
-
 def test_why_it_could_not_be_set_up_is_reported() -> None:
     def prepare() -> object:
         raise SetupRefused("registering the MR 'mr'", "ENOMEM")
@@ -262,3 +239,148 @@ def test_why_it_could_not_be_set_up_is_reported() -> None:
 def test_without_counts_of_the_kernel_none_are_shown() -> None:
     with pytest.raises(HostLacks, match="does not report"):
         killed(lambda: "kept", Counted(0))
+
+
+# Memory of the kernel's modules
+
+HEAD = """\
+allocinfo - version: 2.0
+#     <size>  <calls> <tag info>
+       40960        {0} mm/filemap.c:2001 func:__filemap_get_folio
+           0        0 net/core/skbuff.c:656 func:__alloc_skb
+"""
+
+
+class Kernel:
+    """A kernel that counts its memory. Objects that wait are freed only when the kernel is asked to free them."""
+
+    def __init__(self, proc: Path) -> None:
+        self.proc = proc
+        self.held, self.waiting = Counter[str](), Counter[str]()
+        (proc / "sys/vm").mkdir(parents=True)
+        (proc / "sys/vm/mem_profiling").write_text("1\n")
+        self.allocate("rxe_alloc_ucontext")
+
+    def allocate(self, function: str, objects: int = 1) -> None:
+        self.held[function] += objects
+        lines = [
+            f"{96 * number:12} {number:8} rxe_mr.c:{len(function)} [rdma_rxe] func:{function} \n"
+            for function, number in (self.held + self.waiting).items()
+        ]
+        (self.proc / "allocinfo").write_text(HEAD.format(sum(self.held.values())) + "".join(lines))
+
+    def put(self, function: str) -> None:
+        self.waiting[function] += 1
+        self.allocate(function, 0)
+
+    def free(self) -> None:
+        self.waiting.clear()
+        self.allocate("rxe_alloc_ucontext", 0)
+
+    def memory(self) -> ModuleMemory:
+        return ModuleMemory(self.proc, self.free)
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: Patch) -> Kernel:
+    monkeypatch.setattr(module_memory, "FREED_S", 0.0)
+    return Kernel(tmp_path)
+
+
+def leaks(memory: ModuleMemory, case: Callable[[], object]) -> dict[str, list[int]]:
+    case()
+    return {each["function"]: each["objects"] for each in memory.leaked_by(lambda number: case())}
+
+
+def test_memory_is_leaked_if_each_repetition_keeps_more(kernel: Kernel) -> None:
+    memory = kernel.memory()
+
+    def case() -> None:
+        kernel.allocate("rxe_mr_init_user", 2)
+        kernel.put("alloc_uobj")
+
+    assert leaks(memory, case) == {"rxe_mr_init_user": [2] * (1 + REPETITIONS)}
+    assert leaks(memory, lambda: kernel.put("alloc_uobj")) == {}, "the next case leaks nothing"
+
+
+def test_memory_that_is_kept_once_or_freed_late_is_no_leak(kernel: Kernel) -> None:
+    memory = kernel.memory()
+    first = iter([1])
+    ran: list[int] = []
+
+    def case() -> None:
+        ran.append(1)
+        kernel.allocate("pool_grow", next(first, 0))
+
+    assert leaks(memory, case) == {}
+    assert len(ran) == 2, "the first repetition has shown it"
+    assert leaks(memory, case) == {}
+    assert len(ran) == 3
+
+
+def test_a_case_is_not_repeated_for_objects_that_wait_to_be_freed(kernel: Kernel) -> None:
+    memory = kernel.memory()
+    ran: list[int] = []
+
+    def case() -> None:
+        ran.append(1)
+        kernel.put("alloc_uobj")
+
+    assert [leaks(memory, case) for _ in range(20)] == [{}] * 20
+    assert len(ran) == 20
+
+
+def test_memory_that_is_freed_after_the_repetitions_is_no_leak(kernel: Kernel, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(module_memory, "FREED_S", 9.0)
+    monkeypatch.setattr(module_memory, "POLL_S", 0.0)
+    asked = iter(range(100))
+
+    def free() -> None:
+        if next(asked) > REPETITIONS + 3:  # as a worker of the kernel does after a delay
+            kernel.allocate("rxe_odp_work", -kernel.held["rxe_odp_work"])
+
+    memory = ModuleMemory(kernel.proc, free)
+    assert leaks(memory, lambda: kernel.allocate("rxe_odp_work")) == {}
+    assert kernel.held["rxe_odp_work"] == 0
+
+
+def test_a_leak_in_a_place_whose_objects_are_freed_late_is_found(kernel: Kernel) -> None:
+    memory = kernel.memory()
+    for _ in range(3):
+        assert leaks(memory, lambda: kernel.put("alloc_uobj")) == {}
+    found = [leaks(memory, lambda: kernel.allocate("alloc_uobj")) for _ in range(8)]
+    assert any(found)
+
+
+@pytest.mark.parametrize("lack", ["sys/vm/mem_profiling", "allocinfo", "0"])
+def test_another_kernel_is_not_watched(kernel: Kernel, lack: str) -> None:
+    assert ModuleMemory.of_kernel(kernel.proc)
+    if lack == "0":
+        (kernel.proc / "sys/vm/mem_profiling").write_text("0\n")
+    else:
+        (kernel.proc / lack).unlink()
+    assert ModuleMemory.of_kernel(kernel.proc) is None
+
+
+class Driver(ReferenceBench):
+    """A bench whose driver allocates an object for each call, and never frees it."""
+
+    kernel: Kernel
+
+    def entry(self, name: str) -> Entry:
+        self.kernel.allocate("rxe_mr_init_user")
+        return super().entry(name)
+
+
+@pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])
+def test_a_leak_fails_its_case_and_is_a_defect_of_its_own(kernel: Kernel, row: str) -> None:
+    with closing(Driver()) as bench:
+        bench.kernel = kernel
+        run = replace(on_the_reference(bench), memory=kernel.memory())
+        record = case_record(run_case(samples.case(row), run), samples.registry())
+    assert record["verdict"] == Verdict.FAIL
+    assert record["fault"]["kind"] == FaultKind.MEMORY_LEAKED
+    assert " x) allocated by rxe_mr_init_user [rdma_rxe] in rxe_mr.c:16" in record["reason"]
+    (defect,) = defects_of([record])
+    assert defect.title == "memory is never freed, allocated in rxe_mr_init_user (rdma_rxe)"
+    assert defect.severity is Severity.VALID_REFUSED

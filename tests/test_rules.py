@@ -1,12 +1,21 @@
-"""The registry of rules: permanent ids, and mistakes in files of rules. Malformed files of rules are in
-tests/malformed; test_tables.py reads them."""
+"""The registry of rules: permanent ids, mistakes in files of rules, and the cases of each rule. Malformed files of
+rules are in tests/malformed; test_tables.py reads them."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import samples
+from commands.__main__ import main
+from commands.coverage import Coverage, cover, cover_with_results, render
+from conformance.model.case import Table
+from conformance.model.record import ResultRecord
 from conformance.model.rules import Registry
 from conformance.tables.rules_file import read_registry
+from conformance.tables.suite import Suite
 from samples import laid, registry
 
 RULE = """\
@@ -83,3 +92,148 @@ def test_every_rule_has_a_short_name_of_its_own() -> None:
     without = [rule.id for rule in registry().values() if not 0 < len(rule.short) <= 60]
     assert without == [], "titles of defects need the key `short`, of at most 60 characters"
     assert len(set(shorts)) == len(shorts)
+
+
+# Coverage
+
+
+ROWS = """
+- {id: works, rules: [REG-01], when: {access: []}, then: success}
+- {id: fails, rules: [REG-01, REG-02], when: {access: [REMOTE_WRITE]}, then: refused}
+- {id: both, rules: [REG-23], when: {length: 0, access: []}, then: refused,
+   afterwards: [{call: ibv_reg_mr, access: [], then: success}]}
+- {id: open, rules: [REG-03], when: {access: []}, then: open,
+   afterwards: [{call: ibv_dereg_mr, mr: new, then: success}]}
+"""
+ADVICE = """
+- {id: bounds, rules: [ADV-08], given: {mrs: {mr: {access: [ON_DEMAND]}}},
+   when: {advice: PREFETCH, sg_list: [{addr: buf, length: 8, lkey: mr.lkey}]},
+   then: {outcome: refused, errno: [EFAULT, EINVAL]}}
+"""
+REREG = """
+- {id: nothing, rules: [REREG-06], given: {mrs: {mr: {access: []}}}, when: {flags: []},
+   then: {outcome: refused, code: ERR_INPUT}}
+"""
+
+
+def suite(rules: Sequence[str] = (), *tables: Table) -> Suite:
+    """A suite of these rules (by default all) and tables (by default ROWS)."""
+    made = samples.suite(tables or [samples.table("reg_mr/sample", ROWS, 4)])
+    return replace(made, registry=Registry(made.registry[id_] for id_ in rules or made.registry))
+
+
+def results(tmp_path: Path, lines: Sequence[ResultRecord], complete: bool = True) -> Path:
+    return samples.written(samples.recorded(lines, complete=complete, planned=[]), tmp_path) / "results.jsonl"
+
+
+def numbers(coverage: Coverage) -> dict[str, tuple[int, int, int, int]]:
+    """Returns, for each rule that has a case, the number of its cases, and the numbers that expect success, a refusal
+    and an open outcome."""
+    return {rule.id: (rule.cases, rule.success, rule.refused, rule.open) for rule in coverage.rules if rule.cases}
+
+
+def test_cases_count_for_each_of_their_rules_in_each_direction() -> None:
+    found = numbers(cover(suite()))
+    assert found == {"REG-01": (2, 1, 1, 0), "REG-02": (1, 0, 1, 0), "REG-23": (1, 1, 1, 0), "REG-03": (1, 0, 0, 1)}
+
+
+def test_rules_without_a_case_and_with_open_ones_only_are_listed() -> None:
+    coverage = cover(suite(["REG-01", "REG-02", "REG-03", "REG-04", "REG-23"]))
+    assert coverage.without_case == ["REG-04"]
+    assert coverage.only_open == ["REG-03"]
+    text = "\n".join(render(coverage))
+    assert "without a case (1): REG-04" in text
+    assert "only open cases, which prove nothing (1): REG-03" in text
+    assert "5 rules, 4 with a case: 2 by success and by refusal, 1 in one direction; 4 cases" in text
+
+
+def test_documented_codes_are_counted_where_a_case_expects_them() -> None:
+    coverage = cover(suite([], samples.table("advise_mr/sample", ADVICE), samples.table("rereg_mr/sample", REREG)))
+    expected = {code.code: code.expected for code in coverage.codes if code.expected}
+    assert expected == {"EFAULT": 1, "EINVAL": 1, "IBV_REREG_MR_ERR_INPUT": 1}
+    assert f"documented codes expected by a case: 3 of {len(coverage.codes)}" in list(render(coverage))
+
+
+def test_a_rule_has_the_worst_verdict_of_its_cases(tmp_path: Path) -> None:
+    made = suite(["REG-01", "REG-02", "REG-03", "REG-23"])
+    verdicts = {"works": "PASS", "fails": "FAIL", "both": "UNSUPPORTED"}
+    lines = [samples.result(case, verdicts[case.id.split("/")[-1]]) for case in made.cases[:3]]
+    coverage = cover_with_results(made, results(tmp_path, lines))
+    assert {rule.id: rule.verdict for rule in coverage.rules} == {
+        "REG-01": "FAIL",
+        "REG-02": "FAIL",
+        "REG-03": "-",
+        "REG-23": "UNSUPPORTED",
+    }
+    assert coverage.complete is True
+    total = "results of 3 of the 4 cases; rules: 1 UNSUPPORTED, 2 FAIL, 1 without a result"
+    assert total in list(render(coverage))
+
+
+ENUMERATED = "IBV_REREG_MR_ERR_INPUT"
+
+
+@pytest.mark.parametrize(
+    ("table", "observed", "provoked"),
+    [
+        (ADVICE, {"returned": "EFAULT", "errno": ""}, "EFAULT"),
+        (ADVICE, {"returned": "EOPNOTSUPP", "errno": ""}, ""),
+        (ADVICE, {"returned": "0", "errno": "EFAULT"}, ""),
+        (ADVICE, {"returned": "EXDEV", "errno": ""}, ""),
+        (ADVICE, {"setup_failed": "no memory"}, ""),
+        (ADVICE, {"returned": "0", "afterwards": [{"returned": "EPERM", "errno": ""}]}, ""),
+        # One number for two promises counts for the promise that the case is about.
+        *(
+            (ADVICE.replace("[EFAULT, EINVAL]", promised), {"returned": "EOPNOTSUPP", "errno": ""}, promised)
+            for promised in ("ENOTSUP", "EOPNOTSUPP")
+        ),
+        # A code of an enumeration is known by its name and its number.
+        *((REREG, {"returned": each, "errno": "EINVAL"}, ENUMERATED) for each in ("ERR_INPUT", ENUMERATED, "-1")),
+    ],
+)
+def test_codes_that_came_back_are_counted(tmp_path: Path, table: str, observed: dict[str, Any], provoked: str) -> None:
+    verb = "rereg_mr" if table == REREG else "advise_mr"
+    made = suite([], samples.table(f"{verb}/sample", table))
+    coverage = cover_with_results(made, results(tmp_path, [samples.result(made.cases[0], observed=observed)]))
+    assert [code.code for code in coverage.codes if code.observed] == provoked.split()
+    assert f"documented codes provoked: {len(provoked.split())} of {len(coverage.codes)}" in list(render(coverage))
+
+
+def test_a_verdict_that_rests_on_open_cases_stands_in_brackets(tmp_path: Path) -> None:
+    made = suite(["REG-01", "REG-02", "REG-03", "REG-23"])
+    coverage = cover_with_results(made, results(tmp_path, [samples.result(made.cases[3])]))
+    assert any(line.startswith("REG-03 ") and " (PASS) " in line for line in render(coverage))
+
+
+def test_codes_of_later_steps_count_for_the_verb_they_call(tmp_path: Path) -> None:
+    made = suite([], samples.table("advise_mr/sample", ADVICE))
+    line = samples.result(made.cases[0], observed={"returned": "0", "afterwards": [{"returned": "EPERM"}]})
+    later = [{"call": "ibv_advise_mr(pd=pd)", "outcome": "refused"}]
+    line["expected"] = {**line["expected"], "afterwards": later}
+    coverage = cover_with_results(made, results(tmp_path, [line]))
+    assert {code.code for code in coverage.codes if code.observed} == {"EPERM"}
+
+
+def test_a_smoke_run_verifies_no_rule_and_a_dialect_is_not_judged(tmp_path: Path) -> None:
+    made = suite()
+    line = samples.result(made.cases[0])
+    run = samples.recorded([line], complete=False, planned=[], tier="smoke", rules=made.registry.as_data())
+    totals = "\n".join(render(cover_with_results(made, samples.written(run, tmp_path))))
+    assert "rules: 1 PARTIAL, " in totals
+    assert " without a result, 6 of a vendor's dialect not judged" in totals
+
+
+def test_results_of_a_run_cut_short_are_called_incomplete(tmp_path: Path) -> None:
+    made = suite()
+    coverage = cover_with_results(made, results(tmp_path, [samples.result(made.cases[0])], complete=False))
+    assert coverage.complete is False
+    assert "these results are from an incomplete run" in list(render(coverage))
+
+
+@pytest.mark.parametrize(("rules", "status"), [(["REG-01", "REG-02", "REG-03", "REG-23"], 0), ([], 1)])
+def test_the_exit_status_says_whether_a_rule_has_no_case(
+    rules: list[str], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("commands.cli.run_arguments.load_suite", lambda folders: suite(rules))
+    assert main(["coverage"]) == status
+    assert capsys.readouterr().out.startswith("rule ")

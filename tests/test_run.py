@@ -22,7 +22,7 @@ from conformance.model.record import FooterRecord, ResultRecord
 from conformance.results.records import Recorded, footer_record, read_results
 from conformance.tables.suite import ROOT, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
-from kinds import Cli
+from kinds import Cli, Folders
 from launched import launched, run_in_guest, script
 
 pytestmark = pytest.mark.guest
@@ -73,12 +73,12 @@ def run_of(out: Path, chosen: Sequence[str]) -> Run:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def whole(tmp_path_factory: Folders) -> Run:
     return run_of(tmp_path_factory.mktemp("run") / "out", by_day())
 
 
 @pytest.fixture(scope="module")
-def results(whole: Run, tmp_path_factory: pytest.TempPathFactory) -> list[ResultRecord]:
+def results(whole: Run, tmp_path_factory: Folders) -> list[ResultRecord]:
     """The result of every case."""
     others = {case.id for case in of_tier(load_suite().cases, DEFAULT)}.difference(by_day())
     night = run_of(tmp_path_factory.mktemp("night") / "out", sorted(others))

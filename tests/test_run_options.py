@@ -6,7 +6,7 @@ import shlex
 from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from _pytest.config.argparsing import Parser
@@ -16,12 +16,7 @@ from hypothesis import strategies as st
 import samples
 from commands import run
 from commands.cli import run_arguments
-from conformance.device import bench
-from conformance.device.native_exchange import NativeConnection
-from conformance.device.queue_pairs import DeviceQueue
-from conformance.device.xrc import pair_type
 from conformance.errors import UserError
-from conformance.model.deadline import CASE_DEADLINE_S, COMPLETION_DEADLINE_S, completion_deadline_s
 from conformance.model.vocabulary import DIALECTS, TIERS
 from conformance.pytest_plugin.options import add_options
 from conformance.run_options import GUEST, HOST, OPTIONS, RunOptions
@@ -250,75 +245,3 @@ def test_the_refusal_of_a_guest_option_on_this_hosts_device_says_what_to_add() -
     """The other refusals are in tests/mistakes.txt."""
     with pytest.raises(UserError, match=r"^--kernel is for the guest, not for a device of this host; add --guest$"):
         builds.refuse_on_host(RunOptions(kernel=Path("k")))
-
-
-# The deadline of a completion
-
-
-@UNTIMED
-@given(st.floats(1e-6, 1e9))
-def test_a_case_outlives_several_completions_that_do_not_come(case_deadline_s: float) -> None:
-    assert 0 < completion_deadline_s(case_deadline_s) <= COMPLETION_DEADLINE_S
-    assert 5 * completion_deadline_s(case_deadline_s) < case_deadline_s
-
-
-class Patience:
-    """A stand-in for a poster. It records the deadlines of waits for completions."""
-
-    qp = 0
-
-    def __init__(self) -> None:
-        self.awaited: list[float] = []
-
-    def completions(self, count: int, deadline_s: float) -> list[Any]:
-        """Returns no completion."""
-        self.awaited.append(deadline_s)
-        return []
-
-
-def queue(deadline_s: float) -> Any:
-    """A queue pair without a device."""
-    made = object.__new__(DeviceQueue)
-    made.device = cast(Any, SimpleNamespace(pointers=SimpleNamespace(attributes=lambda attributes: 0)))
-    made.deadline_s, made.kind, made.poster, made._attributes = deadline_s, "RC", cast(Any, Patience()), None
-    return made
-
-
-def test_a_queue_awaits_a_completion_as_long_as_it_was_told_to() -> None:
-    made = queue(1.5)
-    assert made.completions() == made.completions(1, 0.25) == made.completions(1, 0.0) == []
-    assert made.poster.awaited == [1.5, 0.25, 0.0]
-
-
-def test_exchanges_in_c_await_a_completion_as_long_as_the_queues_do() -> None:
-    struct = NativeConnection(queue(1.5), queue(2.5), 0.5, renewable=False, by_reset=True)._struct
-    assert (struct.send_timeout, struct.receive_timeout, struct.silence) == (1_500_000_000, 2_500_000_000, 500_000_000)
-
-
-@pytest.mark.parametrize(
-    ("kind", "extended", "pair"),
-    [
-        ("RC", "", "DevicePair"),
-        ("UD", "", "DevicePair"),
-        ("XRC", "", "XrcPair"),
-        ("RC_SRQ", "", "SharedReceivesPair"),
-        ("RC", "FLUSH", "ExtendedPair"),
-        ("UC", "wr_post", "ExtendedPair"),
-    ],
-)
-def test_the_bench_hands_the_deadline_to_each_pair(kind: str, extended: str, pair: str, monkeypatch: Patch) -> None:
-    made: list[Any] = []
-
-    def recording(spec: Any) -> Any:
-        return lambda *arguments: made.append((pair_type(spec).__name__, *arguments))
-
-    monkeypatch.setattr(bench, "pair_type", recording)
-    some = object.__new__(bench.DeviceBench)
-    some.device, some._completion_deadline_s = cast(Any, "device"), 1.5
-    spec = cast(Any, SimpleNamespace(kind=kind, extended=extended))
-    some.pair(spec, cast(Any, "requester"), cast(Any, "responder"))
-    assert made == [(pair, "device", spec, "requester", "responder", 1.5)]
-
-
-def test_by_default_a_completion_has_all_the_time_that_it_may_have() -> None:
-    assert completion_deadline_s(CASE_DEADLINE_S) == COMPLETION_DEADLINE_S

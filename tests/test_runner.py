@@ -1,21 +1,23 @@
 """The runner: each kind of case has its own runner; kernel log, resource counts and profile apply to all kinds."""
 
-from collections.abc import Iterator
-from contextlib import closing
+import itertools
+from collections.abc import Iterable, Iterator
+from contextlib import closing, nullcontext
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
 import samples
 from conformance.errors import HostLacks, LoopbackLost, PeerLost, SetupRefused, UserError
-from conformance.execution.runner import CaseRun, Progress, RunContext, run_case
+from conformance.execution.runner import RunContext, run_case
 from conformance.execution.steps import STEPS
 from conformance.judging import Basis, Judgement, apply_profile
 from conformance.kernel import resources
 from conformance.model.capability import Profile
 from conformance.model.case import Case
 from conformance.model.kind import Kind
-from conformance.model.observation import KernelEvidence, Observation
+from conformance.model.observation import KernelEvidence
 from conformance.model.verdict import Verdict
 from conformance.results.case_record import case_record
 from conformance.sweeps.run import SweepRun
@@ -100,33 +102,23 @@ def test_messages_and_counts_of_the_kernel_are_in_the_evidence(run: RunContext) 
     assert kernel["resources"]["before"] == kernel["resources"]["after"]
 
 
-class Leaking(ReferenceBench):
-    """A bench that counts one more region at each query."""
+class Counted(ReferenceBench):
+    """A bench with these counts of regions at its queries, one after the other."""
 
-    counted = 0
+    def __init__(self, counts: Iterable[int]) -> None:
+        super().__init__()
+        self.counts = iter(counts)
 
     def resources(self) -> dict[str, int]:
-        self.counted += 1
-        return {"mr": self.counted}
+        return {"mr": next(self.counts)}
 
 
 def test_objects_counted_only_afterwards_are_left_behind(monkeypatch: Patch) -> None:
     monkeypatch.setattr(resources, "SETTLING_S", 0.0)
-    with closing(Leaking()) as bench:
+    with closing(Counted(itertools.count())) as bench:
         came = run_case(samples.case(ROW), on_the_reference(bench))
     assert came.judgement.verdict == Verdict.FAIL
     assert "the kernel still counts" in came.observation["left_behind"][0]
-
-
-class Counted(ReferenceBench):
-    """A bench with these counts at its queries, one after the other."""
-
-    def __init__(self, counts: list[int]) -> None:
-        super().__init__()
-        self.counts = [*counts]
-
-    def resources(self) -> dict[str, int]:
-        return {"mr": self.counts.pop(0)}
 
 
 @pytest.mark.parametrize(
@@ -143,7 +135,7 @@ def test_the_kernel_is_counted_before_a_case_only_if_a_count_may_have_changed(
         first = run_case(samples.case(ROW), run)
         second = run_case(samples.case(ROW), run)
         run_case(samples.case(row), run)
-        assert bench.counts == []
+        assert [*bench.counts] == []
         came = [each.kernel["resources"]["before"]["mr"] for each in (first, second)]
     assert came == before[:2]
 
@@ -187,11 +179,7 @@ def test_unreachable_cases_are_not_run(run: RunContext, row: str) -> None:
 
 def test_exceptions_of_the_harness_make_a_case_broken(run: RunContext) -> None:
     for error, text in ((RuntimeError("odd\nmore"), "RuntimeError: odd"), (UserError("install it"), "install it")):
-
-        def fail(case: Case, run: RunContext, progress: Progress, error: Exception = error) -> CaseRun:
-            raise error
-
-        judgement = judgement_on(samples.case(ROW), replace(run, runners={Kind.ROW: fail}))
+        judgement = judgement_on(samples.case(ROW), replace(run, runners={Kind.ROW: Mock(side_effect=error)}))
         assert judgement.verdict == Verdict.BROKEN
         assert judgement.reason == f"the harness could not run the case: {text}"
 
@@ -210,9 +198,7 @@ ON_DEMAND_SPACE = """
 @pytest.mark.parametrize("row", [ON_DEMAND, ON_DEMAND_SPACE], ids=["row", "sweep"])
 @pytest.mark.parametrize("declared", [True, False])
 def test_unsupported_is_reported_before_unreachable(declared: bool, row: str, run: RunContext) -> None:
-    def fail(case: Case, run: RunContext, progress: Progress) -> CaseRun:
-        raise HostLacks("no such memory", "buy some")
-
+    fail = Mock(side_effect=HostLacks("no such memory", "buy some"))
     capabilities = replace(run.basis.capabilities, declared={"odp": declared})
     run = replace(run, basis=Basis(capabilities), runners=dict.fromkeys(Kind, fail))
     judgement = judgement_on(samples.case(row), run)
@@ -238,10 +224,7 @@ def test_the_first_failing_step_decides(
     """If the judged call passed and the harness fails in a later step, the case is BROKEN. Without a verdict, the
     session ends; a peer that is gone always ends it."""
 
-    def failing(*_: object) -> Observation:
-        raise failure
-
-    monkeypatch.setitem(STEPS, "traffic", failing)
+    monkeypatch.setitem(STEPS, "traffic", Mock(side_effect=failure))
     row = samples.case(f"""
         - id: then-traffic
           rules: [REG-01]
@@ -249,11 +232,8 @@ def test_the_first_failing_step_decides(
           then: {expected}
           afterwards: [{{call: traffic, op: RDMA_WRITE, rkey: new.rkey, addr: buf, then: success}}]
     """)
-    if verdict:
+    with nullcontext() if verdict else pytest.raises(type(failure)):
         assert run_case(row, run).judgement.verdict == verdict
-    else:
-        with pytest.raises(type(failure)):
-            run_case(row, run)
 
 
 ABSENT = Profile("rxe", absent={"xrc": "the driver has no XRC transport"})

@@ -6,21 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import samples
 from conformance.supervision.schedule import START_S, Schedule
 from conformance.tables.suite import Selection
 from runs.durations import Durations
-from samples import suite, table
+from samples import numbered, suite, table
 
 COUNT = 12
-CASES = samples.numbered(COUNT).cases
+CASES = numbered(COUNT).cases
 IDS = [case.id for case in CASES]
 ROWS = "\n".join(
     f"- {{id: c{number}, rules: [REG-01], {'hazardous' if number % 2 else 'ends_process'}:"
     f" {str(number % 3 == 0).lower()}, when: {{access: []}}, then: open}}"
     for number in range(COUNT)
 )
-MIXED = samples.suite([samples.table("reg_mr/sample", ROWS, COUNT)]).cases
+MIXED = table("reg_mr/sample", ROWS, COUNT).cases
 SECONDS = st.dictionaries(st.sampled_from(IDS), st.floats(0, 1000, allow_nan=False))
 
 
@@ -80,6 +79,15 @@ def test_cases_left_by_a_worker_are_handed_out_again() -> None:
     assert sorted(case for batch in batches(schedule) for case in batch) == sorted(first[1:])
 
 
+DAMAGED = [
+    *(b"", b"{", b"[]", b"17", b"\xff", b"[" * 100_000),
+    b'{"schema": "other", "seconds": {}}',
+    b'{"schema": "rdma-cts-durations/2"}',
+    b'{"schema": "rdma-cts-durations/1", "seconds": {"a": 1}}',
+    b'{"schema": "rdma-cts-durations/2", "seconds": {"a": "long"}}',
+]
+
+
 class TestDurations:
     """The file of durations in the cache."""
 
@@ -89,21 +97,7 @@ class TestDurations:
         durations.update({IDS[0]: 0.5})
         assert durations.read() == {IDS[0]: 0.5, IDS[1]: 0.002}
 
-    @pytest.mark.parametrize(
-        "content",
-        [
-            b"",
-            b"{",
-            b"[]",
-            b"17",
-            b"\xff",
-            b'{"schema": "other", "seconds": {}}',
-            b'{"schema": "rdma-cts-durations/2"}',
-            b'{"schema": "rdma-cts-durations/1", "seconds": {"a": 1}}',
-            b'{"schema": "rdma-cts-durations/2", "seconds": {"a": "long"}}',
-            b"[" * 100_000,
-        ],
-    )
+    @pytest.mark.parametrize("content", DAMAGED)
     def test_a_damaged_file_counts_as_empty_and_is_replaced(self, tmp_path: Path, content: bytes) -> None:
         durations = Durations(tmp_path / "forky-tcg.json")
         durations.path.write_bytes(content)
@@ -118,12 +112,8 @@ class TestDurations:
 
 @given(st.integers(1, 5))
 def test_cases_that_need_kept_memory_come_first_and_have_one_worker_of_their_own(workers: int) -> None:
-    rows = "\n".join(
-        f"- {{id: k{number}, rules: [REREG-07], when: {{flags: []}},"
-        " then: open, given: {mrs: {mr: {access: []}}}}"
-        for number in range(3)
-    )
-    kept = samples.suite([samples.table("rereg_mr/sample", rows, 3)]).cases
+    fields = "rules: [REREG-07], when: {flags: []}, then: open, given: {mrs: {mr: {access: []}}}"
+    kept = table("rereg_mr/sample", "\n".join(f"- {{id: k{number}, {fields}}}" for number in range(3)), 3).cases
     first, *others = batches(Schedule([*MIXED, *kept], workers, {}))
     assert first == [case.id for case in kept]
     assert sorted(case for batch in others for case in batch) == sorted(case.id for case in MIXED)

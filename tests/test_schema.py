@@ -13,7 +13,7 @@ from commands import schema as command
 from conformance.defects import Severity
 from conformance.model import vocabulary
 from conformance.model.verdict import OF_RULES, VERDICTS, VIOLATIONS
-from conformance.results.conclusions import STANDINGS
+from conformance.results.conclusions import Standing
 from conformance.tables import arguments, rules_file
 from conformance.tables.schema import rules_schema, table_schema
 from conformance.tables.suite import CASES, ROOT
@@ -52,7 +52,7 @@ def test_the_schemas_of_summaries_and_waivers_name_what_there_is() -> None:
     summary, waivers = (json.loads(command.text(of)) for of in ("summary", "waivers"))
     properties, severities = summary["properties"], [each.label for each in Severity]
     assert [*properties["cases"]["properties"]] == [*VERDICTS]
-    assert [*properties["standings"]["properties"]] == [*STANDINGS]
+    assert [*properties["standings"]["properties"]] == [*Standing]
     assert properties["rules"]["additionalProperties"]["enum"] == [*OF_RULES]
     assert [*properties["severities"]["properties"]] == severities
     one, of_defect = waivers["properties"]["waivers"]["items"]["anyOf"]

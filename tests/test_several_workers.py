@@ -9,15 +9,14 @@ from typing import Any
 
 import pytest
 
-from actors import HEADER, Actor, Stage, figures, start
+from actors import HEADER, Actor, Stage, figures, ran, start
 from conformance.errors import UserError
-from conformance.model.case import Case
 from conformance.model.record import SupervisorFacts
 from conformance.results.records import Recorded, encode
 from conformance.supervision import Worker
 from patience import PATIENCE_S
 from reports.digest import read
-from samples import footer_of, header, numbered, observed_result
+from samples import footer_of, header, laid, numbered, observed_result
 
 COUNT = 40
 SUITE = numbered(COUNT)
@@ -63,8 +62,7 @@ class Together:
 
 def supervised(folder: Path, starter: Callable[[Sequence[str]], Worker], at_once: int) -> Recorded:
     """Makes a run with `at_once` workers at the same time; returns the recorded run."""
-    folder.mkdir(exist_ok=True)
-    return Stage(folder).supervise(*[starter] * at_once, suite=SUITE, durations=LONG)
+    return Stage(laid(folder, {})).supervise(*[starter] * at_once, suite=SUITE, durations=LONG)
 
 
 @pytest.mark.parametrize("at_once", [2, 3, 8])
@@ -78,11 +76,8 @@ def test_the_results_are_those_of_one_worker(tmp_path: Path, at_once: int) -> No
     assert figures(many) == figures(one)
     assert list(footer_of(many)["verdicts"]) == list(footer_of(one)["verdicts"])
     assert footer_of(many)["boots"] == at_once
-    without = [
-        [{key: value for key, value in record.items() if key != "worker"} for record in read(tmp_path / name).results]
-        for name in ("one", "many")
-    ]
-    assert without[0] == without[1]
+    alike = [[{**each, "worker": 0} for each in read(tmp_path / name).results] for name in ("one", "many")]
+    assert alike[0] == alike[1]
     assert all(actor.closed for actor in several.actors)
 
 
@@ -90,7 +85,6 @@ def on_devices(folder: Path, found: dict[str, str], **differing: object) -> Reco
     """Makes a run whose cases several devices share; `found` maps the name of each device to the name in the header of
     its worker."""
     barrier = threading.Barrier(len(found))
-
     heard: set[str] = set()
 
     def starter(device: str) -> Callable[[Sequence[str]], Worker]:
@@ -104,11 +98,8 @@ def on_devices(folder: Path, found: dict[str, str], **differing: object) -> Reco
 
         return lambda cases: Actor(script(cases))
 
-    def command(case: Case, device: str) -> str:
-        return f"{device}: {case.id}"
-
     facts: SupervisorFacts = {"stack": "test", "devices": list(found)}
-    how: dict[str, Any] = {"reproduction": command, "durations": LONG}
+    how: dict[str, Any] = {"reproduction": lambda case, device: f"{device}: {case.id}", "durations": LONG}
     return Stage(folder).supervise(*map(starter, found), suite=SUITE, facts=facts, **how)
 
 
@@ -132,20 +123,18 @@ def test_a_device_of_another_kind_or_another_name_runs_no_case(
 
 
 def test_a_dying_worker_affects_only_its_case(tmp_path: Path) -> None:
-    first = True
+    dead: list[str] = []
 
     def dying(cases: Sequence[str]) -> Iterator[bytes | None]:
-        nonlocal first
-        if first:
-            first = False
-            return lines(cases, dies_in=cases[1])
-        return lines(cases)
+        dies_in = "" if dead else cases[1]
+        dead.append(dies_in)
+        return lines(cases, dies_in)
 
     several = Together(2, dying)
     recorded = supervised(tmp_path, several, 2)
     verdicts = {line["case"]: line["verdict"] for line in recorded.results}
     assert len(verdicts) == len(recorded.results) == COUNT
-    assert [case for case in IDS if verdicts[case] == "CRASH"] == [several.batches[0][1]]
+    assert [case for case in IDS if verdicts[case] == "CRASH"] == dead[:1] == [several.batches[0][1]]
     assert footer_of(recorded)["complete"] is True
 
 
@@ -176,9 +165,11 @@ def test_if_no_worker_can_be_started_that_is_the_persons_error(tmp_path: Path) -
 class Endless(Actor):
     """A worker that, after its lines, sends nothing until it is killed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *lines: bytes) -> None:
         super().__init__(iter(()))
         self.lines: queue.Queue[bytes] = queue.Queue()
+        for line in lines:
+            self.lines.put(line)
 
     def next_line(self, timeout: float) -> bytes | None:
         return self.lines.get(timeout=PATIENCE_S)
@@ -190,9 +181,7 @@ class Endless(Actor):
 
 def test_an_error_in_one_thread_ends_the_run_and_kills_the_other_worker(tmp_path: Path) -> None:
     """The case in flight of the other worker is not recorded, because it has not failed."""
-    endless = Endless()
-    endless.lines.put(HEADER)
-    endless.lines.put(start(0))
+    endless = Endless(HEADER, start(0))
     in_flight = threading.Event()
     waiting = [endless]
     lock = threading.Lock()
@@ -218,13 +207,11 @@ def test_an_error_in_one_thread_ends_the_run_and_kills_the_other_worker(tmp_path
 
 def test_a_run_that_was_cut_short_is_carried_on_by_several_workers(tmp_path: Path) -> None:
     whole = supervised(tmp_path / "whole", Together(1), 1)
-    (tmp_path / "cut").mkdir()
-    path = tmp_path / "cut" / "results.jsonl"
     supervised(tmp_path / "two", Together(2), 2)
     data = (tmp_path / "two" / "results.jsonl").read_bytes()
     header = data.index(b"\n")
-    path.write_bytes(data[: header + (len(data) - header) // 2])
-    recorded = Stage(path.parent).supervise(*[Together(2)] * 2, suite=SUITE, carry_on=True, durations=LONG)
+    cut = laid(tmp_path / "cut", {"results.jsonl": data[: header + (len(data) - header) // 2]})
+    recorded = Stage(cut).supervise(*[Together(2)] * 2, suite=SUITE, carry_on=True, durations=LONG)
     assert figures(recorded) == figures(whole)
     assert len({line["case"] for line in recorded.results}) == len(recorded.results) == COUNT
     numbers = [line["worker"] for line in recorded.results]
@@ -233,12 +220,7 @@ def test_a_run_that_was_cut_short_is_carried_on_by_several_workers(tmp_path: Pat
 
 def test_idle_workers_wait_for_what_a_dying_one_leaves(stage: Stage) -> None:
     """Four short cases are one batch, so that a second worker is needed only if the first worker dies."""
-    scripts = iter(
-        [
-            [HEADER, start(0)],
-            itertools.chain([HEADER], *([start(n), encode(observed_result(SUITE.cases[n]))] for n in (1, 2, 3))),
-        ]
-    )
+    scripts = iter([[HEADER, start(0)], ran(1, 2, 3)])
 
     def starter(cases: Sequence[str]) -> Worker:
         stage.asked.append(list(cases))

@@ -1,6 +1,5 @@
 """Shards: the division of cases, violations and cells, and the merging of recorded shards into one run."""
 
-import json
 import shutil
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -13,22 +12,21 @@ import yaml
 from bad_places import full_disk
 from bundles.archive import SUFFIX
 from commands import nightly, run
-from commands.__main__ import main
 from commands.cli import run_arguments
 from commands.cli.arguments import Parser
 from conformance.results import writer
-from conformance.results.records import Recorded, encode, read_results
+from conformance.results.records import Recorded, read_results
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import RunOptions
 from conformance.supervision import RunPlan
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, OTHER_S, Shard, of_tier, shipped_durations
-from kinds import Cli, Folders, Patch, Says
+from kinds import Cli, Folders, Patch
 from recorded_reference import record
 from reports.comparison import compare
 from reports.digest import read
 from reports.evidence import read_points
-from samples import footer_of
+from samples import footer_of, lines_of, written_records
 from targets.target import Target
 from test_waivers import WAIVER
 from trial.catalogue import VIOLATIONS
@@ -123,21 +121,15 @@ def whole(tmp_path_factory: Folders) -> Path:
     return record(tmp_path_factory.mktemp("whole") / "run", SUITE, WHOLE, broken(), argv=["run", "--guest"])
 
 
-def merge(parts: Sequence[Path], out: Path, *more: str) -> int:
-    """Runs `merge`; returns its exit status."""
-    return main(["merge", *map(str, parts), "--out", str(out), *more])
-
-
 def stable(recorded: Recorded) -> list[dict[str, Any]]:
     """Returns the results without durations and addresses."""
     changing = ("duration_us", "observed", "worker")
     return [{key: value for key, value in each.items() if key not in changing} for each in recorded.results]
 
 
-def test_the_merged_run_is_the_unsharded_one(parts: list[Path], whole: Path, tmp_path: Path, capsys: Says) -> None:
+def test_the_merged_run_is_the_unsharded_one(parts: list[Path], whole: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "out"
-    assert merge([*reversed(parts)], out) == read(whole).status == 1
-    assert capsys.readouterr().err == ""
+    assert cli(read(whole).status, "merge", *reversed(parts), "--out", out).err == ""
     one, other = read_results(out), read_results(whole)
     assert stable(one) == stable(other)
     own = {"duration_s": 0.0, "boots": 0, "resumed": 0}  # these keys differ
@@ -157,24 +149,18 @@ def test_the_merged_run_is_the_unsharded_one(parts: list[Path], whole: Path, tmp
             assert read_points(out, each) == read_points(whole, each)
 
 
-def test_a_merged_run_is_judged_and_bundled_as_any_other(
-    parts: list[Path], tmp_path: Path, capsys: Says, cli: Cli
-) -> None:
+def test_a_merged_run_is_judged_and_bundled_as_any_other(parts: list[Path], tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "out"
-    merge(parts, out)
-    capsys.readouterr()
+    cli(1, "merge", *parts, "--out", out)
     assert f"{len(WHOLE)} of {len(WHOLE)} results judged again: 0 verdicts changed" in cli(1, "judge", out).out
-    assert main(["bundle", str(out)]) == 0
-    assert main(["verify", f"{out}{SUFFIX}"]) == 1
+    cli(0, "bundle", out)
+    cli(1, "verify", f"{out}{SUFFIX}")
 
 
-def test_a_shard_that_is_missing_is_named_and_the_run_incomplete(
-    parts: list[Path], tmp_path: Path, capsys: Says
-) -> None:
+def test_a_shard_that_is_missing_is_named_and_the_run_incomplete(parts: list[Path], tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "out"
     lost = len(read_results(parts[1]).header["planned"])
-    merge([parts[0], parts[2]], out)
-    said = capsys.readouterr()
+    said = cli(1, "merge", parts[0], parts[2], "--out", out)
     assert said.err == f"without shard 2/3: {lost} cases have no result\n"
     assert "--resume" not in said.out
     assert "next: run the missing shards" in said.out
@@ -184,21 +170,20 @@ def test_a_shard_that_is_missing_is_named_and_the_run_incomplete(
     assert len(read(out).unrecorded) == lost
 
 
-def test_a_shard_cut_short_is_named_and_lacks_only_its_cases(parts: list[Path], tmp_path: Path, capsys: Says) -> None:
-    cut = tmp_path / "cut"
-    shutil.copytree(parts[0], cut)
+def test_a_shard_cut_short_is_named_and_lacks_only_its_cases(parts: list[Path], tmp_path: Path, cli: Cli) -> None:
+    cut = shutil.copytree(parts[0], tmp_path / "cut")
     *lines, _, _ = (cut / "results.jsonl").read_bytes().splitlines(keepends=True)
     (cut / "results.jsonl").write_bytes(b"".join(lines) + b'{"type":"res')
-    merge([cut, *parts[1:]], tmp_path / "out")
+    said = cli(1, "merge", cut, *parts[1:], "--out", tmp_path / "out").err
     planned = len(read_results(cut).header["planned"])
-    assert capsys.readouterr().err == f"shard 1/3 ({cut}) was cut short: 1 of its {planned} cases have no result\n"
+    assert said == f"shard 1/3 ({cut}) was cut short: 1 of its {planned} cases have no result\n"
     assert len(read(tmp_path / "out").unrecorded) == 1
 
 
-def test_workers_and_confirmations_of_all_shards_are_kept(parts: list[Path], tmp_path: Path) -> None:
+def test_workers_and_confirmations_of_all_shards_are_kept(parts: list[Path], tmp_path: Path, cli: Cli) -> None:
     changed, confirmed = [], 0
     for number, part in enumerate(parts):
-        lines = [json.loads(line) for line in (part / "results.jsonl").read_bytes().splitlines()]
+        lines = lines_of(part)
         failed = [line["case"] for line in lines[1:-1] if line["verdict"] == "FAIL" and not line.get("deviations")]
         for line in lines[1:-1]:
             line["worker"] = 2
@@ -206,11 +191,8 @@ def test_workers_and_confirmations_of_all_shards_are_kept(parts: list[Path], tmp
         tried = {"confirmed": len(more), "not_confirmed": 0, "not_tried": number}
         lines[-1:] = [*more, {**lines[-1], "boots": 2, "confirmation": tried}]
         confirmed += len(more)
-        folder = tmp_path / f"{number}"
-        folder.mkdir()
-        (folder / "results.jsonl").write_bytes(b"".join(map(encode, lines)))
-        changed.append(folder)
-    merge(changed, tmp_path / "out")
+        changed.append(written_records(lines, tmp_path / f"{number}"))
+    cli(1, "merge", *changed, "--out", tmp_path / "out")
     recorded = read_results(tmp_path / "out")
     assert confirmed
     assert {each["worker"] for each in recorded.results} == {2, 4, 6}
@@ -219,18 +201,18 @@ def test_workers_and_confirmations_of_all_shards_are_kept(parts: list[Path], tmp
 
 
 def test_a_full_disk_leaves_nothing_and_loses_nothing(
-    parts: list[Path], tmp_path: Path, capsys: Says, monkeypatch: Patch
+    parts: list[Path], tmp_path: Path, cli: Cli, monkeypatch: Patch
 ) -> None:
     out = tmp_path / "out"
     with monkeypatch.context() as patched:
         patched.setattr(writer, "write_all", full_disk(20_000))
-        assert merge(parts, out) == 3
-    assert capsys.readouterr().err == f"rdma-cts: {out}/results.jsonl cannot be written: No space left on device\n"
+        said = cli(3, "merge", *parts, "--out", out).err
+    assert said == f"rdma-cts: {out}/results.jsonl cannot be written: No space left on device\n"
     assert not out.exists()
-    assert merge(parts, out) == 1
+    cli(1, "merge", *parts, "--out", out)
 
 
-def test_only_the_whole_run_shows_whether_a_waiver_of_a_rule_is_needed(tmp_path: Path, capsys: Says) -> None:
+def test_only_the_whole_run_shows_whether_a_waiver_of_a_rule_is_needed(tmp_path: Path, cli: Cli) -> None:
     path = tmp_path / "waivers.yaml"
     expires = f"{datetime.now() + timedelta(days=30):%Y-%m-%d}"
     unneeded = {**WAIVER, "rule": "ADV-01", "where": {"driver": "reference"}, "expires": expires}
@@ -238,15 +220,14 @@ def test_only_the_whole_run_shows_whether_a_waiver_of_a_rule_is_needed(tmp_path:
     waivers = read_waivers(path, SUITE, datetime.now().date())
     parts = shards(tmp_path, started=datetime.now().isoformat())
     for part in parts:
-        lines = [json.loads(line) for line in (part / "results.jsonl").read_bytes().splitlines()]
+        lines: list[Any] = lines_of(part)
         lines[0]["waivers"] = {"file": str(path), "sha256": waivers.sha256}
         lines[-1]["waivers"] = waivers.account(lines[1:-1], lines[0])
         assert lines[-1]["waivers"]["problems"] == []
-        (part / "results.jsonl").write_bytes(b"".join(map(encode, lines)))
-    merge(parts, tmp_path / "out")
+        written_records(lines, part)
+    cli(1, "merge", *parts, "--out", tmp_path / "out")
     (problem,) = read(tmp_path / "out").waivers["problems"]
     assert "the waiver of ADV-01 (the rdma team, https://bugs.example.org/1) is not needed any more" in problem
-    capsys.readouterr()
     path.write_text(path.read_text() + "\n")
-    assert merge(parts, tmp_path / "again") == 2
-    assert f"{path} is not the file of waivers that the shards had" in capsys.readouterr().err
+    said = cli(2, "merge", *parts, "--out", tmp_path / "again").err
+    assert f"{path} is not the file of waivers that the shards had" in said

@@ -7,7 +7,6 @@ import fcntl
 import json
 import lzma
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -23,7 +22,7 @@ from conformance.errors import UserError
 from conformance.run_options import RunOptions
 from conformance.supervision import TRIES
 from conformance.tables.suite import ROOT
-from fixtures.guest import build, cpio, image, job, kernel, mirror, qemu
+from fixtures.guest import added, build, cpio, image, job, kernel, mirror, qemu
 from fixtures.guest.build import FILES, guest_system
 from fixtures.guest.guest import Guest, boot
 from fixtures.guest.image import Image, ensure_image, renew_image
@@ -33,8 +32,9 @@ from fixtures.guest.recipe import STACKS, Recipe, recipe_for
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
 from kinds import Patch
-from patience import PATIENCE_S, await_true, is_running, longer_and_longer
+from patience import PATIENCE_S, await_true, command_lines, is_running, longer_and_longer
 from samples import flip, laid, user_error
+from targets import builds
 from targets.guests import Guests
 
 UP = '{"type":"guest","event":"up","uptime_s":1.5}'
@@ -109,11 +109,9 @@ def test_mirror_of_the_host(tmp_path: Path, name: str, text: str, release: str, 
 def _kernel_packages(root: Path) -> kernel.KernelTree:
     modules = root / "usr/lib/modules/7.0-test"
     for name, depends in (("top", "mid-dle,low"), ("mid-dle", "low"), ("low", ""), ("other", "")):
-        path = modules / "kernel/drivers" / f"{name}.ko.xz"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(lzma.compress(f"\x7fELF\0license=GPL\0depends={depends}\0name={name}\0".encode()))
-    (modules / "modules.builtin").write_text("kernel/fs/in-side.ko\n")
-    (modules / "vmlinuz").write_bytes(b"kernel")
+        content = f"\x7fELF\0license=GPL\0depends={depends}\0name={name}\0".encode()
+        laid(modules, {f"kernel/drivers/{name}.ko.xz": lzma.compress(content)})
+    laid(modules, {"modules.builtin": "kernel/fs/in-side.ko\n", "vmlinuz": "kernel"})
     return kernel.KernelTree(root)
 
 
@@ -136,10 +134,8 @@ def test_the_archive_can_be_unpacked() -> None:
     files = (("dir/odd", cpio.PROGRAM, b"12345"), ("dir/even", cpio.FILE, b"1234"))
     archive = cpio.archive([cpio.Entry("dir", cpio.DIRECTORY), *(cpio.Entry(*each) for each in files)])
     listing = subprocess.run(["busybox", "cpio", "-tv"], input=archive, capture_output=True, check=True).stdout.decode()
-    entries = {line.split()[-1]: (line.split()[0], line.split()[-4]) for line in listing.splitlines()}
-    assert entries["dir"][0] == "drwxr-xr-x"
-    assert entries["dir/odd"][0] == "-rwxr-xr-x"
-    assert entries["dir/even"][0] == "-rw-r--r--"
+    entries = [(words[-1], words[0]) for words in map(str.split, listing.splitlines())]
+    assert entries == [("dir", "drwxr-xr-x"), ("dir/odd", "-rwxr-xr-x"), ("dir/even", "-rw-r--r--")]
 
 
 # The cache
@@ -147,18 +143,20 @@ def test_the_archive_can_be_unpacked() -> None:
 
 @dataclasses.dataclass
 class FakeBuild:
-    """A stand-in for the build: writes three files, counts its calls, and can fail."""
+    """A stand-in for the build: writes three files and what is said in the log, counts its calls, and can fail."""
 
     count: int = 0
     failure: Exception | None = None
+    said: str = ""
+    content: bytes = b"root"
 
     def __call__(self, recipe: Recipe, place: Path, log: Path, progress: Callable[[str], None]) -> str:
         self.count += 1
         (place / "vmlinuz").write_bytes(b"kernel")
+        log.write_text(self.said)
         if self.failure:
             raise self.failure
-        (place / "initrd").write_bytes(b"initrd")
-        (place / "root.erofs").write_bytes(recipe.suite.encode() * 1000)
+        laid(place, {"initrd": b"initrd", "root.erofs": recipe.suite.encode() + self.content})
         return "7.0-test"
 
 
@@ -199,16 +197,14 @@ def test_a_damaged_or_foreign_image_is_noticed_and_built_again(
 
 @pytest.mark.parametrize("kind", ["file", "link", "link that leads nowhere"])
 def test_whatever_stands_in_the_place_of_an_image_is_replaced(tmp_path: Path, fake_build: FakeBuild, kind: str) -> None:
-    folder = image.image_folder(Recipe(), tmp_path)
+    folder, elsewhere = image.image_folder(Recipe(), tmp_path), tmp_path / "elsewhere"
     folder.parent.mkdir()
-    elsewhere = tmp_path / "elsewhere"
     if kind == "file":
         folder.write_text("")
     else:
         folder.symlink_to(elsewhere)
     if kind == "link":
-        elsewhere.mkdir()
-        (elsewhere / "kept").write_text("")
+        laid(elsewhere, {"kept": ""})
     assert ensure_image(Recipe(), tmp_path, print).root.is_file()
     assert folder.is_dir()
     assert not folder.is_symlink()
@@ -236,11 +232,7 @@ def test_expired_lists_are_used_only_where_apt_says_that_they_are(tmp_path: Path
 def test_an_image_of_expired_lists_is_named_or_refused(
     tmp_path: Path, fake_build: FakeBuild, monkeypatch: Patch
 ) -> None:
-    def build_with_expired(recipe: Recipe, place: Path, log: Path, progress: Callable[[str], None]) -> str:
-        log.write_text(EXPIRED)
-        return fake_build(recipe, place, log, progress)
-
-    monkeypatch.setattr(image, "build", build_with_expired)
+    fake_build.said = EXPIRED
     monkeypatch.setattr(packages, "ensure_tools", lambda *_, **__: "")
     monkeypatch.setenv("RDMA_CTS_CACHE", str(tmp_path))
     named = Guests(RunOptions(guest=True), tmp_path, print)  # this builds the image
@@ -250,26 +242,28 @@ def test_an_image_of_expired_lists_is_named_or_refused(
     assert "RDMA_CTS_MIRROR" in (refused.value.hint or "")
 
 
+@contextlib.contextmanager
+def killed_after(line: bytes, program: str) -> Iterator[None]:
+    """Runs a Python program until it prints the line, and kills it at the end of the block."""
+    with subprocess.Popen([sys.executable, "-uc", program], cwd=ROOT, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == line
+        yield
+        process.kill()
+
+
 def test_a_build_that_is_killed_leaves_no_mount_and_no_process(tmp_path: Path) -> None:
     """The program that builds is killed while its command has mounted something and waits."""
     (tmp_path / "place").mkdir()
     script = f"mount -t tmpfs none {tmp_path}/place && echo mounted && exec sleep 1000.125"
-    program = (
-        "import sys; from pathlib import Path; from fixtures.guest.build import run_logged;"
-        f"run_logged(['sh', '-c', {script!r}], Path({str(tmp_path / 'log')!r}), print, {{'mounted': 'mounted'}})"
-    )
-    with subprocess.Popen([sys.executable, "-uc", program], cwd=ROOT, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"mounted\n"
-        process.kill()
-    await_true(lambda: not any("1000.125" in words for words in _command_lines()))
+    with killed_after(
+        b"mounted\n",
+        "from pathlib import Path; from fixtures.guest.build import run_logged;"
+        f"run_logged(['sh', '-c', {script!r}], Path({str(tmp_path / 'log')!r}), print, {{'mounted': 'mounted'}})",
+    ):
+        pass
+    await_true(lambda: not any("1000.125" in word for words in command_lines().values() for word in words))
     assert str(tmp_path) not in Path("/proc/mounts").read_text()
-
-
-def _command_lines() -> Iterator[str]:
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):  # it has ended in the meantime
-            yield path.read_text(errors="replace")
 
 
 def test_a_second_run_waits_for_the_first_to_build(tmp_path: Path, fake_build: FakeBuild) -> None:
@@ -333,24 +327,16 @@ def aged(tmp_path: Path, days: float) -> Image:
     return found
 
 
-def test_an_old_image_is_renewed_with_what_the_mirror_has_now(
-    tmp_path: Path, fake_build: FakeBuild, monkeypatch: Patch
-) -> None:
+def test_an_old_image_is_renewed_with_what_the_mirror_has_now(tmp_path: Path, fake_build: FakeBuild) -> None:
     old = aged(tmp_path, days=3)
     renew_image(Recipe(), tmp_path, 4, print)
     assert fake_build.count == 1
-    monkeypatch.setattr(image, "build", _other_build)
+    fake_build.content = b"newer"
     renew_image(Recipe(), tmp_path, 2, print)
     new = ensure_image(Recipe(), tmp_path, print)
     assert (new.root, new.digest) == (old.root, old.digest)
     assert new.content != old.content
     assert [path.name for path in (tmp_path / "images").iterdir()] == [new.root.parent.name]
-
-
-def _other_build(recipe: Recipe, place: Path, log: Path, progress: Callable[[str], None]) -> str:
-    for name in FILES:
-        (place / name).write_bytes(b"newer")
-    return "7.1-test"
 
 
 def test_an_image_that_cannot_be_renewed_stays(tmp_path: Path, fake_build: FakeBuild) -> None:
@@ -426,11 +412,8 @@ def test_why_the_bootstrap_failed_is_said_in_one_line(tmp_path: Path, line: str,
 
 
 def test_a_dynamically_linked_busybox_is_refused(tmp_path: Path, monkeypatch: Patch) -> None:
-    for name in ("mmdebstrap", "mkfs.erofs"):
-        (tmp_path / name).symlink_to("/bin/true")
-    shell = shutil.which("sh")
-    assert shell
-    (tmp_path / "busybox").symlink_to(shell)
+    for name, program in (("mmdebstrap", "true"), ("mkfs.erofs", "true"), ("busybox", "sh")):
+        (tmp_path / name).symlink_to(f"/bin/{program}")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "linked dynamically" in _fails_to_build(Recipe(), tmp_path / "cache").message
 
@@ -488,16 +471,11 @@ def test_a_guest_whose_qemu_somebody_kills_before_it_is_up_is_followed_by_anothe
     assert tried.read_text() == "\n" * TRIES
 
 
-def test_a_guest_whose_qemu_is_always_killed_is_one_clear_error(fake_qemu: FakeQemu, tmp_path: Path) -> None:
-    fake_qemu.put("kill -9 $$")
-    assert "QEMU ended with status -9 before the guest was up" in fake_qemu.fails().message
-    assert list(tmp_path.glob("work-*")) == []
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "message"),
     [
+        ("kill -9 $$", "QEMU ended with status -9 before the guest was up"),
         ("exit 0", "QEMU ended with status 0 before the guest was up"),
         ("echo 'qemu: no such machine' >&2; exit 1", "status 1 before the guest was up: qemu: no such machine"),
         (CONSOLE + "echo '[1.0] Kernel panic - no init' >$console", "the guest was up: [1.0] Kernel panic - no init"),
@@ -516,12 +494,13 @@ def test_a_guest_whose_qemu_is_always_killed_is_one_clear_error(fake_qemu: FakeQ
         ),
     ],
 )
-def test_a_guest_that_does_not_start(fake_qemu: FakeQemu, script: str, message: str) -> None:
+def test_a_guest_that_does_not_start(fake_qemu: FakeQemu, tmp_path: Path, script: str, message: str) -> None:
     fake_qemu.put(script)
     error = fake_qemu.fails()
     assert message in error.message
     assert error.log == (str(fake_qemu.console) if CONSOLE in script else "")  # an empty output is not reported
     assert not fake_qemu.runs()
+    assert list(tmp_path.glob("work-*")) == []
 
 
 @pytest.mark.slow
@@ -564,22 +543,14 @@ def test_lines_come_as_they_arrive(fake_qemu: FakeQemu, tmp_path: Path) -> None:
 
 def test_qemu_ends_with_the_program_that_started_it(fake_qemu: FakeQemu, tmp_path: Path) -> None:
     fake_qemu.put(f"echo '{UP}'; exec sleep infinity")
-    code = (
-        "import sys; from pathlib import Path; from fixtures.guest.guest import Guest, boot, Job\n"
+    with killed_after(
+        b"up\n",
+        "from pathlib import Path; from fixtures.guest.guest import Guest, boot, Job\n"
         "from fixtures.guest.image import Image; p = Path('/nowhere')\n"
-        "g = boot(Image(p, p, p, '', '', ''), Job((), 'true'), console=Path(sys.argv[1]))\n"
-        "print('up', flush=True); g.wait(None)\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "console")],
-        stdout=subprocess.PIPE,
-        cwd=ROOT,
-        env=os.environ | {"TMPDIR": str(tmp_path)},
-    ) as parent:
-        assert parent.stdout is not None
-        assert parent.stdout.readline() == b"up\n"
+        f"g = boot(Image(p, p, p, '', '', ''), Job((), 'true'), console=Path({str(tmp_path / 'console')!r}))\n"
+        "print('up', flush=True); g.wait(None)\n",
+    ):
         assert fake_qemu.runs()
-        parent.kill()
     await_true(lambda: not fake_qemu.runs())
 
 
@@ -625,12 +596,9 @@ def test_no_device_no_kvm(tmp_path: Path) -> None:
 # The job
 
 
-def test_a_job_with_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_job_without_one_of_its_files_or_with_a_name_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nothing-here cannot be copied"):
         job.pack(Job(((tmp_path / "nothing-here", "x"),), "true"), tmp_path / "job")
-
-
-def test_an_environment_name_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a;b"):
         job.pack(Job((), "true", {"a;b": ""}), tmp_path / "job")
 
@@ -638,8 +606,7 @@ def test_an_environment_name_that_is_none(tmp_path: Path) -> None:
 @pytest.mark.guest
 @pytest.mark.nightly
 def test_a_guest_without_the_driver_says_why(tmp_path: Path) -> None:
-    (tmp_path / "overlay/etc/modprobe.d").mkdir(parents=True)
-    (tmp_path / "overlay/etc/modprobe.d/none.conf").write_text("install rdma_rxe /bin/false\n")
+    laid(tmp_path, {"overlay/etc/modprobe.d/none.conf": "install rdma_rxe /bin/false\n"})
     image = ensure_image(recipe_for(), cache_directory(), print)
     with pytest.raises(UserError, match=r"could not bring up its RDMA device: modprobe.*rdma_rxe") as caught:
         boot(image, Job((), "true"), console=tmp_path / "console", overlay=tmp_path / "overlay")
@@ -651,3 +618,76 @@ def test_a_stack_of_two_suites_asks_for_a_mirror_where_the_host_names_none(monke
     recipe = next(recipe for recipe in STACKS.values() if recipe.kernel_suite)
     with pytest.raises(UserError, match="RDMA_CTS_MIRROR"):
         guest_system(recipe).command(Path("root"))
+
+
+# Packages added to an image make another image
+
+
+@pytest.fixture
+def installed(fake_build: FakeBuild, monkeypatch: Patch) -> list[Sequence[str]]:
+    """Replaces the package manager by a stand-in; returns the packages of each addition."""
+    calls: list[Sequence[str]] = []
+
+    def add(recipe: Recipe, base: Path, packages: Sequence[str], place: Path, *_: object) -> None:
+        calls.append(packages)
+        for name in FILES:
+            (place / name).write_bytes((base / name).read_bytes() + b"+")
+
+    monkeypatch.setattr(image, "build_added", add)
+    return calls
+
+
+def test_packages_are_added_to_a_copy_once(tmp_path: Path, installed: list[Sequence[str]]) -> None:
+    plain = ensure_image(Recipe(), tmp_path, print)
+    first = ensure_image(Recipe(), tmp_path, print, ("strace", "gdb"))
+    assert ensure_image(Recipe(), tmp_path, print, ("gdb", "strace")) == first
+    assert installed == [("strace", "gdb")]
+    assert first.root.read_bytes() == plain.root.read_bytes() + b"+" == b"forkyroot+"
+    assert (first.kernel_version, first.base, plain.base) == ("7.0-test", plain.digest, Recipe().digest())
+    assert first.digest not in (plain.digest, ensure_image(Recipe(), tmp_path, print, ("gdb",)).digest)
+
+
+def test_images_with_packages_do_not_push_out_those_without(tmp_path: Path, installed: list[Sequence[str]]) -> None:
+    plain = ensure_image(Recipe(), tmp_path, print).root
+    for name in ("one", "two", "three", "four"):
+        ensure_image(Recipe(), tmp_path, print, (name,))
+    assert plain.exists()
+    assert len(list((tmp_path / "images").glob("forky-with-*"))) == image.KEPT_IMAGES
+
+
+@pytest.mark.parametrize(
+    ("log", "status", "message"),
+    [
+        ("E: Unable to locate package gbd\n", 2, "the Debian suite 'forky' has no package 'gbd'"),
+        ("E: Package 'kmod-x' has no installation candidate\n", 2, "has no package 'kmod-x'"),
+        ("E: replaces: libc6 rdma-core\n", 3, "would replace its libc6 rdma-core"),
+        ("W: Failed to fetch http://mirror.example/x\n", 3, "downloading Debian packages for the guest failed"),
+    ],
+)
+def test_why_packages_could_not_be_added_is_one_line(tmp_path: Path, log: str, status: int, message: str) -> None:
+    (tmp_path / "log").write_text(log)
+    error = added.explain(Recipe(), tmp_path / "image", tmp_path / "log")
+    assert message in error.message
+    assert (error.status, error.log) == (status, str(tmp_path / "log"))
+
+
+PLANS = {
+    "Inst strace (7.2 Debian:testing [amd64])\nConf strace (7.2 Debian:testing [amd64])": "",
+    "Inst libc6 [2.43-6] (2.43-7 Debian:testing [amd64])\nInst gdb (18.1 Debian:testing [amd64])": "libc6",
+    "Remv libfoo [1.0]\nInst libfoo2 (1.0 Debian:testing [amd64])": "libfoo",
+}
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=["nothing", "upgrade", "removal"])
+def test_packages_that_would_replace_others_are_not_installed(tmp_path: Path, plan: str) -> None:
+    answers = f'case "$*" in *--simulate*) cat <<\'END\'\n{plan}\nEND\n;; *) echo "installed: $*" ;; esac'
+    launched.script(tmp_path / "apt-get", answers)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "MMDEBSTRAP_APT_CONFIG": "/dev/null"}
+    done = launched.ended("sh", added.SCRIPT, "/root-of-the-guest", "strace", env=environment)
+    assert done.returncode == (1 if PLANS[plan] else 0)
+    assert (f"E: replaces: {PLANS[plan]}\n" == done.stdout) == bool(PLANS[plan])
+    assert ("installed: " in done.stdout) == (not PLANS[plan])
+
+
+def test_names_of_packages_are_separated_by_commas() -> None:
+    assert builds.tools_from(RunOptions(tools=("strace,gdb", "g++,gdb"))) == ("strace", "gdb", "g++")

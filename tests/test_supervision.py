@@ -17,24 +17,18 @@ import pytest
 
 import samples
 from actors import HEADER, IDS, SILENCE, Actor, Stage, killed, passed, ran, start, verdicts
-from conformance.defects import Severity, defects_of, severity_of, symptoms_of
 from conformance.errors import UserError
-from conformance.judging import judge
 from conformance.model.deadline import CASE_DEADLINE_S
-from conformance.model.fault import FaultKind
-from conformance.model.observation import Observation
-from conformance.model.record_shape import completed
-from conformance.model.verdict import Verdict
 from conformance.results.conclusions import exit_status
-from conformance.results.records import Recorded, encode, read_results, result_record
+from conformance.results.records import Recorded, encode, read_results
 from conformance.supervision import TRIES, Worker, WorkerEnd, session, worker
 from conformance.tables.suite import load_suite
 from fixtures.system.host import HostWorker
 from fixtures.system.processes import Pulse
 from kinds import Patch
-from patience import await_true
+from patience import await_true, state_of
 from project import QUIET_VERDICTS, Project
-from samples import case, footer_of, header, registry, user_error
+from samples import footer_of, header, laid, user_error
 
 REFUSAL = encode({"type": "guest", "event": "broken", "reason": "loopback does not work"})
 
@@ -95,9 +89,8 @@ def test_an_unkillable_process_makes_the_device_suspect(stage: Stage) -> None:
 
 @pytest.mark.parametrize("last_words", [[], [b"\x00\xffrubbish\n"], [SILENCE]])
 def test_a_worker_that_begins_no_case_is_an_error(stage: Stage, last_words: list[bytes | None]) -> None:
-    with user_error("no case was begun", status=3) as caught:
+    with user_error(f"no case was begun.*{stage.console}", status=3):
         stage.play(last_words)
-    assert str(stage.console) in str(caught.value)
 
 
 BAD_HEADERS: dict[str, dict[str, object]] = {
@@ -334,10 +327,6 @@ def process(code: str) -> Iterator[int]:
             made.kill()
 
 
-def state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
 @pytest.mark.parametrize(
     ("code", "stop", "held"),
     [("time.sleep(999)", True, True), ("time.sleep(999)", False, False), ("exec('while 1: pass')", True, True)],
@@ -347,13 +336,13 @@ def test_a_stopped_process_counts_as_held_up(code: str, stop: bool, held: bool) 
         pulse = Pulse(pid)
         if stop:
             os.kill(pid, signal.SIGSTOP)
-            await_true(lambda: state(pid) == "T")
+            await_true(lambda: state_of(pid) == "T")
         pulse.look()
         time.sleep(0.2)
         assert bool(pulse.held_up()) is held
         os.kill(pid, signal.SIGCONT)
         pulse.heard()
-        await_true(lambda: state(pid) != "T")
+        await_true(lambda: state_of(pid) != "T")
         assert pulse.held_up() == ""
 
 
@@ -361,12 +350,11 @@ def pulse_after(folder: Path, monkeypatch: Patch, before: str, after: str, secon
     """The pulse of a process that was silent for two minutes: its states before and after, and its processor time."""
     clock = iter([0.0, 120.0])
     monkeypatch.setattr("fixtures.system.processes.time.monotonic", lambda: next(clock))
-    (folder / "1").mkdir()
-    (folder / "1" / "stat").write_text(f"1 (x) {before}{' 0' * 20}")
+    laid(folder, {"1/stat": f"1 (x) {before}{' 0' * 20}"})
     pulse = Pulse(1, folder, folder)
     pulse.look()
     ticks = seconds * os.sysconf("SC_CLK_TCK")
-    (folder / "1" / "stat").write_text(f"1 (x) {after}{' 0' * 10} {ticks}{' 0' * 9}")
+    laid(folder, {"1/stat": f"1 (x) {after}{' 0' * 10} {ticks}{' 0' * 9}"})
     return pulse
 
 
@@ -398,13 +386,9 @@ def test_a_worker_that_idles_or_starts_too_slowly_is_an_error(
 
 
 def test_a_frozen_control_group_counts_as_held_up(tmp_path: Path) -> None:
-    (tmp_path / "1").mkdir()
-    (tmp_path / "1" / "stat").write_text("1 (x) S" + " 0" * 20)
-    (tmp_path / "1" / "cgroup").write_text("0::/a/b\n")
-    (tmp_path / "a/b").mkdir(parents=True)
-    (tmp_path / "a/b/cgroup.events").write_text("populated 1\nfrozen 1\n")
-    pulse = Pulse(1, tmp_path, tmp_path)
-    assert "with its control group" in pulse.held_up()
+    frozen = {"1/cgroup": "0::/a/b\n", "a/b/cgroup.events": "populated 1\nfrozen 1\n"}
+    laid(tmp_path, {"1/stat": "1 (x) S" + " 0" * 20, **frozen})
+    assert "with its control group" in Pulse(1, tmp_path, tmp_path).held_up()
 
 
 def stopped() -> Actor:
@@ -417,101 +401,3 @@ def test_a_case_whose_worker_was_stopped_is_started_again(tmp_path: Path) -> Non
     recorded = stage.play(stopped(), ran(0, 1, 2, 3))
     assert verdicts(recorded) == ["PASS"] * 4
     assert stage.actors[0].killed
-
-
-MADE: Observation = {
-    "rc": None,
-    "returned": "MR",
-    "errno": "",
-    "layer": "kernel",
-    "mr": {
-        "addr": 1,
-        "length": 4096,
-        "handle": 1,
-        "lkey": 2,
-        "rkey": 3,
-        "pd_is_the_asked": True,
-        "context_is_the_pds": True,
-    },
-    "asked": {"addr": 1, "length": 4096},
-}
-SILENT: Observation = {"rc": 0, "returned": "0", "errno": "", "layer": "device", "wc": [], "moved": "nothing"}
-
-
-def row(expected: str, step: str = "call: traffic, op: RDMA_WRITE, rkey: new.rkey", needs: str = "") -> Any:
-    """The case of a region that a later step uses."""
-    return case(
-        f"""
-        - id: then-traffic
-          rules: [REG-01]
-          {needs}
-          when: {{access: [LOCAL_WRITE]}}
-          then: success
-          afterwards: [{{{step}, addr: buf, then: {expected}}}]
-        """
-    )
-
-
-def after(**more: Any) -> Observation:
-    """The observation of the region and of a request without a completion."""
-    later: Any = {"changed": [], "qp_type": "RC", "side": "remote", "peer_wc": [], **SILENT, **more}
-    return {**MADE, "afterwards": [later]}
-
-
-RECEIVE = "call: local_traffic, op: RECV, lkey: new.lkey"
-ON_IWARP = {"unacknowledged": True}
-
-
-@pytest.mark.parametrize(
-    ("expected", "step", "seen", "verdict"),
-    [
-        ("refused", "", {}, Verdict.HANG),
-        ("refused", "", {"qp_type": "XRC"}, Verdict.HANG),
-        ("refused", "", {"qp_type": "UC"}, Verdict.HANG),  # on UC, a request completes when it is sent
-        ("success", "", {}, Verdict.HANG),
-        ("success", "", {"moved": "all", "changed": [[0, 8]]}, Verdict.HANG),
-        ("success", "", ON_IWARP, Verdict.HANG),
-        ("refused", "", ON_IWARP, Verdict.PASS),
-        ("refused", RECEIVE, {"side": "receive"}, Verdict.HANG),  # the sender of the message waits
-        ("refused", RECEIVE, {"side": "receive", "wc": ["LOC_PROT_ERR"]}, Verdict.HANG),
-        ("refused", RECEIVE, {"side": "receive", "peer_wc": ["REM_OP_ERR"]}, Verdict.PASS),
-        ("refused", RECEIVE, {"side": "receive", "qp_type": "UD", "peer_wc": ["SUCCESS"]}, Verdict.PASS),
-        ("open", "", {}, Verdict.PASS),
-    ],
-)
-def test_a_missing_completion_is_a_fault_of_the_request(expected: str, step: str, seen: Any, verdict: Verdict) -> None:
-    of = row(expected, step) if step else row(expected)
-    judgement = judge(of, [], after(**seen))
-    assert judgement.verdict == verdict
-    assert (judgement.fault is not None) == (verdict == Verdict.HANG)
-    if judgement.fault:
-        assert judgement.fault.kind is FaultKind.NO_COMPLETION
-        symptoms = list(symptoms_of(completed(result_record(of, registry(), judgement, after(**seen)))))
-        assert [severity_of(each) for each in symptoms] == [Severity.HANG]
-
-
-def test_requests_of_one_kind_that_never_complete_are_one_defect_whatever_their_rules() -> None:
-    of, seen = row("refused"), after()
-    record = completed(result_record(of, registry(), judge(of, [], seen), seen))
-    (defect,) = defects_of([record, {**record, "case": "reg_mr/other/row", "rules": ["REG-15"]}])
-    assert (defect.title, len(defect.cases)) == ("requests never complete: RDMA_WRITE", 2)
-
-
-def test_ungranted_bytes_are_worse_than_a_missing_completion() -> None:
-    fault = judge(row("refused"), [], after(moved="all", changed=[[0, 8]])).fault
-    assert fault is not None
-    assert fault.kind is FaultKind.MOVED
-
-
-def test_a_missing_completion_is_not_a_refusal_of_an_unsupported_request() -> None:
-    assert judge(row("success"), ["atomics"], after()).verdict == Verdict.HANG
-
-
-def test_a_message_that_was_sent_and_does_not_arrive_is_a_valid_one_refused() -> None:
-    """On iWARP, SUCCESS of an RDMA WRITE only means that it was sent."""
-    fault = judge(row("success"), [], after(wc=["SUCCESS"], **ON_IWARP)).fault
-    assert fault is not None
-    assert fault.kind is FaultKind.REFUSED
-    on_rc = judge(row("success"), [], after(wc=["SUCCESS"])).fault
-    assert on_rc is not None
-    assert on_rc.kind is FaultKind.NOT_ARRIVED

@@ -2,21 +2,21 @@
 points."""
 
 import ctypes
+import itertools
 import re
 import subprocess
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 
 import samples
 from actors import HEADER, Stage, ran, start
-from conformance.bench.calls import Mr, Pd, Return
-from conformance.bench.interface import Entry
+from conformance.bench.calls import Mr
 from conformance.errors import UserError
 from conformance.execution.runner import no_progress, run_case
 from conformance.model.case import Case
@@ -33,10 +33,11 @@ from conformance.sweeps.run import run_sweep
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import of_tier, ordered
 from conformance.verbs import ENUMS
+from devices import device, recording
 from kinds import Patch
 from reference.bench import HeldPair, ReferenceBench
 from reference.device import Device
-from reference.objects import Region, Window
+from reference.objects import Region
 from reference.stack import WHOLE, Stack, without
 from trial.running import on_the_reference
 
@@ -60,64 +61,13 @@ SUITE = samples.suite([samples.table("reg_mr/sample", ROW)])
 SPACE = SUITE.cases[0]
 
 
-class Altered:
-    """An entry that accepts a region that it should refuse, and records its calls."""
-
-    def __init__(self, entry: Entry, wrong: int = 0) -> None:
-        self._entry, self._wrong = entry, wrong
-        self.name = entry.name
-        self.asked: list[int] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._entry, name)
-
-    def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
-        self.asked.append(access)
-        if self._wrong and access & self._wrong == self._wrong:
-            access |= FLAGS.value_of("LOCAL_WRITE")
-        return self._entry.reg_mr(pd, addr, length, access)
+def run_on(made: Device, case: Case, seed: int | None = None) -> SweepResult:
+    with closing(ReferenceBench(made)) as bench:
+        return run_sweep(case, replace(on_the_reference(bench), seed=seed), no_progress).result
 
 
-class Bench(ReferenceBench):
-    """A reference that raises errors for some access flags."""
-
-    def err(self, *flags: str) -> Altered:
-        self.altered = Altered(ReferenceBench.entry(self, "libibverbs"), FLAGS.mask_of(*flags))
-        return self.altered
-
-    def entry(self, name: str) -> Entry:
-        made = getattr(self, "altered", None)
-        return made if made and name == "libibverbs" else ReferenceBench.entry(self, name)
-
-
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    with closing(Bench()) as made:
-        yield made
-
-
-class Complaint:
-    """A kernel watch that reports a warning in the first range of points."""
-
-    def __init__(self) -> None:
-        self.seen: Iterator[KernelEvidence] = iter([{}, {"taint": 0, "log": ["[ 1.0] WARNING: something"]}])
-
-    def since_last(self) -> KernelEvidence:
-        nothing: KernelEvidence = {}
-        return next(self.seen, nothing)
-
-
-def run(case: Case, bench: Bench, seed: int | None = None) -> SweepResult:
-    return run_sweep(case, replace(on_the_reference(bench), seed=seed), no_progress).result
-
-
-def run_on(device: Device, case: Case) -> SweepResult:
-    with closing(ReferenceBench(device)) as bench:
-        return run_sweep(case, on_the_reference(bench), no_progress).result
-
-
-def test_a_row_with_a_sweep_is_one_case_of_many_points(bench: Bench) -> None:
-    swept = run(SPACE, bench)
+def test_a_row_with_a_sweep_is_one_case_of_many_points() -> None:
+    swept = run_on(Device(), SPACE)
     assert swept.verdict == Verdict.PASS
     assert swept.points.by_verdict() == {"PASS": 24}
     assert swept.points.by_rule() == {"REG-15": "PASS", "REG-17": "PASS"}
@@ -127,9 +77,10 @@ def test_a_row_with_a_sweep_is_one_case_of_many_points(bench: Bench) -> None:
     }
 
 
-def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(bench: Bench, tmp_path: Path) -> None:
-    bench.err("REMOTE_WRITE", "REMOTE_READ")
-    line = sweep_record(SPACE, samples.registry(), run(SPACE, bench), 1)
+def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(tmp_path: Path) -> None:
+    both = FLAGS.mask_of("REMOTE_WRITE", "REMOTE_READ")
+    wrong = device(write_alone=lambda was, access: access & both != both and was(access))
+    line = sweep_record(SPACE, samples.registry(), run_on(wrong, SPACE), 1)
     line["repro"] = "./rdma-cts run --only a"
     with closing(ResultsFile(tmp_path / "results.jsonl")) as file:
         file.append(samples.header())
@@ -175,16 +126,15 @@ def test_a_single_point_is_judged_as_in_the_sweep() -> None:
 def test_a_seed_shuffles_points_and_gives_the_same_order_again() -> None:
     orders = []
     for seed in (None, 1, 1, 2):
-        with closing(Bench()) as bench:
-            altered = bench.err()
-            assert run(SPACE, bench, seed).points.by_verdict() == {"PASS": 24}
-            orders.append(altered.asked)
+        asked: list[tuple[int]] = []
+        assert run_on(device(access_fault=recording(asked)), SPACE, seed).points.by_verdict() == {"PASS": 24}
+        orders.append(asked)
     assert orders[1] == orders[2]
     assert len({tuple(order) for order in orders}) == 3
     assert sorted(orders[0]) == sorted(orders[1])
 
 
-def test_a_set_up_that_works_at_no_point_is_broken(bench: Bench) -> None:
+def test_a_set_up_that_works_at_no_point_is_broken() -> None:
     row = """
     - id: space
       rules: [REG-06]
@@ -196,7 +146,7 @@ def test_a_set_up_that_works_at_no_point_is_broken(bench: Bench) -> None:
         expect: [{then: success, rule: REG-06}]
       when: {op: RDMA_READ, rkey: mr.rkey}
     """
-    swept = run(samples.case(row), bench)
+    swept = run_on(Device(), samples.case(row))
     assert swept.verdict == Verdict.BROKEN
     assert swept.points.by_verdict() == {"UNREACHABLE": 4}
 
@@ -205,7 +155,7 @@ def test_a_set_up_that_works_at_no_point_is_broken(bench: Bench) -> None:
     ("given", "released"),
     [("", "call: ibv_dereg_mr, mr: mr"), (", windows: {mw: {type: 1}}", "call: ibv_dealloc_mw, mw: mw")],
 )
-def test_objects_released_by_a_point_are_not_released_twice(bench: Bench, given: str, released: str) -> None:
+def test_objects_released_by_a_point_are_not_released_twice(given: str, released: str) -> None:
     row = f"""
     - id: space
       rules: [DEREG-01]
@@ -218,7 +168,7 @@ def test_objects_released_by_a_point_are_not_released_twice(bench: Bench, given:
       when: {{op: RDMA_READ, rkey: mr.rkey, addr: $addr, length: 8}}
       afterwards: [{{{released}, then: success}}]
     """
-    swept = run(samples.case(row), bench)
+    swept = run_on(Device(), samples.case(row))
     assert (swept.verdict, swept.points.by_verdict()) == (Verdict.PASS, {"PASS": 2})
 
 
@@ -281,14 +231,10 @@ def test_shared_queue_pairs_are_renewed_after_each_point_that_got_as_far_as_usin
     assert len(renewed) == renewals
 
 
-class EveryThirdBindFails(Device):
-    """A reference on which every third valid bind fails."""
-
-    binds = 0
-
-    def bind_refused(self, window: Window, region: Region | None, addr: int, length: int, access: int) -> bool:
-        self.binds += 1
-        return self.binds % 3 == 0 or super().bind_refused(window, region, addr, length, access)
+def failing_binds(before: int = 0) -> Device:
+    """A reference on which every third valid bind fails, after some binds before."""
+    binds = itertools.count(before + 1)
+    return device(bind_refused=lambda was, *asked: next(binds) % 3 == 0 or was(*asked))
 
 
 @pytest.mark.parametrize(
@@ -304,7 +250,7 @@ def test_a_set_up_that_is_refused_at_times_is_a_violation_with_rate_and_point(
 ) -> None:
     row = WINDOWS.replace("TYPE", str(kind)).replace("VIA", via)
     case = samples.case(row, "bind_mw")
-    swept = run_on(EveryThirdBindFails(), case)
+    swept = run_on(failing_binds(), case)
     assert swept.points.by_verdict() == ({"PASS": 8 - refused, "FAIL": refused} if refused else {"PASS": 8})
     if refused:
         record = sweep_record(case, samples.registry(), swept, 1)
@@ -316,12 +262,9 @@ def test_a_set_up_that_is_refused_at_times_is_a_violation_with_rate_and_point(
 
 
 def test_the_points_behind_a_set_up_that_was_refused_once_are_run() -> None:
-    class TheFirstBindFails(EveryThirdBindFails):
-        binds = 2
-
     row = WINDOWS.replace("TYPE", "1").replace("VIA", '"NULL"')
     case = samples.case(row, "bind_mw")
-    assert run_on(TheFirstBindFails(), case).points.by_verdict() == {"PASS": 7, "FAIL": 1}
+    assert run_on(failing_binds(2), case).points.by_verdict() == {"PASS": 7, "FAIL": 1}
 
 
 @pytest.mark.parametrize(
@@ -359,32 +302,16 @@ UNRELIABLE_ROW = """
 """
 
 
-class LosesTheFirst(Device):
-    """A reference on which the first `losses` writes over an unreliable connection are lost."""
-
-    def __init__(self, losses: int) -> None:
-        super().__init__()
-        self.losses = losses
-
-    def put(self, addr: int, content: bytes) -> bool:
-        self.losses -= 1
-        return True if self.losses >= 0 else super().put(addr, content)
-
-
-class GrantsTheSecond(Device):
-    """A reference on which the first write without the right is refused, and later ones are carried out."""
-
-    asked = 0
-
-    def allows(self, region: Region, right: int) -> bool:
-        self.asked += 1
-        return self.asked > 1 or super().allows(region, right)
+def losing(losses: int) -> Device:
+    """A reference on which the first writes over an unreliable connection are lost."""
+    left = iter(range(losses))
+    return device(put=lambda was, *asked: next(left, None) is not None or was(*asked))
 
 
 def test_messages_lost_by_an_unreliable_transport_are_sent_again() -> None:
     case = samples.case(UNRELIABLE)
     for losses, verdicts in ((1, {"PASS": 6}), (4, {"PASS": 6}), (99, {"PASS": 3, "FAIL": 3})):
-        points = run_on(LosesTheFirst(losses), case).points
+        points = run_on(losing(losses), case).points
         assert points.by_verdict() == verdicts
         tries = {example["observed"].get("tries", 1) for example in points.examples}
         assert max(tries) == {1: 2, 4: 3, 99: 3}[losses]
@@ -396,23 +323,29 @@ def test_messages_lost_by_an_unreliable_transport_are_sent_again() -> None:
     ("losses", "verdict", "tries"), [(0, "PASS", None), (1, "PASS", 2), (2, "PASS", 3), (3, "FAIL", 3)]
 )
 def test_a_row_over_an_unreliable_transport_counts_its_tries(losses: int, verdict: str, tries: int | None) -> None:
-    with closing(ReferenceBench(LosesTheFirst(losses))) as bench:
+    with closing(ReferenceBench(losing(losses))) as bench:
         came = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "success")), on_the_reference(bench))
     assert (came.judgement.verdict, came.observation.get("tries")) == (verdict, tries)
     assert bool(came.judgement.notes) == (tries is not None)
 
 
 def test_messages_that_must_not_arrive_are_sent_once() -> None:
-    with closing(ReferenceBench(LosesTheFirst(0))) as bench:
+    with closing(ReferenceBench(losing(0))) as bench:
         came = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "refused")), on_the_reference(bench))
     assert came.judgement.verdict == Verdict.FAIL
     assert "tries" not in came.observation
     row = UNRELIABLE_ROW.replace("LOCAL_WRITE, REMOTE_WRITE", "LOCAL_WRITE").replace("OUTCOME", "refused")
-    with closing(ReferenceBench(device := GrantsTheSecond())) as bench:
+    asked: list[int] = []
+
+    def grants_the_second(was: Callable[..., bool], region: Region, right: int) -> bool:
+        asked.append(right)
+        return len(asked) > 1 or was(region, right)
+
+    with closing(ReferenceBench(device(allows=grants_the_second))) as bench:
         run = on_the_reference(bench)
-        device.asked = 0
+        asked.clear()
         came = run_case(samples.case(row), run)
-    assert (came.judgement.verdict, device.asked) == (Verdict.PASS, 1)
+    assert (came.judgement.verdict, len(asked)) == (Verdict.PASS, 1)
 
 
 GROUND = """
@@ -439,26 +372,24 @@ GROUND = """
     ids=["the same", "another size"],
 )
 def test_points_share_domains_and_memory_unless_an_axis_concerns_them(
-    bench: Bench, monkeypatch: Patch, memory: str, axes: str, where: str, domains: int
+    memory: str, axes: str, where: str, domains: int
 ) -> None:
     row = GROUND.replace("{MEMORY}", memory).replace("AXES", axes).replace("WHERE", where)
     case = samples.case(row)
-    context, before, alloc_pd = on_the_reference(bench), bench.resources(), bench.alloc_pd
-    asked = []
-
-    def counted() -> Pd:
-        asked.append(1)
-        return alloc_pd()
-
-    monkeypatch.setattr(bench, "alloc_pd", counted)
-    assert run_sweep(case, context, no_progress).result.points.by_verdict() == {"PASS": 8}
-    assert len(asked) == domains
-    assert bench.resources() == before
+    asked: list[tuple[()]] = []
+    with closing(ReferenceBench(device(alloc_pd=recording(asked)))) as bench:
+        context, before = on_the_reference(bench), bench.resources()
+        asked.clear()
+        assert run_sweep(case, context, no_progress).result.points.by_verdict() == {"PASS": 8}
+        assert len(asked) == domains
+        assert bench.resources() == before
 
 
-def test_a_sweep_in_which_the_kernel_complains_fails_with_the_points_it_was_at(bench: Bench) -> None:
-    watch = Complaint()
-    swept = run_sweep(SPACE, replace(on_the_reference(bench), watch=watch), no_progress).result
+def test_a_sweep_in_which_the_kernel_complains_fails_with_the_points_it_was_at() -> None:
+    said: Iterator[KernelEvidence] = iter([{}, {"taint": 0, "log": ["[ 1.0] WARNING: something"]}])
+    with closing(ReferenceBench()) as bench:
+        watch = SimpleNamespace(since_last=lambda: next(said, {}))
+        swept = run_sweep(SPACE, replace(on_the_reference(bench), watch=watch), no_progress).result
     assert swept.verdict == Verdict.FAIL
     assert swept.alarms[0]["from"] == "length=1page,access=none"
     assert "WARNING: something" in swept.reason
@@ -523,12 +454,10 @@ def test_the_loop_in_c_stops_where_something_is_odd_or_stays(tmp_path: Path) -> 
     library = ctypes.CDLL(str(tmp_path / "stand_in.so"))
     access, length = array("Q", [1, 2, 5, 4, 1]), array("Q", [8, 8, 8, 99, 8])
     codes = array("H", [9]) * 5
-    call = native.Call(library["make"], (3, 4096, length, access))
+    call = library["make"], (3, 4096, length, access)
     loop = native.Loop(codes, call, call, 0, library["release"], 7, pd=3, access=access, addr=4096, length=length)
-    assert (loop.run(), loop.at) == (native.UNEXPECTED, 2)
-    assert Mr.at(loop.region).fields()["addr"] == 4097
-    loop.skip()
-    assert (loop.run(), loop.at, loop.error) == (native.NOT_RELEASED, 3, 16)
-    loop.skip()
-    assert loop.run() == native.DONE
+    stops = loop.stops()
+    odd, region, _ = next(stops)
+    assert (odd, Mr.at(region).fields()["addr"]) == (2, 4097)
+    assert list(stops) == [(3, 0, 16)]
     assert codes.tolist() == [0, 23, 9, 0, 0]

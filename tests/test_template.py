@@ -28,7 +28,7 @@ from fixtures.guest.request import Request, recorded_to
 from fixtures.guest.template import FILES, Templates
 from kinds import Patch
 from patience import PATIENCE_S
-from samples import flip
+from samples import flip, laid
 
 MACHINE = Machine("/bin/true")
 REQUEST = Request(("--rdma-alone",), ("cases/reg_mr",), {"only": "reg_mr/a\n"}, 20.0)
@@ -41,23 +41,18 @@ REQUEST = Request(("--rdma-alone",), ("cases/reg_mr",), {"only": "reg_mr/a\n"}, 
 def ingredients(tmp_path: Path) -> Ingredients:
     """Returns the ingredients of a guest, which no test starts."""
     place = tmp_path / "image"
-    (tmp_path / "suite").mkdir()
-    (tmp_path / "suite" / "a.py").write_text("1\n")
+    laid(tmp_path, {"suite/a.py": "1\n"})
     image = Image(place / "vmlinuz", place / "initrd", place / "root.erofs", "digest", "6.1", "digest")
     job = Job(((tmp_path / "suite", "suite"),), "true", {"A": "1"}, "depmod\n")
     return Ingredients(image, job, None, MACHINE)
 
 
 def overlaid(before: Ingredients, folder: Path, text: str) -> Ingredients:
-    folder.mkdir(parents=True)
-    (folder / "file").write_text(text)
-    return replace(before, overlay=folder)
+    return replace(before, overlay=laid(folder, {"file": text}))
 
 
 def test_equal_ingredients_have_equal_keys_wherever_they_are(ingredients: Ingredients, tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "a.py").write_text("1\n")
-    (tmp_path / "other" / "__pycache__").mkdir()
+    laid(tmp_path / "other", {"a.py": "1\n", "__pycache__/a.pyc": ""})
     moved = replace(ingredients, job=replace(ingredients.job, tree=((tmp_path / "other", "suite"),)))
     assert moved.key() == ingredients.key()
     one, two = (overlaid(ingredients, tmp_path / name / "overlay", "x") for name in ("one", "two"))
@@ -85,15 +80,12 @@ def test_every_input_of_a_guest_changes_the_key(
 
 def test_content_of_files_changes_the_key(ingredients: Ingredients, tmp_path: Path) -> None:
     keys = {ingredients.key()}
-    (tmp_path / "suite" / "a.py").write_text("2\n")
+    laid(tmp_path, {"suite/a.py": "2\n"})
     keys.add(ingredients.key())
-    kernel = tmp_path / "bzImage"
-    own = replace(ingredients, image=replace(ingredients.image, vmlinuz=kernel))
+    own = replace(ingredients, image=replace(ingredients.image, vmlinuz=tmp_path / "bzImage"))
     for content in ("one", "two"):
-        kernel.write_text(content)
-        keys.add(own.key())
-    for content in ("one", "two"):
-        keys.add(overlaid(ingredients, tmp_path / content, content).key())
+        laid(tmp_path, {"bzImage": content})
+        keys |= {own.key(), overlaid(ingredients, tmp_path / content, content).key()}
     assert len(keys) == 6
 
 
@@ -199,12 +191,9 @@ def test_the_checksum_is_of_content_and_place_and_not_of_how_holes_lie(tmp_path:
 
 def test_a_file_in_memory_is_saved_whole_and_with_holes(tmp_path: Path) -> None:
     content = bytes(1 << 20) + b"x" * 100 + bytes(1 << 20) + b"y"
-    descriptor = os.memfd_create("test")
-    try:
-        os.write(descriptor, content)
-        save(descriptor, tmp_path / "saved")
-    finally:
-        os.close(descriptor)
+    with open(os.memfd_create("test"), "wb", buffering=0) as file:
+        file.write(content)
+        save(file.fileno(), tmp_path / "saved")
     assert (tmp_path / "saved").read_bytes() == content
     assert (tmp_path / "saved").stat().st_blocks * 512 < len(content) / 4
 
@@ -289,9 +278,8 @@ def test_a_template_is_made_once(freezer: Freezer) -> None:
 class WatchedLock:
     """A lock that reports when a caller has to wait for it."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.awaited = threading.Event()
+    def __init__(self, awaited: threading.Event) -> None:
+        self.lock, self.awaited = threading.Lock(), awaited
 
     def __enter__(self) -> None:
         if self.lock.locked():
@@ -302,19 +290,25 @@ class WatchedLock:
         self.lock.release()
 
 
-def test_a_second_guest_of_the_same_run_waits_without_calling_it_another_run(
-    freezer: Freezer, monkeypatch: Patch
+@pytest.mark.parametrize("other_run", [False, True], ids=["of the same run", "of another run"])
+def test_one_of_two_guests_makes_a_template_and_the_other_waits(
+    freezer: Freezer, other_run: bool, monkeypatch: Patch
 ) -> None:
+    """Only another run is called another run."""
     said: list[str] = []
-    freezer.templates, lock = Templates(freezer.folder, said.append), WatchedLock()
-    monkeypatch.setattr(freezer.templates, "_making", lock)
-    second = threading.Thread(target=freezer.guest)
+    waiting = threading.Event()
+    templates = freezer.templates = Templates(freezer.folder, said.append)
+    if other_run:
+        templates = Templates(freezer.folder, lambda _: waiting.set())
+    else:
+        monkeypatch.setattr(templates, "_making", WatchedLock(waiting))
+    second = threading.Thread(target=freezer.guest, args=(templates,))
 
-    def during(folder: Path) -> None:
+    def meanwhile(folder: Path) -> None:
         second.start()
-        assert lock.awaited.wait(PATIENCE_S)
+        assert waiting.wait(PATIENCE_S)
 
-    freezer.during = during
+    freezer.during = meanwhile
     freezer.guest()
     second.join(PATIENCE_S)
     assert (freezer.made, len(freezer.resumed)) == (1, 2)
@@ -421,27 +415,11 @@ def test_leftovers_of_killed_runs_are_removed_but_not_unfinished_templates(freez
     place = freezer.place
     own, others, making = (place.with_name(f"{name}-x") for name in (place.name, "0" * 16, "1" * 16))
     for left in (own, others, making):
-        left.mkdir(parents=True)
-        (left / "memory").write_text("half")
+        laid(left, {"memory": "half"})
     with place.with_name(f"{'1' * 16}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         freezer.guest()
     assert [left.exists() for left in (own, others, making)] == [False, False, True]
-
-
-def test_one_of_two_runs_makes_a_template_and_the_other_waits(freezer: Freezer) -> None:
-    waiting = threading.Event()
-    other = Templates(freezer.folder, lambda _: waiting.set())
-    second = threading.Thread(target=freezer.guest, args=(other,))
-
-    def meanwhile(folder: Path) -> None:
-        second.start()
-        assert waiting.wait(PATIENCE_S)
-
-    freezer.during = meanwhile
-    freezer.guest()
-    second.join(PATIENCE_S)
-    assert (freezer.made, len(freezer.resumed)) == (1, 2)
 
 
 def test_the_oldest_unused_templates_are_removed_above_the_bound(freezer: Freezer, monkeypatch: Patch) -> None:
@@ -482,41 +460,32 @@ def test_a_run_goes_on_without_templates_and_says_so_once(freezer: Freezer, monk
 
 PORT = "/dev/port"
 OPTIONS = ("--rdma-alone", "--rdma-device", "rxe0")
-SERVED = Request((*recorded_to(PORT), *OPTIONS), files={"only": "reg_mr/a\nreg_mr/b#x=1\n"})
-
-
-def session(line: bytes) -> ReadySession:
-    output, tell = os.pipe()
-    os.write(tell, line)
-    os.close(tell)
-    return ReadySession(1, output, 0)
-
-
 READY = json.dumps(["reg_mr/a", "reg_mr/b", "reg_mr/c"]).encode() + b"\n"
 
 
-@pytest.mark.parametrize("also", ["", "reg_mr/b", "reg_mr/b#x=2"], ids=["", "a sweep", "a point of a sweep"])
-def test_a_ready_session_serves_collected_rows_sweeps_and_points(also: str) -> None:
-    served = replace(SERVED, files={"only": f"{SERVED.files['only']}{also}\n"})
-    assert session(READY).serves(served, PORT, OPTIONS)
+def asked_for(cases: str = "", *more: str, port: str = PORT) -> Request:
+    arguments = (*recorded_to(port), *OPTIONS, *more)
+    return Request(arguments, files={"only": f"reg_mr/a\nreg_mr/b#x=1\n{cases}\n"})
 
 
 @pytest.mark.parametrize(
-    "request_",
+    ("line", "asked", "serves"),
     [
-        replace(SERVED, files={"only": "reg_mr/a\nreg_mr/d\n"}),
-        replace(SERVED, arguments=(*SERVED.arguments, "--rdma-seed", "7")),
-        replace(SERVED, arguments=(*recorded_to("/dev/other"), *OPTIONS)),
+        (READY, asked_for(), True),
+        (READY, asked_for("reg_mr/b"), True),  # a sweep
+        (READY, asked_for("reg_mr/b#x=2"), True),  # a point of a sweep
+        (READY, asked_for("reg_mr/d"), False),
+        (READY, asked_for("", "--rdma-seed", "7"), False),
+        (READY, asked_for(port="/dev/other"), False),
+        (b"", asked_for(), False),  # a session that has ended
+        (READY[:-1], asked_for(), False),
     ],
-    ids=["an unknown case", "another option", "another port"],
 )
-def test_a_ready_session_serves_no_other_requests(request_: Request) -> None:
-    assert not session(READY).serves(request_, PORT, OPTIONS)
-
-
-@pytest.mark.parametrize("line", [b"", READY[:-1]])
-def test_a_session_that_has_ended_serves_nothing(line: bytes) -> None:
-    assert not session(line).serves(SERVED, PORT, OPTIONS)
+def test_a_ready_session_serves_collected_cases_with_its_own_options(line: bytes, asked: Request, serves: bool) -> None:
+    output, tell = os.pipe()
+    os.write(tell, line)
+    os.close(tell)
+    assert ReadySession(1, output, 0).serves(asked, PORT, OPTIONS) is serves
 
 
 def test_a_ready_session_gets_the_line_of_the_request() -> None:

@@ -1,6 +1,7 @@
-"""The trial of the suite: trying and reporting violations. test_personas.py tries every seeded violation."""
+"""The trial of the suite: trying and reporting violations, altered calls and data paths, and tables of mutants.
+test_personas.py tries every seeded violation."""
 
-import dataclasses
+import ctypes
 import errno
 import json
 import os
@@ -9,20 +10,24 @@ import subprocess
 import sys
 import time
 import traceback
+import types
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from commands.__main__ import main
+from conformance.errors import UserError
 from conformance.execution.runner import Unwatched
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.tables.suite import ROOT, Suite, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from fixtures.system.processes import die_with_parent
-from kinds import Patch, Says
+from kinds import Patch, Says, rows
 from patience import PATIENCE_S, await_true
 from reference.bench import ReferenceBench
 from reference.device import Device
@@ -31,12 +36,17 @@ from samples import user_error
 from targets.programs import messages_from_guest
 from trial import report
 from trial.catalogue import PERMITTED_VARIANTS, UNTRIABLE, VIOLATIONS
+from trial.data_path.alteration import DataPath
+from trial.data_path.emulated import altered_bench
+from trial.data_path.memory import content_at, put
 from trial.inside import CONTROL, RealTrial
+from trial.mutant_table import Violation, mutants_of
 from trial.mutants.calls import ALTERATIONS
+from trial.mutants.data_path import DATA_PATH_ALTERATIONS
 from trial.processes import in_processes
 from trial.report import Trial
+from trial.running import on_reference
 from trial.trying import KILLED, MISATTRIBUTED, OWN, SURVIVED, Finding, check_baseline, try_all, try_violation
-from trial.violation import Violation
 
 SUITE = load_suite()
 DEFAULT_CASES = of_tier(SUITE.cases, DEFAULT)
@@ -46,15 +56,15 @@ def cases_of(*rules: str, suite: Suite = SUITE) -> list[Case]:
     return [case for case in suite.cases if case.kind is Kind.ROW and set(case.rules) & set(rules)]
 
 
+def named(name: str, violations: Sequence[Violation] = VIOLATIONS) -> Violation:
+    return next(each for each in violations if each.name == name)
+
+
 def test_violations_have_unique_names_and_descriptions() -> None:
     assert len({each.name for each in VIOLATIONS}) == len(VIOLATIONS)
     assert [each.name for each in VIOLATIONS if not each.about.endswith(".")] == []
     assert {each.rule for each in VIOLATIONS}.isdisjoint(UNTRIABLE)
     assert all(UNTRIABLE.values())
-
-
-class Sound(Device):
-    pass
 
 
 class Deadly(Device):
@@ -73,13 +83,12 @@ class RefusesEverything(Device):
 
 
 def test_a_violation_that_breaks_nothing_survives() -> None:
-    finding = try_violation(Violation("sound", "REG-15", "Nothing.", Sound), cases_of("REG-15", "DEREG-01"))
+    finding = try_violation(Violation("sound", "REG-15", "Nothing.", Device), cases_of("REG-15", "DEREG-01"))
     assert (finding.outcome, finding.by) == (SURVIVED, ())
 
 
 def test_a_violation_detected_only_by_other_rules_is_misattributed() -> None:
-    broken = next(each for each in VIOLATIONS if each.name == "keys-outlive-the-region")
-    wrongly = Violation(broken.name, "REG-15", broken.about, broken.kind)
+    wrongly = replace(named("keys-outlive-the-region"), rule="REG-15")
     finding = try_violation(wrongly, cases_of("REG-15", "DEREG-01"))
     assert finding.outcome == MISATTRIBUTED
     assert {"dereg_mr", "reg_dmabuf_mr"} <= {case.split("/")[0] for case in finding.by}
@@ -168,7 +177,7 @@ def test_a_violation_known_as_undetectable_may_survive() -> None:
     survived = Trial([finding(SURVIVED)], {}, 1.0, "the reference", undetected=known)
     assert survived.passed
     assert "rightly: no page says so" in report.summary(survived)
-    detected = dataclasses.replace(survived, findings=[finding(KILLED)])
+    detected = replace(survived, findings=[finding(KILLED)])
     assert not detected.passed
     assert "killed        REG-15" in report.summary(detected)
 
@@ -257,7 +266,7 @@ def test_permitted_variants_depart_only_from_recommendations() -> None:
 
 
 def test_cases_of_a_recommendation_do_not_fail_its_permitted_variant() -> None:
-    variant = next(each for each in PERMITTED_VARIANTS if each.name == "local-errors-are-queue-errors")
+    variant = named("local-errors-are-queue-errors", PERMITTED_VARIANTS)
     cases = [case for case in DEFAULT_CASES if set(case.rules) <= {"STAT-03", "STAT-04"}]
     assert cases
     assert try_violation(variant, cases).by == ()
@@ -275,3 +284,97 @@ def test_a_permitted_variant_that_fails_or_breaks_a_case_is_a_false_alarm(
     trial = Trial([], UNTRIABLE, 0.0, "the reference", [variant])
     assert trial.passed is not bool(output)
     assert (f"false alarm: About it. · {output}" in report.summary(trial)) is bool(output)
+
+
+# Alterations of the data path, on the provider in Python that carries out requests on the reference
+
+
+@pytest.mark.parametrize("violation", DATA_PATH_ALTERATIONS, ids=lambda each: each.name)
+def test_no_alteration_fails_by_itself(violation: Violation) -> None:
+    """An alteration that fails by itself raises its exception after the first row of its rule."""
+    assert list(on_reference(cases_of(violation.rule)[:1], violation.kind))
+
+
+def test_the_real_functions_are_put_back() -> None:
+    with closing(ReferenceBench()) as bench:
+        alteration = DataPath()
+        provider = cast(Any, altered_bench(alteration, bench)).real.provider
+        real = [ctypes.cast(function, ctypes.c_void_p).value for function in provider._kept]
+        assert set(real).isdisjoint(provider._context)
+        alteration.restore()
+        assert set(real) <= set(provider._context)
+
+
+def test_absent_memory_is_neither_read_nor_written() -> None:
+    assert content_at(16, 4) is None
+    assert put(16, b"abcd") is False
+
+
+def test_cases_pass_on_the_reference_behind_unaltered_functions() -> None:
+    nothing = Violation("nothing", "REG-20", "Nothing is altered.", DataPath)
+    cases = cases_of("REG-20", "BIND-02", "BIND-15", "REG-07")
+    assert try_violation(nothing, cases).outcome == SURVIVED
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["writes-arrive-late", "new-value-returned", "ended-key-reads", "refused-reads-leak", "failed-binds-succeed"],
+)
+def test_alterations_on_the_reference_are_seen_by_the_cases_of_their_rule(name: str) -> None:
+    violation = named(name, DATA_PATH_ALTERATIONS)
+    assert try_violation(violation, cases_of(violation.rule)).outcome == KILLED
+
+
+class Made:
+    """The class that the rows of these tests change."""
+
+    size = 1
+
+    def __init__(self) -> None:
+        self.setup()
+
+    def setup(self) -> None:
+        """Does nothing: the class has no state."""
+
+    def answer(self, number: int, unit: int = 1) -> int:
+        """Returns a multiple of the size."""
+        return number * unit * self.size
+
+
+def made(folder: Path, text: str) -> Iterator[Violation]:
+    """The mutants of a package that has only this table."""
+    (folder / "topic.yaml").write_text(text)
+    package = types.ModuleType("package")
+    package.__file__ = str(folder / "__init__.py")
+    return mutants_of(package, Made, ())
+
+
+def row_of(text: str) -> str:
+    return f"- some-name: A sentence.\n  {text}\n".replace("\\n", "\n")
+
+
+@pytest.mark.parametrize(("row", "answer"), [row for row in rows("mutants_in_tables") if row[1].isdigit()])
+def test_a_row_replaces_members(tmp_path: Path, row: str, answer: str) -> None:
+    (violation,) = made(tmp_path, row_of(row))
+    assert (violation.name, violation.rule, violation.about) == ("some-name", "R-1", "A sentence.")
+    assert violation.kind().answer(10, 3) == int(answer)
+
+
+def test_marks_of_a_row(tmp_path: Path) -> None:
+    row = "- one: A sentence.\n  R-1 permitted answer: 7\n- two: Another.\n  R-2 blind answer: 8\n"
+    found = list(made(tmp_path, row + "  also: [R-3, R-4 blind three]\n"))
+    assert [(each.name, each.rule, each.written, each.permitted) for each in found] == [
+        ("one", "R-1", "", True),
+        ("two", "R-2", "blind", False),
+        ("two", "R-3", "", False),
+        ("three", "R-4", "blind", False),
+    ]
+
+
+@pytest.mark.parametrize(("row", "said"), [row for row in rows("mutants_in_tables") if row[1][0] == ":"])
+def test_a_mistake_is_located(tmp_path: Path, row: str, said: str) -> None:
+    place, _, message = said.partition(" ")
+    with pytest.raises(UserError) as raised:
+        list(made(tmp_path, row_of(row)))
+    assert place in raised.value.message
+    assert message in raised.value.message

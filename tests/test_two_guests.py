@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from conformance.results.records import Recorded, read_results
+from kinds import Folders
 from launched import ended
 from patience import PATIENCE_S, await_true
 from samples import footer_of
@@ -46,7 +47,7 @@ mkdir -p /root/.ssh && cp id_ed25519 known_hosts /root/.ssh/ || exit 1
 
 
 @pytest.fixture(scope="module")
-def guests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, SshGuest]]:
+def guests(tmp_path_factory: Folders) -> Iterator[dict[str, SshGuest]]:
     """Two guests by name, joined by a private network. Each can reach the guest `right` by ssh."""
     folder = tmp_path_factory.mktemp("hosts")
     for name in NAMES:

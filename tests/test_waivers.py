@@ -1,7 +1,10 @@
-"""Waivers: the stacks and results to which they apply, their problems, and the reading of the file."""
+"""Waivers: the stacks and results to which they apply, their problems, and the reading of the file. Waivers of defects
+are made from recorded runs, read again, and applied to the same run, to another run and to a worse run."""
 
 import json
+from collections.abc import Sequence
 from datetime import date, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +12,20 @@ import jsonschema
 import pytest
 import yaml
 
+from conformance.defects import Severity
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
+from conformance.model.verdict import VIOLATIONS
 from conformance.results.conclusions import exit_status, verdict_on
 from conformance.results.records import footer_record
-from conformance.results.waiver_file import LONGEST, read_waivers
+from conformance.results.waiver_file import LONGEST, Run, read_waivers, waivers_text
 from conformance.results.waivers import Waivers, WaiverScope
-from conformance.tables.suite import ROOT
-from samples import header, numbered, registry, result
+from conformance.tables.suite import ROOT, Suite
+from kinds import Cli
+from reports.digest import Digest, read
+from samples import changed, header, numbered, registry, result
 
-TODAY = date(2026, 11, 21)
+TODAY = date(2026, 11, 22)
 SUITE = numbered(4)
 SCHEMA = json.loads((ROOT / "docs" / "waivers.schema.json").read_text())
 WAIVER: dict[str, Any] = {
@@ -31,7 +38,7 @@ WAIVER: dict[str, Any] = {
 }
 
 
-def read(tmp_path: Path, *waivers: dict[str, Any]) -> Waivers:
+def read_from(tmp_path: Path, *waivers: dict[str, Any]) -> Waivers:
     path = tmp_path / "waivers.yaml"
     path.write_text(yaml.safe_dump(json.loads(json.dumps({"waivers": waivers})), sort_keys=False))
     return read_waivers(path, SUITE, TODAY)
@@ -40,7 +47,7 @@ def read(tmp_path: Path, *waivers: dict[str, Any]) -> Waivers:
 def mistakes(tmp_path: Path, *waivers: dict[str, Any]) -> list[str]:
     """The mistakes in a file, without the file's name."""
     with pytest.raises(UserError) as caught:
-        read(tmp_path, *waivers)
+        read_from(tmp_path, *waivers)
     return [line.removeprefix(f"{tmp_path}/waivers.yaml:") for line in str(caught.value).splitlines()]
 
 
@@ -81,7 +88,7 @@ def test_a_waiver_holds_on_its_driver_kernels_and_firmware(where: WaiverScope, h
 
 
 def test_a_waiver_of_another_stack_is_left_alone(tmp_path: Path) -> None:
-    waivers = read(tmp_path, {**WAIVER, "where": {"driver": "mlx5"}})
+    waivers = read_from(tmp_path, {**WAIVER, "where": {"driver": "mlx5"}})
     assert judged(waivers, failure()) == (["FAIL"], [], 1)
     assert waivers.account([], header())["elsewhere"] == 1
 
@@ -134,7 +141,7 @@ def test_a_waiver_is_for_what_it_describes_until_it_expires_and_its_problems_fai
     problems: list[str],
     status: int,
 ) -> None:
-    verdicts, said, ended = judged(read(tmp_path, *waivers), *lines)
+    verdicts, said, ended = judged(read_from(tmp_path, *waivers), *lines)
     assert (verdicts, ended) == (effective, status)
     for line, problem in zip(said, problems, strict=True):
         assert line.startswith(f"{tmp_path}/waivers.yaml:2:3: the waiver of REG-01 (the rdma team, https://bugs")
@@ -142,14 +149,14 @@ def test_a_waiver_is_for_what_it_describes_until_it_expires_and_its_problems_fai
 
 
 def test_a_waived_violation_stays_visible(tmp_path: Path) -> None:
-    line = read(tmp_path, WAIVER).applied(failure(), header())
+    line = read_from(tmp_path, WAIVER).applied(failure(), header())
     assert (line["verdict"], line["effective"]) == ("FAIL", "WAIVED")
     assert line["waiver"] is not None
     assert line["waiver"]["issue"] == WAIVER["issue"]
 
 
 def test_the_other_rules_of_a_waived_sweep_keep_their_verdicts(tmp_path: Path) -> None:
-    line = read(tmp_path, WAIVER).applied(swept("ZERO_BASED"), header())
+    line = read_from(tmp_path, WAIVER).applied(swept("ZERO_BASED"), header())
     assert (verdict_on("REG-01", line), verdict_on("REG-15", line)) == ("WAIVED", "PASS")
 
 
@@ -174,3 +181,194 @@ def test_a_waiver_ends_at_a_date_that_is_not_far_ahead(tmp_path: Path, expires: 
     """The other mistakes are in tests/refusals."""
     (only,) = mistakes(tmp_path, {**WAIVER, "expires": expires})
     assert mistake in only
+
+
+# Waivers of defects
+
+
+RUNS = Path(__file__).with_name("recorded_violations")
+EXPIRES = date(2027, 3, 1)
+NO_SUITE = Suite(registry(), (), "0" * 64)
+ISSUE = "https://bugs.example.org/{defect}"
+
+
+@cache
+def recorded(name: str) -> Digest:
+    return read(RUNS / f"{name}.jsonl")
+
+
+@cache
+def text_of(*names: str) -> str:
+    """Returns the text of the waiver file that is made from these runs."""
+    runs = [Run(name, recorded(name).header, recorded(name).results) for name in names]
+    text = waivers_text(runs, "the rdma team", ISSUE, EXPIRES)
+    jsonschema.validate(json.loads(json.dumps(yaml.safe_load(text), default=str)), SCHEMA)
+    return text
+
+
+def made(tmp_path: Path, *names: str) -> Waivers:
+    """Returns the waivers of these runs, read from the file made from these runs."""
+    path = tmp_path / "waivers.yaml"
+    path.write_text(text_of(*names))
+    return read_waivers(path, NO_SUITE, TODAY)
+
+
+def left(waivers: Waivers, run: Digest, results: Sequence[ResultRecord] | None = None) -> tuple[list[str], list[str]]:
+    """The violations that are not waived, and the problems of the waivers."""
+    applied = [waivers.applied(record, run.header) for record in (results or run.results)]
+    open_ = [record["case"] for record in applied if record["effective"] in VIOLATIONS]
+    return open_, list(waivers.account(applied, run.header)["problems"])
+
+
+def test_the_waivers_of_a_run_leave_nothing_of_it_rows_and_sweeps_alike(tmp_path: Path) -> None:
+    run = recorded("forky")
+    waivers = made(tmp_path, "forky")
+    assert len(waivers.defects) == 23
+    assert left(waivers, run) == ([], [])
+    waived = waivers.applied(next(record for record in run.results if record["deviations"]), run.header)["waiver"]
+    assert waived is not None
+    assert waived["for"].startswith("defect ")
+    assert waived["issue"] == f"https://bugs.example.org/{waived['for'].removeprefix('defect ')}"
+
+
+def test_waivers_of_several_runs_name_unsteady_defects_and_leave_nothing_of_each(tmp_path: Path) -> None:
+    """Another case died in the second run."""
+    waivers = made(tmp_path, "forky", "forky-again", "trixie")
+    assert left(waivers, recorded("forky-again")) == ([], [])
+    data = yaml.safe_load((tmp_path / "waivers.yaml").read_text())
+    unsteady = {each["case"]: each["seen"] for waiver in data["waivers"] for each in waiver.get("unsteady", ())}
+    assert unsteady == {
+        "reg_mr_iova/on_demand/every-byte-at-buf-+-7-pages-+-104": "CRASH or FAIL, FAIL seen 1 of 2",
+        "reg_mr_iova/on_demand/every-byte-at-9223372036854775912": "FAIL or CRASH, CRASH seen 1 of 2",
+    }
+
+
+def test_a_waiver_holds_on_the_kernels_of_the_runs_that_showed_the_defect(tmp_path: Path) -> None:
+    kernels = {
+        waiver.defect: (waiver.where.kernel_from, waiver.where.kernel_to)
+        for waiver in made(tmp_path, "forky", "trixie").defects
+    }
+    assert kernels["85c569cb8aca"] == ("6.12", "7.2")
+    assert kernels["251ad0de44ec"] == ("7.2", "7.2")
+    only_forky = made(tmp_path, "forky")
+    open_, _ = left(only_forky, recorded("trixie"))
+    assert len(open_) == 108
+
+
+def test_a_defect_of_which_nothing_is_seen_any_more_is_reported(tmp_path: Path) -> None:
+    run = recorded("forky")
+    waivers = made(tmp_path, "forky")
+    mended: list[ResultRecord] = [
+        {**record, "verdict": record["verdict"].PASS, "deviations": []} if record["rules"] == ["REG-25"] else record
+        for record in run.results
+    ]
+    open_, (problem,) = left(waivers, run, mended)
+    assert open_ == []
+    assert "the waiver of defect 885a6ada681b (the rdma team, " in problem
+    assert problem.endswith("is not needed any more: it shows in none of its cases")
+    only_one_case = [record for record in mended if record["case"].endswith("on-demand-of-2-gib")]
+    assert left(waivers, run, only_one_case) == ([], [])
+
+
+def test_a_defect_that_has_become_worse_counts(tmp_path: Path) -> None:
+    run = recorded("forky")
+    waivers = made(tmp_path, "forky")
+    served = next(record for record in run.results if record["rules"] == ["REG-12"] and not record["deviations"])
+    died: Any = {
+        "log": ["RIP: 0010:__rxe_put+0x12/0x60 [rdma_rxe]", "Call Trace:", " rxe_invalidate_mw+0x9d/0x110 [rdma_rxe]"]
+    }
+    died_in = {**served["fault"], "kind": "kernel-died", "step": 0, "verb": "ibv_reg_mr", "used": True}
+    died_in |= {"call": "ibv_reg_mr(access=ON_DEMAND)", "seen": ["the kernel under test died", *[""] * 4]}
+    died_in["site"] = ["__rxe_put", "rxe_invalidate_mw", "rdma_rxe", "rdma_rxe"]
+    same = changed(served, {"fault": {**served["fault"], "kind": "moved"}})
+    worse = changed(served, {"verdict": served["verdict"].CRASH, "fault": died_in, "kernel": died})
+    assert left(waivers, run, [same])[0] == []
+    open_, problems = left(waivers, run, [worse])
+    assert open_ == [served["case"]]
+    assert problems[0].endswith(f"does not fit: {served['case']} is worse, kernel crash")
+
+
+def test_a_result_with_a_second_defect_is_not_waived_for_the_first(tmp_path: Path) -> None:
+    run = recorded("forky")
+    sweep = next(record for record in run.results if record["case"] == "bind_mw/data_path/several-packets")
+    (own,) = sweep["deviations"]
+    new: Any = {**own, "observed": "ibv_dereg_mr should succeed, returned EBUSY", "rules": ["DEREG-01"]}
+    assert left(made(tmp_path, "forky"), run, [changed(sweep, {"deviations": [own, new]})])[0] == [sweep["case"]]
+
+
+def test_an_expired_waiver_of_a_defect_waives_nothing_and_is_reported(tmp_path: Path) -> None:
+    run = recorded("forky")
+    made(tmp_path, "forky")
+    late = read_waivers(tmp_path / "waivers.yaml", NO_SUITE, date(2027, 3, 2))
+    open_, problems = left(late, run)
+    assert len(open_) == 189
+    assert len(problems) == 23
+    assert problems[0].endswith("expired on 2027-03-01")
+
+
+WRONG = {
+    "no-fingerprint": ('"885a6ada681b"', "REG-25", "'REG-25' is not a fingerprint, which has 12 hexadecimal digits"),
+    "no-severity": ("severity: kernel crash", "severity: bad", "unknown severity 'bad'"),
+    "both": ("title:", "rule: REG-25\n    about:", "a waiver is for one defect or for one rule, not for both"),
+    "twice": ('"85c569cb8aca"', '"6c8e18b350a5"', "defect 6c8e18b350a5 is waived twice"),
+    "unsteady": ("    cases:", "    unsteady: [{case: x}]\n    cases:", "an unsteady case lacks the key 'seen'"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "message"), WRONG.values(), ids=WRONG)
+def test_a_mistake_in_the_file_is_reported_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
+    made(tmp_path, "forky")
+    path = tmp_path / "waivers.yaml"
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(UserError) as caught:
+        read_waivers(path, NO_SUITE, TODAY)
+    assert any(message in line and line.startswith(f"{path}:") for line in str(caught.value).splitlines())
+
+
+def command(*more: str, run: str = "forky", expires: str = "", issue: str = ISSUE) -> tuple[str, ...]:
+    # The next day, because midnight may pass before the waiver is used.
+    latest = expires or (date.today() + timedelta(days=1)).isoformat()
+    of_file = ("--owner", "me", "--issue", issue, "--expires", latest)
+    return ("waivers", "--run", str(RUNS / f"{run}.jsonl"), *of_file, *more)
+
+
+def test_the_command_writes_a_file_that_run_and_judge_accept(tmp_path: Path, cli: Cli) -> None:
+    path = tmp_path / "made.yaml"
+    assert cli(0, *command("--out", str(path))).out == f"waivers: {path}\n"
+    assert cli(0, *command()).out == path.read_text()
+    assert len(read_waivers(path, NO_SUITE, date.today()).defects) == 23
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (command(expires="soon"), "--expires 'soon' is not a date such as 20"),
+        (command(expires="2020-01-01"), "--expires 2020-01-01 is not from today to 20"),
+        (command(expires="2999-01-01"), "180 days ahead"),
+        (command(issue=""), "--issue '' is not an address; "),
+        ([*command(), "--expires", ""], "--expires '' is not a date such as 20"),
+        (command(issue="4711"), "--issue '4711' is not an address; it begins with https://"),
+        (command(run="none"), "none.jsonl cannot be read: No such file or directory"),
+    ],
+    ids=["no-date", "past", "far", "no-issue", "empty-date", "issue", "no-run"],
+)
+def test_a_wrong_argument_is_one_line(arguments: tuple[str, ...], message: str, cli: Cli) -> None:
+    (line,) = cli(2, *arguments).err.splitlines()
+    assert message in line
+
+
+def test_the_shipped_waivers_of_soft_roce_are_taken_and_cover_its_recorded_runs() -> None:
+    path = ROOT / "waivers" / "rxe.yaml"
+    data = yaml.safe_load(path.read_text())
+    jsonschema.validate(json.loads(json.dumps(data, default=str)), SCHEMA)
+    found = read_waivers(path, NO_SUITE, TODAY)
+    known = {fingerprint for waiver in found.defects for fingerprint in (waiver.defect, *waiver.also)}
+    assert {waiver.where.driver for waiver in found.defects} == {"rxe"}
+    severe = {
+        defect.fingerprint
+        for name in ("forky", "trixie")
+        for defect in recorded(name).defects
+        if defect.severity in (Severity.KERNEL_CRASH, Severity.MEMORY, Severity.PROCESS_CRASH)
+    }
+    assert len(severe) == 5
+    assert severe <= known

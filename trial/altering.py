@@ -5,7 +5,7 @@ An alteration overrides only the hooks that it needs; the rest is the real libra
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
@@ -89,8 +89,7 @@ class AlteredEntry:
         self.name = real.name
 
     def __getattr__(self, verb: str) -> Any:
-        """Returns a verb. A verb that registers is called through `register`, and any other verb through the hook of
-        its name, if there is one."""
+        """Returns a verb, called through `register` if it registers, else through the hook of its name, if any."""
         if verb in _REGISTRATIONS:
             return lambda pd, *where: self._alteration.register(self._real, verb, pd, where[:-1], where[-1])
         hook = getattr(self._alteration, verb, None)
@@ -105,7 +104,7 @@ class Wrapper:
 
     hooked: tuple[str, ...] = ()
 
-    def __init__(self, real: Any, alteration: Alteration) -> None:
+    def __init__(self, real: Any, alteration: Any) -> None:
         self.__dict__["real"], self.__dict__["alteration"] = real, alteration
 
     def __getattr__(self, name: str) -> Any:
@@ -134,12 +133,14 @@ class AlteredQueue(Wrapper):
         return self.alteration.completions(self.real, found)  # type: ignore[no-any-return]
 
 
-class AlteredPair(Wrapper):
-    def __init__(self, real: Pair, alteration: Alteration) -> None:
-        super().__init__(real, alteration)
-        self.__dict__["responder"] = AlteredQueue(real.responder, alteration)
+class WrappedPair(Wrapper):
+    """A pair whose queue pairs are wrapped; both may be the same."""
+
+    def __init__(self, real: Pair, wrapped: Callable[[Any], Any]) -> None:
+        super().__init__(real, None)
+        self.__dict__["responder"] = wrapped(real.responder)
         same = real.requester is real.responder
-        self.__dict__["requester"] = self.responder if same else AlteredQueue(real.requester, alteration)
+        self.__dict__["requester"] = self.responder if same else wrapped(real.requester)
 
 
 class AlteredBench(Wrapper):
@@ -150,8 +151,9 @@ class AlteredBench(Wrapper):
     def entry(self, name: str) -> AlteredEntry:
         return AlteredEntry(self.real.entry(name), self.alteration)
 
-    def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> AlteredPair:
-        return AlteredPair(self.alteration.pair(self.real, spec, requester, responder), self.alteration)
+    def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> WrappedPair:
+        pair = self.alteration.pair(self.real, spec, requester, responder)
+        return WrappedPair(pair, lambda queue: AlteredQueue(queue, self.alteration))
 
     def alloc_mw(self, pd: Pd, kind: int) -> tuple[Any, Return]:
         window, returned = self.alteration.alloc_mw(self.real, pd, kind)

@@ -15,13 +15,12 @@ from conformance.yamldoc.reader import suggestion
 from reference import access, advice, extended, memory, objects, queues, reregistration
 from reference.device import Device
 from trial import mutants
-from trial.mutant_table import mutants_of
-from trial.mutants import bases
-from trial.violation import BLIND, Violation
+from trial.mutant_table import BLIND, Violation, mutants_of
+from trial.mutants import bases, pages
 
 # The modules with the names that expressions in tables can use.
 _OF_BENCH = (dataclasses, verbs, calls, memory_areas, work_requests)
-VOCABULARY = (*_OF_BENCH, access, advice, extended, memory, objects, queues, reregistration, bases)
+VOCABULARY = (*_OF_BENCH, access, advice, extended, memory, objects, queues, reregistration, bases, pages)
 _ALL = tuple(mutants_of(mutants, Device, VOCABULARY))
 VIOLATIONS: tuple[Violation, ...] = tuple(each for each in _ALL if not each.permitted and each.written != BLIND)
 # These mutants were written from the rules, the documents and the reference, without sight of the cases or the engine.

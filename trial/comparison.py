@@ -6,6 +6,7 @@ The device must answer as the reference does. sequences.py chooses the calls.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from conformance import judging
 from conformance.bench.interface import Bench
@@ -19,11 +20,12 @@ from conformance.model.verdict import Verdict
 from conformance.tables.arguments import Names, product, read_step
 from conformance.tables.given import read_given
 from conformance.verbs import ENUMS
-from conformance.yamldoc.nodes import Location
+from conformance.yamldoc.nodes import Location, Node
 from conformance.yamldoc.parsing import read_bytes
 from conformance.yamldoc.reader import Reader
 from trial.nearest import ENDED, nearest_rule
 
+_Read = TypeVar("_Read")
 _NOWHERE = Location("sequence", 1, 1)
 _ANY_CODE = ENUMS["ibv_rereg_mr_err_code"].short_names
 _MEMORY = "memory: {buf: {kind: anonymous, size: 4 pages}}"
@@ -111,8 +113,7 @@ class Comparison:
             self.subject.left_behind.update(self._contexts[-1].left_behind)
 
     def take(self, call: str, arguments: Text) -> str:
-        """Makes one step on both sides; returns the reference's outcome. Sets `divergence` if the device's outcome
-        differs."""
+        """Makes one step on both sides; returns the reference's outcome. Sets `divergence` if the device's differs."""
         step = _read_step(call, arguments, self._names)
         self.subject.steps += 1
         taken = [*self.taken, (call, arguments, "open")]
@@ -135,8 +136,7 @@ class Comparison:
         return outcome
 
     def _bound(self, arguments: Text) -> str:
-        """Returns the access flags of the latest bind of the window whose rkey the step uses; empty for any other
-        rkey."""
+        """Returns the access flags of the latest bind of the window whose rkey the step uses; empty for other rkeys."""
         window = arguments.get("rkey", "").partition(".")[0]
         binds = [text["access"] for call, text, _ in self.taken if "bind_mw" in call and text["mw"] == window]
         return binds[-1] if binds else ""
@@ -226,17 +226,16 @@ def _case(entry: str, given: Given, step: Step) -> Case:
 
 
 def _read_given(text: str) -> tuple[Given, Names]:
-    reader = Reader()
-    given, names = read_given(reader, (read_bytes(text.encode(), "given"),))
-    if reader.mistakes:
-        raise ValueError("; ".join(map(str, reader.mistakes)))
-    return given, names
+    return _read(text, "given", lambda reader, node: read_given(reader, (node,)))
 
 
 def _read_step(call: str, arguments: Text, names: Names) -> Step:
+    return _read(flow(arguments), "step", lambda reader, node: read_step(reader, call, node, None, node, names))
+
+
+def _read(text: str, of: str, read: Callable[[Reader, Node], _Read]) -> _Read:
     reader = Reader()
-    node = read_bytes(flow(arguments).encode(), "step")
-    step = read_step(reader, call, node, None, node, names)
+    found = read(reader, read_bytes(text.encode(), of))
     if reader.mistakes:
         raise ValueError("; ".join(map(str, reader.mistakes)))
-    return step
+    return found

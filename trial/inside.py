@@ -18,7 +18,7 @@ from conformance.bench.interface import Bench
 from conformance.device.bench import DeviceBench
 from conformance.device.device import Device
 from conformance.device.limits import obey_locked_memory_limit
-from conformance.execution.capabilities import capabilities_of
+from conformance.execution.offered import capabilities_of
 from conformance.execution.runner import Watch
 from conformance.kernel.log import KernelWatch
 from conformance.model.capability import Capabilities
@@ -29,11 +29,11 @@ from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from trial.altering import Alteration
 from trial.data_path.alteration import DataPath
+from trial.mutant_table import Violation
 from trial.mutants.calls import ALTERATIONS
 from trial.mutants.data_path import DATA_PATH_ALTERATIONS, DATA_PATH_PERMITTED
 from trial.running import run_context, violations_by
 from trial.trying import KILLED, MISATTRIBUTED, OWN, SURVIVED, Finding, finding
-from trial.violation import Violation
 
 Message = dict[str, Any]
 
@@ -45,8 +45,7 @@ DATA_PATH_CONTROL = Violation("data-path-control", "REG-20", "Requests and compl
 
 
 def rows(cases: Sequence[Case], kind: Kind = Kind.ROW) -> list[Case]:
-    """Returns the rows, or with SWEEP the sweeps, that cannot crash the kernel. A sweep takes as long as all rows
-    together."""
+    """Returns the rows, or with SWEEP the sweeps (as slow as all rows together), that cannot crash the kernel."""
     moderate = of_tier(cases, DEFAULT)
     return [case for case in moderate if case.kind is kind and not case.alone]
 
@@ -102,8 +101,7 @@ class RealTrial:
 
 
 def try_alterations(bench: Bench, capabilities: Capabilities, watch: Watch, chosen: Sequence[str]) -> Iterator[Message]:
-    """Yields a message for each chosen alteration. If `own` is among the names, alterations are tried only with the
-    cases of their rules."""
+    """Yields a message for each chosen alteration, which only cases of its rule try if `own` is among the names."""
     trial = RealTrial(bench, capabilities, watch, load_suite().cases)
     for violation in (*ALTERATIONS, *DATA_PATH_ALTERATIONS, *DATA_PATH_PERMITTED, CONTROL, DATA_PATH_CONTROL):
         if violation.name in chosen:

@@ -72,8 +72,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Tries mutants; exit status 1 if a mutant that was killed before survives, or a case fails on a permitted
-    mutant, or no case can be run on it."""
+    """Tries mutants; exit status 1 if one is no longer killed, or a permitted one fails a case or cannot be run."""
     before = report.read_history(arguments.before)
     chosen = _chosen(arguments, before)
     if arguments.list:

@@ -62,12 +62,10 @@ class LeftOut:
 
 
 def selected(change_rules: Sequence[str], cases: Sequence[Case], shipped: Mapping[str, ResultRecord]) -> list[str]:
-    """Returns the ids of the cases to run without a change: the cases of its rules, the cases that fail on the stack as
-    shipped, and a sample.
+    """Returns the ids of the cases to run without a change: the cases of its rules, those that fail in `shipped` (the
+    results of the stack as shipped, by case), and a sample.
 
-    `shipped` has the results of the stack as shipped, by case. Hazardous cases and sweeps are run only if they have
-    rules of the change. In the exhaustive tier, whose sweeps and sequences take minutes, only rows with these rules are
-    run.
+    Hazardous cases, sweeps and the exhaustive tier, of which only rows are run, need rules of the change.
     """
     rest = 0
     chosen = []
@@ -155,8 +153,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
 
 
 def _run(cases: Sequence[str], more: Sequence[str], out: Path, yes: bool, say: Say) -> dict[str, ResultRecord]:
-    """Returns the results of a run of these cases on the mended stack, by case, or of a complete run of an earlier
-    trial."""
+    """Returns the results of these cases on the mended stack, or those of an earlier trial's complete run."""
     if (out / "results.jsonl").exists() and (recorded := read_results(out)).footer and recorded.footer["complete"]:
         return {record["case"]: record for record in recorded.results}
     say(f"{len(cases)} cases on {STACK} {' '.join(more)}")

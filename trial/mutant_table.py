@@ -1,17 +1,16 @@
 """Tables of mutants. A mutant replaces methods of the reference, or of an alteration, by expressions or short bodies. A
-table is a YAML file; a Python module of its name has the classes and functions that only this table needs:
+table is a YAML file:
 
     - NAME: What the mutant does, in a sentence.
       RULE METHOD: EXPRESSION
 
 `RULE blind METHOD` marks a mutant that was written without sight of the cases, `RULE permitted METHOD` a mutant that
 violates nothing. METHOD is a method of the reference's device or, as CLASS.METHOD, of another class. The expression has
-the method's parameters and the names of the vocabulary and of the table's module; `was` is the value that the replaced
-method returns for the same arguments, `was(access=0)` its value for other arguments, and `plain(self).other()` calls
-another method as it was. Several lines are the body of a function. Further methods of the class follow, as `METHOD:
-EXPRESSION`; other names are attributes of the class, and `setup` creates the state of an instance. `also` has further
-marks: `RULE`, `RULE blind` or `RULE blind OTHER-NAME`. `departs` names the rules of the level `should` that a permitted
-mutant does not follow.
+the method's parameters and the names of the vocabulary; `was` is the value that the replaced method returns for the
+same arguments, `was(access=0)` its value for other arguments, and `plain(self).other()` calls another method as it was.
+Several lines are the body of a function. Further methods of the class follow, as `METHOD: EXPRESSION`; other names are
+attributes of the class, and `setup` creates the state of an instance. `also` has further marks: `RULE`, `RULE blind` or
+`RULE blind OTHER-NAME`. `departs` names the rules of the level `should` that a permitted mutant does not follow.
 
 The behaviours of personas are rows without a rule: `METHOD: EXPRESSION` follows the sentence. `masks` names the
 violations that a behaviour hides: a driver with it gives the same answers with and without the violation.
@@ -22,9 +21,8 @@ import builtins
 import errno
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,29 +30,40 @@ from typing import Any
 from conformance.errors import UserError
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.parsing import read_file
-from trial.violation import BLIND, Violation
 
-_PERMITTED = "permitted"
+BLIND, _PERMITTED = "blind", "permitted"
 MASKS = "masks"
 
 
-def mutants_of(package: ModuleType, base: type[Any], vocabulary: Sequence[ModuleType]) -> Iterator[Violation]:
-    """Yields the mutants in the tables of a package, by topic.
+@dataclass(frozen=True)
+class Violation:
+    """A mutant: `kind`, a reference or an alteration of real calls, violates `rule`; `about` describes how.
 
-    `base` is the class of a METHOD that names no class. Raises UserError (status 2) with the place of a mistake.
+    A `permitted` mutant keeps `rule`, but not the recommendations (rules of the level `should`) in `departs_from`,
+    whose cases rightly fail. `written` is BLIND if the mutant's author had not seen the cases.
     """
+
+    name: str
+    rule: str
+    about: str
+    kind: type[Any]
+    departs_from: tuple[str, ...] = ()
+    permitted: bool = False
+    written: str = ""
+
+
+def mutants_of(package: ModuleType, base: type[Any], vocabulary: Sequence[ModuleType]) -> Iterator[Violation]:
+    """Yields the mutants in the tables of a package, by topic. `base` is the class of a METHOD that names no class.
+    Raises UserError (status 2) with the place of a mistake."""
     shared = _names(vocabulary, base)
     for table in sorted(Path(str(package.__file__)).parent.glob("[!_]*.yaml")):
         names = {**shared, "__name__": f"{package.__name__}.{table.stem}"}
-        if table.with_suffix(".py").exists():
-            names |= vars(import_module(names["__name__"]))
         for row, fields in _rows(table):
             yield from _mutants(row, fields, names, base.__name__)
 
 
 def behaviours_in(path: Path, base: type[Any], vocabulary: Sequence[ModuleType]) -> Iterator[tuple[str, type[Any]]]:
-    """Yields the classes in a table of rows without rules, by name; the name of an earlier row can be the CLASS of a
-    METHOD. Raises UserError (status 2)."""
+    """Yields the classes of rows without rules; an earlier row can be a CLASS. Raises UserError (status 2)."""
     names = {**_names(vocabulary, base), "__name__": path.stem}
     for row, fields in _rows(path):
         (name, about), (first, code), *more = fields.items()
@@ -114,8 +123,7 @@ def _kind(
 
 
 def _member(name: str, code: Node, kind: Any, names: dict[str, Any]) -> Any:
-    """Returns a function with the parameters of the method that it replaces, or an attribute. Raises UserError (status
-    2)."""
+    """Returns a function with the replaced method's parameters, or an attribute. Raises UserError (status 2)."""
     replaced: Any = getattr(kind, name, None)
     method = inspect.isfunction(replaced)
     parameters = list(inspect.signature(replaced).parameters) if method else []

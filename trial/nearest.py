@@ -45,11 +45,8 @@ RULES = frozenset([_OUTSIDE, _ON_DEMAND, _REBOUND, *ENDED.values(), *_EVERY])
 def nearest_rule(
     call: str, arguments: Mapping[str, str], outcome: str = "success", bound: str = "", ended: str = ""
 ) -> str:
-    """Returns the nearest rule to a step with the expected `outcome`; `bound` has the access flags of the step's
-    window.
-
-    `ended` is the call that released the object whose key the step uses.
-    """
+    """Returns the nearest rule to a step with the expected `outcome`. `bound` has the access flags of the window, and
+    `ended` is the call that released the object whose key the step uses."""
     operation = arguments.get("op", "")
     if ended in ENDED:
         return ENDED[ended]

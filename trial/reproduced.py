@@ -22,7 +22,8 @@ _DEADLINE_S = 120.0
 _SHOWN = 4000  # bytes of output
 
 
-def _compile(folder: Path, name: str) -> tuple[int, str]:
+def compile_program(folder: Path, name: str) -> tuple[int, str]:
+    """Compiles a program; returns the status and the messages of the compiler."""
     command = ["cc", "-O0", "-pipe", "-Wall", "-o", str(folder / name), str(folder / f"{name}.c"), "-libverbs"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     return done.returncode, done.stderr
@@ -55,7 +56,7 @@ def main(device: str, port: str, folder: str, names: Sequence[str]) -> int:
 
     for name in names:
         started = time.monotonic()
-        status, output = (0, "") if (Path(folder) / name).exists() else _compile(Path(folder), name)
+        status, output = (0, "") if (Path(folder) / name).exists() else compile_program(Path(folder), name)
         compiled = time.monotonic()
         if status or output:
             send({"type": "compiled", "name": name, "status": status, "output": output[:_SHOWN]})

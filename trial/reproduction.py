@@ -5,13 +5,13 @@ reproducers/ makes the programs; trial/reproduced.py runs them in the guest."""
 import argparse
 import json
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from conformance.errors import UserError
@@ -26,6 +26,7 @@ from reproducers.program import KEPT, NOT_SET_UP, NOT_SUPPORTED, VIOLATED, Progr
 from reproducers.writer import Inexpressible
 from runs.folder import OUT, latest
 from targets.programs import messages_from_guest
+from trial.reproduced import compile_program
 
 AT_LEAST = 0.95  # the share of the violations that has to be reproduced
 _FOLDER = "programs"
@@ -126,10 +127,8 @@ def summary(findings: Sequence[Finding], seconds: float) -> Iterator[str]:
 def compare(
     tried: Sequence[Trying], stack: str, out: Path, jobs: int, say: Callable[[str], None], assume_yes: bool = False
 ) -> Iterator[Finding]:
-    """Compiles and runs the programs in guests of a stack, `jobs` at a time, and compares each with the record.
-
-    A program that may kill the kernel runs in a separate guest. Files go to the directory `out`.
-    """
+    """Runs the programs in guests of a stack, `jobs` at a time, and compares each with the record. A program that may
+    kill the kernel runs in a separate guest. Files go to the directory `out`."""
     folder = out / _FOLDER
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -153,26 +152,18 @@ def compare(
 
 
 def _compile_here(folder: Path, names: Iterable[str]) -> None:
-    """Compiles the programs that this host's compiler can compile with this host's headers; the guest compiles the
-    others. An emulated compiler takes seconds for each program. A program compiled on the host runs with the guest's
-    library."""
-
-    def compile_one(name: str) -> None:
-        command = ["cc", "-O0", "-o", str(folder / name), str(folder / f"{name}.c"), "-libverbs"]
-        subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-
+    """Compiles the programs that this host can compile; the guest compiles the others, each in seconds. A program
+    compiled on the host runs with the guest's library."""
     if shutil.which("cc"):
         with ThreadPoolExecutor() as pool:
-            list(pool.map(compile_one, names))
+            list(pool.map(partial(compile_program, folder), names))
 
 
 def _in_guests(
     names: Sequence[str], folder: Path, stack: str, out: Path, say: Callable[[str], None], assume_yes: bool
 ) -> Iterator[tuple[str, tuple[int | str, str]]]:
-    """Yields the end of each program: its name, and (exit status, or the event that ended the program; output).
-
-    If a program kills its guest, a new guest runs the rest.
-    """
+    """Yields the name of each program, and its end: (exit status, or the event that ended it; output). If a program
+    kills its guest, a new guest runs the rest."""
     rest, guests = list(names), 0
     while rest:
         guests += 1

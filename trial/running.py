@@ -44,8 +44,7 @@ def judgement_on(case: Case, run: RunContext) -> Judgement:
 
 
 def violations_by(case: Case, run: RunContext, progress: Progress = no_progress) -> tuple[frozenset[str], Judgement]:
-    """Returns the rules that a case reports as violated, and the judgement. For a sweep, these are the rules of its
-    deviating points."""
+    """Returns the rules that a case (for a sweep, its deviating points) reports as violated, and the judgement."""
     try:
         done = run_case(case, run, progress)
     except Exception as error:
@@ -91,10 +90,7 @@ def on_reference(
     findings: Findings | None = None,
 ) -> Iterator[tuple[Case, Judgement]]:
     """Runs each case on a reference of a kind, with one reference for each stack, or only on the stack `only`.
-
-    `findings` are the findings of preflight, for a reference that has to be handled differently from the plain
-    reference.
-    """
+    `findings` are those of preflight, for a reference that has to be handled differently from the plain one."""
     grouped: dict[Stack, list[Case]] = {}
     for case in cases:
         stack = only or stack_for(case) or STACKS[0]

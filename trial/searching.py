@@ -57,10 +57,8 @@ def divergences(subject: Subject, seed: int, over: Over) -> Iterator[Divergence]
 def observe(
     case: Case, bench: Bench, capabilities: Capabilities, over: Over, seed: int, progress: Progress = no_progress
 ) -> Observation:
-    """Returns the observation of random sequences at a case's entry; `differences` is judged as in any other case.
-
-    `progress` is called before each step, with the sequence so far as a row and the nearest rule.
-    """
+    """Returns the observation of random sequences at a case's entry. `progress` is called before each step, with the
+    sequence so far as a row and the nearest rule."""
     subject = subject_of(bench, capabilities, case.entry)
 
     def begins(row: str, rule: str) -> None:

@@ -31,11 +31,12 @@ _REGION = {"addr": "buf + 1 page", "length": "2 pages"}
 # Addresses within the region, at its last bytes, across its end, and outside on both sides.
 _INSIDE = ("buf + 1 page", "buf + 2 pages", "buf + 1 page + 104", "buf + 3 pages - 8")
 _OUTSIDE = ("buf + 3 pages - 7", "buf + 1 page - 1", "buf + 1 page - 8", "buf + 3 pages")
-_ADDRESSES = (*_INSIDE, *_INSIDE, *_OUTSIDE)
+_ADDRESS = st.sampled_from((*_INSIDE, *_INSIDE, *_OUTSIDE))
 # Offsets at which a window of 64 bytes can begin; at the last offset, the window ends outside of the region.
 _STARTS = ("buf + 1 page", "buf + 2 pages", "buf + 1 page + 104", "buf + 3 pages - 64", "buf + 3 pages - 63")
+_START = st.sampled_from((*_STARTS[:-1], *_STARTS))
 # A PD, which is usually the PD in which all objects are created.
-_DOMAINS = ("pd", "pd", "pd", "other")
+_PD = st.sampled_from(("pd", "pd", "pd", "other"))
 # Hypothesis shrinks towards the first elements; the widest access explains a divergence best.
 _ACCESSES = (
     "[LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, MW_BIND]",
@@ -48,17 +49,19 @@ _ACCESSES = (
     "[LOCAL_WRITE, MW_BIND]",
     "[REMOTE_READ, MW_BIND]",
 )
-_CHANGES = ("[CHANGE_ACCESS]", "[CHANGE_PD]", "[CHANGE_PD, CHANGE_ACCESS]", "[CHANGE_TRANSLATION]")
+_CHANGE = st.sampled_from(("[CHANGE_ACCESS]", "[CHANGE_PD]", "[CHANGE_PD, CHANGE_ACCESS]", "[CHANGE_TRANSLATION]"))
 _REGIONS = ("mr", "new", "odp")
 _TYPE_1, _TYPE_2 = ("mw", "mw3"), ("mw2", "mw4")
 _WINDOWS = (*_TYPE_1, *_TYPE_2)
 _REFUSED = ("[REMOTE_WRITE]", "[REMOTE_WRITE, REMOTE_READ]")
 _OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "RDMA_WRITE_WITH_IMM")
 _ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
-_LOCAL = ("SEND", "RECV", "READ", "WRITE", "RECV_WITH_IMM")
-_LISTS = ("SEND", "RECV", "READ", "WRITE")
+_REMOTE = st.sampled_from((*_OPERATIONS, *_ATOMICS))
+_OFTEN_NO_ATOMIC = st.sampled_from((*_OPERATIONS, *_OPERATIONS, *_ATOMICS))
+_LOCAL = st.sampled_from(("SEND", "RECV", "READ", "WRITE", "RECV_WITH_IMM"))
+_LISTED = st.sampled_from(("SEND", "RECV", "READ", "WRITE"))
 # The places of a second element, inside and outside of the region; the first element is at the region's beginning.
-_ELEMENTS = ("buf + 2 pages - 8", "buf + 3 pages - 64", "buf + 3 pages - 63")
+_ELEMENT = st.sampled_from(("buf + 2 pages - 8", "buf + 3 pages - 64", "buf + 3 pages - 63"))
 _WINDOW_ACCESSES = (
     "[REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC]",
     "[REMOTE_WRITE, REMOTE_READ]",
@@ -69,7 +72,7 @@ _WINDOW_ACCESSES = (
 # The number of an existing object; Hypothesis shrinks towards the first object.
 _ANY = st.integers(0, 11)
 # Places in a window of 64 bytes: its first and its last eight bytes, and outside of it on both sides.
-_PLACES = ("", " + 56", " + 57", " + 64", " - 8")
+_PLACE = st.sampled_from(("", " + 56", " + 57", " + 64", " - 8"))
 
 
 class Diverged(Exception):
@@ -201,7 +204,7 @@ class Sequences(RuleBasedStateMachine):
         return outcome == "success" and not divergence
 
     @precondition(lambda self: not self.over and "new" not in self.live)
-    @rule(access=st.sampled_from((*_ACCESSES, *_REFUSED)), pd=st.sampled_from(_DOMAINS))
+    @rule(access=st.sampled_from((*_ACCESSES, *_REFUSED)), pd=_PD)
     def register(self, access: str, pd: str) -> None:
         """ibv_reg_mr."""
         self.dead.clear()
@@ -217,7 +220,7 @@ class Sequences(RuleBasedStateMachine):
         self.destroy(self.among((*_REGIONS, *_WINDOWS), number))
 
     @precondition(lambda self: not self.over and not self.bound and "rereg_mr" in self.subject.has and self.changes < 1)
-    @rule(number=_ANY, flags=st.sampled_from(_CHANGES), access=st.sampled_from(_ACCESSES), pd=st.sampled_from(_DOMAINS))
+    @rule(number=_ANY, flags=_CHANGE, access=st.sampled_from(_ACCESSES), pd=_PD)
     def change(self, number: int, flags: str, access: str, pd: str) -> None:
         """ibv_rereg_mr of a region that is not on demand, while no window is bound."""
         name, translates = self.among(_REGIONS[:2], number), "TRANSLATION" in flags
@@ -243,23 +246,14 @@ class Sequences(RuleBasedStateMachine):
         self.take("ibv_rereg_mr", arguments)
 
     @precondition(lambda self: not self.over and "odp" in self.live and "advise_mr" in self.subject.has)
-    @rule(
-        advice=st.sampled_from(("PREFETCH", "PREFETCH_WRITE", "PREFETCH_NO_FAULT")),
-        addr=st.sampled_from(_ADDRESSES),
-        pd=st.sampled_from(_DOMAINS),
-    )
+    @rule(advice=st.sampled_from(("PREFETCH", "PREFETCH_WRITE", "PREFETCH_NO_FAULT")), addr=_ADDRESS, pd=_PD)
     def advise(self, advice: str, addr: str, pd: str) -> None:
         """ibv_advise_mr, only on the on-demand region."""
         sges = f"[{{addr: {addr}, length: 8, lkey: odp.lkey}}]"
         self.take("ibv_advise_mr", {"pd": pd, "advice": advice, "flags": "[FLUSH]", "sg_list": sges})
 
     @precondition(lambda self: not self.over and not self.queue_broken)
-    @rule(
-        window=_ANY,
-        region=_ANY,
-        addr=st.sampled_from((*_STARTS[:-1], *_STARTS)),
-        access=st.sampled_from(_WINDOW_ACCESSES),
-    )
+    @rule(window=_ANY, region=_ANY, addr=_START, access=st.sampled_from(_WINDOW_ACCESSES))
     def bind(self, window: int, region: int, addr: str, access: str) -> None:
         """ibv_bind_mw, also of a bound window, or a posted bind of an unbound window of type 2."""
         free = [name for name in _WINDOWS if name in _TYPE_1 or name not in self.bound]
@@ -297,33 +291,22 @@ class Sequences(RuleBasedStateMachine):
             self.queue_broken = True
 
     @precondition(lambda self: not self.over and self.dead)
-    @rule(number=_ANY, which=st.integers(0, 1), operation=st.sampled_from((*_OPERATIONS, *_ATOMICS)))
+    @rule(number=_ANY, which=st.integers(0, 1), operation=_REMOTE)
     def dead_key(self, number: int, which: int, operation: str) -> None:
-        """A remote operation with the rkey of an object that no longer exists, or with a window's rkey from before its
-        latest bind."""
+        """A remote operation with the rkey of an object that has ended, or a window's from before its latest bind."""
         key = sorted(self.dead)[number % len(self.dead)]
         addr = self.dead[key][which]
         if self.can(operation, addr):
             self.take("traffic", {"op": operation, "rkey": key, "addr": addr})
 
     @precondition(lambda self: not self.over)
-    @rule(
-        number=_ANY,
-        addr=st.sampled_from(_ADDRESSES),
-        operation=st.sampled_from((*_OPERATIONS, *_OPERATIONS, *_ATOMICS)),
-        pd=st.sampled_from(_DOMAINS),
-    )
+    @rule(number=_ANY, addr=_ADDRESS, operation=_OFTEN_NO_ATOMIC, pd=_PD)
     def remote(self, number: int, addr: str, operation: str, pd: str) -> None:
         """A remote operation with the rkey of any existing object."""
         self.operate(self.among((*_REGIONS, *_WINDOWS), number), addr, operation, pd)
 
     @precondition(lambda self: not self.over and self.bound)
-    @rule(
-        number=_ANY,
-        place=st.sampled_from(_PLACES),
-        operation=st.sampled_from((*_OPERATIONS, *_ATOMICS)),
-        pd=st.sampled_from(_DOMAINS),
-    )
+    @rule(number=_ANY, place=_PLACE, operation=_REMOTE, pd=_PD)
     def through_window(self, number: int, place: str, operation: str, pd: str) -> None:
         """A remote operation within a bound window, at its ends or beyond them."""
         name = self.among(self.bound, number)
@@ -343,16 +326,13 @@ class Sequences(RuleBasedStateMachine):
             self.queue_broken = True
 
     def can(self, operation: str, addr: str = "") -> bool:
-        """Whether the device has the operation; an atomic operation also needs an address that is a multiple of
-        eight."""
+        """Whether the device has the operation; an atomic also needs an address that is a multiple of eight."""
         if operation in _ATOMICS:
             return "atomics" in self.subject.has and not addr.endswith(("7", "1"))
         return OPERATION_NEEDS.get(operation, "") in ("", *self.subject.has)
 
     @precondition(lambda self: not self.over)
-    @rule(
-        number=_ANY, addr=st.sampled_from(_ADDRESSES), operation=st.sampled_from(_LOCAL), pd=st.sampled_from(_DOMAINS)
-    )
+    @rule(number=_ANY, addr=_ADDRESS, operation=_LOCAL, pd=_PD)
     def local(self, number: int, addr: str, operation: str, pd: str) -> None:
         """A local access with an lkey."""
         name = self.among(_REGIONS, number)
@@ -360,12 +340,7 @@ class Sequences(RuleBasedStateMachine):
             self.take("local_traffic", {"op": operation, "lkey": f"{name}.lkey", "addr": addr, "pd": pd})
 
     @precondition(lambda self: not self.over)
-    @rule(
-        numbers=st.tuples(_ANY, _ANY),
-        addr=st.sampled_from(_ELEMENTS),
-        operation=st.sampled_from(_LISTS),
-        pd=st.sampled_from(_DOMAINS),
-    )
+    @rule(numbers=st.tuples(_ANY, _ANY), addr=_ELEMENT, operation=_LISTED, pd=_PD)
     def listed(self, numbers: tuple[int, int], addr: str, operation: str, pd: str) -> None:
         """A request of two elements."""
         first, second = (self.among(_REGIONS[:2], number) for number in numbers)

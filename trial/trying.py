@@ -13,9 +13,9 @@ from conformance.model.case import Case
 from conformance.model.preflight import Findings
 from conformance.model.verdict import VIOLATIONS, Verdict
 from reference.stack import Stack
+from trial.mutant_table import Violation
 from trial.processes import in_processes
 from trial.running import on_reference
-from trial.violation import Violation
 
 # In place of a name in the list of violations for the guest, this word means that only cases of the violated rule are
 # run.
@@ -57,10 +57,8 @@ def try_violation(
     only: Stack | None = None,
     findings: Findings | None = None,
 ) -> Finding:
-    """Runs cases against a violation or a permitted variant, except cases of the rules that the variant departs from.
-
-    `only` and `findings` are as in on_reference.
-    """
+    """Runs cases against a mutant, except cases of the rules that a permitted variant departs from. `only` and
+    `findings` are as in on_reference."""
     cases = [case for case in cases if not set(case.rules) <= set(violation.departs_from)]
     stages: dict[tuple[bool, bool], list[Case]] = {}
     for case in cases:  # a rule's sweeps run after its rows, because a sweep takes as long as hundreds of rows

@@ -19,22 +19,21 @@ from reference.device import Device
 from targets.programs import messages_from_guest
 from trial import report
 from trial.catalogue import BLIND_VIOLATIONS, PERMITTED_VARIANTS, UNDETECTED, UNTRIABLE, VIOLATIONS, chosen_of
+from trial.mutant_table import BLIND, Violation
 from trial.mutants.calls import ALTERATIONS
 from trial.mutants.data_path import DATA_PATH_ALTERATIONS, DATA_PATH_PERMITTED
-from trial.personas import PERSONAS
 from trial.personas import report as personas_report
+from trial.personas.persona import PERSONAS
 from trial.personas.trying import try_personas
 from trial.searching import divergences, for_seconds, subject_of
 from trial.trying import OWN, Finding, check_baseline, try_all
-from trial.violation import BLIND, Violation
 
 Say = Callable[[str], None]
 _WHERE = "the reference"
 
 
 def reference(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Breaks the reference; exit status 0 if no violation survives, few are misattributed, and there is no false
-    alarm."""
+    """Breaks the reference; exit status 0 if none survives, few are misattributed, and no alarm is false."""
     if arguments.permitted:
         return _permitted(arguments, suite, PERMITTED_VARIANTS)
     written = BLIND if arguments.blind else ""
@@ -52,8 +51,7 @@ def data_path(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
 
 
 def guest(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Alters real calls; exit status 0 if no violation survives and few are misattributed, or, with `--permitted`, if
-    no case fails."""
+    """Alters real calls; exit status as for `reference`, or, with `--permitted`, 0 if no case fails."""
     known = DATA_PATH_PERMITTED if arguments.permitted else (*ALTERATIONS, *DATA_PATH_ALTERATIONS)
     chosen = chosen_of(known, suite, arguments.rule, arguments.violation, arguments.shard)
     if arguments.list:
@@ -76,8 +74,7 @@ def guest(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
 
 
 def personas(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Runs the default tier's cases on personas, without and with violations; exit status 1 if a persona does not
-    pass."""
+    """Runs the default tier's cases on personas; exit status 1 if a persona does not pass."""
     _check_jobs(arguments.jobs)
     known = {each.name: each for each in PERSONAS}
     for name in arguments.personas:

@@ -64,11 +64,7 @@ def out_file(text: str) -> Path:
 
 
 def _is_there(path: Path) -> bool:
-    """Returns whether this path exists. Raises UserError if the path cannot exist, because it is too long or a link to
-    itself.
-
-    Other obstacles, such as a file in place of a directory, are not reported here.
-    """
+    """Returns whether this path exists. Raises UserError if it is too long or a link to itself."""
     try:
         found = os.lstat(path)
         if stat.S_ISLNK(found.st_mode):

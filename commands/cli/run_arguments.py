@@ -1,25 +1,52 @@
-"""The arguments of `rdma-cts run` that become RunOptions, parsed with argparse. Other commands share the arguments that
-select cases.
+"""The arguments of commands, for argparse: those of one command, and those of `rdma-cts run` that become RunOptions.
+Other commands share the arguments that select cases.
 
-conformance/run_options.py defines the name and meaning of each option. run.py has the arguments that change only the
-output.
+conformance/run_options.py defines the name and meaning of each option of a run.
 """
 
 import argparse
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from commands.cli.arguments import NAME, Parser
+from commands.cli.output import out_directory, out_path
 from conformance.errors import UserError
-from conformance.run_options import CASES, OPTIONS, RunOptions
+from conformance.run_options import CASES, OPTIONS, RunOptions, given_path
 from conformance.tables.suite import POINT, Selection, Suite, load_suite
+from conformance.tables.tiers import Shard
 from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS
 from fixtures.guest.recipe import DEFAULT_STACK, OWN_STACKS, STACKS
 
 # Choices and defaults that come from fixtures/, because conformance/ does not import fixtures/.
 _CHOICES = {"stack": ((*STACKS, *OWN_STACKS), DEFAULT_STACK), "driver": (tuple(DRIVERS), DEFAULT_DRIVER)}
+# The placeholders whose values are paths of files and directories.
+PATHS = ("BUNDLE", "DIR", "FILE", "KEY", "NEW", "OLD", "RUN")
+# The types of values, by the option with its placeholder, or by the placeholder.
+_TYPES: Mapping[str, Callable[[str], Any]] = {
+    **dict.fromkeys(PATHS, given_path),
+    **{"--out DIR": out_directory, "--out FILE": out_path, "K/N": Shard.parse},
+}
+_NARGS = {"_...": "+", "[_...]": "*", "[_]": "?"}
+
+
+def add(parser: argparse._ActionsContainer, usage: str, help: str, **more: Any) -> None:
+    """Adds an argument in the notation of a usage: `runs RUN...`, `--failed [RUN]`, `-v,--verbose`.
+
+    The placeholder decides the type of the value. An option without placeholder and choices is a switch. `more` are
+    further settings for argparse, or others than those.
+    """
+    names, _, value = usage.partition(" ")
+    if value:
+        nargs = _NARGS.get(re.sub("[A-Z]+", "_", value))
+        value = value.strip("[.]") if nargs else value
+        type_ = _TYPES.get(f"{names} {value}", _TYPES.get(value))
+        more = {"nargs": nargs, "metavar": value, "type": type_, **more}
+    elif names.startswith("-") and not {"action", "choices", "default"} & more.keys():
+        more["action"] = "store_true"
+    parser.add_argument(*names.split(","), help=help, **more)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -99,6 +99,6 @@ def severity_of_fault(fault: Fault) -> Severity:
 
 
 def count_by_severity(severities: Iterable[Severity]) -> dict[Severity, int]:
-    """The number of times that each severity occurs, the most severe first, without severities that do not occur."""
+    """How often each severity occurs, the most severe first."""
     count = Counter(severities)
     return {severity: count[severity] for severity in Severity if count[severity]}

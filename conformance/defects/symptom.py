@@ -22,7 +22,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from conformance.judging.answering_layer import CORE
 from conformance.judging.kernel_alarms import first_alarm, site_in
@@ -33,24 +33,23 @@ from conformance.model.vocabulary import BINDS, PROBES, REGISTRATIONS
 from conformance.verbs import VERBS
 
 
-@dataclass(frozen=True)
-class KernelSite:
-    """The function in which the kernel died, its caller, and the module of the first of these two that has a module.
-
-    Names are without offsets and without the suffixes of a compiler; an unknown name is empty.
-    """
+class KernelSite(NamedTuple):
+    """The function in which the kernel died, its caller, and the module of each; see Fault.site."""
 
     function: str
     caller: str
-    module: str
+    own_module: str
+    callers_module: str
+
+    @property
+    def module(self) -> str:
+        return self.own_module or self.callers_module
 
     @property
     def lasting(self) -> tuple[str, ...]:
         """The names that identify the site, without functions that are called from everywhere, such as memcpy."""
         generic = self.caller and self.module and not self.own_module
         return (self.caller,) if generic else tuple(filter(None, (self.function, self.caller)))
-
-    own_module: str = ""  # the module of the function itself
 
     def __str__(self) -> str:
         text = f"{self.function}, called by {self.caller}" if self.caller else self.function
@@ -59,10 +58,7 @@ class KernelSite:
 
 def site_of(fault: Fault) -> KernelSite | None:
     """The location at which the kernel died or complained; None if unknown."""
-    if not fault.site:
-        return None
-    function, caller, own, callers = fault.site
-    return KernelSite(function, caller, own or callers, own)
+    return KernelSite(*fault.site) if fault.site else None
 
 
 _UVERBS = "uverbs "
@@ -109,7 +105,6 @@ class Symptom:
 
     @property
     def judged(self) -> str:
-        """The judged call of the case as text."""
         return self.record["call"]
 
     @property
@@ -233,7 +228,6 @@ class Cause:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The 12 hexadecimal digits that identify the cause."""
         return hashlib.sha256("\0".join(self.key).encode()).hexdigest()[:12]
 
 
@@ -283,8 +277,7 @@ def from_core(fault: Fault) -> bool:
 
 
 def _leaves_a_region(fault: Fault) -> bool:
-    """Whether a missing check of bounds is the cause. In a region with a chosen address, the address may be the cause
-    instead."""
+    """Whether a check of bounds is missing. For a chosen address, the address may be the cause instead."""
     return fault.key != WINDOW and fault.outside and OWN_ADDRESSES not in fault.region
 
 

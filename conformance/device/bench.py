@@ -1,18 +1,17 @@
 """The bench of a real device: one open device, both entry points, this process's memory.
 
-fixtures/bench.py opens the device and closes it with the session. execution/capabilities.py has the capabilities.
+fixtures/bench.py opens the device and closes it with the session. execution/offered.py has the capabilities.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from typing import cast
 
 from conformance.bench.calls import Mr, Pd, Return
 from conformance.bench.doors import RegMrEx
 from conformance.bench.interface import Bench, Entry, Memory
-from conformance.device import dmabuf as dmabufs
 from conformance.device import fork_settings, limits, memory, other_process, queue_pairs
 from conformance.device.device import Device, ProtectionDomain, library_release
 from conformance.device.extended_posting import try_create
@@ -43,7 +42,7 @@ class DeviceBench:
 
     _builds = False  # whether builders post every request that they can express
     _peer_pd: ProtectionDomain | RemoteDomain | None = None  # the PD of all requesters, if they are on another device
-    dmabuf = staticmethod(dmabufs.allocate)
+    dmabuf = staticmethod(memory.allocate_dmabuf)
     alloc_mw = staticmethod(queue_pairs.alloc_mw)
     locked_memory_limit = staticmethod(limits.locked_memory_limit)
     failing_allocation = staticmethod(limits.failing_allocation)
@@ -114,8 +113,8 @@ class DeviceBench:
             return other_process.answered(lambda: library.dereg_import(library.import_device(fd), pd.handle, mr.handle))
         return library.dereg_import(pd.context_pointer, pd.handle, mr.handle)
 
-    def register_elsewhere(self, memory: Memory, access: int) -> other_process.RegionElsewhere:
-        return other_process.register(self.device.name, memory.addr, memory.size, access)
+    def register_elsewhere(self, memory: Memory, access: int) -> AbstractContextManager[tuple[int, int]]:
+        return other_process.region(self.device.name, memory.addr, memory.size, access)
 
     def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
         """Calls `prepare` in another process, which is then killed; returns the counts of objects that the kernel still

@@ -12,7 +12,6 @@ import select
 import socket
 import sys
 import time
-from dataclasses import dataclass
 from typing import Any
 
 from conformance.bench.calls import members
@@ -59,18 +58,6 @@ class CmError(OSError):
         self.error_code = code
 
 
-@dataclass(frozen=True)
-class Connection:
-    """The two ends of a connection, which lasts until `close`. Its queue pairs must be destroyed first."""
-
-    manager: "ConnectionManager"
-    ids: tuple[int, int]
-
-    def close(self) -> None:
-        for each in self.ids:
-            self.manager.destroy(each)
-
-
 class ConnectionManager:
     """An event channel with a listener on one address of this host."""
 
@@ -109,8 +96,9 @@ class ConnectionManager:
         port.restype, port.argtypes = ctypes.c_uint16, (_Pointer,)
         self._address = _socket_address(address, socket.ntohs(port(self._listener)))
 
-    def connect(self, active: int, passive: int) -> Connection:
-        """Connects two queue pairs, by their numbers: `active` calls rdma_connect. Raises CmError."""
+    def connect(self, active: int, passive: int) -> tuple[int, int]:
+        """Connects two queue pairs, by their numbers: `active` calls rdma_connect. Returns both ends of the connection,
+        which are released by `destroy` after the queue pairs are destroyed. Raises CmError."""
         asking, accepting = self._create_id(), 0
         try:
             wait_ms = int(self._deadline_s * 1000)
@@ -127,7 +115,7 @@ class ConnectionManager:
             for each in filter(None, (asking, accepting)):
                 self.destroy(each)
             raise
-        return Connection(self, (asking, accepting))
+        return asking, accepting
 
     def close(self) -> None:
         """Stops listening. All connections must be closed first."""

@@ -12,7 +12,7 @@ import os
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from conformance.bench.calls import (
     ABSENT,
@@ -41,36 +41,29 @@ _BEFORE_CONTEXT |= {"reg_dm_mr": 33, "alloc_null_mr": 38}
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
 
 
-class _BindingsPd(Pd, Protocol):
-    """A PD that pyverbs allocated."""
-
-    @property
-    def pyverbs(self) -> Any: ...
-    def forget(self) -> None: ...
-
-
 class HeldAt:
-    """An object to which the library returned a pointer; `end` is the verb that releases the object."""
+    """An object to which the library returned a pointer; `end` calls the verb that releases the object."""
 
-    def __init__(self, pointer: int, end: Callable[[Held], Return]) -> None:
+    def __init__(self, pointer: int, end: Callable[[int], Return]) -> None:
         self.pointer, self._end, self.gone = pointer, end, False
 
     @property
     def handle(self) -> int:
         return self.pointer
 
-    def ended(self, returned: Return) -> Return:
-        """Notes that the object is released if `returned` is the result of a successful release; returns `returned`."""
+    def end(self) -> Return:
+        """Releases the object: returns 0, or the value of errno."""
+        returned = self._end(self.pointer)
         self.gone = returned.value == 0
         return returned
 
     def close(self) -> None:
         """Releases the object, unless a step has released it. Raises OSError if the device refuses."""
-        if not self.gone and (value := self._end(self).value):
+        if not self.gone and (value := self.end().value):
             raise OSError(value, os.strerror(value))
 
 
-def _held(returned: Return, kind: type[HeldAt], end: Callable[[Held], Return]) -> Return:
+def _held(returned: Return, end: Callable[[int], Return], kind: type[HeldAt] = HeldAt) -> Return:
     """Returns the result of a call that returned NULL, or a pointer to an object, which `end` releases."""
     return replace(returned, mr=None, held=kind(returned.value, end) if returned.value else None)
 
@@ -207,10 +200,17 @@ class Libibverbs:
         returned = self._inline(operation, pd.context_pointer, pd.pointer, *arguments)
         return replace(returned, mr=Mr.at(returned.value)) if returned.value else returned
 
-    def _inline_end(self, operation: str, context: int, held: HeldAt) -> Return:
-        """Like _inline, for an inline function that releases an object: returns 0 or the value of errno."""
-        value = self._inline(operation, context, held.pointer).value & 0xFFFFFFFF
-        return held.ended(Return(value, value))
+    def _inline_end(self, operation: str, pointer: int) -> Return:
+        """Like _inline, for an inline function that releases an object, whose structure begins with the context."""
+        context = ctypes.c_void_p.from_address(pointer).value or 0
+        value = self._inline(operation, context, pointer).value & 0xFFFFFFFF
+        return Return(value, value)
+
+    def free_dm(self, held: Held) -> Return:
+        """Releases an object by its own verb: returns 0, or the value of errno."""
+        return cast(HeldAt, held).end()
+
+    dealloc_dmah = dealloc_td = free_dm
 
     def alloc_null_mr(self, pd: Pd) -> Return:
         return self._inline_region("alloc_null_mr", pd)
@@ -218,28 +218,20 @@ class Libibverbs:
     def alloc_dm(self, context: int, length: int, log_align_req: int) -> Return:
         attr = (ctypes.c_uint64 * 2)(length, log_align_req)  # comp_mask is the upper half of the second word
         returned = self._inline("alloc_dm", context, context, ctypes.addressof(attr))
-        return _held(returned, DeviceMemoryAt, self.free_dm)
-
-    def free_dm(self, dm: Held) -> Return:
-        """ibv_free_dm: returns 0, or the value of errno."""
-        assert isinstance(dm, DeviceMemoryAt)
-        return self._inline_end("free_dm", dm.struct.context, dm)
+        return _held(returned, functools.partial(self._inline_end, "free_dm"), DeviceMemoryAt)
 
     def import_dm(self, context: int, handle: int) -> Return:
         """ibv_import_dm; the import has to be released by ibv_unimport_dm."""
-        return _held(self._verb("ibv_import_dm", context, handle), DeviceMemoryAt, self._unimport_dm)
+        return _held(self._verb("ibv_import_dm", context, handle), self._unimport_dm, DeviceMemoryAt)
 
-    def _unimport_dm(self, dm: Held) -> Return:
-        self._declare("ibv_unimport_dm", ctypes.c_int, ctypes.c_void_p)(dm.pointer)
+    def _unimport_dm(self, pointer: int) -> Return:
+        self._declare("ibv_unimport_dm", ctypes.c_int, ctypes.c_void_p)(pointer)
         return Return(0, 0)
 
     def alloc_dmah(self, context: int, comp_mask: int, cpu_id: int, ph: int, tph_mem_type: int) -> Return:
         attr = ctypes.create_string_buffer(struct.pack("=IIBB2x", comp_mask, cpu_id, ph, tph_mem_type))
-        return _held(self._verb("ibv_alloc_dmah", context, ctypes.addressof(attr)), HeldAt, self.dealloc_dmah)
-
-    def dealloc_dmah(self, dmah: Held) -> Return:
-        """ibv_dealloc_dmah: 0, or the value of errno."""
-        return cast(HeldAt, dmah).ended(self._verb("ibv_dealloc_dmah", dmah))
+        end = functools.partial(self._verb, "ibv_dealloc_dmah")
+        return _held(self._verb("ibv_alloc_dmah", context, ctypes.addressof(attr)), end)
 
     def reg_dm_mr(self, pd: Pd, dm: Held, dm_offset: int, length: int, access: int) -> Return:
         return self._inline_region("reg_dm_mr", pd, dm.pointer, dm_offset, length, access)
@@ -257,12 +249,7 @@ class Libibverbs:
     def alloc_td(self, context: int) -> Return:
         attr = ctypes.c_uint32()  # the only member of struct ibv_td_init_attr is comp_mask
         returned = self._inline("alloc_td", context, context, ctypes.addressof(attr))
-        return _held(returned, HeldAt, self.dealloc_td)
-
-    def dealloc_td(self, td: Held) -> Return:
-        """ibv_dealloc_td: 0, or the value of errno."""
-        context = ctypes.c_void_p.from_address(td.pointer).value or 0
-        return self._inline_end("dealloc_td", context, cast(HeldAt, td))
+        return _held(returned, functools.partial(self._inline_end, "dealloc_td"))
 
     def alloc_parent_domain(self, context: int, pd: Pd | None, td: Held | None, comp_mask: int) -> Return:
         fields = (pd.pointer if pd else 0, td.pointer if td else 0, comp_mask)
@@ -308,7 +295,7 @@ class Libibverbs:
         """ibv_dealloc_pd. The objects in the PD stay; pyverbs would release them first."""
         returned = self._verb("ibv_dealloc_pd", pd)
         if returned.value == 0:
-            cast(_BindingsPd, pd).forget()
+            cast(Any, pd).forget()  # a PD of pyverbs, or one of PdAt
         return returned
 
     def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
@@ -333,7 +320,7 @@ class Libibverbs:
         from pyverbs.wr import SGE
 
         elements = [SGE(sge.addr, sge.length, sge.lkey) for sge in sg_list]
-        return exact(lambda: cast(_BindingsPd, pd).pyverbs.advise_mr(advice, flags, elements))
+        return exact(lambda: cast(Any, pd).pyverbs.advise_mr(advice, flags, elements))
 
 
 def _types(verb: Verb) -> tuple[type, ...]:

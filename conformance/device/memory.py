@@ -1,13 +1,16 @@
-"""Memory of every kind that a case can request, with inaccessible guard pages on both sides.
+"""Memory of every kind that a case can request, with inaccessible guard pages on both sides; and real dma-bufs without
+a GPU: from /dev/udmabuf and from the system's dma-buf heap.
 
 Uses libc's mmap, because Python's mmap module cannot leave holes and does not return addresses.
 """
 
 import ctypes
 import errno
+import fcntl
 import mmap
 import os
 import re
+import struct
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,12 +29,13 @@ _MADV_HUGEPAGE, _MEMFD_SECRET = 14, 447
 _PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _FAILED = ctypes.c_void_p(-1).value
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
-_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_UDMABUF, _HEAP = Path("/dev/udmabuf"), Path("/dev/dma_heap/system")
+_UDMABUF_CREATE = 0x40187542  # _IOW('u', 0x42, struct udmabuf_create), <linux/udmabuf.h>
+_HEAP_ALLOC = 0xC0184800  # _IOWR('H', 0, struct dma_heap_allocation_data), <linux/dma-heap.h>
+_CLOEXEC = 1
+
+_libc = paging.libc
 _libc.munmap.argtypes = _libc.mlock.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
-_libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 def hugepage_size() -> int:
@@ -44,21 +48,22 @@ def hugepage_size() -> int:
 class Memory:
     """A range of `size` bytes at `addr`; `mapped` is the mapping to remove, as (address, bytes).
 
-    `held` is a file descriptor with a lock on the memory, or -1.
+    `fd` is the file descriptor of a dma-buf, or one with a lock on the memory, or -1.
     """
 
     addr: int
     size: int
     mapped: tuple[int, int] | None
-    held: int = -1
+    fd: int = -1
 
     def close(self) -> None:
-        """Unmaps the range and its guards. Further calls do nothing, because a new mapping may have the addresses."""
+        """Unmaps the range and its guards, and closes the descriptor. Further calls do nothing, because a new mapping
+        may have the addresses."""
         if self.mapped:
             _libc.munmap(*self.mapped)
             self.mapped = None
-            if self.held >= 0:
-                os.close(self.held)
+            if self.fd >= 0:
+                os.close(self.fd)
 
 
 def _map(addr: int | None, size: int, protection: int, flags: int, fd: int = -1, offset: int = 0) -> int:
@@ -254,3 +259,44 @@ def _persistent(size: int) -> Memory:
         memory.close()
         raise
     return memory
+
+
+def _udmabuf(size: int) -> int:
+    file = os.memfd_create("rdma-cts", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(file, size)
+        fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)  # udmabuf requires this seal
+        with _UDMABUF.open("rb", buffering=0) as device:
+            # The new descriptor is the ioctl's return value; Python returns this value only if the buffer is mutable.
+            return int(fcntl.ioctl(device, _UDMABUF_CREATE, bytearray(struct.pack("=IIQQ", file, _CLOEXEC, 0, size))))
+    finally:
+        os.close(file)
+
+
+def _system_heap(size: int) -> int:
+    with _HEAP.open("rb", buffering=0) as device:
+        answer = fcntl.ioctl(device, _HEAP_ALLOC, struct.pack("=QIIQ", size, 0, os.O_RDWR | os.O_CLOEXEC, 0))
+    return int(struct.unpack("=QIIQ", answer)[1])
+
+
+# By the kind, which is also the name of the kernel's module: the device, the function, and the kernel's option.
+_MAKE: dict[str, tuple[Path, Callable[[int], int], str]] = {
+    "udmabuf": (_UDMABUF, _udmabuf, "CONFIG_UDMABUF"),
+    "system_heap": (_HEAP, _system_heap, "CONFIG_DMABUF_HEAPS_SYSTEM"),
+}
+
+
+def allocate_dmabuf(kind: str, size: int) -> Memory:
+    """A mapped dma-buf of a kind of vocabulary.DMABUF_KINDS, `size` bytes rounded up to whole pages.
+
+    Raises HostLacks if this kernel cannot create dma-bufs of that kind.
+    """
+    device, make, option = _MAKE[kind]
+    rounded = -(-size // PAGE) * PAGE
+    try:
+        fd = make(rounded)
+        addr = map_file(fd, rounded)
+    except OSError as error:
+        hint = f"modprobe {kind}, on a kernel with {option}, as root or with permission to open {device}"
+        raise HostLacks(f"this host makes no dma-bufs at {device} ({error.strerror})", hint) from error
+    return Memory(addr, rounded, (addr, rounded), fd)

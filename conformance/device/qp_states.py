@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from conformance.bench.calls import members
 from conformance.bench.interface import Queue
-from conformance.device.connection_manager import Connection, ConnectionManager
+from conformance.device.connection_manager import ConnectionManager
 from conformance.verbs import ENUMS
 
 _STATES = ENUMS["ibv_qp_state"]
@@ -141,42 +141,29 @@ class End(Queue, Protocol):
     def fail(self) -> None: ...
 
 
-class ConnectStrategy(Protocol):
-    """A way to connect the two queue pairs of a pair.
-
-    `connect` moves the responder to a state, and the requester as far as this requires. `close` is called after the
-    queue pairs are destroyed, and releases all other objects of the connection. If `by_reset`, the queue pairs can be
-    connected again after RESET.
-    """
-
-    @property
-    def by_reset(self) -> bool: ...
-    def connect(self, requester: End, responder: End, state: str) -> None: ...
-    def close(self) -> None: ...
-
-
 class ByStates:
     """Connects a pair by state transitions: each queue pair gets the number of the other when it is moved to RTR."""
 
-    by_reset = True
+    by_reset = True  # whether the queue pairs can be connected again after RESET
 
     def connect(self, requester: End, responder: End, state: str) -> None:
-        """Moves both ends. If they are the same queue pair, the queue pair has no peer."""
+        """Moves the responder to a state, and the requester as far as this requires. If they are the same queue pair,
+        the queue pair has no peer."""
         if requester is not responder:
             # A responder in a lower state than RTS cannot exchange messages.
             requester.move_to("RTS" if state in CONNECTED else "INIT", responder.number)
         responder.move_to(state, requester.number)
 
     def close(self) -> None:
-        """Does nothing, because the connection has no other objects than the queue pairs."""
+        """Releases the objects of the connection other than the queue pairs, after these are destroyed."""
 
 
-class ByManager:
+class ByManager(ByStates):
     by_reset = False
 
     def __init__(self, manager: ConnectionManager) -> None:
         self._manager = manager
-        self._connection: Connection | None = None
+        self._ends: tuple[int, ...] = ()
 
     def connect(self, requester: End, responder: End, state: str) -> None:
         """Moves the queue pairs to INIT and has the manager connect them; the requester is the active side.
@@ -184,17 +171,17 @@ class ByManager:
         Raises CmError, or PyverbsRDMAError if the device refuses a transition.
         """
         if state not in CONNECTED:
-            ByStates().connect(requester, responder, state)
+            super().connect(requester, responder, state)
             return
         for queue in (requester, responder):
             queue.move_to("INIT", 0)
-        self._connection = self._manager.connect(requester.number, responder.number)
+        self._ends = self._manager.connect(requester.number, responder.number)
         for queue in (requester, responder):
             queue.state = "RTS"
         if state == "ERR":
             responder.fail()
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        for each in self._ends:
+            self._manager.destroy(each)
+        self._ends = ()

@@ -15,7 +15,7 @@ from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.device.device import Device, ProtectionDomain
 from conformance.device.libibverbs import exact
 from conformance.device.posting import IbvQp, Poster
-from conformance.device.qp_states import Attr, ByManager, ByStates, ConnectStrategy, events_of, modify_to
+from conformance.device.qp_states import Attr, ByManager, ByStates, events_of, modify_to
 from conformance.device.remote_peer import Destination, RemoteDevice, RemoteDomain, RemoteQueue
 from conformance.errors import NotConnected
 from conformance.model.case import QpSpec
@@ -295,9 +295,8 @@ class DevicePair:
         `deadline_s` seconds for a completion."""
         self._spec = device, spec, requester_pd, responder_pd, deadline_s
         self.transport = device.transport
-        self._strategy: ConnectStrategy = (
-            ByManager(device.connection_manager) if device.connection_manager else ByStates()
-        )
+        manager = device.connection_manager
+        self._strategy = ByManager(manager) if manager else ByStates()
         self._create(*self._spec)
 
     def _create(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float) -> None:

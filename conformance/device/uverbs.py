@@ -17,9 +17,18 @@ from typing import Any
 from conformance.bench.calls import IbvMr, Mr, MrInitAttr, Pd, Return, Sge, Told
 from conformance.verbs import ENUMS, of_method
 
-# enum ib_uverbs_write_cmds
-_REG_MR, _REREG_MR, _DEREG_MR = 9, 11, 13
-_ALLOC_PD, _DEALLOC_PD, _ALLOC_MW, _DEALLOC_MW, _DESTROY_QP = 3, 4, 14, 16, 27
+# The commands of enum ib_uverbs_write_cmds: the number, the layout, and the number of words of the answer. A command
+# with an answer begins with the address of the answer.
+_COMMANDS = {
+    "ALLOC_PD": (3, "Q", 1),
+    "DEALLOC_PD": (4, "I", 0),
+    "REG_MR": (9, "QQQQII", 3),  # address, length, IOVA, PD, access
+    "REREG_MR": (11, "QIIQQQII", 2),  # region, flags, address, length, IOVA, PD, access
+    "DEREG_MR": (13, "I", 0),
+    "ALLOC_MW": (14, "QIB3x", 2),  # PD, type
+    "DEALLOC_MW": (16, "I", 0),
+    "DESTROY_QP": (27, "QI4x", 1),
+}
 # Commands whose arguments are handles, in the order of an object's life.
 _LIVES = (("REG_MR", "REREG_MR", "DEREG_MR"), ("ALLOC_MW", "DEALLOC_MW"), ("ALLOC_PD", "DEALLOC_PD"))
 _EX_QUERY_DEVICE = 0x80000001  # a value of enum ib_uverbs_ex_write_cmds, with the bit of an extended command
@@ -59,13 +68,17 @@ class Uverbs:
             return self._ioctl(_METHOD_REG_MR, [])[0] != errno.EPROTONOSUPPORT
         return verb in vars(type(self))
 
-    def _write(self, command: int, body: bytes, response: int) -> int:
-        header = struct.pack("=IHH", command, (8 + len(body)) // 4, response // 4)
+    def _command(self, name: str, *fields: int) -> tuple[int, list[int]]:
+        """Calls one of _COMMANDS; returns errno and the answer."""
+        number, layout, words = _COMMANDS[name]
+        answer = (ctypes.c_uint32 * words)()
+        body = struct.pack(f"={layout}", *((ctypes.addressof(answer), *fields) if words else fields))
+        header = struct.pack("=IHH", number, (8 + len(body)) // 4, words)
         try:
             os.write(self.fd, header + body)
         except OSError as error:
-            return error.errno or 0
-        return 0
+            return error.errno or 0, list(answer)
+        return 0, list(answer)
 
     def _ioctl(self, method: int, attributes: Sequence[_Attribute]) -> tuple[int, bytearray]:
         """Returns errno, and the whole command as it is after the call, because the kernel changes attributes. errno is
@@ -91,11 +104,8 @@ class Uverbs:
 
     def reg_mr_iova(self, pd: Pd, addr: int, length: int, hca_va: int, access: int) -> Return:
         """IB_USER_VERBS_CMD_REG_MR. The region is in `mr` if errno is 0."""
-        response = (ctypes.c_uint32 * 3)()
-        body = struct.pack("=QQQQII", ctypes.addressof(response), addr, length, hca_va, pd.handle, access)
-        error = self._write(_REG_MR, body, ctypes.sizeof(response))
-        mr = None if error else _region(pd, addr, length, *response)
-        return Return(error, error, mr)
+        error, answer = self._command("REG_MR", addr, length, hca_va, pd.handle, access)
+        return Return(error, error, None if error else _region(pd, addr, length, *answer))
 
     def reg_dmabuf_mr(self, pd: Pd, offset: int, length: int, iova: int, fd: int, access: int) -> Return:
         numbers = (2, 8, _u64(offset)), (3, 8, _u64(length)), (4, 8, _u64(iova)), (5, 4, _u32(fd)), (6, 4, _u32(access))
@@ -134,7 +144,7 @@ class Uverbs:
         return Return(error, error, told=None if error else Told(*(each.value for each in fields)))
 
     def dereg_mr(self, mr: Mr) -> Return:
-        error = self._write(_DEREG_MR, struct.pack("=I", mr.handle), 0)
+        error, _ = self._command("DEREG_MR", mr.handle)
         return Return(error, error)
 
     def forged(self, command: str, handle: int, mr: Mr) -> Return:
@@ -156,30 +166,21 @@ class Uverbs:
 
     def _by_handle(self, command: str, handle: int, region: int, addr: int) -> tuple[int, int]:
         """Returns errno, and the handle of the new object."""
-        response = (ctypes.c_uint32 * 8)()
-        at = ctypes.addressof(response)
-        number, size, body = {
-            "ALLOC_PD": (_ALLOC_PD, 4, struct.pack("=Q", at)),
-            "REG_MR": (_REG_MR, 12, struct.pack("=QQQQII", at, addr, 1, addr, handle, 0)),
-            "ALLOC_MW": (_ALLOC_MW, 8, struct.pack("=QIB3x", at, handle, 1)),
-            "REREG_MR": (_REREG_MR, 8, struct.pack("=QIIQQQII", at, region, _CHANGE_PD, 0, 0, 0, handle, 0)),
-            "DEALLOC_PD": (_DEALLOC_PD, 0, struct.pack("=I", handle)),
-            "DEREG_MR": (_DEREG_MR, 0, struct.pack("=I", handle)),
-            "DEALLOC_MW": (_DEALLOC_MW, 0, struct.pack("=I", handle)),
-            "DESTROY_QP": (_DESTROY_QP, 4, struct.pack("=QII", at, handle, 0)),
-        }[command]
-        return self._write(number, body, size), response[0]
+        fields = {
+            "ALLOC_PD": (),
+            "REG_MR": (addr, 1, addr, handle, 0),
+            "ALLOC_MW": (handle, 1),
+            "REREG_MR": (region, _CHANGE_PD, 0, 0, 0, handle, 0),
+        }.get(command, (handle,))
+        error, answer = self._command(command, *fields)
+        return error, answer[0] if answer else 0
 
     def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         """IB_USER_VERBS_CMD_REREG_MR; after a success, the keys in struct ibv_mr are updated, as the library does."""
-        response = (ctypes.c_uint32 * 2)()
         handle = pd.handle if pd else 0
-        body = struct.pack(
-            "=QIIQQQII", ctypes.addressof(response), mr.handle, flags, addr, length, addr, handle, access
-        )
-        error = self._write(_REREG_MR, body, ctypes.sizeof(response))
+        error, keys = self._command("REREG_MR", mr.handle, flags, addr, length, addr, handle, access)
         if error == 0:
-            mr.struct.lkey, mr.struct.rkey = response
+            mr.struct.lkey, mr.struct.rkey = keys
         return Return(error, error)
 
     def advise_mr(self, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:

@@ -92,7 +92,7 @@ class _Posting:
         return f"request {moved[0]} was carried out although it was aborted or refused" if moved else ""
 
 
-def wr_post(context: CaseContext, step: Step) -> Observation:
+def ibv_wr_post(context: CaseContext, step: Step) -> Observation:
     """Makes a posting of vocabulary.BATCHES. `returned` is 0, or describes the first error."""
     rkey, addr, length = context.numbers(step.arguments, "rkey", "addr", "length")
     kind, pd = str(step.arguments["qp_type"]), str(step.arguments["pd"])

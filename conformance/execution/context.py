@@ -280,6 +280,14 @@ class CaseContext:
             return argument.number
         raise TypeError(f"{argument!r} names an object, not a number")
 
+    def sges(self, argument: Argument) -> tuple[Sge, ...]:
+        """The list of SGEs of an argument."""
+        assert isinstance(argument, tuple)
+        return tuple(
+            Sge(self.bytes(each.addr), self.bytes(each.length) % (1 << 32), self.bytes(each.lkey) % (1 << 32))
+            for each in argument
+        )
+
     def numbers(self, arguments: Mapping[str, Argument], *keys: str) -> list[int]:
         return [self.number(arguments[key]) for key in keys]
 

@@ -23,15 +23,6 @@ _RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE", "REMOTE_READ")
 _GATHERS = ("SEND", "WRITE")
 
 
-def _elements(context: CaseContext, step: Step) -> tuple[Sge, ...]:
-    elements = step.arguments["sg_list"]
-    assert isinstance(elements, tuple)
-    return tuple(
-        Sge(context.bytes(each.addr), context.bytes(each.length), context.bytes(each.lkey) % (1 << 32))
-        for each in elements
-    )
-
-
 def _slices(sges: Sequence[Sge]) -> list[bytes]:
     """Returns the part of a message for each SGE. For an SGE of a null region, whose address is 0, the part is
     zeros."""
@@ -58,7 +49,7 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
     is refused, `moved` and `changed` cover only the memory `guarded`, because other memory may have been accessed
     already.
     """
-    operation, sges = str(step.arguments["op"]), _elements(context, step)
+    operation, sges = str(step.arguments["op"]), context.sges(step.arguments["sg_list"])
     if operation == "READ" and len(sges) > context.bench.max_read_elements:
         most = context.bench.max_read_elements
         raise SetupRefused(f"an RDMA READ with {len(sges)} elements, of which the device takes {most}", "")
@@ -146,7 +137,7 @@ def _compared(
 def post_receive(context: CaseContext, step: Step) -> Observation:
     """Posts a receive with the list of SGEs at the end that owns the regions, and does not wait."""
     queue = context.pairs[str(step.arguments["qp"])].responder
-    return result_of(queue.post_receive(_elements(context, step), context.next_wr_id()))
+    return result_of(queue.post_receive(context.sges(step.arguments["sg_list"]), context.next_wr_id()))
 
 
 def send_to_receive(context: CaseContext, step: Step) -> Observation:

@@ -187,30 +187,7 @@ def receives_in_order(context: CaseContext, step: Step) -> Observation:
 
     `returned` is 0, or describes the first error.
     """
-    lkey, addr, length, rounds = context.numbers(step.arguments, "lkey", "addr", "length", "rounds")
-    connection = context.harness.connection("RC", str(step.arguments["pd"]))
-    connection.renew_if_stale()
-    sender, receiver = connection.pair.requester, connection.pair.responder
-    source = context.harness.scratch(sender.pd, length * _BURST, "burst")
-    for number in range(rounds):
-        ctypes.memset(addr, EMPTY, length * _BURST)
-        wr_ids = [context.next_wr_id() for _ in range(_BURST)]
-        messages = _messages(number, length)
-        for each, wr_id in enumerate(wr_ids):
-            returned = receiver.post_receive((Sge(addr + each * length, length, lkey % (1 << 32)),), wr_id)
-            if returned.value:
-                connection.stale = True
-                return result_of(returned)
-            ctypes.memmove(source.addr + each * length, messages[each], length)
-        for each in range(_BURST):
-            part = Sge(source.addr + each * length, length, source.lkey)
-            returned = sender.post_send(SendRequest("SEND", context.next_wr_id(), (part,)))
-            if returned.value:
-                return result_of(returned)
-        if wrong := _first_wrong(connection, "SEND", addr, messages, "wr_id", wr_ids):
-            return told(f"receive {wrong[0]} of round {number} completed {wrong[1]}", "device")
-        sender.completions(_BURST)
-    return told("0", "device")
+    return _bursts(context, step, "SEND")
 
 
 def immediates_in_order(context: CaseContext, step: Step) -> Observation:
@@ -219,32 +196,44 @@ def immediates_in_order(context: CaseContext, step: Step) -> Observation:
 
     Nothing is posted after the last WRITE of a burst, because a later request could make the bytes of the WRITE arrive.
     """
-    rkey, addr, length, rounds = context.numbers(step.arguments, "rkey", "addr", "length", "rounds")
+    return _bursts(context, step, "RDMA_WRITE_WITH_IMM")
+
+
+def _bursts(context: CaseContext, step: Step, opcode: str) -> Observation:
+    sends = opcode == "SEND"
+    key, addr, length, rounds = context.numbers(step.arguments, "lkey" if sends else "rkey", "addr", "length", "rounds")
     connection = context.harness.connection("RC", str(step.arguments["pd"]))
     connection.renew_if_stale()
     sender, receiver = connection.pair.requester, connection.pair.responder
     source = context.harness.scratch(sender.pd, length * _BURST, "burst")
     for number in range(rounds):
         ctypes.memset(addr, EMPTY, length * _BURST)
-        messages = _messages(number, length)
+        # They differ from each other, and from the messages of the previous burst.
+        messages = [bytes([(number * _BURST + each) % 0x50 + 0x80]) * length for each in range(_BURST)]
         ctypes.memmove(source.addr, b"".join(messages), length * _BURST)
-        post_receives(receiver, [context.next_wr_id() for _ in range(_BURST)])
-        for each in range(_BURST):
+        ranges = [addr + each * length for each in range(_BURST)]
+        wr_ids = [context.next_wr_id() for _ in ranges]
+        if not sends:
+            post_receives(receiver, wr_ids)
+        for at, wr_id in zip(ranges, wr_ids, strict=True) if sends else ():
+            returned = receiver.post_receive((Sge(at, length, key % (1 << 32)),), wr_id)
+            if returned.value:
+                connection.stale = True
+                return result_of(returned)
+        for each, at in enumerate(ranges):
             part = Sge(source.addr + each * length, length, source.lkey)
-            request = SendRequest("RDMA_WRITE_WITH_IMM", context.next_wr_id(), (part,), rkey=rkey % (1 << 32), imm=each)
-            returned = sender.post_send(request._replace(remote_addr=addr + each * length))
+            request = SendRequest(opcode, context.next_wr_id(), (part,))
+            if not sends:
+                request = request._replace(rkey=key % (1 << 32), remote_addr=at, imm=each)
+            returned = sender.post_send(request)
             if returned.value:
                 return result_of(returned)
-        if wrong := _first_wrong(connection, "RDMA_WRITE_WITH_IMM", addr, messages, "imm", range(_BURST)):
-            return told(f"message {wrong[0]} of round {number} was reported {wrong[1]}", "device")
+        field, wanted = ("wr_id", wr_ids) if sends else ("imm", range(_BURST))
+        if wrong := _first_wrong(connection, opcode, addr, messages, field, wanted):
+            what, how = ("receive", "completed") if sends else ("message", "was reported")
+            return told(f"{what} {wrong[0]} of round {number} {how} {wrong[1]}", "device")
         sender.completions(_BURST)
     return told("0", "device")
-
-
-def _messages(number: int, length: int) -> list[bytes]:
-    """Returns the messages of burst `number`, which differ from each other and from the messages of the previous
-    burst."""
-    return [bytes([(number * _BURST + each) % 0x50 + 0x80]) * length for each in range(_BURST)]
 
 
 def _first_wrong(

@@ -84,7 +84,7 @@ def inherited(context: CaseContext, step: Step) -> Observation:
     return seen
 
 
-def fork_init(context: CaseContext, step: Step) -> Observation:
+def ibv_fork_init(context: CaseContext, step: Step) -> Observation:
     """Turns on fork protection in a new process, and compares what this process reports with the arguments."""
     setting, kernel = str(step.arguments["setting"]), str(step.arguments["kernel"])
     code, seen = context.bench.fork_setting(setting, kernel)

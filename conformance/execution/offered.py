@@ -9,23 +9,29 @@ well-formed request). The cases find other errors, and the rules CAP-… judge a
 
 import errno
 import os
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from conformance.bench.calls import ABSENT, Mr, Pd, Return, errno_name
 from conformance.bench.interface import Bench, Entry
 from conformance.bench.work_requests import SendRequest
+from conformance.device import persistent
 from conformance.device.libibverbs import Libibverbs
 from conformance.device.limits import can_fail
 from conformance.errors import HostLacks, SetupRefused
 from conformance.execution.connection import post_receives
 from conformance.execution.context import HarnessResources, create_pair
 from conformance.kernel import paging
-from conformance.model import capability
+from conformance.model import capability, vocabulary
+from conformance.model.capability import Capabilities
 from conformance.model.case import QpSpec
 from conformance.model.vocabulary import BUILDERS
 from conformance.verbs import ENUMS
+
+if TYPE_CHECKING:
+    from conformance.device.bench import DeviceBench
 
 _FLAGS = ENUMS["ibv_rereg_mr_flags"]
 # The types of queue pairs that are optional.
@@ -34,11 +40,64 @@ _OPTIONAL = ("RC", "UC", "UD", "RC_SRQ")
 _MADE_OTHERWISE = "alloc_null_mr import_mr import_pd alloc_parent_domain alloc_td alloc_dm import_dm dmah".split()
 _OFFSET = 128  # bytes
 _NOBODYS = 0xFFFFFFF0  # a handle that the kernel has not given to any object
-_ZERO_BASED, _PLAIN = (ENUMS["ibv_access_flags"].value_of(name) for name in ("ZERO_BASED", "LOCAL_WRITE"))
-_ON_DEMAND, _HUGETLB = (ENUMS["ibv_access_flags"].value_of(name) for name in ("ON_DEMAND", "HUGETLB"))
+_WORD, _SIZE_MAX = 8, (1 << 64) - 1
+_ACCESS = ENUMS["ibv_access_flags"]
+_PLAIN, _ZERO_BASED, _ON_DEMAND, _HUGETLB = map(_ACCESS.value_of, ("LOCAL_WRITE", "ZERO_BASED", "ON_DEMAND", "HUGETLB"))
 _UNPROTECTED = ENUMS["ibv_parent_domain_init_attr_mask"].value_of("ALLOW_CC_UNPROTECTED_ALLOC")
 _PH = ENUMS["ibv_dmah_init_attr_mask"].value_of("PH")
 _CHANGE_ACCESS, _CHANGE_TRANSLATION = _FLAGS.value_of("CHANGE_ACCESS"), _FLAGS.value_of("CHANGE_TRANSLATION")
+
+
+def capabilities_of(bench: "DeviceBench") -> Capabilities:
+    """The capabilities that a device declares and those that its entry points offer, determined before any case."""
+    offered = {name: offered_by(bench, name) for name in (*vocabulary.ENTRIES, *vocabulary.DOORS)}
+    reachable = reachable_on(bench.library, offered["libibverbs"])
+    reachable["dontfork"] = _keeps_from_children(bench)
+    reachable["copy_on_fork"] = bench.device.netlink.copies_on_fork()
+    reachable["persistent_memory"] = persistent.device() is not None
+    try:
+        bench.allocate("bar", bench.page).close()
+        reachable["pci_bar"] = True
+    except (HostLacks, OSError):
+        reachable["pci_bar"] = False
+    # rereg_mr is tried on a region; without the key, the entry point could not register a region.
+    registers = {name: "rereg_mr" in tried for name, tried in offered.items()}
+    reachable["raw_registration"] = registers["uverbs"] or not registers["libibverbs"]
+    declared = bench.device.capabilities
+    return Capabilities(declared, offered, reachable, absent_on(bench, declared))
+
+
+@contextmanager
+def domain(bench: Bench) -> Iterator[Pd]:
+    """A PD for trials. The cases report objects that a device does not release."""
+    pd = bench.alloc_pd()
+    try:
+        yield pd
+    finally:
+        with suppress(Exception):
+            pd.close()
+
+
+@contextmanager
+def _page(bench: Bench) -> Iterator[int]:
+    """The address of the middle page of a mapping, not of a page at an end."""
+    memory = bench.allocate("anonymous", 3 * bench.page)
+    try:
+        yield memory.addr + bench.page
+    finally:
+        memory.close()
+
+
+def _discard(entry: Entry, returned: Return) -> None:
+    """Releases the object that a call has made, if any. The cases report objects that a device does not release."""
+    made = returned.held or returned.pd
+    with suppress(Exception):
+        if returned.release:
+            returned.release()
+        elif returned.mr:
+            entry.dereg_mr(returned.mr)
+        elif made:
+            made.close()
 
 
 def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
@@ -48,74 +107,58 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
     Capabilities that could not be tried, because the device did not register a page, are left out; the cases report the
     failed registration.
     """
-    entry = bench.entry(entry_name)
-    pd = bench.alloc_pd()
-    memory, length = bench.allocate("anonymous", 3 * bench.page), bench.page
-    addr = memory.addr + length  # the middle page of the mapping, not a page at an end
-    results = {"advise_mr": entry.advise_mr(pd, 0, 0, ())}
-    mr = entry.reg_mr(pd, addr, length, _PLAIN).mr
-    regions: dict[str, Return] = {}
-    if mr:
-        regions["zero_based"] = entry.reg_mr(pd, addr, length, _PLAIN | _ZERO_BASED)
-        regions["iova_page_offset"] = entry.reg_mr_iova(pd, addr + _OFFSET, _OFFSET, addr, _PLAIN)
-        results["rereg_mr"] = entry.rereg_mr(mr, _CHANGE_ACCESS, None, 0, 0, _PLAIN)
-        results["rereg_translation"] = entry.rereg_mr(mr, _CHANGE_TRANSLATION, None, addr, length, 0)
-    results["reg_dmabuf_mr"] = dmabuf = entry.reg_dmabuf_mr(pd, 0, bench.page, 0, -1, 0)
-    results |= _made_otherwise(entry, pd, mr) if entry_name == "libibverbs" else {}
-    newer = dict.fromkeys(() if entry_name == "libibverbs" else _MADE_OTHERWISE, False)
-    for region in (mr, dmabuf.mr, *(returned.mr for returned in regions.values())):
-        if region:
-            entry.dereg_mr(region)
-    newer |= {poster: _can_be_created(bench, QpSpec("RC", "pd", extended=poster), pd) for poster in BUILDERS}
-    newer |= {name: entry.offers(name) for name in capability.BY_SYMBOL}
-    newer["dmabuf_buffers"] = entry_name == "libibverbs" and _has_dmabuf_buffers(entry, pd)
-    huge = _on_huge_pages(bench, entry, pd)
-    types = {kind.lower(): _can_be_created(bench, QpSpec(kind, "pd"), pd) for kind in _OPTIONAL}
-    memory.close()
-    with suppress(Exception):  # the cases report objects that a device does not release
-        pd.close()
+    entry, by_library = bench.entry(entry_name), entry_name == "libibverbs"
+    results, regions = dict[str, Return](), dict[str, Return]()
+    with domain(bench) as pd, _page(bench) as addr:
+        results["advise_mr"] = entry.advise_mr(pd, 0, 0, ())
+        made = entry.reg_mr(pd, addr, bench.page, _PLAIN)
+        if made.mr:
+            regions["zero_based"] = entry.reg_mr(pd, addr, bench.page, _PLAIN | _ZERO_BASED)
+            regions["iova_page_offset"] = entry.reg_mr_iova(pd, addr + _OFFSET, _OFFSET, addr, _PLAIN)
+            results["rereg_mr"] = entry.rereg_mr(made.mr, _CHANGE_ACCESS, None, 0, 0, _PLAIN)
+            results["rereg_translation"] = entry.rereg_mr(made.mr, _CHANGE_TRANSLATION, None, addr, bench.page, 0)
+        results["reg_dmabuf_mr"] = entry.reg_dmabuf_mr(pd, 0, bench.page, 0, -1, 0)
+        results |= _made_otherwise(entry, pd, made.mr) if by_library else {}
+        for returned in (*results.values(), *regions.values(), made):
+            _discard(entry, returned)
+        newer = dict.fromkeys(() if by_library else _MADE_OTHERWISE, False)
+        newer |= {poster: _can_be_created(bench, QpSpec("RC", "pd", extended=poster), pd) for poster in BUILDERS}
+        newer |= {name: entry.offers(name) for name in capability.BY_SYMBOL}
+        newer["dmabuf_buffers"] = by_library and _has_dmabuf_buffers(entry, pd)
+        newer |= _on_huge_pages(bench, entry, pd)
+        newer |= {kind.lower(): _can_be_created(bench, QpSpec(kind, "pd"), pd) for kind in _OPTIONAL}
     verbs = {verb: returned.errno not in ABSENT for verb, returned in results.items()}
     kinds = {kind: returned.mr is not None or not _is_none(returned) for kind, returned in regions.items()}
-    return verbs | kinds | huge | types | newer
+    return verbs | kinds | newer
 
 
 def _made_otherwise(entry: Entry, pd: Pd, mr: Mr | None) -> dict[str, Return]:
-    """Calls the verbs of _MADE_OTHERWISE and releases the objects that they make; returns the results."""
-    null = entry.alloc_null_mr(pd)
-    if null.mr:
-        entry.dereg_mr(null.mr)
-    found = {"alloc_null_mr": null, "import_pd": entry.import_pd(pd.context_pointer, pd.handle)}
-    found["alloc_dm"] = memory = entry.alloc_dm(pd.context_pointer, 1, 0)
-    found["dmah"] = dmah = entry.alloc_dmah(pd.context_pointer, _PH, 0, 0, 0)
-    found["import_dm"] = entry.import_dm(pd.context_pointer, _NOBODYS)
-    found["alloc_td"] = td = entry.alloc_td(pd.context_pointer)
-    for held in (memory.held, dmah.held, td.held):
-        if held:
-            with suppress(Exception):  # the cases report objects that a device does not release
-                held.close()
-    found["alloc_parent_domain"] = entry.alloc_parent_domain(pd.context_pointer, pd, None, 0)
-    if mr:
-        found["import_mr"] = imported = entry.import_mr(pd, mr.handle)
-        if imported.release:
-            imported.release()
-    for domain in (found["import_pd"].pd, found["alloc_parent_domain"].pd):
-        if domain:
-            domain.close()
-    return found
+    """Calls the verbs of _MADE_OTHERWISE; returns the results."""
+    context = pd.context_pointer
+    found = {
+        "alloc_null_mr": entry.alloc_null_mr(pd),
+        "import_pd": entry.import_pd(context, pd.handle),
+        "alloc_dm": entry.alloc_dm(context, 1, 0),
+        "dmah": entry.alloc_dmah(context, _PH, 0, 0, 0),
+        "import_dm": entry.import_dm(context, _NOBODYS),
+        "alloc_td": entry.alloc_td(context),
+        "alloc_parent_domain": entry.alloc_parent_domain(context, pd, None, 0),
+    }
+    return {**found, "import_mr": entry.import_mr(pd, mr.handle)} if mr else found
 
 
 def _has_dmabuf_buffers(entry: Entry, pd: Pd) -> bool:
     """Whether buffers of a parent domain with ALLOW_CC_UNPROTECTED_ALLOC are dma-bufs."""
-    domain = entry.alloc_parent_domain(pd.context_pointer, pd, None, _UNPROTECTED).pd
-    if domain is None:
+    parent = entry.alloc_parent_domain(pd.context_pointer, pd, None, _UNPROTECTED).pd
+    if parent is None:
         return False
-    buffer, fd = entry.alloc_buf(domain, 1).buffer, -1
+    buffer, fd = entry.alloc_buf(parent, 1).buffer, -1
     if buffer:
         fd = entry.export_buf_dmabuf_fd(buffer).value
         if fd >= 0:
             os.close(fd)
         buffer.close()
-    domain.close()
+    parent.close()
     return fd >= 0
 
 
@@ -126,16 +169,25 @@ def _on_huge_pages(bench: Bench, entry: Entry, pd: Pd) -> dict[str, bool]:
         memory = bench.allocate("huge", bench.hugepage)
     except HostLacks:
         return {}
-    plain = entry.reg_mr(pd, memory.addr, memory.size, _PLAIN | _ON_DEMAND).mr
     found = {}
-    if plain:
-        entry.dereg_mr(plain)
+    plain = entry.reg_mr(pd, memory.addr, memory.size, _PLAIN | _ON_DEMAND)
+    _discard(entry, plain)
+    if plain.mr:
         returned = entry.reg_mr(pd, memory.addr, memory.size, _PLAIN | _ON_DEMAND | _HUGETLB)
         found["hugetlb"] = returned.mr is not None or not _is_none(returned)
-        if returned.mr:
-            entry.dereg_mr(returned.mr)
+        _discard(entry, returned)
     memory.close()
     return found
+
+
+def _keeps_from_children(bench: Bench) -> bool:
+    """Whether forked children do not get a registered page; ibv_is_fork_initialized does not report it."""
+    entry = bench.entry("libibverbs")
+    with domain(bench) as pd, _page(bench) as addr:
+        returned = entry.reg_mr(pd, addr, bench.page, _PLAIN)
+        kept = paging.kept_from_children(addr)
+        _discard(entry, returned)
+    return kept
 
 
 def _is_none(returned: Return) -> bool:
@@ -153,20 +205,6 @@ def _can_be_created(bench: Bench, spec: QpSpec, pd: Pd) -> bool:
     return True
 
 
-def keeps_from_children(bench: Bench) -> bool:
-    """Whether forked children do not get a registered page; ibv_is_fork_initialized does not report it."""
-    pd, memory, entry = bench.alloc_pd(), bench.allocate("anonymous", 3 * bench.page), bench.entry("libibverbs")
-    addr = memory.addr + bench.page  # the middle page of the mapping, not a page at an end
-    mr = entry.reg_mr(pd, addr, bench.page, _PLAIN).mr
-    kept = paging.kept_from_children(addr)
-    if mr:
-        entry.dereg_mr(mr)
-    memory.close()
-    with suppress(Exception):
-        pd.close()
-    return kept
-
-
 def reachable_on(library: Libibverbs, offered: Mapping[str, bool]) -> dict[str, bool]:
     """Returns whether this process meets each of capability.PRECONDITIONS that a call can show."""
     return {
@@ -181,27 +219,21 @@ def reachable_on(library: Libibverbs, offered: Mapping[str, bool]) -> dict[str, 
     }
 
 
-_ACCESS = ENUMS["ibv_access_flags"]
-_WORD, _SIZE_MAX = 8, (1 << 64) - 1
-
-
 def absent_on(bench: Bench, declared: Mapping[str, bool]) -> dict[str, str]:
     """Returns, for each capability that the device declares but does not have, a text with the call that shows the lack
     and its errno."""
-    pd = bench.alloc_pd()
     found: dict[str, str] = {}
-    for name, tried in _TRIED.items():
-        if not declared.get(name):
-            continue
-        with ExitStack() as cleanup:
-            try:
-                answer = tried(_Place(bench, pd, cleanup))
-            except SetupRefused as refused:
-                answer = str(refused) if refused.not_offered == name else ""
-            if answer:
-                found[name] = answer
-    with suppress(Exception):  # the cases report objects that a device does not release
-        pd.close()
+    with domain(bench) as pd:
+        for name, tried in _TRIED.items():
+            if not declared.get(name):
+                continue
+            with ExitStack() as cleanup:
+                try:
+                    answer = tried(_Place(bench, pd, cleanup))
+                except SetupRefused as refused:
+                    answer = str(refused) if refused.not_offered == name else ""
+                if answer:
+                    found[name] = answer
     return found
 
 
@@ -231,11 +263,8 @@ class _Place:
         return ""
 
     def region(self, right: str) -> str:
-        memory = self.bench.allocate("anonymous", 3 * self.bench.page)
-        try:  # register the middle page of the mapping, not a page at an end
-            return self._register(memory.addr + self.bench.page, self.bench.page, right)
-        finally:
-            memory.close()
+        with _page(self.bench) as addr:
+            return self._register(addr, self.bench.page, right)
 
     def whole_address_space(self) -> str:
         return self._register(0, _SIZE_MAX, "ON_DEMAND")
@@ -243,10 +272,8 @@ class _Place:
     def _register(self, addr: int, length: int, right: str) -> str:
         entry = self.bench.entry("libibverbs")
         returned = entry.reg_mr(self.pd, addr, length, _ACCESS.mask_of("LOCAL_WRITE", right))
-        if returned.mr is None:
-            return _refusal(f"ibv_reg_mr with {right}", returned)
-        entry.dereg_mr(returned.mr)
-        return ""
+        _discard(entry, returned)
+        return "" if returned.mr else _refusal(f"ibv_reg_mr with {right}", returned)
 
     def request(self, opcode: str) -> str:
         """Posts a request that a peer can carry out. The cases test whether it is carried out."""

@@ -9,7 +9,7 @@ RESET, ibv_query_qp, further types of queue pairs), and the suite adapts.
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from conformance.device.limits import MEND, lockable
 from conformance.errors import HarnessFailure, SetupRefused, UserError
 from conformance.execution.connection import ERROR_STATE, SILENCE_S, ExchangeSpec, LoopbackConnection, state_of
 from conformance.execution.context import HarnessResources
+from conformance.execution.offered import domain
 from conformance.model.expected_errors import DATAGRAM_HEADER
 from conformance.model.preflight import NOT_OFFERED, WORKS, Findings
 from conformance.verbs import ENUMS
@@ -62,13 +63,8 @@ def preflight(bench: Bench) -> Findings:
 
     If the device has no RC, a message over another type of queue pair must be answered.
     """
-    pd = bench.alloc_pd()
-    try:
-        with ExitStack() as cleanup:
-            return _Preflight(bench, HarnessResources(bench, {"pd": pd}, cleanup, []), pd).findings()
-    finally:
-        with suppress(Exception):  # the cases report what a device does not release
-            pd.close()
+    with domain(bench) as pd, ExitStack() as cleanup:
+        return _Preflight(bench, HarnessResources(bench, {"pd": pd}, cleanup, []), pd).findings()
 
 
 class _Preflight:

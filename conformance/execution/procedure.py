@@ -115,18 +115,11 @@ def make_all_calls(context: CaseContext, cases: Sequence[Case]) -> Iterator[Obse
     """
     first = context.case
     if first.when.call in PROBES and not first.afterwards and first.given.memlock is None:
-        yield from map(_probed, run_probes([(context.for_call(case), case.when) for case in cases]))
+        for seen in run_probes([(context.for_call(case), case.when) for case in cases]):
+            yield not_set_up(seen) if isinstance(seen, SetupRefused) else seen
         return
     for case in cases:
-        yield set_up_and_call(context.for_call(case), _already_set_up)
-
-
-def _probed(seen: Observation | SetupRefused) -> Observation:
-    return not_set_up(seen) if isinstance(seen, SetupRefused) else seen
-
-
-def _already_set_up(context: CaseContext) -> None:
-    """Does nothing, because the shared set-up exists already."""
+        yield set_up_and_call(context.for_call(case), lambda context: None)
 
 
 def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:

@@ -6,15 +6,16 @@ model/observation.py describes the keys of an observation.
 import ctypes
 import mmap
 import os
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import cast
+from typing import Any, cast
 
-from conformance.bench.calls import Buffer, Mr, Return, Sge, Told, Window, errno_name
+from conformance.bench.calls import Buffer, Held, Mr, Return, Sge, Told, Window, errno_name
 from conformance.bench.doors import start_of
 from conformance.bench.interface import NotifyingQueue, Queue
 from conformance.bench.memory_areas import BEFORE, SHOWN, pattern, repeated
-from conformance.bench.work_requests import NO_BYTES, SIGNALED, Completion, SendRequest, next_rkey, other_opcode
+from conformance.bench.work_requests import NO_BYTES, SIGNALED, Completion, SendRequest, next_rkey
 from conformance.errors import SetupRefused
 from conformance.execution import batches, element_lists, in_flight, memory_events, side_by_side, traffic
 from conformance.execution.connection import ERROR_STATE, SILENCE_S, post_receives, state_of
@@ -23,7 +24,7 @@ from conformance.model.case import Argument, Step
 from conformance.model.expected_errors import RELIABLE
 from conformance.model.observation import NOT_AWAITED, MrFields, Observation
 from conformance.model.quantity import CONSTANTS
-from conformance.model.vocabulary import BINDS, CALLS, NULL, PRODUCTS
+from conformance.model.vocabulary import BINDS, CALLS, NULL, PROBES, PRODUCTS
 from conformance.verbs import ENUMS, VERBS, ArgumentSpec, product_of
 
 # The kernel assigns small handles, and therefore never this value.
@@ -96,12 +97,36 @@ def _value(context: CaseContext, spec: ArgumentSpec, given: Argument, opened: li
         if close:
             opened.append(fd)
         return fd
-    if spec.of == "buffer":
-        return None if given == NULL else context.buffers[str(given)]
-    if spec.of in ("dm", "dmah", "td"):
+    if spec.of in ("dm", "dmah"):
         return context.held.get(str(given), given)
-    objects: Mapping[str, object] = context.pds if spec.of == "pd" else context.mrs
-    return None if given == NULL else objects[str(given)]
+    return None if given == NULL else _objects(context, spec.of)[str(given)]
+
+
+def _objects(context: CaseContext, kind: str) -> dict[str, Any]:
+    known: dict[str, dict[str, Any]] = {"pd": context.pds, "mr": context.mrs, "buffer": context.buffers}
+    return known.get(kind, context.held)
+
+
+def _make_object(context: CaseContext, step: Step) -> Observation:
+    """Calls a verb that makes an object other than a region or a window."""
+    verb, arguments = VERBS[step.call], CALLS[step.call].items()
+    values = [_value(context, spec, step.arguments[key], []) for key, spec in arguments if spec.kind != "word"]
+    if step.call.startswith("ibv_import"):  # the only argument is an object, which is named by its handle
+        made_up = step.arguments.get("handle", "own") != "own"
+        values = [_INVENTED_HANDLE if made_up else cast(Held, each).handle if each else 0 for each in values]
+    if step.arguments.get("more_than") == "max_dm_size":
+        values[0] = cast(int, values[0]) + context.bench.max_dm_size
+    if verb.parameters[0].name == "context":
+        values.insert(0, context.pds["pd"].context_pointer)
+    returned: Return = getattr(context.entry, verb.method)(*values)
+    made = returned.buffer or returned.pd or returned.held
+    if made is None:
+        return null_result(returned)
+    kind, _ = PRODUCTS[step.call]
+    _objects(context, kind)[step.name] = made
+    kind = kind if kind == "buffer" else kind.upper()
+    context.cleanup.callback(context.release, f"{kind} {step.name}", made.close)
+    return told(kind, "provider", None)
 
 
 def _descriptor(context: CaseContext, name: str) -> tuple[int, bool]:
@@ -117,7 +142,7 @@ def _descriptor(context: CaseContext, name: str) -> tuple[int, bool]:
     return fd, True
 
 
-def _dereg_mr(context: CaseContext, step: Step) -> Observation:
+def ibv_dereg_mr(context: CaseContext, step: Step) -> Observation:
     name = str(step.arguments["mr"])
     mr = context.mrs[name]
     own, which = mr.handle, str(step.arguments["handle"])
@@ -147,7 +172,7 @@ def _stale_handle(context: CaseContext, mr: Mr) -> int:
     return handle
 
 
-def _rereg_mr(context: CaseContext, step: Step) -> Observation:
+def ibv_rereg_mr(context: CaseContext, step: Step) -> Observation:
     name, pd_name = str(step.arguments["mr"]), str(step.arguments["pd"])
     mr = context.mrs[name]
     before = mr.fields()
@@ -159,8 +184,11 @@ def _rereg_mr(context: CaseContext, step: Step) -> Observation:
     if context.entry.name == "libibverbs" and returned.value:
         observation |= {"returned": _REREG_CODES.name_of(returned.value), "enumerated": True}
     moved = bool(flags & _CHANGE_TRANSLATION)
-    if returned.value == 0 and context.entry.name == "uverbs":
-        _update_struct(mr, moved, addr, length, pd.pointer if pd and flags & _CHANGE_PD else 0)
+    if returned.value == 0 and context.entry.name == "uverbs":  # as the library does; a command leaves the structure
+        if moved:
+            mr.struct.addr, mr.struct.length = addr, length
+        if pd and flags & _CHANGE_PD:
+            mr.struct.pd = pd.pointer
     # Also done after a failed call: with ERR_DO_FORK_OLD, the kernel has made the change.
     context.fields[name] = {**mr.fields(), "old_lkey": before["lkey"], "old_rkey": before["rkey"]}
     if returned.value == 0:
@@ -173,7 +201,7 @@ def _rereg_mr(context: CaseContext, step: Step) -> Observation:
     return observation
 
 
-def _rereg_mr_experimental(context: CaseContext, step: Step) -> Observation:
+def ibv_rereg_mr_experimental(context: CaseContext, step: Step) -> Observation:
     pd_name = str(step.arguments["pd"])
     flags, addr, length, access = context.numbers(step.arguments, "flags", "addr", "length", "access")
     pd = None if pd_name == NULL else context.pds[pd_name]
@@ -185,29 +213,15 @@ def _rereg_mr_experimental(context: CaseContext, step: Step) -> Observation:
     return result_of(returned)
 
 
-def _update_struct(mr: Mr, moved: bool, addr: int, length: int, pd: int) -> None:
-    """Updates struct ibv_mr as the library does after a success. A command of the kernel does not change the
-    structure."""
-    if moved:
-        mr.struct.addr, mr.struct.length = addr, length
-    if pd:
-        mr.struct.pd = pd
-
-
-def _advise_mr(context: CaseContext, step: Step) -> Observation:
+def ibv_advise_mr(context: CaseContext, step: Step) -> Observation:
     pd = context.pds[str(step.arguments["pd"])]
     advice, flags = context.numbers(step.arguments, "advice", "flags")
-    elements = step.arguments["sg_list"]
-    assert isinstance(elements, tuple)
-    sg_list = [
-        Sge(context.bytes(each.addr), context.bytes(each.length) % (1 << 32), context.bytes(each.lkey) % (1 << 32))
-        for each in elements
-    ]
+    sg_list = context.sges(step.arguments["sg_list"])
     with pd.naming(_INVENTED_HANDLE if step.arguments["pd_handle"] == "invented" else pd.handle):
         return result_of(context.entry.advise_mr(pd, advice, flags, sg_list))
 
 
-def _query_mr(context: CaseContext, step: Step) -> Observation:
+def query_mr(context: CaseContext, step: Step) -> Observation:
     name = str(step.arguments["mr"])
     fields = context.mrs[name].fields()
     returned = context.bench.entry("uverbs").query_mr(context.mrs[name])
@@ -220,7 +234,7 @@ def _query_mr(context: CaseContext, step: Step) -> Observation:
     return observation
 
 
-def _forged(context: CaseContext, step: Step) -> Observation:
+def forged(context: CaseContext, step: Step) -> Observation:
     mr = context.mrs["mr"]
     handles = {
         "nobodys": _INVENTED_HANDLE,
@@ -237,17 +251,7 @@ def _forged(context: CaseContext, step: Step) -> Observation:
     return observation
 
 
-def _alloc_buf(context: CaseContext, step: Step) -> Observation:
-    size = context.number(step.arguments["size"])
-    returned = context.entry.alloc_buf(context.pds[str(step.arguments["pd"])], size)
-    if returned.buffer is None:
-        return null_result(returned)
-    context.buffers[step.name] = returned.buffer
-    context.cleanup.callback(returned.buffer.close)
-    return told("buffer", "provider", None)
-
-
-def _export_buf(context: CaseContext, step: Step) -> Observation:
+def ibv_export_buf_dmabuf_fd(context: CaseContext, step: Step) -> Observation:
     buffer = context.buffers[str(step.arguments["buf"])]
     returned, again = (context.entry.export_buf_dmabuf_fd(buffer) for _ in range(2))
     if returned.value < 0:
@@ -275,12 +279,12 @@ def _exported(buffer: Buffer, fds: set[int]) -> list[str]:
     return different
 
 
-def _alloc_null_mr(context: CaseContext, step: Step) -> Observation:
+def ibv_alloc_null_mr(context: CaseContext, step: Step) -> Observation:
     returned = context.entry.alloc_null_mr(context.pds[str(step.arguments["pd"])])
     return registered(context, step, returned, 0, CONSTANTS["SIZE_MAX"])
 
 
-def _import_mr(context: CaseContext, step: Step) -> Observation:
+def ibv_import_mr(context: CaseContext, step: Step) -> Observation:
     mr = context.mrs[str(step.arguments["mr_handle"])]
     handle = mr.handle if step.arguments["handle"] == "own" else _INVENTED_HANDLE
     returned = context.entry.import_mr(context.pds[str(step.arguments["pd"])], handle)
@@ -294,26 +298,7 @@ def _import_mr(context: CaseContext, step: Step) -> Observation:
     return compared(told("MR", "provider", None), different)
 
 
-def _held(context: CaseContext, step: Step) -> Observation:
-    """Calls a verb that returns a pointer to a new object. The arguments are numbers or the handle of another
-    object."""
-    if step.call == "ibv_import_dm":
-        handle = context.held[str(step.arguments["dm_handle"])].handle
-        numbers = [handle if step.arguments["handle"] == "own" else _INVENTED_HANDLE]
-    else:
-        numbers = context.numbers(step.arguments, *(key for key in CALLS[step.call] if key != "more_than"))
-    if step.arguments.get("more_than") == "max_dm_size":
-        numbers[0] += context.bench.max_dm_size
-    returned: Return = getattr(context.entry, VERBS[step.call].method)(context.pds["pd"].context_pointer, *numbers)
-    if returned.held is None:
-        return null_result(returned)
-    kind, _ = PRODUCTS[step.call]
-    context.held[step.name] = returned.held
-    context.cleanup.callback(context.release, f"{kind.upper()} {step.name}", returned.held.close)
-    return told(kind.upper(), "provider", None)
-
-
-def _memcpy_from_dm(context: CaseContext, step: Step) -> Observation:
+def ibv_memcpy_from_dm(context: CaseContext, step: Step) -> Observation:
     dm, holds = context.held[str(step.arguments["dm"])], step.arguments["holds"]
     to, offset, length = context.numbers(step.arguments, "host_addr", "dm_offset", "length")
     observation = result_of(context.entry.memcpy_from_dm(to, dm, offset, length))
@@ -323,21 +308,6 @@ def _memcpy_from_dm(context: CaseContext, step: Step) -> Observation:
     came = ctypes.string_at(to, length)
     different = [] if came == wanted else [f"bytes {came[:SHOWN].hex()} instead of {wanted[:SHOWN].hex()}"]
     return compared(observation, different)
-
-
-def _new_pd(context: CaseContext, step: Step) -> Observation:
-    given, *more = step.arguments.values()
-    device, base = context.pds["pd"].context_pointer, None if given == NULL else context.pds[str(given)]
-    if step.call == "ibv_import_pd":
-        returned = context.entry.import_pd(device, base.handle if base else 0)
-    else:
-        td, comp_mask = more
-        returned = context.entry.alloc_parent_domain(device, base, context.held.get(str(td)), context.number(comp_mask))
-    if returned.pd is None:
-        return null_result(returned)
-    context.pds[step.name] = returned.pd
-    context.cleanup.callback(context.release, f"PD {step.name}", returned.pd.close)
-    return told("PD", "provider", None)
 
 
 def alloc_window(context: CaseContext, name: str, pd: str, kind: int) -> Observation:
@@ -356,11 +326,11 @@ def _release_window(context: CaseContext, name: str, window: Window) -> None:
             context.left_behind.append(f"window {name}: deallocating it returned {errno_name(returned.value)}")
 
 
-def _alloc_mw(context: CaseContext, step: Step) -> Observation:
+def ibv_alloc_mw(context: CaseContext, step: Step) -> Observation:
     return alloc_window(context, step.name, str(step.arguments["pd"]), context.number(step.arguments["type"]))
 
 
-def _dealloc_mw(context: CaseContext, step: Step) -> Observation:
+def ibv_dealloc_mw(context: CaseContext, step: Step) -> Observation:
     name = str(step.arguments["mw"])
     window = context.windows[name]
     context.fields[name] = {"rkey": window.rkey, "old_rkey": window.old_rkey}
@@ -387,7 +357,7 @@ def _bind(context: CaseContext, step: Step) -> Observation:
         if returned.value == 0:
             window.rkey = key  # ibv_bind_mw sets the rkey itself; after ibv_post_send, the caller has to set it
     observation = result_of(returned)
-    observation["layer"] = _bind_layer(returned)
+    observation["layer"] = "provider" if returned.value else "device"
     if failed:
         observation["state_before"] = ERROR_STATE
     observation |= _completions(context, queue, returned, bool(flags & SIGNALED), SendRequest("BIND_MW", wr_id))
@@ -396,7 +366,7 @@ def _bind(context: CaseContext, step: Step) -> Observation:
     return {**observation, "rkey": {"before": window.old_rkey, "after": window.rkey}}
 
 
-def _bind_notified(context: CaseContext, step: Step) -> Observation:
+def bind_notified(context: CaseContext, step: Step) -> Observation:
     queue = cast(NotifyingQueue, context.pairs[str(step.arguments["qp"])].responder)
     type_2 = context.case.given.windows[str(step.arguments["mw"])].type == 2
     solicited_only = context.number(step.arguments["solicited_only"])
@@ -427,10 +397,6 @@ def _had_event(context: CaseContext, queue: NotifyingQueue, wanted: bool) -> boo
     return queue.took_event(None) and queue.took_event(SILENCE_S)
 
 
-def _bind_layer(returned: Return) -> str:
-    return "provider" if returned.value else "device"
-
-
 def _completions(
     context: CaseContext, queue: Queue, returned: Return, expected: bool, posted: SendRequest
 ) -> Observation:
@@ -441,34 +407,31 @@ def _completions(
         return {"wc": [NOT_AWAITED], "wr_id_matches": None}
     if expected or queue.sq_sig_all:
         found = queue.completions(1)
-        return _completed(posted, found) | {"wr_id_matches": [each.wr_id for each in found] == [posted.wr_id]}
+        return _completed(posted.opcode, found) | {"wr_id_matches": [each.wr_id for each in found] == [posted.wr_id]}
     # Requests of one queue complete in order: a completion of this request would come before the completion of the
     # next.
     marker = context.next_wr_id()
     queue.post_send(SendRequest("RDMA_WRITE", marker))  # zero bytes, so it needs no key and changes nothing
     found = queue.completions(1)
     own = [each for each in found if each.wr_id != marker]
-    return _completed(posted, own) | {"wr_id_matches": None, "marker": [each.status for each in found]}
+    return _completed(posted.opcode, own) | {"wr_id_matches": None, "marker": [each.status for each in found]}
 
 
-def _completed(posted: SendRequest, found: Sequence[Completion], received: Sequence[Completion] = ()) -> Observation:
+def _completed(opcode: str, found: Sequence[Completion]) -> Observation:
     """Returns the statuses of a request's completions, and the opcode of a completion that names a different
     operation."""
-    differing = other_opcode(posted.opcode, found, received)
     statuses: Observation = {"wc": [each.status for each in found]}
-    return statuses | {"opcode": differing} if differing else statuses
+    return statuses | traffic.named(opcode, found)
 
 
-def _local_inv(context: CaseContext, step: Step) -> Observation:
-    queue = context.pairs[str(step.arguments["qp"])].responder
-    wr_id = context.next_wr_id()
-    rkey = context.number(step.arguments["rkey"])
-    request = SendRequest("LOCAL_INV", wr_id, invalidate_rkey=rkey)
+def post_local_inv(context: CaseContext, step: Step) -> Observation:
+    queue, rkey = context.pairs[str(step.arguments["qp"])].responder, context.number(step.arguments["rkey"])
+    request = SendRequest("LOCAL_INV", context.next_wr_id(), invalidate_rkey=rkey)
     returned = queue.post_send(request)
     return result_of(returned) | _completions(context, queue, returned, True, request)
 
 
-def _send_with_inv(context: CaseContext, step: Step) -> Observation:
+def post_send_with_inv(context: CaseContext, step: Step) -> Observation:
     pair = context.pairs[str(step.arguments["qp"])]
     rkey, length = context.numbers(step.arguments, "rkey", "length")
     message: tuple[Sge, ...] = ()
@@ -493,76 +456,27 @@ def _send_with_inv(context: CaseContext, step: Step) -> Observation:
     return observation
 
 
-def _register_elsewhere(context: CaseContext, step: Step) -> Observation:
+def register_elsewhere(context: CaseContext, step: Step) -> Observation:
     memory = context.memory[str(step.arguments["memory"])]
     access = context.number(step.arguments["access"])
-    region = context.bench.register_elsewhere(memory, access)
-    context.cleanup.callback(region.close)
-    context.fields[step.name] = {"lkey": region.lkey, "rkey": region.rkey}
+    lkey, rkey = context.cleanup.enter_context(context.bench.register_elsewhere(memory, access))
+    context.fields[step.name] = {"lkey": lkey, "rkey": rkey}
     return told()
 
 
-def _restore_rkey(context: CaseContext, step: Step) -> Observation:
+def restore_rkey(context: CaseContext, step: Step) -> Observation:
     window = context.windows[str(step.arguments["mw"])]
     window.rkey = window.old_rkey
     return told()
 
 
-STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
+_MODULES = batches, element_lists, in_flight, memory_events, side_by_side, traffic, sys.modules[__name__]
+# A function that makes one call has the name of this call.
+STEPS: dict[str, Callable[[CaseContext, Step], Observation]] = {
     **dict.fromkeys(VERBS, call_verb),
-    "ibv_alloc_buf": _alloc_buf,
-    "ibv_export_buf_dmabuf_fd": _export_buf,
-    "query_mr": _query_mr,
-    "forged": _forged,
-    "four_threads": side_by_side.four_threads,
-    "ibv_alloc_null_mr": _alloc_null_mr,
-    "ibv_alloc_dm": _held,
-    "ibv_alloc_dmah": _held,
-    "ibv_alloc_td": _held,
-    "ibv_import_dm": _held,
-    "ibv_memcpy_from_dm": _memcpy_from_dm,
-    "ibv_import_mr": _import_mr,
-    "ibv_import_pd": _new_pd,
-    "ibv_alloc_parent_domain": _new_pd,
-    "ibv_wr_post": batches.wr_post,
-    "create_qp_ex": batches.create_qp_ex,
-    "ibv_dereg_mr": _dereg_mr,
-    "ibv_rereg_mr": _rereg_mr,
-    "ibv_rereg_mr_experimental": _rereg_mr_experimental,
-    "ibv_advise_mr": _advise_mr,
-    "ibv_alloc_mw": _alloc_mw,
-    "ibv_dealloc_mw": _dealloc_mw,
-    "ibv_bind_mw": _bind,
-    "post_bind_mw": _bind,
-    "post_local_inv": _local_inv,
-    "post_send_with_inv": _send_with_inv,
-    "restore_rkey": _restore_rkey,
-    "fill": memory_events.fill,
-    "unmap": memory_events.unmap,
-    "protect": memory_events.protect,
-    "move": memory_events.move,
-    "discard": memory_events.discard,
-    "fork": memory_events.fork,
-    "join": memory_events.join,
-    "inherited": memory_events.inherited,
-    "ibv_fork_init": memory_events.fork_init,
-    "bind_and_send": traffic.bind_and_send,
-    "bind_notified": _bind_notified,
-    "resident": memory_events.resident,
-    "receives_in_order": in_flight.receives_in_order,
-    "immediates_in_order": in_flight.immediates_in_order,
-    "regions_side_by_side": side_by_side.regions_side_by_side,
-    "atomics_in_order": in_flight.atomics_in_order,
-    "traffic": traffic.probe,
-    "local_traffic": traffic.probe,
-    "list_traffic": element_lists.list_traffic,
-    "post_receive": element_lists.post_receive,
-    "send_to_receive": element_lists.send_to_receive,
-    "post_traffic": in_flight.post_traffic,
-    "await_traffic": in_flight.await_traffic,
-    "traffic_beside": in_flight.traffic_beside,
-    "killed_in_flight": in_flight.killed_in_flight,
-    "connect_qp": in_flight.connect_qp,
-    "destroy_qp": in_flight.destroy_qp,
-    "register_elsewhere": _register_elsewhere,
+    **{call: step for module in _MODULES for call, step in vars(module).items() if call in CALLS and callable(step)},
+    **dict.fromkeys(("ibv_alloc_buf", "ibv_alloc_dm", "ibv_alloc_dmah", "ibv_alloc_td", "ibv_import_dm"), _make_object),
+    **dict.fromkeys(("ibv_import_pd", "ibv_alloc_parent_domain"), _make_object),
+    **dict.fromkeys(("ibv_bind_mw", "post_bind_mw"), _bind),
+    **dict.fromkeys(PROBES, traffic.probe),
 }

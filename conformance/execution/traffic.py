@@ -8,10 +8,9 @@ refusal.
 import ctypes
 import sys
 from collections.abc import Callable, Generator, Sequence
-from typing import NamedTuple
 
 from conformance.bench.calls import Return, Sge, errno_name
-from conformance.bench.memory_areas import AROUND, BEFORE, EMPTY, SHOWN, Area, pattern, repeated
+from conformance.bench.memory_areas import AROUND, BEFORE, EMPTY, SHOWN, Area, Part, pattern, repeated
 from conformance.bench.work_requests import SIGNALED, Completion, Exchange, SendRequest, other_opcode
 from conformance.errors import SetupRefused
 from conformance.execution.connection import (
@@ -25,7 +24,6 @@ from conformance.execution.connection import (
     state_of,
 )
 from conformance.execution.context import CaseContext, result_of
-from conformance.execution.local_buffer import LocalBuffer
 from conformance.model.case import Flags, Step
 from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE
 from conformance.model.observation import Observation, reports_arrival
@@ -42,6 +40,40 @@ _ZERO_ADD = "ZERO_FETCH_AND_ADD"
 _INEFFECTIVE = (*_UNEQUAL, _ZERO_ADD)  # atomics that do not change the value
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _RIGHTS = ENUMS["ibv_access_flags"]
+_GUARD = 64  # guard bytes on each side
+
+
+class LocalBuffer:
+    """A buffer with guards on both sides, registered at the requester of a connection."""
+
+    def __init__(
+        self,
+        context: CaseContext,
+        connection: LoopbackConnection,
+        length: int,
+        before: bytes,
+        wanted: bytes,
+        access: int = 0,
+        skipped: int = 0,
+    ) -> None:
+        """`length` is in bytes. `before` and `wanted` are as in Area. `access` are the access flags for the peer.
+
+        `skipped` is the size of the header that a receive writes in front of the data. Raises SetupRefused.
+        """
+        size = length + skipped + 2 * _GUARD
+        scratch = context.harness.scratch(connection.pair.requester.pd, size, "local", access)
+        start = scratch.addr + _GUARD
+        self.sink = Sge(start, length + skipped, scratch.lkey, scratch.rkey)
+        self.sge = Sge(start + skipped, length, scratch.lkey, scratch.rkey) if skipped else self.sink
+        self.area = Area(Part(scratch.addr, size), start + skipped, length, EMPTY, before, wanted)
+        self._skipped = skipped
+
+    def guards_changed(self) -> bool:
+        """Whether a guard byte has changed; the header in front of a datagram is ignored."""
+        if not self._skipped:
+            return self.area.changed_outside()
+        ends = (self.area.memory.addr, self.area.start + self.area.length)
+        return any(ctypes.string_at(end, _GUARD) != repeated(EMPTY, _GUARD) for end in ends)
 
 
 # A generator that yields the exchange of an operation, if any, gets the exchange's result by send(), and returns the
@@ -136,7 +168,7 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
     hopeless = failed and step.then.outcome == "success"
     exchange = yield ExchangeSpec(connection, request, (target, local.area), failed=hopeless)
     observation = _answered(exchange.returned, exchange.completions, exchange.peer_completions, kind, "remote")
-    observation |= _named(request.opcode, exchange.completions, exchange.peer_completions)
+    observation |= named(request.opcode, exchange.completions, exchange.peer_completions)
     if failed:
         observation["state_before"] = ERROR_STATE
     if not connection.pair.transport.acknowledges(request.opcode):
@@ -187,7 +219,7 @@ def _local_traffic(context: CaseContext, step: Step) -> Probe:
         exchange = yield ExchangeSpec(connection, request, (target, other.area), RESPONDER)
         side = "gather" if gathers else "answer"
         observation = _answered(exchange.returned, exchange.completions, exchange.peer_completions, kind, side)
-        observation |= _named(opcode, exchange.completions, exchange.peer_completions)
+        observation |= named(opcode, exchange.completions, exchange.peer_completions)
         if not connection.pair.transport.acknowledges(opcode):
             observation["unacknowledged"] = True
         final_state, late = exchange.responder_state, exchange.late
@@ -207,13 +239,8 @@ _PROBES: dict[str, Callable[[CaseContext, Step], Probe]] = {"traffic": _traffic,
 _GRANTED = {"WRITE": "REMOTE_WRITE", "READ": "REMOTE_READ", "FETCH_AND_ADD": "REMOTE_ATOMIC"}
 
 
-class _Answer(NamedTuple):
-    """The data that show whether a request was answered: its completions, the completions at the peer, and its
-    opcode."""
-
-    found: Sequence[Completion]
-    received: Sequence[Completion]
-    opcode: str
+# The data that show whether a request was answered: its completions, the completions at the peer, and its opcode.
+_Answer = tuple[Sequence[Completion], Sequence[Completion], str]
 
 
 def _send(
@@ -236,8 +263,8 @@ def _send(
     received = peer.completions(1) if done else []
     if not received:
         connection.mark_failed("SEND", found, *(() if done or returned.value else (initiator,)))
-    observation = _answered(returned, found, [], kind, "gather") | _named("SEND", found, received)
-    return observation, _Answer(found, received, "SEND")
+    observation = _answered(returned, found, [], kind, "gather") | named("SEND", found, received)
+    return observation, (found, received, "SEND")
 
 
 def _receive(
@@ -273,10 +300,10 @@ def _receive(
     if kind in RELIABLE and not Exchange(returned, found).succeeded:
         connection.mark_failed("RECV", found, sender, receiver)
     observation = _answered(returned, found, sender_completions, kind, "receive")
-    observation |= _named(opcode, sender_completions, found)
+    observation |= named(opcode, sender_completions, found)
     if Exchange(returned, found).succeeded:
         observation |= _received(found, region.length, operation == "RECV_WITH_IMM")
-    return observation, _Answer(sender_completions, found, opcode)
+    return observation, (sender_completions, found, opcode)
 
 
 def bind_and_send(context: CaseContext, step: Step) -> Observation:
@@ -381,7 +408,8 @@ def _answered(
     return observation
 
 
-def _named(opcode: str, found: Sequence[Completion], received: Sequence[Completion]) -> Observation:
+def named(opcode: str, found: Sequence[Completion], received: Sequence[Completion] = ()) -> Observation:
+    """The opcode of a completion that names another operation, if there is one, and the specified opcode."""
     differing = other_opcode(opcode, found, received)
     return {"opcode": differing} if differing else {}
 

@@ -24,17 +24,13 @@ MISSING = "missing in this header"
 
 @dataclass(frozen=True)
 class Check:
-    """The result for one item. `expected` comes from the description, `found` from the installed header or bindings.
-
-    NOT_COVERED means that the item is installed and the suite does not describe it. UNREACHABLE means
-    that the item could not be compared here. `reason` is empty only for PASS.
-    """
+    """The result for one item."""
 
     item: str
-    outcome: Outcome
-    expected: str = ""
-    found: str = ""
-    reason: str = ""
+    outcome: Outcome  # NOT_COVERED: installed and not described; UNREACHABLE: could not be compared here
+    expected: str = ""  # from the description
+    found: str = ""  # from the installed header or bindings
+    reason: str = ""  # empty only for PASS
 
 
 def missing(item: str, expected: str, since: str = "", release: int | None = None) -> Check:

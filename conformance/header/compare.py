@@ -159,8 +159,7 @@ def _questions(unknown_names: Iterable[str], unknown_fields: dict[str, list[str]
 
 
 def _undescribed_names(source: Source) -> list[tuple[str, str]]:
-    """Returns (enumeration, name) of each enumerator that is not described, and of each macro that is not described and
-    has the prefix of an enumeration."""
+    """(enumeration, name) of each enumerator, or macro with the prefix of an enumeration, that is not described."""
     described = {each.name for enum in (*ENUMS.values(), *VENDOR_ENUMS.values()) for each in enum}
     described |= set(CONSTANTS)
     macros = source.macros()

@@ -38,11 +38,10 @@ class Unreachable(Exception):
 
 @dataclass(frozen=True)
 class Answers:
-    """`values` has the value of each expression, and `refused` the compiler's first error for each that does not
-    compile."""
+    """The compiler's answers, by expression."""
 
     values: Mapping[str, int]
-    refused: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)  # the first error of an expression that does not compile
 
 
 @dataclass(frozen=True)

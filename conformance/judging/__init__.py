@@ -249,8 +249,7 @@ def _of_set_up(kind: FaultKind, case: Case, observed: Observation) -> Fault:
 
 
 def _judge_open(case: Case, lack: str, observed: Observation) -> Judgement:
-    """The judgement on a case with an open outcome. The judged call cannot be wrong. The later steps can be wrong,
-    unless the call was refused for lack of a capability."""
+    """Only the later steps can be wrong, unless the call was refused for lack of a capability."""
     judgement = _judge_steps(case, observed)
     # If the device cannot make the object, the later steps show nothing about it.
     if lack and case.afterwards and outcome_of(case.when, observed) == "refused":
@@ -330,8 +329,7 @@ def made_steps(case: Case, observed: Observation) -> list[tuple[Step, Observatio
 
 
 def _differing_errnos(case: Case, observed: Observation) -> Fault | None:
-    """Returns the fault of a registration that failed in one case with different errnos for the same arguments, or
-    None."""
+    """The fault of a registration that failed with different errnos for the same arguments."""
     first: dict[str, str] = {}
     for number, (step, seen) in enumerate(made_steps(case, observed)):
         if step.call not in REGISTRATIONS or seen["returned"] != "NULL":
@@ -361,8 +359,7 @@ def _unseen_step(case: Case, observed: Observation) -> Step | None:
 
 
 def _refused_by_an_earlier_error(case: Case, observed: Observation) -> str:
-    """Describes the first refusal that shows nothing because the queue pair was already in the error state; empty if
-    there is none."""
+    """Describes the first refusal that came only because the queue pair was already in the error state."""
     for step, seen in made_steps(case, observed):
         if step.then.outcome == "refused" and "state_before" in seen and outcome_of(step, seen) == "refused":
             return f"{step} {format_answer(seen)}"

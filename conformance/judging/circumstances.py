@@ -59,8 +59,7 @@ def _operation(step: Step) -> str:
 
 @dataclass(frozen=True)
 class _Key:
-    """The object whose key an operation uses: its kind and name, and whether it no longer existed when the key was
-    used."""
+    """The object whose key an operation uses; `dead` if it no longer existed when the key was used."""
 
     kind: str
     name: str

@@ -111,8 +111,7 @@ _READERS = (*"RDMA_READ UNEQUAL_CMP_AND_SWP UPPER_UNEQUAL_CMP_AND_SWP ZERO_FETCH
 
 
 def _of_bytes_that_matter(step: Step, seen: Observation) -> Observation:
-    """Returns the observation. For an operation that must not move bytes, `moved` becomes `all` if no byte was moved,
-    else `part`."""
+    """For an operation that must not move bytes, `moved` becomes `all` if no byte was moved, else `part`."""
     if step.then.moved != "nothing" or "moved" not in seen:
         return seen
     return {**seen, "moved": "all" if seen["moved"] == "nothing" else "part"}

@@ -60,9 +60,7 @@ def _trouble(kernel: KernelEvidence, log: Sequence[str]) -> Fault | None:
     else:
         kind = complaint_kind("\n".join([line, *kernel.get("log", ())]))
     if report and (frames := _reported_frames(log)):
-        names = tuple(f"{match['name']}{match['module'] or ''}" for match in map(_PARTS.fullmatch, frames) if match)
-        callers = f", called by {frames[1]}" if frames[1:] else ""
-        return Fault(kind, seen=(report[0], *names), site=lasting_site(f"in {frames[0]}{callers}"))
+        return Fault(kind, seen=(report[0], *(_OFFSET.sub("", frame) for frame in frames)), site=_site(frames))
     return Fault(kind, seen=(line,), site=site_in(kernel.get("log", ())))
 
 
@@ -110,23 +108,45 @@ def first_alarm(log: Sequence[str]) -> str:
 
 
 _MODULES = "Modules linked in:"
+# A function in a log, such as `rxe_odp_mr_copy.isra.0+0x1a/0x2b [rdma_rxe]`.
+_FUNCTION = r"(?P<function>\w[\w.]*\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\w+\])?)"
+_OFFSET = re.compile(r"\+\w+/\w+")
 # The location of the processor: the instruction pointer of x86, the program counter of Arm.
-_AT = re.compile(r"(?:\bRIP: [0-9a-f]{4}:|\bpc : )(?P<function>\w[\w.]*\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\w+\])?)")
-_FRAME = re.compile(r"^(?:\[[^\]]*\])?\s*(?P<function>\w[\w.]*\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\w+\])?)")
-_PARTS = re.compile(r"(?P<name>\w[\w.]*)\+\w+/\w+(?P<module> \[\w+\])?")
+_AT = re.compile(rf"(?:\bRIP: [0-9a-f]{{4}}:|\bpc : ){_FUNCTION}")
+_FRAME = re.compile(rf"^(?:\[[^\]]*\])?\s*{_FUNCTION}")
 
 
 def crash_location(log: Sequence[str]) -> str:
-    """Returns the function in which a kernel died and its caller, as far as the log shows them; else an empty text.
+    """Returns the function in which a kernel died and its caller, as far as the log shows them; else an empty text."""
+    frames = _died_in(log)
+    return f"in {', called by '.join(frames)}" if frames else ""
 
-    Frames that the kernel itself marks as uncertain (`?`) are skipped.
+
+def site_in(log: Sequence[str]) -> tuple[str, ...]:
+    """Returns the kernel's location in a log: function, caller, and the module of each; empty if it is unknown.
+
+    The names are the same in every build: without offsets and without the suffixes of a compiler. An unknown name is an
+    empty text.
     """
+    return _site(_died_in(log))
+
+
+def _died_in(log: Sequence[str]) -> list[str]:
+    """The function in which a kernel died and its caller, without frames that are uncertain (`?`)."""
     found = next(((number, match["function"]) for number, line in enumerate(log) if (match := _AT.search(line))), None)
     if found is None:
-        return ""
+        return []
     start, function = found
-    caller = next((frame for frame in _frames(log, start) if _name(frame) != _name(function)), "")
-    return f"in {function}, called by {caller}" if caller else f"in {function}"
+    callers = [frame for frame in _frames(log, start) if _name(frame) != _name(function)]
+    return [function, *callers[:1]]
+
+
+def _site(frames: Sequence[str]) -> tuple[str, ...]:
+    if not frames:
+        return ()
+    parts = [(_name(each).partition(".")[0], each.partition("[")[2].rstrip("]")) for each in frames]
+    (function, module), (caller, callers) = [*parts, ("", "")][:2]
+    return function, caller, module, callers
 
 
 def _frames(log: Sequence[str], start: int) -> list[str]:
@@ -142,27 +162,6 @@ def _reported_frames(log: Sequence[str]) -> list[str]:
     named = re.search(r" in (\w+)[\w.]*\+", log[start])
     begin = next((number for number, frame in enumerate(frames) if named and _name(frame) == named[1]), 0)
     return [frame for frame in frames[begin:] if not _OF_TOOLS.match(frame)][:_MOST_FRAMES]
-
-
-_SITE = re.compile(
-    r"\bin (?P<function>\w+)[\w.]*\+\w+/\w+(?: \[(?P<module>\w+)\])?"
-    r"(?:, called by (?P<caller>\w+)[\w.]*\+\w+/\w+(?: \[(?P<callers>\w+)\])?)?"
-)
-
-
-def site_in(log: Sequence[str]) -> tuple[str, ...]:
-    """Returns the kernel's location in a log, in names that are the same in every build: see `lasting_site`."""
-    return lasting_site(crash_location(log))
-
-
-def lasting_site(location: str) -> tuple[str, ...]:
-    """Returns function, caller, and the module of each, from a result of `crash_location`; empty if the location is
-    unknown.
-
-    Names are without offsets and without the suffixes of a compiler. An unknown name is an empty text.
-    """
-    found = _SITE.search(location)
-    return tuple(found[name] or "" for name in ("function", "caller", "module", "callers")) if found else ()
 
 
 def _name(frame: str) -> str:

@@ -54,6 +54,7 @@ class RdmaNetlink:
 
     def __init__(self, device: str) -> None:
         self._socket: socket.socket | None
+        self._index = 0
         try:
             self._socket = _opened()
             self._index = self._find(device)
@@ -89,8 +90,6 @@ class RdmaNetlink:
 
     def other_users(self) -> list[str]:
         """Returns a text for each other user of queue pairs on the device, apart from the kernel's management."""
-        if self._socket is None:
-            return []
         found: dict[str, int] = {}
         for message in self._ask(_KINDS["QP"], self._device(), _DUMP):
             for number, table in _attributes(message):
@@ -103,43 +102,21 @@ class RdmaNetlink:
 
     def driver_id(self) -> int | None:
         """Returns the enum rdma_driver_id of the device's driver, or None if unknown."""
-        if self._socket is None:
-            return None
-        body = self._device() + _attribute(_CHARDEV_TYPE, b"uverbs\0")
-        try:
-            for message in self._ask(_GET_CHARDEV, body, _ACK):
-                attributes = dict(_attributes(message))
-                if _DRIVER_ID in attributes:
-                    return int(struct.unpack("=I", attributes[_DRIVER_ID])[0])
-        except OSError:
-            pass
-        return None
+        found = self._told(_GET_CHARDEV, _DRIVER_ID, self._device() + _attribute(_CHARDEV_TYPE, b"uverbs\0"))
+        return int(struct.unpack("=I", found)[0]) if found else None
 
     def copies_on_fork(self) -> bool:
         """Whether the kernel reports that it copies the pages of regions on fork."""
-        if self._socket is None:
-            return False
-        try:
-            messages = self._ask(_SYSTEM_GET, b"", _ACK)
-        except OSError:
-            return False
-        return any(dict(_attributes(message)).get(_COPY_ON_FORK, b"\0")[0] for message in messages)
+        return any(self._told(_SYSTEM_GET, _COPY_ON_FORK, b"")[:1])
 
     def network_interface(self, port: int) -> str:
         """Returns the name of the network interface of a port; empty if there is none, or if the kernel has no name."""
-        if self._socket is None:
-            return ""
         body = self._device() + _attribute(_PORT_INDEX, struct.pack("=I", port))
-        try:
-            attributes = [dict(_attributes(message)) for message in self._ask(_GET_PORT, body, _ACK)]
-        except OSError:
-            return ""
-        return next((each[_NDEV_NAME].rstrip(b"\0").decode() for each in attributes if _NDEV_NAME in each), "")
+        return self._told(_GET_PORT, _NDEV_NAME, body).rstrip(b"\0").decode()
 
     def delete_link(self) -> None:
         """Removes the device, which must belong to a software driver. Raises OSError."""
-        if self._socket is not None:
-            self._ask(_DELETE_LINK, self._device(), _ACK)
+        self._ask(_DELETE_LINK, self._device(), _ACK)
 
     def _device(self) -> bytes:
         return _attribute(_DEV_INDEX, struct.pack("=I", self._index))
@@ -152,8 +129,15 @@ class RdmaNetlink:
         raise OSError(f"the kernel's RDMA netlink does not know {device}")
 
     def _ask(self, command: int, body: bytes, how: int) -> list[bytes]:
-        assert self._socket is not None
-        return _ask(self._socket, command, body, how)
+        return _ask(self._socket, command, body, how) if self._socket else []
+
+    def _told(self, command: int, number: int, body: bytes) -> bytes:
+        """Returns an attribute of an answer; empty if the kernel does not answer the question."""
+        try:
+            answers = [dict(_attributes(message)) for message in self._ask(command, body, _ACK)]
+        except OSError:
+            return b""
+        return next((each[number] for each in answers if number in each), b"")
 
 
 def add_link(device: str, driver: str, interface: str) -> None:

@@ -19,19 +19,19 @@ _MAYMOVE, _FIXED = 1, 2
 _RESERVATION = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x100000  # MAP_FIXED_NOREPLACE
 _FAILED = ctypes.c_void_p(-1).value
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mremap.restype = ctypes.c_void_p
-_libc.mremap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
-_libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
-_libc.madvise.argtypes = _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-_libc.read.argtypes = _libc.write.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)
-_libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mremap.restype = ctypes.c_void_p
+libc.mremap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+libc.madvise.argtypes = libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+libc.read.argtypes = libc.write.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)
+libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 
 
 def let_go(addr: int, size: int, how: str) -> None:
     """Calls madvise(2) with an advice of vocabulary.DISCARDS. Raises OSError."""
-    _check(_libc.madvise(addr, _whole_pages(size), _ADVICE[how]) == 0, how)
+    _check(libc.madvise(addr, _whole_pages(size), _ADVICE[how]) == 0, how)
 
 
 def page_out(addr: int, size: int) -> bool:
@@ -47,20 +47,20 @@ def move(addr: int, size: int, place: int) -> None:
     range, and a request to the old address would reach it.
     """
     length = _whole_pages(size)
-    _check(_libc.mremap(addr, length, length, _MAYMOVE | _FIXED, place) != _FAILED, "mremap")
-    _check(_libc.mmap(addr, length, 0, _RESERVATION, -1, 0) == addr, "mmap")
+    _check(libc.mremap(addr, length, length, _MAYMOVE | _FIXED, place) != _FAILED, "mremap")
+    _check(libc.mmap(addr, length, 0, _RESERVATION, -1, 0) == addr, "mmap")
 
 
 def protect(addr: int, size: int) -> None:
     """Makes memory read-only. Raises OSError."""
-    _check(_libc.mprotect(addr, _whole_pages(size), mmap.PROT_READ) == 0, "mprotect")
+    _check(libc.mprotect(addr, _whole_pages(size), mmap.PROT_READ) == 0, "mprotect")
 
 
 def in_core(addr: int, size: int) -> tuple[int, int]:
     """Returns the number of pages of a range that are in memory, and the number of all its pages. Raises OSError."""
     pages = -(-size // mmap.PAGESIZE)
     vector = (ctypes.c_ubyte * pages)()
-    _check(_libc.mincore(addr, size, vector) == 0, "mincore")
+    _check(libc.mincore(addr, size, vector) == 0, "mincore")
     return sum(page & 1 for page in vector), pages
 
 
@@ -106,7 +106,7 @@ def inherited(addr: int, size: int) -> tuple[int, int]:
 
     def copy(report: Callable[[bytes], object], wait: object) -> None:
         come, to = os.pipe()
-        report(b"%d" % sum(_libc.write(to, page, 1) == 1 == _libc.read(come, page, 1) for page in pages))
+        report(b"%d" % sum(libc.write(to, page, 1) == 1 == libc.read(come, page, 1) for page in pages))
 
     child = fork(copy)
     found = child.report()

@@ -7,6 +7,7 @@ there is one, counts all objects; the difference between the two counts is shown
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import cast
 
 from conformance.kernel.log import KernelFile, number_after
 from conformance.kernel.netlink import RdmaNetlink
@@ -144,15 +145,9 @@ def count_when_settled(before: Mapping[str, int], count: Callable[[], Counts]) -
 
 def resource_evidence(before: Mapping[str, int], after: Mapping[str, int]) -> KernelEvidence:
     """Returns the counts in the form of `kernel` of a result: objects as `resources`, all other counts as `memory`."""
-    found: KernelEvidence = {}
-    if objects := _counts(before, after, memory=False):
-        found["resources"] = objects
-    if memory := _counts(before, after, memory=True):
-        found["memory"] = memory
-    return found
-
-
-def _counts(before: Mapping[str, int], after: Mapping[str, int], memory: bool) -> ResourceCounts | None:
-    """Returns the counts of memory, or all other counts; None if neither `before` nor `after` has any."""
-    first, last = ({kind: n for kind, n in each.items() if (kind in _MEMORY) == memory} for each in (before, after))
-    return {"before": first, "after": last} if first or last else None
+    found: dict[str, ResourceCounts] = {}
+    for name, memory in (("resources", False), ("memory", True)):
+        first, last = ({kind: n for kind, n in each.items() if (kind in _MEMORY) == memory} for each in (before, after))
+        if first or last:
+            found[name] = {"before": first, "after": last}
+    return cast(KernelEvidence, found)

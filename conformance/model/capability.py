@@ -223,16 +223,13 @@ def declared_capabilities(declared: DeviceAttributes, transport: Transport = INF
 class Capabilities:
     """The facts about the stack that are known before any case runs.
 
-    `declared` says whether the device declares each capability. `offered` says, by entry and capability, whether a
-    trial found the capability. `reachable` says which of PRECONDITIONS are met. `absent` has the declared capabilities
-    that a trial did not find, each with the call that showed this. A capability that is in none of these mappings
-    counts as present.
+    A capability that is in none of these mappings counts as present.
     """
 
-    declared: Mapping[str, bool]
-    offered: Mapping[str, Mapping[str, bool]]
-    reachable: Mapping[str, bool]
-    absent: Mapping[str, str] = field(default_factory=dict)
+    declared: Mapping[str, bool]  # whether the device declares a capability
+    offered: Mapping[str, Mapping[str, bool]]  # by entry: whether a trial found a capability
+    reachable: Mapping[str, bool]  # which of PRECONDITIONS are met
+    absent: Mapping[str, str] = field(default_factory=dict)  # declared, but not found by a trial, with the call
 
     def undeclared(self, needs: Sequence[str], entry: str) -> list[str]:
         """The capabilities in `needs` that the device lacks at `entry`: not declared, not offered, or absent."""
@@ -247,15 +244,14 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class Profile:
-    """The capabilities that a device must and must not have. `device` is the name of the kernel driver; `present` and
-    `absent` have a reason for each capability.
+    """The capabilities that a device must have (`present`) and lacks (`absent`), each with a reason.
 
     If a case needs only `present` capabilities and one is missing, the case fails. The reason of an `absent` capability
     explains why a case is UNSUPPORTED. If a device has an `absent` capability, a remark says so: no documented rule is
     violated, but the profile has to be updated.
     """
 
-    device: str = ""
+    device: str = ""  # the name of the kernel driver
     present: Mapping[str, str] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Flags:
-    """A bit mask from a table: its value, and the names of its flags. The name of a bit without a flag is `bit N`."""
+    """A bit mask from a table."""
 
     mask: int
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # of its flags; the name of a bit without a flag is `bit N`
 
     def __str__(self) -> str:
         return "|".join(self.names) if self.names else "0"
@@ -60,42 +60,36 @@ Arguments = Mapping[str, Argument]
 
 @dataclass(frozen=True)
 class MemorySpec:
-    """Memory or a dma-buf of a case. `kind` is one of vocabulary.MEMORY_KINDS or DMABUF_KINDS."""
+    """Memory or a dma-buf of a case."""
 
-    kind: str
+    kind: str  # one of vocabulary.MEMORY_KINDS or DMABUF_KINDS
     size: Quantity
 
 
 @dataclass(frozen=True)
 class MrSpec:
-    """A region that is registered before the judged call. `gone` says that the region is also deregistered before the
-    judged call."""
+    """A region that is registered before the judged call."""
 
     call: str
     arguments: Arguments
-    gone: bool = False
+    gone: bool = False  # also deregistered before the judged call
 
 
 @dataclass(frozen=True)
 class QpSpec:
-    """A queue pair with a peer of the same type. `state` is one of vocabulary.QP_STATES.
-
-    `access` are the qp_access_flags; None means all rights that the device supports. `extended` is FLUSH or
-    ATOMIC_WRITE if the queue pair is created for that operation with ibv_create_qp_ex, and one of BUILDERS if requests
-    are posted by the builders of ibv_wr_post(3). `inline` is the peer's max_inline_data, in bytes. `shared` is the PD
-    (bench.calls.Pd) of the shared receive queue, if that is not the PD of the queue pair. `notifies` says that the
-    completion queue has a completion channel.
-    """
+    """A queue pair with a peer of the same type."""
 
     kind: str
     pd: str
-    state: str = "RTS"
+    state: str = "RTS"  # one of vocabulary.QP_STATES
     sq_sig_all: bool = False
-    access: int | None = None
+    access: int | None = None  # the qp_access_flags; None: all rights that the device supports
+    # FLUSH or ATOMIC_WRITE: created for that operation with ibv_create_qp_ex; one of BUILDERS: requests are posted
+    # by the builders of ibv_wr_post(3)
     extended: str = ""
-    inline: int = 0
-    shared: object = None
-    notifies: bool = False
+    inline: int = 0  # the peer's max_inline_data, in bytes
+    shared: object = None  # the PD (bench.calls.Pd) of the shared receive queue, if not that of the queue pair
+    notifies: bool = False  # the completion queue has a completion channel
 
     @property
     def peer(self) -> "QpSpec":
@@ -105,11 +99,11 @@ class QpSpec:
 
 @dataclass(frozen=True)
 class WindowSpec:
-    """A window that is allocated before the judged call. `bound` are the arguments of its bind, if it is bound."""
+    """A window that is allocated before the judged call."""
 
     pd: str
     type: int
-    bound: Arguments | None = None
+    bound: Arguments | None = None  # the arguments of its bind, if it is bound
 
 
 @dataclass(frozen=True)
@@ -127,34 +121,21 @@ class Given:
 
 @dataclass(frozen=True)
 class Expectation:
-    """The result of a call that the document requires.
+    """The result of a call that the document requires."""
 
-    `outcome`: see vocabulary.OUTCOMES. `errno`: the allowed names; empty means those that the page lists, if any;
-    ("any",) means any errno. `code`: the allowed codes, for a verb with an enumeration of codes. `mr`: "as_asked" if
-    the fields of the region must be those requested. `completion`: "none" if the request must not have a completion,
-    "one" if the posted request must have exactly one, with any status. `rkey`: "changed" or "unchanged", as the key in
-    the structure of the window must be. `opcode`: "as_posted" if the completions must name the operation that was
-    posted. `invalidated`: "as_posted" if the completion of a receive must name the key that a SEND has invalidated.
-    `because`: the reason of a refusal, one of expected_errors.REASONS, if the completions must show that reason.
-    `event`: the asynchronous event that a refusal must cause on the responder's queue pair. `otherwise`: "unreachable"
-    if the row presupposes the refusal, and shows nothing without a refusal. `after`: for a step after the judged call,
-    the outcome that the judged call must have for the step to be made. `moved`: "nothing" if an operation that succeeds
-    must leave every byte unchanged.
-    """
-
-    outcome: str
-    errno: tuple[str, ...] = ()
-    code: tuple[str, ...] = ()
-    mr: str = ""
-    completion: str = ""
-    rkey: str = ""
-    opcode: str = ""
-    invalidated: str = ""
-    because: str = ""
-    event: str = ""
-    otherwise: str = ""
-    after: str = ""
-    moved: str = ""
+    outcome: str  # see vocabulary.OUTCOMES
+    errno: tuple[str, ...] = ()  # the allowed names; empty: those that the page lists, if any; ("any",): any errno
+    code: tuple[str, ...] = ()  # the allowed codes, for a verb with an enumeration of codes
+    mr: str = ""  # as_asked: the fields of the region must be those requested
+    completion: str = ""  # none: no completion of the request; one: exactly one of the posted request, with any status
+    rkey: str = ""  # changed or unchanged, as the key in the structure of the window must be
+    opcode: str = ""  # as_posted: the completions must name the operation that was posted
+    invalidated: str = ""  # as_posted: the completion of a receive must name the key that a SEND has invalidated
+    because: str = ""  # one of expected_errors.REASONS, which the completions of a refusal must show
+    event: str = ""  # the asynchronous event that a refusal must cause on the responder's queue pair
+    otherwise: str = ""  # unreachable: the row presupposes the refusal, and shows nothing without a refusal
+    after: str = ""  # of a later step: the outcome that the judged call must have for the step to be made
+    moved: str = ""  # nothing: an operation that succeeds must leave every byte unchanged
 
     def as_data(self) -> dict[str, Any]:
         set_ = {name: value for name, value in vars(self).items() if value}
@@ -184,16 +165,13 @@ _HIDDEN: Mapping[str, tuple[Argument, ...]] = {
 
 @dataclass(frozen=True)
 class Step:
-    """One call of a case with its expectation. `name` is the name by which later steps use the created object.
-
-    `entry` is the entry at which the call is made. The case sets it; the default is libibverbs.
-    """
+    """One call of a case with its expectation."""
 
     call: str
     arguments: Arguments
     then: Expectation
-    name: str = ""
-    entry: str = ""
+    name: str = ""  # the name by which later steps use the created object
+    entry: str = ""  # where the call is made, which the case sets; the default is libibverbs
 
     @property
     def title(self) -> str:
@@ -221,33 +199,26 @@ _OPEN = 40.0  # makes cases with an open outcome the last choice, because their 
 
 @dataclass(frozen=True)
 class Case:
-    """A row after expansion: the steps `before` belong to the set-up, `when` is the judged call, and the steps
-    `afterwards` follow it.
+    """A row after expansion: the judged call `when`, and the steps of the set-up before it."""
 
-    `id` is `<verb>/<table>/<row>`, the same in every run on every device. `note` is a remark for the result. A
-    `hazardous` case can crash the kernel; a case with `ends_process` can end its own process. A case of the kind SWEEP
-    has the parts of its first point, for display. A case of the kind POINT is the point number `point`. `tier` is the
-    smallest of vocabulary.TIERS that contains the case.
-    """
-
-    id: str
+    id: str  # <verb>/<table>/<row>, the same in every run on every device
     verb: str
     rules: tuple[str, ...]
     needs: tuple[str, ...]
     entry: str
     given: Given
     when: Step
-    afterwards: tuple[Step, ...]
+    afterwards: tuple[Step, ...]  # the steps that follow the judged call
     location: Location
-    before: tuple[Step, ...] = ()
+    before: tuple[Step, ...] = ()  # steps that belong to the set-up
     about: str = ""
-    note: str = ""
-    hazardous: bool = False
-    ends_process: bool = False
-    tier: str = "default"
-    kind: Kind = Kind.ROW
+    note: str = ""  # a remark for the result
+    hazardous: bool = False  # can crash the kernel
+    ends_process: bool = False  # can end its own process
+    tier: str = "default"  # the smallest of vocabulary.TIERS that contains the case
+    kind: Kind = Kind.ROW  # a case of the kind SWEEP has the parts of its first point, for display
     sweep: "Sweep | None" = None
-    point: int | None = None
+    point: int | None = None  # of a case of the kind POINT: its number
 
     @property
     def alone(self) -> bool:
@@ -275,8 +246,7 @@ class Case:
         return "dontfork" in self.needs
 
     def __post_init__(self) -> None:
-        """Sets `entry` of the steps to the entry of the case, so that the texts of the steps name the calls that are
-        made."""
+        """Sets `entry` of the steps, so that their texts name the calls that are made."""
         if self.when.entry == self.entry:  # true in most copies of a case
             return
         object.__setattr__(self, "when", replace(self.when, entry=self.entry))
@@ -287,9 +257,9 @@ class Case:
 
 @dataclass(frozen=True)
 class Table:
-    """A table without mistakes. `name` is `<folder>/<file name without .yaml>`."""
+    """A table without mistakes."""
 
-    name: str
+    name: str  # <folder>/<file name without .yaml>
     verb: str
     path: Path
     cases: tuple[Case, ...]

@@ -18,17 +18,11 @@ RELIABLE = ("RC", "XRC", "RC_SRQ")
 
 @dataclass(frozen=True)
 class Refusal:
-    """The expected result of a refused operation.
+    """The expected result of a refused operation."""
 
-    `wc` are the allowed statuses of the completion at the side that posted the operation. `peer` are the allowed
-    statuses at the other side, if the operation consumed a receive request there. An empty tuple means that the
-    documents leave the status open. `state` is the required state of the queue pair that detected the error; empty if
-    the state is not judged.
-    """
-
-    wc: tuple[str, ...]
-    peer: tuple[str, ...] = ()
-    state: str = "ERR"
+    wc: tuple[str, ...]  # the allowed statuses where the operation was posted; empty: the documents leave them open
+    peer: tuple[str, ...] = ()  # the same at the other side, if the operation consumed a receive request there
+    state: str = "ERR"  # of the queue pair that detected the error; empty: not judged
 
 
 # By the side and the reason of a refusal, with the error in the specification.

@@ -105,44 +105,32 @@ def verdict_of(kind: FaultKind) -> Verdict:
 
 @dataclass(frozen=True)
 class Fault:
-    """An error in one call or case, and its location.
+    """An error in one call or case, and its location. docs/results.md describes `seen`, whose form depends on the kind.
 
-    Location: `call` is the call that failed, with its arguments if they are known. `verb` is the name of the call,
-    which is the same at both entries. `step` is 0 for the judged call, and for a later step its number. `operation` is
-    the operation of traffic. `key` is the kind of object whose key the operation used, "region" or "window". `outside`:
-    the operation addressed bytes outside of the range of this object. `dead`: this object no longer existed. `region`
-    has the special properties of the region (see REGIONS), `access` the access flags of the call. `used`: the case uses
-    the region after its registration. `layer` is the layer that answered.
-
-    Error: `returned`, `errno`, `statuses` (None without a request), `tries` and `nothing_arrived` are the answer.
-    `expected` is what the document allows, `seen` what was observed: names, numbers or kernel lines, depending on the
-    kind. For a report of the kernel's tools, such as KASAN, `seen` has its lines and frames. For a death or a hang,
-    `seen` has the process or kernel that ended, the signal or status, the point or sequence reached, the kernel's first
-    line about the death, and the kernel's location; unknown values are empty. `site` is the kernel's location: the
-    function, its caller, and the module of each.
+    The fields up to `layer` are the location, the others the error.
     """
 
     kind: FaultKind
-    call: str = ""
-    verb: str = ""
+    call: str = ""  # the call that failed, with its arguments if they are known
+    verb: str = ""  # the name of the call, which is the same at both entries
     entry: str = ""
-    step: int = 0
-    operation: str = ""
-    key: str = ""
-    outside: bool = False
-    dead: bool = False
-    region: tuple[str, ...] = ()
-    access: tuple[str, ...] = ()
-    used: bool = False
-    layer: str = ""
+    step: int = 0  # 0 for the judged call, the number of a later step
+    operation: str = ""  # the operation of traffic
+    key: str = ""  # the kind of object whose key the operation used: "region" or "window"
+    outside: bool = False  # the operation addressed bytes outside of the range of this object
+    dead: bool = False  # this object no longer existed
+    region: tuple[str, ...] = ()  # the special properties of the region (see REGIONS)
+    access: tuple[str, ...] = ()  # the access flags of the call
+    used: bool = False  # the case uses the region after its registration
+    layer: str = ""  # the layer that answered
     returned: str = ""
     errno: str = ""
-    statuses: tuple[str, ...] | None = None
+    statuses: tuple[str, ...] | None = None  # None without a request
     tries: int = 1
     nothing_arrived: bool = False
-    expected: tuple[str, ...] = ()
-    seen: tuple[str, ...] = ()
-    site: tuple[str, ...] = ()
+    expected: tuple[str, ...] = ()  # what the document allows
+    seen: tuple[str, ...] = ()  # what was observed: names, numbers or kernel lines
+    site: tuple[str, ...] = ()  # the kernel's location: the function, its caller, and the module of each
 
     @property
     def later(self) -> bool:

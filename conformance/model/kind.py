@@ -10,19 +10,14 @@ from enum import Enum
 
 @dataclass(frozen=True)
 class Traits:
-    """The properties of a kind of case.
-
-    For a kind that does not belong to one verb, `folder` is the folder of its tables in cases/, and `call` the call
-    that its rows make. Cases with a higher `precedence` run later. `cost` is the estimated cost of a case without the
-    cost of its calls, in units of one plain call. `proves`: a pass of the case is evidence for its rules.
-    """
+    """The properties of a kind of case."""
 
     name: str
-    folder: str = ""
-    call: str = ""
-    precedence: int = 0
-    cost: float = 0.0
-    proves: bool = True
+    folder: str = ""  # of its tables in cases/, for a kind that does not belong to one verb
+    call: str = ""  # the call that the rows of such a kind make
+    precedence: int = 0  # cases with a higher one run later
+    cost: float = 0.0  # estimated, without that of its calls, in units of one plain call
+    proves: bool = True  # a pass of the case is evidence for its rules
 
 
 class Kind(Enum):

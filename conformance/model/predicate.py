@@ -26,11 +26,11 @@ _FLAGS = frozenset(flag for enum in ENUMS.values() if enum.flags for flag in enu
 
 @dataclass(frozen=True)
 class Word:
-    """True if the value of the axis at the point contains the word or, with `exact`, is equal to the word."""
+    """True if the value of the axis at the point contains the word."""
 
     axis: str
     word: str
-    exact: bool = False
+    exact: bool = False  # the value must be equal to the word
 
 
 @dataclass(frozen=True)

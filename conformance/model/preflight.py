@@ -5,35 +5,26 @@ execution/preflight.py makes the trials.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import cast
-
-from conformance.model.record import PreflightFacts
+from typing import Any
 
 WORKS, NOT_OFFERED = "works", "not offered"
 
 
 @dataclass(frozen=True)
 class Findings:
-    """The findings of preflight.
+    """The findings of preflight."""
 
-    `pairs`: for each type of queue pair that was tried, WORKS, NOT_OFFERED, or a text that describes the failure.
-    `operations`: the same for each operation that must work on a pair of type RC. `refused_write`: the result of an
-    RDMA WRITE to a region without REMOTE_WRITE; empty if the request could not be tried. `renews_by_reset`: a pair
-    works again after a transition to RESET; also true for a transport whose pairs are never reset. `tells_state`:
-    ibv_query_qp reports the error state of a queue pair.
-    """
+    pairs: Mapping[str, str] = field(default_factory=dict)  # WORKS, NOT_OFFERED or a failure, for each tried type
+    operations: Mapping[str, str] = field(default_factory=dict)  # the same for each operation that must work on RC
+    refused_write: str = ""  # the result of a WRITE to a region without REMOTE_WRITE; empty if it could not be tried
+    renews_by_reset: bool = True  # a pair works again after RESET; true for a transport whose pairs are never reset
+    tells_state: bool = True  # ibv_query_qp reports the error state of a queue pair
 
-    pairs: Mapping[str, str] = field(default_factory=dict)
-    operations: Mapping[str, str] = field(default_factory=dict)
-    refused_write: str = ""
-    renews_by_reset: bool = True
-    tells_state: bool = True
-
-    def as_data(self) -> PreflightFacts:
-        return cast(PreflightFacts, asdict(self))
+    def as_data(self) -> dict[str, Any]:
+        return asdict(self)
 
 
-def format_findings(found: PreflightFacts) -> list[str]:
+def format_findings(found: Mapping[str, Any]) -> list[str]:
     """A line for each unusual finding, with its consequence for the cases."""
     lines = [
         f"two queue pairs of type {kind} were made, but {what}"

@@ -38,9 +38,9 @@ _TERM = re.compile(
 
 @dataclass(frozen=True)
 class Term:
-    """`sign` times `number` of `unit`, or `sign` times the `property` of the object `name`. `sign` is 1 or -1."""
+    """One term: `number` of `unit`, or the `property` of the object `name`."""
 
-    sign: int
+    sign: int  # 1 or -1
     number: int = 0
     unit: str = ""
     name: str = ""
@@ -49,9 +49,9 @@ class Term:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A sum of terms, and its text in the table. Arithmetic is modulo 2^64, as for size_t in C."""
+    """A sum of terms. Arithmetic is modulo 2^64, as for size_t in C."""
 
-    text: str
+    text: str  # in the table
     terms: tuple[Term, ...]
 
     def evaluate(self, page: int, hugepage: int, value_of: Callable[[str, str], int]) -> int:
@@ -67,10 +67,7 @@ class Quantity:
 
     @functools.cached_property
     def _sum(self) -> tuple[int, int, int, tuple[Term, ...]]:
-        """The sums of the pages, of the huge pages and of other numbers, and the terms that name objects.
-
-        Cached, because sweeps evaluate a quantity often.
-        """
+        """The sums of pages, huge pages and other numbers, and the terms that name objects; sweeps need it often."""
         pages = sum(term.sign * term.number for term in self.terms if term.unit in PAGES)
         hugepages = sum(term.sign * term.number for term in self.terms if term.unit in HUGE_PAGES)
         named = tuple(term for term in self.terms if term.name and term.name not in CONSTANTS)

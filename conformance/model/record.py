@@ -1,15 +1,16 @@
 """The lines of results.jsonl as types: the keys of each record, in the order in which they are written.
 
-The contract itself is docs/results.md. Keys that are NotRequired may be absent from a file. Types with total=False have
+docs/results.md says what they mean. Keys that are NotRequired may be absent from a file. Types with total=False have
 the facts that a system reports about itself, and any of these keys may be absent. record_shape.py checks the shape of
 records.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias, TypedDict
 
 from conformance.model.fault import FaultData
 from conformance.model.observation import Alarm, KernelEvidence, Observation, PointExample
+from conformance.model.preflight import Findings
 from conformance.model.verdict import Verdict
 
 SCHEMA: Literal["rdma-cts/1"] = "rdma-cts/1"
@@ -35,22 +36,12 @@ class Environment(TypedDict, total=False):
     tainted: int
 
 
-class PreflightFacts(TypedDict, total=False):
-    """The findings of the trials before the first case; see model.preflight.Findings."""
-
-    pairs: dict[str, str]
-    operations: dict[str, str]
-    refused_write: str
-    renews_by_reset: bool
-    tells_state: bool
+# The fields of the findings of preflight.
+PreflightFacts: TypeAlias = Annotated[dict[str, Any], Findings]
 
 
 class DeviceFacts(TypedDict, total=False):
-    """A device's report about itself; `caps` are its capabilities, limits and masks by name.
-
-    `preflight` is absent if several devices are tested at the same time. `peer` is the name of the device on which the
-    requesters are; it is absent if traffic is in loopback.
-    """
+    """A device's report about itself; `caps` are its capabilities, limits and masks by name."""
 
     name: str
     driver: str
@@ -73,11 +64,7 @@ class UnderTest(TypedDict, total=False):
 
 
 class DerivedFiles(TypedDict):
-    """Derived files that a guest was given, and that another guest had made from the suite.
-
-    `files` is their number, `sha256` is over their names and contents, `suite_sha256` over the names and contents of
-    the suite's modules.
-    """
+    """The number and hashes of the derived files that a guest was given, and that another guest had made."""
 
     files: int
     sha256: str
@@ -85,12 +72,7 @@ class DerivedFiles(TypedDict):
 
 
 class RuleTexts(TypedDict, total=False):
-    """The fields of a rule that reports show, so that reports need no other file.
-
-    `quote` is a quotation of the document; a rule without a quotation has the reason in `unquoted`. `evidence` names
-    what a run must show to verify the rule; `cases` is the number of the rule's cases in the default tier.
-    `conditional` names the situation to which the rule applies, if some stacks never have that situation.
-    """
+    """The fields of a rule that reports show, so that reports need no other file; see model.rules.Rule."""
 
     verb: str
     short: str
@@ -123,8 +105,7 @@ class JudgedAgain(TypedDict):
 
 
 class ShardFacts(TypedDict):
-    """A part of a run: its number, which counts from 1, the number of parts, and the ids of all cases of the run in
-    order."""
+    """A part of a run: its number, which counts from 1, the number of parts, and all cases of the run in order."""
 
     number: int
     of: int
@@ -132,12 +113,7 @@ class ShardFacts(TypedDict):
 
 
 class SupervisorFacts(TypedDict, total=False):
-    """The keys of a header that the supervisor knows and the worker under test does not.
-
-    `devices` are the names of the devices that share the cases, if there are several. `isolated` is the user of the
-    process under test, if that is not the user of the supervisor. `subject` is the subject of the verdicts, "device" or
-    "stack".
-    """
+    """The keys of a header that the supervisor knows and the worker under test does not."""
 
     stack: str
     subject: str
@@ -153,14 +129,7 @@ class SupervisorFacts(TypedDict, total=False):
 
 
 class HeaderRecord(TypedDict):
-    """The first record: what is under test, the rules, and the ids of all planned cases in order.
-
-    `left_out` is the number of cases of the default tier that are not planned. `controls` maps a refusal to the
-    operation that has to be granted for the refusal to count. For a refusal without an entry, the refused operation
-    itself has to be granted on the same set-up. A part of a run has `shard`. A run that was merged from parts has
-    `shards`: the header of each part, its size, and the figures of its footer. `derived` is present if the guest that
-    sent the header was given files that another guest had derived.
-    """
+    """The first record: what is under test, the rules, and the ids of all planned cases in order."""
 
     type: Literal["header"]
     schema: str
@@ -235,10 +204,7 @@ class SetUp(TypedDict):
 class Deviation(TypedDict):
     """Points of a sweep with the same deviation, or a random sequence that deviates.
 
-    For points, `when` is a formula that is true at the `count` deviating points; `of` is the number of all points with
-    the expectation of `clause`. `smallest` has the labels of the simplest deviating point, and `set_up`, `call` and
-    `afterwards` belong to this point. For a sequence, `when` is the call that deviates, and `row` is the sequence as a
-    table row.
+    `smallest` has the labels of the simplest deviating point; `set_up`, `call` and `afterwards` belong to this point.
     """
 
     when: str
@@ -274,8 +240,7 @@ class OutcomeFacts(TypedDict):
 class PointsFile(TypedDict):
     """The side file of a sweep: an outcome for every point, and a raw observation as an example of each outcome.
 
-    `index` has for each point, in row-major order, the number of its outcome as 16 bits, little-endian; 65535 marks a
-    point that the sweep excludes. The numbers are compressed by zlib and then encoded in base64.
+    docs/results.md describes `index`, which has the number of the outcome of each point.
     """
 
     case: str
@@ -286,11 +251,7 @@ class PointsFile(TypedDict):
 
 
 class Shows(TypedDict):
-    """The evidence of a passing result for its rules: an operation that was granted or refused, and its set-up.
-
-    In a sweep, `rule` is the rule, and `verdict` is the verdict of the points that show the operation. If these points
-    could not be run, `lacking` names the capabilities that the device or the stack lacks for them.
-    """
+    """The evidence of a passing result for its rules: an operation that was granted or refused, and its set-up."""
 
     shows: str
     on: str
@@ -317,13 +278,8 @@ class EvidenceFacts(TypedDict):
 class ResultRecord(TypedDict):
     """The result of one case. The keys from `space` on are those of sweeps and random sequences.
 
-    `duration_us` is in microseconds, None if not measured. `worker` is the number of the worker that ran the case;
-    `device` is the device of that worker, if several devices share the cases. `fault` is the fault of a violation;
-    sweeps and random sequences have a fault in each deviation instead. Violations and BROKEN results have `set_up`,
-    except sweeps. `claimed` is the verdict of the worker, if the worker's observation gives another verdict. The case
-    is then BROKEN, also when it is judged again. `deviations_left_out` is the number of further deviations, which are
-    not in the record. A record has `points_data` only until it is stored; in the file, `points_file` names a side file
-    with these data instead.
+    `duration_us` is in microseconds, None if not measured. A record has `points_data` only until it is stored; in the
+    file, `points_file` names a side file with these data instead.
     """
 
     type: Literal["result"]
@@ -373,13 +329,7 @@ class WaiversAccount(TypedDict, total=False):
 
 
 class FooterRecord(TypedDict):
-    """The last record; `verdicts` counts cases by effective verdict, `rules` has the verdict on each rule.
-
-    `confirmation` counts the violations that were confirmed, not confirmed and not tried; the key is absent if the run
-    had no violation to confirm. For each rule that passed in part, `rule_evidence` says which evidence was seen and
-    which was not. `not_offered` names the capabilities that the device or the stack does not offer, with the number of
-    cases that need each. Keys that would be empty are absent.
-    """
+    """The last record, with figures of the results. Keys that would be empty are absent."""
 
     type: Literal["footer"]
     complete: bool
@@ -430,10 +380,7 @@ class OfferedRecord(TypedDict):
 
 
 class WorkerRecord(TypedDict):
-    """The start of a worker. `boot_id` is empty unless the kernel under test is the kernel of a host.
-
-    `derived` is present if the worker is in a guest that was given files that another guest had derived.
-    """
+    """The start of a worker. `boot_id` is empty unless the kernel under test is the kernel of a host."""
 
     type: Literal["worker"]
     boot_id: str
@@ -467,13 +414,8 @@ class Repetitions(TypedDict):
 class ConfirmationRecord(TypedDict):
     """The result of repeating a violation without the cases that ran before it.
 
-    `point` is a point of a sweep; it is absent if the whole case was tried. `by` is "run" if the case was the first
-    case of its worker, "repetition" if the case was tried again alone in a fresh worker, and "company" if the violation
-    occurred again, with the same verdict, in a fresh worker together with other violations. Any violation that the case
-    shows alone is a confirmation. If the case alone shows a different violation or none, both occurrences are recorded.
-    For a violation that was not seen at the first try, `after` lists the cases after which the violation occurs again.
-    The list is empty if no such cases were found, and absent if they were not searched for. Unless such cases were
-    found, `repetitions` says how often the case was tried alone, and how often it showed the violation.
+    `point` is absent if the whole case was tried. If the case alone shows a different violation or none, both
+    occurrences are recorded. `after` is absent if no cases were searched for after which the violation occurs again.
     """
 
     type: Literal["confirmation"]

@@ -26,14 +26,10 @@ class Template(Protocol[T_co]):
 
 @dataclass(frozen=True)
 class Varying(Generic[T]):
-    """A part with one value for each combination of values of its axes.
-
-    Each key of `values` has the number of the value on each of `axes`. Combinations that no point of the sweep has may
-    be absent.
-    """
+    """A part with one value for each combination of values of its axes."""
 
     axes: tuple[str, ...]
-    values: Mapping[tuple[int, ...], T]
+    values: Mapping[tuple[int, ...], T]  # by the number of the value on each axis; some that no point has are absent
 
     def at(self, values: Values) -> T:
         """The part at a point. Raises KeyError for a point that the sweep excludes."""
@@ -42,14 +38,11 @@ class Varying(Generic[T]):
 
 @dataclass(frozen=True)
 class FlagSubsets:
-    """The flags of an axis over all subsets: flag i is set if bit i of the value is set.
-
-    `masks` and `names` have the mask and the name of each flag, in the axis's order.
-    """
+    """The flags of an axis over all subsets: flag i is set if bit i of the value is set."""
 
     axis: str
-    masks: tuple[int, ...]
-    names: tuple[str, ...]
+    masks: tuple[int, ...]  # in the axis's order
+    names: tuple[str, ...]  # in the axis's order
 
     @property
     def axes(self) -> tuple[str, ...]:

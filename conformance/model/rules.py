@@ -34,13 +34,12 @@ _DECISIVE = ("op", "qp_type", "qp", *_NAMING)  # arguments that determine what a
 
 @dataclass(frozen=True, order=True)
 class Shown:
-    """One operation that was granted or refused at an entry. `set_up` describes the operation's objects: queue pair,
-    window, memory."""
+    """One operation that was granted or refused at an entry."""
 
     direction: str
     operation: str
     entry: str
-    set_up: tuple[str, ...] = ()
+    set_up: tuple[str, ...] = ()  # describes the operation's objects: queue pair, window, memory
 
     @property
     def item(self) -> str:
@@ -57,18 +56,17 @@ class Shown:
 
 @dataclass(frozen=True)
 class Needs:
-    """The evidence that verifies rules: `items` by rule, and `controls` for refusals.
+    """The evidence that verifies rules.
 
     The control of a refusal is the same operation, granted on the same set-up. If no case can show this control (for
     example, because the type of queue pair never allows the operation), `controls` names the nearest granted operation
-    that a case can show, or else the call that makes the object. `conditional` has the rules about situations that some
-    stacks do not have. `cases` has the number of each rule's cases.
+    that a case can show, or else the call that makes the object.
     """
 
-    items: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    controls: Mapping[str, str] = field(default_factory=dict)
-    conditional: frozenset[str] = frozenset()
-    cases: Mapping[str, int] = field(default_factory=dict)
+    items: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by rule
+    controls: Mapping[str, str] = field(default_factory=dict)  # by refusal
+    conditional: frozenset[str] = frozenset()  # the rules about situations that some stacks do not have
+    cases: Mapping[str, int] = field(default_factory=dict)  # the number of each rule's cases
 
     @classmethod
     def of_header(cls, header: HeaderRecord) -> "Needs":
@@ -229,36 +227,25 @@ verb statement document section level layer since failure_means short quote unqu
 
 @dataclass(frozen=True)
 class Rule:
-    """One documented statement.
-
-    `layer` is the layer of the stack that must enforce the rule. `needs` are the capabilities without which the rule
-    does not apply. `since` is the first rdma-core release whose document has the statement. `failure_means` says what a
-    violation means to an application. `location` is the location of the id in its file.
-
-    `quote` is at most one sentence, word for word, from `section` of `document`; `[…]` stands for omitted words. If the
-    document cannot be quoted, `unquoted` has the reason; one of these two fields is empty. `short` is the subject of
-    the rule in a few words, for titles of defects; without `short`, titles have the id.
-
-    `evidence` names the items that verify the rule, if these are fewer than the rule's cases can show. `conditional`
-    names the situation that the rule is about, if some stacks do not have it. On a stack where no case of the rule is
-    reachable, the rule needs no evidence.
-    """
+    """One documented statement. Either `quote` or `unquoted` is empty."""
 
     id: str
     verb: str
     statement: str
     document: str
     section: str
-    quote: str
-    unquoted: str
+    quote: str  # at most one sentence, word for word, from `section` of `document`; […] stands for omitted words
+    unquoted: str  # why the document is not quoted
     level: str
-    layer: str
-    needs: tuple[str, ...]
-    since: str
-    failure_means: str
-    location: Location
-    short: str = ""
-    evidence: tuple[str, ...] = ()
+    layer: str  # the layer of the stack that must enforce the rule
+    needs: tuple[str, ...]  # the capabilities without which the rule does not apply
+    since: str  # the first rdma-core release whose document has the statement
+    failure_means: str  # what a violation means to an application
+    location: Location  # of the id in its file
+    short: str = ""  # the subject in a few words, for titles of defects; without it, titles have the id
+    evidence: tuple[str, ...] = ()  # the items that verify the rule, if fewer than the rule's cases can show
+    # the situation that the rule is about, if some stacks do not have it. On a stack where no case of the rule is
+    # reachable, the rule needs no evidence.
     conditional: str = ""
 
     def as_data(self) -> RuleTexts:

@@ -16,14 +16,14 @@ from conformance.model.space import Space
 
 @dataclass(frozen=True)
 class Clause:
-    """The expectation at the points where `when` is true; None means all points without an earlier clause.
+    """The expectation at the points where `when` is true.
 
-    A clause without an expectation has `needs`: where `when` is true, a device without these capabilities may refuse
-    the call. A clause with an expectation adds its `needs` to the needs of its rule.
+    A clause without an expectation has `needs`: there, a device without these capabilities may refuse the call. A
+    clause with an expectation adds its `needs` to the needs of its rule.
     """
 
     text: str
-    when: Expression | None
+    when: Expression | None  # None: all points without an earlier clause
     then: Expectation | None
     rule: str = ""
     needs: tuple[str, ...] = ()
@@ -31,17 +31,14 @@ class Clause:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The space, the constraint `where` that selects its points, and the clauses in order.
-
-    The last clause matches all points. `tries` says that chance decides which points show a violation.
-    """
+    """The space, and the clauses in order, of which the last matches all points."""
 
     space: Space
-    where: Expression | None
+    where: Expression | None  # selects points of the space
     clauses: tuple[Clause, ...]
     row: RowTemplate
     needs_of: Mapping[str, tuple[str, ...]]  # by rule: the capabilities that the rule needs
-    tries: bool = False
+    tries: bool = False  # chance decides which points show a violation
 
     @cached_property
     def inside(self) -> int:

@@ -13,20 +13,15 @@ _UNANSWERED = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE", "RDMA_WRI
 
 @dataclass(frozen=True)
 class Transport:
-    """One transport.
-
-    `acknowledged`: on a reliable connection, SEND and WRITE complete when the peer has acknowledged them, so that their
-    status shows a refusal by the peer. Otherwise, they may complete as soon as they have been sent, and a refusal only
-    ends the connection. `immediate_data`: a message can have immediate data. `iba`: the completion statuses are those
-    of the InfiniBand Architecture Specification. `read_sink`: the remote rights that the memory for the response of an
-    RDMA READ needs in addition to LOCAL_WRITE.
-    """
+    """One transport."""
 
     name: str
+    # On a reliable connection, SEND and WRITE complete when the peer has acknowledged them, so that their status
+    # shows a refusal by the peer. Otherwise they may complete once sent, and a refusal only ends the connection.
     acknowledged: bool = True
-    immediate_data: bool = True
-    iba: bool = True
-    read_sink: tuple[str, ...] = ()
+    immediate_data: bool = True  # a message can have immediate data
+    iba: bool = True  # the completion statuses are those of the InfiniBand Architecture Specification
+    read_sink: tuple[str, ...] = ()  # the remote rights of the memory for a READ response, besides LOCAL_WRITE
 
     def acknowledges(self, opcode: str) -> bool:
         """Whether SUCCESS of a request on a reliable connection says that the peer has accepted the request."""

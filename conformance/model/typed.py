@@ -16,11 +16,11 @@ _MOST_SHOWN = 80  # characters of the wrong value, and of the list of allowed va
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A value that does not fit: its path, such as `.observed.mr`, and the types that are allowed at this path."""
+    """A value that does not fit."""
 
-    path: str
+    path: str  # such as `.observed.mr`
     value: Any
-    expected: tuple[str, ...]
+    expected: tuple[str, ...]  # the types that are allowed at this path
 
     def within(self, step: str) -> "Mismatch":
         """Returns the mismatch with the path from the containing value; `step` is the key or index in this value."""

@@ -304,14 +304,12 @@ BINDS = ("ibv_bind_mw", "post_bind_mw")
 
 @dataclass(frozen=True)
 class ExpectationSpec:
-    """A further condition that `then` can state. `words` are the condition's values. The condition applies to one
-    `outcome` (empty: any outcome) and to `calls` (empty: all calls). With `several`, a table can give a list of words;
-    any of these words fulfils the condition."""
+    """A further condition that `then` can state."""
 
-    words: tuple[str, ...]
-    outcome: str = ""
-    calls: tuple[str, ...] = ()
-    several: bool = False
+    words: tuple[str, ...]  # its values
+    outcome: str = ""  # to which the condition applies; empty: any
+    calls: tuple[str, ...] = ()  # to which the condition applies; empty: all
+    several: bool = False  # a table can give a list of words; any of them fulfils the condition
 
     def applies_to(self, call: str) -> bool:
         return not self.calls or call in self.calls

@@ -175,7 +175,6 @@ def _end(run: CaseRun) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Adds the record to pytest's report."""
     case = case_of(item)
     if case is not None and (call.when == "call" or (call.when == "setup" and call.excinfo)):
         record = _record_of(item.session, case, call.excinfo.value if call.excinfo else None)

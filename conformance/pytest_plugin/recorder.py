@@ -165,8 +165,7 @@ class Recorder:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> None:
-        """Records the start of a case, so that a crash before the start, in the set-up of the session, counts for no
-        case."""
+        """A crash before this, in the set-up of the session, counts for no case."""
         if case := case_of(item):
             self.start(case.id)
 

@@ -4,6 +4,7 @@ results. The functions are pure. rule_conclusions.py has the verdicts on rules, 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from conformance.errors import format_count
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
 
 
 def verdict_on(rule: str, record: ResultRecord) -> Verdict:
-    """Returns the verdict of a result on one of its rules: the effective verdict or, for a sweep, the verdict of the
-    rule's points."""
+    """The effective verdict of a result on one of its rules; of a sweep, that of the rule's points."""
     of_points = record.get("rule_verdicts", {})
     points = Verdict(of_points[rule]) if rule in of_points else record["effective"]
     waived = record["effective"] != record["verdict"] and points in VIOLATIONS
@@ -60,28 +60,36 @@ def format_more(number: int) -> str:
     return f" (and {number} more way{'s' if number > 1 else ''})" if number > 0 else ""
 
 
-# The status of a rule, by its verdict, in the order of the summary sentence.
-VERIFIED, IN_PART, TOUCHED, VIOLATED = "verified", "in part", "touched", "violated"
-WAIVED, OF_STACK = "waived", "of the stack"
-UNSUPPORTED, UNREACHABLE, UNDECIDED, WITHOUT_CASE = "unsupported", "unreachable", "undecided", "not run"
-# Rules of a vendor's dialect that were not judged, usually because the vendor's library is missing. No headline counts
-# these rules.
-APART = "apart"
-STANDING: Mapping[str, str] = {
-    Verdict.PASS: VERIFIED,
-    Verdict.PARTIAL: IN_PART,
-    **dict.fromkeys(VIOLATIONS, VIOLATED),
-    Verdict.WAIVED: WAIVED,
-    Verdict.STACK: OF_STACK,
-    Verdict.UNSUPPORTED: UNSUPPORTED,
-    Verdict.UNREACHABLE: UNREACHABLE,
-    **dict.fromkeys(INCOMPLETE, UNDECIDED),
-}
-# In a run of the smallest tier, which verifies no rule, TOUCHED replaces the first two.
-STANDINGS = (
-    *(VERIFIED, IN_PART, TOUCHED, VIOLATED, WAIVED, OF_STACK),
-    *(UNSUPPORTED, UNREACHABLE, UNDECIDED, WITHOUT_CASE, APART),
-)
+class Standing(StrEnum):
+    """The status of a rule in a run, in the order of the summary sentence, which has `phrase`. `verdicts` are the
+    verdicts on a rule with this status.
+
+    In a run of the smallest tier, which verifies no rule, TOUCHED replaces the first two. APART are rules of a vendor's
+    dialect that were not judged, usually because the vendor's library is missing. No headline counts these rules.
+    """
+
+    phrase: str
+    verdicts: tuple[Verdict, ...]
+
+    VERIFIED = "verified", "verified", (Verdict.PASS,)
+    IN_PART = "in part", "passed in part", (Verdict.PARTIAL,)
+    TOUCHED = "touched", "touched without a violation"
+    VIOLATED = "violated", "violated", VIOLATIONS
+    WAIVED = "waived", "waived", (Verdict.WAIVED,)
+    OF_STACK = "of the stack", "violated by the stack on every device", (Verdict.STACK,)
+    UNSUPPORTED = "unsupported", "unsupported by this device", (Verdict.UNSUPPORTED,)
+    UNREACHABLE = "unreachable", "unreachable on this stack", (Verdict.UNREACHABLE,)
+    UNDECIDED = "undecided", "undecided", INCOMPLETE
+    WITHOUT_CASE = "not run", "without a case in this run"
+    APART = "apart", "more of a vendor's dialect not judged"
+
+    def __new__(cls, value: str, phrase: str, verdicts: tuple[Verdict, ...] = ()) -> "Standing":
+        member = str.__new__(cls, value)
+        member._value_, member.phrase, member.verdicts = value, phrase, verdicts
+        return member
+
+
+STANDING: Mapping[str, Standing] = {verdict: each for each in Standing for verdict in each.verdicts}
 
 
 @dataclass(frozen=True)
@@ -117,24 +125,26 @@ def conclude_run(
     `left_out` is the number of cases of the default tier that were not planned, or None if this number is unknown.
     `unrecorded` is the number of planned cases without a result.
     """
-    standings = {rule: STANDING[rules[rule].verdict] if rule in rules else WITHOUT_CASE for rule in of}
+    standings = {rule: STANDING[rules[rule].verdict] if rule in rules else Standing.WITHOUT_CASE for rule in of}
     count = Counter(standings.values())
-    if footer is None and not count[VIOLATED]:
+    if footer is None and not count[Standing.VIOLATED]:
         return RunConclusion("the run was cut short", 3, incomplete=True)
     status = exit_status(footer) if footer else 1
-    if status == 1 and footer and not count[VIOLATED] and footer.get("waivers", {}).get("problems"):
+    if status == 1 and footer and not count[Standing.VIOLATED] and footer.get("waivers", {}).get("problems"):
         return RunConclusion("no rule was violated, but the waivers do not fit", status)
     if status == 1:
-        violated = f"{counted(count[VIOLATED], 'rule') or 'a rule'} violated{'' if footer else ' (cut short)'}"
+        violated = f"{counted(count[Standing.VIOLATED], 'rule') or 'a rule'} violated{'' if footer else ' (cut short)'}"
         return RunConclusion(f"{device} does not conform to its documents: {violated}", status, incomplete=not footer)
     incomplete = {
-        "without a case": counted(count[WITHOUT_CASE], "rule"),
-        "undecided": counted(count[UNDECIDED], "rule"),
+        "without a case": counted(count[Standing.WITHOUT_CASE], "rule"),
+        "undecided": counted(count[Standing.UNDECIDED], "rule"),
         "of the default tier not in the run": counted(left_out or 0, "case"),
         "without a result": counted(unrecorded, "planned case"),
     }
     partial = [rule for rule, found in rules.items() if found.verdict == Verdict.PARTIAL and not found.settled]
-    unreachable = [rule for rule, each in standings.items() if each == UNREACHABLE and rule not in needs.conditional]
+    unreachable = [
+        rule for rule, each in standings.items() if each == Standing.UNREACHABLE and rule not in needs.conditional
+    ]
     others = {
         "unreachable here": counted(len(unreachable), "rule"),
         "passed only in part": counted(len(partial), "rule"),
@@ -142,10 +152,13 @@ def conclude_run(
     left = [f"{number} {what}" for what, number in {**incomplete, **others}.items() if number]
     if left_out is None:
         left.append("it is unknown how much of the default tier was run")
-    if not (left or count[VERIFIED] or count[WAIVED]):
+    if not (left or count[Standing.VERIFIED] or count[Standing.WAIVED]):
         left.append("no rule verified")
-    of_stack = counted(count[OF_STACK], "rule")
-    known = [counted(count[WAIVED], "waived rule"), of_stack and f"{of_stack} violated by the stack on every device"]
+    of_stack = counted(count[Standing.OF_STACK], "rule")
+    known = [
+        counted(count[Standing.WAIVED], "waived rule"),
+        of_stack and f"{of_stack} violated by the stack on every device",
+    ]
     exceptions = f" except for {' and '.join(filter(None, known))}" if any(known) else ""
     is_incomplete = left_out is None or any(incomplete.values())
     if left:

@@ -61,7 +61,7 @@ def part_of(folder: Path, recorded: Recorded) -> Part:
 
 
 def check(parts: Sequence[Part]) -> None:
-    """Raises UserError, with a message that names two directories, unless `parts` are different shards of one run."""
+    """Raises UserError, which names two directories, unless `parts` are different shards of one run."""
     first, *others = parts
     for part in others:
         if change := _change(first, part):
@@ -99,8 +99,7 @@ def _change(first: Part, part: Part) -> str:
 
 
 def _under_test(header: HeaderRecord) -> dict[str, Any]:
-    """Returns the hashes of the software under test, without the image, which each machine makes from the same
-    packages."""
+    """The hashes under test, without the image, which each machine makes from the same packages."""
     found: dict[str, Any] = {**(header.get("under_test") or {})}
     given = found.get("given")
     return {**found, "given": {**given, "image": ""}} if isinstance(given, dict) else found

@@ -3,8 +3,10 @@ process that writes the results file makes this form, so that no formula is mini
 
 import json
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from conformance.errors import UserError
 from conformance.judging.circumstances import located
@@ -120,18 +122,20 @@ def points_path(folder: Path, record: ResultRecord) -> Path:
     return path
 
 
-def read_points(folder: Path, record: ResultRecord) -> Points:
-    """Reads the points of a record that `store_points` made from the results in `folder`. Raises UserError if they are
-    invalid."""
+def read_points(folder: Path, record: ResultRecord, shown: Callable[[Any], Any] = lambda data: data) -> Points:
+    """Reads the points of a record that `store_points` made from the results in `folder`. `shown` converts the JSON of
+    the file. Raises UserError if the points are invalid."""
     path = points_path(folder, record)
     try:
-        data = parse(read_regular(path))
+        data = shown(parse(read_regular(path)))
         points = Points.of_data(data)
     except OSError as error:
         whole = "" if path.exists() else f"the points of sweeps are in {FOLDER}/ next to the results"
         raise UserError(f"{path} cannot be read: {error.strerror}", hint=whole) from error
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
-        raise UserError(f"{path}: not the points of a sweep ({type(error).__name__}: {error})") from error
+        raise UserError(
+            f"{path}: not the points of a sweep ({type(error).__name__}: {printable(str(error))})"
+        ) from error
     if data["case"] != record["case"]:
         raise UserError(f"{path}: the points of {printable(data['case'])}, and not of {printable(record['case'])}")
     return points

@@ -56,7 +56,6 @@ class PriorSessions:
         return cls(recorded.header, done, *counts, float(seconds), in_flight, boot_id, recorded.confirmations)
 
     def resumed_record(self) -> ResumedRecord:
-        """The record at the beginning of a further session."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return {"type": "resumed", "started": now, "earlier_s": round(self.seconds, 3)}
 

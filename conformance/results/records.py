@@ -192,7 +192,6 @@ class Recorded:
 
     @property
     def confirmations(self) -> list[ConfirmationRecord]:
-        """The records that say whether violations were confirmed."""
         return [record for record in self.others if record["type"] == "confirmation"]
 
 

@@ -122,10 +122,7 @@ def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -
 
 
 def _on_its_rules(case: Case, record: ResultRecord, basis: Basis) -> ResultRecord:
-    """Returns the record with the present rules of its case or, for a single point, the rule of the point's clause.
-
-    For random sequences, the record keeps the rules that were violated.
-    """
+    """The record with the rules that its case or point has now; random sequences keep the violated rules."""
     found = record.copy()
     if tuple(record["rules"]) != basis.resolved(case).rules:
         found["rules"] = list(case.rules)
@@ -154,8 +151,7 @@ def _sweep(suite: Suite, case: Case, record: ResultRecord, directory: Path, basi
 
 
 def _merged(new: ResultRecord, old: ResultRecord) -> ResultRecord:
-    """Returns the new result with the old result's fields that do not depend on judging. A waiver stays if the verdict
-    does."""
+    """The new result with the fields that do not depend on judging. A waiver stays if the verdict does."""
     merged = cast(ResultRecord, {**new, **{key: value for key, value in old.items() if key in _KEPT}})
     if old.get("waiver") and old["verdict"] == new["verdict"]:
         merged |= {"effective": old["effective"], "waiver": old["waiver"]}

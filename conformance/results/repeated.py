@@ -156,20 +156,18 @@ def _value(key: str, part: str) -> str:
 
 
 def _parsed(key: str, part: str) -> Any:
-    """Returns the value of a part that is one JSON value with only printable characters; None for any other part. In
-    the line the value is one level deeper, as it is here in a list."""
+    """The value of a part that is one JSON value with only printable characters; None for any other part."""
     if "\\" in part or not part.isprintable():
         return None
     try:
-        (value,) = parse(f"[{_value(key, part)}]")
+        (value,) = parse(f"[{_value(key, part)}]")  # one level deep, as it is in the line
     except ValueError:
         return None
     return value
 
 
 def _own(key: str, part: str) -> str | int | None:
-    """Returns the value of a part that is a text of printable characters, or for a duration a small number; None for
-    any other part."""
+    """The value of a printable text, or of a small number for a duration; None for any other part."""
     if key == "duration_us":
         return int(part) if part.isdecimal() and part[0] != "0" and len(part) < 16 else None
     try:

@@ -79,8 +79,7 @@ def touched(found: RuleConclusion) -> RuleConclusion:
 
 
 def unproven(results: Sequence[ResultRecord], needs: Needs) -> dict[str, str]:
-    """Returns, for each case with a refusal whose control was not granted, the reason why the refusal proves
-    nothing."""
+    """For each case with a refusal that proves nothing, because its control was not granted: the reason."""
     granted = _granted(results)
     return {
         record["case"]: f"the refusal proves nothing, because its control was not seen: {', '.join(controls)}"
@@ -182,8 +181,7 @@ def _why_missing(
 
 
 def _absent(verdict: Verdict, record: ResultRecord, shows: Shows | None = None) -> str:
-    """Returns the missing capabilities that a result, or the relevant points of a sweep, report; else the result's
-    reason."""
+    """The missing capabilities that a result, or the points of a sweep, report; else the result's reason."""
     points = [shows] if shows else [each for found, each in _shows(record) if found == verdict]
     reported = ", ".join(
         record["observed"].get("lacking") or dict.fromkeys(filter(None, (p.get("lacking") for p in points)))

@@ -252,8 +252,7 @@ def _lines_of(
 
 
 def _unsteady(case: str, runs: Sequence[Run]) -> str:
-    """Describes how often the rarest verdict of a case was seen in the runs on one kernel; empty if the verdict never
-    changed on one kernel."""
+    """How often the rarest verdict of a case was seen; empty if the verdict never changed on one kernel."""
     count: Counter[str] = Counter()
     for kernel in {run.header["env"].get("kernel") for run in runs}:
         own = Counter(

@@ -112,10 +112,7 @@ class KnownOutcome:
         return ""
 
     def _differs_in_points(self, record: ResultRecord) -> str:
-        """Returns the difference in the points of a sweep; empty if there is none.
-
-        The answers come from the faults of the deviations, because the record has no observation of a point.
-        """
+        """The answers come from the faults of the deviations; the record has no observation of a point."""
         answer = self.errno or " ".join(self.wc)
         record = completed(record)
         for each in record["deviations"]:
@@ -189,8 +186,7 @@ class DefectWaiver(Terms):
         return cause_of(symptom).fingerprint in (self.defect, *self.also)
 
     def problems(self, found: Sequence[Symptom], judged: Collection[str], today: date) -> Iterator[str]:
-        """Yields the problems of the waiver in a run with these symptoms and judged cases; none if no case of it was
-        judged."""
+        """The problems of the waiver in a run with these symptoms; none if no case of it was judged."""
         shown = [symptom for symptom in found if self.is_of(symptom)]
         if shown and self.expires < today:
             yield f"{self} expired on {self.expires}"
@@ -262,10 +258,7 @@ class Waivers:
         return [waiver for waiver in self.items if waiver.where.holds(header)]
 
     def _problems(self, waiver: Waiver, results: Sequence[ResultRecord], whole: bool) -> Iterator[str]:
-        """The problems of a waiver in this run; none if the waiver's case or rule was not judged.
-
-        Only a run of the `whole` case or rule shows that the waiver is no longer needed.
-        """
+        """Only a run of the `whole` case or rule shows that the waiver is no longer needed."""
         covered = [record for record in results if waiver.covers(record)]
         violations = [record for record in covered if waiver.violated(record)]
         if covered and waiver.expires < self.today:

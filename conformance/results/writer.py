@@ -31,8 +31,7 @@ _ESCAPED = re.compile(rb"\\[bfnrtu]")  # escapes in a line, because of which `pa
 
 
 def shown_in(case: Case, record: ResultRecord) -> list[Shows]:
-    """Returns the evidence that a case shows. The evidence of a sweep comes from `points_data`, with rules and
-    verdicts."""
+    """The evidence that a case shows; that of a sweep, from `points_data`, has rules and verdicts."""
     if "points_data" in record:
         return _of_points(case, Points.of_data(record["points_data"]))
     outcome = record["expected"].get("outcome", case.when.then.outcome)

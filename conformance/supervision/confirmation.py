@@ -4,11 +4,9 @@ One violation of each cause is tried alone, and so is every violation that kille
 together in one worker, in the reverse order of the run. A violation that does not occur in this worker is tried alone
 too. If a violation kills the worker, the violations after it are tried together again. A violation that does not occur
 alone depends on the cases that ran before it in its worker. The suite then searches, by halving, for a short list of
-these cases after which the violation occurs. Verdicts do not change. repetition.py runs the worker.
+these cases after which the violation occurs. Verdicts do not change.
 """
 
-import functools
-import threading
 from collections.abc import Sequence
 
 from conformance.defects import Cause
@@ -16,9 +14,10 @@ from conformance.errors import UserError
 from conformance.model.record import ConfirmationRecord, ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.records import occurrence
-from conformance.supervision.recording import Recording
-from conformance.supervision.repetition import Violation, repeat
-from conformance.supervision.worker import TRIES, Start, Worker, run_together
+from conformance.supervision.recording import NO_WORKER, Recording
+from conformance.supervision.session import Repetition, Session
+from conformance.supervision.violations import Violation
+from conformance.supervision.worker import TRIES, Crew, Start
 from conformance.sweeps.outcome import Points
 
 # The number of violations for which the suite searches for cases that make them occur again, and the maximum number of
@@ -41,23 +40,15 @@ class Confirmation:
         self._waiting: list[Sequence[Violation]] = []  # each list is tried in one worker
         self._recording = recording
         self._repeats_losses = repeats_losses
-        self._lock = threading.Lock()
-        self._workers: set[Worker] = set()
+        self._crew = Crew()  # the lock of `changed` guards the data
         self._searched = 0
         self._tried = 0
-        self._stopped = False
 
     def run(self, *starts: Start) -> None:
         """Tries all violations; each of `starts` starts one worker at a time. Ends early if no worker starts."""
         alone, like = _divided(self._found)
         self._waiting = [*_batches(like, len(starts)), *((each,) for each in alone)]
-        run_together([functools.partial(self._serve, start) for start in starts], self._stop)
-
-    def _stop(self) -> None:
-        with self._lock:
-            self._stopped = True
-            for worker in self._workers:
-                worker.kill()
+        self._crew.run(self._serve, starts)
 
     def _serve(self, start: Start) -> None:
         while violations := self._next():
@@ -68,16 +59,16 @@ class Confirmation:
                     self._record(self._confirmed(violations[0], start))
             except UserError as error:
                 self._recording.listener.say(f"not all violations are tried again: {error.message}")
-                return self._stop()
+                return self._crew.stop()
         return None
 
     def _next(self) -> Sequence[Violation]:
-        with self._lock:
-            return self._waiting.pop(0) if self._waiting and not self._stopped else ()
+        with self._crew.changed:
+            return self._waiting.pop(0) if self._waiting and not self._crew.stopped else ()
 
     def _record(self, found: ConfirmationRecord | None) -> None:
-        with self._lock:
-            if not found or self._stopped:
+        with self._crew.changed:
+            if not found or self._crew.stopped:
                 return
             self._recording.append_confirmation(found)
             self._tried += 1
@@ -102,9 +93,8 @@ class Confirmation:
             self._wait(*behind)
 
     def _wait(self, *violations: Violation) -> None:
-        """Adds a list of violations to try. Lists of several are tried before single violations, because they take
-        longer."""
-        with self._lock:
+        """Lists of several violations are tried before single violations, because they take longer."""
+        with self._crew.changed:
             self._waiting.insert(0 if len(violations) > 1 else len(self._waiting), violations)
 
     def _confirmed(self, violation: Violation, start: Start) -> ConfirmationRecord | None:
@@ -140,13 +130,12 @@ class Confirmation:
         return {**about, "point": violation.point} if violation.point else about
 
     def _may_search(self) -> bool:
-        with self._lock:
+        with self._crew.changed:
             self._searched += 1
             return self._searched <= MOST_SEARCHED
 
     def _brings_it_back(self, violation: Violation, start: Start) -> list[str]:
-        """Returns the shortest list of cases, among those tried, after which the violation occurs again; empty if none
-        was found."""
+        """The shortest list of tried cases after which the violation occurs again; empty if none was found."""
         left = MOST_WORKERS
 
         def occurs(before: Sequence[str]) -> bool:
@@ -173,33 +162,25 @@ class Confirmation:
         return self._repeated(start, names).get(names[-1])
 
     def _repeated(self, start: Start, names: Sequence[str]) -> dict[str, ResultRecord]:
-        """Returns the results of a worker that runs these cases. If a worker does not reach the last case, tries a few
-        more."""
-        plan = self._recording.plan
-        cases = {name: case for name in names if (case := plan.suite.find(name))}
-        found: dict[str, ResultRecord] = {}
+        """Returns the results of these cases in one worker; tries again if the worker finishes none."""
+        suite = self._recording.plan.suite
+        cases = {name: case for name in names if (case := suite.find(name))}
+        repetition = Repetition(cases, self._recording)
         for _ in range(TRIES):
-            if self._stopped:
+            if self._crew.stopped:
                 return {}
             worker = start(names)
-            with self._lock:
-                self._workers.add(worker)
-            try:
-                found = repeat(worker, cases, plan.case_deadline_s, self._recording.examiner)
-            finally:
-                with self._lock:
-                    self._workers.discard(worker)
+            with self._crew.employing(worker):
+                Session(worker, NO_WORKER, names, repetition, self._crew).listen(until=repetition.is_complete)
             if reason := worker.stuck_reason():
                 raise UserError(f"the device is suspect: {reason}", status=3)
-            if found:
-                return found
-        return found
+            if repetition.done:
+                break
+        return repetition.done
 
 
 def _divided(found: Sequence[Violation]) -> tuple[list[Violation], list[Violation]]:
-    """Returns the violations to try alone and the violations to try together, each in the order of the run.
-
-    A cause has occurred alone already if its violation was the first case of its worker."""
+    """The violations to try alone, and those to try together. The first case of a worker ran alone already."""
     alone: list[Violation] = []
     like: list[Violation] = []
     seen: set[Cause] = {violation.cause for violation in found if violation.first}

@@ -41,8 +41,7 @@ class Examiner:
     def of(
         cls, registry: Registry, profile: Profile, header: HeaderRecord, offered: OfferedRecord | None = None
     ) -> "Examiner":
-        """Returns the examiner for a worker that has sent this header and these findings, which have the right
-        shape."""
+        """The examiner for a worker whose header and findings have the right shape."""
         caps = header["device"].get("caps", {})
         declared = {name: value for name, value in caps.items() if isinstance(value, bool)}
         found = Capabilities(declared, {}, {})
@@ -143,8 +142,7 @@ def _bounded(record: ResultRecord, line: ResultRecord | ObservedRecord) -> Resul
 
 
 def bounded_log(lines: Sequence[str], decisive: Collection[int] = ()) -> list[str]:
-    """Returns the first, the decisive and the last lines of a log, each cut to the limit, with the numbers of omitted
-    lines between them."""
+    """The first, the decisive and the last lines of a log, each cut, with the numbers of omitted lines."""
     if len(lines) <= MOST_LOG_LINES:
         return [cut(line) for line in lines]
     half = MOST_LOG_LINES // 2

@@ -3,6 +3,7 @@
 Although workers run at the same time, only one thread at a time may use a Recording (supervisor.py).
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -35,7 +36,7 @@ from conformance.results.records import Recorded, account_of, encode, footer_rec
 from conformance.results.waivers import Waivers, with_effective
 from conformance.results.writer import ResultsFile
 from conformance.supervision.examiner import Examiner, bounded_log, loss_of
-from conformance.supervision.repetition import Violation, violations
+from conformance.supervision.violations import Violation, violations
 from conformance.supervision.worker import Listener, WorkerEnd
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import left_out
@@ -97,6 +98,7 @@ class Recording:
         self.header_received = False
         self.done: dict[str, ResultRecord] = dict(prior.done) if prior else {}
         self.took: dict[str, float] = {}  # by case, the seconds that the case took, for planning the next run
+        self.external_ends: Counter[str] = Counter()  # by case, how often a worker was killed externally during it
         self._registry = plan.suite.registry
         self._file = file
         self._prior = prior
@@ -113,15 +115,14 @@ class Recording:
 
     @property
     def recorded(self) -> Recorded | None:
-        """The records in this process, which do not depend on the file; None if no worker has sent a header."""
+        """The records in this process, whatever is in the file; None if no worker has sent a header."""
         if not self.header:
             return None
         others: list[OtherRecord] = list(self._confirmations or ())
         return Recorded(self.header, list(self.done.values()), self._footer, others=others)
 
     def carry_on(self) -> None:
-        """Begins a further session, if there was an earlier one. Raises UserError if the run's header belongs to
-        another plan."""
+        """Begins a further session, if there was one. Raises UserError if it was of another plan."""
         prior = self._prior
         if not prior:
             return
@@ -141,12 +142,9 @@ class Recording:
             self._uncounted.append(derived)
         return self._workers
 
-    def begin(self, worker_header: HeaderRecord, derived: DerivedFiles | None = None) -> None:
-        """Handles the first header of this session, from a worker that was given these derived files.
-
-        Raises UserError if the run was begun on another stack.
-        """
-        self.check(worker_header)
+    def _begin(self, worker_header: HeaderRecord, derived: DerivedFiles | None) -> None:
+        """Handles the first header of this session."""
+        self._check(worker_header)
         header = self._completed(worker_header)
         if derived:
             header["derived"] = derived
@@ -158,7 +156,7 @@ class Recording:
         for each in self._uncounted:
             self._append_worker(each)
 
-    def check(self, worker_header: HeaderRecord) -> None:
+    def _check(self, worker_header: HeaderRecord) -> None:
         """Raises UserError if this run was begun on another stack or device, or if the header is too large."""
         size = len(encode({key: worker_header.get(key) for key in _FROM_WORKERS}))
         if size > _MOST_HEADER_BYTES:
@@ -171,14 +169,19 @@ class Recording:
         elif self.header and (change := stack_change(self.header, worker_header)):
             raise UserError(f"a later worker has another stack than the first: {change}", status=3)
 
-    def heard_from(self, worker: int, worker_header: HeaderRecord) -> None:
-        """Notes the device of a worker, if several devices share the cases."""
+    def heard_from(self, worker: int, worker_header: HeaderRecord, derived: DerivedFiles | None) -> Examiner:
+        """Handles the header of a worker that was given these derived files; returns the examiner for its lines. Raises
+        UserError for another stack."""
+        if not self.header_received:
+            self._begin(worker_header, derived)
+        examiner = self.examiner(worker_header, None)
         if self.plan.facts.get("devices"):
             self._device_of[worker] = worker_header["device"].get("name", "")
+        return examiner
 
     def examiner(self, worker_header: HeaderRecord, offered: OfferedRecord | None) -> Examiner:
         """Returns the examiner for the lines of a worker that sent this header. Raises UserError for another stack."""
-        self.check(worker_header)
+        self._check(worker_header)
         return Examiner.of(self._registry, self.plan.profile, worker_header, offered)
 
     def _completed(self, worker_header: HeaderRecord) -> HeaderRecord:

@@ -16,7 +16,7 @@ _FIRST_SHARE = 0.5
 
 
 def expected_s(case: Case, durations: Mapping[str, float]) -> float:
-    """Returns the expected duration of a case in seconds: the known duration, else an estimate from the case's cost."""
+    """The duration of a case in seconds: the known duration, else an estimate from the case's cost."""
     return durations.get(case.id, _CALL_S * case.cost)
 
 

@@ -4,39 +4,24 @@ A line counts only for the case in flight, which the worker has begun but not ye
 and lines about other cases, are ignored.
 """
 
-import threading
 import time
 from collections import Counter
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import inf
 
 from conformance.errors import UserError
 from conformance.model.bounds import cut
-from conformance.model.record import HeaderRecord, ProgressRecord, Record, StartRecord
-from conformance.model.record_shape import mismatch_of
+from conformance.model.case import Case
+from conformance.model.fault import verdict_of
+from conformance.model.record import DerivedFiles, HeaderRecord, ProgressRecord, Record, ResultRecord, StartRecord
+from conformance.model.record_shape import RESULT, mismatch_of
 from conformance.model.verdict import Verdict
 from conformance.results.records import decode
-from conformance.supervision.examiner import SILENT, Examiner
-from conformance.supervision.recording import Recording
-from conformance.supervision.worker import TRIES, Deadline, Worker, WorkerEnd
+from conformance.supervision.examiner import SILENT, Examiner, loss_of
+from conformance.supervision.recording import Recording, RunPlan
+from conformance.supervision.worker import TRIES, Crew, Deadline, Worker, WorkerEnd
 
-EVIDENCE_LINES = 80
-
-
-@dataclass
-class Shared:
-    """The data that the threads of a run share. A thread must hold the condition `changed` to use the data, and
-    notifies the condition of each change.
-
-    `external_ends` says how often a worker was killed externally during each case. If `stopped`, the run has ended, so
-    that the end of a worker is not a result.
-    """
-
-    recording: Recording
-    changed: threading.Condition = field(default_factory=lambda: threading.Condition(threading.RLock()))
-    external_ends: Counter[str] = field(default_factory=Counter)
-    stopped: bool = False
+EVIDENCE_LINES, _LINES_OF_REPETITION = 80, 30  # of a worker's last output
 
 
 class Session:
@@ -46,12 +31,15 @@ class Session:
     `progress` whether starting another worker makes sense.
     """
 
-    def __init__(self, worker: Worker, number: int, batch: Collection[str], shared: Shared) -> None:
+    def __init__(
+        self, worker: Worker, number: int, batch: Collection[str], recording: "Recording | Repetition", crew: Crew
+    ) -> None:
+        """`batch` has the cases that the worker was started with; `recording` gets their results."""
         self._worker = worker
         self._number = number
         self._batch = frozenset(batch)
-        self._shared = shared
-        self._recording = shared.recording
+        self._recording = recording
+        self._crew = crew
         self._header: HeaderRecord | None = None
         self._examiner: Examiner | None = None  # set when the worker has sent its header
         self._in_flight = ""
@@ -64,19 +52,19 @@ class Session:
         self.refused = False
         self.progress = False
 
-    def listen(self) -> None:
-        """Reads and records until the worker ends; kills a worker whose deadline has passed.
+    def listen(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Reads and records until the worker ends, or `until` is true; kills a worker whose deadline has passed.
 
         Raises UserError if the run was begun on another stack, or if a record cannot be written.
         """
         plan = self._recording.plan
         deadline = Deadline(self._worker, plan.case_deadline_s)
-        while True:
+        while not until():
             raw = self._worker.next_line(deadline.left_s)
             end = self._worker.end() if raw == b"" else None
             record, problem = self._read(raw) if raw else (None, "")
-            with self._shared.changed:
-                if self._shared.stopped:
+            with self._crew.changed:
+                if self._crew.stopped:
                     return
                 before = self._changes
                 if end:
@@ -139,16 +127,16 @@ class Session:
     def _handle_header(self, record: HeaderRecord) -> None:
         if self._header:
             return
-        if not self._recording.header_received:
-            self._recording.begin(record, self._worker.derived)
+        is_first = not self._recording.header_received
         try:
-            self._examiner = self._recording.examiner(record, None)
+            self._examiner = self._recording.heard_from(self._number, record, self._worker.derived)
         except UserError as error:
+            if is_first:
+                raise
             self.end_reason = error.message
             self.refused = True
             self._worker.kill()
             return
-        self._recording.heard_from(self._number, record)
         self._header = record
         self._changes += 1
 
@@ -187,16 +175,12 @@ class Session:
         self._took()
 
     def _took(self) -> None:
-        """Stores how long the latest case has taken so far. The last call for a case is made when the next case
-        begins."""
+        """Stores how long the latest case has taken; the last call is made when the next case begins."""
         if self._latest and not self._in_flight:
             self._recording.took[self._latest] = time.monotonic() - self._begun
 
     def _hung(self) -> None:
-        """Handles a silence longer than the deadline, during a case or between cases.
-
-        If the worker was stopped externally, its silence says nothing about the device.
-        """
+        """Handles a silence longer than the deadline. Of a worker that was stopped externally it says nothing."""
         if held := self._worker.held_up():
             self._ended(WorkerEnd(held, external=True))
         else:
@@ -220,8 +204,8 @@ class Session:
             self._record_loss(end)
 
     def _count_external_end(self, what: str) -> None:
-        self._shared.external_ends[self._in_flight] += 1
-        tries = self._shared.external_ends[self._in_flight]
+        self._recording.external_ends[self._in_flight] += 1
+        tries = self._recording.external_ends[self._in_flight]
         self.progress |= tries < TRIES
         if self._in_flight and tries == TRIES:
             reason = f"{what}, {TRIES} times in this case"
@@ -234,3 +218,50 @@ class Session:
         log = self._worker.console_tail(EVIDENCE_LINES)
         self._recording.record_loss(case, end, self._last_progress, log, self._number)
         self.progress = True
+
+
+class Repetition:
+    """The results of cases that are run once more in one worker. A session uses it in place of a Recording.
+
+    A case that the worker did not finish has a result only if the worker died or hung.
+    """
+
+    header_received = False  # a header of another stack ends the repetition
+
+    def __init__(self, cases: Mapping[str, Case], recording: Recording) -> None:
+        self.cases = cases
+        self.plan: RunPlan = recording.plan
+        self.examiner = recording.examiner
+        self.done: dict[str, ResultRecord] = {}
+        self.took: dict[str, float] = {}
+        self.external_ends: Counter[str] = Counter()
+
+    def is_complete(self) -> bool:
+        return len(self.done) == len(self.cases)
+
+    def heard_from(self, worker: int, header: HeaderRecord, derived: DerivedFiles | None) -> Examiner:
+        return self.examiner(header, None)
+
+    def expects(self, case: str) -> bool:
+        return case in self.cases and case not in self.done
+
+    def case_started(self, record: StartRecord) -> None:
+        pass
+
+    def prepared(self, record: ResultRecord, worker: int) -> ResultRecord:
+        return record
+
+    def append(self, record: ResultRecord) -> None:
+        self.done[record["case"]] = record
+
+    def record(self, case: str, verdict: Verdict, reason: str, worker: int) -> None:
+        pass  # says nothing about the violation
+
+    def record_loss(
+        self, case: Case, end: WorkerEnd, at: ProgressRecord | None, log: Sequence[str], worker: int
+    ) -> None:
+        log = log[-_LINES_OF_REPETITION:]
+        fault = loss_of(case, end, log)
+        verdict = verdict_of(fault.kind)
+        found: ResultRecord = {**RESULT, "case": case.id, "verdict": verdict, "effective": verdict}
+        self.append({**found, "reason": end.what, "fault": fault.as_data(), "kernel": {"log": [*log]}})

@@ -3,7 +3,6 @@
 Each place for a worker has a thread; the first of these is the caller's thread. One lock guards their shared data.
 """
 
-import functools
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,8 +13,8 @@ from conformance.model.verdict import Verdict
 from conformance.supervision.confirmation import Confirmation
 from conformance.supervision.recording import Recording
 from conformance.supervision.schedule import Schedule
-from conformance.supervision.session import Session, Shared
-from conformance.supervision.worker import Start, Worker, run_together
+from conformance.supervision.session import Session
+from conformance.supervision.worker import Crew, Start
 
 
 class Supervisor:
@@ -26,9 +25,8 @@ class Supervisor:
         self._recording = recording
         self._console = console
         self._end_reason = ""
-        self._shared = Shared(recording)  # the lock of `changed` guards everything below, and the recording
+        self._crew = Crew()  # the lock of `changed` guards everything below, and the recording
         self._schedule = Schedule((), 1, {})
-        self._workers: set[Worker] = set()
         self._started = 0
         self._busy = 0
         self._refused = False  # a worker has reported that it cannot run any case
@@ -45,7 +43,7 @@ class Supervisor:
         remaining = [case for id_, case in self._recording.cases.items() if id_ not in self._recording.done]
         self._schedule = Schedule(remaining, len(starts), self._recording.plan.durations)
         try:
-            run_together([functools.partial(self._serve, start) for start in starts], self._stop)
+            self._crew.run(self._serve, starts)
         except Exception as error:
             self._end_broken(error, time.monotonic() - began)
             raise
@@ -59,8 +57,7 @@ class Supervisor:
         return self._recording.finish(time.monotonic() - began)
 
     def _end_broken(self, error: Exception, duration_s: float) -> None:
-        """Records a footer after a failure of the harness itself, but nothing if the file or the stack caused the
-        failure."""
+        """Records a footer after a failure of the harness, unless the file or the stack caused the failure."""
         if isinstance(error, UserError) or not self._recording.header_received:
             return
         reason = f"not run: the harness failed ({type(error).__name__})"
@@ -77,38 +74,29 @@ class Supervisor:
         repeats_losses = not self._recording.boot_id
         Confirmation(found, self._recording, repeats_losses).run(*starts)
 
-    def _stop(self) -> None:
-        """Ends the run: kills all workers. Their cases in flight get no result."""
-        with self._shared.changed:
-            self._shared.stopped = True
-            for worker in self._workers:
-                worker.kill()
-            self._shared.changed.notify_all()
-
     def _serve(self, start: Start) -> None:
         """Runs workers one after the other, as long as there are cases for them and they make progress."""
         while batch := self._next_batch():
             try:
                 useful = self._run_batch(start, batch)
             finally:
-                with self._shared.changed:
+                with self._crew.changed:
                     self._busy -= 1
                     self._schedule.give_back(case for case in batch if case not in self._recording.done)
-                    self._shared.changed.notify_all()
+                    self._crew.changed.notify_all()
             if not useful:
                 return
 
     def _next_batch(self) -> list[str]:
-        """Returns the cases for the next worker; waits while other workers run, because they may die and leave
-        cases."""
-        with self._shared.changed:
-            while not self._shared.stopped:
+        """The cases for the next worker; waits while other workers run, which may die and leave cases."""
+        with self._crew.changed:
+            while not self._crew.stopped:
                 if batch := self._schedule.take():
                     self._busy += 1
                     return batch
                 if not self._busy:
                     break
-                self._shared.changed.wait()
+                self._crew.changed.wait()
         return []
 
     def _run_batch(self, start: Start, batch: Sequence[str]) -> bool:
@@ -117,37 +105,32 @@ class Supervisor:
             worker = start(batch)
         except UserError as error:
             return self._not_started(error)
-        with self._shared.changed:
-            if self._shared.stopped:
+        with self._crew.changed:
+            if self._crew.stopped:
                 worker.close()
                 return False
             self._started += 1
-            self._workers.add(worker)
             number = self._recording.worker_started(worker.derived)
-        session = Session(worker, number, batch, self._shared)
-        try:
+        session = Session(worker, number, batch, self._recording, self._crew)
+        with self._crew.employing(worker):
             session.listen()
-        finally:
-            with self._shared.changed:
-                self._workers.discard(worker)
-            worker.close()
         stuck = worker.stuck_reason()
-        with self._shared.changed:
+        with self._crew.changed:
             self._refused |= session.refused
-            if not self._shared.stopped:
+            if not self._crew.stopped:
                 self._end_reason = f"the device is suspect: {stuck}" if stuck else session.end_reason
         if stuck:
-            self._stop()
+            self._crew.stop()
             return False
-        with self._shared.changed:
+        with self._crew.changed:
             rest = any(case not in self._recording.done for case in batch)
-            if rest and session.progress and not self._shared.stopped:
+            if rest and session.progress and not self._crew.stopped:
                 self._recording.listener.worker_restarted(session.end_reason)
         return session.progress
 
     def _not_started(self, error: UserError) -> bool:
         """Handles a worker that could not be started. Raises the error unless another worker runs, or has run."""
-        with self._shared.changed:
+        with self._crew.changed:
             if not self._recording.header_received and self._busy == 1:
                 raise error
             self._end_reason = error.message

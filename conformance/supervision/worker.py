@@ -1,9 +1,10 @@
-"""The interfaces that the supervisor uses: workers, how they end, observers of the progress; and threads for several
+"""The interfaces that the supervisor uses: workers, how they end, observers of the progress; and threads that run
 workers."""
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from typing import Protocol
@@ -99,33 +100,65 @@ class Listener(Protocol):
 _JOIN_S = 5.0
 
 
-def run_together(functions: Sequence[Callable[[], None]], stop: Callable[[], None]) -> None:
-    """Runs the functions in threads, and returns when all have returned. If a function raises an exception, calls
-    `stop`, which must make the others return soon.
+class Crew:
+    """Threads that run workers. A thread must hold the condition `changed` to use data that the threads share, and
+    notifies the condition of each change.
 
-    Raises the exception, or the first if there are several.
+    If `stopped`, the work has ended, so that the end of a worker is not a result.
     """
-    errors: list[BaseException] = []
 
-    def guarded(function: Callable[[], None]) -> None:
+    def __init__(self) -> None:
+        self.changed = threading.Condition(threading.RLock())
+        self.stopped = False
+        self._workers: set[Worker] = set()
+
+    def run(self, serve: Callable[[Start], None], starts: Sequence[Start]) -> None:
+        """Calls `serve` with each of `starts`, the first in this thread, and returns when all calls have returned. If a
+        call raises an exception, stops the others.
+
+        Raises the exception, or the first if there are several.
+        """
+        errors: list[BaseException] = []
+
+        def guarded(start: Start) -> None:
+            try:
+                serve(start)
+            except BaseException as error:  # any exception is raised again in the caller's thread
+                errors.append(error)
+                self.stop()
+
+        # If the caller is interrupted while another thread starts a guest, the program need not wait for that guest.
+        threads = [threading.Thread(target=guarded, args=(start,), daemon=True) for start in starts[1:]]
+        for thread in threads:
+            thread.start()
         try:
-            function()
-        except BaseException as error:  # any exception is raised again in the caller's thread
-            errors.append(error)
-            stop()
+            serve(starts[0])
+            for thread in threads:
+                thread.join()
+        except BaseException:
+            self.stop()
+            for thread in threads:
+                thread.join(_JOIN_S)
+            raise
+        if errors:
+            raise errors[0]
 
-    # If the caller is interrupted while another thread starts a guest, the program need not wait for that guest.
-    threads = [threading.Thread(target=guarded, args=(function,), daemon=True) for function in functions[1:]]
-    for thread in threads:
-        thread.start()
-    try:
-        functions[0]()
-        for thread in threads:
-            thread.join()
-    except BaseException:
-        stop()
-        for thread in threads:
-            thread.join(_JOIN_S)
-        raise
-    if errors:
-        raise errors[0]
+    def stop(self) -> None:
+        """Kills all workers. Their cases in flight get no result."""
+        with self.changed:
+            self.stopped = True
+            for worker in self._workers:
+                worker.kill()
+            self.changed.notify_all()
+
+    @contextmanager
+    def employing(self, worker: Worker) -> Iterator[None]:
+        """Within the block, `stop` kills the worker; afterwards it is closed."""
+        with self.changed:
+            self._workers.add(worker)
+        try:
+            yield
+        finally:
+            with self.changed:
+                self._workers.discard(worker)
+            worker.close()

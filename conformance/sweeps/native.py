@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Union
 
 from conformance.bench.calls import IbvMr, members
 from conformance.device.compiled import library
@@ -18,7 +18,7 @@ from conformance.device.uverbs import Uverbs
 
 SOURCE = Path(__file__).with_name("loop.c")
 _ARGUMENTS = 6
-DONE, UNEXPECTED, NOT_RELEASED = range(3)
+_UNEXPECTED = 1  # a result of the loop; 0 is its end, and 2 a region that was not released
 
 
 class _Column(ctypes.Structure):
@@ -104,13 +104,9 @@ def function(name: str) -> Callable[..., object]:
     return found
 
 
-@dataclass(frozen=True)
-class Call:
-    """A function and its arguments. An argument is one number for all points, or an array('Q') with a number for
-    each."""
-
-    function: Callable[..., object]
-    arguments: Sequence[int | array[int]]
+# An argument: an array('Q') with a number for each point, or one for all points: a number, or a structure in memory.
+Argument = Union[int, "array[int]", ctypes.Structure, "ctypes.Array[ctypes.c_uint64]"]
+Call = tuple[Callable[..., object], Sequence[Argument]]  # a function and its arguments
 
 
 class Loop:
@@ -133,51 +129,39 @@ class Loop:
         """
         self._kept: list[object] = [codes]
         self._loop = _Loop(
-            plain=self._call(plain),
-            optional=self._call(optional),
+            plain=self._call(*plain),
+            optional=self._call(*optional),
             optional_mask=optional_mask,
             release=address(release),
             context=context,
             codes=codes.buffer_info()[0],
             **{name: self._column(column) for name, column in columns.items()},
         )
-        self._at, self._size = ctypes.c_uint64(0), len(codes)
+        self._size = len(codes)
 
-    def _call(self, call: Call) -> _Call:
-        padded = [*call.arguments, *[0] * (_ARGUMENTS - len(call.arguments))]
-        return _Call(address(call.function), (_Column * _ARGUMENTS)(*(self._column(each) for each in padded)))
+    def _call(self, function: Callable[..., object], arguments: Sequence[Argument]) -> _Call:
+        padded = [*arguments, *[0] * (_ARGUMENTS - len(arguments))]
+        return _Call(address(function), (_Column * _ARGUMENTS)(*map(self._column, padded)))
 
-    def _column(self, values: int | array[int]) -> _Column:
-        step = 0 if isinstance(values, int) else 1
-        kept = array("Q", [values % (1 << 64)]) if isinstance(values, int) else values
-        self._kept.append(kept)
-        return _Column(kept.buffer_info()[0], step)
+    def _column(self, argument: Argument) -> _Column:
+        if isinstance(argument, array):
+            values, step = argument, 1
+        else:
+            number = argument if isinstance(argument, int) else ctypes.addressof(argument)
+            values, step = array("Q", [number % (1 << 64)]), 0
+        self._kept += argument, values
+        return _Column(values.buffer_info()[0], step)
 
-    def run(self) -> int:
-        """Continues after the last stop. Returns DONE, or UNEXPECTED or NOT_RELEASED for the point `at`."""
+    def stops(self) -> Iterator[tuple[int, int, int]]:
+        """Runs the loop to its end. Yields the index of each point whose region is not as requested, with the address
+        of the region, which the caller has to release, and 0; or whose region was not released, with 0 and the errno.
+        """
         compiled = _library()
         assert compiled is not None
-        return int(
-            compiled.rdma_cts_loop(ctypes.byref(self._loop), ctypes.byref(self._at), ctypes.c_uint64(self._size))
-        )
-
-    @property
-    def at(self) -> int:
-        """The index of the point at which the loop stopped."""
-        return self._at.value
-
-    @property
-    def error(self) -> int:
-        """The errno of releasing the region of the point `at`."""
-        return int(self._loop.error)
-
-    @property
-    def region(self) -> int:
-        """The address of the unexpected region of the point `at`, which the caller has to release."""
-        return int(self._loop.region)
-
-    def skip(self) -> None:
-        self._at.value += 1
+        at, size = ctypes.c_uint64(0), ctypes.c_uint64(self._size)
+        while ended := compiled.rdma_cts_loop(ctypes.byref(self._loop), ctypes.byref(at), size):
+            yield at.value, *((self._loop.region, 0) if ended == _UNEXPECTED else (0, self._loop.error))
+            at.value += 1
 
 
 def address(function: Callable[..., object]) -> int:

@@ -230,7 +230,7 @@ class _SweepPass:
 
     def _calls(self, context: CaseContext, group: Group) -> None:
         if self.loop is not None:
-            context.left_behind += self.loop.run(context, group, self.record, self._observe_alone)
+            self.loop.run(context, group, self.record, self._observe_alone)
             return
         call_all(context, self.point_template, group.points, self.record, self._report_in_time)
 

@@ -56,8 +56,7 @@ class _Sections:
             self.memlock = read_memlock(reader, fields["memlock"])
 
     def _claim(self, reader: Reader, name: str, section: str, location: Location) -> bool:
-        """Reserves a name for a section. A row may replace an object of the table only by an object of the same
-        kind."""
+        """Reserves a name. A row may replace an object of the table only by an object of the same kind."""
         owner = self.section_of.setdefault(name, section)
         if owner != section:
             reader.note(location, f"duplicate name {name!r}, which is already in {owner}")

@@ -14,10 +14,10 @@ EVIDENCE, CONDITIONAL = "evidence", "conditional"
 
 @dataclass(frozen=True)
 class Key:
-    """One key of a mapping. `shape` names the form of the value (SHAPES in schema.py); editors show `meaning`."""
+    """One key of a mapping."""
 
-    shape: str
-    meaning: str = ""
+    shape: str  # the form of the value (SHAPES in schema.py)
+    meaning: str = ""  # shown by editors
     required: bool = False
 
 

@@ -23,14 +23,13 @@ KEYS = ("given", "before", "call", "when", "then", "afterwards")
 
 @dataclass(frozen=True)
 class RowBody:
-    """The set-up, calls and expectations of a row. `names` has the kind of each object that exists at the judged
-    call."""
+    """The set-up, calls and expectations of a row."""
 
     given: Given
     before: tuple[Step, ...]
     when: Step
     afterwards: tuple[Step, ...]
-    names: Names
+    names: Names  # the kind of each object that exists at the judged call
 
 
 def read_row_body(
@@ -76,16 +75,13 @@ def _extra(reader: Reader, node: Node, names: Names, what: str) -> list[Step]:
 
 @dataclass(frozen=True)
 class RowText:
-    """The YAML of a row with a sweep. `call` is the judged call, `table_given` is `given` of the table.
+    """The YAML of a row with a sweep."""
 
-    `nodes[axis]` are the values of an axis as YAML nodes; an axis over subsets of flags has no nodes.
-    """
-
-    call: str
-    table_given: Node | None
+    call: str  # the judged call
+    table_given: Node | None  # `given` of the table
     fields: Mapping[str, Node]
     row: Node
-    nodes: Mapping[str, tuple[Node, ...]]
+    nodes: Mapping[str, tuple[Node, ...]]  # the values of each axis; none for an axis over subsets of flags
     space: Space
 
     def axes_in(self, *nodes: Node) -> list[Axis]:

@@ -79,10 +79,7 @@ class PartResolver:
         return Varying(names, values)
 
     def _each_axis(self, node: Node, axes: Sequence[Axis], read: _Read[T], values: dict[tuple[int, ...], T]) -> bool:
-        """Reads the part at each value of each axis, with the other axes at their first values, into `values`.
-
-        Returns False after mistakes.
-        """
+        """Reads the part at each value of each axis, the others at their first, into `values`. False after mistakes."""
         before = len(self._reader.mistakes)
         for key in one_at_a_time(axes):
             value = read(self._reader, self._text.fill(node, axes, key, self._reader))

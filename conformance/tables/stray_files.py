@@ -78,8 +78,7 @@ def not_run_once(tables: Iterable[tuple[str, str]], cases: Path, root: Path) -> 
 
 
 def _test_functions(folder: Path, root: Path) -> Iterator[Location]:
-    """Yields the locations of the folder's test functions with an argument `case`. Parses the files without running
-    them."""
+    """Yields the locations of the test functions with an argument `case`, without running the files."""
     for path in sorted(folder.glob("test_*.py")):
         try:
             module = ast.parse(path.read_bytes())

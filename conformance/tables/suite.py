@@ -56,15 +56,12 @@ _READING = ("*.py", "yamldoc/*.py", "verbs/*", "header/*", "model/*.py", "judgin
 
 @dataclass(frozen=True)
 class Suite:
-    """Rules by id, tables in the order of their paths, and the SHA-256 of all files of tables and rules.
-
-    `unread` is the number of cases of the default tier in tables that were not read.
-    """
+    """Rules by id, and tables in the order of their paths."""
 
     registry: Registry
     tables: tuple[Table, ...]
-    tables_sha256: str
-    unread: int = 0
+    tables_sha256: str  # of all files of tables and rules
+    unread: int = 0  # the cases of the default tier in tables that were not read
 
     def find(self, case_id: str) -> Case | None:
         """Returns the case with an id, or the case of one point of a sweep, `CASE#axis=value,axis=value`.
@@ -138,11 +135,7 @@ def _unpacked(data: bytes, names: Collection[str]) -> Suite:
 
 
 def _digest_of_sources(folders: Sequence[Path]) -> str:
-    """Returns a digest of all inputs of a suite: Python's version, the modules that read it, and the names and contents
-    of its files.
-
-    Raises OSError for a file that cannot be read.
-    """
+    """A digest of Python's version, the modules that read a suite, and all its files. Raises OSError."""
     parts = [sys.version.encode(), *map(os.fsencode, folders)]
     paths = [path for name in _READING for path in sorted((ROOT / "conformance").glob(name))]
     for folder in folders:
@@ -188,17 +181,13 @@ _LISTED = {"verb": "describe", "rule": "list --rules", "case": "list"}  # the co
 
 @dataclass(frozen=True)
 class Selection:
-    """The criteria of a selection; a selection without criteria selects every case. A case's id must have all `words`.
-
-    `only` names cases of any tier; without `only`, the cases are those of `tier`. `verbs`, `rules` and `words` select
-    among these cases.
-    """
+    """The criteria of a selection; a selection without criteria selects every case."""
 
     verbs: Sequence[str] = ()
     rules: Sequence[str] = ()
-    words: Sequence[str] = ()
-    only: Sequence[str] = ()
-    tier: str = EXHAUSTIVE
+    words: Sequence[str] = ()  # a case's id must have all
+    only: Sequence[str] = ()  # ids of cases of any tier, among which the other criteria select
+    tier: str = EXHAUSTIVE  # of the cases, without `only`
 
     def apply(self, suite: Suite) -> list[Case]:
         """Returns the matching cases of `suite`, in the suite's order; single points come last.

@@ -40,35 +40,26 @@ _OPTIONAL_FROM = 20  # the first bit of IBV_ACCESS_OPTIONAL_RANGE
 
 @dataclass(frozen=True)
 class EnumValue:
-    """One enumerator. `value` is None if the documents name it without a number.
-
-    `mask` marks a combination of other enumerators, which is not a separate value. `since` is the first
-    rdma-core release whose verbs.h has the enumerator; empty if all releases have it. `needs` is the capability without
-    which a device may refuse an access flag; empty if every device must accept the flag.
-    """
+    """One enumerator."""
 
     name: str
-    value: int | None
+    value: int | None  # None: the documents name it without a number
     meaning: str
-    since: str = ""
-    mask: bool = False
-    needs: str = ""
+    since: str = ""  # the first rdma-core release whose verbs.h has it; empty: all releases
+    mask: bool = False  # a combination of other enumerators, not a separate value
+    needs: str = ""  # the capability without which a device may refuse an access flag; empty: none
 
 
 @dataclass(frozen=True)
 class Enum:
-    """One enumeration of the API, with the common prefix of its enumerators.
-
-    `flags` says that the values are bits to be ORed. `alias_of` is the enumeration that a macro of verbs_api.h
-    substitutes for this enumeration. Tables use the short name of an enumerator, which is the part after the prefix.
-    """
+    """One enumeration. Tables use the short name of an enumerator, which is the part after the common prefix."""
 
     name: str
     prefix: str
     summary: str
     values: tuple[EnumValue, ...]
-    flags: bool = False
-    alias_of: str = ""
+    flags: bool = False  # the values are bits to be ORed
+    alias_of: str = ""  # the enumeration that a macro of verbs_api.h substitutes for this one
     dialect: str = MAINLINE
     document: str = "<infiniband/verbs.h>"
 
@@ -144,18 +135,14 @@ class Constant:
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a struct. `enum` is the enumeration of its values, even if its C type is int.
-
-    `allowed` are the short names that the page allows for this field; empty if the page allows all names.
-    `discrepancy` says how the documents differ from each other.
-    """
+    """One field of a struct."""
 
     name: str
     ctype: str
     meaning: str
-    enum: str = ""
-    allowed: tuple[str, ...] = ()
-    discrepancy: str = ""
+    enum: str = ""  # the enumeration of its values, even if its C type is int
+    allowed: tuple[str, ...] = ()  # the short names that the page allows for this field; empty: all
+    discrepancy: str = ""  # how the documents differ from each other
 
 
 @dataclass(frozen=True)
@@ -170,30 +157,26 @@ class Struct:
 
 @dataclass(frozen=True)
 class ArgumentSpec:
-    """One argument of a call in tables. `kind` is the form of the argument in a table; `of` depends on the kind.
+    """One argument of a call in tables.
 
     The kinds are `object` (the name of an object of the kind `of`: `pd`, `mr`, …), `quantity` (see quantity.py),
     `flags` (a list of names from the enumeration `of`), `value` (one name from the enumeration `of`, or a number),
-    `word` (one of `words`; messages call it `of`), and `sges` (a list of `addr`, `length` and `lkey`). `default` is
-    used if a table omits the argument; an argument with the default None is mandatory. `nullable` allows NULL for an
-    object.
+    `word` (one of `words`; messages call it `of`), and `sges` (a list of `addr`, `length` and `lkey`).
     """
 
     kind: str
     of: str = ""
-    default: str | None = None
+    default: str | None = None  # of an argument that a table leaves out; None: the argument is mandatory
     words: tuple[str, ...] = ()
-    nullable: bool = False
+    nullable: bool = False  # an object can be NULL
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One argument. `enum`, `allowed` and `discrepancy` are as for `Field`; `unit` is the unit of a plain number.
+    """One argument. `enum`, `allowed` and `discrepancy` are as for `Field`.
 
     For an object that is passed by pointer, `enum` and `allowed` restrict the type of the object. The C type determines
-    the form of the argument in tables (forms.py), with `default` and `nullable` as in ArgumentSpec, unless `table` has
-    another form. For a struct, tables have the arguments `written_as` instead. `implied` says that tables do not have
-    the argument.
+    the form of the argument in tables (forms.py), with `default` and `nullable` as in ArgumentSpec.
     """
 
     name: str
@@ -202,25 +185,22 @@ class Parameter:
     enum: str = ""
     allowed: tuple[str, ...] = ()
     discrepancy: str = ""
-    unit: str = ""
+    unit: str = ""  # of a plain number
     default: str | None = None
     nullable: bool = False
-    table: ArgumentSpec | None = None
-    written_as: "tuple[Parameter, ...]" = ()
-    implied: bool = False
+    table: ArgumentSpec | None = None  # another form in tables
+    written_as: "tuple[Parameter, ...]" = ()  # of a struct: its arguments in tables
+    implied: bool = False  # tables do not have the argument
 
 
 @dataclass(frozen=True)
 class ReturnCode:
-    """One documented failure: its name, its number on this system, and the causes that the page lists.
-
-    `leaves` is the state of the object after the failure, if the page defines it.
-    """
+    """One documented failure, with the causes that the page lists."""
 
     name: str
-    value: int
+    value: int  # on this system
     causes: tuple[str, ...]
-    leaves: str = ""
+    leaves: str = ""  # the state of the object after the failure, if the page defines it
 
     @property
     def meaning(self) -> str:
@@ -229,14 +209,7 @@ class ReturnCode:
 
 @dataclass(frozen=True)
 class Verb:
-    """One verb as its manual page defines it.
-
-    `return_codes` is empty if the page does not list the reasons for failure; then any errno conforms. `notes` are
-    statements that do not belong to a single argument. `discrepancies` say where a document contradicts itself, another
-    document or the header. `command` is the kernel's command for the verb, from enum ib_uverbs_write_cmds or enum
-    uverbs_methods_mr; it is empty if the suite does not call the command at the uverbs entry. `only_in_tables` are
-    arguments that a table has in addition to those of the prototype. `destroys` says that the verb destroys an object.
-    """
+    """One verb as its manual page defines it."""
 
     name: str
     summary: str
@@ -247,15 +220,15 @@ class Verb:
     failure: str
     document: str
     linkage: Linkage
-    return_codes: tuple[ReturnCode, ...] = ()
+    return_codes: tuple[ReturnCode, ...] = ()  # empty: the page lists none, and any errno conforms
     code_enum: str = ""
-    notes: tuple[str, ...] = ()
-    discrepancies: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # statements that do not belong to a single argument
+    discrepancies: tuple[str, ...] = ()  # where a document contradicts itself, another document or the header
     dialect: str = MAINLINE
     since: str = ""
-    command: str = ""
-    only_in_tables: tuple[Parameter, ...] = ()
-    destroys: bool = False
+    command: str = ""  # the kernel's, from ib_uverbs_write_cmds or uverbs_methods_mr; empty: not called by the suite
+    only_in_tables: tuple[Parameter, ...] = ()  # arguments besides those of the prototype
+    destroys: bool = False  # the verb destroys an object
 
     @property
     def method(self) -> str:

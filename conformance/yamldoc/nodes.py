@@ -12,18 +12,12 @@ MAX_NUMBER = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class Location:
-    """A location in a file. `line` and `column` count from 1; `file` is the path in messages.
+    """A location in a file."""
 
-    Line 0 stands for the whole file; messages then show only the path.
-
-    `within` is appended to messages. It says where the value at this location was inserted, for example into which text
-    with an axis's placeholder.
-    """
-
-    file: str
-    line: int
-    column: int
-    within: str = ""
+    file: str  # the path in messages
+    line: int  # counts from 1; 0 stands for the whole file: messages then show only the path
+    column: int  # counts from 1
+    within: str = ""  # appended to messages: where the value was inserted, such as into which text with a placeholder
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
@@ -55,17 +49,13 @@ class TextError(Exception):
 
 @dataclass(frozen=True)
 class Node:
-    """A value with its location. `value` is a scalar, a tuple of nodes (a list), or a dict of nodes by key.
+    """A value with its location."""
 
-    `keys` has the location of each key of a mapping. `plain` is True for a scalar without quotes. `name` is the name of
-    an axis value, if the table gives it one.
-    """
-
-    value: "str | int | bool | tuple[Node, ...] | dict[str, Node] | None"
+    value: "str | int | bool | tuple[Node, ...] | dict[str, Node] | None"  # a scalar, a list, or a mapping by key
     location: Location
-    plain: bool = True
-    keys: dict[str, Location] | None = None
-    name: str = ""
+    plain: bool = True  # a scalar without quotes
+    keys: dict[str, Location] | None = None  # the location of each key of a mapping
+    name: str = ""  # of an axis value, if the table gives it one
 
     @property
     def kind(self) -> str:

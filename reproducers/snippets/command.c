@@ -1,3 +1,4 @@
+// needs: <rdma/ib_user_verbs.h> <stdlib.h> <unistd.h>
 /* Writes a command of the kernel's ABI. */
 static int command(int number, size_t size, size_t answer, void *body)
 {

@@ -1,3 +1,4 @@
+// needs: <sys/mman.h>
 /* Pages that nobody has touched yet, between inaccessible ones. */
 static unsigned char *memory(size_t bytes)
 {

@@ -1,3 +1,4 @@
+// needs: <rdma/rdma_user_ioctl_cmds.h> <rdma/ib_user_ioctl_cmds.h> <sys/ioctl.h>
 /* Calls a method of the kernel's ABI. Any driver's number but the own
  * one gets EINVAL, and no structure of the library tells it. */
 static int method(int object, int number, int count,

@@ -1,3 +1,4 @@
+// needs: <unistd.h>
 @wc static struct ibv_wc wc; /* the last completion */
 @wc 
 /* The status of the next completion; NONE if none comes in 10 s. */

@@ -1,3 +1,4 @@
+// needs: <stdlib.h>
 /* Two queue pairs in loopback: the tested one, and its peer. */
 @!mixed static struct ibv_qp **pair(struct ibv_pd *domain, int access)
 @mixed static struct ibv_qp **pair(struct ibv_pd *domain, int access, int type)

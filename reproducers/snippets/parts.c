@@ -1,3 +1,4 @@
+// needs: <stdlib.h>
 /* Two queue pairs: one of `domain`, which is tested, and its peer. */
 static struct ibv_qp **parts(struct ibv_pd *domain, int all)
 {

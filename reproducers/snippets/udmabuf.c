@@ -1,3 +1,4 @@
+// needs: <fcntl.h> <linux/udmabuf.h> <sys/ioctl.h> <sys/mman.h> <unistd.h>
 /* The descriptor of a dma-buf of memory. */
 static int udmabuf(size_t bytes)
 {

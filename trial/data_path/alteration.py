@@ -8,12 +8,13 @@ that does not exist.
 
 import ctypes
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from conformance.verbs import ENUMS
 from trial.data_path.memory import content_at, put
 from trial.data_path.objects import EVERY, QueuePair, Sent
 from trial.data_path.replaced import ReplacedPath
-from trial.data_path.structures import COMPARE_SWAP, WRITE_WITH_IMM, Element, SendRequest, elements_at
+from trial.data_path.structures import COMPARE_SWAP, WRITE_WITH_IMM, Element, SendRequest, elements_of
 
 _STATES = ENUMS["ibv_qp_state"]
 _NO_KEY = 0x00FF_FF00  # no device here has so many objects
@@ -26,26 +27,27 @@ class DataPath(ReplacedPath):
 
     def peer(self, queue: QueuePair) -> QueuePair | None:
         """Returns the queue pair to which `queue` is connected, if that queue pair has posted anything yet."""
-        for pair in reversed(self.pairs):
-            numbers = pair.requester.number, pair.responder.number
-            if queue.number in numbers:
-                return self.queues.get(numbers[1 - numbers.index(queue.number)])
-        return None
+        other = self._other_end(queue)
+        return self.queues.get(other.number) if other else None
 
     def peer_pd(self, queue: QueuePair) -> int:
         """struct ibv_pd * of the peer, or 0."""
+        other = self._other_end(queue)
+        return int(other.pd.pointer) if other else 0
+
+    def _other_end(self, queue: QueuePair) -> Any:
         for pair in reversed(self.pairs):
             if queue.number == pair.requester.number:
-                return int(pair.responder.pd.pointer)
+                return pair.responder
             if queue.number == pair.responder.number:
-                return int(pair.requester.pd.pointer)
-        return 0
+                return pair.requester
+        return None
 
     def ready(self, queue: QueuePair) -> bool:
         """Whether the queue pair is in the state RTS."""
         attributes = ctypes.create_string_buffer(2 * _ATTRIBUTES)
         at = ctypes.addressof(attributes)
-        failed = _library().ibv_query_qp(
+        failed = ctypes.CDLL("libibverbs.so.1").ibv_query_qp(
             ctypes.c_void_p(queue.pointer), ctypes.c_void_p(at), _STATE, ctypes.c_void_p(at + _ATTRIBUTES)
         )
         return not failed and int.from_bytes(attributes.raw[:4], "little") == _STATES.value_of("RTS")
@@ -62,8 +64,7 @@ class DataPath(ReplacedPath):
             content = content[each.length :]
 
     def place(self, sent: Sent) -> int:
-        """Returns the address in this process of a request's remote range, even if its region or window is no longer
-        valid."""
+        """Returns the address in this process of a request's remote range, even if its region or window has ended."""
         for found in (self.objects.region(sent.rkey, EVERY), self.objects.binding(sent.rkey, EVERY)):
             place = found.place(sent.remote_addr, sent.length) if found else None
             if place is not None:
@@ -97,27 +98,22 @@ class DataPath(ReplacedPath):
 
     def relist(self, request: SendRequest, length: int) -> None:
         """Posts only the first `length` bytes of the request's SGEs."""
-        elements = list(elements_at(request.elements or 0, request.count))
+        elements = list(elements_of(request))
         while sum(each.length for each in elements) - elements[-1].length >= length and len(elements) > 1:
             elements.pop()
         elements[-1].length -= sum(each.length for each in elements) - length
         self._elements = (Element * len(elements))(*elements)
-        request.elements, request.count = ctypes.addressof(self._elements), len(elements)
+        request.sg_list, request.num_sge = ctypes.addressof(self._elements), len(elements)
 
     def refuse(self, sent: Sent, request: SendRequest) -> None:
         """Makes the real device refuse a READ, a WRITE or an atomic."""
         request.rkey = _NO_KEY
 
     def after(self, number: int, action: Callable[[], None]) -> None:
-        """Calls `action` at the first call of the data path after the next poll of a completion of queue pair
-        `number`."""
+        """Calls `action` at the first call of the data path after the next completion of queue pair `number`."""
         self._polled.discard(number)
         self._later.append((lambda: number in self._polled, action))
 
     def next_time(self, action: Callable[[], None]) -> None:
         """Calls `action` at the next call of the data path."""
         self._later.append((lambda: True, action))
-
-
-def _library() -> ctypes.CDLL:
-    return ctypes.CDLL("libibverbs.so.1")

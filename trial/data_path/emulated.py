@@ -22,7 +22,7 @@ from conformance.bench.work_requests import (
 from conformance.device.posting import MAX_SGE, SEND_SIZE, SGE, completion, pack_send
 from conformance.model.case import QpSpec
 from reference.bench import ReferenceBench
-from trial.altering import Wrapper
+from trial.altering import WrappedPair, Wrapper
 from trial.data_path import structures as wire
 from trial.data_path.alteration import DataPath
 from trial.data_path.objects import QueuePair
@@ -60,33 +60,29 @@ class Provider:
 
     def _post_send(self, qp: int, address: int, bad: int) -> int:
         request = wire.SendRequest.from_address(address)
-        sges = tuple(Sge(each.addr, each.length, each.lkey) for each in _elements(request))
-        opcode = _NAMES[request.opcode]
-        imm = int(request.imm)
-        posted = SendRequest(
-            opcode,
-            request.wr_id,
-            sges,
-            request.flags,
-            request.remote_addr,
-            request.rkey,
-            socket.ntohl(imm),
-            imm,
-            request.target.atomic.compare_add,
-            request.target.atomic.swap,
-        )
+        sges = tuple(Sge(each.addr, each.length, each.lkey) for each in wire.elements_of(request))
+        opcode, imm = _NAMES[request.opcode], int(request.imm)
+        place, operands = (request.remote_addr, request.rkey), (request.compare_add, request.swap)
+        posted = SendRequest(opcode, request.wr_id, sges, request.flags, *place, socket.ntohl(imm), imm, *operands)
         if opcode == "BIND_MW":
             window = self.windows[request.bind.window]
             window.held.rkey = window.rkey
             posted = posted._replace(rkey=request.bind.rkey, window=window.held, bind=self._info(request.bind.info))
         return int(self.queues[qp].held.post_send(posted).value)
 
+    def info(self, info: BindInfo) -> wire.Info:
+        """Returns struct ibv_mw_bind_info, and keeps its region."""
+        address = ctypes.addressof(info.mr.struct) if info.mr else 0
+        if info.mr:
+            self.regions[address] = info.mr
+        return wire.Info(address, info.addr % (1 << 64), info.length % (1 << 64), info.access % (1 << 32))
+
     def _info(self, info: wire.Info) -> BindInfo:
         return BindInfo(self.regions[info.mr] if info.mr else None, info.addr, info.length, info.access)
 
     def _post_recv(self, qp: int, address: int, bad: int) -> int:
         request = wire.ReceiveRequest.from_address(address)
-        sges = [Sge(each.addr, each.length, each.lkey) for each in _elements(request)]
+        sges = [Sge(each.addr, each.length, each.lkey) for each in wire.elements_of(request)]
         return int(self.queues[qp].held.post_receive(sges, request.wr_id).value)
 
     def _bind_mw(self, qp: int, pointer: int, address: int) -> int:
@@ -125,10 +121,6 @@ class Provider:
         return len(found)
 
 
-def _elements(request: Any) -> tuple[wire.Element, ...]:
-    return wire.elements_at(request.elements or 0, request.count)
-
-
 class EmulatedWindow(KeyInStruct):
     """A window with a struct ibv_mw."""
 
@@ -147,7 +139,7 @@ class EmulatedQueue(Wrapper):
     """A queue pair with a struct ibv_qp, whose address also stands for its completion queue."""
 
     def __init__(self, provider: Provider, held: Any) -> None:
-        super().__init__(held, cast(Any, None))
+        super().__init__(held, None)
         words = (provider.at, 0, held.pd.pointer, 0, 0, 0, held.number << 32, _KINDS.get(held.kind, 0) << 32)
         self.__dict__.update(provider=provider, held=held, struct=(ctypes.c_uint64 * 8)(*words))
         provider.queues[self.pointer] = self
@@ -163,10 +155,9 @@ class EmulatedQueue(Wrapper):
         buffer = ctypes.create_string_buffer(SEND_SIZE)
         elements = ctypes.create_string_buffer(MAX_SGE * SGE.size)
         if request.bind and request.bind.mr:
-            mr = request.bind.mr
-            address = ctypes.addressof(mr.struct)
-            self.provider.regions[address] = mr
-            request = request._replace(bind=BindInfo(Mr(mr.struct, address), *_rest(request.bind)))
+            bind = self.provider.info(request.bind)
+            mr = Mr(request.bind.mr.struct, bind.mr)
+            request = request._replace(bind=BindInfo(mr, bind.addr, bind.length, bind.access))
         pack_send(buffer, 0, (elements, 0, ctypes.addressof(elements)), request)
         return self._called("post_send", ctypes.addressof(buffer))
 
@@ -178,10 +169,7 @@ class EmulatedQueue(Wrapper):
         return self._called("post_recv", ctypes.addressof(request))
 
     def bind_mw(self, window: EmulatedWindow, info: BindInfo, flags: int, wr_id: int) -> Return:
-        address = ctypes.addressof(info.mr.struct) if info.mr else 0
-        if info.mr:
-            self.provider.regions[address] = info.mr
-        request = wire.BindRequest(wr_id, flags, wire.Info(address, *_rest(info)))
+        request = wire.BindRequest(wr_id, flags, self.provider.info(info))
         code = self.provider.call("bind_mw", self.pointer, window.pointer, ctypes.addressof(request))
         return Return(code, max(code, 0))
 
@@ -202,25 +190,11 @@ class EmulatedQueue(Wrapper):
         return Return(code, max(code, 0))
 
 
-def _rest(info: BindInfo) -> tuple[int, int, int]:
-    return info.addr % (1 << 64), info.length % (1 << 64), info.access % (1 << 32)
-
-
-class EmulatedPair(Wrapper):
-    """Two connected EmulatedQueues."""
-
-    def __init__(self, provider: Provider, held: Any) -> None:
-        super().__init__(held, cast(Any, None))
-        self.__dict__["responder"] = EmulatedQueue(provider, held.responder)
-        same = held.requester is held.responder
-        self.__dict__["requester"] = self.responder if same else EmulatedQueue(provider, held.requester)
-
-
 class EmulatedBench(Wrapper):
     """The reference's bench, whose requests pass through a struct ibv_context."""
 
     def __init__(self, bench: ReferenceBench) -> None:
-        super().__init__(bench, cast(Any, None))
+        super().__init__(bench, None)
         self.__dict__["provider"] = Provider(bench)
 
     def alloc_pd(self) -> Any:
@@ -228,8 +202,9 @@ class EmulatedBench(Wrapper):
         self.provider.domains[pd.pointer] = pd
         return pd
 
-    def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> EmulatedPair:
-        return EmulatedPair(self.provider, self.real.pair(spec, requester, responder))
+    def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> WrappedPair:
+        pair = self.real.pair(spec, requester, responder)
+        return WrappedPair(pair, lambda queue: EmulatedQueue(self.provider, queue))
 
     def alloc_mw(self, pd: Pd, kind: int) -> tuple[EmulatedWindow | None, Return]:
         pointer = self.provider.call("alloc_mw", pd.pointer, kind)

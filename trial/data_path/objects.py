@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from reference.objects import ZERO_BASED
-from trial.data_path.structures import ATOMICS, COMPLETED_AS, READ, WRITES, Element, Info
+from trial.data_path.structures import COMPLETED_AS, Element, SendRequest, elements_of
 
 # How a region or binding can have ended; an empty text if it is valid.
 EVERY = ("", "deregistered", "changed", "rebound", "unbound", "deallocated", "invalidated", "invalidated by a message")
@@ -64,44 +64,31 @@ class Binding:
         return self.region.place(self.addr + iova - base, length) if inside and self.region else None
 
 
-@dataclass
-class Sent:
-    """A request in a send queue. `byte_len`, if not None, is the byte_len to report. An alteration may set `status` to
-    a status that is reported instead of success, and use `note` for its own data."""
+class Sent(SendRequest):
+    """A copy of a request in a send queue. `byte_len`, if not None, is the byte_len to report. An alteration may use
+    `note` for its own data."""
 
-    wr_id: int
-    opcode: int
-    flags: int
     elements: tuple[Element, ...]
-    remote_addr: int = 0
-    rkey: int = 0
-    imm: int = 0
-    compare_add: int = 0
-    swap: int = 0
-    window: int = 0
-    info: Info | None = None
-    carried_out: bool = False
-    status: int | None = None
+    carried_out = False
     byte_len: int | None = None
     note: object = None
+
+    @classmethod
+    def of(cls, request: SendRequest) -> "Sent":
+        """Returns a copy of a request and its elements."""
+        made = cls.from_buffer_copy(request)
+        made.elements = elements_of(request)
+        return made
+
+    @property
+    def window(self) -> int:
+        """struct ibv_mw * of a bind."""
+        return int(self.bind.window or 0)
 
     @property
     def length(self) -> int:
         """The number of bytes that the request moves."""
-        return 8 if self.opcode in ATOMICS else sum(each.length for each in self.elements)
-
-    @property
-    def reads(self) -> bool:
-        return self.opcode == READ
-
-    @property
-    def writes(self) -> bool:
-        """Whether the request is a WRITE, with or without immediate data."""
-        return self.opcode in WRITES
-
-    @property
-    def atomic(self) -> bool:
-        return self.opcode in ATOMICS
+        return 8 if self.atomic else sum(each.length for each in self.elements)
 
     @property
     def completed_as(self) -> int:
@@ -169,8 +156,9 @@ class Objects:
         """Returns the newest binding with this key; without `ended`, only a valid binding."""
         return next((each for each in reversed(self.bindings) if each.rkey == rkey and each.ended in ended), None)
 
-    def bound(self, window: int) -> Binding | None:
-        return next((each for each in reversed(self.bindings) if each.window == window and not each.ended), None)
+    def bound(self, window: int, ended: Iterable[str] = ("",)) -> Binding | None:
+        """Returns the newest binding of a window; without `ended`, only a valid binding."""
+        return next((each for each in reversed(self.bindings) if each.window == window and each.ended in ended), None)
 
     def valid(self, rkey: int) -> bool:
         """Whether an rkey belongs to a registered region or a valid binding."""

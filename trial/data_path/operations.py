@@ -29,13 +29,6 @@ _kept: list[Any] = []
 class Operations:
     """The replaced functions of one struct ibv_context. The real functions are attributes with the functions' names."""
 
-    alloc_mw: Callable[..., Any]
-    bind_mw: Callable[..., Any]
-    dealloc_mw: Callable[..., Any]
-    poll_cq: Callable[..., Any]
-    post_send: Callable[..., Any]
-    post_recv: Callable[..., Any]
-
     def __init__(self, context: int, replacements: dict[str, Callable[..., int]], faults: list[BaseException]) -> None:
         """`context` is struct ibv_context *. Exceptions of replacements are appended to `faults`."""
         self._real: dict[str, int] = {}

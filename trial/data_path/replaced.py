@@ -13,7 +13,7 @@ from reference.objects import ZERO_BASED
 from trial.altering import Alteration, AlteredEntry, Wrapper
 from trial.data_path import structures as wire
 from trial.data_path.memory import content_at
-from trial.data_path.objects import Binding, Objects, Posted, QueuePair, Region, Sent
+from trial.data_path.objects import EVERY, Binding, Objects, Posted, QueuePair, Region, Sent
 from trial.data_path.operations import FUNCTIONS, Operations
 
 _CHANGES = ENUMS["ibv_rereg_mr_flags"]
@@ -30,31 +30,28 @@ class ReplacedPath(Alteration):
         self.objects = Objects()
         self.queues: dict[int, QueuePair] = {}
         self.pairs: list[Any] = []
-        self._operations: Operations | None = None
+        self._real: Any = None  # the provider's functions, while they are replaced
         self._later: list[tuple[Callable[[], bool], Callable[[], None]]] = []
         self._polled: set[int] = set()
 
     # The hooks that a violation overrides
 
     def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
-        """Called before a request is posted; may change the request. If the hook returns an errno, the request is
-        refused."""
+        """Called before a request is posted; may change the request. A returned errno refuses it."""
         return None
 
     def receiving(self, queue: QueuePair, posted: Posted, request: wire.ReceiveRequest) -> None:
         """Called before a receive is posted; may change the receive."""
 
     def completed(self, queue: QueuePair, sent: Sent, wc: wire.WorkCompletion) -> bool:
-        """Called before the completion of a request is polled; may change the completion. Returns False to suppress
-        it."""
+        """Called before the completion of a request is polled; may change it, or return False to suppress it."""
         return True
 
     def received(self, queue: QueuePair, posted: Posted, wc: wire.WorkCompletion) -> None:
         """Called before the completion of a receive is polled; may change the completion."""
 
     def binding(self, queue: QueuePair, sent: Sent, info: wire.Info) -> bool:
-        """Called before a bind of either kind is posted; may change the bind. Returns False to replace the bind by a
-        request that does nothing."""
+        """Called before a bind is posted; may change it, or return False to replace it by a request without effect."""
         return True
 
     # Functions for both the hooks and the replaced functions
@@ -66,11 +63,10 @@ class ReplacedPath(Alteration):
         return element.addr if place is None else place
 
     def replace(self, sent: Sent, request: wire.SendRequest) -> None:
-        """Posts a WRITE of zero bytes, which needs no key, in place of the request; its completion is reported as the
-        request's."""
-        with_imm = request.opcode == wire.WRITE_WITH_IMM
-        request.opcode = wire.WRITE_WITH_IMM if with_imm else wire.WRITE
-        request.count, request.elements = 0, None
+        """Posts a WRITE of zero bytes, which needs no key, and whose completion is reported as the request's."""
+        if request.opcode != wire.WRITE_WITH_IMM:
+            request.opcode = wire.WRITE
+        request.num_sge, request.sg_list = 0, None
         request.target.rdma.remote_addr = request.target.rdma.rkey = 0
         sent.carried_out = True
 
@@ -80,20 +76,15 @@ class ReplacedPath(Alteration):
         """Returns the bench on which cases run: the real bench with an altered data path."""
         pd = real.alloc_pd()
         replacements = {name: getattr(self, f"_{name}") for name in FUNCTIONS}
-        self._operations = Operations(pd.context_pointer, replacements, self.faults)
+        self._real = Operations(pd.context_pointer, replacements, self.faults)
         pd.close()
         return DataPathBench(real, self)
 
     def restore(self) -> None:
         """Restores the real functions."""
         super().restore()
-        if self._operations:
-            self._operations.restore()
-
-    @property
-    def _real(self) -> Operations:
-        assert self._operations
-        return self._operations
+        if self._real:
+            self._real.restore()
 
     def _queue(self, pointer: int) -> QueuePair:
         struct = IbvQp.from_address(pointer)
@@ -132,7 +123,7 @@ class ReplacedPath(Alteration):
         while address:
             request = wire.SendRequest.from_buffer_copy(wire.SendRequest.from_address(address))
             following, request.next = request.next or 0, None
-            sent = _sent(request)
+            sent = Sent.of(request)
             returned = self._posting(queue, sent, request)
             if returned is None:
                 returned = int(self._real.post_send(qp, ctypes.addressof(request), bad))
@@ -144,43 +135,39 @@ class ReplacedPath(Alteration):
         return 0
 
     def _posting(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
-        if sent.opcode == wire.BIND_MW and sent.info is not None and not self.binding(queue, sent, request.bind.info):
+        if sent.opcode == wire.BIND_MW and not self.binding(queue, sent, request.bind.info):
             self.replace(sent, request)
         return self.sending(queue, sent, request)
 
     def _posted(self, queue: QueuePair, sent: Sent) -> None:
         queue.sent.append(sent)
         if sent.opcode == wire.BIND_MW:
-            self._bound(queue, sent)
+            self._bound(queue, sent.bind)
         elif sent.opcode in (wire.LOCAL_INV, wire.SEND_WITH_INV) and (found := self.objects.binding(sent.imm)):
             found.ended = "invalidated" if sent.opcode == wire.LOCAL_INV else "invalidated by a message"
             sent.note = sent.note or found
 
-    def _bound(self, queue: QueuePair, sent: Sent) -> None:
-        kind, pd = self.objects.windows.get(sent.window, (1, queue.pd))
-        info = sent.info
-        if info is None:
-            return
+    def _bound(self, queue: QueuePair, bind: Any) -> None:
+        window, info = bind.window or 0, bind.info
+        kind, pd = self.objects.windows.get(window, (1, queue.pd))
         region = self.objects.region(int(IbvMr.from_address(info.mr).rkey)) if info.mr else None
-        self._end(sent.window, "rebound" if info.length else "unbound")
+        self._end(window, "rebound" if info.length else "unbound")
         if info.length:
-            self.objects.bindings.append(
-                Binding(sent.window, kind, pd, sent.rkey, region, info.addr, info.length, info.access, queue.number)
-            )
+            where = (info.addr, info.length, info.access, queue.number)
+            self.objects.bindings.append(Binding(window, kind, pd, bind.rkey, region, *where))
 
     def _bind_mw(self, qp: int, window: int, address: int) -> int:
         self._due()
         queue = self._queue(qp)
         request = wire.BindRequest.from_buffer_copy(wire.BindRequest.from_address(address))
-        sent = Sent(
-            request.wr_id, wire.BIND_MW, request.flags, (), window=window, info=wire.Info.from_buffer_copy(request.info)
-        )
+        sent = Sent.of(wire.SendRequest(wr_id=request.wr_id, opcode=wire.BIND_MW, flags=request.flags))
+        sent.bind.window, sent.bind.info = window, request.info
         if self.binding(queue, sent, request.info):
             returned = int(self._real.bind_mw(qp, window, ctypes.addressof(request)))
         else:
             returned = self._bind_nothing(qp, window, sent)
         if not returned:
-            sent.rkey = key_of_window(window).value
+            sent.bind.rkey = key_of_window(window).value
             self._posted(queue, sent)
         return returned
 
@@ -198,7 +185,7 @@ class ReplacedPath(Alteration):
         while address:
             request = wire.ReceiveRequest.from_buffer_copy(wire.ReceiveRequest.from_address(address))
             following, request.next = request.next or 0, None
-            elements = wire.elements_at(request.elements or 0, request.count)
+            elements = wire.elements_of(request)
             before = tuple(content_at(self.local(each), each.length) for each in elements)
             posted = Posted(request.wr_id, elements, before)
             self.receiving(queue, posted, request)
@@ -250,12 +237,10 @@ class ReplacedPath(Alteration):
 
     def _undo(self, sent: Sent) -> None:
         """Undoes the record of a bind or an invalidation that has failed."""
-        if sent.opcode == wire.BIND_MW and sent.info and sent.info.length:
-            failed = next((each for each in reversed(self.objects.bindings) if each.rkey == sent.rkey), None)
-            if failed:
-                self.objects.bindings.remove(failed)
         if sent.opcode == wire.BIND_MW:
-            former = next((each for each in reversed(self.objects.bindings) if each.window == sent.window), None)
+            if sent.bind.info.length and (failed := self.objects.binding(sent.rkey, EVERY)):
+                self.objects.bindings.remove(failed)
+            former = self.objects.bound(sent.window, EVERY)
             if former and former.ended in ("rebound", "unbound"):
                 former.ended = ""
         if isinstance(sent.note, Binding):
@@ -307,21 +292,6 @@ class DataPathBench(Wrapper):
         pair = self.real.pair(*arguments)
         self.alteration.pairs.append(pair)
         return pair
-
-
-def _sent(request: wire.SendRequest) -> Sent:
-    elements = wire.elements_at(request.elements or 0, request.count)
-    sent = Sent(request.wr_id, request.opcode, request.flags, elements, imm=request.imm)
-    if request.opcode == wire.BIND_MW:
-        sent.rkey, sent.window, sent.info = (
-            request.bind.rkey,
-            request.bind.window or 0,
-            wire.Info.from_buffer_copy(request.bind.info),
-        )
-    elif request.opcode not in wire.SENDS:
-        sent.remote_addr, sent.rkey = request.remote_addr, request.rkey
-        sent.compare_add, sent.swap = request.target.atomic.compare_add, request.target.atomic.swap
-    return sent
 
 
 def key_of_window(window: int) -> ctypes.c_uint32:

@@ -5,7 +5,8 @@ field can be changed.
 """
 
 import ctypes
-from ctypes import c_int, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
+
+from conformance.bench.calls import members
 
 # enum ibv_wr_opcode
 WRITE, WRITE_WITH_IMM, SEND, SEND_WITH_IMM, READ, COMPARE_SWAP, FETCH_ADD, LOCAL_INV, BIND_MW, SEND_WITH_INV = range(10)
@@ -27,15 +28,15 @@ WITH_IMM, WITH_INV = 1 << 1, 1 << 3
 class Element(ctypes.Structure):
     """struct ibv_sge."""
 
-    _fields_ = (("addr", c_uint64), ("length", c_uint32), ("lkey", c_uint32))
+    _fields_ = members("uint64_t addr; uint32_t length, lkey")
 
 
 class _Rdma(ctypes.Structure):
-    _fields_ = (("remote_addr", c_uint64), ("rkey", c_uint32))
+    _fields_ = members("uint64_t remote_addr; uint32_t rkey")
 
 
 class _Atomic(ctypes.Structure):
-    _fields_ = (("remote_addr", c_uint64), ("compare_add", c_uint64), ("swap", c_uint64), ("rkey", c_uint32))
+    _fields_ = members("uint64_t remote_addr, compare_add, swap; uint32_t rkey")
 
 
 class _Target(ctypes.Union):
@@ -45,26 +46,20 @@ class _Target(ctypes.Union):
 class Info(ctypes.Structure):
     """struct ibv_mw_bind_info."""
 
-    _fields_ = (("mr", c_void_p), ("addr", c_uint64), ("length", c_uint64), ("access", c_uint32))
+    _fields_ = members("void *mr; uint64_t addr, length; uint32_t access")
 
 
 class _PostedBind(ctypes.Structure):
-    _fields_ = (("window", c_void_p), ("rkey", c_uint32), ("info", Info))
+    _fields_ = (*members("void *window; uint32_t rkey"), ("info", Info))
 
 
 class SendRequest(ctypes.Structure):
-    """struct ibv_send_wr."""
+    """struct ibv_send_wr. The properties are the fields of the request's own kind."""
 
     _fields_ = (
-        ("wr_id", c_uint64),
-        ("next", c_void_p),
-        ("elements", c_void_p),
-        ("count", c_int),
-        ("opcode", c_int),
-        ("flags", c_uint32),
-        ("imm", c_uint32),
+        *members("uint64_t wr_id; void *next, *sg_list; int num_sge, opcode; uint32_t flags, imm"),
         ("target", _Target),
-        ("srqn", c_uint32),
+        ("srqn", ctypes.c_uint32),
         ("bind", _PostedBind),
     )
 
@@ -79,51 +74,62 @@ class SendRequest(ctypes.Structure):
 
     @property
     def rkey(self) -> int:
-        """The remote key of a READ, a WRITE or an atomic."""
-        return int(self.target.atomic.rkey if self.opcode in ATOMICS else self.target.rdma.rkey)
+        """The remote key of a READ, a WRITE or an atomic, or the key of a bind; 0 for a message."""
+        if self.opcode in SENDS:
+            return 0
+        bound = self.opcode == BIND_MW
+        return int(self.bind.rkey if bound else (self.target.atomic if self.atomic else self.target.rdma).rkey)
 
     @rkey.setter
     def rkey(self, value: int) -> None:
-        if self.opcode in ATOMICS:
-            self.target.atomic.rkey = value
-        else:
-            self.target.rdma.rkey = value
+        (self.target.atomic if self.atomic else self.target.rdma).rkey = value
+
+    @property
+    def compare_add(self) -> int:
+        return int(self.target.atomic.compare_add)
+
+    @property
+    def swap(self) -> int:
+        return int(self.target.atomic.swap)
+
+    @property
+    def reads(self) -> bool:
+        return bool(self.opcode == READ)
+
+    @property
+    def writes(self) -> bool:
+        """Whether the request is a WRITE, with or without immediate data."""
+        return self.opcode in WRITES
+
+    @property
+    def atomic(self) -> bool:
+        return self.opcode in ATOMICS
 
 
 class ReceiveRequest(ctypes.Structure):
     """struct ibv_recv_wr."""
 
-    _fields_ = (("wr_id", c_uint64), ("next", c_void_p), ("elements", c_void_p), ("count", c_int))
+    _fields_ = members("uint64_t wr_id; void *next, *sg_list; int num_sge")
 
 
 class BindRequest(ctypes.Structure):
     """struct ibv_mw_bind."""
 
-    _fields_ = (("wr_id", c_uint64), ("flags", c_uint32), ("info", Info))
+    _fields_ = (*members("uint64_t wr_id; uint32_t flags"), ("info", Info))
 
 
 class WorkCompletion(ctypes.Structure):
     """struct ibv_wc."""
 
     _fields_ = (
-        ("wr_id", c_uint64),
-        ("status", c_int),
-        ("opcode", c_int),
-        ("vendor_err", c_uint32),
-        ("byte_len", c_uint32),
-        ("imm", c_uint32),
-        ("qp_num", c_uint32),
-        ("src_qp", c_uint32),
-        ("flags", c_uint32),
-        ("pkey_index", c_uint16),
-        ("slid", c_uint16),
-        ("sl", c_uint8),
-        ("dlid_path_bits", c_uint8),
+        *members("uint64_t wr_id; int status, opcode; uint32_t vendor_err, byte_len, imm, qp_num, src_qp, flags"),
+        *((name, ctypes.c_uint16) for name in ("pkey_index", "slid")),
+        *((name, ctypes.c_uint8) for name in ("sl", "dlid_path_bits")),
     )
 
 
-def elements_at(address: int, count: int) -> tuple[Element, ...]:
-    """Returns copies of the elements of a scatter/gather list."""
-    if not address or count <= 0:
+def elements_of(request: SendRequest | ReceiveRequest) -> tuple[Element, ...]:
+    """Returns copies of the elements of a request's scatter/gather list."""
+    if not request.sg_list or request.num_sge <= 0:
         return ()
-    return tuple(Element.from_buffer_copy(each) for each in (Element * count).from_address(address))
+    return tuple(map(Element.from_buffer_copy, (Element * request.num_sge).from_address(request.sg_list)))

@@ -27,7 +27,7 @@ from conformance.device.bench import DeviceBench
 from conformance.device.device import Device
 from conformance.device.limits import obey_locked_memory_limit
 from conformance.errors import UserError
-from conformance.execution.capabilities import capabilities_of
+from conformance.execution.offered import capabilities_of
 from conformance.execution.preflight import preflight
 from conformance.kernel.log import KernelWatch
 from conformance.model.case import Case
@@ -111,8 +111,7 @@ def _violates(case: Case, context: Any, orders: Orders) -> bool:
 
 
 def in_child(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int:
-    """Runs the cases in a child, whose end releases their objects; returns the child's status, 0 without a
-    violation."""
+    """Runs the cases in a child, whose end releases their objects; returns its status, 0 without a violation."""
     child = os.fork()
     if child == 0:
         try:
@@ -134,9 +133,8 @@ def watch(on: bool) -> None:
 
 
 def run_watched(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int:
-    """Runs the cases in a child that KFENCE watches; returns the child's status. If no case reports a violation, but
-    the driver keeps memory after the child's end, each case is run alone, and the case after which memory is kept
-    fails."""
+    """Runs the cases in a child that KFENCE watches; returns its status. If none reports a violation, but the driver
+    keeps memory, each case is run alone, and the case after which memory is kept fails."""
     watch(True)
     watch(False)
     before = _kept()

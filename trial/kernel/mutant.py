@@ -5,7 +5,7 @@ An anchor may lie in the text of a change of the mended stack. modules.py compil
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -68,21 +68,17 @@ def chosen_mutants(
     known: Sequence[Mutant], names: Sequence[str] = (), rules: Sequence[str] = (), files: Sequence[str] = ()
 ) -> list[Mutant]:
     """Returns the mutants with these names, rules and files, or all mutants. Raises UserError (status 2)."""
-    for options, of in (
-        (names, [each.name for each in known]),
-        (rules, sorted({rule for each in known for rule in each.rules})),
-        (files, sorted({each.file for each in known})),
-    ):
-        for word in options:
-            if word not in of:
-                raise UserError(f"no mutant is of {word!r}{suggestion(word, of)}")
-    return [
-        each
-        for each in known
-        if (not names or each.name in names)
-        and (not rules or set(rules) & set(each.rules))
-        and (not files or each.file in files)
-    ]
+    asked: Sequence[tuple[Sequence[str], Callable[[Mutant], set[str]]]] = (
+        (names, lambda each: {each.name}),
+        (rules, lambda each: set(each.rules)),
+        (files, lambda each: {each.file}),
+    )
+    for words, of in asked:
+        there = sorted(set[str]().union(*map(of, known)))
+        for word in words:
+            if word not in there:
+                raise UserError(f"no mutant is of {word!r}{suggestion(word, there)}")
+    return [each for each in known if all(not words or of(each) & set(words) for words, of in asked)]
 
 
 def _documents(path: Path) -> Iterator[Node]:

@@ -35,8 +35,7 @@ class Peers:
         self._unmutated: dict[str, bool] = {}
 
     def seen(self, mutants: Sequence[Mutant]) -> Iterator[tuple[str, str]]:
-        """Yields each mutant's name with the first test that detects the mutant, or an empty text. Mutants that may
-        harm their guest are left out."""
+        """Yields each mutant that cannot harm its guest, with the first test that detects it, or an empty text."""
         waiting = [each for each in mutants if not (each.kills or each.leaks)]
         while waiting:
             together, _ = self._trial.combined(waiting)

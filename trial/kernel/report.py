@@ -30,8 +30,7 @@ History = dict[str, dict[str, Any]]
 
 
 def read_history(folder: Path | None) -> History:
-    """Returns the findings of an earlier trial by the mutants' names. Raises UserError (status 2) if the file is not a
-    report."""
+    """Returns the findings of an earlier trial by mutant. Raises UserError (status 2) for a file of another kind."""
     if folder is None:
         return {}
     file = folder / f"{_NAME}.json"
@@ -80,7 +79,7 @@ def table(findings: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for kind in (*kinds, "all"):
         of = collections.Counter(each["outcome"] for each in findings if kind in (each["kind"], "all"))
-        rows.append((kind, *(of[outcome] for outcome in used)))
+        rows.append((kind, *map(of.__getitem__, used)))
     alive = [
         (
             f"{each['file']}/{each['name']}",
@@ -96,8 +95,7 @@ def table(findings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _beside(findings: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[str]:
-    """For mutants on which a peer's tests were run: the numbers detected by those tests and by the cases, by kind of
-    mistake."""
+    """The numbers of mutants detected by a peer's tests and by the cases, by kind of mistake."""
     lines: list[str] = []
     for peer, tests in PEERS.items():
         tried = [each for each in findings if each.get(peer) is not None]

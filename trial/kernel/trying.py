@@ -35,6 +35,10 @@ _SLOW_S = 5.0  # a case that took longer comes after the others
 _TRIES = 3  # the number of tries of a mutant in new guests, after a guest died while no case ran
 
 
+class NotLoaded(NoSession):
+    """The reason why a module does not load."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """The outcome of a mutant. `by` has the cases that detected the mutant; `reason` and `verdict` belong to the first
@@ -62,12 +66,10 @@ def finding(mutant: Mutant, outcome: str, **more: Any) -> Finding:
 
 
 def suited(cases: Sequence[Case], seed: int | None = None) -> list[Case]:
-    """Returns the cases of the default tier that a driver can fail: rows before sweeps, and cases that may crash a
-    kernel last; with a seed, in random order.
+    """Returns the cases of the default tier that a driver can fail, without those of a header or of fork protection:
+    rows before sweeps, and cases that may crash a kernel last; with a seed, in random order.
 
-    Neighbouring cases of a table are similar. The first case of each table therefore comes before all second cases, to
-    detect a mutant sooner. Leaves out comparisons with a header, and cases about fork protection, which test the
-    library.
+    Neighbouring cases of a table are similar, so the first case of each table comes before all second cases.
     """
     found = [
         case for case in of_tier(cases, DEFAULT) if case.kind in (Kind.ROW, Kind.SWEEP) and not case.needs_kept_memory
@@ -89,8 +91,7 @@ def _signs(answer: Answer) -> set[str]:
 
 
 def _violated(mutant: Mutant, rules: Iterable[str]) -> bool:
-    """Whether a mutant violates one of the rules, or a rule from which one of them was split off (REG-09 for
-    REG-09a)."""
+    """Whether a mutant violates one of the rules, or a rule from which one was split off (REG-09 for REG-09a)."""
     return any(rule in mutant.rules or rule.rstrip(ascii_lowercase) in mutant.rules for rule in rules)
 
 
@@ -106,6 +107,7 @@ class Trial:
         self, cases: Sequence[Case], modules: Modules, guests: Guests, say: Callable[[str], None] = lambda _: None
     ) -> None:
         self._cases = list(cases)
+        self._rules = {case.id: tuple(case.rules) for case in cases}
         self._modules, self._guests, self._say = modules, guests, say
         self._guest: MutantGuest | None = None
         self._plain = modules.of([])
@@ -122,8 +124,7 @@ class Trial:
     def try_each(
         self, mutants: Sequence[Mutant], only: Sequence[str] = (), before: Mapping[str, Mapping[str, Any]] | None = None
     ) -> Iterator[Finding]:
-        """Tries each mutant alone, first with the cases that detected it in an earlier trial; compiles the modules
-        while cases run."""
+        """Tries each mutant alone, first with the cases that detected it before; compiles modules while cases run."""
         self._modules.begin([each] for each in mutants if not each.equivalent)
         mutants = list(mutants)
         while mutants:
@@ -159,25 +160,18 @@ class Trial:
         while names:
             detected: Answer | None = None
             try:
-                guest = self.ready()
-                if reason := guest.load(module):
-                    self.close()
-                    return finding(mutant, NOT_LOADED, reason=reason)
-                for answer in map(self._with_rules, guest.run(names)):
+                for answer in self._answers(module, names):
                     tried, names = tried + 1, names[1:]
                     self._slow |= {answer.case} if answer.seconds > _SLOW_S else set()
                     broken += [answer] * (answer.verdict == Verdict.BROKEN)
                     detected = answer if answer.rules or answer.verdict == Verdict.CRASH else None
+            except NotLoaded as error:
+                return finding(mutant, NOT_LOADED, reason=str(error))
             except NoSession as error:
-                self.close()
                 return finding(mutant, BROKEN, reason=str(error), tried=tried)
             except Lost as lost:
-                self.close()
-                if not lost.case:
-                    outcome = HANG if lost.verdict == Verdict.HANG else NOT_LOADED
-                    return finding(mutant, outcome, reason=str(lost), verdict=lost.verdict, tried=tried)
-                detected, names = self._lost(lost), names[1:]
-                tried += 1
+                outcome = HANG if lost.verdict == Verdict.HANG else NOT_LOADED
+                return finding(mutant, outcome, reason=str(lost), verdict=lost.verdict, tried=tried)
             if detected and (counted := self._counts(detected, module, mutant)):
                 outcome, by = FALSE_ALARM if mutant.permitted else counted, (detected.case,)
                 return finding(mutant, outcome, by=by, reason=detected.reason, verdict=detected.verdict, tried=tried)
@@ -186,15 +180,28 @@ class Trial:
             return finding(mutant, BROKEN, by=tuple(each.case for each in broken), reason=reason, tried=tried)
         return finding(mutant, ACCEPTED if mutant.permitted else SURVIVED, tried=tried)
 
-    def _lost(self, lost: Lost) -> Answer:
-        rules = next(case.rules for case in self._cases if case.id == lost.case)
-        return Answer(lost.case, lost.verdict, tuple(rules), str(lost), 0.0)
+    def _answers(self, module: Any, names: Sequence[str], **how: bool) -> Iterator[Answer]:
+        """Runs cases with a module in the present guest, or in a new one; `how` is as in MutantGuest.run. If the guest
+        or the process under test ends in a case, the case's answer has all of its rules.
 
-    def _with_rules(self, answer: Answer) -> Answer:
-        """Returns the guest's answer; if the process under test has ended in the case, with the case's rules."""
-        if answer.verdict != Verdict.CRASH:
-            return answer
-        return replace(answer, rules=next(tuple(case.rules) for case in self._cases if case.id == answer.case))
+        Raises NotLoaded, NoSession, and Lost if the guest ended between cases. After any of these, the next guest is a
+        new one.
+        """
+        try:
+            guest = self.ready()
+            if reason := guest.load(module):
+                raise NotLoaded(reason)
+            for answer in guest.run(list(names), **how):
+                ended = answer.verdict == Verdict.CRASH
+                yield replace(answer, rules=self._rules[answer.case]) if ended else answer
+        except Lost as lost:
+            self.close()
+            if not lost.case:
+                raise
+            yield Answer(lost.case, lost.verdict, self._rules[lost.case], str(lost), 0.0)
+        except NoSession:
+            self.close()
+            raise
 
     def _counts(self, answer: Answer, module: Any, mutant: Mutant) -> str:
         """Returns the outcome of a detection; empty if it does not count."""
@@ -202,8 +209,7 @@ class Trial:
         return "" if not rules else BY_ITS_RULE if _violated(mutant, rules) else ELSEWHERE
 
     def _confirmed(self, answer: Answer, module: Any, *mutants: Mutant) -> set[str]:
-        """Returns the signs of a violation that a case shows twice with the mutants in a module, and not without
-        them."""
+        """Returns the signs of a violation that a case shows twice with the mutants, and not without them."""
         signs = _signs(answer) - {rule for each in mutants for rule in each.departs_from}
         if signs and (answer.case in self._unmutated or self._guest is None):
             signs -= _signs(self._without(answer.case))
@@ -227,39 +233,24 @@ class Trial:
     def _fail_without(self, cases: Sequence[str]) -> set[str]:
         waiting = list(dict.fromkeys(cases))
         if len(waiting) > 1:
-            try:
-                guest = self.ready()
-                if not guest.load(self._plain):
-                    self._unmutated |= {each.case: self._with_rules(each) for each in guest.run(waiting)}
-            except (Lost, NoSession):
-                self.close()
+            with contextlib.suppress(Lost, NoSession):
+                self._unmutated |= {each.case: each for each in self._answers(self._plain, waiting)}
         for case in waiting:  # the run ends with the first case that fails
             if case not in self._unmutated:
                 self._unmutated[case] = self._once(case, self._plain)
         return {case for case in waiting if _signs(self._unmutated[case])}
 
     def _fails_anyway(self, name: str) -> bool:
-        """Whether a case is known to report all of its rules without a mutant. It then need not be run with a
-        mutant."""
-        rules = next(case.rules for case in self._cases if case.id == name)
-        return name in self._unmutated and set(rules) <= set(self._unmutated[name].rules)
+        """Whether a case reports all of its rules without a mutant, so that it need not be run with a mutant."""
+        return name in self._unmutated and set(self._rules[name]) <= set(self._unmutated[name].rules)
 
     def _once(self, case: str, module: Any) -> Answer:
         """Runs one case with a module, in a new guest if the previous guest is lost."""
         for _ in range(_TRIES):
-            try:
-                guest = self.ready()
-                if guest.load(module):
-                    self.close()
-                    continue
-                *_, answer = guest.run([case])
-                return self._with_rules(answer)
-            except Lost as lost:
-                self.close()
-                if lost.case:
-                    return self._lost(lost)
-            except (NoSession, ValueError):
-                self.close()
+            with contextlib.suppress(Lost, NoSession):
+                if answers := list(self._answers(module, [case])):
+                    return answers[-1]
+            self.close()
         return Answer(case, str(Verdict.BROKEN), (), "no guest could run it", 0.0)
 
     def ready(self) -> MutantGuest:
@@ -271,9 +262,8 @@ class Trial:
         return self._guest
 
     def try_together(self, survivors: Sequence[Mutant]) -> Iterator[Finding]:
-        """Runs all cases on survivors, or permitted mutants, combined in one module. If a case detects the module, each
-        mutant in the module is run alone with this case. If the edits of several mutants touch the same words, all but
-        the first of these mutants wait for another module."""
+        """Runs all cases on mutants combined in one module, as far as their edits fit together. If a case detects the
+        module, each of its mutants is run alone with this case."""
         waiting = list(survivors)
         while waiting:
             together, module = self.combined(waiting)
@@ -322,38 +312,24 @@ class Trial:
         return together, module
 
     def _failing(self, module: Any, watched: bool) -> dict[str, Answer]:
-        """Returns the cases, among all cases, that report a violation or are BROKEN with a module. Raises Lost and
-        NoSession."""
+        """Returns the cases that report a violation or are BROKEN with a module. Raises Lost and NoSession."""
         failing: dict[str, Answer] = {}
-        names = collections.deque(case.id for case in self._cases)
+        names = [case.id for case in self._cases]
         told = time.monotonic()
         while names:
-            try:
-                guest = self.ready()
-                if reason := guest.load(module):
-                    raise NoSession(reason)
-                for answer in map(self._with_rules, guest.run(list(names), all_of_them=True, watched=watched)):
-                    names.popleft()
-                    if _signs(answer):
-                        failing[answer.case] = answer
-                        self._say(f"{answer.case}: {answer.verdict}: {answer.reason}")
-                    if not names or time.monotonic() - told > _PROGRESS_S:
-                        told, done = time.monotonic(), len(self._cases) - len(names)
-                        self._say(
-                            f"{done} of {len(self._cases)} cases were run, {len(failing)} of them failed or were BROKEN"
-                        )
-            except Lost as lost:
-                self.close()
-                if not lost.case:
-                    raise
-                failing[lost.case] = self._lost(lost)
-                names.remove(lost.case)
-                self._say(str(lost))
+            for answer in self._answers(module, names, all_of_them=True, watched=watched):
+                names.remove(answer.case)
+                if _signs(answer):
+                    failing[answer.case] = answer
+                    self._say(f"{answer.case}: {answer.verdict}: {answer.reason}")
+                if not names or time.monotonic() - told > _PROGRESS_S:
+                    told, done = time.monotonic(), len(self._cases) - len(names)
+                    counts = f"{done} of {len(self._cases)} cases were run, {len(failing)} of them failed"
+                    self._say(f"{counts} or were BROKEN")
         return failing
 
     def _suspects(self, mutants: Sequence[Mutant], names: Sequence[str]) -> list[Mutant]:
-        """Returns the mutants of a module on which one of these cases fails that may be the reason; halves the module
-        until each half passes or has one mutant."""
+        """Returns the mutants that may be why these cases fail; halves the module until each half passes."""
         if len(mutants) == 1:
             return list(mutants)
         found: list[Mutant] = []

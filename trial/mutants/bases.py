@@ -1,27 +1,17 @@
 """The classes whose methods the rows of tables replace, besides those of the reference, and functions for the rows."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import NoReturn
 
 from conformance.bench.calls import Sge
-from conformance.bench.work_requests import SendRequest
+from conformance.bench.work_requests import Completion, SendRequest
 from reference.advice import FLUSH
 from reference.device import Device
 from reference.memory import SPACE
-from reference.objects import (
-    FLUSH_GLOBAL,
-    FLUSH_PERSISTENT,
-    LOCAL_WRITE,
-    MW_BIND,
-    ON_DEMAND,
-    REMOTE_ATOMIC,
-    Domain,
-    Refused,
-    Region,
-    Window,
-)
+from reference.objects import FLUSH_GLOBAL, FLUSH_PERSISTENT, LOCAL_WRITE, MW_BIND, ON_DEMAND, Refused, Region, Window
 from reference.queues import SUCCESS, Queue
 from reference.reregistration import Change
 from reference.stack import WHOLE, Stack
@@ -36,26 +26,6 @@ ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
 KEPT = LOCAL_WRITE | MW_BIND
 BOTH_FLUSHES = FLUSH_GLOBAL | FLUSH_PERSISTENT
 SEEN_PAGES = 256 << 20
-Wanted = tuple[Domain, int, int, int, int]
-
-
-class Knowing(Device):
-    """A device that knows which regions are of dma-bufs, and whether it is registering such a region."""
-
-    registering = False
-
-    def setup(self) -> None:
-        self.of_buffers: set[int] = set()
-
-    def register_dmabuf(self, pd: int, offset: int, length: int, iova: int, fd: int, access: int) -> Region:
-        """Registers a region of a dma-buf. Raises Refused."""
-        self.registering = True
-        try:
-            made = super().register_dmabuf(pd, offset, length, iova, fd, access)
-        finally:
-            self.registering = False
-        self.of_buffers.add(made.handle)
-        return made
 
 
 class Watching(Device):
@@ -127,19 +97,80 @@ class TellingOfRefused(Device):
         return super().refuse(queue, status)
 
 
-class EndWraps(Device):
-    """An operation that passes the end of the address space is made at the region's beginning."""
-
-    def wrapped(self, region: Region, addr: int, length: int) -> int | None:
-        """Returns the address in this process of an operation that passes a check because its end is computed modulo
-        2^64, else None."""
-        within = (addr + length) % SPACE <= region.iova + region.length
-        return region.addr if addr >= region.iova and addr + length >= SPACE and within else None
+def wrapped(region: Region, addr: int, length: int) -> int | None:
+    """Returns the address of an operation that passes a check of its end modulo 2^64, made at the region's beginning,
+    else None."""
+    within = (addr + length) % SPACE <= region.iova + region.length
+    return region.addr if addr >= region.iova and addr + length >= SPACE and within else None
 
 
 def refused_reliably(queue: Queue, status: str) -> bool:
     """Whether a request was refused on a reliable queue pair."""
     return queue.kind in ("RC", "XRC", "XRC_SEND") and status != SUCCESS
+
+
+class Polled(deque[Completion]):
+    """A list of completions; when its first completion is polled, late requests are carried out."""
+
+    def __init__(self, late: Callable[[], None]) -> None:
+        super().__init__()
+        self._late = late
+
+    def popleft(self) -> Completion:
+        self._late()
+        return super().popleft()
+
+
+class Late(Device):
+    """Requests can be late. `pending` has the key of each request, a function that repeats it, and the number of
+    repetitions."""
+
+    late_writes = late_reads = False
+
+    def setup(self) -> None:
+        self.pending: list[tuple[int, Callable[[], object], int]] = []
+
+    def create_qp(self, queue: Queue) -> Queue:
+        queue.polled = Polled(self.make_late)
+        return super().create_qp(queue)
+
+    def write(self, queue: Queue, request: SendRequest) -> str:
+        return self._remembered(super().write(queue, request), self.late_writes, queue, request, reading=False)
+
+    def read(self, queue: Queue, request: SendRequest) -> str:
+        return self._remembered(super().read(queue, request), self.late_reads, queue, request, reading=True)
+
+    def _remembered(self, status: str, late: bool, queue: Queue, request: SendRequest, reading: bool) -> str:
+        """Returns the status of a request, and notes a request that was carried out."""
+        length = sum(sge.length for sge in request.sges) if late and status == "SUCCESS" else 0
+        there = self.target(queue, request, length) if length else None
+        here = self.memory_of_sge(queue, request.sges[0], write=reading) if there else None
+        if not there or not here:
+            return status
+        source, sink = (there, here) if reading else (here, there)
+
+        def again() -> bool:
+            content = self.memory.read(source, length)
+            return content is not None and self.memory.write(sink, content)
+
+        for key in (request.rkey, request.sges[0].lkey):
+            self.pending.append((key, again, 2))
+        return status
+
+    def make_late(self) -> None:
+        """Repeats requests whose keys have ended after the request, at the first two calls."""
+        pending, self.pending = self.pending, []
+        for key, again, times in pending:
+            if self.ended(key):
+                again()
+                times -= 1
+            if times:
+                self.pending.append((key, again, times))
+
+    def ended(self, key: int) -> bool:
+        """Whether a key is no longer valid."""
+        found = self.keys.get(key)
+        return found is None or (isinstance(found, Window) and found.region is None)
 
 
 # Advice, and memory on demand
@@ -151,9 +182,9 @@ class SomeElementsServed(Device):
     def setup(self) -> None:
         self.now_served: list[tuple[int, int]] = []
 
-    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+    def advise_mr(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
         self.now_served = [(sge.addr, sge.length) for sge in self.served(sg_list)]
-        super().advise(pd, advice, flags, sg_list)
+        super().advise_mr(pd, advice, flags, sg_list)
 
     def served(self, sg_list: Sequence[Sge]) -> Sequence[Sge]:
         """The elements that are followed."""
@@ -168,9 +199,9 @@ class Asynchronous(Device):
 
     flushed = True
 
-    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+    def advise_mr(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
         self.flushed = bool(flags & FLUSH)
-        super().advise(pd, advice, flags, sg_list)
+        super().advise_mr(pd, advice, flags, sg_list)
 
 
 class Declared(Device):
@@ -182,16 +213,6 @@ class Declared(Device):
         region = found.region if isinstance(found, Window) else found
         on_demand = region is not None and region.access & ON_DEMAND
         return bool(on_demand and self.on_demand_need in self.lacking) or super().not_on_demand_here(found)
-
-
-class OnDemandWindows(Device):
-    """A right of windows over on-demand regions has no effect."""
-
-    denied = 0
-
-    def window_allows(self, window: Window, right: int) -> bool:
-        on_demand = window.region is not None and window.region.access & ON_DEMAND
-        return not (on_demand and right == self.denied) and super().window_allows(window, right)
 
 
 # Registration, re-registration and deregistration
@@ -210,17 +231,6 @@ class LastBuffer(Device):
             if refused.errno != self.excused or not self._last[0]:
                 raise
         return self._last
-
-
-class Keeping(Device):
-    """CHANGE_ACCESS does not revoke one of the rights."""
-
-    kept = 0
-
-    def wanted(self, region: Region, change: Change) -> Wanted:
-        domain, addr, length, iova, access = super().wanted(region, change)
-        kept = 0 if self.kept == REMOTE_ATOMIC and not access & LOCAL_WRITE else self.kept
-        return domain, addr, length, iova, access | region.access & kept
 
 
 class Hurt(Device):
@@ -242,9 +252,9 @@ class Haunted(Device):
     def setup(self) -> None:
         self.ghosts: dict[int, Region] = {}
 
-    def deregister(self, handle: int) -> None:
+    def dereg_mr(self, handle: int) -> None:
         region = self.regions.get(handle)
-        super().deregister(handle)
+        super().dereg_mr(handle)
         if region:
             self.ghosts[region.key] = region
 
@@ -252,22 +262,11 @@ class Haunted(Device):
 # Windows
 
 
-class ChangedBelowWindows(Device):
-    """A region with a bound window can be changed. `before` has address, length and flags of the latest changes."""
-
-    def setup(self) -> None:
-        self.before: dict[int, tuple[int, int, int]] = {}
+class ChangedBelowWindows(Remembering):
+    """A region with a bound window can be changed."""
 
     def held(self, region: Region) -> bool:
         return False
-
-    def apply(self, region: Region, change: Change) -> None:
-        self.before[region.handle] = (region.addr, region.length, change.flags)
-        super().apply(region, change)
-
-    def changed(self, region: Region, flag: int) -> bool:
-        """Whether the latest change of the region had a flag."""
-        return bool(self.before.get(region.handle, (0, 0, 0))[2] & flag)
 
 
 class Unbinding(Device):

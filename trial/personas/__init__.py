@@ -3,8 +3,3 @@
 A persona is data: capabilities that a driver lacks or misdeclares, and a combination of permitted behaviours. It has
 only some of the driver's mistakes. Only cases of the rules that the persona names may fail on it.
 """
-
-from trial.personas.persona import Persona
-from trial.personas.table import PERSONAS
-
-__all__ = ["PERSONAS", "Persona"]

@@ -1,14 +1,26 @@
-"""One persona: the capabilities that a driver does not have, and its behaviours. The persona makes a simulated device
-(see reference/) that behaves as this driver does."""
+"""The personas of table.yaml: the capabilities that a driver does not have, and its behaviours. A persona makes a
+simulated device (see reference/) that behaves as this driver does."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from conformance.model.rules import RULE_ID
+from conformance.yamldoc.nodes import Node
+from conformance.yamldoc.reader import Reader, document
 from reference.device import Device
 from reference.stack import Stack
-from trial.mutant_table import MASKS
-from trial.personas.behaviours import BEHAVIOURS
-from trial.personas.sysfs_port import ETHERNET, SysfsPort
+from trial.catalogue import PERMITTED_VARIANTS, VOCABULARY
+from trial.mutant_table import MASKS, behaviours_in
+from trial.personas.sysfs_port import PORTS, SysfsPort
+
+_HERE = Path(__file__).parent
+# The behaviours by name: the rows of behaviours.yaml, and permitted variants of the mutants.
+BEHAVIOURS: Mapping[str, type[Device]] = {
+    **{each.name: each.kind for each in PERMITTED_VARIANTS},
+    **dict(behaviours_in(_HERE / "behaviours.yaml", Device, (itertools, *VOCABULARY))),
+}
 
 _REACHED = ("swap", "persistent_memory", "pci_bar")
 # Capabilities that no driver on Linux has, because ib_uverbs_reg_mr in drivers/infiniband/core/uverbs_cmd.c refuses
@@ -18,6 +30,9 @@ _NOT_ON_LINUX = ("iova_page_offset",)
 _VIOLATED_ON_LINUX = {"IOVA-02a": "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr"}
 _RULE_OF_CLAIM = {"mw_type_1": "CAP-01", "mw_type_2": "CAP-02"}
 _RAW = "raw_registration"
+_PARTS = ("groups", "optional", "drivers")
+_KINDS = ("lacks", "claims", "hides")
+_OF_INFINIBAND = ("core/", "hw/", "sw/")
 
 
 @dataclass(frozen=True)
@@ -38,7 +53,7 @@ class Persona:
     hides: Mapping[str, str] = field(default_factory=dict)
     mistakes: Mapping[str, str] = field(default_factory=dict)
     raw_registration: str = ""
-    port: SysfsPort = ETHERNET
+    port: SysfsPort = PORTS["ethernet"]
 
     @property
     def violates(self) -> Mapping[str, str]:
@@ -59,8 +74,7 @@ class Persona:
         return Stack(self.name, lacks, frozenset(reaches), frozenset(self.claims), frozenset(self.hides))
 
     def kind(self, base: type[Device] = Device) -> type[Device]:
-        """Returns the reference with these behaviours; the methods of `base`, a reference with a violation, are called
-        first."""
+        """Returns the reference with these behaviours, after the methods of `base`, a reference with a violation."""
         own = [BEHAVIOURS[name] for name in self.behaves]
         kinds = (base, *own) if base is not Device else (*own,)
         return type(f"{base.__name__}On{self.name}", kinds, {"setup": _set_up_all})
@@ -72,3 +86,55 @@ def _set_up_all(device: Device) -> None:
         own = vars(kind).get("setup")
         if own is not None and own is not _set_up_all:
             own(device)
+
+
+def read_personas(path: Path) -> list[Persona]:
+    """Returns the personas of a table. Raises UserError with the place of each mistake."""
+    with document(path) as (root, reader):
+        parts = reader.mapping(root, "the personas", _PARTS, _PARTS)
+        groups, optional = (
+            {name: str(each.value) for name, each in reader.named(parts.get(part), part).items()} for part in _PARTS[:2]
+        )
+        found, known = list[Persona](), dict[str, Persona]()
+        drivers = parts["drivers"].value if "drivers" in parts else {}
+        for name, node in drivers.items() if isinstance(drivers, dict) else ():
+            own = dict(node.value) if isinstance(node.value, dict) else {}
+            has = str(own.pop("has").value).split() if "has" in own else ()
+            known[name] = _driver(name, own, known, groups, reader)
+            if not name.startswith("_"):
+                absent = {verb: place for verb, place in optional.items() if verb not in has}
+                found.append(replace(known[name], lacks={**absent, **known[name].lacks}))
+    return found
+
+
+def _driver(
+    name: str, own: dict[str, Node], known: Mapping[str, Persona], groups: Mapping[str, str], reader: Reader
+) -> Persona:
+    like = reader.word(own.pop("like", None), "driver", known)
+    base = known[like] if like else Persona(name, {}, {})
+    port = reader.word(own.pop("port", None), "port", PORTS)
+    facts = {kind: dict(getattr(base, kind)) for kind in (*_KINDS, "behaves", "mistakes")}
+    raw = base.raw_registration
+    for key, node in own.items():
+        first, *names = key.split()
+        place = f"drivers/infiniband/{node.value}" if str(node.value).startswith(_OF_INFINIBAND) else str(node.value)
+        if first == "raw_registration":
+            raw = place
+        elif first in _KINDS:
+            facts[first] |= dict.fromkeys(_expanded(names, groups), place)
+        else:
+            reader.word(Node(first, node.location), "behaviour", (*BEHAVIOURS, "violates"))
+            facts["behaves"] |= {first: place} if first in BEHAVIOURS else {}
+            facts["mistakes"] |= dict.fromkeys(names, place)
+            for rule in names:
+                if not RULE_ID.fullmatch(rule):
+                    reader.note(node.location, f"{rule!r} is not a rule")
+    return replace(base, name=name, raw_registration=raw, port=PORTS[port] if port else base.port, **facts)
+
+
+def _expanded(names: Iterable[str], groups: Mapping[str, str]) -> Iterator[str]:
+    for name in names:
+        yield from _expanded(groups[name].split(), groups) if name in groups else (name,)
+
+
+PERSONAS = tuple(read_personas(_HERE / "table.yaml"))

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from conformance.model.verdict import Verdict
 from trial import report
-from trial.personas.behaviours import BEHAVIOURS
-from trial.personas.persona import Persona
+from trial.personas.persona import BEHAVIOURS, Persona
 from trial.personas.trying import Outcome
 from trial.trying import KILLED
 
@@ -16,8 +15,7 @@ _TIMES = ("violations", "killed", "processor, s")
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """Returns a table in Markdown. It has the violations that are offered on each persona; without violations, no case
-    counts as vacuous."""
+    """Returns a table in Markdown with the violations offered on each persona; without any, none counts as vacuous."""
     rows = []
     for each in outcomes:
         vacuous = len(each.vacuous) if each.findings else ""
@@ -29,8 +27,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 
 def behaviours(persona: Persona) -> str:
-    """Returns the behaviours and missing capabilities of a persona, one line each, with the place in its driver's
-    source."""
+    """Returns a persona's behaviours and missing capabilities, one a line, with the place in its driver's source."""
     lines = [persona.name]
     lines += [f"  {BEHAVIOURS[name].__doc__} ({where})" for name, where in persona.behaves.items()]
     lines += [f"  declares {name} and lacks it ({where})" for name, where in persona.claims.items()]

@@ -15,11 +15,11 @@ from conformance.model.case import Case
 from conformance.model.preflight import Findings
 from conformance.model.verdict import VIOLATIONS, Verdict
 from reference.bench import ReferenceBench
+from trial.mutant_table import Violation
 from trial.personas.persona import Persona
 from trial.processes import in_processes
 from trial.running import on_reference, on_the_reference, violations_by
 from trial.trying import KILLED, Finding, finding, try_violation
-from trial.violation import Violation
 
 
 @dataclass(frozen=True)

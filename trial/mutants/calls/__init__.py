@@ -12,9 +12,8 @@ from conformance import verbs
 from conformance.bench import calls, work_requests
 from reference import advice, objects, reregistration
 from trial.altering import Alteration
-from trial.mutant_table import mutants_of
+from trial.mutant_table import Violation, mutants_of
 from trial.mutants.calls import bases
-from trial.violation import Violation
 
 _VOCABULARY = (contextlib, dataclasses, verbs, advice, objects, reregistration, calls, work_requests, bases)
 ALTERATIONS: tuple[Violation, ...] = tuple(mutants_of(sys.modules[__name__], Alteration, _VOCABULARY))

@@ -1,10 +1,7 @@
 """The alterations of calls whose methods the rows of tables replace."""
 
-from dataclasses import replace
-
-from conformance.bench.calls import Pd, Return, Window
-from conformance.bench.interface import Entry, Queue
-from conformance.bench.work_requests import BindInfo
+from conformance.bench.calls import Pd, Return
+from conformance.bench.interface import Entry
 from conformance.verbs import ENUMS
 from trial.altering import Alteration
 
@@ -15,17 +12,6 @@ KNOWN = _ACCESS.mask_of(*_ACCESS.short_names)
 def refused(entry: Entry, code: int) -> Return:
     """Returns the result of a registration that an entry refuses."""
     return Return(0, code) if entry.name == "libibverbs" else Return(code, code)
-
-
-class Rights(Alteration):
-    """Registers with other access flags than requested."""
-
-    def rights(self, access: int) -> int:
-        """Returns the access flags to request from the real device."""
-        return access
-
-    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
-        return super().register(entry, verb, pd, where, self.rights(access))
 
 
 class Extent(Alteration):
@@ -44,14 +30,3 @@ class Extent(Alteration):
         if returned.mr:
             returned.mr.struct.addr, returned.mr.struct.length = addr, length
         return returned
-
-
-class WindowRights(Alteration):
-    """Binds windows with other access flags than requested."""
-
-    def rights(self, access: int) -> int:
-        """Returns the access flags to request from the real device."""
-        return access
-
-    def bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
-        return super().bind_mw(queue, window, replace(info, access=self.rights(info.access)), flags, wr_id)

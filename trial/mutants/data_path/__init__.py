@@ -5,9 +5,8 @@ import sys
 from reference import objects as rights
 from trial.data_path import memory, objects, replaced, structures
 from trial.data_path.alteration import DataPath
-from trial.mutant_table import mutants_of
+from trial.mutant_table import Violation, mutants_of
 from trial.mutants.data_path import bases
-from trial.violation import Violation
 
 _ALL = tuple(mutants_of(sys.modules[__name__], DataPath, (rights, replaced, memory, objects, structures, bases)))
 DATA_PATH_ALTERATIONS: tuple[Violation, ...] = tuple(each for each in _ALL if not each.permitted)

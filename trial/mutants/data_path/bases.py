@@ -3,6 +3,8 @@
 A class changes the effect of requests that the real device carries out, or refuses or carries out requests itself.
 """
 
+from typing import Any
+
 from reference.objects import LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE
 from trial.data_path import structures as wire
 from trial.data_path.alteration import DataPath
@@ -19,12 +21,34 @@ LOC_PROT_ERR = 4
 
 
 class Granting(DataPath):
-    """Carries out requests that must be refused."""
+    """Carries out requests that must be refused. `ended` says how the region or binding of a request's key may have
+    ended."""
+
+    ended: tuple[str, ...] = ("",)
+
+    def named(self, queue: QueuePair, sent: Sent) -> Region | Binding | None:
+        """Returns the region or binding that a request's rkey names, if access to it may be granted wrongly."""
+        live = self.ended != ("",) and self.objects.valid(sent.rkey)
+        return None if live else self.objects.region(sent.rkey, self.ended)
+
+    def opens(self, queue: QueuePair, sent: Sent, found: Any) -> bool:
+        """Whether the region or binding is open to this request although it must not be."""
+        return False
 
     def granted(self, queue: QueuePair, sent: Sent) -> int | None:
-        """Returns the address at which a request is carried out although it must be refused; None for any other
-        request."""
-        return None
+        """Returns the address at which a request is carried out although it must be refused, or None."""
+        found = self.named(queue, sent)
+        return found.place(sent.remote_addr, sent.length) if found and self.opens(queue, sent, found) else None
+
+    def from_ended(self, sent: Sent) -> bool:
+        """Whether the lkey of an element is only that of a deregistered region."""
+        lkeys = [each.lkey for each in sent.elements]
+        return any(not self.objects.source(each) and self.objects.source(each, ("deregistered",)) for each in lkeys)
+
+    def into_unwritable(self, sent: Sent) -> bool:
+        """Whether an element is in a region without LOCAL_WRITE."""
+        regions = (self.objects.source(each.lkey) for each in sent.elements)
+        return any(each and not each.access & LOCAL_WRITE for each in regions)
 
     def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
         place = self.granted(queue, sent) if sent.length and (sent.reads or sent.writes or sent.atomic) else None
@@ -32,59 +56,26 @@ class Granting(DataPath):
             self.carry_out(queue, sent, request, place)
         return None
 
-    def lacking(self, queue: QueuePair, sent: Sent, right: int) -> Region | None:
-        """Returns the region that a request's rkey names, if only the right is missing; None for any other request.
-
-        Then the region lacks the right, contains the request's range, and belongs to the PD of the peer.
-        """
-        region = self.objects.region(sent.rkey)
-        inside = region is not None and region.place(sent.remote_addr, sent.length) is not None
-        here = region is not None and region.pd == self.peer_pd(queue)
-        return region if region and inside and here and not region.access & right else None
-
 
 class Ended(Granting):
     """The key of a deregistered region still works for some requests."""
 
-    def opens(self, queue: QueuePair, sent: Sent, region: Region) -> bool:
-        """Whether the key still works for this request."""
-        return False
-
-    def granted(self, queue: QueuePair, sent: Sent) -> int | None:
-        region = self.objects.region(sent.rkey, ("deregistered",))
-        if region is None or self.objects.valid(sent.rkey) or not self.opens(queue, sent, region):
-            return None
-        return region.place(sent.remote_addr, sent.length)
-
-
-class EndedSource(Granting):
-    """A deregistered region's lkey still works."""
-
-    opcode = wire.WRITE
-
-    def granted(self, queue: QueuePair, sent: Sent) -> int | None:
-        lkeys = [each.lkey for each in sent.elements]
-        ended = any(not self.objects.source(each) and self.objects.source(each, ("deregistered",)) for each in lkeys)
-        region = self.objects.region(sent.rkey)
-        return region.place(sent.remote_addr, sent.length) if ended and region and sent.opcode == self.opcode else None
+    ended = ("deregistered",)
 
 
 class WithoutRight(Granting):
-    """Some requests need no right."""
+    """Some requests need no right to access a region that contains their range and belongs to the PD of the peer."""
 
     right = REMOTE_READ
 
-    def opens(self, queue: QueuePair, sent: Sent, region: Region) -> bool:
-        """Whether the request needs no right."""
-        return True
-
-    def granted(self, queue: QueuePair, sent: Sent) -> int | None:
+    def named(self, queue: QueuePair, sent: Sent) -> Region | Binding | None:
         if self.right != (REMOTE_READ if sent.reads else REMOTE_WRITE if sent.writes else REMOTE_ATOMIC):
             return None
-        region = self.lacking(queue, sent, self.right)
-        if region is None or not self.opens(queue, sent, region):
-            return None
-        return region.place(sent.remote_addr, sent.length)
+        region = self.objects.region(sent.rkey)
+        return region if region and region.pd == self.peer_pd(queue) and not region.access & self.right else None
+
+    def opens(self, queue: QueuePair, sent: Sent, found: Any) -> bool:
+        return True
 
 
 # Access by other domains, by other keys, and outside of a range
@@ -93,16 +84,9 @@ class WithoutRight(Granting):
 class OtherDomain(Granting):
     """A queue pair of another PD can use a region for some requests."""
 
-    def allowed(self, sent: Sent, region: Region) -> bool:
-        """Whether the PD is not checked."""
-        return False
-
-    def granted(self, queue: QueuePair, sent: Sent) -> int | None:
-        region = self.objects.region(sent.rkey)
-        domain = self.peer_pd(queue)
-        if region is None or not domain or region.pd == domain or not self.allowed(sent, region):
-            return None
-        return region.place(sent.remote_addr, sent.length)
+    def named(self, queue: QueuePair, sent: Sent) -> Region | Binding | None:
+        region, domain = self.objects.region(sent.rkey), self.peer_pd(queue)
+        return region if region and domain and region.pd != domain else None
 
 
 class Beyond(Granting):
@@ -122,21 +106,6 @@ class Beyond(Granting):
         if region.place(sent.remote_addr, sent.length) is not None or not self.exceeds(sent, offset, region):
             return None
         return region.addr + offset
-
-
-class Unwritable(Granting):
-    """A request can fill a region without LOCAL_WRITE."""
-
-    def wanted(self, sent: Sent) -> bool:
-        """Whether the request may fill the region."""
-        return sent.reads
-
-    def granted(self, queue: QueuePair, sent: Sent) -> int | None:
-        region = self.objects.region(sent.rkey)
-        targets = [self.objects.source(each.lkey) for each in sent.elements]
-        fine = region and region.access & (REMOTE_READ if sent.reads else REMOTE_ATOMIC) and self.wanted(sent)
-        unwritable = any(each and not each.access & LOCAL_WRITE for each in targets)
-        return region.place(sent.remote_addr, sent.length) if region and fine and unwritable else None
 
 
 class Iova(Granting):
@@ -160,34 +129,23 @@ class Iova(Granting):
 # Access by the key of a window
 
 
-class EndedBinding(Granting):
-    """A window's key that has ended still works for some requests."""
-
-    ended: tuple[str, ...] = ("rebound",)
-
-    def opens(self, sent: Sent, binding: Binding) -> bool:
-        """Whether the ended key still works for this request."""
-        return sent.reads and bool(binding.access & REMOTE_READ)
-
-    def granted(self, queue: QueuePair, sent: Sent) -> int | None:
-        binding = self.objects.binding(sent.rkey, self.ended)
-        if binding is None or self.objects.valid(sent.rkey) or not self.opens(sent, binding):
-            return None
-        return binding.place(sent.remote_addr, sent.length)
-
-
 class ByWindow(Granting):
     """A window grants requests that its rights do not allow."""
 
-    def grants(self, queue: QueuePair, sent: Sent, binding: Binding) -> bool:
-        """Whether the window grants the request although it must not."""
-        return False
+    def named(self, queue: QueuePair, sent: Sent) -> Region | Binding | None:
+        return self.objects.binding(sent.rkey, self.ended)
 
-    def granted(self, queue: QueuePair, sent: Sent) -> int | None:
-        binding = self.objects.binding(sent.rkey)
-        if binding is None or not self.grants(queue, sent, binding):
-            return None
-        return binding.place(sent.remote_addr, sent.length)
+
+class EndedBinding(ByWindow):
+    """A window's key that has ended still works for some requests."""
+
+    ended = ("rebound",)
+
+    def opens(self, queue: QueuePair, sent: Sent, found: Any) -> bool:
+        return sent.reads and bool(found.access & REMOTE_READ)
+
+    def named(self, queue: QueuePair, sent: Sent) -> Region | Binding | None:
+        return super().named(queue, sent) if not self.objects.valid(sent.rkey) else None
 
 
 # Requests that are refused
@@ -232,18 +190,35 @@ class Refused(DataPath):
 # The data of a WRITE
 
 
-class Written(DataPath):
-    """Changes the effect of a successful WRITE. `before` has the bytes of the target before the WRITE."""
+class Succeeding(DataPath):
+    """Changes the effect of a successful request. A request's `note` has the bytes that it changes, before it."""
+
+    def before(self, sent: Sent) -> bytes | None:
+        """Returns the bytes that a request changes, before it; None if the effect of the request is not changed."""
+        raise NotImplementedError
+
+    def after_success(self, queue: QueuePair, sent: Sent, before: bytes) -> None:
+        """Changes the effect."""
+        raise NotImplementedError
 
     def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
-        if sent.writes and sent.length:
-            sent.note = content_at(self.place(sent), sent.length)
+        sent.note = self.before(sent)
         return None
 
     def completed(self, queue: QueuePair, sent: Sent, wc: wire.WorkCompletion) -> bool:
-        if sent.writes and sent.length and wc.status == wire.SUCCESS and isinstance(sent.note, bytes):
-            self.written(queue, sent, self.place(sent), sent.note)
+        if wc.status == wire.SUCCESS and isinstance(sent.note, bytes):
+            self.after_success(queue, sent, sent.note)
         return True
+
+
+class Written(Succeeding):
+    """Changes the effect of a successful WRITE. `before` has the bytes of the target before the WRITE."""
+
+    def before(self, sent: Sent) -> bytes | None:
+        return content_at(self.place(sent), sent.length) if sent.writes and sent.length else None
+
+    def after_success(self, queue: QueuePair, sent: Sent, before: bytes) -> None:
+        self.written(queue, sent, self.place(sent), before)
 
     def written(self, queue: QueuePair, sent: Sent, place: int, before: bytes) -> None:
         """Changes the bytes at `place`."""
@@ -293,18 +268,14 @@ class Moved(DataPath):
 # The data of a READ or of a message
 
 
-class Read(DataPath):
+class Read(Succeeding):
     """Changes the effect of a successful READ. `before` has the contents of the READ's elements before the READ."""
 
-    def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
-        if sent.reads and sent.length:
-            sent.note = self.gather(sent.elements)
-        return None
+    def before(self, sent: Sent) -> bytes | None:
+        return self.gather(sent.elements) if sent.reads and sent.length else None
 
-    def completed(self, queue: QueuePair, sent: Sent, wc: wire.WorkCompletion) -> bool:
-        if sent.reads and sent.length and wc.status == wire.SUCCESS and isinstance(sent.note, bytes):
-            self.read(sent, self.gather(sent.elements) or b"", sent.note)
-        return True
+    def after_success(self, queue: QueuePair, sent: Sent, before: bytes) -> None:
+        self.read(sent, self.gather(sent.elements) or b"", before)
 
     def read(self, sent: Sent, arrived: bytes, before: bytes) -> None:
         """Changes the bytes in the elements."""
@@ -324,18 +295,14 @@ class Received(DataPath):
 # The returned and stored values of atomics
 
 
-class Atomic(DataPath):
+class Atomic(Succeeding):
     """Changes the effect of a successful atomic."""
 
-    def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
-        if sent.atomic:
-            sent.note = content_at(self.place(sent), 8)
-        return None
+    def before(self, sent: Sent) -> bytes | None:
+        return content_at(self.place(sent), 8) if sent.atomic else None
 
-    def completed(self, queue: QueuePair, sent: Sent, wc: wire.WorkCompletion) -> bool:
-        if sent.atomic and wc.status == wire.SUCCESS and isinstance(sent.note, bytes):
-            self.done(sent, self.place(sent), int.from_bytes(sent.note, "little"))
-        return True
+    def after_success(self, queue: QueuePair, sent: Sent, before: bytes) -> None:
+        self.done(sent, self.place(sent), int.from_bytes(before, "little"))
 
     def done(self, sent: Sent, place: int, old: int) -> None:
         """Changes the value at `place`, which was `old` before the atomic, and the returned value."""
@@ -347,22 +314,6 @@ class Atomic(DataPath):
     def give(self, sent: Sent, value: int) -> None:
         """Returns a value."""
         self.scatter(sent.elements, value.to_bytes(8, "little"))
-
-
-# Invalidations
-
-
-class Invalidating(DataPath):
-    """An invalidation that must fail completes with success and does nothing."""
-
-    def nothing(self, sent: Sent) -> bool:
-        """Whether the key must not be invalidated."""
-        return False
-
-    def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
-        if sent.opcode == wire.LOCAL_INV and self.nothing(sent):
-            self.replace(sent, request)
-        return None
 
 
 # Completions

@@ -1,22 +1,30 @@
-"""The progress of a run, on a real terminal (a pty) and elsewhere."""
+"""The terminal: the progress of a run, on a real terminal (a pty) and elsewhere, and the summary of a run."""
 
 import io
+import itertools
 import os
 import pty
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
+from commands import run as run_command
+from conformance.errors import UserError
+from conformance.model.record import ResultRecord
+from conformance.model.verdict import Verdict
+from conformance.results.records import Recorded
+from conformance.tables.suite import load_suite
 from reports.digest import digest
 from reports.terminal import NORMAL, QUIET, VERBOSE, Progress, summary
 from samples import header, numbered, recorded, result
-from test_reports import HOSTILE
 
-SUITE = numbered(4)
+SUITE = numbered(5)
 ESCAPE = "\x1b"
 END = "<that is all>"
+HOSTILE = "a\x00b\x1b[31mc\nd\re\tf <b>&amp; ]]> \"'g\u2028h\x85 \U0001f600 \ufffe \ud800"
 
 
 @pytest.fixture
@@ -32,6 +40,14 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[io.TextIOWrapper
     os.close(other)
 
 
+def told(
+    *lines: ResultRecord, folder: str = "out", level: int = NORMAL, to: TextIO | None = None, complete: bool = True
+) -> str:
+    """The summary of a run with these results in this folder."""
+    run = digest(recorded(lines, complete=complete), Path(folder))
+    return summary(run, Path(folder), to or io.StringIO(), level)
+
+
 def seen(terminal: tuple[io.TextIOWrapper, int]) -> str:
     """Returns everything that was written to the terminal, which delivers pieces of any size."""
     stream, other = terminal
@@ -43,12 +59,9 @@ def seen(terminal: tuple[io.TextIOWrapper, int]) -> str:
     return shown.decode().removesuffix(END)
 
 
-def ticking(step: float = 0.5) -> Iterator[float]:
+def clock(step: float = 0.5) -> Callable[[], float]:
     """A clock that advances by `step` seconds each time it is read."""
-    now = 0.0
-    while True:
-        yield now
-        now += step
+    return itertools.count(0.0, step).__next__
 
 
 def go(progress: Progress, verdicts: tuple[str, ...] = ("PASS", "FAIL", "UNSUPPORTED"), total: int = 100) -> None:
@@ -59,8 +72,7 @@ def go(progress: Progress, verdicts: tuple[str, ...] = ("PASS", "FAIL", "UNSUPPO
 
 
 def test_a_terminal_has_a_bar_with_pace_and_time_left(terminal: tuple[io.TextIOWrapper, int]) -> None:
-    clock = ticking()
-    go(Progress(terminal[0], clock=lambda: next(clock)))
+    go(Progress(terminal[0], clock=clock()))
     shown = seen(terminal).replace("\r\n", "\n")
     bars = [part for part in re.split(r"\r\x1b\[K|\n", shown) if " of 100" in part]
     assert bars == [
@@ -81,8 +93,7 @@ def test_the_time_left_is_the_last_to_go_on_a_narrow_terminal(
     columns: int, bar: str, terminal: tuple[io.TextIOWrapper, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    clock = ticking()
-    go(Progress(terminal[0], clock=lambda: next(clock)), ("PASS", "PASS"))
+    go(Progress(terminal[0], clock=clock()), ("PASS", "PASS"))
     shown = [part for part in seen(terminal).split(f"\r{ESCAPE}[K") if " of 100" in part][-1]
     assert shown == bar[: columns - 1]
     assert "49 s left" in shown
@@ -90,9 +101,8 @@ def test_the_time_left_is_the_last_to_go_on_a_narrow_terminal(
 
 def test_the_time_left_counts_what_takes_longer_than_the_cases_before_it() -> None:
     """Each case has taken half a second so far, and the last case is expected to take a hundred times as long."""
-    stream, clock = io.StringIO(), ticking(0.5)
-    progress = Progress(stream, VERBOSE, clock=lambda: next(clock))
-    first, second, third, last = SUITE.cases
+    progress = Progress(io.StringIO(), VERBOSE, clock=clock())
+    first, second, third, last, _ = SUITE.cases
     progress.expect({first.id: 0.1, second.id: 0.1, third.id: 0.1, last.id: 10.0})
     progress.run_started(header(), 4)
     for done, case in enumerate((first, second, third), 1):
@@ -111,10 +121,7 @@ def test_colours_are_off_where_they_are_not_wanted(
 ) -> None:
     monkeypatch.setenv(name, value)
     go(Progress(terminal[0]))
-    print(
-        summary(digest(recorded([result(SUITE.cases[0], "FAIL")]), Path("out")), Path("out"), terminal[0]),
-        file=terminal[0],
-    )
+    print(told(result(SUITE.cases[0], "FAIL"), to=terminal[0]), file=terminal[0])
     shown = seen(terminal)
     assert f"{ESCAPE}[3" not in shown
     assert "FAIL" in shown
@@ -122,8 +129,8 @@ def test_colours_are_off_where_they_are_not_wanted(
 
 
 def test_elsewhere_there_are_plain_lines_now_and_then() -> None:
-    stream, clock = io.StringIO(), ticking(0.1)
-    progress = Progress(stream, clock=lambda: next(clock))
+    stream = io.StringIO()
+    progress = Progress(stream, clock=clock(0.1))
     progress.run_started(header(), 120)
     for done in range(1, 121):
         progress.result_recorded(result(SUITE.cases[0]), done, 120)
@@ -175,7 +182,7 @@ def test_the_last_lines_say_where_the_report_is_and_what_to_do(
     monkeypatch.chdir(tmp_path)
     Path("out/x").mkdir(parents=True)
     Path("out/x/plan.json").touch()  # without a plan, no run can be resumed
-    text = summary(digest(recorded([result(SUITE.cases[0], verdict)]), Path("out/x")), Path("out/x"), io.StringIO())
+    text = told(result(SUITE.cases[0], verdict), folder="out/x")
     report, *programs, what, end = text[text.index("\nreport: ") + 1 :].splitlines()
     assert report == "report: out/x/report.html (results: out/x)"
     assert [line.partition(" ")[0] for line in programs] == ["C", "again:"] * (verdict == "FAIL")
@@ -190,3 +197,91 @@ def test_a_reason_for_which_cases_cannot_be_reached_is_shown_once() -> None:
         reason = "the library is another one; more" if number == 1 else "the library is another one"
         progress.result_recorded(result(case, "UNREACHABLE", reason), number, 3)
     assert stream.getvalue().count("UNREACHABLE") == 1
+
+
+# The summary of a run
+
+
+TABLES = load_suite()
+
+
+DIED = {"kind": "kernel-died", "verb": "ibv_reg_mr", "seen": ["the kernel under test died", *[""] * 4]}
+
+
+REFUSED = {"kind": "refused", "verb": "ibv_reg_mr", "returned": "NULL", "errno": "EINVAL"}
+
+
+def test_the_summary_has_a_line_of_at_most_100_columns_for_each_defect_the_worst_first() -> None:
+    refused = "ibv_reg_mr(pd=pd, access=0) should succeed, returned NULL with errno EINVAL"
+    lines = [
+        result(SUITE.cases[0], "FAIL", refused, fault=REFUSED),
+        result(SUITE.cases[1], "FAIL", refused, fault=REFUSED),
+        result(SUITE.cases[2], "CRASH", "the third", rules=["REG-15"], fault=DIED),
+        result(SUITE.cases[3], "UNSUPPORTED", "never shown", rules=["REG-12"]),
+        result(SUITE.cases[4], "BROKEN", "the harness " + "could not " * 20, rules=["REG-12"]),
+    ]
+    said = told(*lines, folder="out/run").splitlines()
+    assert said[1].startswith("defects, most severe first: severity, number, what is wrong (rules)")
+    first, second, third = said[2:5]
+    assert re.fullmatch(r"kernel crash  [0-9a-f]{12} kernel fault during a registration: REG-15 \(REG-15\) x1", first)
+    assert re.fullmatch(
+        r"valid refused [0-9a-f]{12} a registration is refused with EINVAL: REG-01 \(REG-01\) x2", second
+    )
+    assert third.startswith("BROKEN        REG-12 reg_mr/sample/c4: the harness could not")
+    assert max(map(len, said[1:5])) == len(third) == 100
+    assert "never shown" not in "".join(said)
+    assert "2 defects in 3 results: 1 kernel crash, 2 valid calls refused" in said
+    assert "5 cases in 2.5 s: 1 UNSUPPORTED, 1 BROKEN, 2 FAIL, 1 CRASH" in said
+    assert "report: out/run/report.html (results: out/run)" in said
+    assert said[-1].endswith("(exit status 1)")
+    in_full = told(*lines, folder="out/run", level=VERBOSE).splitlines()
+    assert f"{'':14}{refused}" in in_full
+    assert f"{'':14}./rdma-cts run --only reg_mr/sample/c0" in in_full
+
+
+def test_the_quiet_summary_is_one_line() -> None:
+    died = result(SUITE.cases[0], "CRASH", "the kernel under test died", fault=DIED)
+    (line,) = told(died, level=QUIET).splitlines()
+    assert line.startswith("1 defect in 1 result: 1 kernel crash; ")
+    assert line.endswith("(exit status 1)")
+
+
+def test_a_waived_defect_comes_last_and_does_not_count() -> None:
+    waived = result(SUITE.cases[0], "CRASH", "the kernel under test died", effective="WAIVED", waiver={"issue": "1"})
+    said = told(waived, result(SUITE.cases[1], "FAIL", fault={**REFUSED, "kind": "accepted"})).splitlines()
+    assert [line.split()[0] for line in said[2:4]] == ["not", "WAIVED"]
+    assert "1 defect in 1 result: 1 refusal not given" in said
+
+
+def test_the_summary_of_a_run_cut_short_says_so() -> None:
+    assert "the run was cut short" in told(result(SUITE.cases[0]), complete=False)
+
+
+@pytest.mark.parametrize("tables", [TABLES.tables_sha256, "other"])
+def test_a_rule_of_which_a_case_has_no_result_is_not_verified(tables: str) -> None:
+    """Also in a run with other tables, because ids are permanent, except for cases that no longer exist."""
+    first, second = [case for case in TABLES.cases if case.rules == ("REG-15",)][:2]
+    rules = {rule.id: rule.as_data() for rule in TABLES.registry.values()}
+    head = header(planned=[first.id, second.id], suite={"version": "0", "tables_sha256": tables}, rules=rules)
+    run = digest(Recorded(head, [result(first)]), Path())
+    assert run.verdicts == {"REG-15": Verdict.MISSED}
+    assert "1 undecided" in run.short_sentence
+    head["planned"] = [first.id, "retired"]
+    assert digest(Recorded(head, [result(first)]), Path()).verdicts == {"REG-15": Verdict.PASS}
+
+
+def test_hostile_text_stays_in_its_line_and_commands_no_terminal() -> None:
+    text = told(result(SUITE.cases[0], "FAIL", HOSTILE))
+    assert all(character.isprintable() or character == "\n" for character in text)
+    (shown,) = [row for row in text.splitlines() if row.startswith("wrong report")]
+    assert shown.endswith("(REG-01) x1")
+
+
+def test_a_report_that_was_not_written_is_not_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    judged = digest(recorded([result(SUITE.cases[0])]), tmp_path)
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(UserError, match=r"report\.html"):
+        run_command._reported(judged, tmp_path, NORMAL, "", "")
+    said = capsys.readouterr().out
+    assert "report.html" not in said
+    assert f"results: {tmp_path}" in said

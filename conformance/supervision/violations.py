@@ -1,0 +1,61 @@
+"""The violations of a run, each with the cases that ran before it in its worker."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from conformance.defects import Cause, cause_of, symptoms_of
+from conformance.model.case import Case
+from conformance.model.kind import Kind
+from conformance.model.record import Occurrence, ResultRecord
+from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.results.records import occurrence
+from conformance.tables.suite import POINT
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A violation of a run: of a case, or at a point of a sweep.
+
+    `before` has the cases that ran earlier in the worker of `case`; `first` is true if `case` was the worker's first
+    case. `cause` is the cause of the defect that the violation shows.
+    """
+
+    case: str
+    point: str
+    seen: Occurrence
+    before: tuple[str, ...]
+    first: bool
+    cause: Cause
+
+    @property
+    def name(self) -> str:
+        """The name of the case, or of the point, to run to see the violation alone."""
+        return f"{self.case}{POINT}{self.point}" if self.point else self.case
+
+
+def violations(results: Mapping[str, ResultRecord], cases: Mapping[str, Case]) -> Iterator[Violation]:
+    """Yields the violations among results, in the order of completion.
+
+    Violations that random sequences found are left out: each was already repeated when its sequence was shortened. If
+    all points of a sweep repeat one experiment that involves chance, the sweep is one violation.
+    """
+    by_worker: dict[int, list[str]] = {}
+    for case, record in results.items():
+        number = record.get("worker", 0)
+        before = tuple(by_worker.setdefault(number, []))
+        by_worker[number].append(case)
+        if record["verdict"] not in VIOLATIONS or cases[case].kind is Kind.SEQUENCES:
+            continue
+        first = bool(number) and not before
+        causes = {each.name: cause_of(each) for each in symptoms_of(record)}
+        other = next(iter(causes.values()))
+        tries = record.get("space", {}).get("tries")
+        points = [each for each in record.get("deviations", ()) if each.get("smallest") and not tries]
+        for each in points:
+            if each.get("verdict", Verdict.FAIL) in VIOLATIONS:
+                text = ",".join(f"{axis}={label}" for axis, label in each["smallest"].items())
+                seen: Occurrence = {"verdict": each["verdict"], "reason": each["observed"]}
+                cause = causes.get(f"{case}{POINT}{text}", other)
+                yield Violation(case, text, seen, before if number else (), False, cause)
+        if not points:
+            yield Violation(case, "", occurrence(record), before if number else (), first, other)

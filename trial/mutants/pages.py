@@ -1,0 +1,174 @@
+"""The classes and functions for rows about pages: memory that cannot be registered, pages of on-demand regions, and
+pages that forked children get."""
+
+import ctypes
+import mmap
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from conformance.kernel.paging import libc
+from reference.device import Device
+from reference.memory import PAGE, Memory
+from reference.objects import ON_DEMAND, REMOTE_ATOMIC, REMOTE_READ, Domain, Region
+from reference.reregistration import CHANGE_ACCESS, CHANGE_TRANSLATION
+
+_MADV_SEQUENTIAL = 2
+
+# Memory that cannot be registered
+
+
+class Careless(Device):
+    """A device that does not check memory when only the access changes."""
+
+    def change_fault(self, addr: int, length: int, access: int, flags: int) -> int:
+        """Returns the errno for a change that could not be registered, or 0."""
+        if flags & CHANGE_TRANSLATION or not flags & CHANGE_ACCESS:
+            return super().change_fault(addr, length, access, flags)
+        return self.access_fault(access)
+
+
+def forced(addr: int, content: bytes) -> bool:
+    """Writes to this process's memory despite its protection; returns False if that is impossible."""
+    try:
+        memory = os.open("/proc/self/mem", os.O_RDWR)
+        try:
+            return os.pwrite(memory, content, addr) == len(content)
+        finally:
+            os.close(memory)
+    except (OSError, OverflowError):
+        return False
+
+
+def make_writable(addr: int, length: int) -> None:
+    """Removes the protection of the pages of a range."""
+    start = addr // PAGE * PAGE
+    libc.mprotect(start, addr + length - start, mmap.PROT_READ | mmap.PROT_WRITE)
+
+
+# Accesses whose bytes the device finds elsewhere
+
+
+class Use(NamedTuple):
+    """One access to a region: its first byte in this process, its length, and its kind."""
+
+    addr: int
+    length: int
+    writes: bool
+    atomic: bool
+
+
+class Placing(Device):
+    """A device that decides where the bytes of each permitted access to a region are."""
+
+    def setup(self) -> None:
+        self.kept: list[object] = []  # memory that only the device uses
+
+    def remote(self, rkey: int, domain: Domain, queue: int, addr: int, length: int, right: int) -> int | None:
+        found = super().remote(rkey, domain, queue, addr, length, right)
+        return self.seen(self.found(rkey), found, length, right != REMOTE_READ, right == REMOTE_ATOMIC)
+
+    def local(self, lkey: int, domain: Domain, addr: int, length: int, write: bool) -> int | None:
+        return self.seen(self.found(lkey), super().local(lkey, domain, addr, length, write), length, write, False)
+
+    def seen(self, region: object, found: int | None, length: int, writes: bool, atomic: bool) -> int | None:
+        """Returns the address for an access to a region, which is permitted if `found` is an address."""
+        permitted = found is not None and isinstance(region, Region)
+        return self.placed(Use(found, length, writes, atomic), region) if permitted else found  # type: ignore[arg-type]
+
+    def placed(self, use: Use, region: Region) -> int | None:
+        """Returns the address at which the device finds the bytes; None if it refuses."""
+        raise NotImplementedError
+
+    def elsewhere(self, content: bytes) -> int:
+        """Returns the address of memory that only the device uses, with these contents."""
+        buffer = ctypes.create_string_buffer(content, len(content))
+        self.kept.append(buffer)
+        return ctypes.addressof(buffer)
+
+
+class Shared(Placing):
+    """After a fork, the device uses the child's copy of the pages of a region."""
+
+    def placed(self, use: Use, region: Region) -> int | None:
+        pinned = not region.access & ON_DEMAND
+        forked = pinned and Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+        return self.stale(use) if forked else use.addr
+
+    def stale(self, use: Use) -> int:
+        """Returns the address at which the device finds the bytes."""
+        raise NotImplementedError
+
+
+def set_apart(addr: int) -> None:
+    """Makes the page of an address a separate mapping, by a madvise that does not cover its neighbours."""
+    libc.madvise(addr // PAGE * PAGE, PAGE, _MADV_SEQUENTIAL)
+
+
+class DevicePages(Placing):
+    """A device that records the pages of an on-demand region that it has used, and whether it has written to them."""
+
+    def setup(self) -> None:
+        super().setup()
+        self.uses: dict[int, dict[int, bool]] = {}
+        self.copies: dict[tuple[int, int], int] = {}
+
+    def used(self, region: Region) -> dict[int, bool]:
+        """Returns the addresses of the pages of a region that have been used, each with whether a use was a write."""
+        return self.uses.setdefault(region.handle, {})
+
+    def seen(self, region: object, found: int | None, length: int, writes: bool, atomic: bool) -> int | None:
+        if found is None or not isinstance(region, Region) or not region.access & ON_DEMAND:
+            return found
+        answer = super().seen(region, found, length, writes, atomic)
+        for page in self.pages_of(found, length):
+            self.used(region)[page] = self.used(region).get(page, False) or writes
+        return answer
+
+    def pages_of(self, addr: int, length: int) -> range:
+        """Returns the addresses of the pages of a range."""
+        return range(addr // PAGE * PAGE, addr + length, PAGE)
+
+    def copied(self, use: Use) -> int:
+        """Returns memory that only the device uses, with the present contents of the pages."""
+        return self.elsewhere(self.memory.read(use.addr, use.length) or bytes(use.length))
+
+
+class Stale(DevicePages):
+    """The device looks up a page only once: later reads return the contents of that time, and writes are lost."""
+
+    def placed(self, use: Use, region: Region) -> int | None:
+        page = use.addr // PAGE * PAGE
+        if not self.misses(page, region) or use.addr + use.length > page + PAGE:
+            return use.addr
+        if (region.handle, page) in self.copies:
+            return self.copies[region.handle, page] + use.addr - page
+        self.copies[region.handle, page] = self.copied(Use(page, PAGE, use.writes, use.atomic))
+        return use.addr
+
+    def misses(self, page: int, region: Region) -> bool:
+        """Whether the device is not notified when the page goes away."""
+        raise NotImplementedError
+
+
+class RememberingMemory(Memory):
+    """Memory that returns the bytes of its first read, for the regions of `region`."""
+
+    region = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._read: dict[tuple[int, int, int], bytes] = {}
+
+    def read(self, addr: int, length: int) -> bytes | None:
+        name = (self.region, addr, length)
+        if self.region and name in self._read:
+            return self._read[name]
+        content = super().read(addr, length)
+        if content is not None and self.region:
+            self._read[name] = content
+        return content
+
+    def write(self, addr: int, content: bytes) -> bool:
+        self._read.clear()
+        return super().write(addr, content)
