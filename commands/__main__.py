@@ -1,8 +1,5 @@
-"""The command line: `./rdma-cts COMMAND …`. Each command is a module of this package.
-
-This module finds and starts the command. A user's mistake becomes one line on standard error and an exit status,
-without a traceback.
-"""
+"""The command line: `./rdma-cts COMMAND …`. Each command is a module of this package. This module finds and starts the
+command. A user's mistake becomes one line on standard error and an exit status, without a traceback."""
 
 import argparse
 import gc

@@ -13,8 +13,7 @@ from bundles.claims import claims
 from commands import verify
 from commands.cli.arguments import Parser
 from commands.cli.output import is_standard_output, write_out
-from commands.cli.run_arguments import add, add_cases_argument, options_from
-from commands.cli.run_arguments import add_arguments as add_run_arguments
+from commands.cli.run_arguments import add, add_cases_argument, add_options, options_from
 from commands.cli.streams import show
 from conformance.errors import UserError, reading
 from conformance.regular_file import read_regular
@@ -91,7 +90,7 @@ def _profile_of(folder: Path) -> Path | None:
     if not (folder / PLAN).exists():
         return None
     parser = Parser(prog="bundle")
-    add_run_arguments(parser)
+    add_options(parser)
     profile = options_from(parser.parse_args(list(read_plan(folder).argv))).profile
     return _of_run(folder, str(profile)) if profile else None
 

@@ -1,7 +1,5 @@
-"""`rdma-cts completion`: prints a script; with it a shell completes commands and options when the user presses Tab.
-
-The script itself needs no Python. The packages install it for all users.
-"""
+"""`rdma-cts completion`: prints a script; with it a shell completes commands and options when the user presses Tab. The
+script itself needs no Python. The packages install it for all users."""
 
 import argparse
 from collections.abc import Collection, Iterator

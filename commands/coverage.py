@@ -29,10 +29,7 @@ _NOT_RUN, _NOT_JUDGED = "-", "not judged"
 
 @dataclass(frozen=True)
 class RuleCoverage:
-    """A rule, and how many cases prove it.
-
-    A case with successful and refused steps counts in both numbers.
-    """
+    """A rule, and how many cases prove it. A case with successful and refused steps counts in both numbers."""
 
     id: str
     document: str
@@ -172,15 +169,12 @@ def _shows(answer: _Answer, verb: Verb, code: ReturnCode) -> bool:
     counts only for the promise that the case expects; otherwise one answer would count for both.
     """
     call, reason, expected = answer
-    if call != verb.name or not _is(code, verb, reason):
+    number = getattr(errno, reason, None) if reason.startswith("E") and not verb.code_enum else None
+    same = _names(code, verb, reason) or code.value == number or str(code.value) == reason
+    if call != verb.name or not same:
         return False
     twins = [each for each in verb.return_codes if each.value == code.value]
     return len(twins) == 1 or any(_names(code, verb, name) for name in expected)
-
-
-def _is(code: ReturnCode, verb: Verb, reason: str) -> bool:
-    number = getattr(errno, reason, None) if reason.startswith("E") and not verb.code_enum else None
-    return _names(code, verb, reason) or code.value == number or str(code.value) == reason
 
 
 def render(coverage: Coverage) -> Iterator[str]:

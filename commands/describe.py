@@ -1,7 +1,5 @@
-"""`rdma-cts describe`: prints what the documents promise about a verb.
-
-`run` tests whether a device conforms to these descriptions.
-"""
+"""`rdma-cts describe`: prints what the documents promise about a verb. `run` tests whether a device conforms to these
+descriptions."""
 
 import argparse
 import difflib
@@ -64,7 +62,6 @@ def find(name: str, dialect: str = MAINLINE) -> Verb:
 
 
 def _enums(verb: Verb, structs: Iterable[Struct]) -> tuple[Enum, ...]:
-    """Returns the enumerations that the arguments, the return codes and the given structs use, each once."""
     names = [each.enum for each in verb.parameters]
     names += [verb.code_enum, *(field.enum for struct in structs for field in struct.fields)]
     return tuple(enum_in(verb.dialect, name) for name in dict.fromkeys(names) if name)
@@ -94,7 +91,6 @@ def render(verb: Verb) -> Iterator[str]:
 
 
 def _signature(verb: Verb) -> Iterator[str]:
-    """Yields the lines of the prototype, which is broken only between arguments."""
     arguments = (declaration(each.ctype, each.name).replace(" ", "\0") for each in verb.parameters)
     opening = f"  {declaration(verb.returns, verb.name)}("
     for line in _wrapped(", ".join(arguments) + ")", opening.replace(" ", "\0"), hang=len(opening)):
@@ -104,12 +100,9 @@ def _signature(verb: Verb) -> Iterator[str]:
 def _within(verb: Verb, structs: Iterable[Struct]) -> tuple[Struct, ...]:
     """Returns the structs that a caller fills or reads, and structs that are embedded in these."""
     ctypes = " ".join((verb.returns, *(each.ctype for each in verb.parameters))).split()
-    return tuple(struct for struct in structs if struct.name in (*ctypes, *_embedded(structs, ctypes)))
-
-
-def _embedded(structs: Iterable[Struct], ctypes: list[str]) -> list[str]:
-    inside = (field for struct in structs if struct.name in ctypes for field in struct.fields)
-    return [field.ctype.removeprefix("struct ") for field in inside if "*" not in field.ctype]
+    inside = [field.ctype for struct in structs if struct.name in ctypes for field in struct.fields]
+    embedded = [ctype.removeprefix("struct ") for ctype in inside if "*" not in ctype]
+    return tuple(struct for struct in structs if struct.name in (*ctypes, *embedded))
 
 
 def _parameters(parameters: Iterable[Parameter]) -> Iterator[str]:
@@ -174,7 +167,6 @@ def _struct(struct: Struct) -> Iterator[str]:
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
-    """Yields a block with a title, or nothing if the block is empty."""
     body = list(lines)
     if body:
         yield from ("", title, *body)

@@ -25,6 +25,7 @@ from fixtures.system.readiness import MISSING, NOTE, OK, Finding, device_finding
 from targets import hosts
 
 NO_WAY = 4  # exit status
+_MARKDOWN = re.compile(r"\[([^]]*)\]\([^)]*\)")  # a link, with its text
 _HEADING = "| driver | rules "  # the heading of the table of drivers on the page about NICs
 # Where the page about NICs is: next to the sources, and where a distribution's package puts it.
 _PAGES = (ROOT / "docs" / "nics.md", Path("/usr/share/doc/rdma-cts/docs/nics.md"))
@@ -81,14 +82,9 @@ def driver_findings(driver: str, pages: Iterable[Path] = _PAGES) -> list[Finding
     found = []
     for names, *cells in (row.strip("| ").split(" | ") for row in rows):
         if driver in names.split(", ") or names == "every driver":
-            text = "; ".join(filter(None, (_plain(cell) for cell in cells)))
+            text = "; ".join(filter(None, (_MARKDOWN.sub(r"\1", cell).replace("`", "").strip() for cell in cells)))
             found.append(Finding(NOTE, driver if driver in names else names, f"{text} (read, not run)"))
     return found
-
-
-def _plain(cell: str) -> str:
-    """Returns a cell of a Markdown table as plain text."""
-    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", cell).replace("`", "").strip()
 
 
 def table(findings: Iterable[Finding]) -> list[str]:

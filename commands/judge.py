@@ -40,10 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints what has changed. Returns the exit status that `run` would have had.
-
-    The status is also 1 if the tables are those of the run and no observation supports a recorded verdict.
-    """
+    """Prints what has changed. Returns the exit status that `run` would have had. The status is also 1 if the tables
+    are those of the run and no observation supports a recorded verdict."""
     suite = suite_from(arguments)
     recorded = read_results(arguments.run)
     old = digest(recorded, arguments.run if arguments.run.is_dir() else arguments.run.parent, str(arguments.run))
@@ -81,7 +79,9 @@ def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudg
         file.append(header)
         results: list[ResultRecord] = []
         for each in again:
-            record = _without_side_file(each.record) if each.kept else each.record
+            record = each.record.copy()
+            if each.kept:  # its side file is next to the old results
+                record.pop("points_file", None)
             record = file.prepared(record, find(suite, each.record["case"]))
             results.append(with_effective(record, header, waivers))
             file.append(results[-1])
@@ -109,17 +109,9 @@ def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudg
 
 
 def _still_valid(recorded: Recorded, results: list[ResultRecord]) -> list[ConfirmationRecord]:
-    """Returns the confirmations of violations whose verdict has not changed."""
     before = {record["case"]: record["verdict"] for record in recorded.results}
     same = {record["case"] for record in results if before.get(record["case"]) == record["verdict"]}
     return [each for each in recorded.confirmations if each["case"] in same]
-
-
-def _without_side_file(record: ResultRecord) -> ResultRecord:
-    """Returns the record without `points_file`: this file is next to the old results, not next to the new results."""
-    rest = record.copy()
-    rest.pop("points_file", None)
-    return rest
 
 
 def _summary(

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from datetime import datetime
@@ -36,7 +37,7 @@ from conformance.tables.suite import CASES, tables_digest
 from fixtures.system.processes import die_with_parent
 from reports.digest import suite_of
 from reports.fleet import Fleet, Node, page
-from reports.history import Facts, facts_of
+from reports.history import facts_of
 from reports.html import FILE_NAME as REPORT
 from reports.terminal import QUIET, VERBOSE, Progress
 from reports.text import one_line
@@ -111,25 +112,23 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
         print(_rest(out))
     recorded = ", ".join(str(out / host.name) for host in labelled if _has_run(out / host.name))
     print(f"report: {out / PAGE}{recorded and f' (results: {recorded})'}")
-    return _status([run.status for run in runs])
+    found = {run.status for run in runs}  # a violation on any host, else a host without a conclusion
+    return 1 if 1 in found else 3 if any(found) else 0
 
 
 def _told(node: Node) -> str:
-    """Returns the outcome of a host as one line."""
     if node.facts is None:
         return f"not run: {node.problem}"
     return "; ".join(filter(None, (node.facts.conclusion, node.problem)))
 
 
 def _refuse_runs(out: Path, hosts: Sequence[LabHost]) -> None:
-    """Raises UserError if the directory of a new lab already has a run, or a run of one of these hosts."""
     for folder in (out, *(out / host.name for host in hosts)):
         if _has_run(folder):
             raise UserError(f"{folder} has a run", hint="choose another --out, or --resume the lab")
 
 
 def _has_run(folder: Path) -> bool:
-    """Returns whether a directory has a recorded or planned run."""
     results = folder / FILE_NAME
     return (folder / PLAN).exists() or (results.exists() and results.stat().st_size > 0)
 
@@ -140,11 +139,6 @@ def _left_out(out: Path, hosts: Sequence[LabHost], file: Path) -> Iterator[str]:
     for folder in sorted(out.iterdir()):
         if folder.name not in names and _has_run(folder):
             yield f"{folder.name}: the run in {folder} is left out, because {file} has no host of this name"
-
-
-def _status(found: Sequence[int]) -> int:
-    """Returns the exit status: that of a violation on any host, else that of a host without a conclusion, else 0."""
-    return 1 if 1 in found else 3 if any(found) else 0
 
 
 def _rest(out: Path) -> str:
@@ -202,7 +196,6 @@ class _HostRun:
         self._arguments = parser.parse_args(self._words)
 
     def start(self, chosen: Chosen) -> None:
-        """Starts the run, unless it is refused."""
         if self._refused:
             return
         read_from, written_to = os.pipe()
@@ -213,7 +206,6 @@ class _HostRun:
         self._output = os.fdopen(read_from, encoding="utf-8", errors="replace")
 
     def listen(self) -> None:
-        """Starts to show the lines of the run."""
         if self._process:
             self._reader = threading.Thread(target=self._show, daemon=True)
             self._reader.start()
@@ -248,18 +240,14 @@ class _HostRun:
         name, group = self.host.name, self.host.group or self.host.name
         if self._refused:
             return Node(name, problem=self._refused, group=group)
-        facts, problem = self._facts(), ""
+        facts, problem = None, ""
+        with suppress(UserError):
+            facts = facts_of(self.folder)
         if facts is None:
             problem = self._last or f"the run ended with status {self.status}"
         elif self.status not in (0, 1):
             problem = self._last or _rest(self.folder)
         return Node(name, f"{name}/{REPORT}" if facts else "", facts, problem, group)
-
-    def _facts(self) -> Facts | None:
-        try:
-            return facts_of(self.folder)
-        except UserError:
-            return None
 
 
 def _side_by_side(table: Table) -> Table:

@@ -1,6 +1,7 @@
 """`rdma-cts list`: lists the cases or the rules."""
 
 import argparse
+from collections.abc import Iterator
 
 from commands.cli.run_arguments import add, add_selection, selection_from, suite_from
 from commands.cli.streams import show
@@ -21,15 +22,17 @@ def execute(arguments: argparse.Namespace) -> int:
     suite = suite_from(arguments)
     arguments.only = [*named(arguments.only)]
     cases = selection_from(arguments).apply(suite)
-    show(_rules(suite, cases) if arguments.of_rules else _cases(cases))
-    if not arguments.of_rules:
-        show([_total(cases, bool(arguments.only))])
+    show(_rules(suite, cases) if arguments.of_rules else _cases(cases, bool(arguments.only)))
     return 0
 
 
-def _cases(cases: list[Case]) -> list[str]:
+def _cases(cases: list[Case], by_id: bool) -> Iterator[str]:
     width = max(len(case.id) for case in cases)
-    return [f"{case.id:{width}}  {' '.join(case.rules):8}  {_outcome(case)}" for case in cases]
+    for case in cases:
+        swept = case.sweep if case.point is None else None
+        outcome = format_count(swept.size, "point") if swept else case.when.then.outcome
+        yield f"{case.id:{width}}  {' '.join(case.rules):8}  {outcome}"
+    yield _total(cases, by_id)
 
 
 def _total(cases: list[Case], by_id: bool) -> str:
@@ -39,10 +42,6 @@ def _total(cases: list[Case], by_id: bool) -> str:
     if by_id or of_run == len(cases):
         return total
     return f"{total}; a run without --tier has {of_run} of them (tier {DEFAULT})"
-
-
-def _outcome(case: Case) -> str:
-    return format_count(case.sweep.size, "point") if case.sweep and case.point is None else case.when.then.outcome
 
 
 def _rules(suite: Suite, cases: list[Case]) -> list[str]:

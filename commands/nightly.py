@@ -1,9 +1,6 @@
 """`rdma-cts nightly`: runs the cases on a matrix of stacks, keeps all runs, and reports changes since the last good
-night.
-
-Each cell is a `rdma-cts run` in its own process, so a failure affects only this cell. reports/morning.py finds the
-changes of a night, and reports/history.py reads a history.
-"""
+night. Each cell is a `rdma-cts run` in its own process, so a failure affects only this cell. reports/morning.py finds
+the changes of a night, and reports/history.py reads a history."""
 
 import argparse
 import fcntl
@@ -21,7 +18,7 @@ from pathlib import Path
 
 from commands.cli.endings import crash_report
 from commands.cli.output import out_directory, out_file, write_out
-from commands.cli.run_arguments import add, add_argument, options_from, selection_from, suite_from
+from commands.cli.run_arguments import add, add_options, options_from, selection_from, suite_from
 from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.results.files import make_directory, new_directory, write_atomically, writing
@@ -29,7 +26,7 @@ from conformance.results.points import FOLDER as POINTS
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.waiver_file import read_waivers
 from conformance.results.writer import ResultsFile
-from conformance.run_options import BUILDS, CASES, GENERAL, JUDGING, WHERE, RunOptions, checked
+from conformance.run_options import RunOptions, checked
 from conformance.tables.profile import read_profile
 from conformance.yamldoc.reader import suggestion
 from fixtures.guest.image import renew_image
@@ -63,13 +60,10 @@ RUN_LOG = "run.log"
 RENEWED_DAYS = 7
 _END_OF_TIME = "~"  # sorts after every name of a night
 # Options of `run` that all cells get.
-_OPTIONS = {
-    WHERE: ("driver", "guests"),
-    BUILDS: ("rdma_core", "overlay", "guest_env"),
-    CASES: ("verbs", "rules", "words", "only", "tier", "cases"),
-    JUDGING: ("profile", "waivers", "no_confirm", "dialect"),
-    GENERAL: ("case_deadline_s", "seed", "sequences"),
-}
+_OPTIONS = """
+driver guests rdma_core overlay guest_env verbs rules words only tier cases profile waivers no_confirm dialect
+case_deadline_s seed sequences
+""".split()
 _KNOWN = (*STACKS, *OWN_STACKS)
 _SELECTING = ("verbs", "rules", "words", "only", "tier")
 _LAST_BYTES = 1 << 14  # the end of a log, in which the reason is searched for which a run did not begin
@@ -111,10 +105,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "only the Kth of N parts of the cells, for N machines, each of which has its own history",
         dest="part",
     )
-    for title, names in _OPTIONS.items():
-        group = parser.add_argument_group(title)
-        for name in names:
-            add_argument(group, name, argparse.SUPPRESS)
+    add_options(parser, _OPTIONS)
 
 
 _days = checked(float, lambda days: 0 <= days < math.inf, "a number of days")
@@ -257,7 +248,6 @@ def _renew(stack: str, days: float) -> None:
 
 
 def _cell(history: History, night: Path, name: str, options: RunOptions, yes: bool) -> tuple[Outcome, list[str]]:
-    """Runs a cell and compares it. Returns the outcome, which is also stored, and the lines about it."""
     folder = night / name
     selection = replace(RunOptions(), **{field: getattr(options, field) for field in _SELECTING}).arguments()
     known = Cell(night.name, name, folder, Outcome(NOT_RUN, selection=tuple(selection)))

@@ -1,39 +1,30 @@
-"""`rdma-cts prepare`: makes the guest's image and template. A later run then starts at once and needs no network.
-
-A template is a guest that was booted and then frozen. A run resumes it instead of booting a guest.
-"""
+"""`rdma-cts prepare`: makes the guest's image and template. A later run then starts at once and needs no network. A
+template is a guest that was booted and then frozen. A run resumes it instead of booting a guest."""
 
 import argparse
 import functools
 import tempfile
 from pathlib import Path
 
-from commands.cli.run_arguments import add, add_argument, options_from
+from commands.cli.run_arguments import add, add_options, options_from
 from conformance.errors import PROGRAM, UserError
-from conformance.run_options import BUILDS, WHERE
 from fixtures.guest.template import templates_wanted
 from runs.folder import tidied
 from targets.guests import Guests
 
 # The options on which the image and the template depend.
-_BUILDS = ("kernel", "modules", "rdma_core", "overlay", "guest_env", "tools", "strict_packages", "without")
-_OPTIONS = {WHERE: ("stack", "driver"), BUILDS: _BUILDS}
+_OPTIONS = "stack driver kernel modules rdma_core overlay guest_env tools strict_packages without".split()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"{parser.prog} [OPTION ...]"
-    for title, names in _OPTIONS.items():
-        group = parser.add_argument_group(title)
-        for name in names:
-            add_argument(group, name, argparse.SUPPRESS)
+    add_options(parser, _OPTIONS)
     add(parser, "--yes", "install what is needed without asking")
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Makes the image and the template if they do not exist, resumes a guest as a check, and returns exit status 0.
-
-    Raises UserError (status 3) if the image or the template cannot be made.
-    """
+    Raises UserError (status 3) if the image or the template cannot be made."""
     options = options_from(arguments)
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name, tidied(Path(name)):
         guests = Guests(options, Path(name), functools.partial(print, flush=True), arguments.yes)

@@ -94,7 +94,6 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
-    """Returns the error for a case that the tables do not have, or do not have any more."""
     near = suggestion(name, [case.id for case in suite.cases])
     if run:
         said = f"{run.directory} was made with other tables; the present tables have no case {name!r}{near}"

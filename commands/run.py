@@ -1,8 +1,5 @@
-"""`rdma-cts run`: runs the cases on a device of this host, or in the Soft-RoCE guest.
-
-This module connects the engine, the target and the reports. targets/target.py chooses the target and starts the
-workers.
-"""
+"""`rdma-cts run`: runs the cases on a device of this host, or in the Soft-RoCE guest. This module connects the engine,
+the target and the reports. targets/target.py chooses the target and starts the workers."""
 
 import argparse
 import os
@@ -16,7 +13,7 @@ from types import ModuleType
 from commands import report
 from commands.cli import run_arguments
 from commands.cli.endings import crash_reports_in
-from commands.cli.run_arguments import add, given_flags, options_from, recorded_options, selection_from, suite_of_run
+from commands.cli.run_arguments import add
 from conformance.errors import UserError, command, format_count
 from conformance.model.bounds import MOST_RECORDS
 from conformance.model.capability import Profile
@@ -48,7 +45,7 @@ NAME = "run"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"{parser.prog} [OPTION ...]"
-    run_arguments.add_arguments(parser)
+    run_arguments.add_options(parser)
     several = parser.add_argument_group("several hosts")
     add(several, "--lab FILE", "run the cases on all hosts in FILE at once (see docs/lab.md)")
     earlier = parser.add_argument_group("an earlier run")
@@ -74,7 +71,7 @@ def execute(arguments: argparse.Namespace) -> int:
     (docs/results.md)."""
     if arguments.resume:
         return _resume(arguments)
-    options = with_earlier(options_from(arguments), arguments.failed)
+    options = with_earlier(run_arguments.options_from(arguments), arguments.failed)
     if arguments.lab:
         return int(_lab().run_lab(arguments.lab, options, arguments))
     if arguments.shell:
@@ -100,13 +97,15 @@ def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
 def _resume(arguments: argparse.Namespace) -> int:
     is_lab = bool(arguments.lab) or (arguments.resume / LAB_FILE_NAME).exists()
     own = [f"--{name}" for name in ("out", "shell", "failed") if getattr(arguments, name)]
-    if given := [*given_flags(arguments), *own]:
+    if given := [*run_arguments.given_flags(arguments), *own]:
         raise UserError(
             f"{', '.join(given)} cannot be given with --resume",
             hint="all options are taken from the run that is resumed",
         )
     plan = read_lab_plan(arguments.resume) if is_lab else read_plan(arguments.resume)
-    options = recorded_options(plan.argv, arguments.resume / (LAB_FILE_NAME if is_lab else PLAN_FILE_NAME))
+    options = run_arguments.recorded_options(
+        plan.argv, arguments.resume / (LAB_FILE_NAME if is_lab else PLAN_FILE_NAME)
+    )
     if isinstance(plan, Plan) and (done := _complete(arguments.resume.absolute())):
         Progress(level=arguments.level).say(f"the run in {done.directory} is complete")
         return _reported(done, done.directory, arguments.level, "", "")
@@ -219,15 +218,17 @@ def _judged_here(recording: Recording, before: Recorded | None, chosen: Chosen, 
 
 def choose(options: RunOptions, known: Chosen | None = None) -> Chosen:
     """Returns the tables and the cases that the options select, or those of `known` if they fit. Raises UserError."""
-    suite = known.suite if known else suite_of_run(options)
-    selection = selection_from(options)
+    suite = known.suite if known else run_arguments.suite_of_run(options)
+    selection = run_arguments.selection_from(options)
     by = (selection, options.seed, bool(options.sequences))
     if known and known.by == by:
         cases = known.cases
     else:
         cases = ordered(selection.apply(suite), options.seed)
         if not options.sequences:
-            cases = _without_sequences(cases)
+            cases = [case for case in cases if case.kind is not Kind.SEQUENCES]
+        if not cases:
+            raise UserError("--sequences 0 leaves no case to run")
     if len(cases) > MOST_RECORDS // 2:
         raise UserError(f"{len(cases):,} cases are more than a file of results holds", hint="select fewer of them")
     profile = read_profile(options.profile) if options.profile else Profile()
@@ -359,11 +360,4 @@ def _harmless(cases: Sequence[Case], progress: Progress) -> list[Case]:
         progress.say(
             f"left out {format_count(len(cases) - len(chosen), 'case')} that can crash the kernel (see --hazardous)"
         )
-    return chosen
-
-
-def _without_sequences(cases: list[Case]) -> list[Case]:
-    chosen = [case for case in cases if case.kind is not Kind.SEQUENCES]
-    if not chosen:
-        raise UserError("--sequences 0 leaves no case to run")
     return chosen

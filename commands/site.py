@@ -1,7 +1,5 @@
-"""`rdma-cts site`: writes the static pages of a history, for any web server.
-
-All new files are written before the first old file is replaced, so that a full disk does not damage the old site.
-"""
+"""`rdma-cts site`: writes the static pages of a history, for any web server. All new files are written before the first
+old file is replaced, so that a full disk does not damage the old site."""
 
 import argparse
 import json

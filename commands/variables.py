@@ -1,7 +1,5 @@
-"""`rdma-cts variables`: prints the environment variables, which docs/variables.md describes.
-
-The module that uses a variable reads it.
-"""
+"""`rdma-cts variables`: prints the environment variables, which docs/variables.md describes. The module that uses a
+variable reads it."""
 
 import argparse
 import sys

@@ -136,10 +136,7 @@ class Support:
 
 def support_of(path: Path, cases: Sequence[Path], shown: Path | None = None) -> Support:
     """Returns the verdicts that a bundle supports, by the present tables. Raises UserError if the file is not a bundle,
-    or if its run was made with other tables.
-
-    Messages name the bundle as `shown` (default: its path).
-    """
+    or if its run was made with other tables. Messages name the bundle as `shown` (default: its path)."""
     shown = shown or path
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
         folder = Path(name, "bundle")

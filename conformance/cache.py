@@ -14,7 +14,7 @@ import os
 import pwd
 import shutil
 import stat
-import tempfile
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -106,20 +106,36 @@ def store(name: str, content: bytes) -> None:
         prune((each for each in path.parent.iterdir() if each.is_file()), KEPT)
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file, completely or not at all, and creates its folder if necessary. Raises OSError.
+def write_whole(path: Path, content: bytes, durable: bool = False) -> None:
+    """Replaces the content of a file, completely or not at all; creates its folder if necessary. Raises OSError.
 
-    Unlike a file of results (results/files.py), the file need not be on disk on return: it can be computed again.
+    If `durable`, the data are on disk on return. Files that can be computed again need not be durable. A link at `path`
+    is replaced, and not followed.
     """
+    partial = path.with_name(f".{os.getpid()}-{threading.get_ident():x}.partial")
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    descriptor, unfinished = tempfile.mkstemp(dir=path.parent, prefix="unfinished-")
+    partial.unlink(missing_ok=True)  # left by a process that was killed
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(partial, flags, 0o644), "wb") as file:
             file.write(content)
-        os.replace(unfinished, path)
-    except BaseException:
-        os.unlink(unfinished)
-        raise
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    if durable:
+        _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Writes a folder to disk. The new name of a file is on disk only when its folder is on disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def prune(paths: Iterable[Path], kept: int) -> None:

@@ -102,7 +102,7 @@ class Comparison:
 
     @cached_property
     def _unconfirmed_now(self) -> set[str]:
-        return _unconfirmed(self.new)
+        return _fingerprints(each for each in self.new.defects if each.unconfirmed)
 
     @cached_property
     def _verdicts(self) -> Mapping[str, Verdict]:
@@ -123,10 +123,6 @@ class Comparison:
 
 def _fingerprints(defects: Iterable[Defect]) -> set[str]:
     return {each for defect in defects for each in defect.fingerprints}
-
-
-def _unconfirmed(run: Digest) -> set[str]:
-    return _fingerprints(each for each in run.defects if each.unconfirmed)
 
 
 def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:

@@ -156,17 +156,9 @@ def as_json(comparison: Comparison) -> str:
 
 
 def _change_data(change: Change) -> dict[str, Any]:
-    return {
-        "kind": change.kind,
-        "case": change.case,
-        "old": change.old,
-        "new": change.new,
-        "points": change.points,
-        "examples": list(change.examples),
-        "rules": list(change.record["rules"]),
-        "reason": change.record["reason"],
-        "repro": change.record["repro"],
-    }
+    data = {**vars(change)}
+    record = data.pop("record")
+    return {**data, **{key: record[key] for key in ("rules", "reason", "repro")}}
 
 
 def as_markdown(comparison: Comparison) -> str:

@@ -220,11 +220,13 @@ class History:
     nights: tuple[str, ...] = ()
     cells: tuple[Cell, ...] = ()
     problems: tuple[str, ...] = ()
-    _by_name: dict[str, list[Cell]] = field(default_factory=dict, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def _by_name(self) -> Mapping[str, list[Cell]]:
+        found: dict[str, list[Cell]] = {}
         for cell in self.cells:
-            self._by_name.setdefault(cell.name, []).append(cell)
+            found.setdefault(cell.name, []).append(cell)
+        return found
 
     @property
     def is_readable(self) -> bool:

@@ -73,21 +73,20 @@ class RuleView:
 
 @dataclass(frozen=True)
 class Shown:
-    """A defect in one run, with its number: its first symptoms, one for each case, and further cases that show the
-    defect.
-
-    `confirmed` has a text for each symptom that says whether it occurs alone; the text is empty if this is unknown.
-    """
+    """A defect in the run with this number."""
 
     number: int
     defect: Defect
-    symptoms: tuple[Symptom, ...]
-    confirmed: tuple[str, ...]
+
+    @cached_property
+    def symptoms(self) -> list[Symptom]:
+        """The first symptom in each of the first cases."""
+        of_case = {symptom.case: symptom for symptom in reversed(self.defect.symptoms)}
+        return [of_case[case] for case in self.defect.cases[:_MOST_SHOWN]]
 
     @property
-    def more(self) -> list[str]:
-        shown = {symptom.case for symptom in self.symptoms}
-        return [case for case in self.defect.cases if case not in shown]
+    def more(self) -> Sequence[str]:
+        return self.defect.cases[_MOST_SHOWN:]
 
 
 @dataclass(frozen=True)
@@ -100,18 +99,6 @@ class DefectView:
     @property
     def defect(self) -> Defect:
         return self.by_run[0].defect
-
-
-def _is_same(one: Defect, other: Defect) -> bool:
-    return not set(one.fingerprints).isdisjoint(other.fingerprints)
-
-
-def _shown(number: int, run: Digest, defect: Defect) -> Shown:
-    by_case: dict[str, Symptom] = {}
-    for symptom in defect.symptoms:
-        by_case.setdefault(symptom.case, symptom)
-    first = tuple(by_case.values())[:_MOST_SHOWN]
-    return Shown(number, defect, first, tuple(run.repetitions.text_of(each.case) for each in first))
 
 
 @dataclass(frozen=True)
@@ -180,20 +167,13 @@ class Page:
         found: list[list[Shown]] = []
         for number, run in enumerate(self.runs):
             for defect in run.defects:
-                known = next((each for each in found if _is_same(each[0].defect, defect)), None)
+                own = set(defect.fingerprints)
+                known = next((each for each in found if not own.isdisjoint(each[0].defect.fingerprints)), None)
                 if known is None:
                     found.append(known := [])
-                known.append(_shown(number, run, defect))
-        views = list(map(self._defect_view, found))
-        return sorted(
-            views,
-            key=lambda view: (
-                view.defect.of_stack,
-                view.defect.waived,
-                view.defect.unconfirmed,
-                view.defect.severity.rank,
-            ),
-        )
+                known.append(Shown(number, defect))
+        found.sort(key=lambda by_run: _order(by_run[0].defect))
+        return list(map(self._defect_view, found))
 
     def _defect_view(self, by_run: list[Shown]) -> DefectView:
         first = by_run[0].defect.first.rules
@@ -231,6 +211,10 @@ class Page:
     @cached_property
     def differing(self) -> int:
         return sum(len(set(self._verdicts(case))) > 1 for case in self.cases)
+
+
+def _order(defect: Defect) -> tuple[bool, bool, bool, int]:
+    return defect.of_stack, defect.waived, defect.unconfirmed, defect.severity.rank
 
 
 def render(runs: Sequence[Digest]) -> str:

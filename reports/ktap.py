@@ -8,7 +8,6 @@ expected failure (XFAIL), as in kselftest.
 
 from collections.abc import Iterator, Sequence
 
-from conformance.model.record import ResultRecord
 from conformance.model.verdict import EXCUSED, INCOMPLETE, NOT_TESTABLE, VIOLATIONS, Verdict
 from reports import evidence
 from reports.digest import Digest
@@ -47,14 +46,10 @@ def _run(run: Digest) -> Iterator[str]:
     for number, record in enumerate(run.by_severity(), 1):
         outcome, directive = _RESULT[record["effective"]]
         if outcome == "not ok":
-            yield from (f"# {text}" for text in _details(run, record))
+            yield f"# {record['case']}: {record['effective']} {' '.join(record['rules'])}: {record['reason']}"
+            yield from (f"# {text}" for text in evidence.lines(run, record))
         reason = f" # {directive} {record['effective']}: {_escaped(record['reason'])}" if directive else ""
         yield f"{outcome} {number} {_name(record['case'])}{reason}"
-
-
-def _details(run: Digest, record: ResultRecord) -> Iterator[str]:
-    yield f"{record['case']}: {record['effective']} {' '.join(record['rules'])}: {record['reason']}"
-    yield from evidence.lines(run, record)
 
 
 def _name(text: str) -> str:

@@ -22,11 +22,12 @@ from conformance.model.record import Deviation, ResultRecord
 from conformance.model.space import Space
 from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import format_points
+from conformance.results.waiver_file import is_address
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, encode_index
 from reports import evidence
 from reports.digest import Digest
 from reports.evidence import read_points
-from reports.text import flat, format_rules, format_value, link
+from reports.text import flat, format_rules, format_value
 
 # A verdict has several shades, so that accepted calls and refused calls look different if both are as documented. The
 # shades can be distinguished on white and on black; the legend has the verdicts as text.
@@ -84,11 +85,6 @@ def _colours(points: Points) -> tuple[str, ...]:
         colours.append(shades[used[outcome.verdict] % len(shades)])
         used[outcome.verdict] += 1
     return tuple(colours)
-
-
-def is_matrix(axes: Iterable[str]) -> bool:
-    """Returns whether a space with these axes is about the data path."""
-    return set(_MATRIX_AXES) <= set(axes)
 
 
 def matrix(points: Points, most_blocks: int = 24) -> dict[str, Any]:
@@ -153,7 +149,11 @@ def _named(data: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _waiver(data: Mapping[str, Any]) -> list[str]:
     issue = str(data.get("issue"))
-    return [f"{data.get('owner')}, until {data.get('expires')}: ", issue, link(issue)] if data else []
+    return (
+        [f"{data.get('owner')}, until {data.get('expires')}: ", issue, issue if is_address(issue) else ""]
+        if data
+        else []
+    )
 
 
 def _deviation(each: Deviation) -> dict[str, Any]:
@@ -293,5 +293,5 @@ def _map(run: Digest, record: ResultRecord) -> dict[str, Any] | str:
         "axes": [{"name": axis.name, "labels": axis.labels, "flags": axis.flags} for axis in points.space.axes],
         "outside": OUTSIDE,
         "index": encode_index(points.index),
-        "matrix": matrix(points) if is_matrix(record["space"]["axes"]) else None,
+        "matrix": matrix(points) if {*_MATRIX_AXES} <= {*record["space"]["axes"]} else None,
     }

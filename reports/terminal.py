@@ -209,22 +209,19 @@ class Progress:
     def result_recorded(self, record: ResultRecord, done: int, total: int) -> None:
         """Shows a recorded result at once, unless it is PASS, UNSUPPORTED or not new."""
         with self._lock:
-            self._result_recorded(record, done, total)
-
-    def _result_recorded(self, record: ResultRecord, done: int, total: int) -> None:
-        self._ticks = [*self._ticks[-_RECENT:], self.clock()]
-        expected_s = self._expected.get(record["case"], 0.0)
-        self._done_s += expected_s
-        self._left_s -= expected_s
-        if self.level == VERBOSE or self._is_news(record):
-            self._show(record)
-        if self.redraws:
-            self.clear()
-            print(self._bar(record, done, total), end="", file=self.stream, flush=True)
-            if done == total:
+            self._ticks = [*self._ticks[-_RECENT:], self.clock()]
+            expected_s = self._expected.get(record["case"], 0.0)
+            self._done_s += expected_s
+            self._left_s -= expected_s
+            if self.level == VERBOSE or self._is_news(record):
+                self._show(record)
+            if self.redraws:
                 self.clear()
-        elif self.level == NORMAL and done % _EVERY == 0 and done < total:
-            self.say(f"  {done} of {total}, {', '.join(self._pace(total - done))}")
+                print(self._bar(record, done, total), end="", file=self.stream, flush=True)
+                if done == total:
+                    self.clear()
+            elif self.level == NORMAL and done % _EVERY == 0 and done < total:
+                self.say(f"  {done} of {total}, {', '.join(self._pace(total - done))}")
 
     def _is_news(self, record: ResultRecord) -> bool:
         """Returns whether a result is shown at once. UNREACHABLE results are shown once for each reason."""

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
-from urllib.parse import urlsplit
 
 from conformance.errors import PROGRAM
 
@@ -87,15 +86,6 @@ def _format_leaf(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
     return str(value)
-
-
-def link(text: object) -> str:
-    """Returns the text if it is an http or https address, so that a page may link to it; else an empty text."""
-    try:
-        parts = urlsplit(str(text))
-    except ValueError:
-        return ""
-    return str(text) if parts.scheme in ("http", "https") and parts.netloc else ""
 
 
 def format_rules(ids: Iterable[str], most: int | None = None) -> str:

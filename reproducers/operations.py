@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from conformance.model.case import Step
 from conformance.model.expected_errors import RELIABLE, refusal
 from conformance.model.vocabulary import BUILDERS, FLUSHES, NULL
-from conformance.verbs import REGION, VERBS, product_of
+from conformance.verbs import REGION, VERBS
 from reproducers import calls
 from reproducers.calls import bind_call, bound, wanted
 from reproducers.expressions import identifier
@@ -329,7 +329,7 @@ def on_memory(writer: Writer, step: Step) -> None:
 
 
 STEPS: Mapping[str, Callable[[Writer, Step], None]] = {
-    **{name: calls.register for name, verb in VERBS.items() if product_of(verb) == REGION},
+    **{name: calls.register for name, verb in VERBS.items() if verb.product == REGION},
     **{name: calls.plain for name, verb in VERBS.items() if calls.is_plain(verb)},
     "ibv_dereg_mr": calls.dereg,
     "ibv_rereg_mr": calls.rereg,

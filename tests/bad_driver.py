@@ -47,7 +47,6 @@ def overlay(folder: Path, source: str = "preload.c") -> Path:
 
 
 def library(target: Path, source: str = "preload.c") -> Path:
-    """Compiles the library from a file of the tests to `target`."""
     command = ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", str(target), str(ROOT / "tests" / source)]
     subprocess.run([*command, "-ldl", "-lpthread"], check=True)
     return target

@@ -68,7 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
 # out.
 _SLOW = """
 bisect_step bundle cache ci describe docs examiner extending extending_page faults formats
-header history hostile_host hostile_workers judge kernel_trial loader_properties manners nightly old_results
+header history hostile_workers judge kernel_trial loader_properties manners nightly old_results
 one_conclusion own_builds packages page patches personas plugin preflight recorded_run
 reference remote_host reproducers resume schema sequences site sweeps template trial
 """
@@ -77,7 +77,6 @@ SLOW = frozenset(_SLOW.split())
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Marks the tests of the slow files listed above."""
     if item.path.stem.removeprefix("test_") in SLOW:
         item.add_marker("slow")
 
@@ -122,7 +121,6 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_unconfigure() -> None:
-    """Prints the count in the last line."""
     if _LEFT:
         print(f"left for the night: {_LEFT['nightly']} tests (./rdma-cts test --nightly)")
 

@@ -1,12 +1,7 @@
-"""Stands in for QEMU, with a guest whose code under test is hostile. A helper of tests.
-
-    python3 hostile_worker.py LINES WHAT
-
-The program speaks the port's protocol on its standard input and output: it reports that the guest is up, waits for a
-request, and answers. LINES is a file with the lines of an honest worker: its header, and a result for each case. WHAT
-is the attack in the second case: a key of CHANGES, TEXTS or SAID, or the name of a function below. A function gets the
-worker as argument, and returns or ends the process.
-"""
+"""Stands in for QEMU, with a guest whose code under test is hostile; `hostile_worker.py LINES WHAT` speaks the port's
+protocol on its standard input and output. LINES is a file with the lines of an honest worker: its header, and a result
+for each case. WHAT is the attack in the second case: a key of CHANGES, TEXTS or SAID. A function gets the worker as
+argument, and returns or ends the process."""
 
 from __future__ import annotations
 
@@ -24,8 +19,13 @@ DEEP = 100_000
 
 
 def say(data: bytes) -> None:
-    while data:
-        data = data[os.write(1, data) :]
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(1, rest) :]
+
+
+def line_of(record: Mapping[str, object], mark: bytes = b"") -> bytes:
+    return mark + json.dumps(record).encode() + b"\n"
 
 
 class Worker:
@@ -44,9 +44,8 @@ class Worker:
         self.mark: bytes = request["files"]["mark"].encode()
         self.case = ""
 
-    def tell(self, record: dict[str, Any]) -> None:
-        """Sends a line of the harness."""
-        self.line(json.dumps(record).encode())
+    def tell(self, *records: dict[str, Any]) -> None:
+        say(b"".join(line_of(record, self.mark + b" ") for record in records))
 
     def line(self, text: bytes) -> None:
         """Sends any text, marked as a line of the harness."""
@@ -57,7 +56,6 @@ class Worker:
         return json.loads(json.dumps(self.results[self.case]))  # type: ignore[no-any-return]
 
     def result(self, **changes: Any) -> None:
-        """Sends the result of the case in flight with these changes."""
         self.tell(self.good | changes)
 
     def with_text(self, key: str, text: str) -> None:
@@ -96,91 +94,15 @@ TEXTS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def forge_a_whole_session(worker: Worker) -> None:
-    say(json.dumps(worker.header).encode() + b"\n")
-    for case, line in worker.results.items():
-        say(json.dumps({"type": "start", "case": case}).encode() + b"\n" + json.dumps(line).encode() + b"\n")
-    os._exit(0)
-
-
-def write_into_a_line_of_the_harness(worker: Worker) -> None:
-    say(worker.mark + b' {"type":"result","case":')
-    say(b"x" * 100 + b"\n")
-    worker.result()
-
-
-def answer_every_case_at_once(worker: Worker) -> None:
-    for case, line in worker.results.items():
-        if case != worker.case:
-            worker.tell(line)
-    os._exit(0)
-
-
-def answer_twice(worker: Worker) -> None:
-    worker.result()
-    worker.result(verdict="FAIL", effective="FAIL")
-
-
-def answer_a_case_that_is_done(worker: Worker) -> None:
-    worker.tell({"type": "start", "case": worker.cases[0]})
-    worker.tell({**worker.results[worker.cases[0]], "verdict": "FAIL", "effective": "FAIL"})
-    worker.result()
-
-
-def begin_a_case_that_is_not_planned(worker: Worker) -> None:
-    worker.tell({"type": "start", "case": "reg_mr/no/such"})
-    worker.result(case="reg_mr/no/such")
-    worker.result()
-
-
-def send_another_header(worker: Worker) -> None:
-    worker.tell({**worker.header, "device": {"name": "other"}, "schema": "rdma-cts/9"})
-    worker.result()
-
-
-def withdraw_what_is_offered(worker: Worker) -> None:
-    worker.tell({"type": "offered", "offered": {"libibverbs": {"reg_mr": False}}, "absent": {}})
-    worker.result()
-
-
-def a_line_that_is_too_long(worker: Worker) -> None:
-    say(worker.mark + b' {"type":"result","reason":"')
-    for _ in range(HUGE >> 20):
-        say(b"x" * (1 << 20))
-    say(b'"}\n')
-
-
-def a_hundred_megabytes_without_a_newline(worker: Worker) -> None:
-    for _ in range(HUGE >> 20):
-        say(b"x" * (1 << 20))
-    time.sleep(60)
-
-
-def progress_of_another_case(worker: Worker) -> None:
-    for number in itertools.count():
-        worker.tell({"type": "progress", "case": worker.cases[0], "point": "x", "done": number})
-
-
-def print_on_the_console_for_ever(worker: Worker) -> None:
-    with open(worker.console, "ab") as console:
-        while True:
-            console.write(b"the driver is chatty\n" * 50_000)
-
-
-def exit_between_cases(worker: Worker) -> None:
-    worker.result()
-    os._exit(0)
-
-
 def leave(data: bytes = b"") -> None:
-    """Sends these bytes and ends the process."""
     say(data)
     os._exit(0)
 
 
-def stall(data: bytes = b"") -> None:
-    """Sends these bytes and then nothing."""
-    say(data)
+def stall(data: bytes = b"", times: int = 1) -> None:
+    """Sends these bytes so many times, and then nothing."""
+    for _ in range(times):
+        say(data)
     time.sleep(60)
 
 
@@ -192,15 +114,29 @@ def for_ever(send: Callable[[], object], pause_s: float = 0.0) -> None:
 
 def forged(worker: Worker, mark: bytes) -> bytes:
     """Returns a result for every case, each after `mark`."""
-    return b"".join(mark + json.dumps(line).encode() + b"\n" for line in worker.results.values())
+    return b"".join(line_of(line, mark) for line in worker.results.values())
+
+
+def forged_session(worker: Worker) -> bytes:
+    records = [[{"type": "start", "case": case}, line] for case, line in worker.results.items()]
+    return b"".join(map(line_of, [worker.header, *itertools.chain.from_iterable(records)]))
 
 
 def ended(status: int) -> bytes:
-    return json.dumps({"type": "guest", "event": "exit", "status": status}).encode() + b"\n"
+    return line_of({"type": "guest", "event": "exit", "status": status})
+
+
+def print_on_the_console(worker: Worker) -> None:
+    with open(worker.console, "ab") as console:
+        for_ever(lambda: console.write(b"the driver is chatty\n" * 50_000))
+
+
+REFUSED = {"verdict": "FAIL", "effective": "FAIL"}
 
 
 SAID: Mapping[str, Callable[[Worker], object]] = {
     # Attacks of a library that has the descriptor but not the mark
+    "forge_a_whole_session": lambda it: leave(forged_session(it)),
     "forge_every_result_and_exit": lambda it: leave(forged(it, b"")),
     "forge_with_a_guessed_mark": lambda it: leave(forged(it, b"0" * len(it.mark) + b" ")),
     "forge_with_a_piece_of_the_mark": lambda it: leave(forged(it, it.mark[:-1] + b" ")),
@@ -209,10 +145,29 @@ SAID: Mapping[str, Callable[[Worker], object]] = {
     ),
     "forge_the_end_of_the_session": lambda it: stall(ended(0)),
     "forge_a_kill_from_outside": lambda it: stall(ended(137)),
-    "forge_a_refusal": lambda it: leave(b'{"type":"guest","event":"broken","reason":"forged"}\n'),
+    "forge_a_refusal": lambda it: leave(line_of({"type": "guest", "event": "broken", "reason": "forged"})),
+    "write_into_a_line_of_the_harness": lambda it: say(
+        it.mark + b' {"type":"result","case":' + b"x" * 100 + b"\n" + line_of(it.good, it.mark + b" ")
+    ),
     # Attacks of a library that has also found the mark
     "pass_what_left_something_behind": lambda it: it.result(observed={**it.good["observed"], "left_behind": ["1 MR"]}),
     "go_on_without_a_result": lambda it: None,
+    "answer_every_case_at_once": lambda it: leave(
+        b"".join(line_of(line, it.mark + b" ") for case, line in it.results.items() if case != it.case)
+    ),
+    "answer_twice": lambda it: it.tell(it.good, it.good | REFUSED),
+    "answer_a_case_that_is_done": lambda it: it.tell(
+        {"type": "start", "case": it.cases[0]}, it.results[it.cases[0]] | REFUSED, it.good
+    ),
+    "begin_a_case_that_is_not_planned": lambda it: it.tell(
+        {"type": "start", "case": "reg_mr/no/such"}, it.good | {"case": "reg_mr/no/such"}, it.good
+    ),
+    "send_another_header": lambda it: it.tell(
+        {**it.header, "device": {"name": "other"}, "schema": "rdma-cts/9"}, it.good
+    ),
+    "withdraw_what_is_offered": lambda it: it.tell(
+        {"type": "offered", "offered": {"libibverbs": {"reg_mr": False}}, "absent": {}}, it.good
+    ),
     # Lines that are not records, or records of another shape
     "wrong_type_of_the_case": lambda it: it.result(case=[it.case]),
     "nothing_at_all": lambda it: it.line(b"{}"),
@@ -220,7 +175,10 @@ SAID: Mapping[str, Callable[[Worker], object]] = {
     "bytes_that_are_no_text": lambda it: it.line(b'{"type":"result","case":"\xff\xfe"}'),
     "zeros": lambda it: it.line(b"\0" * 1000),
     "a_huge_observation": lambda it: it.result(observed={**it.good["observed"], "errno": "E" * (1 << 20)}),
+    "a_line_that_is_too_long": lambda it: it.line(b'{"type":"result","reason":"' + b"x" * HUGE + b'"}'),
     # Workers that send without end
+    "a_hundred_megabytes_without_a_newline": lambda it: stall(b"x" * (1 << 20), HUGE >> 20),
+    "print_on_the_console_for_ever": print_on_the_console,
     "print_one_letter_for_ever": lambda it: for_ever(lambda: say(b"x" * 4096)),
     "print_lines_for_ever": lambda it: for_ever(lambda: say(b"x\n" * 2048)),
     "print_marked_lines_for_ever": lambda it: for_ever(lambda: it.tell({"type": "busy"})),
@@ -228,9 +186,13 @@ SAID: Mapping[str, Callable[[Worker], object]] = {
     "the_same_progress_for_ever": lambda it: for_ever(
         lambda: it.tell({"type": "progress", "case": it.case, "point": "x", "done": 1})
     ),
+    "progress_of_another_case": lambda it: for_ever(
+        lambda: it.tell({"type": "progress", "case": it.cases[0], "point": "x", "done": time.monotonic_ns()})
+    ),
     "say_nothing": lambda it: stall(),
     # Ways of ending
     "exit_at_once": lambda it: leave(),
+    "exit_between_cases": lambda it: leave(line_of(it.good, it.mark + b" ")),
     "exit_after_half_a_line": lambda it: leave(it.mark + b" " + json.dumps(it.good).encode()),
     "abort": lambda it: stall(ended(134)),
     "be_killed": lambda it: os.kill(os.getpid(), signal.SIGKILL),
@@ -245,7 +207,7 @@ def main(lines: str, what: str) -> None:
     elif what in TEXTS:
         worker.run(lambda worker: worker.with_text(*TEXTS[what]))
     else:
-        worker.run(SAID.get(what) or globals()[what])
+        worker.run(SAID[what])
 
 
 if __name__ == "__main__":

@@ -37,7 +37,6 @@ def root_of(command: Sequence[str]) -> Path:
 
 
 def script(path: Path, text: str) -> Path:
-    """Writes an executable shell script."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)

@@ -1,14 +1,7 @@
-"""Runs in the guest, which stands for a host with a device; prints one line of JSON.
-
-A helper of test_host_device.py.
-
-    python3 on_a_host.py            what is refused, a process that dies and one that is stuck
-    python3 on_a_host.py MOMENTS    --isolate, a closed terminal, two devices that share the cases, and this many kills
-    of each process at random moments
-
-An audit hook in each Python process logs the files that the suite's own programs write, and the addresses that they
-bind.
-"""
+"""Runs in the guest, which stands for a host with a device; prints one line of JSON. A helper of test_host_device.py.
+Without an argument: what is refused, a process that dies and one that is stuck. With a number: --isolate, a closed
+terminal, two devices that share the cases, and this many kills of each process at random moments. An audit hook in each
+Python process logs the files that the suite's own programs write, and the addresses that they bind."""
 
 from __future__ import annotations
 
@@ -117,7 +110,6 @@ def verdicts(out: str) -> dict[str, str]:
 
 
 def processes(word: str) -> list[int]:
-    """Returns the processes that have `word` among their arguments."""
     return [pid for pid, words in command_lines().items() if word in words]
 
 

@@ -28,7 +28,6 @@ def ip(*words: str) -> None:
 
 
 def add_device(name: str, interface: str, *addresses: str) -> None:
-    """Adds a device on one end of a new veth pair."""
     ip("link", "add", interface, "type", "veth", "peer", "name", f"{interface}p")
     for end in (interface, f"{interface}p"):
         ip("link", "set", end, "up")

@@ -9,41 +9,7 @@ from pathlib import Path
 from conformance.results.records import Recorded, read_results
 from launched import ended
 
-TABLE = """\
-verb: ibv_reg_mr
-cases: 6
-given:
-  memory: {buf: {kind: anonymous, size: 4 pages}}
-rows:
-  - id: works
-    rules: [REG-01]
-    when: {access: [LOCAL_WRITE]}
-    then: {outcome: success, mr: as_asked}
-  - id: wrongly-accepted
-    rules: [REG-15]
-    when: {access: [REMOTE_WRITE]}
-    then: refused
-  - id: not-supported
-    rules: [REG-17]
-    needs: [odp]
-    when: {access: [ON_DEMAND]}
-    then: success
-  - id: harness-trouble
-    rules: [REG-23]
-    given: {memory: {buf: {kind: huge, size: 1 hugepage}}}
-    when: {access: []}
-    then: success
-  - id: dies
-    rules: [REG-23]
-    given: {memory: {buf: {kind: no_access, size: 1 page}}}
-    when: {access: []}
-    then: success
-  - id: hangs
-    rules: [REG-23]
-    given: {memory: {buf: {kind: hole, size: 3 pages}}}
-    when: {access: []}
-    then: success
-"""
+TABLE = Path(__file__).with_name("project.yaml").read_text()
 QUIET_VERDICTS = {
     "works": "PASS",
     "wrongly-accepted": "FAIL",

@@ -223,8 +223,9 @@ def footer_of(recorded: Recorded) -> FooterRecord:
 
 
 @contextmanager
-def user_error(match: str, status: int) -> Iterator[pytest.ExceptionInfo[UserError]]:
-    """Checks that a UserError with this message and this exit status is raised."""
+def user_error(match: str, status: int, one_line: bool = True) -> Iterator[pytest.ExceptionInfo[UserError]]:
+    """Checks that a UserError with this message and exit status is raised; errors about files may have many lines."""
     with pytest.raises(UserError, match=match) as caught:
         yield caught
     assert caught.value.status == status
+    assert not one_line or "\n" not in str(caught.value)

@@ -2,12 +2,10 @@
 Their image is the default image with OpenSSH and the module of a network card; it is built and kept like any other
 image. A panic does not end these guests, and a reset starts them again, like hosts."""
 
-import os
 import shlex
 import socket
 import subprocess
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +20,6 @@ from fixtures.guest.qemu import machine_for
 from fixtures.guest.recipe import recipe_for
 from fixtures.system.cache import cache_directory
 from fixtures.system.packages import find_program
-from launched import script
 from patience import await_true
 
 BOOT_S = 600.0  # only ends a hang
@@ -71,7 +68,6 @@ class SshGuest:
 
 
 def free_port() -> int:
-    """A free port of 127.0.0.1."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
@@ -81,31 +77,6 @@ def keys_in(folder: Path) -> None:
     """Writes a key for the host, a key for its user, and a configuration of ssh that has both."""
     for name in ("host_key", "user_key"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
-
-
-def ssh_on_path(folder: Path, options: Mapping[str, str]) -> Path:
-    """A directory for PATH with an ssh that uses the given configuration in place of ~/.ssh/config."""
-    place = folder / "bin"
-    config = folder / "config"
-    config.write_text("".join(f"{name} {value}\n" for name, value in options.items()))
-    client = find_program("ssh")
-    assert client
-    script(place / "ssh", f'exec {client} -F {shlex.quote(str(config))} "$@"')
-    return place
-
-
-def started_with(client: Path, *arguments: str) -> subprocess.Popen[str]:
-    """Starts the command with the ssh of `ssh_on_path`; its input is empty, and its whole output is read."""
-    path = os.pathsep.join([str(client), os.environ["PATH"]])
-    return subprocess.Popen(
-        ["./rdma-cts", *arguments],
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "PATH": path, "RDMA_CTS_PYTHON": sys.executable},
-    )
 
 
 @contextmanager
@@ -139,9 +110,8 @@ def ssh_guest(
     command = [word.replace("panic=-1", "panic=0") for word in command]
     command += ["-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"]
     command += ["-device", "virtio-net-pci,netdev=net", *network, "-qmp", f"unix:{control},server=on,wait=off"]
-    (folder / "reset.sh").write_text(
-        f"exec /usr/bin/python3 {shlex.quote(str(ROOT / 'tests/reset_guest.py'))} {shlex.quote(str(control))}\n"
-    )
+    reset = shlex.join(["/usr/bin/python3", str(ROOT / "tests/reset_guest.py"), str(control)])
+    (folder / "reset.sh").write_text(f"PYTHONPATH={shlex.quote(str(ROOT))} exec {reset}\n")
     known = (folder / "host_key.pub").read_text().split()
     (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {known[0]} {known[1]}\n")
     with Guest(command, console, work) as guest:

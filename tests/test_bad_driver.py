@@ -30,7 +30,6 @@ EXPECTED = {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: Folders) -> Recorded:
-    """Runs the bad driver's cases."""
     return run_in(tmp_path_factory.mktemp("bad"), "--no-confirm")
 
 

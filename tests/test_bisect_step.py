@@ -13,7 +13,7 @@ from commands.bisect_step import status_of
 from conformance.errors import UserError
 from conformance.model.verdict import Verdict
 from conformance.tables.suite import ROOT
-from kinds import Cli, Patch
+from kinds import Cli, Patch, rows
 from launched import git
 from samples import header, laid, numbered, result, written_records
 
@@ -66,21 +66,6 @@ def test_no_commit_is_blamed_for_a_mistake_of_the_suite(tmp_path: Path, monkeypa
     assert "KeyError" in cli(128, "bisect-step", "--only", CASE).err
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "status"),
-    [
-        ([Verdict.PASS, Verdict.PASS], 0),
-        ([Verdict.FAIL], 1),
-        ([Verdict.CRASH, Verdict.BROKEN], 1),
-        ([Verdict.HANG, Verdict.PASS], 1),
-        ([Verdict.UNSUPPORTED], 125),
-        ([Verdict.PASS, Verdict.UNREACHABLE], 125),
-        ([Verdict.BROKEN], 125),
-        ([Verdict.MISSED], 125),
-        ([], 125),
-    ],
-)
-def test_only_what_keeps_the_documents_is_good_and_only_what_violates_them_is_bad(
-    verdicts: list[Verdict], status: int
-) -> None:
-    assert status_of(verdicts) == status
+@pytest.mark.parametrize(("verdicts", "status"), rows("verdicts_of_a_commit"))
+def test_only_what_keeps_the_documents_is_good_and_only_what_violates_them_is_bad(verdicts: str, status: str) -> None:
+    assert status_of([Verdict(each) for each in verdicts.split()]) == int(status)

@@ -387,7 +387,6 @@ def cache_of_images(tmp_path: Path) -> Path:
 
 
 def run_one_case(place: Path, out: Path, *more: str) -> tuple[Recorded, str]:
-    """Runs one case; returns its records and its console."""
     done = run_in_guest(out, "--guests", "1", *more, only=[CASE], RDMA_CTS_CACHE=str(place))
     assert done.returncode == 0, done.stdout + done.stderr
     return read_results(out), (out / "console.log").read_text(errors="replace")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -36,29 +37,6 @@ SIZE = 64
 LOC_QP_OP_ERR, WR_FLUSH_ERR, RECV = 2, 5, 128
 
 
-class RecordingConnection:
-    """A stand-in for a connection, which records the requests that it executes."""
-
-    def __init__(self) -> None:
-        self.executed: list[int] = []
-
-    def execute(self, spec: ExchangeSpec) -> Exchange:
-        """Records the request's number."""
-        self.executed.append(spec.request.wr_id)
-        return Exchange(Return(0, 0))
-
-    def check_answered(self, *_: object) -> None:
-        """Does nothing, because each request has an answer."""
-
-    def native(self) -> None:
-        """Returns None, because the C code cannot be used."""
-
-
-def specs(stub: RecordingConnection, count: int) -> list[ExchangeSpec]:
-    used, areas = cast(LoopbackConnection, stub), cast(Any, ())
-    return [ExchangeSpec(used, SendRequest("RDMA_WRITE", wr_id), areas) for wr_id in range(count)]
-
-
 @pytest.mark.parametrize(
     ("in_c", "executed"),
     [
@@ -71,22 +49,22 @@ def test_all_results_of_a_batch_are_yielded_before_the_next_is_executed(
     in_c: Callable[[Sequence[ExchangeSpec]], Sequence[ExchangeSpec]], executed: list[list[int]], monkeypatch: Patch
 ) -> None:
     """Python executes what C leaves."""
-    stub = RecordingConnection()
-    monkeypatch.setattr(connection, "_native_exchanges", lambda some: [stub.execute(spec) for spec in in_c(some)])
-    assert [list(stub.executed) for _ in exchanges(specs(stub, 3))] == executed
+    began: list[int] = []
 
+    def execute(spec: ExchangeSpec) -> Exchange:
+        began.append(spec.request.wr_id)
+        return Exchange(Return(0, 0))
 
-class Memory:
-    size = SIZE
-
-    def __init__(self) -> None:
-        self._buffer = ctypes.create_string_buffer(SIZE)
-        self.addr = ctypes.addressof(self._buffer)
+    stub = Mock(execute=execute, native=lambda: None)
+    monkeypatch.setattr(connection, "_native_exchanges", lambda some: [execute(spec) for spec in in_c(some)])
+    specs = [ExchangeSpec(stub, SendRequest("RDMA_WRITE", number), cast(Any, ())) for number in range(3)]
+    assert [[*began] for _ in exchanges(specs)] == executed
 
 
 def area(wanted: bytes) -> Area:
     """A range that must have the contents `wanted` after the exchange."""
-    memory = Memory()
+    buffer = ctypes.create_string_buffer(SIZE)
+    memory = SimpleNamespace(size=SIZE, addr=ctypes.addressof(buffer), kept=buffer)
     return Area(cast(Any, memory), memory.addr, len(wanted), BEFORE, repeated(BEFORE, len(wanted)), wanted)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from conformance import judging
-from conformance.defects import cause_of, severity_of, symptoms_of
+from conformance.defects import Symptom, cause_of, severity_of, symptoms_of
 from conformance.judging.sentences import sentence
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.record import ResultRecord
@@ -40,9 +40,14 @@ def judged_again(suite: Suite, file: Path, to: Path) -> Iterator[ResultRecord]:
         yield store_points(found, to, suite.find(found["case"])) if "points_data" in found else found
 
 
+def when(symptom: Symptom) -> str:
+    """The formula of the deviating points; empty for other symptoms."""
+    return symptom.deviation["when"] if symptom.deviation and not symptom.deviation.get("row") else ""
+
+
 def found_in(suite: Suite, file: Path, to: Path) -> Found:
     return [
-        (each["case"], cause_of(symptom).fingerprint, severity_of(symptom).label, symptom.points, symptom.when)
+        (each["case"], cause_of(symptom).fingerprint, severity_of(symptom).label, symptom.points, when(symptom))
         for each in judged_again(suite, file, to)
         for symptom in symptoms_of(completed(each))
     ]

@@ -18,7 +18,6 @@ pytestmark = pytest.mark.guest
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: Folders) -> Any:
-    """The report of tests/on_a_host.py."""
     place = tmp_path_factory.mktemp("host")
     rows = ("works", "hangs", "works-too", "dies")
     tables = bad_driver.tables(place / "tables", {row: bad_driver.PAGES[row] for row in rows})
@@ -87,7 +86,6 @@ MOMENTS = int(os.environ.get("RDMA_CTS_MOMENTS", "1"))
 
 @pytest.fixture(scope="module")
 def disturbed(tmp_path_factory: Folders) -> Any:
-    """The report of tests/on_a_host.py about runs that are disturbed."""
     return told_by("on_a_host.py", tmp_path_factory.mktemp("host"), str(MOMENTS), settings="PYTHONDONTWRITEBYTECODE=")
 
 

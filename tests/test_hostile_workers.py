@@ -131,7 +131,6 @@ def test_a_hostile_worker_affects_one_case_only_and_gains_nothing(stand: Stand, 
 
 
 def assert_verified(run: Path, status: int, monkeypatch: Patch) -> None:
-    """Checks that the run with a hostile worker can be bundled and verified."""
     suite = replace(SUITE, tables_sha256=header()["suite"]["tables_sha256"])
     monkeypatch.setattr(verify, "load_suite", lambda _: suite)
     bundle = run.parent / "bundle"

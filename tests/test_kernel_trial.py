@@ -6,8 +6,9 @@ import argparse
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, cast
 
 import pytest
@@ -72,16 +73,19 @@ class Driver:
     """A stand-in for compiler and guests. `violated` has the rules that a case reports with a mutant, by the names of
     mutant and case."""
 
-    def __init__(self, violated: dict[tuple[str, str], str] | None = None) -> None:
-        self.violated = violated or {}
-        self.unfit: set[str] = set()
-        self.not_compiled: set[str] = set()
-        self.refused: set[str] = set()
-        self.events: dict[tuple[str, str], Exception] = {}
-        self.started = 0
-        self.module = ""
-        self.made = set[str]()
-        self.loaded = list[str]()
+    loads = 0
+
+    def __init__(
+        self,
+        violated: Mapping[tuple[str, str], str] = MappingProxyType({}),
+        unfit: Iterable[str] = (),
+        not_compiled: Iterable[str] = (),
+        refused: Iterable[str] = (),
+        events: Mapping[tuple[str, str], Exception] = MappingProxyType({}),
+    ) -> None:
+        self.violated, self.events = violated, events
+        self.unfit, self.not_compiled, self.refused = set(unfit), set(not_compiled), set(refused)
+        self.started, self.module, self.made, self.loaded = 0, "", set[str](), list[str]()
 
     # The modules
 
@@ -104,10 +108,6 @@ class Driver:
     def start(self, cases: Sequence[Case]) -> Driver:
         self.started, self.module = self.started + 1, ""
         return self
-
-    @property
-    def loads(self) -> int:
-        return 0
 
     def load(self, module: str) -> str:
         if module != self.module or not self.loaded:
@@ -200,9 +200,7 @@ def seen(case: Case, rule: str) -> dict[str, Any]:
 def test_a_mutant_has_the_outcome_of_its_cases_or_of_its_build(
     driver: dict[str, Any], which: dict[str, Any], only: Sequence[str], outcome: str, reason: str
 ) -> None:
-    made = Driver()
-    vars(made).update(driver)
-    found = tried(made, mutant(**which), only)
+    found = tried(Driver(**driver), mutant(**which), only)
     assert found.outcome == outcome
     assert not reason or found.reason == reason
     if outcome == BY_ITS_RULE:
@@ -233,8 +231,7 @@ def test_the_case_that_detected_a_mutant_before_comes_first() -> None:
 
 
 def test_a_kernel_crash_in_a_case_counts_as_detection() -> None:
-    driver = Driver()
-    driver.events[(NAME, OWN.id)] = Lost(Verdict.CRASH, f"in {OWN.id}", OWN.id)
+    driver = Driver(events={(NAME, OWN.id): Lost(Verdict.CRASH, f"in {OWN.id}", OWN.id)})
     found = tried(driver)
     assert (found.outcome, found.by, found.verdict) == (BY_ITS_RULE, (OWN.id,), "CRASH")
     assert driver.started == 2, "once; without the mutant and again"
@@ -249,9 +246,7 @@ def test_a_kernel_crash_in_a_case_counts_as_detection() -> None:
     ],
 )
 def test_a_lost_guest_ends_one_mutant_not_the_trial(event: Exception, outcome: str) -> None:
-    driver = Driver({("other", OWN.id): "REG-20"})
-    driver.events[(NAME, "")] = event
-    trial = driver.trial()
+    trial = Driver({("other", OWN.id): "REG-20"}, events={(NAME, ""): event}).trial()
     assert trial.try_alone(mutant()).outcome == outcome
     assert trial.try_alone(mutant("other")).outcome == BY_ITS_RULE
 
@@ -315,9 +310,7 @@ def test_a_change_that_hides_others_is_not_combined_with_them(monkeypatch: Patch
 
 def test_what_does_not_load_together_or_does_not_fit_at_all_is_not_accepted() -> None:
     several = permitted("one", "two", "three")
-    driver = Driver()
-    driver.refused.add("two")
-    driver.unfit.add("three")
+    driver = Driver(refused={"two"}, unfit={"three"})
     found = outcomes(driver.trial().try_together(several))
     assert found == {"one": BROKEN, "two": BROKEN, "three": NO_FIT}
     refused = [finding(*each) for each in found.items()]

@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from conformance.tables.suite import ROOT
 from kinds import Folders
 from launched import launched, prepare
 from patience import PATIENCE_S, await_true, command_lines
+from samples import footer_of, laid
 
 pytestmark = pytest.mark.guest
 MOMENTS = int(os.environ.get("RDMA_CTS_MOMENTS", "1"))
@@ -61,12 +63,10 @@ def footer(out: Path) -> dict[str, object]:
     """Returns the part of the footer that must be the same with and without a disturbance; empty without a footer."""
     if b'"type":"footer"' not in (out / "results.jsonl").read_bytes():
         return {}
-    found = read_results(out).footer
-    return {key: value for key, value in found.items() if key in SAME} if found else {}
+    return {key: value for key, value in footer_of(read_results(out)).items() if key in SAME}
 
 
 def guests_of(out: Path) -> list[int]:
-    """Returns the QEMU processes whose console is in `out`."""
     command_of = command_lines().items()
     return [pid for pid, words in command_of if "qemu" in words[0] and any(str(out) in word for word in words)]
 
@@ -82,7 +82,6 @@ class Unbroken:
 
 @pytest.fixture(scope="module")
 def unbroken(request: pytest.FixtureRequest, tmp_path_factory: Folders) -> Unbroken:
-    """Gives each of RUNS, undisturbed."""
     arguments = RUNS[request.param]
     out = tmp_path_factory.mktemp("kills") / "unbroken"
     # Files that are made only once would make this run longer than the later runs, which would then end before some
@@ -109,27 +108,14 @@ def test_a_kill_at_any_moment_loses_nothing(unbroken: Unbroken, tmp_path: Path, 
     if victim == "pytest":
         more = ["--no-confirm"]  # guests are booted here
         expected = {key: value for key, value in expected.items() if key != "confirmation"}
-        place = tmp_path / "overlay/usr/local/lib/killer"
-        place.mkdir(parents=True)
-        (place / "sitecustomize.py").write_text(KILLER)
-        more += [
-            "--overlay",
-            str(tmp_path / "overlay"),
-            "--guest-env",
-            "PYTHONPATH=/usr/local/lib/killer",
-            "--guest-env",
-            f"KILL_AT={time.time() + moment}",
-        ]
+        laid(tmp_path, {"overlay/usr/local/lib/killer/sitecustomize.py": KILLER})
+        settings = ("PYTHONPATH=/usr/local/lib/killer", f"KILL_AT={time.time() + moment}")
+        more += ["--overlay", str(tmp_path / "overlay"), *(word for each in settings for word in ("--guest-env", each))]
         # In a guest from a template, pytest runs in a process that was started long before.
         environment["RDMA_CTS_TEMPLATES"] = "off"
-    with subprocess.Popen(
-        ["./rdma-cts", "run", *chosen, *more, "--out", str(out)],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    command = ["./rdma-cts", "run", *chosen, *more, "--out", str(out)]
+    streams: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, **streams) as process:
         if victim != "pytest":
             time.sleep(moment)  # a fixed time, because the test varies the moment of the kill
         print(f"the run {'was still going on' if process.poll() is None else 'had ended'}")

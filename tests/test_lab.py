@@ -71,7 +71,7 @@ MISTAKES = rows("mistakes_in_labs")
 @pytest.mark.parametrize(("text", "said"), [row for row in MISTAKES if not row[0].startswith("run ")])
 def test_a_mistake_in_the_file_has_its_place(tmp_path: Path, text: str, said: str) -> None:
     path = lab_file(tmp_path, text.replace("\\n", "\n") + "\n")
-    with user_error(f"^{re.escape(f'{path}{said}')}", status=2):
+    with user_error(f"^{re.escape(f'{path}{said}')}", status=2, one_line=False):
         read_lab(path, {})
 
 

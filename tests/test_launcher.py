@@ -1,13 +1,11 @@
 """The launcher and the installation of packages, with stubs on the path, and the findings of `doctor`."""
 
-import argparse
 import os
 import pty
 import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -22,7 +20,7 @@ from fixtures.guest.build import os_errors_explained
 from fixtures.guest.image import ensure_image
 from fixtures.guest.recipe import recipe_for
 from fixtures.system import packages, readiness
-from kinds import Cli, Patch, Says, rows
+from kinds import Cli, Patch, Said, rows
 from launched import ended, script
 from runs import process
 from samples import laid, user_error
@@ -31,26 +29,16 @@ LAUNCHER = ROOT / "rdma-cts"
 BORROWED = ("rm", "sh", "dirname", "readlink", "mkdir", "grep", "cat", "chmod", "mv", "ln")
 
 
-@dataclass(frozen=True)
 class Host:
     """A host of stubs: programs in `bin`, a Python that exists only after its installation, and a cache."""
 
-    root: Path
-    more: dict[str, str] = field(default_factory=dict)
+    def __init__(self, root: Path) -> None:
+        self.root, self.bin = root, root / "bin"
+        self.log = root / "cache" / "install.log"  # apt-get's output
+        self.more: dict[str, str] = {}
 
-    @property
-    def bin(self) -> Path:
-        return self.root / "bin"
-
-    @property
-    def log(self) -> Path:
-        """The file in which apt-get's output is kept."""
-        return self.root / "cache" / "install.log"
-
-    def stub(self, name: str, script: str) -> None:
-        path = self.bin / name
-        path.write_text(f"#!{self.bin}/sh\n{script}\n")
-        path.chmod(0o755)
+    def stub(self, name: str, text: str) -> None:
+        script(self.bin / name, text)
 
     def calls(self) -> list[str]:
         """The arguments of each call of apt-get."""
@@ -67,24 +55,22 @@ class Host:
             **self.more,
         }
 
-    def launch(self, *arguments: str, answer: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Runs the launcher. With an `answer`, its input is a terminal on which the answer is typed."""
+    def launch(self, status: int, *arguments: str, answer: str | None = None) -> Said:
+        """Runs the launcher, and checks its status. With an `answer`, this is typed on the terminal of its input."""
         command = [str(self.bin / "sh"), str(LAUNCHER), *arguments]
-        if answer is None:
-            return ended(*command, env=self.environment(), stdin=subprocess.DEVNULL)
         typing, terminal = pty.openpty()
-        try:
-            os.write(typing, answer.encode())
-            return ended(*command, env=self.environment(), stdin=terminal)
-        finally:
-            os.close(typing)
-            os.close(terminal)
+        with open(typing, "wb", buffering=0) as keys, open(terminal, "rb", buffering=0) as keyboard:
+            keys.write((answer or "").encode())
+            nothing = subprocess.DEVNULL
+            done = ended(*command, env=self.environment(), stdin=nothing if answer is None else keyboard)
+        assert done.returncode == status, done.stdout + done.stderr
+        return Said(done.stdout, done.stderr)
 
     def refused(self, *arguments: str, answer: str | None = None) -> str:
         """Returns the message with which the launcher ends without having installed anything."""
-        done = self.launch(*arguments, answer=answer)
-        assert (done.returncode, done.stdout, self.calls()) == (3, "", [])
-        return done.stderr
+        done = self.launch(3, *arguments, answer=answer)
+        assert (done.out, self.calls()) == ("", [])
+        return done.err
 
 
 @pytest.fixture
@@ -114,9 +100,9 @@ INSTALLING = ["update", f"install -y --no-install-recommends {FOR_A_RUN}"]
 
 def test_a_python_that_fits_is_used_without_a_word(host: Host) -> None:
     (host.bin / "python3").symlink_to("new-python")
-    done = host.launch("run", "-k", "a b")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"python: -P -m commands run -k a b; {ROOT}; \n"
+    done = host.launch(0, "run", "-k", "a b")
+    assert done.err == ""
+    assert done.out == f"python: -P -m commands run -k a b; {ROOT}; \n"
     assert host.calls() == []
 
 
@@ -132,31 +118,26 @@ def test_hints_name_the_suite_as_it_was_started(program: str, folder: str, said:
 
 
 def test_the_log_of_an_installation_is_written_through_no_link(host: Host) -> None:
-    target = host.root / "target"
-    target.write_text("precious\n")
-    host.log.parent.mkdir()
+    target = laid(host.root, {"target": "precious\n", "cache/x": ""}) / "target"
     host.log.symlink_to(target)
-    done = host.launch("--yes", "run")
-    assert done.returncode == 0, done.stdout + done.stderr
+    host.launch(0, "--yes", "run")
     assert target.read_text() == "precious\n"
     assert "apt says install" in host.log.read_text()
 
 
 @pytest.mark.parametrize("arguments", [("--yes", "run", "-k", "a b"), ("run", "-k", "a b", "--yes")])
 def test_yes_installs_without_asking(host: Host, arguments: tuple[str, ...]) -> None:
-    done = host.launch(*arguments)
-    assert done.returncode == 0
+    done = host.launch(0, *arguments)
     assert host.calls() == INSTALLING
-    assert done.stdout == f"python: -P -m commands run -k a b; {ROOT}; 1\n"
-    assert done.stderr == f"rdma-cts: installing {FOR_A_RUN} (log: {host.log})\n"
+    assert done.out == f"python: -P -m commands run -k a b; {ROOT}; 1\n"
+    assert done.err == f"rdma-cts: installing {FOR_A_RUN} (log: {host.log})\n"
     assert host.log.read_text() == "apt says update\napt says install\n"
 
 
 @pytest.mark.parametrize("answer", ["y\n", "Yes\n"])
 def test_on_a_terminal_it_asks_and_then_installs(host: Host, answer: str) -> None:
-    done = host.launch("run", answer=answer)
-    assert f"These packages are needed: {FOR_A_RUN}\nInstall them with apt-get? [y/N]" in done.stderr
-    assert done.returncode == 0
+    done = host.launch(0, "run", answer=answer)
+    assert f"These packages are needed: {FOR_A_RUN}\nInstall them with apt-get? [y/N]" in done.err
     assert host.calls() == INSTALLING
 
 
@@ -193,8 +174,7 @@ def test_a_named_python_that_is_not_there_is_refused(host: Host) -> None:
 def test_other_managers_are_given_their_own_names(manager: str, installing: str, host: Host) -> None:
     (host.bin / "apt-get").unlink()
     host.stub(manager, f'echo "$*" >>{host.root}/calls\nln -s new-python {host.bin}/python3')
-    done = host.launch("list", "--yes")
-    assert done.returncode == 0, done.stderr
+    host.launch(0, "list", "--yes")
     assert host.calls() == [installing]
 
 
@@ -228,9 +208,7 @@ def test_the_doctor_names_packages_as_this_system_does(python_host: Host) -> Non
 )
 def test_an_installation_that_fails_is_one_line(host: Host, script: str, reason: str) -> None:
     host.stub("apt-get", script)
-    done = host.launch("run", "--yes")
-    assert done.returncode == 3
-    progress, line = done.stderr.splitlines()
+    progress, line = host.launch(3, "run", "--yes").err.splitlines()
     assert progress.startswith("rdma-cts: installing")
     assert line.startswith(f"rdma-cts: {reason}")
 
@@ -239,16 +217,15 @@ def test_a_ci_and_a_container_are_not_asked(host: Host) -> None:
     for more in ({"CI": "true"}, {"RDMA_CTS_CONTAINER": "1"}, {"RDMA_CTS_CONTAINER": "", "container": "podman"}):
         host.more.clear()
         host.more.update(more)
-        assert host.launch("list").returncode == 0
+        host.launch(0, "list")
         assert host.calls().pop() == f"install -y --no-install-recommends {NEEDED}"
         (host.bin / "python3").unlink()
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("doctor",)])
 def test_without_a_python_it_says_how_to_get_one(arguments: tuple[str, ...], host: Host) -> None:
-    done = host.launch(*arguments)
-    assert done.returncode == (4 if arguments == ("doctor",) else 0)
-    assert "No suitable Python is installed yet: python3 was not found." in done.stdout
+    said = host.launch(4 if arguments == ("doctor",) else 0, *arguments).out
+    assert "No suitable Python is installed yet: python3 was not found." in said
     assert host.calls() == []
 
 
@@ -448,13 +425,10 @@ def test_each_row_about_nics_is_found_by_the_driver_that_the_kernel_names() -> N
     assert "nics.md" in elsewhere.text
 
 
-def test_the_doctor_fails_when_no_way_works(python_host: Host, capsys: Says, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(
-        doctor, "device_findings", lambda: [readiness.Finding(readiness.MISSING, "it", "is not", "fix it")]
-    )
-    arguments = argparse.Namespace(host=None, device=None, stack="forky")
-    assert doctor.execute(arguments) == doctor.NO_WAY == 4
-    assert "Neither way works" in capsys.readouterr().out
-    monkeypatch.setattr(doctor, "device_findings", lambda: [readiness.Finding(readiness.OK, "it", "is")])
-    assert doctor.execute(arguments) == 0
-    assert "Works now: On an RDMA device of this host." in capsys.readouterr().out
+@pytest.mark.usefixtures("python_host")
+def test_the_doctor_fails_when_no_way_works(cli: Cli, monkeypatch: Patch) -> None:
+    findings = [readiness.Finding(readiness.MISSING, "it", "is not", "fix it")]
+    monkeypatch.setattr(doctor, "device_findings", lambda: findings)
+    assert "Neither way works" in cli(4, "doctor").out
+    findings[:] = [readiness.Finding(readiness.OK, "it", "is")]
+    assert "Works now: On an RDMA device of this host." in cli(0, "doctor").out

@@ -2,6 +2,7 @@
 forever."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -12,6 +13,8 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from conformance.errors import UserError
 from conformance.pytest_plugin.recorder import Stream
@@ -49,19 +52,10 @@ def all_of(reader: LineReader) -> list[bytes]:
     return [*iter(lambda: reader.next_line(PATIENCE_S) or b"", b"")]
 
 
-@pytest.mark.parametrize(
-    ("parts", "lines"),
-    [
-        ((b"a\nb\n",), [b"a\n", b"b\n"]),
-        ((b"a", b"b\nc", b"\n"), [b"ab\n", b"c\n"]),
-        ((b"\n\n",), [b"\n", b"\n"]),
-        ((b"a\ntorn",), [b"a\n", b"torn"]),
-        ((), []),
-    ],
-)
-def test_lines_are_whole_however_they_come(parts: tuple[bytes, ...], lines: list[bytes]) -> None:
+@given(st.lists(st.sampled_from([b"a", b"\n", b"bc\n", b"d\nef", b"\n\n"])))
+def test_lines_are_whole_however_they_come(parts: list[bytes]) -> None:
     with written(*parts) as reader:
-        assert all_of(reader) == lines
+        assert all_of(reader) == re.findall(rb"[^\n]*\n|[^\n]+", b"".join(parts))
         assert reader.next_line(PATIENCE_S) == b""
 
 

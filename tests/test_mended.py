@@ -64,7 +64,6 @@ class Workshop:
 
 @pytest.fixture
 def workshop(tmp_path: Path, monkeypatch: Patch) -> Workshop:
-    """Replaces system and compilers by stand-ins that take no time."""
     made = Workshop(tmp_path)
     built_by(made, monkeypatch)
     return made

@@ -54,7 +54,7 @@ def applied(*edits: Edit) -> str:
     ("edit", "text"),
     [
         (Edit(FILE, "check", "before", "/* the end */", "\tone();\n"), "\treturn 1;\n\tone();\n\t/* the end */\n"),
-        (Edit(FILE, "check", "after", "/* the end */", "\ttwo();\n"), "\t/* the end */\n\ttwo();\n\treturn 0;"),
+        (Edit(FILE, "check", "after", "/* the end */", "\ttwo();\n\n"), "\t/* the end */\n\ttwo();\n\n\treturn 0;"),
         (Edit(FILE, "check", "instead", "qp->state", "!qp->state"), "\tif (!qp->state)\n"),
         (
             Edit(FILE, "", "above", "check", "static int helper(void);\n\n"),
@@ -66,16 +66,23 @@ def applied(*edits: Edit) -> str:
         (Edit(FILE, "bind", "instead", "int flags", "long flags"), "int bind(struct qp *qp,\n\tlong flags)"),
         (Edit(FILE, "check", "lines", "if (qp->state)", "", until="/* the end */"), "{\n\t/* the end */\n\treturn 0;"),
         (
+            Edit(FILE, "check", "lines", "/* the end */", "\t/* the end */\n\tlast();\n", until="return 0"),
+            "\treturn 1;\n\t/* the end */\n\tlast();\n\treturn 0;",
+        ),
+        (
             Edit(FILE, "", "instead", "/* the end */", "/* over */", past="int flags"),
             "int flags)\n{\n\t/* over */\n\treturn check(qp);",
         ),
     ],
-    ids="before,after,words,above a definition,above a comment,structure,signature,lines,past words".split(","),
+    ids="before,after,words,above a definition,above a comment,structure,signature,lines,a line,past words".split(","),
 )
-def test_an_edit_changes_only_what_it_names(edit: Edit, text: str) -> None:
+def test_an_edit_changes_only_what_it_names_and_only_once(edit: Edit, text: str) -> None:
     changed = applied(edit)
     assert text in changed
     assert changed.count(edit.text or text) == 1, "the same words in another function are left alone"
+    again, misfits = apply([change(edit)], {FILE: changed})
+    assert again == {FILE: changed}
+    assert (" already has " in misfits["sample"]) is (edit.anchor in text)
 
 
 @pytest.mark.parametrize(("before", "after", "stays"), [("Copy a", "Do copy a", True), ("\t", "\t\t", False)])
@@ -127,20 +134,6 @@ def test_two_changes_that_replace_the_same_words_do_not_fit_together() -> None:
     assert "if (a)" in changed[FILE]
 
 
-def test_a_change_does_not_fit_where_it_is_made_already() -> None:
-    for edit in (
-        Edit(FILE, "check", "before", "/* the end */", "\tone();\n"),
-        Edit(FILE, "check", "after", "/* the end */", "\ttwo();\n\n"),
-        Edit(FILE, "check", "instead", "qp->state", "qp && qp->state"),
-        Edit(FILE, "", "above", "check", "static int helper(void);\n\n"),
-        Edit(FILE, "check", "lines", "/* the end */", "\t/* the end */\n\tlast();\n", until="return 0"),
-    ):
-        made, _ = apply([change(edit)], {FILE: SOURCE})
-        again, misfits = apply([change(edit)], made)
-        assert again == made
-        assert " already has " in misfits["sample"]
-
-
 @pytest.mark.parametrize(
     ("edits", "more", "message"),
     [
@@ -152,10 +145,10 @@ def test_a_change_does_not_fit_where_it_is_made_already() -> None:
         ("  - {file: linux/a.c, before: x, text: new}", "defects: [abc]\n", r"'abc' is not a fingerprint"),
     ],
 )
-def test_a_mistake_in_a_change_is_one_line_with_its_place(tmp_path: Path, edits: str, more: str, message: str) -> None:
+def test_a_mistake_in_a_change_has_its_place(tmp_path: Path, edits: str, more: str, message: str) -> None:
     head = f"subject: what\nabout: why\nrules: [BIND-10]\ncase: bind_mw/type_1/part-from-buf\n{more}"
     laid(tmp_path, {"sample.yaml": f"{head}edits:\n{edits}"})
-    with user_error(message, status=2):
+    with user_error(message, status=2, one_line=False):
         read_changes(tmp_path)
 
 

@@ -17,6 +17,7 @@ from fixtures.system.digests import sha256_of
 from kinds import Folders
 from launched import run_in_guest
 from patience import PATIENCE_S
+from samples import laid
 
 pytestmark = pytest.mark.guest
 MARK = b"\xab" * 20
@@ -43,16 +44,13 @@ def place(tmp_path_factory: Folders) -> Path:
     root = place / "root"
     fsck = find_tool("mkfs.erofs").replace("mkfs.erofs", "fsck.erofs")
     subprocess.run([fsck, f"--extract={root}", "--force", str(image.root)], check=True, stdout=subprocess.DEVNULL)
-    (place / "modules").mkdir()
     (driver,) = (root / "usr/lib/modules").rglob("rdma_rxe.ko")
-    (place / "modules/rdma_rxe.ko").write_bytes(marked(driver.read_bytes()))
-    libraries = place / "prefix/lib"
-    (libraries / "libibverbs").mkdir(parents=True)
     (machine,) = {path.parent for path in (root / "usr/lib").glob("*/libibverbs.so.1")}
-    for path in machine.glob("libibverbs.so.1*"):
-        shutil.copy2(path, libraries / path.name, follow_symlinks=False)
     (provider,) = machine.glob("libibverbs/librxe-rdmav*.so")
-    (libraries / "libibverbs" / provider.name).write_bytes(marked(provider.read_bytes()))
+    changed = {"modules/rdma_rxe.ko": driver, f"prefix/lib/libibverbs/{provider.name}": provider}
+    laid(place, {name: marked(path.read_bytes()) for name, path in changed.items()})
+    for path in machine.glob("libibverbs.so.1*"):
+        shutil.copy2(path, place / "prefix/lib" / path.name, follow_symlinks=False)
     shutil.rmtree(root)
     return place
 
@@ -163,8 +161,7 @@ def in_a_shell(place: Path, out: Path, commands: str, *options: str | Path) -> s
 
 def test_a_shell_in_the_guest_has_the_devices_and_what_was_given(place: Path, tmp_path: Path) -> None:
     word = 'it\'s "$quoted"'
-    (tmp_path / "overlay/opt").mkdir(parents=True)
-    (tmp_path / "overlay/opt/report.py").write_text(REPORT)
+    laid(tmp_path, {"overlay/opt/report.py": REPORT})
     given = ("--guest-env", f"WORD={word}", "--guest-env", "RDMA_CTS_DEVICES=2", "--overlay", tmp_path / "overlay")
     said = in_a_shell(place, tmp_path / "shell", "echo answer-$((6 * 7)); python3 /opt/report.py; rdma link", *given)
     assert "answer-42" in said

@@ -58,49 +58,42 @@ def made(tmp_path: Path) -> Callable[..., Port]:
 
 
 @pytest.mark.parametrize(
-    ("gids", "index"),
+    ("link_layer", "gids", "index"),
     [
-        (((LINK_LOCAL, V1, "d0"), (MAPPED, V2, "d0"), (NONE, "", "")), 1),
-        (((MAPPED, V2, "d0"), (MAPPED, V1, "d0")), 0),  # version 2 is chosen, wherever it is in the table
-        (((GLOBAL, V2, "d0"), (LINK_LOCAL, V2, "d0")), 0),  # a link-local GID is chosen only if there is no other
-        (((LINK_LOCAL, V1, "d0"), (LINK_LOCAL, V2, "d0")), 1),
-        (((MAPPED, V1, "d0"),), 0),
-        (((MAPPED, V2, "d0"), (PREFIX_ALONE, V2, "d0")), 0),
-        (((MAPPED, V2, "d0"), (VLAN, V2, "d0.7")), 0),  # the VLAN's interface is down
-        (((MAPPED, V2, "d0"), (VLAN, V2, "elsewhere")), 0),  # the interface is in another network namespace
+        ("Ethernet", ((LINK_LOCAL, V1, "d0"), (MAPPED, V2, "d0"), (NONE, "", "")), 1),
+        ("Ethernet", ((MAPPED, V2, "d0"), (MAPPED, V1, "d0")), 0),  # version 2, wherever it is in the table
+        ("Ethernet", ((GLOBAL, V2, "d0"), (LINK_LOCAL, V2, "d0")), 0),  # link-local only if there is no other
+        ("Ethernet", ((LINK_LOCAL, V1, "d0"), (LINK_LOCAL, V2, "d0")), 1),
+        ("Ethernet", ((MAPPED, V1, "d0"),), 0),
+        ("Ethernet", ((MAPPED, V2, "d0"), (PREFIX_ALONE, V2, "d0")), 0),
+        ("Ethernet", ((MAPPED, V2, "d0"), (VLAN, V2, "d0.7")), 0),  # the VLAN's interface is down
+        ("Ethernet", ((MAPPED, V2, "d0"), (VLAN, V2, "elsewhere")), 0),  # it is in another network namespace
+        ("Ethernet", ((LINK_LOCAL, "", ""), (MAPPED, "", ""), (PREFIX_ALONE, "", "")), 1),  # an old kernel: no types
+        ("InfiniBand", ((LINK_LOCAL, V1, ""), (LINK_LOCAL, V1, "")), 0),
+        ("Unknown", ((LINK_LOCAL, V1, ""),), 0),  # EFA
     ],
 )
-def test_roce_uses_the_best_gid_whose_interface_is_up(made: Any, gids: tuple[Entry, ...], index: int) -> None:
-    port = made("Ethernet", *gids, interfaces=(("d0", 0x1003, "up"), ("d0.7", 0x1003, "lowerlayerdown")))
+def test_the_best_gid_whose_interface_is_up_is_used(
+    made: Any, link_layer: str, gids: tuple[Entry, ...], index: int
+) -> None:
+    port = made(link_layer, *gids, interfaces=(("d0", 0x1003, "up"), ("d0.7", 0x1003, "lowerlayerdown")))
     assert port.choose(port.gids()) == index
     assert port.choose(port.gids(range(len(gids)))) == index
+    if link_layer != "Ethernet":  # their GIDs have no interface
+        for usable in range(len(gids)):
+            port.check(usable)
 
 
-def test_an_old_kernel_that_does_not_tell_types_has_its_last_gid_used(made: Any) -> None:
-    port = made("Ethernet", (LINK_LOCAL, "", ""), (MAPPED, "", ""), (PREFIX_ALONE, "", ""))
-    assert port.choose(port.gids()) == 1
-
-
-def test_infiniband_uses_its_first_gid(made: Any) -> None:
-    port = made("InfiniBand", (LINK_LOCAL, V1, ""), (LINK_LOCAL, V1, ""))
-    assert port.choose(port.gids()) == 0
-    port.check(1)
-
-
-def test_gids_without_an_interface_are_not_asked_for_one(made: Any) -> None:
-    port = made("Unknown", (LINK_LOCAL, V1, ""))  # EFA
-    assert port.choose(port.gids()) == 0
-    port.check(0)
+def test_an_empty_gid_is_a_mistake_and_the_usable_ones_are_listed(made: Any) -> None:
     with pytest.raises(UserError, match="this GID of port 1 of any0 is empty") as caught:
-        port.check(1)
+        made("Unknown", (LINK_LOCAL, V1, "")).check(1)
     assert caught.value.hint == f"usable: 0 ({LINK_LOCAL})"
 
 
 def test_without_any_gid_there_nothing_can_be_sent(made: Any) -> None:
     port = made("Unknown")
-    with pytest.raises(UserError, match="port 1 of any0 has no GID, so that nothing can be sent") as caught:
+    with user_error("port 1 of any0 has no GID, so that .* sent; name another with --port or --device$", status=3):
         port.choose(port.gids())
-    assert (caught.value.status, caught.value.hint) == (3, "name another with --port or --device")
 
 
 @pytest.mark.parametrize(
@@ -215,9 +208,8 @@ def test_a_device_that_may_not_be_opened_is_reported_in_one_line(monkeypatch: Pa
     ):
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(device_module, "device_names", lambda: ["any0"])
-    with user_error("device any0 cannot be opened: Failed to open device any0; check that", status=3) as output:
+    with user_error("device any0 cannot be opened: Failed to open device any0; check that", status=3):
         Device("any0")
-    assert "\n" not in str(output.value)
 
 
 def test_a_program_of_32_bits_is_refused_in_one_line(monkeypatch: Patch) -> None:

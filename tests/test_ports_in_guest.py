@@ -15,7 +15,6 @@ MTU_4096 = 5  # IBV_MTU_4096
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: Folders) -> Any:
-    """The report of tests/on_ports.py."""
     return told_by("on_ports.py", tmp_path_factory.mktemp("ports"))
 
 

@@ -1,14 +1,16 @@
-"""Runs on a host over ssh, with a program in place of ssh that connects to this machine. The supervision is the same as
-for other workers. test_two_guests.py uses the real sshd, and kernels that die."""
+"""Runs on a host over ssh, with a program in place of ssh that connects to this machine, and hosts that attack. The
+supervision is the same as for other workers. test_two_guests.py uses the real sshd, and kernels that die."""
 
 import compileall
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from py_compile import PycInvalidationMode
@@ -20,12 +22,13 @@ from actors import Stage
 from conformance.errors import UserError
 from conformance.results.records import Recorded
 from conformance.tables.suite import ROOT, load_suite
-from fixtures.hosts import link, protocol, ssh
+from fixtures.hosts import link, messages, protocol, remote_worker, ssh
 from fixtures.hosts.address import Address
 from fixtures.hosts.remote_host import Means, RemoteHost
 from fixtures.hosts.remote_worker import Place, RemoteWorker
 from fixtures.hosts.ssh import PARTS, packed
-from kinds import Folders, Patch
+from fixtures.system import console as consoles
+from kinds import Folders, Patch, rows
 from patience import PATIENCE_S, await_true
 from project import QUIET_VERDICTS, Project
 from samples import footer_of, laid, user_error
@@ -90,7 +93,6 @@ class StandIn(Far):
         return packed((each, each.name) for each in suite.iterdir())
 
     def boot(self) -> None:
-        """Gives the host another boot id."""
         self.boots += 1
         self.boot_id.write_text(f"boot-{self.boots}\n")
 
@@ -112,9 +114,8 @@ class StandIn(Far):
 
 def _harmless_last(table: str) -> str:
     """Returns the table with one harmless row after the rows that end or block their worker."""
-    head, *rows = table.split("  - id: ")
-    rows.sort(key=lambda row: row.startswith("not-supported"))
-    return "  - id: ".join([head, *rows])
+    head, *parts = table.split("  - id: ")
+    return "  - id: ".join([head, *sorted(parts, key=lambda row: row.startswith("not-supported"))])
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +179,6 @@ def run(stand_in: StandIn, project: Project, tmp_path: Path) -> Run:
 
 
 def verdicts(recorded: Recorded) -> dict[str, str]:
-    """The verdicts by row."""
     return {line["case"].rpartition("/")[2]: line["verdict"] for line in recorded.results}
 
 
@@ -330,8 +330,7 @@ def test_a_host_that_sends_only_noise_did_not_answer(stand_in: StandIn, monkeypa
 @pytest.mark.parametrize("noise", ["yes", "while :; do echo hi; sleep 0.1; done", "cat /dev/zero", "sleep 999"])
 def test_a_connection_with_only_noise_is_lost(stand_in: StandIn, monkeypatch: Patch, noise: str) -> None:
     monkeypatch.setattr(protocol, "SILENCE_S", 0.5)
-    hello = json.dumps({"event": "hello", "folder": "/tmp/x", "boot_id": "1", "machine": "m", "python": "3"})
-    answer = f"read -r program; read -r secret size; echo \"$secret M \"'{hello}'"
+    answer = f"read -r program; read -r secret size; echo \"$secret M \"'{json.dumps(HELLO)}'"
     stand_in.client(f"{answer}\n{noise}")
     connection = link.Link.connected(ADDRESS, b"\n", PATIENCE_S)
     try:
@@ -357,52 +356,13 @@ def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(
 # Failures of a host
 
 
-@pytest.mark.parametrize(
-    ("says", "status", "output"),
-    [
-        (
-            "@@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@@\nOffending ED25519 key in known_hosts:1\n"
-            "Host key verification failed.\n",
-            255,
-            "host.invalid: its host key is not the known one",
-        ),
-        (
-            "No ED25519 host key is known for x and you have requested strict checking.\n"
-            "Host key verification failed.\n",
-            255,
-            "host.invalid: its host key is not known; connect once with ssh -- host.invalid, and compare the key",
-        ),
-        (
-            "root@x: Permission denied (publickey,password).\n",
-            255,
-            "host.invalid: cannot log in without a password (the host offers: publickey,password); ",
-        ),
-        (
-            "ssh: Could not resolve hostname x: Name or service not known\n",
-            255,
-            "host.invalid cannot be reached: ssh: Could not resolve hostname x: Name or service not known",
-        ),
-        ("", 255, "host.invalid cannot be reached: ssh does not say why"),
-        ("", 127, "host.invalid: there is no python3; "),
-        (
-            "mktemp: failed to create directory: No space left on device\n",
-            73,
-            "host.invalid: no temporary directory can be made there: mktemp: failed to create directory: No space left",
-        ),
-        ("This account is not available.\n", 1, "host.invalid: the connection ended with status 1: This account is"),
-        ("", 0, "host.invalid: the connection ended with status 0; try: ssh -- host.invalid true"),
-    ],
-)
-def test_messages_of_ssh_become_one_line(
-    stand_in: StandIn, tmp_path: Path, says: str, status: int, output: str
-) -> None:
-    (tmp_path / "says").write_text(says)
+@pytest.mark.parametrize(("given", "output"), rows("messages_of_ssh"))
+def test_messages_of_ssh_become_one_line(stand_in: StandIn, tmp_path: Path, given: str, output: str) -> None:
+    status, _, says = given.partition(" ")
+    laid(tmp_path, {"says": says.replace("\\n", "\n")})
     stand_in.goes_wrong(says=tmp_path / "says", status=status)
-    with pytest.raises(UserError) as caught:
+    with user_error(f"^{re.escape(output)}", status=3):
         stand_in.host()
-    assert str(caught.value).startswith(output)
-    assert "\n" not in str(caught.value)
-    assert caught.value.status == 3
 
 
 def test_an_ssh_client_that_is_killed_is_reported(stand_in: StandIn) -> None:
@@ -485,3 +445,147 @@ def test_a_power_command_that_fails_is_reported(stand_in: StandIn) -> None:
         assert host.first
         with user_error("the power command failed with status 4: the outlet is on fire", status=3):
             host.reset(host.first)
+
+
+# Hosts that attack the program that has connected to them. A host can lie about its device, but must not choose a file
+# name, a size or a waiting time on this side.
+
+
+HELLO = {"event": "hello", "boot_id": "boot-1", "machine": "x86_64", "python": "3.13.5", "folder": "/tmp/rdma-cts-1"}
+CHECKED = {"event": "checked", "device": "fake0", "same": {"kernel": "7.2", "fake0": {"firmware": "1"}}}
+ENDED = {"event": "ended", "what": "it is over", "external": False, "kind": "kernel-died", "by": ""}
+CLOSED = {"event": "closed", "stuck": ""}
+ERROR = {"event": "error", "message": "no", "hint": "", "status": 3}
+FACTS: dict[str, Any] = {
+    "transport": "RoCE",
+    "capabilities": {"ATOMIC": True},
+    "endpoint": {"address": "::1", "lid": 0, "active_mtu": 5},
+}
+
+# Lines that are not messages of the agent, and the errors about them.
+MALFORMED: list[tuple[dict[str, Any], str]] = [
+    *((json.loads(line), said) for line, said in rows("malformed_messages")),
+    ({**HELLO, "folder": "x" * 5000}, "has a text of 5,000 characters"),
+    ({**CHECKED, "same": {str(number): "x" for number in range(2000)}}, "has 2,000 values in one place"),
+    ({**ERROR, "message": "x" * 30_000_000}, "has a text of 30,000,000 characters"),
+    ({"event": "output", "text": "x" * (2 << 20)}, "has a text of 2,097,152 characters"),
+]
+
+
+@pytest.mark.parametrize(("message", "said"), MALFORMED, ids=[said for _, said in MALFORMED])
+def test_malformed_messages_of_the_agent_are_refused(message: dict[str, Any], said: str) -> None:
+    found = messages.wrong(message)
+    assert said in found
+    assert len(found) < 300
+    assert found.isprintable()
+
+
+def test_valid_messages_of_the_agent_are_accepted() -> None:
+    good: list[dict[str, Any]] = [HELLO, CHECKED, ENDED, CLOSED, ERROR]
+    good += [{"event": "opened", "facts": FACTS}, {"event": "output", "text": "x"}]
+    good += [{"event": "alive", "busy": False}, {"event": "kernel", "line": ""}, {"event": "tail", "lines": ["x"]}]
+    good += [{"event": "answered", "value": [1]}, {"event": "answered", "failed": "x", "refused": None, "errno": 5}]
+    good.append({"event": "findings", "findings": [{"state": "ok", "about": "a", "text": "b", "remedy": ""}]})
+    assert [messages.wrong(message) for message in good] == [""] * len(good)
+
+
+class Hostile(Far):
+    """A host that sends given messages."""
+
+    def __init__(self, folder: Path, monkeypatch: Patch) -> None:
+        super().__init__(folder, monkeypatch)
+        self.script, self.console = folder / "script.json", folder / "console.log"
+        self.client(f"exec {sys.executable} {ROOT / 'tests/hostile_ssh.py'}")
+        monkeypatch.setenv("HOSTILE", str(self.script))
+        self.sends()
+
+    def sends(self, **answers: Any) -> None:
+        """Sets the messages for each request; see hostile_ssh.py."""
+        self.script.write_text(json.dumps({"hello": [HELLO], "check": [CHECKED], "close": [CLOSED], **answers}))
+
+    def open(self, device: str = "") -> RemoteHost:
+        """Opens the host and checks its device."""
+        return opened(RemoteHost(ADDRESS, b"", {"device": device}, Means(1.0), lambda text: None))
+
+    def worker(self, host: RemoteHost) -> RemoteWorker:
+        return Place(host, [], self.console, link=host.first).start(["x"])
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: Patch) -> Hostile:
+    return Hostile(tmp_path / "host", monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("asked", "answers", "said"),
+    [
+        ("", {"check": [{**CHECKED, "device": "x/../y"}]}, "the device 'x/../y', which is not a device's name"),
+        ("", {"check": [{**CHECKED, "device": "a,b"}]}, "reports the device 'a,b'"),
+        ("", {"check": [{**CHECKED, "device": ".."}]}, "reports the device '..'"),
+        ("fake1", {}, "reports the device 'fake0', not fake1"),
+        ("", {"check": [{**ERROR, "message": "y" * 4000}]}, "2,000 characters are left out"),
+        ("", {"hello": [{**HELLO, "boot_id": 1}]}, "sent a message that no agent sends: `hello`: boot_id is 1"),
+    ],
+    ids=lambda value: value[:24] if isinstance(value, str) else "",
+)
+def test_a_host_cannot_choose_device_names(hostile: Hostile, asked: str, answers: dict[str, Any], said: str) -> None:
+    hostile.sends(**answers)
+    with pytest.raises(UserError) as caught:
+        hostile.open(asked)
+    assert said in str(caught.value)
+    assert len(str(caught.value)) < 2200
+    assert caught.value.status == 3
+
+
+def test_a_worker_that_sends_nonsense_counts_as_ended_from_outside(hostile: Hostile) -> None:
+    hostile.sends(start=[{**ENDED, "external": 1}])
+    with hostile.open() as host:
+        worker = hostile.worker(host)
+        assert worker.next_line(60.0) == b""
+        assert worker.end().external
+        assert "external is 1, not true or false" in worker.end().what
+        worker.close()
+
+
+@pytest.mark.parametrize("flooded", ["start", "tail", "close"])
+def test_a_host_that_prints_forever_fills_no_disk_and_takes_no_time(
+    hostile: Hostile, monkeypatch: Patch, flooded: str
+) -> None:
+    for name in ("_ANSWER_S", "_CLOSED_S"):
+        monkeypatch.setattr(remote_worker, name, 0.5)
+    monkeypatch.setattr(consoles, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(consoles, "_KEPT_BYTES", 1 << 18)
+    hostile.sends(**{flooded: [{"event": "output", "text": "x" * 60_000, "flood": True}]})
+    with hostile.open() as host:
+        worker = hostile.worker(host)
+        began = time.monotonic()
+        assert worker.next_line(0.5) is None
+        worker.console_tail()
+        worker.close()
+        assert time.monotonic() - began < PATIENCE_S
+    assert hostile.console.stat().st_size < 2 << 20
+
+
+def test_an_interrupted_program_waits_for_no_host(hostile: Hostile, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(remote_worker, "_CLOSED_S", 2 * PATIENCE_S)
+    hostile.sends(close=[{"event": "silence"}])
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), hostile.open() as host:  # noqa: PT012 the way out is what counts
+        worker = hostile.worker(host)
+        try:
+            raise KeyboardInterrupt
+        finally:
+            worker.close()
+    assert time.monotonic() - began < PATIENCE_S
+
+
+def test_the_output_of_ssh_is_bounded(hostile: Hostile) -> None:
+    hostile.sends(stderr=100)
+    connection = link.Link.connected(ADDRESS, b"", 60.0)
+    connection.cut()
+    assert len(connection._messages()) <= 1 << 16
+
+
+def test_the_size_and_values_of_a_message_are_bounded() -> None:
+    for content in (b"[" * 100_000, b"[" + b"0," * 5_000_000 + b"0]", b'{"event": 1e999}'):
+        assert protocol.parse_line(b"s", b"s M " + content + b"\n") is None

@@ -162,7 +162,6 @@ class InProcess:
 
 @pytest.fixture
 def far(monkeypatch: Patch) -> requester.Requesters:
-    """Requesters without a real device."""
     device = SimpleNamespace(
         check_port=lambda: None, transport=ROCE, capabilities={"rc": True}, gid="g", lid=1, active_mtu=3
     )
@@ -342,7 +341,6 @@ class Far:
         return [pid for pid in found if is_running(pid)]
 
     def cut(self) -> None:
-        """Breaks all connections."""
         for pid in self.pids():
             os.kill(pid, signal.SIGKILL)
 

@@ -46,7 +46,6 @@ class Run:
 
     @property
     def footer(self) -> FooterRecord:
-        """The footer of a completed run."""
         assert self.recorded.footer is not None, self.done.stdout + self.done.stderr
         return self.recorded.footer
 
@@ -79,7 +78,6 @@ def whole(tmp_path_factory: Folders) -> Run:
 
 @pytest.fixture(scope="module")
 def results(whole: Run, tmp_path_factory: Folders) -> list[ResultRecord]:
-    """The result of every case."""
     others = {case.id for case in of_tier(load_suite().cases, DEFAULT)}.difference(by_day())
     night = run_of(tmp_path_factory.mktemp("night") / "out", sorted(others))
     assert not {"BROKEN", "MISSED"} & set(night.footer["verdicts"])

@@ -23,7 +23,7 @@ from conformance.results.case_record import case_record
 from conformance.sweeps.run import SweepRun
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import ROOT, load_suite
-from kinds import Patch
+from kinds import Patch, rows
 from reference.bench import ReferenceBench
 from reference.device import Device
 from reference.stack import without
@@ -288,24 +288,9 @@ def test_an_absent_capability_is_the_reason_or_a_remark(
     assert apply_profile(judgement, needs, undeclared, ABSENT) == replace(judgement, **changes)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("name", "mutant", "reason"),
-    [
-        (
-            "keys/hundred-regions-none",
-            "deregistration-ends-the-key-of-its-neighbour",
-            "every second of 100 regions dereg",
-        ),
-        ("keys/hundred-regions-none", "keys-open-the-neighbour", "moved bytes that it should not"),
-        (
-            "atomics_and_order/immediates-in-order-of-8",
-            "bytes-of-a-write-wait-for-the-next-request",
-            "before its data was there",
-        ),
-        ("memory/over-the-locked-memory-limit", "nothing-registers-after-a-refusal", "afterwards ibv_reg_mr"),
-    ],
-)
-def test_calls_of_many_steps_report_the_step_that_failed(name: str, mutant: str, reason: str) -> None:
+@pytest.mark.parametrize(("given", "reason"), rows("calls_of_many_steps"))
+def test_calls_of_many_steps_report_the_step_that_failed(given: str, reason: str) -> None:
+    name, mutant = given.split()
     case = SUITE.find(f"reg_mr/{name}")
     assert case is not None
     with closing(ReferenceBench(named(mutant).kind())) as bench:

@@ -24,7 +24,6 @@ SECONDS = st.dictionaries(st.sampled_from(IDS), st.floats(0, 1000, allow_nan=Fal
 
 
 def batches(schedule: Schedule) -> list[list[str]]:
-    """All batches, if each worker completes its batch."""
     found = []
     while batch := schedule.take():
         found.append(batch)

@@ -61,7 +61,6 @@ class Together:
 
 
 def supervised(folder: Path, starter: Callable[[Sequence[str]], Worker], at_once: int) -> Recorded:
-    """Makes a run with `at_once` workers at the same time; returns the recorded run."""
     return Stage(laid(folder, {})).supervise(*[starter] * at_once, suite=SUITE, durations=LONG)
 
 

@@ -87,10 +87,16 @@ def test_an_unkillable_process_makes_the_device_suspect(stage: Stage) -> None:
     assert exit_status(footer_of(recorded)) == 1
 
 
-@pytest.mark.parametrize("last_words", [[], [b"\x00\xffrubbish\n"], [SILENCE]])
-def test_a_worker_that_begins_no_case_is_an_error(stage: Stage, last_words: list[bytes | None]) -> None:
-    with user_error(f"no case was begun.*{stage.console}", status=3):
-        stage.play(last_words)
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        *(([*lines], "") for lines in ([], [b"\x00\xffrubbish\n"], [SILENCE])),
+        *(([*before, REFUSAL], ": loopback does not work") for before in ([], [HEADER])),
+    ],
+)
+def test_a_worker_that_begins_no_case_is_an_error(stage: Stage, lines: list[bytes | None], reason: str) -> None:
+    with user_error(f"no case was begun{reason}.*{stage.console}", status=3):
+        stage.play(lines)
 
 
 BAD_HEADERS: dict[str, dict[str, object]] = {
@@ -108,20 +114,6 @@ def test_a_header_of_another_shape_is_one_clear_error(stage: Stage, bad: dict[st
         stage.play([encode(bad), start(0), passed(0)])
     assert caught.value.status == 3
     assert len(str(caught.value)) < 500
-
-
-@pytest.mark.parametrize("before", [[], [HEADER]])
-def test_the_error_of_a_worker_without_cases_has_its_reason(stage: Stage, before: list[bytes]) -> None:
-    with user_error("no case was begun: loopback does not work", status=3):
-        stage.play([*before, REFUSAL])
-
-
-@pytest.mark.parametrize("last_words", [[], [SILENCE], [HEADER], [HEADER, SILENCE]])
-def test_a_run_ends_after_a_second_worker_without_progress(stage: Stage, last_words: list[bytes | None]) -> None:
-    recorded = stage.play([*ran(0), start(1)], last_words)
-    assert verdicts(recorded) == ["PASS", "CRASH", "MISSED", "MISSED"]
-    assert footer_of(recorded)["complete"] is False
-    assert "not run" in recorded.results[-1]["reason"]
 
 
 def test_a_run_whose_second_worker_cannot_start_has_an_incomplete_footer(stage: Stage) -> None:
@@ -231,6 +223,10 @@ PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
     "a result before the header": (lambda: [[start(0), passed(0), *ran(1, 2, 3)], ran(0)], "PPPP", ""),
     "a result of another case": (lambda: [[HEADER, start(0), passed(1)], ran(1, 2, 3)], "CPPP", ""),
     "results of cases not begun": (lambda: [[HEADER, *map(passed, range(4))]], "MMMM", ""),
+    "a second worker that ends": (lambda: [[*ran(0), start(1)], []], "PCMM", "not run"),
+    "a second worker that is silent": (lambda: [[*ran(0), start(1)], [SILENCE]], "PCMM", "not run"),
+    "a second worker that ends after its header": (lambda: [[*ran(0), start(1)], [HEADER]], "PCMM", "not run"),
+    "one that is silent after its header": (lambda: [[*ran(0), start(1)], [HEADER, SILENCE]], "PCMM", "not run"),
     "no result": (lambda: [[HEADER, start(0), *ran(1, 2, 3)[1:]]], "BPPP", "the worker went on without a result"),
     "the shortest header": (lambda: [[SHORT, *ran(0, 1)[1:], start(2)], [SHORT, *ran(3)[1:]]], "PPCP", ""),
     "ended externally each time": (
@@ -265,6 +261,7 @@ def test_malformed_results_have_these_verdicts(
     recorded = stage.play(*scripts())
     assert "".join(verdict[0] for verdict in verdicts(recorded)) == expected
     assert any(reason in line["reason"] for line in recorded.results)
+    assert footer_of(recorded)["complete"] is ("M" not in expected)
     assert json.loads(stage.path.read_bytes().splitlines()[0])["type"] == "header"
 
 
@@ -392,7 +389,6 @@ def test_a_frozen_control_group_counts_as_held_up(tmp_path: Path) -> None:
 
 
 def stopped() -> Actor:
-    """Returns a worker that is stopped externally in its first case."""
     return Actor(iter([HEADER, start(0), SILENCE]), WorkerEnd(), held="QEMU was stopped externally")
 
 

@@ -39,7 +39,6 @@ REQUEST = Request(("--rdma-alone",), ("cases/reg_mr",), {"only": "reg_mr/a\n"}, 
 
 @pytest.fixture
 def ingredients(tmp_path: Path) -> Ingredients:
-    """Returns the ingredients of a guest, which no test starts."""
     place = tmp_path / "image"
     laid(tmp_path, {"suite/a.py": "1\n"})
     image = Image(place / "vmlinuz", place / "initrd", place / "root.erofs", "digest", "6.1", "digest")
@@ -235,7 +234,6 @@ class Freezer:
         self.during: Callable[[Path], None] = lambda folder: None
 
     def guest(self, templates: Templates | None = None, **changes: Any) -> Guest:
-        """Asks for a guest of these ingredients with changes."""
         asked = replace(self.ingredients, **changes)
         return (templates or self.templates).resume(asked, REQUEST, Path("console"))
 

@@ -102,7 +102,7 @@ def test_a_driver_that_refuses_every_registration_fails_every_rule_of_them() -> 
 
 def test_a_failing_reference_is_refused_as_baseline(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Device, "write_alone", lambda self, access: False)
-    with user_error("reg_mr/access_flags/remote-write", status=3):
+    with user_error("reg_mr/access_flags/remote-write", status=3, one_line=False):
         check_baseline(cases_of("REG-15"))
 
 

@@ -4,22 +4,27 @@ test_remote_host.py. RDMA_CTS_TWO_GUESTS=DIR keeps the files of the runs there."
 
 import json
 import os
+import shlex
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from conformance.results.records import Recorded, read_results
+from conformance.tables.suite import ROOT
+from fixtures.system.packages import find_program
 from kinds import Folders
-from launched import ended
+from launched import ended, script
 from patience import PATIENCE_S, await_true
 from samples import footer_of
-from ssh_guest import SshGuest, free_port, host_image, keys_in, ssh_guest, ssh_on_path, started_with
+from ssh_guest import SshGuest, free_port, host_image, keys_in, ssh_guest
 
 KEPT = os.environ.get("RDMA_CTS_TWO_GUESTS", "")
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
@@ -79,15 +84,20 @@ def kept(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def started(guests: dict[str, SshGuest], *arguments: str, **options: Path) -> subprocess.Popen[str]:
-    """Starts the command. Its ssh knows all guests and has their keys, unless `options` change ssh's configuration."""
+    """Starts the command. Its ssh uses no file of this user; it knows all guests and has their keys, unless `options`
+    change ssh's configuration. Its input is empty, and its whole output is read."""
     folder = next(iter(guests.values())).folder.parent
     (folder / "known_hosts").write_text("".join((each.folder / "known_hosts").read_text() for each in guests.values()))
     config = {"IdentitiesOnly": "yes", "UserKnownHostsFile": folder / "known_hosts", **options}
-    client = ssh_on_path(folder, {name: str(value) for name, value in config.items()})
+    lines = [f"{name} {value}\n" for name, value in config.items()]
     if "IdentityFile" not in options:
-        with (folder / "config").open("a") as file:
-            file.writelines(f"IdentityFile {each.folder / 'user_key'}\n" for each in guests.values())
-    return started_with(client, *arguments)
+        lines += [f"IdentityFile {each.folder / 'user_key'}\n" for each in guests.values()]
+    (folder / "config").write_text("".join(lines))
+    script(folder / "bin/ssh", f'exec {find_program("ssh")} -F {shlex.quote(str(folder / "config"))} "$@"')
+    path = os.pathsep.join([str(folder / "bin"), os.environ["PATH"]])
+    how: Any = {"env": {**os.environ, "PATH": path, "RDMA_CTS_PYTHON": sys.executable}, "text": True}
+    streams: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.Popen(["./rdma-cts", *arguments], cwd=ROOT, **how, **streams)
 
 
 def on(guest: SshGuest, command: str) -> list[str]:
@@ -100,7 +110,6 @@ def output_on(guest: SshGuest, command: str) -> str:
 
 
 def said(guests: dict[str, SshGuest], *arguments: object, **options: Path) -> tuple[str, int]:
-    """Runs the command to its end; returns its whole output and its status."""
     run = started(guests, *map(str, arguments), **options)
     return output_of(run), run.returncode
 
@@ -176,7 +185,6 @@ def test_a_dying_peer_affects_the_case_in_flight(guests: dict[str, SshGuest], ke
 
 
 def lab_of(guests: dict[str, SshGuest], folder: Path) -> Path:
-    """The file of a lab of these guests, which are equal."""
     path = folder / "lab.yaml"
     same = {"group": "rxe", "device": "rxe0"}
     hosts = [
@@ -215,7 +223,6 @@ def test_a_lab_runs_on_both_and_shows_what_differs(guests: dict[str, SshGuest], 
 
 
 def started_and_ended(run: Recorded) -> tuple[float, float]:
-    """The start and end of a run, in seconds."""
     begin = datetime.fromisoformat(str(run.header["started"])).timestamp()
     return begin, begin + float(footer_of(run)["duration_s"])
 
@@ -270,7 +277,6 @@ def test_a_lab_that_is_killed_is_resumed_as_a_whole(guests: dict[str, SshGuest],
 
 
 def in_flight(out: Path, case: str = LONG) -> bool:
-    """Whether the case has begun."""
     path = out / "results.jsonl"
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
     return any(record["type"] == "start" and record["case"] == case for record in map(json.loads, lines))

@@ -13,10 +13,10 @@ from conformance.bench.calls import Mr, Pd, Return, Sge, Window
 from conformance.bench.interface import Bench, Entry, Pair, Queue
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.model.case import QpSpec
-from conformance.verbs import VERBS, product_of
+from conformance.verbs import VERBS
 
 # The verbs that make a region.
-_REGISTRATIONS = {verb.method for verb in VERBS.values() if (product_of(verb) or ("",))[0] == "mr"}
+_REGISTRATIONS = {verb.method for verb in VERBS.values() if (verb.product or ("",))[0] == "mr"}
 
 
 class Alteration:

@@ -1,9 +1,6 @@
-"""The end of a command by a signal or by an unforeseen error.
-
-A signal becomes an exception, so that temporary files are removed. An unforeseen error becomes one line for the user,
-with the traceback in a file; its exit status is not that of a violation. Workers do not use this module: they end with
-the process that started them.
-"""
+"""The end of a command by a signal or by an unforeseen error. A signal becomes an exception, so that temporary files
+are removed. An unforeseen error becomes one line for the user, with the traceback in a file; its exit status is not
+that of a violation. Workers do not use this module: they end with the process that started them."""
 
 import os
 import re

@@ -1,8 +1,5 @@
 """The output of a command: the file or directory that `--out` names. The path is checked before the command does
-anything.
-
-streams.py is about standard output and standard error.
-"""
+anything. streams.py is about standard output and standard error."""
 
 import argparse
 import errno

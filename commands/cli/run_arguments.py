@@ -6,7 +6,7 @@ conformance/run_options.py defines the name and meaning of each option of a run.
 
 import argparse
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,13 +49,14 @@ def add(parser: argparse._ActionsContainer, usage: str, help: str, **more: Any) 
     parser.add_argument(*names.split(","), help=help, **more)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds all these arguments. The namespace has only the options that were given."""
+def add_options(parser: argparse.ArgumentParser, names: Iterable[str] = tuple(OPTIONS)) -> None:
+    """Adds the options of these fields of RunOptions. The namespace has only the options that were given."""
     groups: dict[str, argparse._ActionsContainer] = {}
-    for option in OPTIONS.values():
-        if option.group not in groups:
-            groups[option.group] = parser.add_argument_group(option.group)
-        add_argument(groups[option.group], option.name, argparse.SUPPRESS)
+    for name in names:
+        title = OPTIONS[name].group
+        if title not in groups:
+            groups[title] = parser.add_argument_group(title)
+        add_argument(groups[title], name, argparse.SUPPRESS)
 
 
 def add_argument(group: argparse._ActionsContainer, name: str, default: Any) -> None:
@@ -70,7 +71,7 @@ def add_argument(group: argparse._ActionsContainer, name: str, default: Any) -> 
 
 
 def options_from(arguments: argparse.Namespace) -> RunOptions:
-    """Returns the RunOptions of a namespace that was parsed with `add_arguments`."""
+    """Returns the RunOptions of a namespace that was parsed with `add_options`."""
     given: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in vars(arguments).items()
@@ -82,7 +83,7 @@ def options_from(arguments: argparse.Namespace) -> RunOptions:
 def recorded_options(argv: Sequence[str], path: Path) -> RunOptions:
     """Returns the RunOptions of recorded arguments. Raises UserError that names `path`, the file of the record."""
     parser = Parser(prog=NAME, add_help=False)
-    add_arguments(parser)
+    add_options(parser)
     try:
         return options_from(parser.parse_args(argv))
     except UserError as error:

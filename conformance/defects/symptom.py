@@ -20,7 +20,7 @@ defect. Two causes of the same kind of violation are equal if they agree in the 
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -70,10 +70,8 @@ _OF_COMMAND: Mapping[str, str] = {verb.command: verb.name for verb in reversed(l
 class Symptom:
     """One violation in one result.
 
-    `line` is the fault as a sentence, and `expected` is what the documents require instead. For a deviation of a sweep,
-    `points` is the number of deviating points, `when` and `clause` are the formula and the clause, and `smallest` has
-    the labels of the smallest point, as in `deviation`. For other results, `points` is 1 and the other fields are
-    empty.
+    `line` is the fault as a sentence, and `expected` is what the documents require instead. `deviation` is a group of
+    points of a sweep, or a random sequence; None for other results.
     """
 
     record: ResultRecord
@@ -83,11 +81,18 @@ class Symptom:
     line: str
     expected: str
     repro: str
-    points: int = 1
-    when: str = ""
-    clause: str = ""
-    smallest: Mapping[str, str] = field(default_factory=dict)
     deviation: Deviation | None = None
+
+    @cached_property
+    def points(self) -> int:
+        """The number of deviating points of a sweep; 1 for other results."""
+        return int(self.deviation.get("count") or 1) if self.deviation else 1
+
+    @cached_property
+    def smallest(self) -> Mapping[str, str]:
+        """The labels of the smallest deviating point of a sweep; empty for other results."""
+        found = self.deviation.get("smallest") if self.deviation else None
+        return {str(axis): str(label) for axis, label in (found or {}).items()}
 
     @property
     def case(self) -> str:
@@ -96,16 +101,12 @@ class Symptom:
     @property
     def call(self) -> str:
         """The call that failed, with its arguments if they are known."""
-        return self.fault.call or self.judged
+        return self.fault.call or self.record["call"]
 
     @property
     def verb(self) -> str:
         """The name of the called verb, which is the same at both entries."""
         return self.fault.verb
-
-    @property
-    def judged(self) -> str:
-        return self.record["call"]
 
     @property
     def name(self) -> str:
@@ -155,10 +156,6 @@ def _of_deviation(record: ResultRecord, each: Deviation) -> Symptom:
         each.get("observed") or record["reason"],
         str(each.get("expected", "")),
         each.get("repro") or record["repro"],
-        int(each.get("count") or 1),
-        "" if each.get("row") else each["when"],
-        each.get("clause", ""),
-        {str(axis): str(label) for axis, label in (each.get("smallest") or {}).items()},
         each,
     )
 

@@ -50,12 +50,6 @@ def conditions(symptoms: Sequence[Symptom], succeeded: Granted) -> Iterator[Cond
                 yield names
 
 
-def common_flags(symptoms: Sequence[Symptom], succeeded: Granted) -> Condition:
-    """The shortest condition that has a flag; empty if there is none."""
-    found = next(conditions(symptoms, succeeded), ())
-    return found or next((each for each in conditions(symptoms, succeeded) if each), ())
-
-
 def flags_of(symptom: Symptom) -> Flags | None:
     """The access flags of the call that failed, taken from the call, the smallest point or the set-up; else None."""
     of_call = _flags_in(symptom.call)
@@ -105,7 +99,7 @@ def shorts_in(header: HeaderRecord) -> Shorts:
 def title_of(causes: Sequence[Cause], symptoms: Sequence[Symptom], succeeded: Granted, shorts: Shorts) -> str:
     """The title of a defect with these causes. The first cause determines it; for `succeeded`, see `granted`."""
     first = causes[0]
-    if len(causes) > 1 and (flags := common_flags(symptoms, succeeded)):
+    if len(causes) > 1 and (flags := next(filter(None, conditions(symptoms, succeeded)), ())):
         return f"a registration with {' and '.join(flags[:_MOST_NAMES])} is refused{_with(first.key[2])}"
     return _TITLES[first.key[0]](first.key[1:], symptoms[0], shorts)
 

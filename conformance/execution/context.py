@@ -22,7 +22,7 @@ from conformance.model.expected_errors import DATAGRAM_HEADER
 from conformance.model.observation import Observation
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import BOTH_POSTERS, BUILDERS, NULL, PROBES, WR_POST
-from conformance.verbs import ENUMS, VERBS, leaves_objects, product_of
+from conformance.verbs import ENUMS, VERBS
 
 _LOCAL_WRITE = ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE")
 _FIRST_WR_ID = 0x510000
@@ -135,7 +135,7 @@ def null_result(returned: Return) -> Observation:
 # Calls that neither create nor release an object.
 _WITHOUT_OBJECTS = (
     *PROBES,
-    *(name for name, verb in VERBS.items() if leaves_objects(verb) and not product_of(verb)),
+    *(name for name, verb in VERBS.items() if verb.leaves_objects and not verb.product),
     "resident",
 )
 

@@ -25,7 +25,7 @@ from conformance.model.expected_errors import RELIABLE
 from conformance.model.observation import NOT_AWAITED, MrFields, Observation
 from conformance.model.quantity import CONSTANTS
 from conformance.model.vocabulary import BINDS, CALLS, NULL, PROBES, PRODUCTS
-from conformance.verbs import ENUMS, VERBS, ArgumentSpec, product_of
+from conformance.verbs import ENUMS, VERBS, ArgumentSpec
 
 # The kernel assigns small handles, and therefore never this value.
 _INVENTED_HANDLE = 0xFFFFFFF0
@@ -78,7 +78,7 @@ def call_verb(context: CaseContext, step: Step) -> Observation:
     finally:
         for fd in opened:
             os.close(fd)
-    if product_of(verb):
+    if verb.product:
         # A call without a length makes another region of the memory of its argument `mr`.
         of = values if "length" in values else cast(Mr, values["mr"]).fields()
         return registered(context, step, returned, start_of(of), cast(int, of["length"]))

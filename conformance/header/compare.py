@@ -7,6 +7,7 @@ has are reported as NOT_COVERED. program.py asks the compiler, and source.py rea
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import cast
 
 from conformance import cache
 from conformance.header.check import FAIL, NOT_COVERED, PASS, UNREACHABLE, Check, missing, same
@@ -63,30 +64,36 @@ FOREIGN = {"cts_unsigned": "enum cts_unsigned { CTS_UNSIGNED };", "cts_signed": 
 VENDOR_ONLY = "vendor-only: this header does not have it"
 
 
-def compare(toolchain: Toolchain, release: int | None = None) -> list[Check]:
-    """Returns all checks of one header. Raises Unreachable if the header cannot be compiled.
+class _Noted(Answers):
+    """Answers every question with 0, and notes it in `values`."""
 
-    `release` is the rdma-core that the header belongs to; None if unknown.
-    """
+    def value(self, expression: str) -> int:
+        cast(dict[str, int], self.values)[expression] = 0
+        return 0
+
+
+def compare(toolchain: Toolchain, release: int | None = None) -> list[Check]:
+    """Returns all checks of one header. Raises Unreachable if the header cannot be compiled. `release` is the rdma-core
+    that the header belongs to; None if unknown."""
     text = toolchain.preprocessed()
-    source = Source(text)
-    unknown_names = _undescribed_names(source)
-    unknown_fields = {struct.name: _undescribed_fields(source, struct) for struct in STRUCTS.values()}
-    answers = ask(
-        toolchain,
-        text,
-        _questions([name for _, name in unknown_names], unknown_fields),
-        {**FOREIGN, **{_ours(struct): _layout(struct) for struct in STRUCTS.values()}},
-        undefine=VERBS,  # ibv_reg_mr and ibv_reg_mr_iova are macros; functions have the same names
-    )
-    return [
-        *(_value_check(item, described, answers, release) for item, described in _described_values()),
-        *_unknown_name_checks(unknown_names, answers),
-        *(check for struct in STRUCTS.values() for check in _struct_checks(struct, answers, source)),
-        *_unknown_field_checks(unknown_fields, answers, source),
-        *(_prototype_check(verb, answers, source, release) for verb in VERBS.values()),
-        *_vendor_checks(answers, source),
-    ]
+    source, noted = Source(text), _Noted({})
+    list(_checks(noted, source, release))
+    declarations = {**FOREIGN, **{_ours(struct): _layout(struct) for struct in STRUCTS.values()}}
+    # ibv_reg_mr and ibv_reg_mr_iova are macros; functions have the same names.
+    answers = ask(toolchain, text, noted.values, declarations, undefine=VERBS)
+    return list(_checks(answers, source, release))
+
+
+def _checks(answers: Answers, source: Source, release: int | None) -> Iterator[Check]:
+    for item, described in _described_values():
+        yield _value_check(item, described, answers, release)
+    yield from _unknown_name_checks(answers, source)
+    for struct in STRUCTS.values():
+        yield from _struct_checks(struct, answers, source)
+    yield from _unknown_field_checks(answers, source)
+    for verb in VERBS.values():
+        yield _prototype_check(verb, answers, source, release)
+    yield from _vendor_checks(answers, source)
 
 
 # The questions to the compiler. They are C expressions, which are also the keys of the answers.
@@ -140,21 +147,6 @@ def _compatible(expression: str, ctype: str) -> str:
     return " && ".join([has(ctype), has(of_integers), *(f"!{has(each)}" for each in sorted(foreign))])
 
 
-def _questions(unknown_names: Iterable[str], unknown_fields: dict[str, list[str]]) -> Iterator[str]:
-    for enum in (*ENUMS.values(), *VENDOR_ENUMS.values()):
-        yield from (each.name for each in enum)
-    yield from CONSTANTS
-    yield from unknown_names
-    for struct in STRUCTS.values():
-        yield from (_size(struct.name), _size(_ours(struct)))
-        for each in struct.fields:
-            for tag in (struct.name, _ours(struct)):
-                yield from (_offset(tag, each.name), _field_size(tag, each.name))
-            yield _field_type(struct, each)
-        yield from (_offset(struct.name, name) for name in unknown_fields[struct.name])
-    yield from (_prototype(verb) for verb in (*VERBS.values(), *VENDOR_VERBS.values()))
-
-
 # Items that the header has and the descriptions do not.
 
 
@@ -174,26 +166,24 @@ def _undescribed_names(source: Source) -> list[tuple[str, str]]:
     return [(enum, name) for name, enum in found.items()]
 
 
-def _undescribed_fields(source: Source, struct: Struct) -> list[str]:
-    described = {each.name for each in struct.fields}
-    return [name for name in source.fields(struct.name) if name not in described]
-
-
-def _unknown_name_checks(names: Iterable[tuple[str, str]], answers: Answers) -> Iterator[Check]:
-    for enum, name in names:
-        if name in answers.values:  # otherwise the name is a macro whose value is not a number
+def _unknown_name_checks(answers: Answers, source: Source) -> Iterator[Check]:
+    for enum, name in _undescribed_names(source):
+        value = answers.value(name)
+        if value is not None:  # otherwise the name is a macro whose value is not a number
             item = f"enum {enum}.{ENUMS[enum].short(name)}"
             why = f"the header has {name}, which the suite does not describe"
-            yield Check(item, NOT_COVERED, "", str(answers.values[name]), why)
+            yield Check(item, NOT_COVERED, "", str(value), why)
 
 
-def _unknown_field_checks(fields: dict[str, list[str]], answers: Answers, source: Source) -> Iterator[Check]:
+def _unknown_field_checks(answers: Answers, source: Source) -> Iterator[Check]:
     why = "the header has a field that the suite does not describe"
-    for struct, names in fields.items():
-        for name in names:
-            offset = answers.values.get(_offset(struct, name))
-            found = source.fields(struct)[name] + ("" if offset is None else f" at offset {offset}")
-            yield Check(f"struct {struct}.{name}", NOT_COVERED, "", found, why)
+    for struct in STRUCTS.values():
+        described = {each.name for each in struct.fields}
+        for name, declared in source.fields(struct.name).items():
+            if name not in described:
+                offset = answers.value(_offset(struct.name, name))
+                found = declared + ("" if offset is None else f" at offset {offset}")
+                yield Check(f"struct {struct.name}.{name}", NOT_COVERED, "", found, why)
 
 
 # Items that the descriptions have.
@@ -206,23 +196,24 @@ def _described_values() -> Iterator[tuple[str, EnumValue | Constant]]:
 
 
 def _value_check(item: str, described: EnumValue | Constant, answers: Answers, release: int | None) -> Check:
-    if described.name in answers.refused:
+    found = answers.value(described.name)
+    if found is None:
         return missing(item, str(described.value), described.since, release)
-    return same(item, described.value, answers.values[described.name], "the header has another value")
+    return same(item, described.value, found, "the header has another value")
 
 
 def _struct_checks(struct: Struct, answers: Answers, source: Source) -> Iterator[Check]:
     name, ours = f"struct {struct.name}", _ours(struct)
-    size, described = _size(struct.name), _size(ours)
-    if size in answers.refused:
+    size, described = answers.value(_size(struct.name)), answers.value(_size(ours))
+    if size is None:
         yield missing(name, f"{len(struct.fields)} fields")
         return
-    if described in answers.refused:
-        why = f"the described layout needs types this header lacks: {answers.refused[described]}"
+    if described is None:
+        why = f"the described layout needs types this header lacks: {answers.refused[_size(ours)]}"
         yield Check(name, FAIL, _layout(struct), "", why)
     else:
         why = "the struct has another size; a field differs or is not described"
-        yield same(f"{name} size", answers.values[described], answers.values[size], why)
+        yield same(f"{name} size", described, size, why)
     declared = source.fields(struct.name)
     for field in struct.fields:
         yield from _field_checks(struct, field, answers, declared.get(field.name, ""))
@@ -230,31 +221,32 @@ def _struct_checks(struct: Struct, answers: Answers, source: Source) -> Iterator
 
 def _field_checks(struct: Struct, field: Field, answers: Answers, declared: str) -> Iterator[Check]:
     item, ours = f"struct {struct.name}.{field.name}", _ours(struct)
-    if _offset(struct.name, field.name) in answers.refused:
+    if answers.value(_offset(struct.name, field.name)) is None:
         yield missing(item, declaration(field.ctype, field.name))
         return
     for what, question in (("offset", _offset), ("size", _field_size)):
-        expected = answers.values.get(question(ours, field.name))
+        expected, found = (answers.value(question(tag, field.name)) for tag in (ours, struct.name))
         if expected is not None:  # otherwise the check of the struct has reported the failure
             # An array without bounds has an offset but no size.
-            found = answers.values.get(question(struct.name, field.name), f"no {what}")
-            yield same(f"{item} {what}", expected, found, f"the field has another {what} in the header")
+            shown = f"no {what}" if found is None else found
+            yield same(f"{item} {what}", expected, shown, f"the field has another {what} in the header")
     yield _type_check(f"{item} type", _field_type(struct, field), field.ctype, answers, declared)
 
 
 def _type_check(item: str, question: str, expected: str, answers: Answers, declared: str) -> Check:
     """Returns PASS if the types are the same for the compiler. `declared` is the text of the header."""
-    if question in answers.refused:
+    fits = answers.value(question)
+    if fits is None:
         reason = f"the described type needs what this header lacks: {answers.refused[question]}"
         return Check(item, FAIL, expected, declared, reason)
-    if answers.values[question]:
+    if fits:
         return Check(item, PASS, expected, expected)
     return Check(item, FAIL, expected, declared, "the header declares another type")
 
 
 def _prototype_check(verb: Verb, answers: Answers, source: Source, release: int | None) -> Check:
     item, declared = f"prototype {verb.name}", source.prototype(verb.name)
-    if _prototype(verb) in answers.refused and not declared:
+    if answers.value(_prototype(verb)) is None and not declared:
         return missing(item, verb.signature, verb.since, release)
     return _type_check(item, _prototype(verb), verb.signature, answers, declared)
 
@@ -283,7 +275,8 @@ def _vendor_checks(answers: Answers, source: Source) -> Iterator[Check]:
 
 
 def _vendor_value(item: str, name: str, answers: Answers) -> Check:
-    if name in answers.refused:
+    value = answers.value(name)
+    if value is None:
         return Check(item, UNREACHABLE, "", "", VENDOR_ONLY)
     why = "the vendor's page names the flag and gives no value to compare with"
-    return Check(item, NOT_COVERED, "", str(answers.values[name]), why)
+    return Check(item, NOT_COVERED, "", str(value), why)

@@ -43,6 +43,9 @@ class Answers:
     values: Mapping[str, int]
     refused: Mapping[str, str] = field(default_factory=dict)  # the first error of an expression that does not compile
 
+    def value(self, expression: str) -> int | None:
+        return self.values.get(expression)
+
 
 @dataclass(frozen=True)
 class Toolchain:

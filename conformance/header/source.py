@@ -89,10 +89,8 @@ def _fields(body: str) -> Iterator[tuple[str, str]]:
 
 
 def _name(declarator: str, typed: bool = False) -> str:
-    """Returns the name in a declarator: f for `*(*f)(int)`, name for `char name[64]`, x for `int x : 3`.
-
-    Returns an empty text for an unnamed bit-field. `typed` says that the declarator begins with its type.
-    """
+    """Returns the name in a declarator: f for `*(*f)(int)`, name for `char name[64]`, x for `int x : 3`. Returns an
+    empty text for an unnamed bit-field. `typed` says that the declarator begins with its type."""
     pointer = re.search(r"\(\s*\*\s*(\w+)", declarator)
     if pointer:
         return pointer[1]

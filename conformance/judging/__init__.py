@@ -150,7 +150,8 @@ def judge(
     else:
         judgement = _judge_steps(case, observed)
     if judgement.verdict not in VIOLATIONS and observed.get("left_behind"):
-        judgement = Judgement.of_fault(leak_of(case, observed["left_behind"]))
+        leak = located(Fault(FaultKind.LEAKED, seen=tuple(observed["left_behind"])), case)
+        judgement = Judgement.of_fault(replace(leak, call=""))
     if judgement.verdict not in VIOLATIONS and (unfreed := (kernel or {}).get("unfreed")):
         judgement = Judgement.of_fault(located(memory_leak(unfreed), case))
     remarks = [*observed.get("remarks", ())]
@@ -167,11 +168,6 @@ def memory_leak(unfreed: Sequence[UnfreedMemory]) -> Fault:
         for each in unfreed
     ]
     return Fault(FaultKind.MEMORY_LEAKED, seen=tuple(seen), site=(unfreed[0]["function"], "", unfreed[0]["module"], ""))
-
-
-def leak_of(case: Case, left_behind: Sequence[str]) -> Fault:
-    found = located(Fault(FaultKind.LEAKED, seen=tuple(left_behind)), case)
-    return replace(found, call="")
 
 
 def verdict_key(observed: Observation) -> dict[str, object]:

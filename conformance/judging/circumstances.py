@@ -82,13 +82,39 @@ class _Scene:
     """The objects of a case before the judged call, or before the later step `number`."""
 
     def __init__(self, case: Case, number: int) -> None:
-        self._case = case
-        self._steps = [*case.before, *(case.when, *case.afterwards)[:number]]
+        given = case.given
+        self._memory = given.memory
+        self._places = {**given.memory, **given.dmabufs}
+        self._windows = {*given.windows}
+        self._bound = {name: spec.bound for name, spec in given.windows.items()}
+        specs = {name: spec for name, spec in given.mrs.items() if isinstance(spec, MrSpec)}
+        self._regions = {name: _registered(spec.call, spec.arguments) for name, spec in specs.items()}
+        self._gone = {name for name, spec in given.mrs.items() if spec.gone}
+        self._posted: Step | None = None
+        for step in (*case.before, *(case.when, *case.afterwards)[:number]):
+            self._make(step)
+
+    def _make(self, step: Step) -> None:
+        """Makes, changes or ends the objects of a step. A step that must be refused changes none."""
+        arguments, name = step.arguments, step.name
+        if step.call == "post_traffic":
+            self._posted = step
+        elif step.call in REGISTRATIONS:
+            self._regions[name] = _registered(step.call, arguments)
+        elif step.call in PRODUCTS and PRODUCTS[step.call][0] == WINDOW:
+            self._windows.add(name)
+        elif step.then.outcome == "refused":
+            return
+        elif step.call in _REREGISTRATIONS and (region := self._regions.get(str(arguments.get("mr")))):
+            self._regions[str(arguments["mr"])] = _changed(region, step)
+        elif step.call in BINDS:
+            self._bound[str(arguments.get("mw"))] = arguments
+        elif step.call in _ENDS:
+            self._gone.add(str(arguments.get(_ENDS[step.call])))
 
     def request_of(self, step: Step) -> Step:
         """The step that posted the requests for which `step` waits; for other steps, the step itself."""
-        posted = (each for each in reversed(self._steps) if each.call == "post_traffic")
-        return next(posted, step) if step.call == "await_traffic" else step
+        return self._posted or step if step.call == "await_traffic" else step
 
     def key_of(self, step: Step) -> _Key | None:
         """The key that a step uses; None if the step uses no key, or a key that no object has."""
@@ -96,15 +122,15 @@ class _Scene:
         if "mw" in step.arguments and step.call == "bind_and_send":
             found = [(str(step.arguments["mw"]), "rkey")]
         for name, property_ in found:
-            kind = WINDOW if self._is_window(name) else REGION
-            return _Key(kind, name, property_.startswith("old_") or self._is_gone(name))
+            kind = WINDOW if name in self._windows else REGION
+            return _Key(kind, name, property_.startswith("old_") or name in self._gone)
         return _Key(REGION, "", False) if any(True for _ in _key_quantities(step.arguments)) else None
 
     def uses(self, step: Step) -> bool:
         return any(True for _ in _key_quantities(step.arguments)) and step.call not in ("ibv_advise_mr",)
 
     def kinds_of(self, step: Step) -> set[str]:
-        regions = [*self._own_region(step), *filter(None, map(self._region, self._names_of(step)))]
+        regions = [*self._own_region(step), *filter(None, map(self._regions.get, self._names_of(step)))]
         return {kind for region in regions for kind in self._kinds(region)}
 
     def is_outside(self, step: Step) -> bool:
@@ -113,7 +139,7 @@ class _Scene:
 
     def _leaves(self, step: Step, quantity: Quantity, addr: Argument, length: Argument) -> bool:
         name = next((name for name, _ in quantity.names), "")
-        extent = self._window_extent(name) if self._is_window(name) else self._region_extent(name)
+        extent = self._window_extent(name) if name in self._windows else self._region_extent(name)
         here, size = self._value(addr), self._value(length)
         if extent is None or here is None or size is None:
             return False
@@ -126,14 +152,14 @@ class _Scene:
         return size > 0 and start + size > extent[1]
 
     def _region_extent(self, name: str) -> tuple[int, int] | None:
-        region = self._region(name)
+        region = self._regions.get(name)
         if region is None or region.length is None:
             return None
         first, length = 0 if region.first is None else self._value(region.first), self._value(region.length)
         return None if first is None or length is None else (first, length)
 
     def _window_extent(self, name: str) -> tuple[int, int] | None:
-        bound = self._bound(name)
+        bound = self._bound.get(name)
         if bound is None:
             return None
         first = 0 if mask_of(bound, "access") & _ACCESS.value_of("ZERO_BASED") else self._value(bound["addr"])
@@ -143,7 +169,7 @@ class _Scene:
     def _names_of(self, step: Step) -> Iterator[str]:
         key = self.key_of(step)
         if key and key.kind == WINDOW:
-            bound = self._bound(key.name)
+            bound = self._bound.get(key.name)
             yield from [str(bound["mr"])] if bound else []
         elif key:
             yield from (name for quantity in _key_quantities(step.arguments) for name, _ in quantity.names)
@@ -159,7 +185,7 @@ class _Scene:
         return []
 
     def _kinds(self, region: _Region) -> Iterator[str]:
-        memory = self._case.given.memory.get(region.memory)
+        memory = self._memory.get(region.memory)
         if region.access & _ACCESS.value_of("ON_DEMAND"):
             yield ON_DEMAND
         if region.own_addresses or region.access & _ACCESS.value_of("ZERO_BASED"):
@@ -168,38 +194,6 @@ class _Scene:
             yield PERSISTENT
         if region.access & _ACCESS.value_of("HUGETLB"):
             yield HUGE
-
-    def _is_window(self, name: str) -> bool:
-        made = (step for step in self._steps if step.name == name and step.call in PRODUCTS)
-        return name in self._case.given.windows or any(PRODUCTS[step.call][0] == WINDOW for step in made)
-
-    def _is_gone(self, name: str) -> bool:
-        spec = self._case.given.mrs.get(name)
-        ended = any(
-            step.call in _ENDS and step.arguments.get(_ENDS[step.call]) == name and step.then.outcome != "refused"
-            for step in self._steps
-        )
-        return ended or bool(spec and spec.gone)
-
-    def _region(self, name: str) -> _Region | None:
-        """The present region with this name; None if it is unknown."""
-        spec = self._case.given.mrs.get(name)
-        found = _registered(spec.call, spec.arguments) if isinstance(spec, MrSpec) else None
-        for step in self._steps:
-            if step.name == name and step.call in REGISTRATIONS:
-                found = _registered(step.call, step.arguments)
-            elif found and step.call in _REREGISTRATIONS and step.arguments.get("mr") == name:
-                found = _changed(found, step) if step.then.outcome != "refused" else found
-        return found
-
-    def _bound(self, name: str) -> Arguments | None:
-        spec = self._case.given.windows.get(name)
-        binds = [
-            step.arguments
-            for step in self._steps
-            if step.call in BINDS and step.arguments.get("mw") == name and step.then.outcome != "refused"
-        ]
-        return binds[-1] if binds else spec.bound if spec else None
 
     def _value(self, argument: Argument) -> int | None:
         """The value of a quantity, with a different address for each object; None if the value is unknown."""
@@ -212,12 +206,11 @@ class _Scene:
 
     def _property(self, name: str, property_: str) -> int:
         """The value of an object's property. Raises LookupError for values that only a device can give."""
-        places = {**self._case.given.memory, **self._case.given.dmabufs}
-        if name in places:
-            addr = _APART * (1 + list(places).index(name))
-            size = places[name].size.evaluate(_PAGE, _HUGE_PAGE, self._property)
+        if name in self._places:
+            addr = _APART * (1 + list(self._places).index(name))
+            size = self._places[name].size.evaluate(_PAGE, _HUGE_PAGE, self._property)
             return {"": addr, "addr": addr, "size": size, "end": addr + size}[property_]
-        region = self._region(name)
+        region = self._regions.get(name)
         found = region and {"addr": region.addr, "length": region.length}.get(property_)
         value = self._value(found) if found else None
         if value is None:

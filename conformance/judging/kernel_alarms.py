@@ -55,21 +55,13 @@ def _trouble(kernel: KernelEvidence, log: Sequence[str]) -> Fault | None:
     if not line:
         changed = before is not None and before != after
         return Fault(FaultKind.KERNEL_TAINTED, expected=(str(before),), seen=(str(after),)) if changed else None
-    if report := _REPORT.search(line):
-        kind = FaultKind.KERNEL_MEMORY if _MEMORY_IN_DOUBT.search(line) else FaultKind.KERNEL_WARNED
-    else:
-        kind = complaint_kind("\n".join([line, *kernel.get("log", ())]))
+    report = _REPORT.search(line)
+    text = line if report else "\n".join([line, *kernel.get("log", ())])
+    kind = FaultKind.KERNEL_OOPSED if not report and _ENDED.search(text) else FaultKind.KERNEL_WARNED
+    kind = FaultKind.KERNEL_MEMORY if _MEMORY_IN_DOUBT.search(text) else kind
     if report and (frames := _reported_frames(log)):
         return Fault(kind, seen=(report[0], *(_OFFSET.sub("", frame) for frame in frames)), site=_site(frames))
     return Fault(kind, seen=(line,), site=site_in(kernel.get("log", ())))
-
-
-def complaint_kind(text: str) -> FaultKind:
-    """Returns the kind of the fault that these lines of a kernel's log report, if no tool such as KASAN has reported
-    it."""
-    if _MEMORY_IN_DOUBT.search(text):
-        return FaultKind.KERNEL_MEMORY
-    return FaultKind.KERNEL_OOPSED if _ENDED.search(text) else FaultKind.KERNEL_WARNED
 
 
 def _about_device(kernel: KernelEvidence) -> range | None:

@@ -1,7 +1,5 @@
-"""The capabilities of a device, by the names that rules and tables use, and how a device declares them.
-
-The cases find out what the device really does. judging/ applies profiles to verdicts.
-"""
+"""The capabilities of a device, by the names that rules and tables use, and how a device declares them. The cases find
+out what the device really does. judging/ applies profiles to verdicts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -221,10 +219,8 @@ def declared_capabilities(declared: DeviceAttributes, transport: Transport = INF
 
 @dataclass(frozen=True)
 class Capabilities:
-    """The facts about the stack that are known before any case runs.
-
-    A capability that is in none of these mappings counts as present.
-    """
+    """The facts about the stack that are known before any case runs. A capability that is in none of these mappings
+    counts as present."""
 
     declared: Mapping[str, bool]  # whether the device declares a capability
     offered: Mapping[str, Mapping[str, bool]]  # by entry: whether a trial found a capability
@@ -261,10 +257,8 @@ class Profile:
             raise UserError(f"the profile is of {self.device} devices; {name} is {driver}")
 
     def demanded(self, undeclared: Sequence[str]) -> list[str]:
-        """The lacking capabilities that must be present, if a case lacks no others.
-
-        A capability also demands those that its name contains: odp_ud_recv demands odp and ud.
-        """
+        """The lacking capabilities that must be present, if a case lacks no others. A capability also demands those
+        that its name contains: odp_ud_recv demands odp and ud."""
         found = [name for name in undeclared if name in self.present]
         parts = [set(name.split("_")) for name in found]
         return found if all(any(set(each.split("_")) <= part for part in parts) for each in undeclared) else []

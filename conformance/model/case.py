@@ -1,7 +1,5 @@
-"""One case: its set-up, the one judged call, the expected result, and the rules that it proves.
-
-tables/loader.py creates cases from tables, and execution/runner.py runs them on a device.
-"""
+"""One case: its set-up, the one judged call, the expected result, and the rules that it proves. tables/loader.py
+creates cases from tables, and execution/runner.py runs them on a device."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -239,10 +237,8 @@ class Case:
 
     @property
     def needs_kept_memory(self) -> bool:
-        """Whether the case needs a process with fork protection by libibverbs.
-
-        A process cannot undo this setting, and other cases fork. Such a case therefore has its own worker.
-        """
+        """Whether the case needs a process with fork protection by libibverbs. A process cannot undo this setting, and
+        other cases fork. Such a case therefore has its own worker."""
         return "dontfork" in self.needs
 
     def __post_init__(self) -> None:

@@ -1,8 +1,5 @@
-"""How long a case and one completion in it may take.
-
-A case has one deadline, called `case_deadline_s` from the command line to the worker. The deadline of a completion is
-computed from the deadline of its case.
-"""
+"""How long a case and one completion in it may take. A case has one deadline, called `case_deadline_s` from the command
+line to the worker. The deadline of a completion is computed from the deadline of its case."""
 
 import os
 import time

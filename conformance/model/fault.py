@@ -106,9 +106,7 @@ def verdict_of(kind: FaultKind) -> Verdict:
 @dataclass(frozen=True)
 class Fault:
     """An error in one call or case, and its location. docs/results.md describes `seen`, whose form depends on the kind.
-
-    The fields up to `layer` are the location, the others the error.
-    """
+    The fields up to `layer` are the location, the others the error."""
 
     kind: FaultKind
     call: str = ""  # the call that failed, with its arguments if they are known

@@ -1,7 +1,5 @@
-"""The positions of a range at which an operation can be made, such as its first byte or across its end.
-
-Also the contents that the range can have before the operation. Tables use the names as axis values.
-"""
+"""The positions of a range at which an operation can be made, such as its first byte or across its end. Also the
+contents that the range can have before the operation. Tables use the names as axis values."""
 
 # Operations on a word, which is eight bytes at an address that is a multiple of eight.
 WORD_OPERATIONS = """
@@ -41,10 +39,8 @@ _AT_THE_END = ("last", "after", "across-end")
 
 
 def locate(position: str, operation: str, addr: int, length: int) -> tuple[int, int]:
-    """Returns (offset from `addr`, size), in bytes, of an operation at a position of a range.
-
-    The range has `length` bytes at `addr`. Raises LookupError if the operation does not have the position.
-    """
+    """Returns (offset from `addr`, size), in bytes, of an operation at a position of a range. The range has `length`
+    bytes at `addr`. Raises LookupError if the operation does not have the position."""
     if operation in WORD_OPERATIONS:
         return _word(position, addr, length), _WORD
     if position in ("whole", "exact"):

@@ -59,10 +59,8 @@ Expression = Word | HasCapability | Not | And | Or
 
 
 def parse(text: str, space: Space, named: Mapping[str, str]) -> Expression:
-    """Returns the expression that `text` describes. `named` has the texts of named predicates.
-
-    Raises ValueError with a message for the user.
-    """
+    """Returns the expression that `text` describes. `named` has the texts of named predicates. Raises ValueError with a
+    message for the user."""
     return _Parser(text, space, named).read()
 
 
@@ -132,7 +130,8 @@ class _Parser:
         if not holders and self._depth and name in _FLAGS:
             return Or(())
         if not holders:
-            raise ValueError(f"unknown word {name!r}{suggestion(name, self._known())}")
+            known = [*(word for axis in self._space.axes for word in _words(axis)), *self._named, *capability.NAMES]
+            raise ValueError(f"unknown word {name!r}{suggestion(name, known)}")
         return Word(holders[0], name)
 
     def _qualified(self, name: str, word: str, axes: Mapping[str, Axis]) -> Expression:
@@ -151,10 +150,6 @@ class _Parser:
             axes[name].value(label)  # raises ValueError if the axis does not have the value
         found = tuple(Word(name, label, exact=True) for label in labels)
         return found[0] if len(found) == 1 else Or(found)
-
-    def _known(self) -> list[str]:
-        words = [word for axis in self._space.axes for word in _words(axis)]
-        return [*words, *self._named, *capability.NAMES]
 
 
 def _words(axis: Axis) -> list[str]:

@@ -55,10 +55,8 @@ class Quantity:
     terms: tuple[Term, ...]
 
     def evaluate(self, page: int, hugepage: int, value_of: Callable[[str, str], int]) -> int:
-        """Returns the value. `page` and `hugepage` are sizes in bytes.
-
-        `value_of(name, property)` returns the value of an object's property.
-        """
+        """Returns the value. `page` and `hugepage` are sizes in bytes. `value_of(name, property)` returns the value of
+        an object's property."""
         pages, hugepages, total, named = self._sum
         total += pages * page + hugepages * hugepage
         for term in named:

@@ -1,9 +1,6 @@
-"""The lines of results.jsonl as types: the keys of each record, in the order in which they are written.
-
-docs/results.md says what they mean. Keys that are NotRequired may be absent from a file. Types with total=False have
-the facts that a system reports about itself, and any of these keys may be absent. record_shape.py checks the shape of
-records.
-"""
+"""The lines of results.jsonl as types: the keys of each record, in the order in which they are written. docs/results.md
+says what they mean. Keys that are NotRequired may be absent from a file. Types with total=False have the facts that a
+system reports about itself, and any of these keys may be absent. record_shape.py checks the shape of records."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias, TypedDict
@@ -202,10 +199,8 @@ class SetUp(TypedDict):
 
 
 class Deviation(TypedDict):
-    """Points of a sweep with the same deviation, or a random sequence that deviates.
-
-    `smallest` has the labels of the simplest deviating point; `set_up`, `call` and `afterwards` belong to this point.
-    """
+    """Points of a sweep with the same deviation, or a random sequence that deviates. `smallest` has the labels of the
+    simplest deviating point; `set_up`, `call` and `afterwards` belong to this point."""
 
     when: str
     clause: NotRequired[str]
@@ -239,9 +234,7 @@ class OutcomeFacts(TypedDict):
 
 class PointsFile(TypedDict):
     """The side file of a sweep: an outcome for every point, and a raw observation as an example of each outcome.
-
-    docs/results.md describes `index`, which has the number of the outcome of each point.
-    """
+    docs/results.md describes `index`, which has the number of the outcome of each point."""
 
     case: str
     axes: Axes
@@ -355,9 +348,7 @@ class StartRecord(TypedDict):
 
 class ProgressRecord(TypedDict):
     """The progress of a case: the next point, and the number of points done. Only a worker's stream has this record.
-
-    For random sequences, `row` is the sequence as a row of a table and `rule` the rule of its last step.
-    """
+    For random sequences, `row` is the sequence as a row of a table and `rule` the rule of its last step."""
 
     type: Literal["progress"]
     case: str

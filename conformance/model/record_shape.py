@@ -1,9 +1,5 @@
-"""Checks that data have the shape of a record.
-
-Every command that reads results makes this check, because a results file may come from anywhere.
-
-Unknown keys stay unchanged; null counts as an absent key.
-"""
+"""Checks that data have the shape of a record. Every command that reads results makes this check, because a results
+file may come from anywhere. Unknown keys stay unchanged; null counts as an absent key."""
 
 from collections.abc import Iterable, Mapping
 from types import UnionType
@@ -72,10 +68,8 @@ SPACE: SpaceFacts = _defaults(SpaceFacts, SpaceFacts.__optional_keys__)
 
 
 def record_of(data: object) -> Record:
-    """Returns the data as a record that has the keys of REQUIRED; other keys are not checked.
-
-    Records of unknown types are accepted. Raises ValueError if the data are not a record.
-    """
+    """Returns the data as a record that has the keys of REQUIRED; other keys are not checked. Records of unknown types
+    are accepted. Raises ValueError if the data are not a record."""
     if not isinstance(data, dict) or not isinstance(data.get("type"), str):
         raise ValueError("not an object with a type")
     missing = [key for key, type_ in REQUIRED.get(data["type"], {}).items() if not isinstance(data.get(key), type_)]
@@ -103,10 +97,8 @@ def mistake_in(record: Record) -> str:
 
 
 def check(record: _Record, where: str) -> _Record:
-    """Returns the record as `completed` does.
-
-    Raises UserError, with a message that begins with `where`, for a record that breaks the contract.
-    """
+    """Returns the record as `completed` does. Raises UserError, with a message that begins with `where`, for a record
+    that breaks the contract."""
     if wrong := mistake_in(record):
         of = f"case {printable(str(case))}: " if (case := dict(record).get("case")) else ""
         raise UserError(f"{where}: {of}{wrong}")

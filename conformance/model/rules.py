@@ -53,6 +53,9 @@ class Shown:
     def as_data(self) -> Shows:
         return {"shows": self.item, "on": ", ".join(self.set_up)}
 
+    def distance(self, other: "Shown") -> tuple[bool, int]:
+        return other.entry != self.entry, len({*other.set_up} ^ {*self.set_up})
+
 
 @dataclass(frozen=True)
 class Needs:
@@ -98,12 +101,8 @@ def controls(shown: Iterable[Shown]) -> dict[str, str]:
         near = [each for each in granted if each.operation == refusal.operation]
         near = near or [each for each in granted if each.operation == _MADE_BY.get(refusal.operation)]
         if near:
-            found[refusal.name] = min(near, key=lambda each: _distance(each, refusal)).name
+            found[refusal.name] = min(near, key=refusal.distance).name
     return dict(sorted(found.items()))
-
-
-def _distance(one: Shown, other: Shown) -> tuple[bool, int]:
-    return one.entry != other.entry, len({*one.set_up} ^ {*other.set_up})
 
 
 def shown_by(case: Case) -> tuple[Shown, ...]:
@@ -184,10 +183,8 @@ def _region(case: Case, name: str) -> Arguments | None:
 
 
 def distinct_points(sweep: Sweep, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yields a few points of a sweep, as (number, point), which together give all the sweep's evidence.
-
-    `numbers` has a number for each point: points with the same number have the same rule and expectation.
-    """
+    """Yields a few points of a sweep, as (number, point), which together give all the sweep's evidence. `numbers` has a
+    number for each point: points with the same number have the same rule and expectation."""
     space = sweep.space
     columns = [
         [point // space.strides[axis] % space.axis(axis).size for point in range(space.size)]
@@ -204,11 +201,11 @@ def _axes(sweep: Sweep) -> frozenset[str]:
     row = sweep.row
     steps = (row.when, *row.afterwards)
     axes = axes_of(step.arguments[name] for step in steps for name in _DECISIVE if name in step.arguments)
-    axes |= axes_of(step.then for step in row.afterwards if step.then)
+    axes |= axes_of(step.parts["then"] for step in row.afterwards if "then" in step.parts)
     if any(name in step.first.arguments for step in steps for name in _NAMING):
-        given = row.given
-        windows = [window for window in given.windows.values() if isinstance(window, Varying)]
-        axes |= axes_of([*given.memory.values(), *given.dmabufs.values(), *given.mrs.values(), *windows])
+        windows = [window for window in row.objects("windows").values() if isinstance(window, Varying)]
+        axes |= axes_of(each for section in ("memory", "dmabufs", "mrs") for each in row.objects(section).values())
+        axes |= axes_of(windows)
         axes |= axes_of(row.when.arguments[name] for name in ("access", "addr") if name in row.when.arguments)
     return axes
 
@@ -254,10 +251,8 @@ class Rule:
 
 
 class Registry(dict[str, Rule]):
-    """Rules by id. `predicates` has the texts of the named predicates, for the sweeps of all tables.
-
-    `needs` is the evidence that verifies the rules, taken from the tables that were read together with the rules.
-    """
+    """Rules by id. `predicates` has the texts of the named predicates, for the sweeps of all tables. `needs` is the
+    evidence that verifies the rules, taken from the tables that were read together with the rules."""
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         super().__init__({rule.id: rule for rule in rules})

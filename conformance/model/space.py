@@ -1,9 +1,6 @@
-"""The space of a sweep: axes with their values. Points are numbers in row-major order.
-
-A *column* is a Boolean property of all points, stored as one integer with one byte, 0 or 1, for each point: Python's
-operators & | ^ on integers then work on all points at once. tables/sweep_reader.py gives axis values their meaning in a
-call.
-"""
+"""The space of a sweep: axes with their values. Points are numbers in row-major order. A *column* is a Boolean property
+of all points, stored as one integer with one byte, 0 or 1, for each point: Python's operators & | ^ on integers then
+work on all points at once. tables/sweep_reader.py gives axis values their meaning in a call."""
 
 import math
 from collections.abc import Mapping

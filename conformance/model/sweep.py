@@ -1,7 +1,5 @@
 """A sweep: one row whose call is made at every point of a space, with the documented expectation at each point.
-
-tables/sweep_reader.py reads a sweep from a table, and sweeps/run.py runs it.
-"""
+tables/sweep_reader.py reads a sweep from a table, and sweeps/run.py runs it."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -125,8 +123,6 @@ class Sweep:
 
 
 def points_where(where: Expression | None, space: Space) -> int:
-    """The column of the points that a constraint selects. None selects all points.
-
-    A constraint cannot depend on capabilities.
-    """
+    """The column of the points that a constraint selects. None selects all points. A constraint cannot depend on
+    capabilities."""
     return space.everywhere() if where is None else column(where, space, lambda name: True)

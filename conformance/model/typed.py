@@ -45,10 +45,7 @@ _PLAIN: Mapping[Any, tuple[type, str]] = {
 
 def mismatch(value: Any, type_: Any) -> str:
     """Describes a value that does not fit the type, such as `observed.mr.addr is "x", not an integer or null`; else
-    empty.
-
-    A key of the outermost object may be null, which counts as absent.
-    """
+    empty. A key of the outermost object may be null, which counts as absent."""
     if isinstance(value, dict):
         value = {key: inner for key, inner in value.items() if inner is not None}
     found = check_of(type_)(value)

@@ -12,7 +12,7 @@ from conformance import verbs
 from conformance.model.expected_errors import REASONS
 from conformance.model.kind import BY_CALL, Kind
 from conformance.model.positions import CONTENTS, POSITIONS
-from conformance.verbs import INVENTED, ArgumentSpec, arguments_of, product_of
+from conformance.verbs import INVENTED, ArgumentSpec
 
 ENTRIES = ("libibverbs", "uverbs")
 # Verbs that can replace another verb; a table can also run its rows with these verbs (bench/doors.py).
@@ -200,14 +200,14 @@ _IN_FLIGHT = {
     "qp": _ARGUMENTS["qp"],
     **_given("rkey= lkey= addr length", op=_words("operation", None, IN_FLIGHT_OPERATIONS)),
 }
-_BIND = arguments_of(verbs.VERBS["ibv_bind_mw"])
+_BIND = verbs.VERBS["ibv_bind_mw"].arguments
 _RANGES = ("kept", "inherited", "either")
 
 # The vendor's dialect of a verb is a separate call.
 _CALLABLE = {**verbs.VERBS, **{f"{name}_experimental": verb for name, verb in verbs.VENDOR_VERBS.items()}}
 
 CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
-    **{name: arguments_of(verb) for name, verb in _CALLABLE.items()},
+    **{name: verb.arguments for name, verb in _CALLABLE.items()},
     # Calls that are not verbs with a manual page: posted requests and traffic, to which the pages of verbs refer.
     # Without `rkey`, ibv_inc_rkey makes the new key from the window's last key.
     "post_bind_mw": {**_BIND, **_given("rkey=")},
@@ -295,7 +295,7 @@ DEFAULT_CALLS = {kind.traits.folder: call for call, kind in BY_CALL.items()}
 BAD_FDS = ("closed", "regular_file", "minus_one")
 # The object that a call creates: its kind, and its name in later steps.
 PRODUCTS: Mapping[str, tuple[str, str]] = {
-    **{name: product for name, verb in verbs.VERBS.items() if (product := product_of(verb))},
+    **{name: verb.product for name, verb in verbs.VERBS.items() if verb.product},
     "register_elsewhere": ("region of another process", "other_process"),
 }
 REGISTRATIONS = tuple(call for call, (kind, _) in PRODUCTS.items() if kind == "mr")

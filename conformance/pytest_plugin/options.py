@@ -10,9 +10,9 @@ import fcntl
 import functools
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -29,6 +29,7 @@ from conformance.tables.profile import read_profile
 from conformance.tables.suite import Suite, load_suite
 from conformance.yamldoc.reader import suggestion
 
+_T = TypeVar("_T")
 _OWNED = pytest.StashKey[tuple[str, int]]()
 
 
@@ -141,23 +142,22 @@ def _declarations() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def suite_of(config: pytest.Config) -> Suite:
     """The suite, read once per process. Raises pytest.UsageError with all mistakes."""
-    if SUITE not in config.stash:
-        try:
-            config.stash[SUITE] = load_suite(config.getoption("--rdma-cases"))
-        except UserError as error:
-            raise pytest.UsageError(*str(error).splitlines()) from error
-    return config.stash[SUITE]
+    return _read_once(config, SUITE, lambda: load_suite(config.getoption("--rdma-cases")))
 
 
 def profile_of(config: pytest.Config) -> Profile:
     """The profile of --rdma-profile, read once; without the option, an empty profile."""
-    if PROFILE not in config.stash:
-        path = config.getoption("--rdma-profile")
+    path = config.getoption("--rdma-profile")
+    return _read_once(config, PROFILE, lambda: read_profile(path) if path else Profile())
+
+
+def _read_once(config: pytest.Config, key: pytest.StashKey[_T], read: Callable[[], _T]) -> _T:
+    if key not in config.stash:
         try:
-            config.stash[PROFILE] = read_profile(path) if path else Profile()
+            config.stash[key] = read()
         except UserError as error:
             raise pytest.UsageError(*str(error).splitlines()) from error
-    return config.stash[PROFILE]
+    return config.stash[key]
 
 
 def text_of(config: pytest.Config, path: str, *, remove: bool = False) -> str:

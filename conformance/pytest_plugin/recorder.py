@@ -38,14 +38,13 @@ from conformance.pytest_plugin.options import (
     text_of,
 )
 from conformance.results.files import write_all
-from conformance.results.records import FILE_NAME, decode, encode, footer_record, result_record
+from conformance.results.records import FILE_NAME, decode, encode, footer_record, plan_facts, result_record
 from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
 from conformance.supervision import WorkerEnd
 from conformance.supervision.examiner import loss_of
 from conformance.tables.profile import named_profile
 from conformance.tables.suite import VERSION, Suite
-from conformance.tables.tiers import left_out
 
 # The name of the recorder among the plugins of pytest.
 NAME = "rdma-cts-recorder"
@@ -148,7 +147,7 @@ class Recorder:
         header = self._header | {"started": datetime.now(UTC).isoformat(timespec="seconds")}
         if not self.live:  # a supervisor knows its plan and options; in an emulated guest, making them takes long
             self.options = options_of(self.config, None if has_several(self.config) else self.device["name"])
-            header |= cast(HeaderRecord, _plan(suite, self.planned))
+            header |= cast(HeaderRecord, plan_facts(suite, self.planned))
         header["profile"] = named_profile(self.config.getoption("--rdma-profile"))
         header |= {"seed": self.config.getoption("--rdma-seed"), "tier": self.config.getoption("--rdma-tier")}
         if has_several(self.config):
@@ -244,16 +243,6 @@ def case_id(nodeid: str) -> str:
     """The case's id in a node id such as `cases/reg_mr/test_reg_mr.py::test_reg_mr[reg_mr/…]`; else empty."""
     start = nodeid.find("[")
     return nodeid[start + 1 : -1] if start >= 0 and nodeid.startswith("cases/") else ""
-
-
-def _plan(suite: Suite, planned: Sequence[str]) -> dict[str, Any]:
-    """The part of a header that follows from the suite and from the planned cases."""
-    return {
-        "rules": suite.registry.as_data(),
-        "planned": list(planned),
-        "left_out": len(left_out(suite.cases, planned)),
-        "controls": dict(suite.registry.needs.controls),
-    }
 
 
 def header_record(suite: Suite, device: DeviceFacts, argv: Sequence[Any]) -> HeaderRecord:

@@ -5,11 +5,11 @@ import errno
 import itertools
 import os
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from conformance.cache import write_whole
 from conformance.errors import UserError
 
 # The values of errno for which the path is at fault, and not the disk.
@@ -27,28 +27,10 @@ _WRONG_PLACE = (
 
 
 def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
-    """Replaces the content of a file; creates its folder if necessary.
-
-    If `durable`, the data are on disk on return. Files that can be made again need not be durable. A link at `path` is
-    replaced, and not followed. If the function fails, it raises UserError. The old file is then unchanged, and the
-    folder has no new file.
-    """
-    partial = path.with_name(f".{os.getpid()}-{threading.get_ident():x}.partial")
+    """Replaces the content of a file as `write_whole` does. If the function fails, it raises UserError. The old file is
+    then unchanged, and the folder has no new file."""
     with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.unlink(missing_ok=True)  # left by a process that was killed
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            with open(os.open(partial, flags, 0o644), "wb") as file:
-                file.write(data)
-                if durable:
-                    file.flush()
-                    os.fsync(file.fileno())
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-        if durable:
-            _sync_folder(path.parent)
+        write_whole(path, data, durable)
 
 
 def write_through(path: Path, data: bytes) -> bool:
@@ -99,15 +81,6 @@ def not_written(path: Path, error: OSError) -> UserError:
     """Returns the error for a file that cannot be written: status 2 if its path is the reason, 3 for a full disk."""
     status = 2 if error.errno in _WRONG_PLACE else 3
     return UserError(f"{path} cannot be written: {error.strerror}", status=status)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Writes a folder to disk. The new name of a file is on disk only when its folder is on disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def write_all(descriptor: int, data: bytes) -> None:

@@ -41,6 +41,8 @@ from conformance.results.checked_json import parse, values_in
 from conformance.results.consistency import wrong_confirmation, wrong_footer, wrong_header, wrong_result
 from conformance.results.repeated import Repeated
 from conformance.results.rule_conclusions import conclude_rules
+from conformance.tables.suite import Suite
+from conformance.tables.tiers import left_out
 
 FILE_NAME = "results.jsonl"
 PLAN_FILE = "plan.json"  # of a run that can be resumed, next to the results
@@ -126,6 +128,16 @@ def expected(case: Case) -> dict[str, Any]:
     if case.afterwards:
         data["afterwards"] = [{"call": str(step), **step.then.as_data()} for step in case.afterwards]
     return data
+
+
+def plan_facts(suite: Suite, planned: Sequence[str]) -> dict[str, Any]:
+    """The part of a header that follows from the suite and from the ids of the planned cases."""
+    return {
+        "rules": suite.registry.as_data(),
+        "controls": dict(suite.registry.needs.controls),
+        "planned": list(planned),
+        "left_out": len(left_out(suite.cases, planned)) + suite.unread,
+    }
 
 
 def footer_record(

@@ -226,14 +226,14 @@ class Waivers:
         record = {**record, "effective": record["verdict"], "waiver": None}
         if record["verdict"] not in VIOLATIONS:
             return record
-        for waiver in self._applicable(header):
-            if waiver.expires >= self.today and waiver.covers(record) and waiver.violated(record):
-                if waiver.differs(record):
-                    continue
-                return {**record, "effective": Verdict.WAIVED, "waiver": waiver.as_data()}
+        fitting = (
+            each
+            for each in self._applicable(header)
+            if each.expires >= self.today and each.covers(record) and each.violated(record) and not each.differs(record)
+        )
         valid = [each for each in self.defects if each.where.holds(header) and each.expires >= self.today]
-        of_defect = covering(valid, record)
-        return {**record, "effective": Verdict.WAIVED, "waiver": of_defect.as_data()} if of_defect else record
+        waiver = next(fitting, None) or covering(valid, record)
+        return {**record, "effective": Verdict.WAIVED, "waiver": waiver.as_data()} if waiver else record
 
     def account(self, results: Iterable[ResultRecord], header: HeaderRecord) -> WaiversAccount:
         """The part of the footer about waivers: the number of waived results, and the problems of waivers."""

@@ -6,7 +6,7 @@ Although workers run at the same time, only one thread at a time may use a Recor
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import cast
 
 from conformance.errors import UserError
 from conformance.judging import Judgement
@@ -32,14 +32,13 @@ from conformance.model.record import (
 )
 from conformance.model.verdict import Verdict
 from conformance.results.prior_sessions import PriorSessions, stack_change
-from conformance.results.records import Recorded, account_of, encode, footer_record, result_record
+from conformance.results.records import Recorded, account_of, encode, footer_record, plan_facts, result_record
 from conformance.results.waivers import Waivers, with_effective
 from conformance.results.writer import ResultsFile
 from conformance.supervision.examiner import Examiner, bounded_log, loss_of
 from conformance.supervision.violations import Violation, violations
 from conformance.supervision.worker import Listener, WorkerEnd
 from conformance.tables.suite import Suite
-from conformance.tables.tiers import left_out
 
 
 def _alone(case: Case, _: str) -> str:
@@ -126,7 +125,9 @@ class Recording:
         prior = self._prior
         if not prior:
             return
-        prior.check_plan({**self.plan.facts, **self._known()}, self.plan.suite.tables_sha256)
+        prior.check_plan(
+            {**self.plan.facts, **plan_facts(self.plan.suite, list(self.cases))}, self.plan.suite.tables_sha256
+        )
         self._file.append(prior.resumed_record())
         self.listener.run_started(prior.header, len(self.cases))
         if prior.in_flight in self.cases and self.boot_id and prior.boot_id != self.boot_id:
@@ -144,7 +145,6 @@ class Recording:
 
     def _begin(self, worker_header: HeaderRecord, derived: DerivedFiles | None) -> None:
         """Handles the first header of this session."""
-        self._check(worker_header)
         header = self._completed(worker_header)
         if derived:
             header["derived"] = derived
@@ -156,8 +156,19 @@ class Recording:
         for each in self._uncounted:
             self._append_worker(each)
 
-    def _check(self, worker_header: HeaderRecord) -> None:
-        """Raises UserError if this run was begun on another stack or device, or if the header is too large."""
+    def heard_from(self, worker: int, worker_header: HeaderRecord, derived: DerivedFiles | None) -> Examiner:
+        """Handles the header of a worker that was given these derived files; returns the examiner for its lines. Raises
+        UserError for another stack."""
+        examiner = self.examiner(worker_header, None)
+        if not self.header_received:
+            self._begin(worker_header, derived)
+        if self.plan.facts.get("devices"):
+            self._device_of[worker] = worker_header["device"].get("name", "")
+        return examiner
+
+    def examiner(self, worker_header: HeaderRecord, offered: OfferedRecord | None) -> Examiner:
+        """Returns the examiner for a worker that sent this header. Raises UserError if this run was begun on another
+        stack or device, or if the header is too large."""
         size = len(encode({key: worker_header.get(key) for key in _FROM_WORKERS}))
         if size > _MOST_HEADER_BYTES:
             raise UserError(f"a worker's header has {size:,} bytes", status=3)
@@ -168,36 +179,14 @@ class Recording:
             self._prior.check(self._completed(worker_header))
         elif self.header and (change := stack_change(self.header, worker_header)):
             raise UserError(f"a later worker has another stack than the first: {change}", status=3)
-
-    def heard_from(self, worker: int, worker_header: HeaderRecord, derived: DerivedFiles | None) -> Examiner:
-        """Handles the header of a worker that was given these derived files; returns the examiner for its lines. Raises
-        UserError for another stack."""
-        if not self.header_received:
-            self._begin(worker_header, derived)
-        examiner = self.examiner(worker_header, None)
-        if self.plan.facts.get("devices"):
-            self._device_of[worker] = worker_header["device"].get("name", "")
-        return examiner
-
-    def examiner(self, worker_header: HeaderRecord, offered: OfferedRecord | None) -> Examiner:
-        """Returns the examiner for the lines of a worker that sent this header. Raises UserError for another stack."""
-        self._check(worker_header)
         return Examiner.of(self._registry, self.plan.profile, worker_header, offered)
 
     def _completed(self, worker_header: HeaderRecord) -> HeaderRecord:
         """Returns the header of the run. Only facts that nobody else can know are taken from the worker's header."""
         own = {key: value for key, value in worker_header.items() if key in _FROM_WORKERS}
-        header = cast(HeaderRecord, {**own, **self.plan.facts, **self._known()})
+        header = cast(HeaderRecord, {**own, **self.plan.facts, **plan_facts(self.plan.suite, list(self.cases))})
         header["under_test"] = {**worker_header.get("under_test", {}), **self.plan.facts.get("under_test", {})}
         return header
-
-    def _known(self) -> dict[str, Any]:
-        return {
-            "rules": self._registry.as_data(),
-            "controls": dict(self._registry.needs.controls),
-            "planned": list(self.cases),
-            "left_out": len(left_out(self.plan.suite.cases, self.cases)) + self.plan.suite.unread,
-        }
 
     def _append_worker(self, derived: DerivedFiles | None) -> None:
         record: WorkerRecord = {"type": "worker", "boot_id": self.boot_id}

@@ -13,10 +13,10 @@ from conformance.model.row_template import StepTemplate, Values
 from conformance.model.space import Space
 from conformance.model.sweep import Sweep
 from conformance.model.vocabulary import NULL
-from conformance.verbs import VERBS, leaves_objects
+from conformance.verbs import VERBS
 
 # Calls that do not change the set-up, so that the next point can use the same set-up.
-_REPEATABLE = (*(name for name, verb in VERBS.items() if leaves_objects(verb)), "traffic", "local_traffic", "resident")
+_REPEATABLE = (*(name for name, verb in VERBS.items() if verb.leaves_objects), "traffic", "local_traffic", "resident")
 # The maximum number of points of a group, for loops in Python and in C.
 MAX_GROUP, MAX_GROUP_IN_C = 4096, 16384
 PointNumbers = range | array  # type: ignore[type-arg]
@@ -58,8 +58,8 @@ def _uses_own_pair(step: StepTemplate) -> bool:
 
 def shares_base(sweep: Sweep) -> bool:
     """Whether points with different regions and windows can share PDs, memory and queue pairs."""
-    given = sweep.row.given
-    if sweep.row.before or given.base_axes or given.first.memlock is not None:
+    row = sweep.row
+    if row.before or row.base_axes or row.given.first.memlock is not None:
         return False
     calls = [step.first.call for step in _steps(sweep)]
     return all(call.startswith(_OF_OBJECTS) or call in _REPEATABLE for call in calls)
@@ -118,7 +118,7 @@ class _Steps:
     """The steps of one call of a row. Points that differ only on axes that the call does not use share a step."""
 
     def __init__(self, template: StepTemplate, sweep: Sweep, entry: str) -> None:
-        self._template, self._entry = template, entry
+        self._template = replace(template, first=replace(template.first, entry=entry))
         self._axes = sweep.in_order(template.axes)
         self._known: dict[tuple[int, ...], Step] = {}
 
@@ -127,7 +127,7 @@ class _Steps:
         if key not in self._known:
             if len(self._known) >= _KEPT:
                 self._known.clear()
-            self._known[key] = self._template.at(values, self._entry)
+            self._known[key] = self._template.at(values)
         return self._known[key]
 
 
@@ -140,20 +140,19 @@ class PointTemplate:
     def __init__(self, case: Case, sweep: Sweep) -> None:
         alone = replace(case, kind=Kind.ROW, sweep=None)
         self._fields = {field.name: getattr(alone, field.name) for field in fields(alone)}
-        self._entry = case.entry
-        self._sweep, self._row = sweep, sweep.row
+        self._sweep, self._given = sweep, sweep.row.given
         self._setup_axes = sweep.in_order(sweep.row.setup_axes)
+        self._before = [_Steps(step, sweep, case.entry) for step in sweep.row.before]
         self._when = _Steps(sweep.row.when, sweep, case.entry)
         self._afterwards = [_Steps(step, sweep, case.entry) for step in sweep.row.afterwards]
         self._setup: tuple[list[int], Given, tuple[Step, ...]] | None = None
 
     def case(self, point: int) -> Case:
         """The case of a point; its judged call has an open expectation."""
-        row, values = self._row, self._sweep.space.values(point)
+        values = self._sweep.space.values(point)
         key = [values[axis] for axis in self._setup_axes]
         if self._setup is None or self._setup[0] != key:
-            before = tuple(step.at(values, self._entry) for step in row.before)
-            self._setup = (key, row.given.at(values), before)
+            self._setup = (key, self._given.at(values), tuple(steps.at(values) for steps in self._before))
         _, given, before = self._setup
         # Does the same as dataclasses.replace in a tenth of the time; the steps have the entry point of the case
         # already.

@@ -21,9 +21,9 @@ from conformance.device.libibverbs import Libibverbs
 from conformance.device.uverbs import Uverbs
 from conformance.execution.context import CaseContext, null_result
 from conformance.execution.steps import registered
-from conformance.model.case import Case, Given
+from conformance.model.case import Case, Given, MrSpec
 from conformance.model.observation import Observation
-from conformance.model.row_template import MrTemplate
+from conformance.model.row_template import Composed
 from conformance.model.sweep import Sweep
 from conformance.model.vocabulary import NULL, REGISTRATIONS
 from conformance.sweeps import native
@@ -69,8 +69,8 @@ def _rereg_loop(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
     region = given.mrs["mr"]
     if isinstance(entry, RegMrEx) or region.call != "ibv_reg_mr" or region.gone or case.when.arguments["mr"] != "mr":
         return None
-    old = row.given.mrs.get("mr", MrTemplate(region, {}))
-    if not isinstance(old, MrTemplate) or row.given.base_axes or row.given.windows:
+    old = row.objects("mrs").get("mr", Composed(region, {}))
+    if not isinstance(old, Composed) or row.base_axes or row.objects("windows"):
         return None
     if old.arguments.keys() - {"access"} or row.when.arguments.keys() - {"flags", "access"}:
         return None
@@ -131,7 +131,7 @@ class Loop:
 class ReregLoop(Loop):
     region = "MR mr"
 
-    def __init__(self, sweep: Sweep, entry: Entry, old: MrTemplate) -> None:
+    def __init__(self, sweep: Sweep, entry: Entry, old: Composed[MrSpec]) -> None:
         super().__init__(sweep, entry)
         self.outer, self._old = [], old
 

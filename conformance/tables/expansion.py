@@ -54,9 +54,7 @@ Binding = Mapping[str, Node]
 
 def bindings(axes: Mapping[str, Node], reader: Reader, row: Node) -> list[Binding]:
     """Returns every combination of axis values; the last axis changes fastest. Without axes, returns one empty binding.
-
-    Returns no binding if an axis has a mistake or if the row would have too many cases or nodes.
-    """
+    Returns no binding if an axis has a mistake or if the row would have too many cases or nodes."""
     choices: list[tuple[Node, ...]] = []
     size = 1
     for name, node in axes.items():
@@ -75,7 +73,6 @@ def bindings(axes: Mapping[str, Node], reader: Reader, row: Node) -> list[Bindin
 
 
 def _values(name: str, node: Node, reader: Reader) -> tuple[Node, ...]:
-    """Returns the values of an axis, or an empty tuple if there is a mistake."""
     before = len(reader.mistakes)
     if is_axis(node):
         return unknown_values(reader, name, node)

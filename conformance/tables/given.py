@@ -1,10 +1,9 @@
-"""Reads `given` of a row: its memory, PDs, regions, queue pairs and windows.
+"""Reads `given` of a row: its memory, PDs, regions, queue pairs and windows. Turns YAML nodes with locations into the
+data of model/case.py."""
 
-Turns YAML nodes with locations into the data of model/case.py.
-"""
-
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from conformance.model import quantity, vocabulary
 from conformance.model.case import Given, MemorySpec, MrSpec, QpSpec, WindowSpec
@@ -19,10 +18,9 @@ from conformance.yamldoc.reader import Reader
 _MAX_MEMORY = 1 << 57
 # For each way of posting requests: the value of QpSpec.extended.
 _EXTENDED = {"post_send": "", **{poster: poster for poster in vocabulary.BUILDERS}}
-_BUFFERS: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "memory": ("memory", vocabulary.MEMORY_KINDS),
-    "dmabufs": ("a dma-buf", vocabulary.DMABUF_KINDS),
-}
+
+
+ReadObject = Callable[[Reader, str, Node, Names], Any]
 
 
 @dataclass
@@ -30,9 +28,7 @@ class _Sections:
     """The sections of `given` by object name. An object of the row replaces an object of the table with the same
     name."""
 
-    named: dict[str, dict[str, Node]] = field(
-        default_factory=lambda: {key: {} for key in keys.GIVEN if key not in ("pds", "memlock")}
-    )
+    named: dict[str, dict[str, Node]] = field(default_factory=lambda: {section: {} for section in SECTIONS})
     pds: tuple[str, ...] = ()
     memlock: Quantity | None = None
     section_of: dict[str, str] = field(default_factory=lambda: {"pd": "pds"})
@@ -69,37 +65,31 @@ def read_given(reader: Reader, nodes: tuple[Node | None, ...]) -> tuple[Given, N
     for node in nodes:
         if node is not None:
             sections.add(reader, node)
-    named = sections.named
-    memory = {name: read_memory(reader, "memory", node) for name, node in named["memory"].items()}
-    dmabufs = {name: read_memory(reader, "dmabufs", node) for name, node in named["dmabufs"].items()}
-    given = Given(memory, dmabufs, sections.pds, memlock=sections.memlock)
-    names = names_of(given)
-    mrs = {name: read_mr(reader, name, node, names) for name, node in named["mrs"].items()}
-    names |= dict.fromkeys(mrs, "mr")
-    qps = {name: read_qp(reader, node, names) for name, node in named["qps"].items()}
-    names |= dict.fromkeys(qps, "qp")
-    windows = {name: read_window(reader, name, node, names) for name, node in named["windows"].items()}
-    names |= dict.fromkeys(windows, "window")
-    return replace(given, mrs=mrs, qps=qps, windows=windows), names
+    given = Given(pds=sections.pds, memlock=sections.memlock)
+    for section, (_, read) in SECTIONS.items():
+        names = names_of(given)
+        objects: Any = {name: read(reader, name, node, names) for name, node in sections.named[section].items()}
+        given = replace(given, **{section: objects})
+    return given, names_of(given)
 
 
 def names_of(given: Given) -> Names:
     """The name and kind of each object."""
     names: Names = {"pd": "pd", **dict.fromkeys(given.pds, "pd")}
-    for objects, kind in (
-        (given.memory, "memory"),
-        (given.dmabufs, "dmabuf"),
-        (given.mrs, "mr"),
-        (given.qps, "qp"),
-        (given.windows, "window"),
-    ):
-        names |= dict.fromkeys(objects, kind)
+    for section, (kind, _) in SECTIONS.items():
+        names |= dict.fromkeys(getattr(given, section), kind)
     return names
 
 
-def read_memory(reader: Reader, section: str, node: Node) -> MemorySpec:
-    """Reads memory or a dma-buf, depending on the section."""
-    what, kinds = _BUFFERS[section]
+def _read_memory(reader: Reader, name: str, node: Node, names: Names) -> MemorySpec:
+    return _buffer(reader, node, "memory", vocabulary.MEMORY_KINDS)
+
+
+def _read_dmabuf(reader: Reader, name: str, node: Node, names: Names) -> MemorySpec:
+    return _buffer(reader, node, "a dma-buf", vocabulary.DMABUF_KINDS)
+
+
+def _buffer(reader: Reader, node: Node, what: str, kinds: Collection[str]) -> MemorySpec:
     fields = reader.mapping(node, what, ("kind", "size"), ("kind", "size"))
     kind = reader.word(fields.get("kind"), f"kind of {what}", kinds)
     size = _size(reader, fields["size"], "a size of memory") if "size" in fields else None
@@ -123,16 +113,14 @@ def _size(reader: Reader, node: Node, what: str) -> Quantity | None:
     return size
 
 
-def read_mr(reader: Reader, name: str, node: Node, names: Names) -> MrSpec:
-    """Reads the region `name`. `names` are the objects that exist before this region."""
+def _read_mr(reader: Reader, name: str, node: Node, names: Names) -> MrSpec:
     fields = node.value if isinstance(node.value, dict) else {}
     call = reader.word(fields.get("call"), "call", vocabulary.REGISTRATIONS) or "ibv_reg_mr"
     gone = reader.truth(fields.get("gone"), "gone")
     return MrSpec(call, read_arguments(reader, call, f"MR {name!r}", without(node, "call", "gone"), names), gone)
 
 
-def read_qp(reader: Reader, node: Node, names: Names) -> QpSpec:
-    """Reads a queue pair. `names` are the objects that exist before this queue pair."""
+def _read_qp(reader: Reader, name: str, node: Node, names: Names) -> QpSpec:
     fields = reader.mapping(node, "a queue pair", keys.QUEUE_PAIR, keys.required(keys.QUEUE_PAIR))
     kind = reader.word(fields.get("type"), "type of queue pair", ENUMS["ibv_qp_type"].short_names) or "RC"
     pds = [name for name, kind in names.items() if kind == "pd"]
@@ -147,8 +135,7 @@ def read_qp(reader: Reader, node: Node, names: Names) -> QpSpec:
     )
 
 
-def read_window(reader: Reader, name: str, node: Node, names: Names) -> WindowSpec:
-    """Reads the window `name`. `names` are the objects that exist before this window."""
+def _read_window(reader: Reader, name: str, node: Node, names: Names) -> WindowSpec:
     fields = reader.mapping(node, "a window", keys.WINDOW, keys.required(keys.WINDOW))
     kind = read_value(reader, fields["type"], "ibv_mw_type") if "type" in fields else None
     number = kind.number if kind else 1
@@ -164,6 +151,17 @@ def read_window(reader: Reader, name: str, node: Node, names: Names) -> WindowSp
         arguments = read_arguments(reader, call, f"the bind of {name!r}", own, {**names, "mw": "window"})
         bound = {**arguments, "mw": name}
     return WindowSpec(pd, number, bound)
+
+
+# The sections with named objects, in the order in which the objects are made: the kind of the objects, and the function
+# that reads an object by its name; the last argument are the objects that exist before.
+SECTIONS: Mapping[str, tuple[str, ReadObject]] = {
+    "memory": ("memory", _read_memory),
+    "dmabufs": ("dmabuf", _read_dmabuf),
+    "mrs": ("mr", _read_mr),
+    "qps": ("qp", _read_qp),
+    "windows": ("window", _read_window),
+}
 
 
 def without(node: Node, *keys: str) -> Node:

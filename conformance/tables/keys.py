@@ -1,114 +1,277 @@
-"""The keys of the files in cases/: the loader accepts only these, and the JSON Schema publishes them.
+"""The keys of the files in cases/, with the JSON Schema of their values: the loader accepts only these keys.
 
-The arguments of calls and the keys of `then` are in model/vocabulary.py.
+Only the loader decides whether a value is valid. The arguments of calls and the keys of `then` are in
+model/vocabulary.py; schema.py adds them and makes the schema of a file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from conformance.model import capability, quantity, vocabulary
+from conformance.model.rules import LAYERS, LEVELS, RULE_ID
+from conformance.tables.expansion import FLAG_ENUMS, PARTS, UNKNOWN, WHICH
+from conformance.verbs import ENUMS
 
 NEEDS_OF = "needs of"
 # A rule has exactly one of these keys: a quotation of its document, or the reason for not quoting it.
 QUOTE, UNQUOTED = "quote", "unquoted"
 EVIDENCE, CONDITIONAL = "evidence", "conditional"
+# The keys of an axis over the subsets of flags.
+SUBSETS = "subsets of"
+# The keys of a predicate that is true if any flag of an enumeration is set, except the flags that the predicate
+# excludes.
+FLAGS, EXCEPT = "flags of", "except"
+# One factor of `points`: a number, or the number of values of an axis that is derived from an enumeration of flags.
+FACTOR = rf"[1-9][0-9]*|(?:{SUBSETS}|{UNKNOWN}) [a-z_]+"
+NAME = "^[A-Za-z_][A-Za-z0-9_]*$"
+
+Schema = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Key:
     """One key of a mapping."""
 
-    shape: str  # the form of the value (SHAPES in schema.py)
+    schema: Schema  # of the value
     meaning: str = ""  # shown by editors
     required: bool = False
 
 
 Keys = Mapping[str, Key]
 
-TABLE: Keys = {
-    "verb": Key("subject", "the verb under test, which is also the name of the folder", required=True),
-    "about": Key("text", "what the table shows, for people"),
-    "cases": Key("count", "the number of cases to which the rows expand", required=True),
-    "entries": Key("entries"),
-    "also": Key("doors", "other verbs, each with its rule, with which the rows are also run"),
-    "given": Key("given"),
-    "retired": Key("retired cases", "ids of cases that no longer exist; these ids are never used again"),
-    "rows": Key("rows", required=True),
-}
-ROW: Keys = {
-    "id": Key("text", "unique in the table; $name stands for a value of the axis", required=True),
-    "about": Key("text"),
-    "rules": Key("rule ids", required=True),
-    "needs": Key("needs or axis"),
-    "each": Key("axes of a row", "the axes"),
-    "entries": Key("entries or axis"),
-    "also": Key("doors", "other verbs, each with its rule, with which the row is also run"),
-    "given": Key("given or axis"),
-    "before": Key("steps before"),
-    "call": Key("call name", "the judged call, if it is not a call of the verb under test"),
-    "when": Key("by call", "the arguments of the judged call"),
-    "then": Key("by call", "the required result: an outcome, or a mapping with an outcome and further conditions"),
-    "afterwards": Key("steps"),
-    "note": Key("text", "a remark for the result"),
-    "hazardous": Key("truth", "the case can crash the kernel"),
-    "ends_process": Key("truth", "the case can end its own process, but cannot crash the kernel"),
-    "tier": Key("tier"),
-    "sweep": Key("sweep"),
-}
-GIVEN: Keys = {
-    "memory": Key("memory by name"),
-    "dmabufs": Key("dma-bufs by name"),
-    "pds": Key("names"),
-    "mrs": Key("regions by name"),
-    "qps": Key("queue pairs by name"),
-    "windows": Key("windows by name"),
-    "memlock": Key("quantity"),
-}
-QUEUE_PAIR: Keys = {
-    "type": Key("queue-pair type", required=True),
-    "pd": Key("name"),
-    "state": Key("queue-pair state"),
-    "sq_sig_all": Key("truth"),
-    "access": Key("access flags"),
-    "poster": Key("poster"),
-    "notifies": Key("truth"),
-}
-WINDOW: Keys = {"type": Key("window type", required=True), "pd": Key("name"), "bound": Key("bind")}
-SWEEP: Keys = {
-    "axes": Key("axes of a sweep", required=True),
-    "where": Key("text", "the condition that selects points of the product"),
-    "points": Key("points", "the number of points: a number, or a product with the sizes of derived axes", True),
-    "expect": Key("clauses", required=True),
-    "tries": Key("truth", "all points repeat one experiment: chance decides which points show a violation"),
-}
-CLAUSE: Keys = {
-    "if": Key("text", "the points of the expectation; without `if`, all remaining points"),
-    "then": Key("outcome of a point", "the required result at these points"),
-    "rule": Key("rule id", "the rule that requires this result"),
-    "needs": Key("some needs", "the capabilities that the points need"),
-    NEEDS_OF: Key("string", "an axis of access flags: a flag needs the capability in its description"),
-}
-RULES_FILE: Keys = {
-    "verb": Key("subject", required=True),
-    "rules": Key("rules", required=True),
-    "predicates": Key("predicates", "conditions by name, for the `if` of sweeps"),
-    "retired": Key("retired rules"),
-}
-RULE: Keys = {
-    "id": Key("rule id", "permanent; never used for another rule", required=True),
-    "short": Key("text", "the subject of the rule in a few words of the field, for titles of defects"),
-    "statement": Key("text", "the documented statement in our own words", required=True),
-    "document": Key("text", required=True),
-    "section": Key("text", required=True),
-    "level": Key("level", required=True),
-    "layer": Key("layer", "the layer that enforces the rule", required=True),
-    "needs": Key("needs", required=True),
-    "since": Key("text", "the first rdma-core whose document has the statement, in quotes", required=True),
-    "failure_means": Key("text", "the consequence of a violation for applications", required=True),
-    QUOTE: Key("text", "at most one sentence of the document, word for word; […] for words left out"),
-    UNQUOTED: Key("text", "why the document is not quoted, in our own words"),
-    EVIDENCE: Key("texts", "the evidence that suffices to verify the rule, such as: refused RDMA_WRITE at uverbs"),
-    CONDITIONAL: Key("text", "the situation that the rule is about, if some stacks do not have it"),
-}
-
 
 def required(keys: Keys) -> tuple[str, ...]:
     return tuple(name for name, key in keys.items() if key.required)
+
+
+def keyed(keys: Keys) -> Schema:
+    described = {
+        name: {**key.schema, **({"description": key.meaning} if key.meaning else {})} for name, key in keys.items()
+    }
+    return object_schema(described, required(keys))
+
+
+def object_schema(properties: Mapping[str, Any], required: Iterable[str] = ()) -> Schema:
+    return {"type": "object", "properties": dict(properties), "required": list(required), "additionalProperties": False}
+
+
+def ref(name: str) -> Schema:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def list_of(items: Schema, least: int = 0) -> Schema:
+    return {"type": "array", "items": items, "uniqueItems": True, **({"minItems": least} if least else {})}
+
+
+def words(known: Iterable[str]) -> Schema:
+    return {"enum": list(known)}
+
+
+def described(schema: Schema, known: Mapping[str, str]) -> Schema:
+    """The schema with the meanings of its words, for editors."""
+    return {**schema, "description": "; ".join(f"{word}: {meaning}" for word, meaning in known.items())}
+
+
+def or_axis(*alternatives: Schema) -> Schema:
+    """One of the alternatives, or a placeholder for a value of an axis of the row."""
+    return {"anyOf": [*alternatives, ref("placeholder")]}
+
+
+def new_name() -> Schema:
+    return {"pattern": NAME, "not": {"enum": sorted({*quantity.RESERVED, *vocabulary.RESERVED})}}
+
+
+def _named(value: Schema) -> Schema:
+    """A mapping with names of new objects or axes as its keys."""
+    return or_axis({"type": "object", "propertyNames": ref("new name"), "additionalProperties": or_axis(value)})
+
+
+def of_enum(enum: str) -> Schema:
+    return or_axis(words(ENUMS[enum].short_names), {"type": "integer"})
+
+
+def if_word(key: str, word: str, then: Schema) -> Schema:
+    return {"if": {"properties": {key: {"const": word}}, "required": [key]}, "then": then}
+
+
+def with_arguments(call: str, own: Schema) -> Schema:
+    """A mapping that has only the arguments of a call and the properties `own`."""
+    return {**ref(f"arguments of {call}"), "properties": own, "unevaluatedProperties": False}
+
+
+def _retired(id_: Schema) -> Schema:
+    return {"type": "array", "items": object_schema({"id": id_, "why": _TEXT}, required=("id", "why"))}
+
+
+def _sized(kinds: Mapping[str, str]) -> Schema:
+    kind = described(or_axis(words(kinds)), kinds)
+    return _named(object_schema({"kind": kind, "size": ref("quantity")}, required=("kind", "size")))
+
+
+_TEXT: Schema = {"type": "string", "pattern": r"\S"}
+OBJECT_NAME: Schema = {"type": "string", "pattern": NAME}
+_TRUTH = or_axis({"type": "boolean"})
+_SUBJECT = words(vocabulary.VERBS)
+_RULE_ID: Schema = {"type": "string", "pattern": f"^{RULE_ID.pattern}$"}
+_ENTRIES = list_of(or_axis(words(vocabulary.ENTRIES)), least=1)
+_DOORS = object_schema(dict.fromkeys(vocabulary.DOORS, _RULE_ID))
+# The bits without a name in an enumeration.
+_UNKNOWN_BITS = object_schema({UNKNOWN: words(FLAG_ENUMS), WHICH: words(PARTS)}, required=(UNKNOWN,))
+_VALUES: Schema = {"type": "array", "minItems": 1, "uniqueItems": True}
+# The values of an axis of a row, the values by name, or unknown bits.
+_AXIS: Schema = {
+    "anyOf": [_VALUES, {"type": "object", "minProperties": 1, "not": {"required": [UNKNOWN]}}, _UNKNOWN_BITS]
+}
+_AXIS_OF_SWEEP: Schema = {
+    "anyOf": [
+        _VALUES,
+        object_schema({SUBSETS: {"anyOf": [words(FLAG_ENUMS), list_of({"type": "string"}, least=1)]}}, (SUBSETS,)),
+        object_schema({UNKNOWN: words(FLAG_ENUMS)}, required=(UNKNOWN,)),
+        {"type": "object", "minProperties": 1, "propertyNames": {"not": {"enum": [SUBSETS, UNKNOWN]}}},
+    ]
+}
+_POINTS = rf"^\s*(?:{FACTOR})\s*(?:\*\s*(?:{FACTOR})\s*)*$"
+_REGION: Schema = {
+    "type": "object",
+    "properties": {"call": or_axis(words(vocabulary.REGISTRATIONS)), "gone": _TRUTH},
+    "allOf": [
+        *(
+            if_word("call", call, with_arguments(call, {"call": True, "gone": True}))
+            for call in vocabulary.REGISTRATIONS
+        ),
+        {
+            "if": {"not": {"required": ["call"]}},
+            "then": with_arguments(vocabulary.REGISTRATIONS[0], {"call": True, "gone": True}),
+        },
+    ],
+}
+_PREDICATE: Schema = {
+    "anyOf": [
+        _TEXT,
+        object_schema({FLAGS: words(FLAG_ENUMS), EXCEPT: list_of({"type": "string"})}, required=(FLAGS,)),
+        _UNKNOWN_BITS,
+    ]
+}
+
+QUEUE_PAIR: Keys = {
+    "type": Key(or_axis(words(ENUMS["ibv_qp_type"].short_names)), required=True),
+    "pd": Key(ref("name")),
+    "state": Key(or_axis(words(vocabulary.QP_STATES))),
+    "sq_sig_all": Key(_TRUTH),
+    "access": Key(ref("flags of ibv_access_flags")),
+    "poster": Key(or_axis(words(vocabulary.POSTERS))),
+    "notifies": Key(_TRUTH),
+}
+WINDOW: Keys = {
+    "type": Key(of_enum("ibv_mw_type"), required=True),
+    "pd": Key(ref("name")),
+    # The bind is always a bind of the described window, so that the argument `mw` is excluded.
+    "bound": Key(or_axis(with_arguments(vocabulary.BINDS[0], {"mw": False}))),
+}
+GIVEN: Keys = {
+    "memory": Key(_sized(vocabulary.MEMORY_KINDS)),
+    "dmabufs": Key(_sized(vocabulary.DMABUF_KINDS)),
+    "pds": Key(or_axis(list_of(OBJECT_NAME))),
+    "mrs": Key(_named(_REGION)),
+    "qps": Key(_named(keyed(QUEUE_PAIR))),
+    "windows": Key(_named(keyed(WINDOW))),
+    "memlock": Key(ref("quantity")),
+}
+CLAUSE: Keys = {
+    "if": Key(_TEXT, "the points of the expectation; without `if`, all remaining points"),
+    "then": Key(
+        or_axis(words(vocabulary.OUTCOMES), {"type": "object", "required": ["outcome"]}),
+        "the required result at these points",
+    ),
+    "rule": Key(_RULE_ID, "the rule that requires this result"),
+    "needs": Key(list_of(ref("capability"), least=1), "the capabilities that the points need"),
+    NEEDS_OF: Key({"type": "string"}, "an axis of access flags: a flag needs the capability in its description"),
+}
+_CLAUSE: Schema = keyed(CLAUSE) | {
+    "oneOf": [
+        {"required": ["then", "rule"]},
+        *({"required": [key], "not": {"required": ["rule"]}} for key in ("needs", NEEDS_OF)),
+    ]
+}
+SWEEP: Keys = {
+    # Only the loader checks the words in the sweep's expressions.
+    "axes": Key(
+        {
+            "type": "object",
+            "minProperties": 1,
+            "propertyNames": {"pattern": NAME},
+            "additionalProperties": _AXIS_OF_SWEEP,
+        },
+        required=True,
+    ),
+    "where": Key(_TEXT, "the condition that selects points of the product"),
+    "points": Key(
+        {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": _POINTS}]},
+        "the number of points: a number, or a product with the sizes of derived axes",
+        required=True,
+    ),
+    "expect": Key({"type": "array", "minItems": 1, "items": _CLAUSE}, required=True),
+    "tries": Key(_TRUTH, "all points repeat one experiment: chance decides which points show a violation"),
+}
+ROW: Keys = {
+    "id": Key(_TEXT, "unique in the table; $name stands for a value of the axis", required=True),
+    "about": Key(_TEXT),
+    "rules": Key(or_axis(list_of(or_axis(_RULE_ID), least=1)), required=True),
+    "needs": Key(or_axis(list_of(or_axis(ref("capability"))))),
+    "each": Key(_named(_AXIS), "the axes"),
+    "entries": Key(or_axis(_ENTRIES)),
+    "also": Key(_DOORS, "other verbs, each with its rule, with which the row is also run"),
+    "given": Key(or_axis(ref("given"))),
+    "before": Key(or_axis({"type": "array", "items": or_axis(ref("step before"))})),
+    "call": Key(ref("call name"), "the judged call, if it is not a call of the verb under test"),
+    # The call decides about the values of these two keys.
+    "when": Key({}, "the arguments of the judged call"),
+    "then": Key({}, "the required result: an outcome, or a mapping with an outcome and further conditions"),
+    "afterwards": Key(or_axis({"type": "array", "items": or_axis(ref("step"))})),
+    "note": Key(_TEXT, "a remark for the result"),
+    "hazardous": Key(_TRUTH, "the case can crash the kernel"),
+    "ends_process": Key(_TRUTH, "the case can end its own process, but cannot crash the kernel"),
+    "tier": Key(described(words(vocabulary.TIERS), vocabulary.TIERS)),
+    "sweep": Key(ref("sweep")),
+}
+TABLE: Keys = {
+    "verb": Key(_SUBJECT, "the verb under test, which is also the name of the folder", required=True),
+    "about": Key(_TEXT, "what the table shows, for people"),
+    "cases": Key({"type": "integer", "minimum": 1}, "the number of cases to which the rows expand", required=True),
+    "entries": Key(_ENTRIES),
+    "also": Key(_DOORS, "other verbs, each with its rule, with which the rows are also run"),
+    "given": Key(ref("given")),
+    "retired": Key(_retired(_TEXT), "ids of cases that no longer exist; these ids are never used again"),
+    "rows": Key({"type": "array", "minItems": 1, "items": ref("row")}, required=True),
+}
+RULE: Keys = {
+    "id": Key(_RULE_ID, "permanent; never used for another rule", required=True),
+    "short": Key(_TEXT, "the subject of the rule in a few words of the field, for titles of defects"),
+    "statement": Key(_TEXT, "the documented statement in our own words", required=True),
+    "document": Key(_TEXT, required=True),
+    "section": Key(_TEXT, required=True),
+    "level": Key(words(LEVELS), required=True),
+    "layer": Key(words(LAYERS), "the layer that enforces the rule", required=True),
+    "needs": Key(list_of(words(capability.NAMES)), required=True),
+    "since": Key(_TEXT, "the first rdma-core whose document has the statement, in quotes", required=True),
+    "failure_means": Key(_TEXT, "the consequence of a violation for applications", required=True),
+    QUOTE: Key(_TEXT, "at most one sentence of the document, word for word; […] for words left out"),
+    UNQUOTED: Key(_TEXT, "why the document is not quoted, in our own words"),
+    EVIDENCE: Key(
+        list_of(_TEXT), "the evidence that suffices to verify the rule, such as: refused RDMA_WRITE at uverbs"
+    ),
+    CONDITIONAL: Key(_TEXT, "the situation that the rule is about, if some stacks do not have it"),
+}
+RULES_FILE: Keys = {
+    "verb": Key(_SUBJECT, required=True),
+    "rules": Key(
+        {"type": "array", "items": {**keyed(RULE), "oneOf": [{"required": [QUOTE]}, {"required": [UNQUOTED]}]}},
+        required=True,
+    ),
+    "predicates": Key(
+        {"type": "object", "propertyNames": new_name(), "additionalProperties": _PREDICATE},
+        "conditions by name, for the `if` of sweeps",
+    ),
+    "retired": Key(_retired(_RULE_ID | {"description": RULE["id"].meaning})),
+}

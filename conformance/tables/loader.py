@@ -1,20 +1,17 @@
-"""Reads tables into frozen cases, or mistakes with their locations.
-
-A table is one YAML file in the folder of its verb. Every mistake is reported with file, line and column; a table with a
-mistake gives no cases.
-"""
+"""Reads tables into frozen cases, or mistakes with their locations. A table is one YAML file in the folder of its verb.
+Every mistake is reported with file, line and column; a table with a mistake gives no cases."""
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from conformance.errors import format_count
 from conformance.model import capability, vocabulary
 from conformance.model.case import Case, Flags, Table
 from conformance.model.kind import BY_CALL, Kind
 from conformance.model.rules import Registry
-from conformance.model.sweep import Sweep
 from conformance.tables import keys
 from conformance.tables.expansion import MAX_CASES, PLACEHOLDER, bindings, slug, substitute
 from conformance.tables.row import KEYS as PART_KEYS
@@ -51,10 +48,8 @@ _ROW_ID = re.compile(r"[a-z0-9][a-z0-9+.-]{0,199}")
 
 
 def read_tables(folders: Iterable[Path], registry: Registry, root: Path) -> tuple[list[Table], list[Mistake]]:
-    """Returns all valid tables in the verb folders under `folders`, sorted by path, and all mistakes.
-
-    Paths in messages are relative to `root` if they are below it.
-    """
+    """Returns all valid tables in the verb folders under `folders`, sorted by path, and all mistakes. Paths in messages
+    are relative to `root` if they are below it."""
     tables: list[Table] = []
     mistakes: list[Mistake] = []
     seen: dict[str, Case] = {}
@@ -170,49 +165,60 @@ class _Rows:
 
     def _cases(self, row: Node, fields: Mapping[str, Node]) -> list[Case]:
         reader = self.reader
-        row_id = reader.text(fields.get("id"), "id")
-        # Before its expansion, since the axis values in an id are put into lower case, but not its own words.
-        template = row.value["id"].value if isinstance(row.value, dict) and "id" in row.value else ""
-        words = re.sub(PLACEHOLDER, "a", str(template))
-        if row_id is not None and not (_ROW_ID.fullmatch(words) and _ROW_ID.fullmatch(slug(row_id))):
-            message = f"invalid row id {quoted(row_id)}; use a-z, 0-9 and -, at most 200 characters"
-            reader.note(fields["id"].location, message)
-        about = reader.text(fields["about"], "about") if "about" in fields else ""
+        row_id = self._id(row, fields)
+        own: dict[str, Any] = {key: reader.text(fields[key], key) or "" for key in ("about", "note") if key in fields}
+        own |= {key: reader.truth(fields.get(key), key) for key in ("hazardous", "ends_process")}
+        own["tier"] = reader.word(fields.get("tier"), "tier", vocabulary.TIERS) or "default"
         rules = reader.words(fields.get("rules"), "rule", self.registry)
         if "rules" in fields and fields["rules"].value == ():
             reader.note(fields["rules"].location, "a case must prove a rule; name at least one")
-        needs = list(reader.words(fields.get("needs"), "capability", capability.NAMES))
-        if "sweep" not in fields:  # in a sweep, the clause of each point has the needs of the rule
-            needs = list(dict.fromkeys([*needs, *(need for rule in rules for need in self.registry[rule].needs)]))
-        sweep: Sweep | None = None
+        needs = [*reader.words(fields.get("needs"), "capability", capability.NAMES)]
         parts: RowBody | None
         kind = Kind.SWEEP
-        if "sweep" in fields:
-            own = {key: fields[key] for key in PART_KEYS if key in fields}
-            swept = read_sweep(reader, fields["sweep"], (self.call, self.given, own, row), self.registry, rules)
-            sweep, parts = swept or (None, None)
+        if "sweep" in fields:  # the clause of each point has the needs of the rule
+            body = {key: fields[key] for key in PART_KEYS if key in fields}
+            swept = read_sweep(reader, fields["sweep"], (self.call, self.given, body, row), self.registry, rules)
+            own["sweep"], parts = swept or (None, None)
         else:
             parts = read_row_body(reader, self.call, self.given, fields, row)
-            needs = list(dict.fromkeys([*needs, *_needs_of_operations(parts), *_needs_of_regions(parts)]))
+            needs += [need for rule in rules for need in self.registry[rule].needs]
+            needs += [*_needs_of_operations(parts), *_needs_of_regions(parts)]
             kind = BY_CALL.get(parts.when.call, Kind.ROW)
-            if kind is Kind.SEQUENCES:  # sequences make only calls that the device offers
-                needs = []
+        if kind is Kind.SEQUENCES:  # sequences make only calls that the device offers
+            needs = []
         if parts is not None and parts.when.call in BY_CALL:
             for key in ("given", "before", "afterwards", "sweep"):
                 if key in fields:
                     reader.note(fields[key].location, f"a row that calls {parts.when.call} has no {key!r}")
-        note = reader.text(fields["note"], "note") if "note" in fields else ""
-        hazardous = reader.truth(fields.get("hazardous"), "hazardous")
-        ends_process = reader.truth(fields.get("ends_process"), "ends_process")
-        tier = reader.word(fields.get("tier"), "tier", vocabulary.TIERS)
+        ids = self._ids_by_entry(row_id, fields, row)
+        if parts is None:
+            return []
+        own |= {name: getattr(parts, name) for name in ("given", "before", "when", "afterwards")}
+        own |= {"rules": rules, "needs": tuple(dict.fromkeys(needs)), "location": _written_id(row, row).location}
+        cases = [Case(id=id_, verb=self.verb, entry=entry, kind=kind, **own) for entry, (id_, _) in ids.items()]
+        doors = [rule for _, rule in ids.values()]
+        return [
+            _through_door(case, rule, self.registry) if rule else case for case, rule in zip(cases, doors, strict=True)
+        ]
+
+    def _id(self, row: Node, fields: Mapping[str, Node]) -> str | None:
+        row_id = self.reader.text(fields.get("id"), "id")
+        # Before its expansion, since the axis values in an id are put into lower case, but not its own words.
+        words = re.sub(PLACEHOLDER, "a", str(_written_id(row, Node("", row.location)).value))
+        if row_id is not None and not (_ROW_ID.fullmatch(words) and _ROW_ID.fullmatch(slug(row_id))):
+            message = f"invalid row id {quoted(row_id)}; use a-z, 0-9 and -, at most 200 characters"
+            self.reader.note(fields["id"].location, message)
+        return row_id
+
+    def _ids_by_entry(self, row_id: str | None, fields: Mapping[str, Node], row: Node) -> dict[str, tuple[str, str]]:
+        """The id of the case at each entry, and the rule of the entry if it is a door. Notes duplicate ids."""
         chosen = fields.get("entries", self.entries)
         if chosen is not None and chosen.value == ():
-            reader.note(chosen.location, "an empty list of entries; leave `entries` out for the entry libibverbs")
-        entries = reader.words(chosen, "entry", vocabulary.ENTRIES) or ("libibverbs",)
-        # The location of the id in the row is used, because after expansion the id has the location of an axis value.
-        own_location = row.value["id"].location if isinstance(row.value, dict) and "id" in row.value else row.location
-        cases = []
+            message = "an empty list of entries; leave `entries` out for the entry libibverbs"
+            self.reader.note(chosen.location, message)
+        entries = self.reader.words(chosen, "entry", vocabulary.ENTRIES) or ("libibverbs",)
         doors = self._doors(fields["also"]) if "also" in fields else self.also
+        found = {}
         for entry in (*entries, *doors):
             suffix = f"@{entry}" if len(entries) > 1 or entry in doors else ""
             case_id = f"{self.table}/{slug(row_id or 'row')}{suffix}"
@@ -221,34 +227,15 @@ class _Rows:
                 message = f"duplicate id {case_id!r} (first in line {first.line})"
                 if first == fields["id"].location:
                     message = f"several cases of the row have the id {case_id!r}; put the row's axes into the id"
-                reader.note(fields["id"].location, message)
+                self.reader.note(fields["id"].location, message)
             self.ids.setdefault(case_id, fields.get("id", row))
-            if parts is None:
-                continue
-            cases.append(
-                Case(
-                    id=case_id,
-                    verb=self.verb,
-                    rules=rules,
-                    needs=tuple(needs),
-                    entry=entry,
-                    given=parts.given,
-                    before=parts.before,
-                    when=parts.when,
-                    afterwards=parts.afterwards,
-                    location=own_location,
-                    about=about or "",
-                    note=note or "",
-                    hazardous=hazardous,
-                    ends_process=ends_process,
-                    tier=tier or "default",
-                    kind=kind,
-                    sweep=sweep,
-                )
-            )
-            if doors.get(entry):
-                cases[-1] = _through_door(cases[-1], doors[entry], self.registry)
-        return cases
+            found[entry] = case_id, doors.get(entry, "")
+        return found
+
+
+def _written_id(row: Node, default: Node) -> Node:
+    """The id as it is written in the row: after expansion it has the location of an axis value."""
+    return row.value.get("id", default) if isinstance(row.value, dict) else default
 
 
 def _through_door(case: Case, rule: str, registry: Registry) -> Case:
@@ -281,7 +268,6 @@ def _needs_of_operations(row: RowBody) -> list[str]:
 
 
 def _needs_of_regions(row: RowBody) -> list[str]:
-    """The capabilities that the row's registrations need and that the table need not name."""
     flags = _registered_flags(row)
     return [need for flag, need in capability.UNNAMED_FLAG_NEEDS.items() if flag in flags]
 

@@ -1,7 +1,5 @@
-"""Reads a device profile from a file: the name of the driver, and the capabilities that are `present` or `absent`.
-
-Both keys map a capability to the reason.
-"""
+"""Reads a device profile from a file: the name of the driver, and the capabilities that are `present` or `absent`. Both
+keys map a capability to the reason."""
 
 import hashlib
 from pathlib import Path

@@ -1,8 +1,5 @@
-"""Reads the body of a row: its `given`, the judged call, and the steps before and after the call.
-
-loader.py uses the module for each expanded row. For a row with a sweep, the module also replaces the placeholders for
-axes by values.
-"""
+"""Reads the body of a row: its `given`, the judged call, and the steps before and after the call. loader.py uses the
+module for each expanded row. For a row with a sweep, the module also replaces the placeholders for axes by values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -107,10 +104,8 @@ class RowText:
 
 
 def one_at_a_time(axes: Sequence[Axis]) -> Iterator[tuple[int, ...]]:
-    """Yields each value of each axis, with the other axes at their first values.
-
-    For an axis over subsets of flags, only the empty subset and the set of all flags are used.
-    """
+    """Yields each value of each axis, with the other axes at their first values. For an axis over subsets of flags,
+    only the empty subset and the set of all flags are used."""
     for position, axis in enumerate(axes):
         for value in (0, axis.size - 1) if axis.flags else range(axis.size):
             yield tuple(value if each == position else 0 for each in range(len(axes)))

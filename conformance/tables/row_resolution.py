@@ -11,27 +11,27 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from conformance.model import vocabulary
-from conformance.model.case import Expectation, Flags, Given, MemorySpec, MrSpec, QpSpec, Step, WindowSpec
+from conformance.model.case import Arguments, Flags, Given, MrSpec, QpSpec, Step, WindowSpec
 from conformance.model.row_template import (
     ArgumentTemplate,
+    Composed,
     FlagsPart,
     FlagSubsets,
     FlagsUnion,
-    GivenTemplate,
-    MrTemplate,
-    QpTemplate,
+    Mask,
     RowTemplate,
     StepTemplate,
+    Template,
     Varying,
-    WindowTemplate,
 )
 from conformance.model.space import Axis
 from conformance.tables.arguments import Names, product, read_argument, read_flags, read_then
 from conformance.tables.expansion import names_in
-from conformance.tables.given import names_of, read_memlock, read_memory, read_mr, read_qp, read_window
+from conformance.tables.given import SECTIONS, ReadObject, names_of, read_memlock
 from conformance.tables.row import RowBody, RowText, elements, entries, format_arguments, one_at_a_time
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader
@@ -43,10 +43,8 @@ _Read = Callable[[Reader, Node], T | None]
 
 
 class PartResolver:
-    """Resolves parts of one row. Notes mistakes in `reader`; results after a mistake must not be used.
-
-    `inside` is the column of the sweep's points. A combination of values that no point has may be invalid.
-    """
+    """Resolves parts of one row. Notes mistakes in `reader`; results after a mistake must not be used. `inside` is the
+    column of the sweep's points. A combination of values that no point has may be invalid."""
 
     def __init__(self, reader: Reader, text: RowText, inside: int) -> None:
         self._reader, self._text, self._inside = reader, text, inside
@@ -89,7 +87,7 @@ class PartResolver:
 
     def flags(self, node: Node, enum: str) -> FlagsUnion:
         axes = self._text.axes_in(node)
-        read = functools.partial(read_flags, enum=enum)
+        read = partial(read_flags, enum=enum)
         if not self._each_axis(node, axes, read, {}):
             return FlagsUnion(())
         parts: list[FlagsPart] = []
@@ -144,13 +142,13 @@ class PartResolver:
         ]
         return functools.reduce(operator.and_, columns)
 
-    def arguments(self, call: str, nodes: Mapping[str, Node], names: Names) -> dict[str, ArgumentTemplate]:
-        """The arguments of a call that depend on axes. `names` has the kind of each existing object."""
-        return {
+    def arguments(self, call: str, first: Arguments, nodes: Mapping[str, Node], names: Names) -> Composed[Arguments]:
+        varying = {
             key: self._argument(call, key, node, names)
             for key, node in nodes.items()
             if key in vocabulary.CALLS[call] and names_in(node)
         }
+        return Composed(first, varying)
 
     def _argument(self, call: str, key: str, node: Node, names: Names) -> ArgumentTemplate:
         spec = vocabulary.CALLS[call][key]
@@ -161,10 +159,7 @@ class PartResolver:
 
 def resolve(reader: Reader, text: RowText, inside: int) -> tuple[RowTemplate, RowBody] | None:
     """Returns the row as a template, and the row's body at the first point, with the arguments of the judged call as
-    text.
-
-    `inside` is the column of the sweep's points. Returns None after mistakes, which are noted in `reader`.
-    """
+    text. `inside` is the column of the sweep's points. Returns None after mistakes, which are noted in `reader`."""
     before = len(reader.mistakes)
     first = text.body([0] * len(text.space.axes), reader)
     if len(reader.mistakes) > before:
@@ -200,33 +195,46 @@ def _steps(
 
 def _step(parts: PartResolver, step: Step, node: Node | None, names: Names) -> StepTemplate:
     written = entries(node)
-    then: Varying[Expectation] | None = None
+    own: dict[str, Template[Any]] = {}
+    if any(key in vocabulary.CALLS[step.call] and names_in(value) for key, value in written.items()):
+        own["arguments"] = parts.arguments(step.call, step.arguments, written, names)
     if "then" in written and names_in(written["then"]):
-        then = parts.varying(written["then"], lambda reader, filled: read_then(reader, filled, step.call))
-    return StepTemplate(step, parts.arguments(step.call, written, names), then)
+        own["then"] = parts.varying(written["then"], lambda reader, filled: read_then(reader, filled, step.call))
+    return Composed(step, own)
 
 
-def _given(parts: PartResolver, given: Given, fields: Mapping[str, Node]) -> GivenTemplate:
-    ground = replace(given, mrs={}, qps={}, windows={})
-    before_mrs, before_qps = names_of(ground), names_of(replace(ground, mrs=given.mrs))
-    before_windows = names_of(replace(given, windows={}))
+def _given(parts: PartResolver, given: Given, fields: Mapping[str, Node]) -> Composed[Given]:
+    sections: dict[str, Template[Any]] = {}
+    before = Given(pds=given.pds)
+    for section, (_, read) in SECTIONS.items():
+        objects, names = getattr(given, section), names_of(before)
+        varying = {
+            name: _object(parts, name, objects[name], node, names, read)
+            for name, node in entries(fields.get(section)).items()
+            if names_in(node)
+        }
+        if varying:
+            sections[section] = Composed(objects, varying)
+        before = replace(before, **{section: objects})
     memlock = fields.get("memlock")
-    return GivenTemplate(
-        given,
-        memory={name: _memory(parts, "memory", node) for name, node in _varying(fields, "memory")},
-        dmabufs={name: _memory(parts, "dmabufs", node) for name, node in _varying(fields, "dmabufs")},
-        mrs={name: _mr(parts, name, given.mrs[name], node, before_mrs) for name, node in _varying(fields, "mrs")},
-        qps={name: _qp(parts, given.qps[name], node, before_qps) for name, node in _varying(fields, "qps")},
-        windows={
-            name: _window(parts, name, given.windows[name], node, before_windows)
-            for name, node in _varying(fields, "windows")
-        },
-        memlock=parts.varying(memlock, read_memlock) if memlock and names_in(memlock) else None,
-    )
+    if memlock and names_in(memlock):
+        sections["memlock"] = parts.varying(memlock, read_memlock)
+    return Composed(given, sections)
 
 
-def _varying(fields: Mapping[str, Node], section: str) -> list[tuple[str, Node]]:
-    return [(name, node) for name, node in entries(fields.get(section)).items() if names_in(node)]
+def _object(parts: PartResolver, name: str, first: Any, node: Node, names: Names, read: ReadObject) -> Template[Any]:
+    """Resolves an object of `given` by its arguments or flags, if axes occur only there, and else as a whole."""
+    bound = entries(entries(node).get("bound"))
+    match first:
+        case MrSpec(call, arguments) if _only_in(node, *vocabulary.CALLS[call]):
+            return Composed(first, {"arguments": parts.arguments(call, arguments, entries(node), names)})
+        case QpSpec() if _only_in(node, "access"):
+            return Composed(first, {"access": Mask(parts.flags(entries(node)["access"], "ibv_access_flags"))})
+        case WindowSpec(type=type_) if bound and _only_in(node, "bound"):
+            call = vocabulary.BINDS[0 if type_ == 1 else 1]
+            own = parts.arguments(call, first.bound or {}, bound, {**names, "mw": "window"})
+            return Composed(first, {"bound": own})
+    return parts.varying(node, lambda reader, filled: read(reader, name, filled, names))
 
 
 def _only_in(node: Node, *keys: str) -> bool:
@@ -234,29 +242,3 @@ def _only_in(node: Node, *keys: str) -> bool:
     return isinstance(node.value, dict) and not any(
         names_in(value) for key, value in node.value.items() if key not in keys
     )
-
-
-def _memory(parts: PartResolver, section: str, node: Node) -> Varying[MemorySpec]:
-    return parts.varying(node, lambda reader, filled: read_memory(reader, section, filled))
-
-
-def _mr(parts: PartResolver, name: str, first: MrSpec, node: Node, names: Names) -> Varying[MrSpec] | MrTemplate:
-    if _only_in(node, *vocabulary.CALLS[first.call]):
-        return MrTemplate(first, parts.arguments(first.call, entries(node), names))
-    return parts.varying(node, lambda reader, filled: read_mr(reader, name, filled, names))
-
-
-def _qp(parts: PartResolver, first: QpSpec, node: Node, names: Names) -> Varying[QpSpec] | QpTemplate:
-    if _only_in(node, "access"):
-        return QpTemplate(first, parts.flags(entries(node)["access"], "ibv_access_flags"))
-    return parts.varying(node, lambda reader, filled: read_qp(reader, filled, names))
-
-
-def _window(
-    parts: PartResolver, name: str, first: WindowSpec, node: Node, names: Names
-) -> Varying[WindowSpec] | WindowTemplate:
-    bound = entries(node).get("bound")
-    if _only_in(node, "bound") and bound is not None and isinstance(bound.value, dict):
-        call = vocabulary.BINDS[0 if first.type == 1 else 1]
-        return WindowTemplate(first, parts.arguments(call, bound.value, {**names, "mw": "window"}))
-    return parts.varying(node, lambda reader, filled: read_window(reader, name, filled, names))

@@ -7,7 +7,7 @@ from pathlib import Path
 from conformance.model import capability, vocabulary
 from conformance.model.rules import LAYERS, LEVELS, RULE_ID, Registry, Rule
 from conformance.tables import expansion, keys
-from conformance.tables.keys import EVIDENCE, QUOTE, UNQUOTED
+from conformance.tables.keys import EVIDENCE, EXCEPT, FLAGS, QUOTE, UNQUOTED
 from conformance.tables.stray_files import display_path
 from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted
@@ -15,17 +15,12 @@ from conformance.yamldoc.parsing import read_file
 from conformance.yamldoc.reader import Reader
 
 FILE_NAME = "rules.yaml"
-# The keys of a predicate that is true if any flag of an enumeration is set, except the flags that the predicate
-# excludes.
-FLAGS, EXCEPT = "flags of", "except"
 _PREDICATE = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def read_registry(folders: Iterable[Path], root: Path) -> tuple[Registry, list[Mistake]]:
-    """Returns all rules under `folders`, in the order of the files, and all mistakes.
-
-    Paths in messages are relative to `root` if they are below it.
-    """
+    """Returns all rules under `folders`, in the order of the files, and all mistakes. Paths in messages are relative to
+    `root` if they are below it."""
     registry = Registry()
     retired: dict[str, Location] = {}
     reader = Reader()

@@ -1,8 +1,5 @@
-"""Finds files that would not be read as tables, and tables that would not be run.
-
-A case must not be lost because its file has another suffix, is in the wrong folder, or belongs to a verb without a test
-function.
-"""
+"""Finds files that would not be read as tables, and tables that would not be run. A case must not be lost because its
+file has another suffix, is in the wrong folder, or belongs to a verb without a test function."""
 
 import ast
 import os
@@ -20,10 +17,8 @@ def display_path(path: Path, root: Path) -> str:
 
 
 def stray_files(folder: Path, root: Path) -> list[Mistake]:
-    """Returns a mistake for each YAML file under `folder` that is not `<verb>/<name>.yaml` and would be ignored.
-
-    Hidden directories, such as `.git` in a vendor's checkout, are skipped.
-    """
+    """Returns a mistake for each YAML file under `folder` that is not `<verb>/<name>.yaml` and would be ignored. Hidden
+    directories, such as `.git` in a vendor's checkout, are skipped."""
     mistakes: list[Mistake] = []
 
     def unreadable(error: OSError) -> None:
@@ -52,10 +47,8 @@ def _fault(path: Path) -> str:
 
 
 def not_run_once(tables: Iterable[tuple[str, str]], cases: Path, root: Path) -> list[Mistake]:
-    """Returns a mistake for each table, given as (file, verb), that would not be run exactly once.
-
-    The folder of the verb in `cases` must have exactly one test function with the argument `case`.
-    """
+    """Returns a mistake for each table, given as (file, verb), that would not be run exactly once. The folder of the
+    verb in `cases` must have exactly one test function with the argument `case`."""
     mistakes: list[Mistake] = []
     found: dict[str, list[Location]] = {}
     for file, verb in tables:

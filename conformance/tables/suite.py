@@ -64,10 +64,8 @@ class Suite:
     unread: int = 0  # the cases of the default tier in tables that were not read
 
     def find(self, case_id: str) -> Case | None:
-        """Returns the case with an id, or the case of one point of a sweep, `CASE#axis=value,axis=value`.
-
-        Returns None if no case has the id. Raises UserError if the sweep does not have the point.
-        """
+        """Returns the case with an id, or the case of one point of a sweep, `CASE#axis=value,axis=value`. Returns None
+        if no case has the id. Raises UserError if the sweep does not have the point."""
         name, hash_, point = case_id.partition(POINT)
         case = self._by_id.get(name)
         if case is None or not hash_:
@@ -190,10 +188,8 @@ class Selection:
     tier: str = EXHAUSTIVE  # of the cases, without `only`
 
     def apply(self, suite: Suite) -> list[Case]:
-        """Returns the matching cases of `suite`, in the suite's order; single points come last.
-
-        Raises UserError if a verb, rule or id does not exist, or if no case matches.
-        """
+        """Returns the matching cases of `suite`, in the suite's order; single points come last. Raises UserError if a
+        verb, rule or id does not exist, or if no case matches."""
         verbs = sorted({table.verb for table in suite.tables})
         wanted = [verb if verb in verbs else f"ibv_{verb.removeprefix('ibv_')}" for verb in self.verbs]
         _check("verb", wanted, verbs)

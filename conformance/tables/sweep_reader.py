@@ -12,15 +12,13 @@ from conformance.model.sweep import Clause, Sweep, points_where
 from conformance.tables import keys
 from conformance.tables.arguments import read_then
 from conformance.tables.expansion import FLAG_ENUMS, UNKNOWN, label, names_in
+from conformance.tables.keys import FACTOR, SUBSETS
 from conformance.tables.row import RowBody, RowText, elements, entries
 from conformance.tables.row_resolution import resolve
 from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import Node, quoted
 from conformance.yamldoc.reader import Reader
 
-SUBSETS = "subsets of"
-# One factor of `points`: a number, or the number of values of an axis that is derived from an enumeration of flags.
-FACTOR = rf"[1-9][0-9]*|(?:{SUBSETS}|{UNKNOWN}) [a-z_]+"
 _MAX_FLAGS = 20  # more flags would have more subsets than the allowed number of points
 _LABEL = re.compile(r"[A-Za-z0-9_.:*+-]+")
 
@@ -33,10 +31,7 @@ def read_sweep(
     rules: tuple[str, ...],
 ) -> tuple[Sweep, RowBody] | None:
     """Returns the sweep of a row, and the row's body at the first point, with the arguments as text. Returns None after
-    mistakes.
-
-    `template` has the row's call, the table's `given`, the row's other fields, and the row's node.
-    """
+    mistakes. `template` has the row's call, the table's `given`, the row's other fields, and the row's node."""
     before = len(reader.mistakes)
     fields = reader.mapping(node, "a sweep", keys.SWEEP, keys.required(keys.SWEEP))
     named = reader.named(fields.get("axes"), "axes")
@@ -233,7 +228,6 @@ def _clauses(
 
 
 def _operation_clauses(reader: Reader, row: RowText, registry: Registry) -> Iterator[Clause]:
-    """Yields a clause for each operation on an axis that needs a capability."""
     for axis in row.space.axes:
         for operation in axis.labels:
             if operation in capability.OPERATION_NEEDS:
@@ -243,7 +237,6 @@ def _operation_clauses(reader: Reader, row: RowText, registry: Registry) -> Iter
 
 
 def _flag_clauses(reader: Reader, node: Node, text: str, space: Space, registry: Registry) -> Iterator[Clause]:
-    """Yields a clause for each access flag of an axis that needs a capability."""
     flags = {axis.name: axis.flags for axis in space.axes if axis.flags}
     name = reader.word(node, "axis of flags", flags)
     for flag in flags.get(name or "", ()):

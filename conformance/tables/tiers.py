@@ -41,10 +41,7 @@ def left_out(cases: Sequence[Case], planned: Iterable[str]) -> list[str]:
 
 def _every_direction_once(cases: Sequence[Case]) -> list[Case]:
     """Returns, for each rule, the cases of tier smoke. If none of them grants (or refuses), adds the cheapest case that
-    does.
-
-    For a rule whose cases all have an open outcome, adds one of these cases.
-    """
+    does. For a rule whose cases all have an open outcome, adds one of these cases."""
     chosen = {case.id for case in cases if case.tier == SMOKE}
     showing: dict[tuple[str, str], list[Case]] = {}
     for case in cases:
@@ -59,10 +56,8 @@ def _every_direction_once(cases: Sequence[Case]) -> list[Case]:
 
 
 def ordered(cases: Sequence[Case], seed: int | None) -> list[Case]:
-    """Returns the cases shuffled by `seed`. If `seed` is None, returns them in the order of the tables.
-
-    The relative order of two cases depends only on the seed and on their ids, and not on other cases.
-    """
+    """Returns the cases shuffled by `seed`. If `seed` is None, returns them in the order of the tables. The relative
+    order of two cases depends only on the seed and on their ids, and not on other cases."""
     if seed is None:
         return list(cases)
     return sorted(cases, key=lambda case: hashlib.sha256(f"{seed} {case.id}".encode()).digest())

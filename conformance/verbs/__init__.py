@@ -9,13 +9,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from conformance.verbs.descriptions import enums_of, read, structs_of, verbs_of
-from conformance.verbs.forms import REGION as REGION
-from conformance.verbs.forms import arguments_of as arguments_of
-from conformance.verbs.forms import leaves_objects as leaves_objects
-from conformance.verbs.forms import product_of as product_of
 from conformance.verbs.types import EXPERIMENTAL as EXPERIMENTAL
 from conformance.verbs.types import INT_BITS as INT_BITS
 from conformance.verbs.types import MAINLINE as MAINLINE
+from conformance.verbs.types import REGION as REGION
 from conformance.verbs.types import ArgumentSpec as ArgumentSpec
 from conformance.verbs.types import Constant as Constant
 from conformance.verbs.types import Convention as Convention

@@ -1,9 +1,6 @@
-"""The types of the descriptions of verbs; all are frozen.
-
-The descriptions themselves are YAML files in this folder.
-C types are written as abstract declarators, `struct ibv_mr *`, `char[64]` or `int (*)(struct ibv_mw *)`,
-so that the same string can be shown, used in a declaration, and compared by the compiler.
-"""
+"""The types of the descriptions of verbs; all are frozen. The descriptions themselves are YAML files in this folder. C
+types are written as abstract declarators, `struct ibv_mr *`, `char[64]` or `int (*)(struct ibv_mw *)`, so that the same
+string can be shown, used in a declaration, and compared by the compiler."""
 
 import functools
 import operator
@@ -155,6 +152,32 @@ class Struct:
     dialect: str = MAINLINE
 
 
+# For each type of pointer, the kind of the object, by the name that tables use.
+OBJECTS: Mapping[str, str] = {
+    "struct ibv_pd *": "pd",
+    "struct ibv_mr *": "mr",
+    "struct ibv_mw *": "window",
+    "struct ibv_qp *": "qp",
+    "struct ibv_buf *": "buffer",
+    "struct ibv_dm *": "dm",
+    "struct ibv_dmah *": "dmah",
+    "struct ibv_td *": "td",
+}
+# For each kind of object, the name that is used if a table names no object.
+_USUAL = {"window": "mw", "buffer": "new_buffer", "dm": "new_dm", "dmah": "new_dmah", "td": "new_td"}
+# For each return type, the object that the verb creates: its kind, and its name in later steps.
+REGION = ("mr", "new")
+_PRODUCTS = {
+    "struct ibv_mr *": REGION,
+    "struct ibv_mw *": ("window", "new_mw"),
+    "struct ibv_pd *": ("pd", "new_pd"),
+    "void *": ("buffer", "new_buffer"),
+    "struct ibv_dm *": ("dm", "new_dm"),
+    "struct ibv_dmah *": ("dmah", "new_dmah"),
+    "struct ibv_td *": ("td", "new_td"),
+}
+
+
 @dataclass(frozen=True)
 class ArgumentSpec:
     """One argument of a call in tables.
@@ -176,7 +199,7 @@ class Parameter:
     """One argument. `enum`, `allowed` and `discrepancy` are as for `Field`.
 
     For an object that is passed by pointer, `enum` and `allowed` restrict the type of the object. The C type determines
-    the form of the argument in tables (forms.py), with `default` and `nullable` as in ArgumentSpec.
+    the form of the argument in tables, with `default` and `nullable` as in ArgumentSpec.
     """
 
     name: str
@@ -191,6 +214,24 @@ class Parameter:
     table: ArgumentSpec | None = None  # another form in tables
     written_as: "tuple[Parameter, ...]" = ()  # of a struct: its arguments in tables
     implied: bool = False  # tables do not have the argument
+
+    @property
+    def arguments(self) -> dict[str, ArgumentSpec]:
+        """The arguments in tables, by name."""
+        if self.written_as:
+            return {name: spec for each in self.written_as for name, spec in each.arguments.items()}
+        return {} if self.implied else {self.name: self.table or self._form}
+
+    @property
+    def _form(self) -> ArgumentSpec:
+        if self.ctype in OBJECTS:
+            kind = OBJECTS[self.ctype]
+            return ArgumentSpec("object", kind, self.default or _USUAL.get(kind, kind), nullable=self.nullable)
+        if self.ctype == "struct ibv_sge *":
+            return ArgumentSpec("sges")
+        if self.enum:
+            return ArgumentSpec("value" if self.ctype.startswith("enum ") else "flags", self.enum, self.default)
+        return ArgumentSpec("quantity", default=self.default)
 
 
 @dataclass(frozen=True)
@@ -234,6 +275,23 @@ class Verb:
     def method(self) -> str:
         """The name of the verb's method at an entry, `reg_mr`."""
         return self.name.removeprefix("ibv_")
+
+    @property
+    def arguments(self) -> dict[str, ArgumentSpec]:
+        """The arguments in tables, by name, in the order of the prototype."""
+        parameters = (*self.parameters, *self.only_in_tables)
+        return {name: spec for each in parameters for name, spec in each.arguments.items()}
+
+    @property
+    def product(self) -> tuple[str, str] | None:
+        """The kind of the object that the verb creates, and its name in later steps; None if it creates no object."""
+        return _PRODUCTS.get(self.returns)
+
+    @property
+    def leaves_objects(self) -> bool:
+        """Whether the verb leaves every existing region, window and queue pair unchanged. It may create an object."""
+        used = {spec.of for spec in self.arguments.values() if spec.kind == "object"}
+        return not self.destroys and not used & {"mr", "window", "qp"}
 
     @property
     def codes(self) -> dict[str, ReturnCode]:

@@ -1,8 +1,5 @@
-"""The nodes of a YAML document: values with their locations; and mistakes.
-
-Each `Node` has the line and column of its value, so that later checks can report the location of a mistake. parsing.py
-reads a document into nodes.
-"""
+"""The nodes of a YAML document: values with their locations; and mistakes. Each `Node` has the line and column of its
+value, so that later checks can report the location of a mistake. parsing.py reads a document into nodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -38,10 +38,8 @@ _FAST: type | None = getattr(yaml, "CSafeLoader", None)
 
 
 def read_file(path: Path, name: str | None = None) -> Node:
-    """Returns the single document of the file at `path`. Messages name the file `name`, by default the path.
-
-    Raises TextError if the file cannot be read, is larger than MAX_BYTES, or is not UTF-8 YAML of the supported kind.
-    """
+    """Returns the single document of the file at `path`. Messages name the file `name`, by default the path. Raises
+    TextError if the file cannot be read, is larger than MAX_BYTES, or is not UTF-8 YAML of the supported kind."""
     shown = name or str(path)
     try:
         data = read_regular(path, MAX_BYTES)
@@ -92,9 +90,7 @@ def _misleading_message(character: str) -> str:
 
 def _location_and_message(error: yaml.MarkedYAMLError, name: str, opened: Location | None) -> tuple[Location, str]:
     """Returns the location of the mistake that caused a PyYAML error, and a message for the writer of the file.
-
-    `opened` is the location of the innermost list or mapping without an end.
-    """
+    `opened` is the location of the innermost list or mapping without an end."""
     problem, context = error.problem or "", error.context or ""
     mark = error.problem_mark or error.context_mark
     unfinished = "end of stream" in problem or "'<stream end>'" in problem
