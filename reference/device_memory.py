@@ -29,7 +29,7 @@ class DeviceMemories(Regions):
     def alloc_dm(self, context: int, length: int, log_align_req: int) -> Dm:
         self.has("alloc_dm")
         check(self.dm_fault(length, log_align_req))
-        made = Dm(self.new_handle(), "free_dm", memory=self.memory.allocate("anonymous", length))
+        made = Dm(self.new_handle(), self.free_dm, memory=self.memory.allocate("anonymous", length))
         self.dms[made.handle] = made
         return made
 
@@ -48,7 +48,7 @@ class DeviceMemories(Regions):
     def import_dm(self, context: int, dm_handle: int) -> Dm:
         self.has("import_dm")
         refuse_if(dm_handle not in self.dms, errno.ENOENT)
-        return Dm(dm_handle, "unimport_dm", memory=self.dms[dm_handle].memory)
+        return Dm(dm_handle, self.unimport_dm, memory=self.dms[dm_handle].memory)
 
     def unimport_dm(self, dm: int) -> None:
         """ibv_unimport_dm, which does not free the memory."""

@@ -22,17 +22,6 @@ from reference.objects import Domain, Held, Refused, Region
 from reference.reregistration import CHANGE_PD, CHANGE_TRANSLATION, INPUT, Change
 
 
-class HeldAt:
-    def __init__(self, device: Device, made: Held) -> None:
-        self._device, self._made = device, made
-        self.handle, self.pointer = made.handle, made.pointer
-
-    def close(self) -> None:
-        """Releases the object, unless a step has released it. Raises Refused."""
-        if not self._made.gone:
-            getattr(self._device, self._made.end)(self.handle)
-
-
 class KernelEntry:
     """uverbs: 0 or errno, even if the manual page of the library's verb defines other codes."""
 
@@ -87,7 +76,7 @@ class KernelEntry:
         if made is None or isinstance(made, int):
             return Return(made or 0, 0)
         if isinstance(made, Held):
-            return Return(made.pointer, 0, held=HeldAt(self._device, made))
+            return Return(made.pointer, 0, held=made)
         if isinstance(made, Domain):
             return Return(made.pointer, 0, pd=made)
         given = dict(zip(CALLS[verb.name], arguments, strict=False))

@@ -93,7 +93,7 @@ class Extended(Regions):
     def alloc_dmah(self, context: int, comp_mask: int, cpu_id: int, ph: int, tph_mem_type: int) -> Held:
         self.has("dmah")
         refuse_if(comp_mask & MEM_TYPE and self.is_no_memory_type(tph_mem_type), errno.EINVAL)
-        made = Held(self.new_handle())
+        made = Held(self.new_handle(), self.dealloc_dmah)
         self.dmahs[made.handle] = made
         return made
 

@@ -86,7 +86,7 @@ class MadeOtherwise(Work, Reregistration):
 
     def alloc_td(self, context: int) -> Held:
         self.has("alloc_td")
-        made = Held(self.new_handle(), "dealloc_td")
+        made = Held(self.new_handle(), self.dealloc_td)
         self.tds[made.handle] = made
         return made
 

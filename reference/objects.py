@@ -111,15 +111,20 @@ class Region:
 
 @dataclass(eq=False)
 class Held:
-    """An object that a program knows by a pointer until the verb `end` releases it."""
+    """An object that a program knows by a pointer until the verb `end` releases it by its handle."""
 
     handle: int
-    end: str = "dealloc_dmah"
+    end: Callable[[int], None]
     gone: bool = False
 
     @property
     def pointer(self) -> int:
         return self.handle
+
+    def close(self) -> None:
+        """Releases the object, unless a step has released it. Raises Refused."""
+        if not self.gone:
+            self.end(self.handle)
 
 
 @dataclass(eq=False)

@@ -22,9 +22,8 @@ from trial.catalogue import BLIND_VIOLATIONS, PERMITTED_VARIANTS, UNDETECTED, UN
 from trial.mutant_table import BLIND, Violation
 from trial.mutants.calls import ALTERATIONS
 from trial.mutants.data_path import DATA_PATH_ALTERATIONS, DATA_PATH_PERMITTED
-from trial.personas import report as personas_report
+from trial.personas import trying as of_personas
 from trial.personas.persona import PERSONAS
-from trial.personas.trying import try_personas
 from trial.searching import divergences, for_seconds, subject_of
 from trial.trying import OWN, Finding, check_baseline, try_all
 
@@ -84,18 +83,18 @@ def personas(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     if arguments.shard:
         tried = arguments.shard.part(tried, lambda each: each.name)
     if arguments.list:
-        print("\n".join(personas_report.behaviours(each) for each in tried))
+        print("\n".join(of_personas.behaviours(each) for each in tried))
         return 0
     violations = BLIND_VIOLATIONS if arguments.blind else VIOLATIONS
     chosen = [] if arguments.permitted else chosen_of(violations, suite, arguments.rule, arguments.violation)
     started, outcomes = time.monotonic(), []
-    for outcome in try_personas(tried, chosen, of_tier(suite.cases, DEFAULT), arguments.jobs):
+    for outcome in of_personas.try_personas(tried, chosen, of_tier(suite.cases, DEFAULT), arguments.jobs):
         outcomes.append(outcome)
         if arguments.verbose:
-            say("\n".join([f"{outcome.persona}: {outcome.processor_s:.1f} s", *personas_report.faults([outcome])]))
+            say("\n".join([f"{outcome.persona}: {outcome.processor_s:.1f} s", *of_personas.faults([outcome])]))
     if arguments.out:
-        personas_report.write(outcomes, arguments.out)
-    print("\n".join([personas_report.table(outcomes), *personas_report.faults(outcomes)]))
+        of_personas.write(outcomes, arguments.out)
+    print("\n".join([of_personas.table(outcomes), *of_personas.faults(outcomes)]))
     print(
         f"{len(outcomes)} personas in {time.monotonic() - started:.1f} s: "
         f"{sum(each.passed for each in outcomes)} as they should be"

@@ -8,18 +8,23 @@ import gc
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 from conformance.execution.preflight import preflight
 from conformance.model.case import Case
 from conformance.model.preflight import Findings
 from conformance.model.verdict import VIOLATIONS, Verdict
 from reference.bench import ReferenceBench
+from trial import report
 from trial.mutant_table import Violation
-from trial.personas.persona import Persona
+from trial.personas.persona import BEHAVIOURS, Persona
 from trial.processes import in_processes
 from trial.running import on_reference, on_the_reference, violations_by
 from trial.trying import KILLED, Finding, finding, try_violation
+
+_HEAD = ("persona", "right", "wrong", "vacuous", "BROKEN", "UNSUPPORTED", "UNREACHABLE", "rules that fail rightly")
+_TIMES = ("violations", "killed", "processor, s")
 
 
 @dataclass(frozen=True)
@@ -151,3 +156,40 @@ def try_personas(
         offered = [(each, killers) for each, killers in zip(tries, plain, strict=True) if each is not None]
         found, killing = [each for each, _ in offered], [killers for _, killers in offered]
         yield outcome(persona, clean, found, frozenset().union(*killing))
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """Returns a table in Markdown with the violations offered on each persona; without any, none counts as vacuous."""
+    rows = []
+    for each in outcomes:
+        vacuous = len(each.vacuous) if each.findings else ""
+        absent = (each.verdicts.get(verdict, 0) for verdict in (Verdict.UNSUPPORTED, Verdict.UNREACHABLE))
+        cells = (each.persona, each.right, len(each.wrong), vacuous, len(each.broken), *absent)
+        tried = (", ".join(sorted(each.violates)), len(each.findings), each.count(KILLED), f"{each.processor_s:.1f}")
+        rows.append((*cells, *tried))
+    return "\n".join(report.table((*_HEAD, *_TIMES), rows))
+
+
+def behaviours(persona: Persona) -> str:
+    """Returns a persona's behaviours and missing capabilities, one a line, with the place in its driver's source."""
+    lines = [persona.name]
+    lines += [f"  {BEHAVIOURS[name].__doc__} ({where})" for name, where in persona.behaves.items()]
+    lines += [f"  declares {name} and lacks it ({where})" for name, where in persona.claims.items()]
+    lines += [f"  has {name} and does not declare it ({where})" for name, where in persona.hides.items()]
+    lines += [f"  lacks {name} ({where})" for name, where in persona.lacks.items() if name not in persona.claims]
+    return "\n".join(lines)
+
+
+def faults(outcomes: Sequence[Outcome]) -> list[str]:
+    """Returns a line for each case that fails wrongly or is BROKEN, and for each violation that was not killed."""
+    lines = []
+    for each in outcomes:
+        lines += [f"{each.persona}: {wrong}" for wrong in (*each.wrong, *(f"BROKEN {id_}" for id_ in each.broken))]
+        lines += [f"{each.persona}: {report.line(finding)}" for finding in each.findings if finding.outcome != KILLED]
+    return lines
+
+
+def write(outcomes: Sequence[Outcome], out: Path) -> None:
+    """Writes personas.json and personas.md into a directory. Raises UserError."""
+    data = {"schema": "rdma-cts-personas/1", "personas": list(map(asdict, outcomes))}
+    report.write_files(out, "personas", data, table(outcomes) + "\n")
