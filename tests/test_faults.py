@@ -1,6 +1,5 @@
 """Faults as data: severities, defects and their groups are derived from fields, never from sentences."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,13 +8,12 @@ from conformance import judging
 from conformance.defects import Symptom, cause_of, severity_of, symptoms_of
 from conformance.judging.sentences import sentence
 from conformance.model.fault import Fault, FaultKind
-from conformance.model.record import ResultRecord
 from conformance.model.record_shape import completed
 from conformance.model.verdict import VIOLATIONS
 from conformance.results.points import store_points
 from conformance.results.records import read_results
 from conformance.results.rejudge import rejudge
-from conformance.tables.suite import Suite, load_suite
+from conformance.tables.suite import load_suite
 from kinds import Folders, Patch
 from recorded_reference import record as recorded_run
 from trial.catalogue import named
@@ -26,31 +24,27 @@ RUNS = Path(__file__).with_name("recorded_violations")
 Found = list[tuple[str, str, str, int, str]]
 
 
-def judged_again(suite: Suite, file: Path, to: Path) -> Iterator[ResultRecord]:
-    """Yields the violations of a recorded run, judged again by their observations, without results that are no longer
-    violations."""
-    recorded, directory = read_results(file), file if file.is_dir() else file.parent
-    recorded.results = [
-        each for each in recorded.results if not each.get("points_file") or (directory / each["points_file"]).exists()
-    ]
-    for each in rejudge(suite, recorded, directory):
-        if each.kept or each.record["verdict"] not in VIOLATIONS:
-            continue
-        found = each.record
-        yield store_points(found, to, suite.find(found["case"])) if "points_data" in found else found
-
-
 def when(symptom: Symptom) -> str:
     """The formula of the deviating points; empty for other symptoms."""
     return symptom.deviation["when"] if symptom.deviation and not symptom.deviation.get("row") else ""
 
 
-def found_in(suite: Suite, file: Path, to: Path) -> Found:
-    return [
-        (each["case"], cause_of(symptom).fingerprint, severity_of(symptom).label, symptom.points, when(symptom))
-        for each in judged_again(suite, file, to)
-        for symptom in symptoms_of(completed(each))
+def found_in(file: Path, to: Path) -> Found:
+    """The symptoms in a recorded run, judged again by its observations, of results that are still violations."""
+    recorded, directory = read_results(file), file if file.is_dir() else file.parent
+    recorded.results = [
+        each for each in recorded.results if not each.get("points_file") or (directory / each["points_file"]).exists()
     ]
+    found: Found = []
+    for each in rejudge(SUITE, recorded, directory):
+        if each.kept or (record := each.record)["verdict"] not in VIOLATIONS:
+            continue
+        if "points_data" in record:
+            record = store_points(record, to, SUITE.find(record["case"]))
+        for symptom in symptoms_of(completed(record)):
+            cause, severity = cause_of(symptom).fingerprint, severity_of(symptom).label
+            found.append((record["case"], cause, severity, symptom.points, when(symptom)))
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +63,7 @@ def of_reference(tmp_path_factory: Folders) -> Path:
 def test_no_sentence_changes_a_defect(name: str, of_reference: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     """The renderer of sentences is replaced by a function that returns the same nonsense for every fault."""
     file = of_reference if name == "reference" else RUNS / f"{name}.jsonl"
-    before = found_in(SUITE, file, tmp_path)
+    before = found_in(file, tmp_path)
     assert len(before) >= 20
     assert (name != "reference") or any(when for *_, when in before)
     said: list[Fault] = []
@@ -79,7 +73,7 @@ def test_no_sentence_changes_a_defect(name: str, of_reference: Path, tmp_path: P
         return "xyzzy SUCCESS of 42"
 
     monkeypatch.setattr(judging, "sentence", nonsense)
-    assert found_in(SUITE, file, tmp_path) == before
+    assert found_in(file, tmp_path) == before
     assert said
 
 

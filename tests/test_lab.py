@@ -83,19 +83,6 @@ def client_of(folder: Path, does: str) -> Path:
     return script(folder / "bin" / "ssh", f"echo $$ >{folder}/pid && mv {folder}/pid {folder}/connecting\n{does}")
 
 
-def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """Starts `rdma-cts run` with the ssh of `client_of`."""
-    path = os.pathsep.join([str(folder / "bin"), os.environ["PATH"]])
-    return subprocess.Popen(
-        [sys.executable, "-m", "commands", "run", *arguments],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
-    )
-
-
 def run(folder: Path, status: int, *arguments: str) -> Said:
     """Runs `rdma-cts run` in this process, with an ssh that only prints ssh's message for an unknown host; checks its
     exit status."""
@@ -264,7 +251,11 @@ def test_nothing_is_begun_where_something_else_is(tmp_path: Path, arguments: lis
 def test_a_lab_that_is_ended_says_how_to_go_on(tmp_path: Path) -> None:
     lab_file(tmp_path, "hosts: [{host: one, device: a}]\n")
     client_of(tmp_path, "exec sleep 36000")
-    lab_run = started(tmp_path, "--lab", "lab.yaml", "--out", "out")
+    command = [sys.executable, "-m", "commands", "run", "--lab", "lab.yaml", "--out", "out"]
+    path = os.pathsep.join([str(tmp_path / "bin"), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+    streams: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    lab_run = subprocess.Popen(command, cwd=tmp_path, env=environment, **streams)
     await_true(lambda: (tmp_path / "connecting").exists())
     lab_run.terminate()
     _, output = lab_run.communicate(timeout=PATIENCE_S)

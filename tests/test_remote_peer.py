@@ -149,17 +149,6 @@ class RefusedByDevice(Exception):
     error_code = 12
 
 
-class InProcess:
-    """A channel to requesters in this process; it transports text, as between hosts."""
-
-    def __init__(self, requesters: requester.Requesters) -> None:
-        self.requesters = requesters
-
-    def call(self, name: str, **arguments: Any) -> Any:
-        told = json.loads(json.dumps(self.requesters.answer(name, json.loads(json.dumps(arguments)))))
-        return peer.value_of(told)
-
-
 @pytest.fixture
 def far(monkeypatch: Patch) -> requester.Requesters:
     device = SimpleNamespace(
@@ -184,8 +173,13 @@ class FakeLibrary:
 
 @pytest.fixture
 def domain(far: requester.Requesters) -> RemoteDomain:
-    facts = json.loads(json.dumps(far.facts()))
-    return RemoteDomain(RemoteDevice("node2:fake0", InProcess(far), facts))
+    """A domain whose peer is in this process; text is transported, as between hosts."""
+
+    def call(name: str, **arguments: Any) -> Any:
+        return peer.value_of(json.loads(json.dumps(far.answer(name, json.loads(json.dumps(arguments))))))
+
+    channel, facts = cast(Any, SimpleNamespace(call=call)), json.loads(json.dumps(far.facts()))
+    return RemoteDomain(RemoteDevice("node2:fake0", channel, facts))
 
 
 def made(domain: RemoteDomain, far: requester.Requesters, **spec: Any) -> tuple[RemoteQueue, FakeQueue]:
