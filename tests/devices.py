@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 from reference.device import Device
 from reference.objects import Refused
@@ -16,20 +17,6 @@ def device(**methods: Callable[..., Any]) -> Device:
     return made
 
 
-def recording(calls: list[Any]) -> Callable[..., Any]:
-    """The reference's own method, which also records the arguments of each call."""
-
-    def method(was: Callable[..., Any], *arguments: object) -> Any:
-        calls.append(arguments)
-        return was(*arguments)
-
-    return method
-
-
 def refusing(errno: int) -> Callable[..., Any]:
     """A method that refuses every call."""
-
-    def refuse(*_: object) -> None:
-        raise Refused(errno)
-
-    return refuse
+    return Mock(side_effect=Refused(errno))

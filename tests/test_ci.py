@@ -6,8 +6,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -19,7 +19,7 @@ from conformance.results.records import Recorded, read_results
 from conformance.tables.suite import ROOT
 from fixtures.guest.recipe import STACKS
 from fixtures.system import packages
-from kinds import rows
+from kinds import Patch, rows
 from launched import ended, script
 from patience import PATIENCE_S
 from samples import numbered, recorded, result, written
@@ -84,7 +84,6 @@ class Scripts:
         program.chmod(0o755)
 
     def will(self, status: int, run: Recorded | None = None) -> None:
-        """Sets the results of the next run."""
         shutil.rmtree(self.root / "made", ignore_errors=True)
         (self.root / "status").write_text(str(status))
         if run:
@@ -96,13 +95,11 @@ class Scripts:
         return ended(*command, cwd=self.root, stdin=subprocess.DEVNULL)
 
     def asked(self) -> list[str]:
-        """The arguments of each call of the program."""
         return (self.root / "asked").read_text().splitlines()
 
 
 @pytest.fixture
 def scripts(tmp_path: Path) -> Scripts:
-    """The scripts of ci/ and their program."""
     return Scripts(tmp_path)
 
 
@@ -121,23 +118,18 @@ def test_a_cell_fails_on_regressions_only(scripts: Scripts) -> None:
         assert "## Since the last good run" in summary.read_text()
         shutil.rmtree(scripts.root / "out")
         kept = read_results(scripts.root / "kept" / "forky").results
-        assert [each["verdict"] for each in kept] == [
-            "PASS",
-            "PASS" if status == 0 else "FAIL",
-        ]  # the regression is not stored
+        # the regression is not stored
+        assert [each["verdict"] for each in kept] == ["PASS", "PASS" if status == 0 else "FAIL"]
     assert scripts.asked()[0] == "run --guest --stack forky --yes --quiet --out out/forky --tier smoke"
 
 
-def test_a_cell_whose_run_is_incomplete_fails_and_is_not_kept(scripts: Scripts) -> None:
+def test_a_cell_whose_run_is_incomplete_or_does_not_begin_has_its_status_and_is_not_kept(scripts: Scripts) -> None:
     scripts.will(3, recorded([result(SUITE.cases[0])], complete=False))
     assert scripts.call("stack.sh", "forky", "kept").returncode == 3
     assert (scripts.root / "out/forky/summary.md").exists()
-    assert not (scripts.root / "kept").exists()
-
-
-def test_a_cell_whose_run_does_not_begin_has_the_status_of_the_run(scripts: Scripts) -> None:
     scripts.will(4)
     assert scripts.call("stack.sh", "forky", "kept").returncode == 4
+    assert not (scripts.root / "kept").exists()
     mistaken = scripts.call("stack.sh", "forky")
     assert (mistaken.returncode, mistaken.stderr[:28]) == (2, "usage: sh ci/stack.sh STACK ")
 
@@ -171,9 +163,6 @@ def test_a_kselftest_prints_ktap_and_nothing_else(scripts: Scripts) -> None:
     assert re.fullmatch(r"run --device mlx5_0 --out \S+ --tier smoke", scripts.asked()[0])
     scripts.will(0, verdicts("PASS"))
     assert scripts.call("kselftest.sh", RDMA_CTS_DEVICE="mlx5_0").returncode == 0
-
-
-def test_a_kselftest_whose_run_does_not_begin_fails(scripts: Scripts) -> None:
     scripts.will(2)
     done = scripts.call("kselftest.sh", RDMA_CTS_DEVICE="none")
     assert (done.returncode, "not ok 1 rdma-cts # ERROR" in done.stdout) == (1, True)
@@ -182,10 +171,8 @@ def test_a_kselftest_whose_run_does_not_begin_fails(scripts: Scripts) -> None:
 @pytest.mark.skipif(any(Path("/sys/class/infiniband").glob("*")), reason="this host has an RDMA device")
 def test_a_kselftest_without_a_device_is_skipped(scripts: Scripts) -> None:
     done = scripts.call("kselftest.sh")
-    assert (done.returncode, done.stdout) == (
-        4,
-        "TAP version 13\n1..1\nok 1 rdma-cts # SKIP this host has no RDMA device\n",
-    )
+    skipped = "TAP version 13\n1..1\nok 1 rdma-cts # SKIP this host has no RDMA device\n"
+    assert (done.returncode, done.stdout) == (4, skipped)
 
 
 def test_a_tmt_test_leaves_its_results(scripts: Scripts) -> None:
@@ -227,24 +214,21 @@ def test_restraint_gets_failures_and_an_overall_result(scripts: Scripts) -> None
 
 
 @pytest.fixture
-def begun(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Sequence[str], Mapping[str, str]]]:
-    """Replaces the start of pytest; returns the commands that would be started, with their environments."""
-    found: list[tuple[Sequence[str], Mapping[str, str]]] = []
-
-    def run(words: Sequence[str], *, env: Mapping[str, str], **_: object) -> subprocess.CompletedProcess[str]:
-        found.append((words[3:], env))
-        return subprocess.CompletedProcess(words, 0)
-
+def begun(monkeypatch: Patch) -> Mock:
+    """Replaces the start of pytest."""
+    run = Mock(return_value=subprocess.CompletedProcess((), 0))
     monkeypatch.setattr("commands.test.packages.ensure_tools", lambda *_, **__: "python3")
     monkeypatch.setattr("commands.test.subprocess.run", run)
     for name in command.MORE:
         monkeypatch.delenv(name, raising=False)
-    return found
+    return run
 
 
-def test_nightly_tests_run_only_with_nightly(begun: list[tuple[Sequence[str], Mapping[str, str]]]) -> None:
+def test_nightly_tests_run_only_with_nightly(begun: Mock) -> None:
     assert [main(["test", *more]) for more in ([], ["--nightly"], ["--", "tests/test_kills.py"])] == [0, 0, 0]
-    (by_day, usual), (at_night, larger), (own, _) = begun
+    (by_day, usual), (at_night, larger), (own, _) = (
+        (each.args[0][3:], each.kwargs["env"]) for each in begun.mock_calls
+    )
     assert by_day == [*command.ALL, "-m", "not nightly"]
     assert at_night == list(command.ALL)
     assert own == ["tests/test_kills.py"]

@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 
 from fixtures.guest import driver, once
+from fixtures.guest.build import Progress
 from fixtures.guest.driver import DRIVERS, ensure_module, module_of
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import SCRIPTS, STACKS, Recipe, recipe_for
 from launched import built_by, root_of
-from samples import user_error
+from samples import laid, user_error
 
 SIW = DRIVERS["siw"]
 KERNEL = "7.0-test"
+FORKY = recipe_for()
 
 
 @dataclasses.dataclass
@@ -35,41 +37,39 @@ class Compiler:
         log.write_text(self.log, encoding="utf-8")
         if self.log:
             return 1
-        folder = root_of(command) / "made"
-        folder.mkdir(parents=True)
-        (folder / "siw.ko").write_bytes(b"\x7fELF module")
+        laid(root_of(command) / "made", {"siw.ko": b"\x7fELF module"})
         return 0
 
 
 @pytest.fixture
 def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
-    """Replaces the build by a stand-in that takes no time."""
     made = Compiler()
     made.may_end.set()
     built_by(made, monkeypatch)
     return made
 
 
-def image(tmp_path: Path) -> Image:
-    root = tmp_path / "images" / "forky-0123" / "root.erofs"
-    return Image(tmp_path / "vmlinuz", tmp_path / "initrd", root, "0123", KERNEL, "0123")
+def module(folder: Path, recipe: Recipe = FORKY, say: Progress = print) -> Path:
+    root = folder / "images" / "forky-0123" / "root.erofs"
+    image = Image(folder / "vmlinuz", folder / "initrd", root, "0123", KERNEL, "0123")
+    return ensure_module(SIW, recipe, image, folder, say)
 
 
 def test_a_module_is_compiled_once_and_again_when_it_is_damaged(tmp_path: Path, compiler: Compiler) -> None:
-    made = ensure_module(SIW, recipe_for(), image(tmp_path), tmp_path, print)
+    made = module(tmp_path)
     assert made.read_bytes() == b"\x7fELF module"
-    assert ensure_module(SIW, recipe_for(), image(tmp_path), tmp_path, print) == made
+    assert module(tmp_path) == made
     assert compiler.count == 1
     made.write_bytes(b"something else")
-    assert ensure_module(SIW, recipe_for(), image(tmp_path), tmp_path, print).read_bytes() == b"\x7fELF module"
+    assert module(tmp_path).read_bytes() == b"\x7fELF module"
     assert compiler.count == 2
     assert [path.name for path in (tmp_path / "modules").iterdir()] == [made.parent.name], "no remnants"
 
 
 def test_only_the_latest_versions_are_kept(tmp_path: Path, compiler: Compiler) -> None:
     for number in range(once.KEPT + 2):
-        recipe = dataclasses.replace(recipe_for(), mirror=f"http://{number}.example/debian")
-        latest = ensure_module(SIW, recipe, image(tmp_path), tmp_path, print)
+        recipe = dataclasses.replace(FORKY, mirror=f"http://{number}.example/debian")
+        latest = module(tmp_path, recipe)
     assert len(list((tmp_path / "modules").iterdir())) == once.KEPT
     assert latest.exists()
 
@@ -77,11 +77,8 @@ def test_only_the_latest_versions_are_kept(tmp_path: Path, compiler: Compiler) -
 def test_two_runs_at_once_compile_it_once(tmp_path: Path, compiler: Compiler) -> None:
     compiler.may_end.clear()
     waiting = threading.Event()
-
-    given = (SIW, recipe_for(), image(tmp_path), tmp_path)
-    first, second = (
-        threading.Thread(target=ensure_module, args=(*given, say)) for say in (print, lambda text: waiting.set())
-    )
+    says: list[Progress] = [print, lambda text: waiting.set()]
+    first, second = (threading.Thread(target=module, args=(tmp_path, FORKY, say)) for say in says)
     first.start()
     assert compiler.started.wait(30)
     second.start()
@@ -130,7 +127,7 @@ def test_a_module_that_cannot_be_made_says_why_in_one_line(
 ) -> None:
     compiler.log = log
     with user_error(message, status=3) as caught:
-        ensure_module(SIW, recipe_for(), image(tmp_path), tmp_path, print)
+        module(tmp_path)
     assert "\n" not in str(caught.value)
     assert Path(caught.value.log).read_text(encoding="utf-8") == log
     assert list((tmp_path / "modules").iterdir()) == []

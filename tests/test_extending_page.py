@@ -53,7 +53,6 @@ def followed(tree: Path, text: str) -> set[str]:
 
 
 def run(tree: Path, command: str) -> str:
-    """Runs a command in the tree, which must succeed; returns its output."""
     done = subprocess.run(command, shell=True, cwd=tree, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout

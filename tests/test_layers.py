@@ -2,20 +2,19 @@
 folders."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from conformance.tables.suite import ROOT
-from kinds import words
 
-LAYERS = tuple(
-    words(
-        "errors regular_file cache yamldoc verbs header model judging defects tables run_options kernel bench "
-        "device execution sweeps results supervision pytest_plugin"
-    )
+# The layers, from the highest to the lowest, are the rows of the table in docs/architecture.md.
+_TABLE = (
+    (ROOT / "docs" / "architecture.md").read_text().split("\n## The layers of `conformance/`\n")[1].split("\n## ")[0]
 )
+LAYERS = re.findall(r"^\| `(\w+)(?:/|\.py)` \|", _TABLE, re.MULTILINE)
 FILES = sorted((ROOT / "conformance").rglob("*.py"))
 # The folders that each folder of the project may import besides itself; docs/architecture.md has the reasons.
 FOLDERS = {

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import given
@@ -74,31 +75,25 @@ def calls(library: Path, *expressions: str, dialect: str | None = None) -> list[
 
 
 FIELDS = {"addr": 3, "length": 4, "handle": 5, "lkey": 6, "rkey": 7}
-
-
-# Calls, with the arguments that must arrive, and the result for the stub's answer; None is any.
-CALLS: list[tuple[str, str | None, Any]] = [
+# Calls, with the arguments that must arrive, and the result for the stub's answer.
+CALLS: list[tuple[str, Any, Any]] = [
     ("library.reg_mr(pd, 0, 4096, 1)", "ibv_reg_mr 77 0 4096 0 1", [True, 0, FIELDS, "kernel"]),  # address zero is null
-    ("library.reg_mr(pd, 4096, 2**64 - 1, 0)", f"ibv_reg_mr 77 4096 {2**64 - 1} 0 0", None),
+    ("library.reg_mr(pd, 4096, 2**64 - 1, 0)", f"ibv_reg_mr 77 4096 {2**64 - 1} 0 0", ANY),
     # Optional flags take the call that the header takes.
-    ("library.reg_mr(pd, 4096, 8, 1 | 1 << 20)", f"ibv_reg_mr_iova2 77 4096 8 4096 {1 | 1 << 20}", None),
-    ("library.reg_mr_iova(pd, 4096, 8, 16, 1 << 29)", f"ibv_reg_mr_iova2 77 4096 8 16 {1 << 29}", None),
-    ("library.reg_mr_iova(pd, 4096, 8, 16, 1 << 31)", f"ibv_reg_mr_iova 77 4096 8 16 {1 << 31}", None),
-    ("library.reg_mr(pd, 4096, 8, 2)", None, [0, 22, None, "kernel"]),  # null and errno
-    ("library.reg_dmabuf_mr(pd, 5, 6, 7, -1, 1)", "fd -1 ibv_reg_dmabuf_mr 77 5 6 7 1", None),
-    ("library.dereg_mr(mr)", None, [16, 1, None, "kernel"]),  # the returned code is not errno
-    ("library.rereg_mr(mr, 8, None, 0, 0, 0)", None, [-1, 22, None, "libibverbs"]),
-    ("library.rereg_mr(mr, 2, None, 0, 0, 0)", None, [-4, 22, None, "kernel"]),
+    ("library.reg_mr(pd, 4096, 8, 1 | 1 << 20)", f"ibv_reg_mr_iova2 77 4096 8 4096 {1 | 1 << 20}", ANY),
+    ("library.reg_mr_iova(pd, 4096, 8, 16, 1 << 29)", f"ibv_reg_mr_iova2 77 4096 8 16 {1 << 29}", ANY),
+    ("library.reg_mr_iova(pd, 4096, 8, 16, 1 << 31)", f"ibv_reg_mr_iova 77 4096 8 16 {1 << 31}", ANY),
+    ("library.reg_mr(pd, 4096, 8, 2)", ANY, [0, 22, None, "kernel"]),  # null and errno
+    ("library.reg_dmabuf_mr(pd, 5, 6, 7, -1, 1)", "fd -1 ibv_reg_dmabuf_mr 77 5 6 7 1", ANY),
+    ("library.dereg_mr(mr)", ANY, [16, 1, None, "kernel"]),  # the returned code is not errno
+    ("library.rereg_mr(mr, 8, None, 0, 0, 0)", ANY, [-1, 22, None, "libibverbs"]),
+    ("library.rereg_mr(mr, 2, None, 0, 0, 0)", ANY, [-4, 22, None, "kernel"]),
 ]
 
 
 def test_arguments_arrive_whole_and_answers_come_as_they_are(library: Path) -> None:
     found = calls(library, *(expression for expression, _, _ in CALLS))
-    wanted = [
-        (seen if arguments is None else arguments, told if answer is None else answer)
-        for (seen, told), (_, arguments, answer) in zip(found, CALLS, strict=True)
-    ]
-    assert found == wanted
+    assert found == [(arguments, answer) for _, arguments, answer in CALLS]
 
 
 def test_calls_that_an_older_library_lacks_are_not_offered(tmp_path: Path) -> None:
@@ -188,7 +183,6 @@ PEER, AH = 17, 0x5000
 
 @pytest.fixture
 def bindings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replaces the classes of pyverbs for the attributes of a connection."""
     for name, classes in {
         "pyverbs": (),
         "pyverbs.qp": ("QPAttr",),
@@ -329,11 +323,8 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Iterator[Events]:
     os.close(made.writer)
 
 
-def test_nothing_is_waited_for(events: Events) -> None:
-    assert events_of(QP, events.context) == []
-
-
 def test_each_event_is_acknowledged_and_those_of_the_queue_pair_are_named(events: Events) -> None:
+    assert events_of(QP, events.context) == [], "nothing is waited for"
     for qp, kind in ((QP, 3), (OTHER, 1), (QP, 16), (QP, 99)):
         events.comes(qp, kind)
     assert events_of(QP, events.context) == ["QP_ACCESS_ERR", "QP_LAST_WQE_REACHED", "event 99"]

@@ -27,12 +27,11 @@ NAME = "cases/reg_mr/sample.yaml"
 # There are more examples at night. test_old_results.py reads RDMA_CTS_FUZZED too.
 FUZZED = int(os.environ.get("RDMA_CTS_FUZZED", "60"))
 quick = settings(derandomize=True, max_examples=FUZZED)
-HEALTH_CHECKS = quick.suppress_health_check
 # Reading a real table takes about 10 ms.
 few = settings(
     quick,
     max_examples=16 if "RDMA_CTS_FUZZED" in os.environ else 2,
-    suppress_health_check=[*HEALTH_CHECKS, HealthCheck.function_scoped_fixture],
+    suppress_health_check=[*quick.suppress_health_check, HealthCheck.function_scoped_fixture],
 )
 
 
@@ -67,7 +66,6 @@ def load(data: bytes, path: Path = Path(NAME)) -> Node | None:
 
 
 def load_rules(data: bytes, folder: Path) -> None:
-    """Reads a file of rules. If it has mistakes, checks their locations."""
     (folder / "v").mkdir(exist_ok=True)
     (folder / "v" / "rules.yaml").write_bytes(data)
     _, mistakes = read_registry([folder], folder)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -22,7 +23,7 @@ from conformance.kernel import paging
 from conformance.model.positions import POSITIONS, WORD_OPERATIONS, locate
 from conformance.model.vocabulary import MEMORY_KINDS
 from kinds import Patch
-from samples import user_error
+from samples import laid, user_error
 
 SIZE = 3 * PAGE
 SMALL_KINDS = sorted(set(MEMORY_KINDS) - {"huge", "persistent", "transparent", "secret", "clock", "bar"})
@@ -39,7 +40,6 @@ def protection(addr: int) -> str:
 
 
 def pages(start: int, length: int) -> list[str]:
-    """The protection of each page of a range."""
     return [protection(addr) for addr in range(start, start + length, PAGE)]
 
 
@@ -133,11 +133,8 @@ def test_persistent_memory_is_used_where_it_was_named_and_nowhere_else(monkeypat
 def test_a_device_dax_is_known_by_what_the_kernel_says_of_it(tmp_path: Path, monkeypatch: Patch) -> None:
     # Stands for a DAX device, which is recognised by its device number.
     monkeypatch.setenv(persistent.VARIABLE, "/dev/null")
-    folder = tmp_path / "1:3"
-    folder.mkdir()
+    folder = laid(tmp_path / "1:3", {"align": "2097152\n", "size": "1073741824\n"})
     (folder / "subsystem").symlink_to("../bus/dax")
-    (folder / "align").write_text("2097152\n")
-    (folder / "size").write_text("1073741824\n")
     assert persistent.device(tmp_path) == persistent.Device(Path("/dev/null"), 2 << 20, 1 << 30)
 
 
@@ -152,20 +149,14 @@ def test_a_file_that_is_not_a_device_dax_is_not_written(named: str, said: str, m
 
 
 def test_memory_that_cannot_be_filled_leaves_nothing_mapped(monkeypatch: Patch) -> None:
-    seen: list[int] = []
-
-    def fail(addr: int, size: int) -> None:
-        seen.append(addr)
-        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-
+    fail = Mock(side_effect=OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)))
     monkeypatch.setitem(memory._FILL, "anonymous", fail)
     with pytest.raises(OSError, match="memory"):
         allocate("anonymous", SIZE)
-    assert protection(seen[0]) == ""
+    assert protection(fail.call_args.args[0]) == ""
 
 
 def can_lock(size: int) -> bool:
-    """Whether this process can lock `size` bytes."""
     library = ctypes.CDLL(None, use_errno=True)
     with closing(allocate("anonymous", size)) as made:
         return bool(library.mlock(ctypes.c_void_p(made.addr), ctypes.c_size_t(size)) == 0)

@@ -9,13 +9,8 @@ from conformance.model.observation import Observation
 from conformance.tables.suite import ROOT
 from kinds import words
 
-FILES = sorted(
-    file
-    for folder in tuple(
-        words("bundles patches runs targets conformance fixtures reports commands reference trial benchmarks tests")
-    )
-    for file in (ROOT / folder).rglob("*.py")
-)
+FOLDERS = words("bundles patches runs targets conformance fixtures reports commands reference trial benchmarks tests")
+FILES = sorted(file for folder in FOLDERS for file in (ROOT / folder).rglob("*.py"))
 
 
 def assigned(source: str) -> Iterator[str]:
@@ -32,14 +27,9 @@ def assigned(source: str) -> Iterator[str]:
             )
 
 
-def repeated(source: str) -> list[str]:
-    """The names that are assigned more than once."""
-    return [name for name, times in Counter(assigned(source)).items() if times > 1]
-
-
 def test_no_module_gives_a_name_a_second_meaning() -> None:
-    found = {str(file.relative_to(ROOT)): repeated(file.read_text()) for file in FILES}
-    assert {file: names for file, names in found.items() if names} == {}
+    times = {str(file.relative_to(ROOT)): Counter(assigned(file.read_text())) for file in FILES}
+    assert [(file, name) for file, names in times.items() for name in names if names[name] > 1] == []
 
 
 KEYS = set(Observation.__annotations__)

@@ -30,7 +30,7 @@ from reference.bench import ReferenceBench
 from reference.device import Device
 from samples import header
 from trial import report
-from trial.catalogue import UNTRIABLE, VIOLATIONS
+from trial.catalogue import UNTRIABLE, VIOLATIONS, named
 from trial.mutant_table import Violation
 from trial.personas.persona import BEHAVIOURS, PERSONAS, Persona
 from trial.personas.trying import CleanRun, outcome, run_clean, try_on, try_personas
@@ -55,11 +55,6 @@ def cases() -> list[Case]:
 @cache
 def clean(name: str) -> CleanRun:
     return run_clean(BY_NAME[name], cases())
-
-
-def sample(persona: Persona) -> list[Violation]:
-    """Returns the violations that are tried on this persona."""
-    return list(VIOLATIONS[PERSONAS.index(persona) :: len(PERSONAS)])
 
 
 in_turn = pytest.mark.parametrize("persona", PERSONAS, ids=lambda each: each.name)
@@ -148,7 +143,6 @@ def test_a_violation_of_each_rule_is_detected() -> None:
 
 
 def detected(violation: Violation, cases: Sequence[Case]) -> bool:
-    """Whether a case fails."""
     return any(judgement.verdict in OF_A_DEVICE for _, judgement in on_reference(cases, violation.kind))
 
 
@@ -164,7 +158,7 @@ def test_no_violation_of_the_reference_survives_and_few_are_misattributed() -> N
 @in_turn
 def test_violations_are_killed(persona: Persona) -> None:
     findings = []
-    for violation in sample(persona):
+    for violation in VIOLATIONS[PERSONAS.index(persona) :: len(PERSONAS)]:
         killers = try_violation(violation, cases()).by
         findings.append(try_on(persona, clean(persona.name), violation, killers, cases()))
     offered = [each for each in findings if each is not None]
@@ -193,7 +187,7 @@ def test_a_masked_violation_fails_no_row_of_its_rule(persona: Persona) -> None:
 
 
 def test_a_violation_is_skipped_if_not_offered_and_survives_if_undetected(monkeypatch: Patch) -> None:
-    wraps = next(each for each in VIOLATIONS if each.name == "end-of-a-bind-wraps")
+    wraps = named("end-of-a-bind-wraps")
     few = [case for case in cases() if "BIND-17" in case.rules and not case.sweep]
     killers = try_violation(wraps, few).by
     assert killers
@@ -213,8 +207,7 @@ def test_a_violation_is_skipped_if_not_offered_and_survives_if_undetected(monkey
 
 
 def test_the_command_writes_its_table_and_suggests_personas(tmp_path: Path, monkeypatch: Patch, capsys: Says) -> None:
-    short = next(each for each in VIOLATIONS if each.name == "one-byte-too-short")
-    about = {short.rule, *BY_NAME["efa"].violates}
+    about = {named("one-byte-too-short").rule, *BY_NAME["efa"].violates}
     few = [case for case in cases() if about.intersection(case.rules)]
     monkeypatch.setattr("trial.violation_runs.of_tier", lambda *_: few)
     arguments = ["trial", "personas", "efa", "--violation", "one-byte-too-short", "--jobs", "1"]
@@ -236,7 +229,6 @@ def test_personas_without_violations() -> None:
 
 
 def test_a_sweep_may_fail_only_by_the_expected_rule(monkeypatch: Patch) -> None:
-    """A sweep that may fail for one of its rules may not fail for another."""
     persona = BY_NAME["mlx5"]
     (sweep,) = [case for case in cases() if case.id == "bind_mw/rights_space/type-1"]
     ran = run_clean(persona, [sweep])

@@ -14,17 +14,21 @@ from conformance.results.conclusions import exit_status
 from conformance.tables.suite import CASES, ROOT
 from launched import ended
 from project import QUIET_VERDICTS, Project
-from samples import footer_of
+from samples import footer_of, laid
 
 EXPECTED = {f"reg_mr/fake/{row}": verdict for row, verdict in QUIET_VERDICTS.items()}
 KEPT = os.environ[cache.DIRECTORY]  # this session's cache of the suite's own tables, already parsed
 
 
 def verdicts(project: Project) -> Mapping[str, str]:
-    """The verdict of each case that was recorded."""
     found = {line["case"]: line["verdict"] for line in project.results().results}
     assert len(found) == len(project.results().results)
     return found
+
+
+def extend(project: Project, text: str) -> None:
+    with (project.root / "conftest.py").open("a") as file:
+        file.write(text)
 
 
 def errors(done: subprocess.CompletedProcess[str]) -> list[str]:
@@ -85,13 +89,8 @@ def pytest_runtestloop(session):
 
 @pytest.mark.parametrize("more", ["", DIRECTLY], ids=["by pytest", "directly"])
 def test_a_lost_connection_is_broken_once_and_ends_the_session(project: Project, more: str) -> None:
-    with (project.root / "conftest.py").open("a") as file:
-        file.write(
-            f"{more}"
-            "from conformance.errors import LoopbackLost\n"
-            "def lose(self, kind, size):\n    raise LoopbackLost('a pair is lost')\n"
-            "FakeBench.allocate = lose\n"
-        )
+    lost = "from conformance.errors import LoopbackLost\nfrom unittest.mock import Mock\n"
+    extend(project, f"{more}{lost}FakeBench.allocate = Mock(side_effect=LoopbackLost('a pair is lost'))\n")
     done = project.run(rows=("works", "wrongly-accepted"))
     (line,) = project.results().results
     assert (line["verdict"], line["reason"]) == ("BROKEN", "the harness could not run the case: a pair is lost")
@@ -101,8 +100,7 @@ def test_a_lost_connection_is_broken_once_and_ends_the_session(project: Project,
 
 
 def test_a_failing_fixture_makes_its_cases_broken(project: Project) -> None:
-    with (project.root / "conftest.py").open("a") as file:
-        file.write("@pytest.fixture\ndef bench():\n    raise OSError('the bench fell over')\n")
+    extend(project, "@pytest.fixture\ndef bench():\n    raise OSError('the bench fell over')\n")
     done = project.run(rows=("works", "wrongly-accepted"))
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
     assert set(verdicts(project).values()) == {"BROKEN"}
@@ -130,16 +128,14 @@ def test_two_workers_and_a_session_without_pytests_protocol_give_the_results_of_
     assert project.results().header["planned"] == [*planned, "reg_mr/fake/dies"]
     assert footer_of(project.results())["complete"] is True
     (project.root / "out").rename(project.root / "several")
-    with (project.root / "conftest.py").open("a") as file:
-        file.write(DIRECTLY)
+    extend(project, DIRECTLY)
     assert "passed" not in project.run().stdout
     assert without_times(project) == alone
 
 
 def test_only_takes_the_named_cases_and_no_other_folder_and_overwrites_no_run(project: Project) -> None:
-    other = project.root / "cases" / "dereg_mr"
-    other.mkdir()
-    (other / "test_dereg_mr.py").write_text((CASES / "dereg_mr" / "test_dereg_mr.py").read_text())
+    name = "dereg_mr/test_dereg_mr.py"
+    laid(project.root / "cases", {name: (CASES / name).read_bytes()})
     done = project.run(rows=("works",))
     assert done.returncode == pytest.ExitCode.OK
     assert "1 passed" in done.stdout

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -208,11 +209,8 @@ def test_a_limit_of_locked_memory_is_reported_with_its_value(kind: str, monkeypa
     "error", [OSError(5, "ibv_alloc_pd"), UserError("the device cannot be tested: …"), PeerLost("gone, too")]
 )
 def test_a_device_that_vanishes_while_it_is_looked_at_is_one_line(monkeypatch: Patch, error: Exception) -> None:
-    def failing(_: object) -> Findings:
-        raise error
-
     bench: Any = SimpleNamespace(device=SimpleNamespace(name="mlx5_0"))
-    monkeypatch.setattr(fixtures.bench, "preflight", failing)
+    monkeypatch.setattr(fixtures.bench, "preflight", Mock(side_effect=error))
     monkeypatch.setattr(fixtures.bench, "device_names", lambda: [])
     with pytest.raises(UserError, match="mlx5_0 is gone: it was removed, or its driver was unloaded") as caught:
         fixtures.bench.look_at(bench)
@@ -353,11 +351,9 @@ def assert_refusals_pass(bench: ReferenceBench) -> None:
 
 
 def config(stream: str, mark: str = "") -> Any:
-    """The configuration of a session with this --rdma-stream and --rdma-mark."""
     return SimpleNamespace(getoption={"--rdma-stream": stream, "--rdma-mark": mark}.get, stash=pytest.Stash())
 
 
-TOLD = {"type": "guest", "event": "broken", "reason": "no loopback; mend it"}
 ERROR = UserError("no loopback", hint="mend it")
 
 
@@ -373,7 +369,8 @@ def test_a_supervisor_gets_marked_lines_before_there_is_a_header_and_the_mark_is
     for _ in range(2):
         tell_supervisor(session, ERROR)
         assert not file.exists()
-    assert port.read_bytes() == 2 * (b"abc " * bool(mark) + encode(TOLD))
+    told = encode({"type": "guest", "event": "broken", "reason": "no loopback; mend it"})
+    assert port.read_bytes() == 2 * (b"abc " * bool(mark) + told)
 
 
 def test_without_a_supervisor_nobody_is_reported() -> None:

@@ -34,12 +34,6 @@ def is_small(case: Case) -> bool:
     return case.sweep is None or case.sweep.size <= 300
 
 
-@pytest.fixture
-def bench() -> Iterator[ReferenceBench]:
-    with closing(ReferenceBench()) as made:
-        yield made
-
-
 def faults(found: Iterator[tuple[Case, judging.Judgement]], *allowed: str) -> list[str]:
     return [f"{case.id}: {each.verdict} {each.reason}" for case, each in found if each.verdict not in allowed]
 

@@ -7,13 +7,13 @@ from collections import Counter
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from commands.__main__ import main
 from conformance.defects import answering_of, symptoms_of
 from conformance.defects.symptom import Symptom
-from conformance.model.case import Case
 from conformance.model.fault import Effect
 from conformance.model.kind import Kind
 from conformance.results.records import Recorded
@@ -27,24 +27,17 @@ from reproducers.mail import mail
 from reproducers.of_runs import basis_of, cut, file_name, programs_of, reproducer, unknown_device
 from reproducers.program import MOST_LINES, Program
 from reproducers.writer import Inexpressible
-from samples import changed, laid, result
+from samples import changed, laid, result, written_records
 from trial.reproduction import AGREED, DIFFERS, NOT_MADE, REPRODUCED, Trying, _finding, compare, passed
 
 SUITE = load_suite()
 RECORDED = Path(__file__).with_name("recorded_violations")
 ROWS = [case for case in SUITE.cases if case.kind is Kind.ROW]
-GUEST_STACK = "forky"
 ADVICE = "advise_mr/codes/invalid-pd@libibverbs"
 DEFECT = "6c8e18b350a5"  # bind_mw/invalidation/local-inv-twice shows it
 FORKY = RECORDED / "forky.jsonl"
 DEADLY = "reg_mr_iova/on_demand/every-byte-at-buf-+-7-pages-+-104"
 WRITE = "reg_mr/on_demand/rdma-write-at-buf-+-100"
-
-
-def row(id_: str) -> Case:
-    found = SUITE.find(id_)
-    assert found is not None
-    return found
 
 
 @cache
@@ -61,8 +54,11 @@ def programs() -> tuple[dict[str, Program], Counter[str]]:
 
 @cache
 def forky() -> Digest:
-    """The violations of a recorded run on forky."""
     return read(FORKY)
+
+
+def records() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in FORKY.read_text().splitlines()]
 
 
 def symptom_named(name: str) -> Symptom:
@@ -70,7 +66,6 @@ def symptom_named(name: str) -> Symptom:
 
 
 def text_of(id_: str) -> str:
-    """The program of a row."""
     return programs()[0][id_].text
 
 
@@ -83,7 +78,6 @@ def spaced(text: str) -> str:
 
 
 def page_of(folder: Path, *arguments: object) -> str:
-    """The page of findings that the command writes."""
     assert main(["findings", *map(str, arguments), "--out", str(folder)]) == 0
     return (folder / "findings.md").read_text()
 
@@ -99,21 +93,6 @@ def test_programs_have_at_most_so_many_lines_and_columns_and_include_no_header_o
         assert not any(header.startswith('"') for header in headers)
         assert "<infiniband/verbs.h>" in headers
         assert id_ in program.text.replace("\n * ", "")
-
-
-# The parts that a header of an older rdma-core lacks.
-NEWER = """
-#define _GNU_SOURCE
-#include <infiniband/verbs.h>
-enum {
-    IBV_REG_MR_MASK_IOVA = 1, IBV_REG_MR_MASK_ADDR = 2, IBV_REG_MR_MASK_FD = 4, IBV_REG_MR_MASK_FD_OFFSET = 8,
-    IBV_REG_MR_MASK_DMAH = 16, IBV_REG_MR_MASK_BUF = 32,
-};
-struct ibv_mr_init_attr {
-    size_t length; int access; uint64_t comp_mask, iova; void *addr; int fd; uint64_t fd_offset; void *dmah, *buf;
-};
-struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *mr_init_attr);
-"""
 
 
 def test_programs_compile_without_a_warning(tmp_path: Path) -> None:
@@ -137,8 +116,7 @@ def test_programs_compile_without_a_warning(tmp_path: Path) -> None:
             (tmp_path / f"p{number}.c").write_text(text)
     flags = ["-fsyntax-only", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror"]
     if "ibv_reg_mr_ex" not in header:
-        (tmp_path / "newer.h").write_text(NEWER)
-        flags += ["-include", str(tmp_path / "newer.h")]
+        flags += ["-include", str(Path(__file__).with_name("newer_verbs.h"))]
     done = ended(compiler, *flags, *sorted(map(str, tmp_path.glob("*.c"))))
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -324,11 +302,10 @@ def test_a_defect_is_shown_by_a_case_that_the_tables_have_still(tmp_path: Path, 
 
 
 def test_a_text_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: Cli) -> None:
-    built = json.loads(FORKY.read_text().partition("\n")[0])
+    built, *others = records()
     built["under_test"]["given"]["linux"] = {"sha256": "e4" * 32}
     built["under_test"]["modules"]["rdma_rxe"]["build_id"] = "ce" * 20
-    mine = tmp_path / "results.jsonl"
-    mine.write_text("\n".join([json.dumps(built), *FORKY.read_text().splitlines()[1:]]) + "\n")
+    mine = written_records([built, *others], tmp_path)
     said = spaced(cli(0, "reproducer", DEFECT, "--run", mine, "--mail", "--others", FORKY).out)
     assert "rdma-core 65.0 (the stack under test was changed: linux e4e4e4e4). " in said
     assert "rdma-core 65.0, with modules.rdma_rxe.build_id a6d6b4de9dc2: has it" in said
@@ -345,7 +322,8 @@ def test_a_text_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: C
 def test_a_text_says_of_another_stack_only_what_its_run_shows(tmp_path: Path, verdict: str, says: str) -> None:
     symptom, run = symptom_named(WRITE), forky()
     head = changed(run.header, {"device": {**run.header["device"], "driver": "siw"}})
-    other = digest(Recorded(head, [result(row(symptom.case), verdict)], None), tmp_path)
+    case = next(each for each in ROWS if each.id == symptom.case)
+    other = digest(Recorded(head, [result(case, verdict)], None), tmp_path)
     said = spaced(mail_of(symptom, other))
     assert f"- siw, kernel 7.2.12+deb14-amd64, rdma-core 65.0: {says}" in said
     assert "- rxe, kernel 7.2.12+deb14-amd64, rdma-core 65.0: has it" in said
@@ -373,14 +351,12 @@ def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tm
 def test_the_page_of_findings_says_on_which_stacks_a_defect_is_not_seen(
     tmp_path: Path, verdict: str, says: str
 ) -> None:
-    passing = [json.loads(line) for line in FORKY.read_text().splitlines()]
-    passing[0]["stack"] = "sid"
-    for record in passing[1:]:
+    head, *passing = records()
+    head["stack"] = "sid"
+    for record in passing:
         if str(record.get("case", "")).startswith("bind_mw/"):
             record |= {"verdict": verdict, "effective": verdict, "rule_verdicts": {}, "deviations": [], "fault": None}
-    sid = tmp_path / "sid.jsonl"
-    sid.write_text("".join(json.dumps(record) + "\n" for record in passing))
-    page = page_of(tmp_path, FORKY, sid)
+    page = page_of(tmp_path, FORKY, written_records([head, *passing], tmp_path / "sid"))
     assert re.search(rf"- seen on: forky \(\d+ results\); {says}: sid\n- rules: BIND", page)
     assert {says} == set(re.findall("; (not.* on): ", page))
 
@@ -389,11 +365,9 @@ def test_unconfirmed_violations_are_not_findings(tmp_path: Path) -> None:
     defect = next(each for each in forky().defects if [symptom.name for symptom in each.symptoms] == [each.first.case])
     once = {"verdict": "FAIL", "reason": "it was seen once"}
     tried = {"type": "confirmation", "case": defect.first.case, "confirmed": False, "by": "repetition", "in_run": once}
-    lines = FORKY.read_text().splitlines()
-    lines.insert(-1, json.dumps({**tried, "alone": {"verdict": "PASS", "reason": ""}}))
-    run = tmp_path / "forky.jsonl"
-    run.write_text("\n".join(lines) + "\n")
-    page = page_of(tmp_path, run)
+    *lines, footer = records()
+    alone = {**tried, "alone": {"verdict": "PASS", "reason": ""}}
+    page = page_of(tmp_path, written_records([*lines, alone, footer], tmp_path / "forky"))
     assert page.count("\n- fingerprint: `") == len(forky().defects) - 1
     assert f"`{defect.fingerprint}`" not in page
 
@@ -450,5 +424,5 @@ def test_programs_end_in_the_guest_as_the_run_did(tmp_path: Path) -> None:
     made = programs()[0]
     tried = [Trying(id_, verdict, made[id_]) for id_, verdict in verdicts.items() if id_ in made]
     assert len(tried) >= 3
-    found = list(compare(tried, GUEST_STACK, tmp_path, 1, print, assume_yes=True))
+    found = list(compare(tried, "forky", tmp_path, 1, print, assume_yes=True))
     assert {each.outcome for each in found} == {REPRODUCED, AGREED}, found

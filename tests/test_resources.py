@@ -5,12 +5,13 @@ import os
 import socket
 import struct
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -25,17 +26,6 @@ from conformance.kernel import module_memory, resources
 from conformance.kernel.log import KernelFile, number_after
 from conformance.kernel.module_memory import REPETITIONS, ModuleMemory
 from conformance.kernel.netlink import RdmaNetlink
-from conformance.kernel.resources import (
-    LOCKED,
-    OTHERS,
-    PAGES,
-    PINNED,
-    ResourceCounter,
-    count_when_settled,
-    kept,
-    leaked,
-    resource_evidence,
-)
 from conformance.model.fault import FaultKind
 from conformance.model.observation import Observation
 from conformance.model.verdict import Verdict
@@ -71,7 +61,7 @@ def system(tmp_path: Path) -> Path:
 
 
 def count(system: Path, netlink: Any, alone: bool = True) -> dict[str, int]:
-    return ResourceCounter("rxe0", netlink, alone, system / "proc", system / "cgroup").count()
+    return resources.ResourceCounter("rxe0", netlink, alone, system / "proc", system / "cgroup").count()
 
 
 def test_windows_are_what_the_control_group_counts_beyond_the_netlink(system: Path) -> None:
@@ -79,19 +69,19 @@ def test_windows_are_what_the_control_group_counts_beyond_the_netlink(system: Pa
         "QP": 2,
         "MR": 1,
         "PD": 1,
-        OTHERS: 3,
-        PINNED: 16,
-        LOCKED: 4,
-        PAGES: 7,
+        resources.OTHERS: 3,
+        resources.PINNED: 16,
+        resources.LOCKED: 4,
+        resources.PAGES: 7,
     }
 
 
 def test_a_new_object_is_counted_beside_the_kernels_own(system: Path) -> None:
     netlink = Netlink(QP=2, MR=1)
-    counter = ResourceCounter("rxe0", netlink, True, system / "proc", system / "cgroup")  # type: ignore[arg-type]
+    counter = resources.ResourceCounter("rxe0", netlink, True, system / "proc", system / "cgroup")  # type: ignore[arg-type]
     first = counter.count()
     netlink.counts = {"QP": 2, "MR": 3}
-    assert leaked(first, counter.count()) == "the kernel still counts 2 MR"
+    assert resources.leaked(first, counter.count()) == "the kernel still counts 2 MR"
 
 
 def summary(*entries: tuple[bytes, int]) -> bytes:
@@ -112,36 +102,44 @@ def test_one_answer_of_the_kernel_has_the_numbers_of_all_kinds(names: tuple[byte
 
 @pytest.mark.parametrize("lack", ["proc/self/cgroup", "cgroup/cases/rdma.current", "proc/vmstat"])
 def test_counts_that_a_system_does_not_provide_are_omitted(system: Path, lack: str) -> None:
-    assert PAGES not in count(system, Netlink(), alone=False), "others may pin pages"
+    assert resources.PAGES not in count(system, Netlink(), alone=False), "others may pin pages"
     (system / lack).unlink()
-    assert {OTHERS, PAGES} - set(count(system, Netlink(MR=1))) == {PAGES if lack == "proc/vmstat" else OTHERS}
+    assert {resources.OTHERS, resources.PAGES} - set(count(system, Netlink(MR=1))) == {
+        resources.PAGES if lack == "proc/vmstat" else resources.OTHERS
+    }
 
 
 def test_counts_only_of_the_control_group_are_remarks_and_not_leaks() -> None:
-    assert leaked({"MR": 1, OTHERS: 2}, {"MR": 1, OTHERS: 5}) == ""
-    assert kept({OTHERS: 2}, {OTHERS: 5}) == "the RDMA control group counts 3 more objects than before (MW or other)"
-    assert kept({OTHERS: 2}, {OTHERS: 2}) == kept({}, {}) == ""
+    assert resources.leaked({"MR": 1, resources.OTHERS: 2}, {"MR": 1, resources.OTHERS: 5}) == ""
+    assert (
+        resources.kept({resources.OTHERS: 2}, {resources.OTHERS: 5})
+        == "the RDMA control group counts 3 more objects than before (MW or other)"
+    )
+    assert resources.kept({resources.OTHERS: 2}, {resources.OTHERS: 2}) == resources.kept({}, {}) == ""
     observed: Observation = {"returned": "NULL", "errno": "EINVAL", "rc": None, "remarks": ["noticed"]}
     judgement = judge(samples.case("{rules: [REG-01], when: {access: []}, then: refused}"), [], observed)
     assert (judgement.verdict, judgement.notes) == ("PASS", ("noticed",))
 
 
 def test_more_than_before_is_left_over_and_less_is_not() -> None:
-    assert leaked({"MR": 1, PINNED: 4}, {"MR": 3, PINNED: 16}) == "the kernel still counts 2 MR, 12 kB pinned"
-    assert leaked({"MR": 1, PINNED: 4}, {"MR": 0}) == ""
+    assert (
+        resources.leaked({"MR": 1, resources.PINNED: 4}, {"MR": 3, resources.PINNED: 16})
+        == "the kernel still counts 2 MR, 12 kB pinned"
+    )
+    assert resources.leaked({"MR": 1, resources.PINNED: 4}, {"MR": 0}) == ""
 
 
 def test_resources_freed_a_little_later_are_not_leaks(monkeypatch: Patch) -> None:
     counts = iter([{"MR": 1}, {"MR": 1}, {"MR": 0}])
-    assert count_when_settled({"MR": 0}, lambda: next(counts)) == {"MR": 0}
+    assert resources.count_when_settled({"MR": 0}, lambda: next(counts)) == {"MR": 0}
     monkeypatch.setattr(resources, "SETTLING_S", 0.02)
-    assert count_when_settled({"MR": 0}, lambda: {"MR": 1}) == {"MR": 1}
+    assert resources.count_when_settled({"MR": 0}, lambda: {"MR": 1}) == {"MR": 1}
 
 
 def test_the_evidence_keeps_objects_and_memory_apart() -> None:
-    assert resource_evidence({"MR": 0, PINNED: 0}, {"MR": 1, PINNED: 4}) == {
+    assert resources.resource_evidence({"MR": 0, resources.PINNED: 0}, {"MR": 1, resources.PINNED: 4}) == {
         "resources": {"before": {"MR": 0}, "after": {"MR": 1}},
-        "memory": {"before": {PINNED: 0}, "after": {PINNED: 4}},
+        "memory": {"before": {resources.PINNED: 0}, "after": {resources.PINNED: 4}},
     }
 
 
@@ -182,8 +180,12 @@ def test_a_file_is_closed_when_it_is_no_longer_used() -> None:
 @pytest.mark.parametrize(
     ("text", "name", "number"),
     [
-        *((TEXT, name, number) for name, number in (("VmPin:", 16), ("VmPinned:", 3), ("nr_acquired ", 12))),
-        *((TEXT, name, number) for name, number in (("nr_released ", 5), ("VmLck:", None), ("acquired ", None))),
+        (TEXT, "VmPin:", 16),
+        (TEXT, "VmPinned:", 3),
+        (TEXT, "nr_acquired ", 12),
+        (TEXT, "nr_released ", 5),
+        (TEXT, "VmLck:", None),
+        (TEXT, "acquired ", None),
         ("VmPin:", "VmPin:", None),
         ("VmPin: none", "VmPin:", None),
     ],
@@ -228,15 +230,10 @@ def test_it_ends_with_the_process_that_began_it() -> None:
     os.close(report)
 
 
-def test_why_it_could_not_be_set_up_is_reported() -> None:
-    def prepare() -> object:
-        raise SetupRefused("registering the MR 'mr'", "ENOMEM")
-
+def test_why_nothing_could_be_counted_is_reported() -> None:
+    refused = SetupRefused("registering the MR 'mr'", "ENOMEM")
     with pytest.raises(SetupRefused, match="registering the MR 'mr'"):
-        killed(prepare, Counted(0))
-
-
-def test_without_counts_of_the_kernel_none_are_shown() -> None:
+        killed(Mock(side_effect=refused), Counted(0))
     with pytest.raises(HostLacks, match="does not report"):
         killed(lambda: "kept", Counted(0))
 
@@ -255,27 +252,28 @@ class Kernel:
     """A kernel that counts its memory. Objects that wait are freed only when the kernel is asked to free them."""
 
     def __init__(self, proc: Path) -> None:
-        self.proc = proc
-        self.held, self.waiting = Counter[str](), Counter[str]()
-        (proc / "sys/vm").mkdir(parents=True)
-        (proc / "sys/vm/mem_profiling").write_text("1\n")
-        self.allocate("rxe_alloc_ucontext")
+        self.proc, self.ran = proc, 0
+        self.held, self.waiting = Counter(rxe_alloc_ucontext=1), Counter[str]()
+        laid(proc / "sys/vm", {"mem_profiling": "1\n"})
+        self._write()
 
-    def allocate(self, function: str, objects: int = 1) -> None:
-        self.held[function] += objects
+    def runs(self, held: Mapping[str, int], waits: Sequence[str] = ()) -> None:
+        """A case whose calls allocate these objects, and objects of other functions that wait to be freed."""
+        self.ran += 1
+        self.held.update(held)
+        self.waiting.update(waits)
+        self._write()
+
+    def free(self) -> None:
+        self.waiting.clear()
+        self._write()
+
+    def _write(self) -> None:
         lines = [
             f"{96 * number:12} {number:8} rxe_mr.c:{len(function)} [rdma_rxe] func:{function} \n"
             for function, number in (self.held + self.waiting).items()
         ]
         (self.proc / "allocinfo").write_text(HEAD.format(sum(self.held.values())) + "".join(lines))
-
-    def put(self, function: str) -> None:
-        self.waiting[function] += 1
-        self.allocate(function, 0)
-
-    def free(self) -> None:
-        self.waiting.clear()
-        self.allocate("rxe_alloc_ucontext", 0)
 
     def memory(self) -> ModuleMemory:
         return ModuleMemory(self.proc, self.free)
@@ -294,40 +292,22 @@ def leaks(memory: ModuleMemory, case: Callable[[], object]) -> dict[str, list[in
 
 def test_memory_is_leaked_if_each_repetition_keeps_more(kernel: Kernel) -> None:
     memory = kernel.memory()
-
-    def case() -> None:
-        kernel.allocate("rxe_mr_init_user", 2)
-        kernel.put("alloc_uobj")
-
-    assert leaks(memory, case) == {"rxe_mr_init_user": [2] * (1 + REPETITIONS)}
-    assert leaks(memory, lambda: kernel.put("alloc_uobj")) == {}, "the next case leaks nothing"
+    found = leaks(memory, lambda: kernel.runs({"rxe_mr_init_user": 2}, ["alloc_uobj"]))
+    assert found == {"rxe_mr_init_user": [2] * (1 + REPETITIONS)}
+    assert leaks(memory, lambda: kernel.runs({}, ["alloc_uobj"])) == {}, "the next case leaks nothing"
 
 
 def test_memory_that_is_kept_once_or_freed_late_is_no_leak(kernel: Kernel) -> None:
-    memory = kernel.memory()
-    first = iter([1])
-    ran: list[int] = []
-
-    def case() -> None:
-        ran.append(1)
-        kernel.allocate("pool_grow", next(first, 0))
-
-    assert leaks(memory, case) == {}
-    assert len(ran) == 2, "the first repetition has shown it"
-    assert leaks(memory, case) == {}
-    assert len(ran) == 3
+    memory, first = kernel.memory(), iter([1])
+    for ran in (2, 3):  # the first repetition has shown it
+        assert leaks(memory, lambda: kernel.runs({"pool_grow": next(first, 0)})) == {}
+        assert kernel.ran == ran
 
 
 def test_a_case_is_not_repeated_for_objects_that_wait_to_be_freed(kernel: Kernel) -> None:
     memory = kernel.memory()
-    ran: list[int] = []
-
-    def case() -> None:
-        ran.append(1)
-        kernel.put("alloc_uobj")
-
-    assert [leaks(memory, case) for _ in range(20)] == [{}] * 20
-    assert len(ran) == 20
+    assert [leaks(memory, lambda: kernel.runs({}, ["alloc_uobj"])) for _ in range(20)] == [{}] * 20
+    assert kernel.ran == 20
 
 
 def test_memory_that_is_freed_after_the_repetitions_is_no_leak(kernel: Kernel, monkeypatch: Patch) -> None:
@@ -337,18 +317,18 @@ def test_memory_that_is_freed_after_the_repetitions_is_no_leak(kernel: Kernel, m
 
     def free() -> None:
         if next(asked) > REPETITIONS + 3:  # as a worker of the kernel does after a delay
-            kernel.allocate("rxe_odp_work", -kernel.held["rxe_odp_work"])
+            kernel.runs({"rxe_odp_work": -kernel.held["rxe_odp_work"]})
 
     memory = ModuleMemory(kernel.proc, free)
-    assert leaks(memory, lambda: kernel.allocate("rxe_odp_work")) == {}
+    assert leaks(memory, lambda: kernel.runs({"rxe_odp_work": 1})) == {}
     assert kernel.held["rxe_odp_work"] == 0
 
 
 def test_a_leak_in_a_place_whose_objects_are_freed_late_is_found(kernel: Kernel) -> None:
     memory = kernel.memory()
     for _ in range(3):
-        assert leaks(memory, lambda: kernel.put("alloc_uobj")) == {}
-    found = [leaks(memory, lambda: kernel.allocate("alloc_uobj")) for _ in range(8)]
+        assert leaks(memory, lambda: kernel.runs({}, ["alloc_uobj"])) == {}
+    found = [leaks(memory, lambda: kernel.runs({"alloc_uobj": 1})) for _ in range(8)]
     assert any(found)
 
 
@@ -363,12 +343,10 @@ def test_another_kernel_is_not_watched(kernel: Kernel, lack: str) -> None:
 
 
 class Driver(ReferenceBench):
-    """A bench whose driver allocates an object for each call, and never frees it."""
-
     kernel: Kernel
 
     def entry(self, name: str) -> Entry:
-        self.kernel.allocate("rxe_mr_init_user")
+        self.kernel.runs({"rxe_mr_init_user": 1})
         return super().entry(name)
 
 

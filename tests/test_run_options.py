@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from _pytest.config.argparsing import Parser
@@ -89,14 +90,12 @@ CASES = st.sampled_from([HARMLESS, HAZARDOUS])
 
 @functools.cache
 def command_line() -> argparse.ArgumentParser:
-    """The parser of `rdma-cts run`."""
     parser = argparse.ArgumentParser(exit_on_error=False)
     run.add_arguments(parser)
     return parser
 
 
 def parsed(arguments: list[str]) -> RunOptions:
-    """Returns the result of parsing the arguments as on the command line."""
     return run_arguments.options_from(command_line().parse_args(arguments))
 
 
@@ -127,27 +126,18 @@ def test_every_field_is_written_in_one_way() -> None:
 
 
 @UNTIMED
-@given(GIVEN)
-def test_the_arguments_of_a_run_mean_the_same_run(options: RunOptions) -> None:
-    assert parsed(options.arguments()) == options
-
-
-@UNTIMED
 @given(SETTLED, CASES)
-def test_the_command_that_reproduces_a_case_runs_it_alone_in_the_same_place(options: RunOptions, case: Any) -> None:
-    program, command, *arguments = shlex.split(options.reproduction(case))
-    assert (program, command) == ("./rdma-cts", "run")
+def test_the_command_that_reproduces_a_case_or_a_point_runs_it_alone_in_the_same_place(
+    options: RunOptions, case: Any
+) -> None:
+    point = "#access=LOCAL_WRITE+MW_BIND,flags=none"
+    program, command, *arguments, last = shlex.split(f"{options.reproduction(case)}{point}")
+    assert (program, command, last) == ("./rdma-cts", "run", f"{case.id}{point}")
+    arguments.append(case.id)
     expected = without(options, NOT_DECIDING | (HOST_ONLY if options.guest else GUEST_ONLY))
     if options.device and case is HAZARDOUS:  # on a host it is left out unless `--hazardous` is given
         expected = replace(expected, hazardous=True)
     assert parsed(arguments) == replace(expected, only=(case.id,))
-
-
-@UNTIMED
-@given(SETTLED)
-def test_a_point_of_a_case_can_be_named_at_the_end_of_the_command(options: RunOptions) -> None:
-    *_, arguments = shlex.split(f"{options.reproduction(HARMLESS)}#access=LOCAL_WRITE+MW_BIND,flags=none")
-    assert arguments == f"{HARMLESS.id}#access=LOCAL_WRITE+MW_BIND,flags=none"
 
 
 def test_a_command_for_people_is_short() -> None:
@@ -160,24 +150,21 @@ def test_a_command_for_people_is_short() -> None:
 @pytest.mark.usefixtures("project")
 def test_a_hazardous_case_runs_on_a_host_by_its_own_command(monkeypatch: Patch, tmp_path: Path) -> None:
     """The target gets only this case."""
-    own = tmp_path / "own"
-    (own / "reg_mr").mkdir(parents=True)
-    rows = "".join(f"  {line}\n" for line in ROWS.splitlines())
-    (own / "reg_mr/sample.yaml").write_text(f"verb: ibv_reg_mr\ncases: 2\n{MEMORY}rows:\n{rows}")
-    planned: list[str] = []
-
-    def plan(options: RunOptions, chosen: run.Chosen, *_: Any) -> None:
-        planned.extend(case.id for case in chosen.cases)
-        raise UserError("enough")
-
-    stand_in_for_device(monkeypatch)
+    table = f"verb: ibv_reg_mr\ncases: 2\n{MEMORY}rows:\n{ROWS}"
+    own = samples.laid(tmp_path / "own", {"reg_mr/sample.yaml": table})
+    # this host has a device whose port carries traffic
+    for module in (target, usable):
+        monkeypatch.setattr(module, "device_names", lambda: ["rxe7"])
+    monkeypatch.setattr(usable, "Port", lambda *_: SimpleNamespace(check=lambda gid_index: None))
     monkeypatch.setattr(target, "prepare", lambda *_: None)
+    plan = Mock(side_effect=UserError("enough"))
     monkeypatch.setattr(run, "_keep_plan", plan)
     options = replace(RunOptions(shared=True, cases=(own,)).on("rxe7"), verbs=("reg_mr",))
     _, _, *arguments = shlex.split(options.reproduction(HAZARDOUS))
     with pytest.raises(UserError, match="enough"):
         run.execute(command_line().parse_args([*arguments, "--out", str(tmp_path / "out")]))
-    assert planned == [HAZARDOUS.id]
+    _, chosen, *_ = plan.call_args.args
+    assert [case.id for case in chosen.cases] == [HAZARDOUS.id]
 
 
 def test_a_case_that_can_end_only_its_process_runs_on_every_host(capsys: Says) -> None:
@@ -199,7 +186,7 @@ def test_a_command_seen_from_the_projects_directory_names_the_same_files(options
 
 
 @UNTIMED
-@given(SETTLED)
+@given(GIVEN)
 def test_a_plan_keeps_all_of_a_run(tmp_path_factory: Folders, options: RunOptions) -> None:
     folder = tmp_path_factory.mktemp("plan")
     write_plan(Plan(tuple(options.arguments()), "/", (), "0", "host", {}), folder)
@@ -208,37 +195,18 @@ def test_a_plan_keeps_all_of_a_run(tmp_path_factory: Folders, options: RunOption
 
 @UNTIMED
 @given(SETTLED)
-def test_pytest_on_the_host_is_asked_the_same(options: RunOptions) -> None:
-    options = options.on("rxe0")
-    found = parsed_by_pytest(options.plugin_arguments())
-    assert {"device", "case_deadline_s", "seed", "sequences", "port", "profile", "dialect", "cases"} <= set(found)
+def test_pytest_is_asked_the_same_on_the_host_and_of_its_own_device_and_files_in_the_guest(options: RunOptions) -> None:
     # The tier is not handed on, because --rdma-only names the cases.
-    assert found == {name: getattr(options, name) for name in found} | {"tier": RunOptions().tier}
-
-
-@UNTIMED
-@given(SETTLED)
-def test_pytest_in_the_guest_is_asked_the_same_of_its_own_device_and_files(options: RunOptions) -> None:
-    options = options.on("")
-    inside = options.inside_guest("rxe0", (Path("vendor/0"),), Path("profile.yaml"))
-    found = parsed_by_pytest(inside.plugin_arguments())
-    own = {
-        "device": "rxe0",
-        "port": 1,
-        "gid_index": None,
-        "peer": None,
-        "tier": RunOptions().tier,
-        "cases": (Path("vendor/0"),),
-        "profile": Path("profile.yaml"),
-    }
-    assert found == {name: getattr(options, name) for name in found} | own
-
-
-def stand_in_for_device(monkeypatch: Patch) -> None:
-    """Makes this host have a device whose port carries traffic."""
-    monkeypatch.setattr(target, "device_names", lambda: ["rxe7"])
-    monkeypatch.setattr(usable, "device_names", lambda: ["rxe7"])
-    monkeypatch.setattr(usable, "Port", lambda *_: SimpleNamespace(check=lambda gid_index: None))
+    own: dict[str, Any] = {"tier": RunOptions().tier}
+    on_host = options.on("rxe0")
+    found = parsed_by_pytest(on_host.plugin_arguments())
+    assert {"device", "case_deadline_s", "seed", "sequences", "port", "profile", "dialect", "cases"} <= set(found)
+    assert found == {name: getattr(on_host, name) for name in found} | own
+    in_guest = options.on("")
+    cases, profile = (Path("vendor/0"),), Path("profile.yaml")
+    found = parsed_by_pytest(in_guest.inside_guest("rxe0", cases, profile).plugin_arguments())
+    own |= {"device": "rxe0", "port": 1, "gid_index": None, "peer": None, "cases": cases, "profile": profile}
+    assert found == {name: getattr(in_guest, name) for name in found} | own
 
 
 def test_the_refusal_of_a_guest_option_on_this_hosts_device_says_what_to_add() -> None:

@@ -4,10 +4,10 @@ reported as a row of a table. If a guest dies in a sequence, the result has this
 import itertools
 import os
 import sys
-import textwrap
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,7 +21,6 @@ from conformance.model.kind import Kind
 from conformance.model.observation import Observation
 from conformance.model.verdict import Verdict
 from conformance.results.records import encode, read_results, result_record
-from conformance.tables.loader import read_table
 from conformance.tables.suite import ROOT, load_suite
 from kinds import Cli, Patch
 from launched import ended
@@ -29,7 +28,7 @@ from reference.bench import ReferenceBench
 from reference.device import Device
 from samples import footer_of
 from trial import sequences, violation_runs
-from trial.catalogue import VIOLATIONS
+from trial.catalogue import named
 from trial.comparison import Comparison, Divergence, Subject
 from trial.running import judgement_on, on_the_reference
 from trial.searching import divergences, for_sequences, observe
@@ -38,10 +37,6 @@ SUITE = load_suite()
 SEARCHING = next(each for each in SUITE.cases if each.kind is Kind.SEQUENCES and each.entry == "libibverbs")
 AT_MOST = 3000  # the number of sequences that must suffice to find the violation; most seeds need a few dozen
 ROW = "- id: found-by-random-sequences\n"
-
-
-def violation(name: str) -> type[Device]:
-    return next(each for each in VIOLATIONS if each.name == name).kind
 
 
 def subject_of(kind: type[Device], entry: str = "libibverbs") -> Subject:
@@ -60,16 +55,9 @@ def rows_of(seed: int) -> list[str]:
     return said
 
 
-def verdict_of(row: str, kind: type[Device], folder: Path) -> str:
-    """Runs a row on a reference of this kind, and returns the verdict."""
-    path = folder / "reg_mr" / "found.yaml"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("verb: ibv_reg_mr\ncases: 1\nrows:\n" + textwrap.indent(row, "  "))
-    table, mistakes = read_table(path, "found.yaml", SUITE.registry)
-    assert mistakes == []
-    assert table is not None
+def verdict_of(row: str, kind: type[Device]) -> str:
     with closing(ReferenceBench(kind())) as bench:
-        return judgement_on(table.cases[0], on_the_reference(bench)).verdict
+        return judgement_on(samples.case(row), on_the_reference(bench)).verdict
 
 
 @pytest.mark.parametrize("number", [40, pytest.param(200, marks=pytest.mark.nightly)])
@@ -91,15 +79,13 @@ def test_two_references_never_part(number: int) -> None:
         pytest.param("only-the-first-element-is-checked", 1, 1, marks=pytest.mark.nightly),
     ],
 )
-def test_a_violation_is_found_and_reported_in_few_steps_that_show_it_again(
-    name: str, seed: int, steps: int, tmp_path: Path
-) -> None:
-    divergence = searched(violation(name), AT_MOST, seed=seed)
+def test_a_violation_is_found_and_reported_in_few_steps_that_show_it_again(name: str, seed: int, steps: int) -> None:
+    divergence = searched(named(name).kind, AT_MOST, seed=seed)
     assert divergence is not None
     assert len(divergence.taken) <= steps
     assert divergence.row.startswith(ROW)
-    assert verdict_of(divergence.row, Device, tmp_path) == Verdict.PASS
-    assert verdict_of(divergence.row, violation(name), tmp_path) == Verdict.FAIL
+    assert verdict_of(divergence.row, Device) == Verdict.PASS
+    assert verdict_of(divergence.row, named(name).kind) == Verdict.FAIL
 
 
 def test_the_sequences_of_a_seed_are_the_same_again() -> None:
@@ -114,7 +100,7 @@ def hardly_shrunk(monkeypatch: Patch) -> None:
 
 @pytest.mark.usefixtures("hardly_shrunk")
 def test_a_divergence_is_found_only_once() -> None:
-    subject = subject_of(violation("one-byte-too-long"))
+    subject = subject_of(named("one-byte-too-long").kind)
     found = list(itertools.islice(divergences(subject, 1, for_sequences(AT_MOST)), 2))
     assert len({each.signature for each in found}) == len(found) == 2
 
@@ -133,12 +119,8 @@ def test_a_sequence_that_ends_early_gives_a_region_back_to_which_a_window_is_bou
 
 @pytest.mark.usefixtures("hardly_shrunk")
 def test_a_finding_violates_the_nearest_rule_alone() -> None:
-    with closing(ReferenceBench(violation("one-byte-too-long")())) as bench:
-        said: list[tuple[str, str]] = []
-
-        def progress(point: str, done: int, **more: str) -> None:
-            said.append((point, more["row"]))
-
+    with closing(ReferenceBench(named("one-byte-too-long").kind())) as bench:
+        progress = Mock()
         observed = observe(SEARCHING, bench, bench.capabilities(), for_sequences(60), 5, progress)
     line = result_record(SEARCHING, SUITE.registry, judging.judge(SEARCHING, [], observed), observed)
     assert (line["verdict"], line["observed"]["seed"]) == (Verdict.FAIL, 5)
@@ -146,8 +128,8 @@ def test_a_finding_violates_the_nearest_rule_alone() -> None:
     assert {rule for rule, verdict in line["rule_verdicts"].items() if verdict == Verdict.FAIL} == rules
     assert rules < set(SEARCHING.rules) == set(line["rule_verdicts"])
     assert all(each["row"].startswith(ROW) for each in line["deviations"])
-    assert said[-1][1].startswith(ROW)
-    assert "from seed 5" in said[-1][0]
+    assert progress.call_args.kwargs["row"].startswith(ROW)
+    assert "from seed 5" in progress.call_args.args[0]
 
 
 def test_a_kernel_that_complains_meanwhile_counts_for_every_rule() -> None:
@@ -221,7 +203,7 @@ def test_a_guest_crash_in_a_sequence_affects_one_case_and_names_the_sequence(tmp
     assert "from seed 1" in crash["reason"]
     assert any("sysrq triggered crash" in text for text in crash["kernel"]["log"])
     [flight] = crash["deviations"]
-    assert verdict_of(flight["row"], Device, tmp_path) == Verdict.PASS
+    assert verdict_of(flight["row"], Device) == Verdict.PASS
     assert [rule for rule, verdict in crash["rule_verdicts"].items() if verdict == Verdict.CRASH] == flight["rules"]
     # The sequences at the other entry were made until their time ended, whatever they found.
     assert other["verdict"] in (Verdict.PASS, Verdict.FAIL)

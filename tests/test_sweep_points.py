@@ -69,7 +69,6 @@ SMALL = """
 
 
 def small(axes: str, when: str, points: int | str, where: str = "") -> Case:
-    """A case whose sweep has these axes, arguments of the judged call, and constraint."""
     row = SMALL.replace("AXES", axes).replace("WHEN", when).replace("POINTS", str(points))
     return samples.case(row.replace("    WHERE\n", f"    where: {where!r}\n" if where else ""))
 

@@ -20,7 +20,6 @@ CHOSEN = (
 SMALL = """
 from conformance.sweeps import run
 from conformance.sweeps import registration_loop
-from conformance.sweeps import registration_loop
 registration_loop.MIN_POINTS = 1
 used = run.loop_for
 def loop_for(case, swept, entry):
@@ -85,7 +84,6 @@ class Found:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
-    """The runs of one guest."""
     folder = tmp_path_factory.mktemp("guest")
     for name, text in (("small.py", SMALL), ("tell.py", TELL)):
         (folder / name).write_text(text)

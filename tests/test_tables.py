@@ -1,7 +1,6 @@
 """Reading tables: the cases of valid tables, and the location and message of each mistake in invalid tables."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,7 +33,6 @@ def parsed(rows: str, cases: int, name: str = "sample") -> tuple[Table | None, l
 
 
 def cases_of(rows: str, cases: int) -> tuple[Case, ...]:
-    """The cases of a table that must have no mistake."""
     table, mistakes = parsed(rows, cases)
     assert mistakes == []
     assert table is not None
@@ -80,17 +78,11 @@ def test_a_case_is_sourced_at_its_row_and_not_at_its_axis() -> None:
     ]
 
 
-def test_two_entries_make_two_cases() -> None:
+def test_a_row_has_entries_needs_and_memory_of_its_own() -> None:
     cases = cases_of(ROW.replace("id: a,", "id: a, entries: [libibverbs, uverbs],"), 2)
     assert [case.id for case in cases] == ["reg_mr/sample/a@libibverbs", "reg_mr/sample/a@uverbs"]
-
-
-def test_a_case_needs_what_its_rules_need() -> None:
     (case,) = cases_of(ROW.replace("REG-01]", "REG-07], needs: [odp]"), 1)
-    assert case.needs == ("odp", "atomics")
-
-
-def test_a_rows_memory_replaces_the_tables() -> None:
+    assert case.needs == ("odp", "atomics")  # also what its rule needs
     (case,) = cases_of(ROW.replace("id: a,", "id: a, given: {memory: {buf: {kind: shared, size: 1 page}}},"), 1)
     assert case.given.memory["buf"].kind == "shared"
 
@@ -104,36 +96,21 @@ def test_a_table_of_an_odd_name_is_refused(stem: str) -> None:
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project whose only table is reg_mr/first.yaml, with the real rules of ibv_reg_mr."""
-    cases = vendor(tmp_path / "project", {"reg_mr/first.yaml": TABLE})
+    cases = laid(tmp_path / "project", {"reg_mr/first.yaml": TABLE})
     for name in ("rules.yaml", "test_reg_mr.py"):
         (cases / "reg_mr" / name).write_bytes((CASES / "reg_mr" / name).read_bytes())
     monkeypatch.setattr("conformance.tables.suite.CASES", cases)
     return cases
 
 
-def vendor(tmp_path: Path, files: Mapping[str, str]) -> Path:
-    """A vendor's folder of tables with these files."""
-    return laid(tmp_path / "own", files)
-
-
 @pytest.mark.usefixtures("own")
-def test_a_vendors_tables_join_the_projects(tmp_path: Path) -> None:
-    folder = vendor(tmp_path, {"reg_mr/vendor.yaml": TABLE})
-    assert "reg_mr/vendor/a" in [case.id for case in load_suite([folder]).cases]
-
-
-@pytest.mark.usefixtures("own")
-def test_a_vendors_rules_can_be_proven(tmp_path: Path) -> None:
+def test_a_vendors_tables_and_rules_join_the_projects_once(tmp_path: Path) -> None:
     rule = "verb: ibv_reg_mr\nrules:\n  - {id: VND-01, statement: s, document: d, section: s, level: must, "
     rule += "layer: kernel, needs: [], since: '1', failure_means: f, quote: q}\n"
-    folder = vendor(tmp_path, {"reg_mr/rules.yaml": rule, "reg_mr/own.yaml": TABLE.replace("REG-01", "VND-01")})
-    assert "VND-01" in load_suite([folder]).registry
-
-
-@pytest.mark.usefixtures("own")
-def test_a_folder_named_twice_counts_once(tmp_path: Path) -> None:
-    folder = vendor(tmp_path, {"reg_mr/vendor.yaml": TABLE})
-    assert len(load_suite([folder, folder / ".." / "own"]).cases) == 2
+    folder = laid(tmp_path / "own", {"reg_mr/rules.yaml": rule, "reg_mr/own.yaml": TABLE.replace("REG-01", "VND-01")})
+    suite = load_suite([folder, folder / ".." / "own"])
+    assert sorted(case.id for case in suite.cases) == ["reg_mr/first/a", "reg_mr/own/a"]
+    assert "VND-01" in suite.registry
 
 
 @pytest.mark.usefixtures("own")
@@ -149,7 +126,7 @@ def test_a_folder_named_twice_counts_once(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_would_be_ignored_is_a_mistake(tmp_path: Path, name: str, message: str) -> None:
-    folder = vendor(tmp_path, {name: TABLE})
+    folder = laid(tmp_path / "own", {name: TABLE})
     place = re.escape(str(folder / name)) if message[0] == ":" else ""
     with pytest.raises(UserError, match=place + message):
         load_suite([folder])
@@ -157,8 +134,8 @@ def test_a_file_that_would_be_ignored_is_a_mistake(tmp_path: Path, name: str, me
 
 @pytest.mark.usefixtures("own")
 def test_a_case_of_the_same_id_in_another_folder_is_a_mistake(tmp_path: Path) -> None:
-    one = vendor(tmp_path, {"reg_mr/own.yaml": TABLE})
-    other = vendor(tmp_path / "b", {"reg_mr/own.yaml": TABLE})
+    one = laid(tmp_path / "own", {"reg_mr/own.yaml": TABLE})
+    other = laid(tmp_path / "b", {"reg_mr/own.yaml": TABLE})
     expected = re.escape(f"{other}/reg_mr/own.yaml:5:10: duplicate case id reg_mr/own/a (first at {one}")
     with pytest.raises(UserError, match=expected):
         load_suite([one, other])
@@ -166,7 +143,7 @@ def test_a_case_of_the_same_id_in_another_folder_is_a_mistake(tmp_path: Path) ->
 
 @pytest.mark.usefixtures("own")
 def test_a_broken_link_is_a_located_mistake(tmp_path: Path) -> None:
-    folder = vendor(tmp_path, {"reg_mr/own.yaml": TABLE})
+    folder = laid(tmp_path / "own", {"reg_mr/own.yaml": TABLE})
     (folder / "reg_mr" / "gone.yaml").symlink_to(tmp_path / "nowhere")
     with pytest.raises(UserError, match=r"gone\.yaml: cannot be read"):
         load_suite([folder])
@@ -193,7 +170,7 @@ def test_a_table_that_nothing_runs_once_is_a_mistake(own: Path, module: str, fra
 @pytest.mark.parametrize("command", ["list", "coverage"])
 def test_the_mistakes_of_all_files_are_printed_one_a_line(command: str, tmp_path: Path, cli: Cli) -> None:
     files = {"p": TABLE.replace("LOCAL_WRITE", "LOCAL_WIRTE, REMOTE_REED"), "q": TABLE.replace("REG-01", "STAT-1")}
-    folder = vendor(tmp_path, {f"reg_mr/{name}.yaml": text for name, text in files.items()})
+    folder = laid(tmp_path / "own", {f"reg_mr/{name}.yaml": text for name, text in files.items()})
     captured = cli(2, command, "--cases", folder)
     assert captured.out == ""
     assert captured.err.splitlines() == [
@@ -205,11 +182,8 @@ def test_the_mistakes_of_all_files_are_printed_one_a_line(command: str, tmp_path
 
 def test_a_bit_that_is_given_a_name_leaves_the_axis_of_unknown_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     def bits(which: str, number: int) -> list[str]:
-        row = (
-            "  - id: a-$bit\n    rules: [REG-18]\n"
-            f"    each: {{bit: {{unknown bits of: ibv_access_flags, which: {which}}}}}\n"
-            "    when: {access: [$bit]}\n    then: open\n"
-        )
+        axis = f"{{bit: {{unknown bits of: ibv_access_flags, which: {which}}}}}"
+        row = f"  - {{id: a-$bit, rules: [REG-18], each: {axis}, when: {{access: [$bit]}}, then: open}}\n"
         return [case.id.removeprefix("reg_mr/sample/a-bit-") for case in cases_of(row, number)]
 
     access = ENUMS["ibv_access_flags"]

@@ -35,7 +35,7 @@ from reference.objects import ON_DEMAND, Domain, Region
 from samples import user_error
 from targets.programs import messages_from_guest
 from trial import report
-from trial.catalogue import PERMITTED_VARIANTS, UNTRIABLE, VIOLATIONS
+from trial.catalogue import PERMITTED_VARIANTS, UNTRIABLE, VIOLATIONS, named
 from trial.data_path.alteration import DataPath
 from trial.data_path.emulated import altered_bench
 from trial.data_path.memory import content_at, put
@@ -56,20 +56,16 @@ def cases_of(*rules: str, suite: Suite = SUITE) -> list[Case]:
     return [case for case in suite.cases if case.kind is Kind.ROW and set(case.rules) & set(rules)]
 
 
-def named(name: str, violations: Sequence[Violation] = VIOLATIONS) -> Violation:
-    return next(each for each in violations if each.name == name)
-
-
-def test_violations_have_unique_names_and_descriptions() -> None:
-    assert len({each.name for each in VIOLATIONS}) == len(VIOLATIONS)
-    assert [each.name for each in VIOLATIONS if not each.about.endswith(".")] == []
+@pytest.mark.parametrize("violations", [VIOLATIONS, ALTERATIONS], ids=["violations", "alterations"])
+def test_violations_have_unique_names_descriptions_and_a_rule(violations: Sequence[Violation]) -> None:
+    assert len({each.name for each in violations}) == len(violations) >= 25
+    assert [each.name for each in violations if not each.about.endswith(".")] == []
+    assert {each.rule for each in violations} <= set(SUITE.registry)
     assert {each.rule for each in VIOLATIONS}.isdisjoint(UNTRIABLE)
     assert all(UNTRIABLE.values())
 
 
 class Deadly(Device):
-    """A driver whose registrations kill the process."""
-
     def access_fault(self, access: int) -> int:
         os.kill(os.getpid(), signal.SIGKILL)
         return 0
@@ -203,14 +199,6 @@ def test_a_few_violations_are_tried_by_name(monkeypatch: Patch, capsys: Says) ->
     assert "2 violations" in capsys.readouterr().out
 
 
-GUEST_STACK = "forky"
-
-
-def test_every_alteration_has_a_rule_and_a_name_of_its_own() -> None:
-    assert len({each.name for each in ALTERATIONS}) == len(ALTERATIONS) >= 25
-    assert {each.rule for each in ALTERATIONS} <= set(SUITE.registry)
-
-
 def test_unaltered_calls_fail_no_case() -> None:
     with closing(ReferenceBench()) as bench:
         trial = RealTrial(bench, bench.capabilities(), Unwatched(), cases_of("REG-20", "BIND-10"))
@@ -245,7 +233,7 @@ def test_a_violation_of_the_device_does_not_mask_other_rules_of_a_sweep() -> Non
 @pytest.mark.nightly
 def test_alterations_of_real_calls_are_detected_in_the_guest(tmp_path: Path) -> None:
     chosen = ["write-alone-granted", "region-one-byte-too-long", "not-deregistered", "control"]
-    lines = messages_from_guest("trial.inside", [OWN, *chosen], GUEST_STACK, tmp_path / "console.log", print)
+    lines = messages_from_guest("trial.inside", [OWN, *chosen], "forky", tmp_path / "console.log", print)
     found = {line["name"]: line["outcome"] for line in lines if line.get("type") == "finding"}
     assert found == {**dict.fromkeys(chosen, KILLED), "control": SURVIVED}
 
@@ -266,7 +254,7 @@ def test_permitted_variants_depart_only_from_recommendations() -> None:
 
 
 def test_cases_of_a_recommendation_do_not_fail_its_permitted_variant() -> None:
-    variant = named("local-errors-are-queue-errors", PERMITTED_VARIANTS)
+    variant = named("local-errors-are-queue-errors")
     cases = [case for case in DEFAULT_CASES if set(case.rules) <= {"STAT-03", "STAT-04"}]
     assert cases
     assert try_violation(variant, cases).by == ()
@@ -321,7 +309,7 @@ def test_cases_pass_on_the_reference_behind_unaltered_functions() -> None:
     ["writes-arrive-late", "new-value-returned", "ended-key-reads", "refused-reads-leak", "failed-binds-succeed"],
 )
 def test_alterations_on_the_reference_are_seen_by_the_cases_of_their_rule(name: str) -> None:
-    violation = named(name, DATA_PATH_ALTERATIONS)
+    violation = next(each for each in DATA_PATH_ALTERATIONS if each.name == name)
     assert try_violation(violation, cases_of(violation.rule)).outcome == KILLED
 
 
@@ -337,7 +325,6 @@ class Made:
         """Does nothing: the class has no state."""
 
     def answer(self, number: int, unit: int = 1) -> int:
-        """Returns a multiple of the size."""
         return number * unit * self.size
 
 

@@ -6,69 +6,57 @@ import re
 import pytest
 
 import pages
-from conformance.model.rules import Rule
-from conformance.verbs import (
-    ENUMS,
-    EXPERIMENTAL,
-    MAINLINE,
-    VENDOR_ENUMS,
-    VENDOR_STRUCTS,
-    VENDOR_VERBS,
-    VERBS,
-    Convention,
-    Field,
-    Parameter,
-    Verb,
-    declaration,
-    dialects,
-    enum_in,
-    structs_in,
-)
+from conformance import verbs
 from samples import registry
 
-EVERY_VERB = [*VERBS.values(), *VENDOR_VERBS.values()]
+EVERY_VERB = [*verbs.VERBS.values(), *verbs.VENDOR_VERBS.values()]
 
 
-@pytest.mark.parametrize("name", VERBS)
-def test_the_prototype_stands_in_its_page(name: str) -> None:
-    verb, release = VERBS[name], pages.installed_release()
-    if release < int(verb.since or 0):
-        pytest.skip(f"{verb.document} of rdma-core {release} is older than {name}, which came with {verb.since}")
-    path = pages.path_of(verb.document)
-    assert path, verb.document
+def sections(document: str) -> dict[str, str]:
+    """The sections of a manual page or header; skips the test if it is not installed."""
+    path = pages.path_of(document)
+    assert path, f"{document} is neither a manual page nor a header, nor among UNCHECKED"
     if not path.exists():
         pytest.skip(f"{path} is not installed (libibverbs-dev, by a dpkg that leaves out no manual pages)")
-    text = re.sub(r'[\s"]', "", "".join(pages.sections(path).values()))  # some are not in the synopsis
+    return pages.sections(path)
+
+
+@pytest.mark.parametrize("name", verbs.VERBS)
+def test_the_prototype_stands_in_its_page(name: str) -> None:
+    verb, release = verbs.VERBS[name], pages.installed_release()
+    if release < int(verb.since or 0):
+        pytest.skip(f"{verb.document} of rdma-core {release} is older than {name}, which came with {verb.since}")
+    text = re.sub(r'[\s"]', "", "".join(sections(verb.document).values()))  # some are not in the synopsis
     assert re.sub(r"\s|const (?=void)", "", verb.signature) in text
 
 
 def test_the_vendors_dialect_is_separate() -> None:
-    verb = VENDOR_VERBS["ibv_rereg_mr"]
+    verb = verbs.VENDOR_VERBS["ibv_rereg_mr"]
     assert verb.signature == (
         "int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, "
         "uint64_t access, struct ibv_rereg_mr_attr *attr)"
     )
-    assert (verb.dialect, verb.convention) == (EXPERIMENTAL, Convention.ZERO_OR_ERRNO)
+    assert (verb.dialect, verb.convention) == (verbs.EXPERIMENTAL, verbs.Convention.ZERO_OR_ERRNO)
     (access,) = (each for each in verb.parameters if each.name == "access")
     assert access.allowed == ("LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "ALLOCATE_MR")
-    assert VENDOR_STRUCTS["ibv_rereg_mr_attr"] in structs_in(verb)
-    assert dialects("ibv_rereg_mr") == (MAINLINE, EXPERIMENTAL)
-    assert dialects("ibv_reg_mr") == (MAINLINE,)
-    assert dialects("ibv_nothing") == ()
+    assert verbs.VENDOR_STRUCTS["ibv_rereg_mr_attr"] in verbs.structs_in(verb)
+    assert verbs.dialects("ibv_rereg_mr") == (verbs.MAINLINE, verbs.EXPERIMENTAL)
+    assert verbs.dialects("ibv_reg_mr") == (verbs.MAINLINE,)
+    assert verbs.dialects("ibv_nothing") == ()
 
 
 def test_the_vendors_flag_has_no_number_and_is_not_a_mainline_flag() -> None:
-    vendors = enum_in(EXPERIMENTAL, "ibv_access_flags")
-    assert vendors is VENDOR_ENUMS["ibv_access_flags"]
+    vendors = verbs.enum_in(verbs.EXPERIMENTAL, "ibv_access_flags")
+    assert vendors is verbs.VENDOR_ENUMS["ibv_access_flags"]
     assert vendors.named("ALLOCATE_MR").value is None
     with pytest.raises(KeyError, match="no document gives IBV_ACCESS_ALLOCATE_MR a number"):
         vendors.value_of("ALLOCATE_MR")
     assert vendors.names_of(0b111) == ["LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ"]
-    assert "ALLOCATE_MR" not in enum_in(MAINLINE, "ibv_access_flags").short_names
+    assert "ALLOCATE_MR" not in verbs.enum_in(verbs.MAINLINE, "ibv_access_flags").short_names
 
 
 def test_a_flag_is_found_by_its_short_and_by_its_full_name() -> None:
-    access = ENUMS["ibv_access_flags"]
+    access = verbs.ENUMS["ibv_access_flags"]
     assert access.value_of("REMOTE_WRITE") == access.value_of("IBV_ACCESS_REMOTE_WRITE") == 2
     assert access.mask_of("LOCAL_WRITE", "IBV_ACCESS_MW_BIND") == 0x11
     assert access.mask_of() == 0
@@ -87,13 +75,13 @@ def test_a_flag_is_found_by_its_short_and_by_its_full_name() -> None:
     ],
 )
 def test_a_mask_is_named_bit_by_bit_and_the_unknown_rest_stays_a_number(mask: int, names: list[str]) -> None:
-    assert ENUMS["ibv_access_flags"].names_of(mask) == names
+    assert verbs.ENUMS["ibv_access_flags"].names_of(mask) == names
 
 
 def test_a_single_value_is_named_or_stays_a_number() -> None:
-    assert ENUMS["ibv_rereg_mr_err_code"].name_of(-4) == "ERR_CMD"
-    assert ENUMS["ibv_qp_state"].name_of(0) == "RESET"
-    assert ENUMS["ibv_qp_type"].name_of(77) == "77"
+    assert verbs.ENUMS["ibv_rereg_mr_err_code"].name_of(-4) == "ERR_CMD"
+    assert verbs.ENUMS["ibv_qp_state"].name_of(0) == "RESET"
+    assert verbs.ENUMS["ibv_qp_type"].name_of(77) == "77"
 
 
 @pytest.mark.parametrize(
@@ -107,19 +95,19 @@ def test_a_single_value_is_named_or_stays_a_number() -> None:
     ],
 )
 def test_a_type_declares_a_name_as_c_does(ctype: str, expected: str) -> None:
-    assert declaration(ctype, "x") == expected
+    assert verbs.declaration(ctype, "x") == expected
 
 
 @pytest.mark.parametrize("verb", EVERY_VERB, ids=lambda verb: f"{verb.name}-{verb.dialect}")
-def test_everything_a_verb_names_is_described(verb: Verb) -> None:
-    owners: list[Field | Parameter] = [*verb.parameters]
-    owners += [field for struct in structs_in(verb) for field in struct.fields]
+def test_everything_a_verb_names_is_described(verb: verbs.Verb) -> None:
+    owners: list[verbs.Field | verbs.Parameter] = [*verb.parameters]
+    owners += [field for struct in verbs.structs_in(verb) for field in struct.fields]
     for owner in owners:
         if owner.enum:
-            assert set(owner.allowed) <= set(enum_in(verb.dialect, owner.enum).short_names), owner.name
+            assert set(owner.allowed) <= set(verbs.enum_in(verb.dialect, owner.enum).short_names), owner.name
         else:
             assert not owner.allowed, owner.name
-    assert not verb.code_enum or verb.code_enum in ENUMS
+    assert not verb.code_enum or verb.code_enum in verbs.ENUMS
     for parameter in verb.parameters:
         # A meaning is one sentence: it begins with a capital, ends with its only full stop, and fits in two lines.
         assert parameter.meaning[0].isupper(), parameter.name
@@ -129,9 +117,9 @@ def test_everything_a_verb_names_is_described(verb: Verb) -> None:
 
 
 def test_an_alias_agrees_with_the_enumeration_behind_it() -> None:
-    for enum in ENUMS.values():
+    for enum in verbs.ENUMS.values():
         if enum.alias_of:
-            original = ENUMS[enum.alias_of]
+            original = verbs.ENUMS[enum.alias_of]
             assert enum.short_names == original.short_names
             assert [each.value for each in enum] == [each.value for each in original]
 
@@ -142,19 +130,11 @@ QUOTED = {rule.id: rule for rule in registry().values() if rule.quote}
 CHECKED = [id_ for id_, rule in QUOTED.items() if rule.document not in UNCHECKED]
 
 
-def sections_of(rule: Rule) -> str:
-    """Returns the text of the sections of a document that a rule names; for a header, the whole text."""
-    path = pages.path_of(rule.document)
-    assert path, f"{rule.id}: {rule.document} is neither a manual page nor a header, nor among UNCHECKED"
-    if not path.exists():
-        pytest.skip(f"{path} is not installed (libibverbs-dev, by a dpkg that leaves out no manual pages)")
-    return "\n".join(text for heading, text in pages.sections(path).items() if heading in rule.section.split("; ")[0])
-
-
 @pytest.mark.parametrize("id_", CHECKED)
 def test_the_document_has_the_words(id_: str) -> None:
     rule = QUOTED[id_]
-    if pages.stands(rule.quote, sections_of(rule)):
+    own = (text for heading, text in sections(rule.document).items() if heading in rule.section.split("; ")[0])
+    if pages.stands(rule.quote, "\n".join(own)):
         return
     release = pages.installed_release()
     if release < int(rule.since):
