@@ -1,11 +1,9 @@
 """Helpers of tests: places where nothing can be written or read, such as a full disk or directories of another user."""
 
-import errno
 import os
-from collections.abc import Callable, Iterator
+import resource
+from collections.abc import Iterator
 from contextlib import contextmanager
-
-from conformance.results.files import write_all
 
 NOBODY = 65534
 
@@ -22,16 +20,12 @@ def as_another_user() -> Iterator[None]:
         os.seteuid(me)
 
 
-def full_disk(after: int) -> Callable[[int, bytes], None]:
-    """Returns a replacement for `write_all` on a disk that is full after `after` bytes."""
-    left = after
-
-    def write(descriptor: int, data: bytes) -> None:
-        nonlocal left
-        write_all(descriptor, data[:left])
-        if len(data) > left:
-            left = 0
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        left -= len(data)
-
-    return write
+@contextmanager
+def full_disk(after: int) -> Iterator[None]:
+    """Lets this process write at most `after` bytes to a file, like a disk that is nearly full."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (after, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -6,7 +6,7 @@ import json
 import textwrap
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -18,13 +18,14 @@ from conformance.judging import Basis, Judgement, conclude
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case, Table
 from conformance.model.observation import Observation, PointExample
-from conformance.model.record import FooterRecord, HeaderRecord, Record, ResultRecord
+from conformance.model.record import Axes, FooterRecord, HeaderRecord, Record, ResultRecord
 from conformance.model.rules import Registry
+from conformance.model.space import Space
 from conformance.results.case_record import sweep_record
 from conformance.results.records import Recorded, encode, footer_record, result_record
 from conformance.results.rule_conclusions import conclude_rules
 from conformance.sweeps.judging import rejudge_sweep
-from conformance.sweeps.outcome import Outcome, Points
+from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, overall
 from conformance.tables.loader import parse_table
 from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import CASES, ROOT, Suite
@@ -42,6 +43,13 @@ SPACE = """
     expect: [{then: refused, rule: REG-15}]
   when: {access: $access}
 """
+# The axes and the outcomes of made-up sweeps.
+FLAGS: Axes = {"access": {"subsets": ["LOCAL_WRITE", "REMOTE_WRITE", "MW_BIND"]}}
+OUTCOMES = (
+    Outcome("PASS", "success", "accepted", "REG-01"),
+    Outcome("PASS", "refused", "refused with EINVAL", "REG-15"),
+    Outcome("FAIL", "refused", "accepted", "REG-15"),
+)
 
 
 def laid(folder: Path, files: Mapping[str, str | bytes]) -> Path:
@@ -185,6 +193,52 @@ def observed_sweep(of: Case, failing: Sequence[str] = ()) -> ResultRecord:
     outcomes = [Outcome(verdict, "", "", "") for verdict in ("PASS", "FAIL")]
     found = rejudge_sweep(of, Points(space, outcomes, index, examples), Basis(Capabilities({}, {}, {})), [], [])
     return sweep_record(of, registry(), found, 0)
+
+
+def sweep(
+    directory: Path,
+    of: Case,
+    axes: Axes,
+    outcome: Callable[[dict[str, str]], int],
+    outcomes: Sequence[Outcome] = OUTCOMES,
+) -> ResultRecord:
+    """Makes a sweep over these axes: returns its record, and writes its side file to `directory`.
+
+    `outcome` returns the number of a point's outcome for its labels, or -1 if the point is not in the space.
+    """
+    space = Space.of_data(axes)
+    index = array("H", (outcome(space.labels(point)) % (OUTSIDE + 1) for point in range(space.size)))
+    used = set(index)
+    outcomes = [each for number, each in enumerate(outcomes) if number in used]
+    renumbered = {number: at for at, number in enumerate(sorted(used - {OUTSIDE}))}
+    points = Points(space, outcomes, array("H", (renumbered.get(number, OUTSIDE) for number in index)))
+    verdicts = points.by_verdict()
+    name = f"points/{of.id.replace('/', '.')}.json"
+    laid(directory, {name: json.dumps(points.as_data(of.id))})
+    deviations = [
+        {
+            "when": "MW_BIND",
+            "expected": each.expected,
+            "observed": each.observed,
+            "count": points.counts()[number],
+            "smallest": {"access": "MW_BIND"},
+            "rules": [each.rule],
+            "repro": f"./rdma-cts run --only '{of.id}#…'",
+        }
+        for number, each in enumerate(outcomes)
+        if each.verdict == "FAIL" and points.counts()[number]
+    ]
+    return result(
+        of,
+        overall(set(verdicts)),
+        f"{verdicts.get('FAIL', 0)} points depart",
+        rules=["REG-01", "REG-15"],
+        space={"axes": space.as_data(), "size": space.size},
+        points=verdicts,
+        rule_verdicts=points.by_rule(),
+        deviations=deviations,
+        points_file=name,
+    )
 
 
 def result(of: Case, verdict: str = "PASS", reason: str = "as it should be", **more: Any) -> ResultRecord:

@@ -5,7 +5,6 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,17 @@ from typing import Any
 import pytest
 
 import samples
-from actors import HEADER, SILENCE, Actor, Audience, killed
-from commands.__main__ import main
+from actors import HEADER, SILENCE, Actor, Stage, killed
 from commands.report import renderer
 from conformance.defects import Severity
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.model.fault import ON_DEMAND, OWN_ADDRESSES, Fault, FaultKind
 from conformance.model.kind import Kind
-from conformance.results.records import Recorded, encode, read_results, result_record
-from conformance.results.writer import ResultsFile
-from conformance.supervision import Recording, RunPlan, Supervisor, Worker, WorkerEnd, confirmation
+from conformance.results.records import Recorded, encode, result_record
+from conformance.supervision import Worker, WorkerEnd, confirmation
 from conformance.tables.suite import Suite
+from kinds import Cli
 from reports import terminal
 from reports.comparison import CHANGED, GONE, IN_BOTH, NEW, NOT_DECIDED, REGRESSED, UNCONFIRMED, compare
 from reports.digest import Digest, read
@@ -56,16 +54,15 @@ def lines(cases: Sequence[str], device: Device, suite: Suite = SUITE) -> Iterato
             yield encode(observed_result(case, verdict))
 
 
-class Run:
+class Run(Stage):
     """Runs the suite on a device that misbehaves, and tries the violations again."""
 
     def __init__(self, folder: Path, device: Device, suite: Suite = SUITE) -> None:
-        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        super().__init__(folder)
         self.device = device
         self.suite = suite
-        self.audience = Audience()
         self.again: list[list[str]] = []
-        self.actors: list[Actor] = []
 
     def start(self, cases: Sequence[str]) -> Worker:
         return Actor(lines(cases, self.device, self.suite))
@@ -78,13 +75,12 @@ class Run:
     def __call__(
         self, again: Callable[[Sequence[str]], Worker] | None = None, carry_on: bool = False, boot_id: str = ""
     ) -> Recorded:
-        with closing(ResultsFile(self.folder / "results.jsonl", carry_on=carry_on)) as file:
-            prior = file.cut_back(file.recorded()) if carry_on else None
-            plan = RunPlan(self.suite, self.suite.cases, {"stack": "test"}, boot_id=lambda: boot_id)
-            supervisor = Supervisor(Recording(plan, file, self.audience, prior), self.folder / "console.log")
-            supervisor.run(self.start, again=[again or self.start_again])
+        again = again or self.start_again
+        recorded = self.supervise(
+            self.start, suite=self.suite, carry_on=carry_on, again=[again], boot_id=lambda: boot_id
+        )
         assert all(actor.closed for actor in self.actors)
-        return read_results(self.folder)
+        return recorded
 
 
 def always(*cases: int) -> Device:
@@ -109,33 +105,35 @@ def tried(recorded: Recorded) -> dict[int, str]:
     return {IDS.index(each["case"]): each["by"] for each in recorded.confirmations if each["confirmed"]}
 
 
-def test_one_case_of_each_cause_is_confirmed_alone_and_the_others_together(tmp_path: Path) -> None:
-    verdicts = {3: "FAIL", 5: "FAIL", 6: "EOPNOTSUPP", 7: "FAIL", 9: "CRASH"}
-    run = Run(tmp_path, lambda case, before: verdicts.get(IDS.index(case), "PASS"))
-    recorded = run()
-    assert run.again == [[IDS[7], IDS[5]], *([IDS[number]] for number in (3, 6, 9))]
-    assert tried(recorded) == {3: "repetition", 5: "company", 6: "repetition", 7: "company", 9: "repetition"}
-    assert counts(recorded) == (5, 0, 0)
-    assert sum(line["verdict"] == "FAIL" for line in recorded.results) == 4
+def spoiled(case: str, before: Sequence[str]) -> str:
+    """If c7 runs first, of the failing cases only c6 fails after it."""
+    return "FAIL" if case in IDS[3:8] and (before[:1] != [IDS[7]] or case == IDS[6]) else "PASS"
 
 
-def test_a_violation_not_seen_again_with_others_is_tried_alone(tmp_path: Path) -> None:
-    def device(case: str, before: Sequence[str]) -> str:
-        spoiled = before[:1] == [IDS[7]] and case != IDS[6]
-        return "FAIL" if case in IDS[3:8] and not spoiled else "PASS"
+def deadly(case: str, before: Sequence[str]) -> str:
+    return "CRASH" if (case, *before) == (IDS[6], IDS[7]) else "FAIL" if case in IDS[3:8] else "PASS"
 
+
+VARIOUS = {IDS[3]: "FAIL", IDS[5]: "FAIL", IDS[6]: "EOPNOTSUPP", IDS[7]: "FAIL", IDS[9]: "CRASH"}
+
+
+@pytest.mark.parametrize(
+    ("device", "again", "alone", "company"),
+    [
+        (lambda case, before: VARIOUS.get(case, "PASS"), [[7, 5], [3], [6], [9]], (3, 6, 9), (5, 7)),
+        (spoiled, [[7, 6, 5, 4], [3], [5], [4]], (3, 4, 5), (6, 7)),
+        (deadly, [[7, 6, 5, 4], [5, 4], [3], [6]], (3, 6), (4, 5, 7)),
+    ],
+    ids=["each cause", "not seen again with others", "a death with others"],
+)
+def test_one_case_of_each_cause_is_confirmed_alone_and_the_others_together_or_once_more(
+    tmp_path: Path, device: Device, again: list[list[int]], alone: Sequence[int], company: Sequence[int]
+) -> None:
     run = Run(tmp_path, device)
     recorded = run()
-    assert run.again == [[IDS[number] for number in (7, 6, 5, 4)], *([IDS[number]] for number in (3, 5, 4))]
-    assert tried(recorded) == {**dict.fromkeys((3, 4, 5), "repetition"), **dict.fromkeys((6, 7), "company")}
-
-
-def test_a_death_with_others_leaves_the_rest_to_be_tried_together_once_more(tmp_path: Path) -> None:
-    def device(case: str, before: Sequence[str]) -> str:
-        return "CRASH" if (case, *before) == (IDS[6], IDS[7]) else "FAIL" if case in IDS[3:8] else "PASS"
-
-    recorded = Run(tmp_path, device)()
-    assert tried(recorded) == {**dict.fromkeys((3, 6), "repetition"), **dict.fromkeys((4, 5, 7), "company")}
+    assert [[IDS.index(case) for case in cases] for cases in run.again] == again
+    assert tried(recorded) == {**dict.fromkeys(alone, "repetition"), **dict.fromkeys(company, "company")}
+    assert counts(recorded) == (5, 0, 0)
 
 
 def test_the_first_case_of_a_worker_has_run_alone_already(tmp_path: Path) -> None:
@@ -207,36 +205,34 @@ def test_a_worker_that_somebody_else_ends_is_started_again(tmp_path: Path) -> No
     assert counts(run(again)) == (1, 0, 0)
 
 
-def test_a_worker_that_never_comes_to_it_leaves_the_violation_untried(tmp_path: Path) -> None:
-    assert counts(Run(tmp_path, always(3))(lambda cases: Actor(iter([HEADER])))) == (0, 0, 1)
+def none(cases: Sequence[str]) -> Worker:
+    raise UserError("guests are booted here", status=3)
 
 
-def test_if_no_worker_can_be_had_that_is_said_and_the_run_is_complete(tmp_path: Path) -> None:
+STUCK = "process 17 is stuck in the kernel and cannot be ended"
+
+
+@pytest.mark.parametrize(
+    ("again", "said"),
+    [
+        (none, "not all violations are tried again: guests are booted here"),
+        (lambda cases: Actor(lines(cases, always(3, 4)), WorkerEnd(), STUCK), STUCK),
+        (lambda cases: Actor(iter([HEADER])), ""),  # it never comes to the violation
+    ],
+)
+def test_if_no_worker_can_be_had_that_is_said_and_the_run_is_complete(
+    tmp_path: Path, again: Callable[[Sequence[str]], Worker], said: str
+) -> None:
     run = Run(tmp_path, always(3, 4))
-
-    def none(cases: Sequence[str]) -> Worker:
-        raise UserError("guests are booted here", status=3)
-
-    recorded = run(none)
+    recorded = run(again)
     assert counts(recorded) == (0, 0, 2)
-    assert run.audience.said[-1] == "not all violations are tried again: guests are booted here"
+    assert said in run.audience.said[-1]
     assert footer_of(recorded)["complete"] is True
 
 
-def test_a_stuck_process_ends_the_attempts(tmp_path: Path) -> None:
-    run = Run(tmp_path, always(3, 4))
-    stuck = "process 17 is stuck in the kernel and cannot be ended"
-    recorded = run(lambda cases: Actor(lines(cases, always(3, 4)), WorkerEnd(), stuck))
-    assert counts(recorded) == (0, 0, 2)
-    assert stuck in run.audience.said[-1]
-
-
 def test_without_it_the_footer_says_nothing_of_it(tmp_path: Path) -> None:
-    with closing(ResultsFile(tmp_path / "results.jsonl")) as file:
-        recording = Recording(RunPlan(SUITE, SUITE.cases, {"stack": "test"}), file, Audience())
-        supervisor = Supervisor(recording, tmp_path)
-        footer = supervisor.run(Run(tmp_path, always(3)).start)
-    assert "confirmation" not in footer
+    run = Run(tmp_path, always(3))
+    assert "confirmation" not in footer_of(run.supervise(run.start, suite=SUITE))
 
 
 def test_a_run_with_missing_cases_confirms_when_it_is_complete(tmp_path: Path) -> None:
@@ -251,14 +247,12 @@ def test_a_run_with_missing_cases_confirms_when_it_is_complete(tmp_path: Path) -
 
 def test_a_run_that_is_cut_short_at_any_byte_confirms_the_rest(tmp_path: Path) -> None:
     whole = Run(tmp_path / "whole", always(3, 5, 7))
-    whole.folder.mkdir()
     whole()
-    data = (whole.folder / "results.jsonl").read_bytes()
+    data = whole.path.read_bytes()
     begin = data.index(b'{"type":"confirmation"')
     for number, cut in enumerate(range(begin - 1, len(data), 37)):
         run = Run(tmp_path / str(number), always(3, 5, 7))
-        run.folder.mkdir()
-        (run.folder / "results.jsonl").write_bytes(data[:cut])
+        run.path.write_bytes(data[:cut])
         recorded = run(carry_on=True)
         assert sorted(each["case"] for each in recorded.confirmations) == [IDS[3], IDS[5], IDS[7]]
         assert counts(recorded) == (3, 0, 0)
@@ -334,7 +328,6 @@ def test_the_smallest_point_of_a_deviation_is_tried_alone_or_after_what_it_needs
 @pytest.fixture
 def mixed(tmp_path: Path) -> Path:
     """A run with one violation that is confirmed and another that depends on an earlier case."""
-    (tmp_path / "mixed").mkdir()
     depends = after(11, 2)
     Run(tmp_path / "mixed", lambda case, before: "FAIL" if case == IDS[5] else depends(case, before))()
     return tmp_path / "mixed"
@@ -367,11 +360,9 @@ def test_the_summaries_have_the_figures_and_what_was_not_confirmed(mixed: Path) 
     assert data["confirmation"] == {"confirmed": 1, "not_confirmed": 1, "not_tried": 0, "unconfirmed": [IDS[11]]}
 
 
-def test_a_comparison_says_it_of_a_regression(tmp_path: Path, mixed: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "old").mkdir()
+def test_a_comparison_says_it_of_a_regression(tmp_path: Path, mixed: Path, cli: Cli) -> None:
     Run(tmp_path / "old", always())()
-    assert main(["compare", str(tmp_path / "old"), str(mixed)]) == 1
-    assert NOT_CONFIRMED in capsys.readouterr().out
+    assert NOT_CONFIRMED in cli(1, "compare", tmp_path / "old", mixed).out
 
 
 # Violations with several outcomes
@@ -394,7 +385,6 @@ def in_turn(**ends: Sequence[str]) -> Callable[[str, Sequence[str]], str]:
 
 
 def seen(folder: Path, **ends: Sequence[str]) -> tuple[Digest, Run]:
-    folder.mkdir(exist_ok=True)
     run = Run(folder, in_turn(**ends))
     run()
     return read(folder), run
@@ -440,12 +430,12 @@ def test_rules_of_points_whose_hang_is_not_confirmed_are_undecided() -> None:
     assert Repetitions(tried[1:]).decided(swept) == swept
 
 
-def test_an_unconfirmed_violation_is_not_a_regression(tmp_path: Path) -> None:
+def test_an_unconfirmed_violation_is_not_a_regression(tmp_path: Path, cli: Cli) -> None:
     good, _ = seen(tmp_path / "old")
     comparison = compare(good, seen(tmp_path / "new", c4=["FAIL"])[0])
     assert [change.kind for change in comparison.changes] == [UNCONFIRMED]
     assert comparison.status == 0
-    assert main(["compare", str(tmp_path / "old"), str(tmp_path / "new")]) == 0
+    cli(0, "compare", tmp_path / "old", tmp_path / "new")
     steady = compare(good, seen(tmp_path / "steady", c4=["FAIL", "FAIL"])[0])
     assert [change.kind for change in steady.changes] == [REGRESSED]
 

@@ -281,11 +281,6 @@ def test_an_issue_has_severity_stacks_rules_and_its_program(kcidb: dict[str, Any
     assert "#include <infiniband/verbs.h>" in issue["misc"]["program"]
 
 
-def test_the_name_of_a_ci_system_is_checked(tmp_path: Path, cli: Cli) -> None:
-    said = cli(2, "findings", *TWO, "--format", "kcidb", "--origin", "My CI", "--out", tmp_path).err
-    assert said == "rdma-cts: --origin 'My CI': a-z, 0-9 and _ make the name of a CI system\n"
-
-
 def test_a_text_for_each_defect_says_which_stacks_have_it(tmp_path: Path, cli: Cli) -> None:
     said = cli(0, "findings", *TWO, "--format", "mail", "--out", tmp_path).out
     texts = sorted((tmp_path / "findings").glob("*.txt"))

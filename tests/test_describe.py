@@ -1,22 +1,32 @@
-"""`rdma-cts describe`, `explain` and `completion`; the set-up of a case in results and reports."""
+"""`rdma-cts describe`, `explain` and `completion`; the set-up of a case in results and reports; and the earlier run in
+which defects and cases are found, for `explain`, `reproducer` and a run of the same cases."""
 
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from commands.__main__ import COMMANDS, main
+from commands.__main__ import COMMANDS
 from commands.cli import run_arguments
+from conformance.errors import UserError
 from conformance.model.kind import Kind
 from conformance.model.set_up import set_up_of
 from conformance.results.records import read_results
+from conformance.run_options import RunOptions
 from conformance.tables.suite import load_suite
 from conformance.verbs import VERBS
 from kinds import Cli, Folders, Patch, rows
 from launched import ended
+from made_history import SUITE as EIGHT
+from made_history import run_of, write_run
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import without
+from reports.digest import read
+from reports.terminal import summary
+from runs.earlier import run_about, with_earlier
 from trial.catalogue import named
 
 Shown = Callable[..., str]
@@ -178,18 +188,17 @@ def test_a_violation_has_its_set_up_and_each_deviation_that_of_its_smallest_poin
 
 
 @pytest.mark.parametrize("format_", ["html", "junit", "ktap", "markdown"])
-def test_every_report_has_the_set_up(run: Path, format_: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    assert main(["report", str(run), "--format", format_, "--out", "-"]) == 0
-    said = capsysbinary.readouterr().out.decode().replace("\\", "").replace("&#39;", "'")
-    assert GIVEN in said
+def test_every_report_has_the_set_up(run: Path, format_: str, cli: Cli) -> None:
+    assert GIVEN in reported(run, format_, cli).replace("\\", "").replace("&#39;", "'")
+
+
+def reported(run: Path, format_: str, cli: Cli) -> str:
+    return cli(0, "report", run, "--format", format_, "--out", "-").out
 
 
 @pytest.mark.parametrize("format_", ["ktap", "junit"])
-def test_a_sweep_is_reported_with_call_rule_and_clause(
-    run: Path, format_: str, capsysbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    assert main(["report", str(run), "--format", format_, "--out", "-"]) == 0
-    said = capsysbinary.readouterr().out.decode()
+def test_a_sweep_is_reported_with_call_rule_and_clause(run: Path, format_: str, cli: Cli) -> None:
+    said = reported(run, format_, cli)
     assert "points where beyond_the_range: those with " in said
     assert "  call: traffic(op=RDMA_WRITE, rkey=mw.rkey, addr=buf + 1 page + 100, length=200, position=before" in said
     assert "  expected by BIND-10: refused" in said
@@ -208,3 +217,76 @@ def test_explain_has_the_set_up_of_a_row_and_of_a_point(run: Path, cli: Cli) -> 
 
 def test_a_sweep_says_how_to_see_the_set_up_of_a_point(run: Path, cli: Cli) -> None:
     assert f"./rdma-cts explain {SWEEP}#AXIS=VALUE,..." in explained(cli, SWEEP, "--run", run)
+
+
+# Earlier runs
+
+
+TRIED = EIGHT.cases[2].id
+
+
+@pytest.fixture
+def out(tmp_path: Path, monkeypatch: Patch) -> Path:
+    """Two runs: the first has two violations and an undecided case; the second has no violation."""
+    monkeypatch.chdir(tmp_path)
+    runs = {"first": {2: "FAIL", 4: "FAIL", 5: "MISSED"}, "second": {}}
+    for at, (name, verdicts) in enumerate(runs.items(), 1):
+        folder = tmp_path / "out" / name
+        write_run(folder, run_of(verdicts))
+        os.utime(folder / "results.jsonl", (at, at))
+    return tmp_path / "out"
+
+
+def fingerprint(out: Path) -> str:
+    return read(out / "first").defects[0].fingerprint
+
+
+def test_a_defect_is_found_in_the_run_that_has_shown_it(out: Path, cli: Cli) -> None:
+    found = fingerprint(out)
+    assert f"defect {found}  (fake0, host, kernel 7.2.0; out/first)" in cli(0, "explain", found).out
+
+
+def test_the_latest_run_that_has_a_case_is_asked_about_it(out: Path) -> None:
+    for about in (TRIED, "REG-01", "reg_mr/never/run"):
+        assert run_about(about) == Path("out/second")
+    write_run(out / "third", run_of({}, count=2))
+    assert run_about(TRIED) == Path("out/second")
+
+
+def test_list_shows_the_cases_of_a_fingerprint(out: Path, monkeypatch: Patch, cli: Cli) -> None:
+    monkeypatch.setattr(run_arguments, "load_suite", lambda *_: EIGHT)
+    (defect, *_) = read(out / "first").defects
+    assert defect.cases[0] in cli(0, "list", "--only", defect.fingerprint[:6]).out
+
+
+def test_failed_are_the_cases_that_failed_or_were_not_decided(out: Path) -> None:
+    expected = tuple(EIGHT.cases[number].id for number in (2, 4, 5))
+    assert with_earlier(RunOptions(), out / "first").only == expected
+    os.utime(out / "first/results.jsonl", (9, 9))
+    assert with_earlier(RunOptions(), Path("out")).only == expected
+
+
+def test_a_run_without_failures_has_none_to_run_again(out: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no case of .*second has failed"):
+        with_earlier(RunOptions(), out / "second")
+    with pytest.raises(UserError, match=r"there is no run in .*nowhere"):
+        with_earlier(RunOptions(), tmp_path / "nowhere")
+    with pytest.raises(UserError, match="has no defect abcdef"):
+        with_earlier(RunOptions(only=("abcdef",)), None)
+
+
+@pytest.mark.parametrize("target", ["--guest --stack trixie", "--host root@node1 --device mlx5_0", ""])
+def test_the_last_lines_name_the_program_and_the_next_run_on_its_target(out: Path, target: str) -> None:
+    file = out / "first/results.jsonl"
+    run = f"./rdma-cts run {target}".strip()
+    file.write_text(re.sub(r'"repro":"[^"]*--only', f'"repro":"{run} --only', file.read_text()))
+    text = summary(read(out / "first"), Path("out/first"))
+    assert f"again: {run} --failed out/first runs" in text
+    assert f"C program: ./rdma-cts reproducer {fingerprint(out)} --run out/first" in text
+
+
+def test_printed_commands_are_quoted_for_a_shell(out: Path, cli: Cli) -> None:
+    named = (out / "first").rename(out / "a b&c")
+    assert f"reproducer {read(named).open_defects[0].fingerprint} --run '{named}' shows" in summary(read(named), named)
+    cli(0, "report", named, "--out", "page.html")
+    assert f"--run &#39;{named}&#39;</code>".replace("&c", "&amp;c") in Path("page.html").read_text()

@@ -16,12 +16,9 @@ from samples import registry
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 
-def yaml_in(page: Path) -> list[str]:
-    return re.findall(r"^```yaml\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
-
-
 def test_the_table_that_is_shown_has_no_mistake() -> None:
-    (example,) = yaml_in(ROOT / "docs" / "tables.md")
+    page = (ROOT / "docs" / "tables.md").read_text()
+    (example,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     table, mistakes = parse_table(read_bytes(example.encode(), "example"), Path("reg_mr/example.yaml"), registry())
     assert mistakes == []
     assert table is not None

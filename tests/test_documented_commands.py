@@ -13,10 +13,9 @@ import pytest
 
 from commands.__main__ import main, parser_of
 from conformance.errors import UserError
-from conformance.results.records import encode, footer_record
 from conformance.tables.suite import ROOT, load_suite
 from kinds import rows
-from samples import header, numbered, registry, result
+from samples import laid, numbered, recorded, result, written
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").glob("*.md")])
 # A command is at a prompt, in a script, a crontab or a unit of systemd or, if it has arguments, within a sentence.
@@ -60,23 +59,15 @@ def words_of(line: str) -> list[str]:
     return [FOR_READERS.get(word, word) for word in words]
 
 
-def complete() -> list[Any]:
-    """A run that planned one case and has its result."""
-    only = numbered(1).cases[0]
-    lines = [result(only)]
-    return [header(planned=[only.id]), *lines, footer_record([only.id], lines, registry(), duration_s=1)]
-
-
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with all files that the pages name."""
     folder = tmp_path_factory.mktemp("shelf")
     part = (ROOT / "tests" / "recorded_violations" / "forky.jsonl").read_bytes()
-    whole = b"".join(map(encode, complete()))
-    for name, content in {"RUN": part, "OLD": whole, "NEW": whole, "out/latest": part}.items():
-        (folder / name).mkdir(parents=True)
-        (folder / name / "results.jsonl").write_bytes(content)
-    (folder / "waivers.yaml").write_text("waivers: []\n")
+    names = ("RUN/results.jsonl", "out/latest/results.jsonl")
+    laid(folder, {**dict.fromkeys(names, part), "waivers.yaml": "waivers: []\n"})
+    for name in ("OLD", "NEW"):  # runs that planned one case and have its result
+        written(recorded([result(numbered(1).cases[0])]), folder / name)
     shutil.copytree(folder / "RUN", folder / "DIR" / "20261122T031700Z" / "forky")
     return folder
 

@@ -12,6 +12,7 @@ import pytest
 
 from conformance.bench.calls import Pd
 from conformance.bench.work_requests import SendRequest
+from conformance.errors import NotConnected
 from conformance.execution.offered import absent_on
 from conformance.execution.runner import run_case
 from conformance.judging import Basis, conclude
@@ -24,27 +25,25 @@ from conformance.model.observation import KernelEvidence, Observation
 from conformance.model.record import HeaderRecord, OfferedRecord, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.results.case_record import case_record
-from conformance.results.records import decode, encode
+from conformance.results.records import Recorded, decode, encode
 from conformance.results.rejudge import known_capabilities
 from conformance.supervision import examiner as limits
 from conformance.supervision.examiner import Examiner
 from conformance.sweeps.outcome import OUTSIDE, Points, encode_index
-from conformance.tables.suite import Suite, load_suite
+from conformance.tables.suite import load_suite
 from recorded_reference import QuietKernel, is_dear
 from reference.bench import HeldPair, ReferenceBench
 from reference.device import Device
+from reference.objects import Refused
 from reference.queues import Queue
 from reference.stack import without
 from samples import case, changed, header, result
 from trial.running import on_reference, on_the_reference
 
-
-@pytest.fixture(scope="module")
-def suite() -> Suite:
-    return load_suite()
+SUITE = load_suite()
 
 
-def sent(suite: Suite, cases: list[Case], device: Device) -> Iterator[tuple[Case, ResultRecord, Examiner]]:
+def sent(cases: list[Case], device: Device) -> Iterator[tuple[Case, ResultRecord, Examiner]]:
     """The lines of an honest worker for these cases on a device in Python, and the examiner that judges them."""
     with closing(ReferenceBench(device)) as bench:
         run = replace(on_the_reference(bench), watch=QuietKernel())
@@ -52,19 +51,19 @@ def sent(suite: Suite, cases: list[Case], device: Device) -> Iterator[tuple[Case
         facts: HeaderRecord = header(device={"name": "r", "driver": "r", "caps": dict(caps.declared)})
         tried = {entry: dict(found) for entry, found in caps.offered.items()}
         offered: OfferedRecord = {"type": "offered", "offered": tried, "absent": dict(caps.absent)}
-        judge = Examiner.of(suite.registry, Profile(), facts, offered)
+        judge = Examiner.of(SUITE.registry, Profile(), facts, offered)
         for case in cases:
-            record = decode(encode(case_record(run_case(case, run), suite.registry)))
+            record = decode(encode(case_record(run_case(case, run), SUITE.registry)))
             assert record["type"] == "result"
             yield case, record, judge
 
 
 @pytest.mark.parametrize("device", [Device(), Device(without("odp", "rereg_mr", "mw_type_2", "atomics"))])
-def test_the_line_of_an_honest_worker_is_unchanged(suite: Suite, device: Device) -> None:
-    cases = [case for case in suite.cases if not case.hazardous and not case.sweep][::30]
-    cases += [case for case in suite.cases if case.sweep and case.sweep.size <= 512][::4]
+def test_the_line_of_an_honest_worker_is_unchanged(device: Device) -> None:
+    cases = [case for case in SUITE.cases if not case.hazardous and not case.sweep][::30]
+    cases += [case for case in SUITE.cases if case.sweep and case.sweep.size <= 512][::4]
     found = set()
-    for of, line, judge in sent(suite, cases, device):
+    for of, line, judge in sent(cases, device):
         judged = judge.judged(of, line)
         for key in ("verdict", "rules", "level", "layer", "reason", "observed", "points", "rule_verdicts", "expected"):
             assert judged.get(key) == line.get(key), (of.id, key)
@@ -73,10 +72,10 @@ def test_the_line_of_an_honest_worker_is_unchanged(suite: Suite, device: Device)
 
 
 @pytest.fixture(scope="module")
-def swept(suite: Suite) -> tuple[Case, ResultRecord, Examiner]:
+def swept() -> tuple[Case, ResultRecord, Examiner]:
     """A sweep with points that pass and points that are refused, and its honest line."""
-    cases = [case for case in suite.cases if case.id == "advise_mr/advice_space/advice-and-flags@libibverbs"]
-    return next(sent(suite, cases, Device()))
+    cases = [case for case in SUITE.cases if case.id == "advise_mr/advice_space/advice-and-flags@libibverbs"]
+    return next(sent(cases, Device()))
 
 
 def with_points(line: ResultRecord, **more: Any) -> ResultRecord:
@@ -110,10 +109,10 @@ def test_points_that_differ_from_the_table_are_broken(swept: tuple[Case, ResultR
     assert judged["rules"]
 
 
-def test_recorded_logs_and_notes_are_bounded(suite: Suite) -> None:
-    plain = suite.find("reg_mr/registration/last-byte")
+def test_recorded_logs_and_notes_are_bounded() -> None:
+    plain = SUITE.find("reg_mr/registration/last-byte")
     assert plain is not None
-    ((case, line, judge),) = sent(suite, [plain], Device())
+    ((case, line, judge),) = sent([plain], Device())
     seen = {"taint": 0, "log": ["x" * 5000] * 1000}
     kept = judge.judged(case, changed(line, {"kernel": seen}))["kernel"]["log"]
     assert len(kept) == limits.MOST_LOG_LINES + 1
@@ -186,8 +185,6 @@ def test_other_errors_do_not_make_a_capability_absent() -> None:
             raise self.refusal(errno.ENOMEM)
 
         def refusal(self, code: int) -> Exception:
-            from reference.objects import Refused
-
             return Refused(code)
 
         def carry_out(self, queue: Queue, request: SendRequest) -> str:
@@ -199,8 +196,6 @@ def test_other_errors_do_not_make_a_capability_absent() -> None:
 def test_a_pair_that_cannot_be_connected_does_not_make_xrc_absent() -> None:
     class Bench(ReferenceBench):
         def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair:
-            from conformance.errors import NotConnected
-
             raise NotConnected(errno.EINVAL, "ibv_modify_qp")
 
     with closing(Bench()) as bench:
@@ -208,7 +203,7 @@ def test_a_pair_that_cannot_be_connected_does_not_make_xrc_absent() -> None:
 
 
 def test_each_false_claim_fails_only_its_own_rule() -> None:
-    every = [case for case in load_suite().cases if case.kind is Kind.ROW and not is_dear(case)]
+    every = [case for case in SUITE.cases if case.kind is Kind.ROW and not is_dear(case)]
     about = [case for case in every if any(rule.startswith("CAP-") for rule in case.rules)]
     rows = [*about, *every[::5]]
     found = list(on_reference(rows, only=claiming(*CLAIMED).stack))
@@ -228,8 +223,6 @@ def test_a_case_about_declarations_is_judged_by_what_is_declared() -> None:
 
 
 def test_absent_capabilities_are_known_when_a_run_is_rejudged() -> None:
-    from conformance.results.records import Recorded
-
     first = header()
     first["device"]["caps"] = {"mw_type_1": True, "odp": False}
     line = result(case("{rules: [REG-01], when: {access: []}, then: success}"))

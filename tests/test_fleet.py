@@ -7,12 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from bad_places import as_another_user
-from commands.__main__ import main
 from commands.fleet import _node
-from kinds import Cli, Says
+from kinds import Cli
 from launched import ended
 from reports.summary import as_data
 from test_recorded_run import recorded
@@ -37,16 +34,6 @@ def changing(*keys: str, to: Any) -> Change:
     return change
 
 
-def no_defect(data: dict[str, Any]) -> None:
-    """Removes a defect that the other nodes have."""
-    del data["defects"][0]  # the last defects may be unconfirmed, and would then not count
-
-
-def one_case_more(data: dict[str, Any]) -> None:
-    """Makes one more case violate a rule that is already violated."""
-    data["violations"][0]["cases"].append("reg_mr/made/up")
-
-
 # Differences of a node, and the reports about them.
 DIFFERENCES: Mapping[str, tuple[Change, str]] = {
     "firmware": (changing("stack", "firmware", to="1.2.3"), "firmware: 1.2.3, most of its group none"),
@@ -56,8 +43,14 @@ DIFFERENCES: Mapping[str, tuple[Change, str]] = {
     "limit": (changing("capabilities", "max_mw", to="7"), "capability max_mw: 7, most of its group "),
     "verdict": (changing("rules", "REG-01", to="FAIL"), "REG-01: FAIL, most of its group "),
     "better": (changing("rules", "IOVA-05", to="PASS"), "IOVA-05: PASS, most of its group "),
-    "defect": (no_defect, "defect "),
-    "case": (one_case_more, "case reg_mr/made/up: violated, most of its group none"),
+    "defect": (
+        lambda data: data["defects"].pop(0),  # the last defects may be unconfirmed, and would then not count
+        "defect ",
+    ),
+    "case": (
+        lambda data: data["violations"][0]["cases"].append("reg_mr/made/up"),
+        "case reg_mr/made/up: violated, most of its group none",
+    ),
     "slow": (changing("duration_s", to=9999.0), "seconds: 9999, most of its group "),
     "quick": (changing("duration_s", to=1.0), "seconds: 1, most of its group "),
 }
@@ -77,15 +70,15 @@ def nodes(folder: Path, count: int, changes: Mapping[int, Change] | None = None)
     return folder
 
 
-def told(folder: Path, capsys: Says) -> tuple[int, dict[str, Any], str]:
-    """Runs `fleet`; returns the exit status, the data of the page, and the output."""
-    status = main(["fleet", str(folder), "--out", str(folder.parent / "out")])
-    return status, json.loads((folder.parent / "out" / "fleet.json").read_text()), capsys.readouterr().out
+def told(status: int, folder: Path, cli: Cli) -> tuple[dict[str, Any], str]:
+    """Runs `fleet`, which must end with this status; returns the data of the page, and the output."""
+    said = cli(status, "fleet", folder, "--out", folder.parent / "out").out
+    return json.loads((folder.parent / "out" / "fleet.json").read_text()), said
 
 
-def test_each_difference_is_found_and_no_other(tmp_path: Path, capsys: Says) -> None:
+def test_each_difference_is_found_and_no_other(tmp_path: Path, cli: Cli) -> None:
     changes = {7 * number + 3: change for number, (change, _) in enumerate(DIFFERENCES.values())}
-    _, data, said = told(nodes(tmp_path / "nodes", 100, changes), capsys)
+    data, said = told(1, nodes(tmp_path / "nodes", 100, changes), cli)
     (group,) = data["groups"]
     found = {node: each for each in group["differences"] for node in each["nodes"]}
     assert set(found) == {f"n{number}" for number in changes}
@@ -97,9 +90,9 @@ def test_each_difference_is_found_and_no_other(tmp_path: Path, capsys: Says) -> 
     assert page.count('<tr id="n') == 100
 
 
-def test_many_nodes_of_another_firmware_are_a_group_of_their_own(tmp_path: Path, capsys: Says) -> None:
+def test_many_nodes_of_another_firmware_are_a_group_of_their_own(tmp_path: Path, cli: Cli) -> None:
     other = changing("stack", "firmware", to="2")
-    _, data, _ = told(nodes(tmp_path / "nodes", 40, dict.fromkeys(range(0, 40, 4), other)), capsys)
+    data, _ = told(1, nodes(tmp_path / "nodes", 40, dict.fromkeys(range(0, 40, 4), other)), cli)
     assert [len(group["nodes"]) for group in data["groups"]] == [30, 10]
     assert "firmware 2" in data["groups"][1]["name"]
     assert not any(group["differences"] for group in data["groups"])
@@ -112,27 +105,26 @@ def fewer_cases(data: dict[str, Any]) -> None:
     del data["rules"]["DEREG-01"]
 
 
-def test_a_node_that_ran_other_cases_does_not_differ(tmp_path: Path, capsys: Says) -> None:
-    _, data, said = told(nodes(tmp_path / "nodes", 4, {3: fewer_cases}), capsys)
+def test_a_node_that_ran_other_cases_does_not_differ(tmp_path: Path, cli: Cli) -> None:
+    data, said = told(1, nodes(tmp_path / "nodes", 4, {3: fewer_cases}), cli)
     assert [group["nodes"] for group in data["groups"]] == [["n0", "n1", "n2"], ["n3"]]
     assert data["groups"][1]["name"].endswith(", 2 cases")
     assert "no node differs" in said
     assert (tmp_path / "out" / "drain.sh").read_text() == ""
 
 
-def test_nodes_without_a_readable_run_have_no_verdict(tmp_path: Path, capsys: Says) -> None:
+def test_nodes_without_a_readable_run_have_no_verdict(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "nodes" / "empty").mkdir(parents=True)
-    status, _, said = told(tmp_path / "nodes", capsys)
+    _, said = told(3, tmp_path / "nodes", cli)
     assert "1 node, 0 groups, nothing was compared, 1 without a complete run (exit status 3)" in said
-    assert status == 3
 
 
-def test_an_unreadable_node_affects_only_its_row(tmp_path: Path, capsys: Says) -> None:
+def test_an_unreadable_node_affects_only_its_row(tmp_path: Path, cli: Cli) -> None:
     folder = nodes(tmp_path / "nodes", 5)
     (folder / "empty").mkdir()
     (folder / "n1" / "summary.json").write_text("{")
     (folder / "n2" / "summary.json").write_text(json.dumps({**json.loads(summary()), "complete": False, "rules": {}}))
-    status, data, said = told(folder, capsys)
+    data, said = told(1, folder, cli)
     # A run that was cut short is not compared, because it would differ in all missing results.
     assert data["groups"][0]["nodes"] == ["n0", "n3", "n4"]
     assert data["groups"][0]["differences"] == []
@@ -142,7 +134,6 @@ def test_an_unreadable_node_affects_only_its_row(tmp_path: Path, capsys: Says) -
         "n2": "the run is incomplete",
     }
     assert "3 without a complete run" in said
-    assert status == 1
 
 
 def test_a_directory_of_another_user_is_the_problem_of_its_node(tmp_path: Path) -> None:
@@ -153,17 +144,17 @@ def test_a_directory_of_another_user_is_the_problem_of_its_node(tmp_path: Path) 
     folder.chmod(0o700)
 
 
-def test_results_under_two_names_are_reported(tmp_path: Path, capsys: Says) -> None:
+def test_results_under_two_names_are_reported(tmp_path: Path, cli: Cli) -> None:
     folder = nodes(tmp_path / "nodes", 5)
     (folder / "n4" / "summary.json").write_bytes((folder / "n2" / "summary.json").read_bytes())
-    assert "n4: results: those of n2, most of its group its own" in told(folder, capsys)[2]
+    assert "n4: results: those of n2, most of its group its own" in told(1, folder, cli)[1]
 
 
-def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, capsys: Says) -> None:
+def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, cli: Cli) -> None:
     folder = nodes(tmp_path / "nodes", 9, dict.fromkeys((2, 5), DIFFERENCES["limit"][0]))
     for name in ("a b'$(touch x)", "ALL"):  # Slurm takes ALL for every node
         (folder / name).mkdir()
-    told(folder, capsys)
+    told(1, folder, cli)
     script = tmp_path / "out" / "drain.sh"
     shown = ended("sh", "-c", 'scontrol() { printf "%s|" "$@"; }; . "$1"', "sh", str(script), check=True, cwd=tmp_path)
     usual = recorded().capabilities["max_mw"]
@@ -171,21 +162,6 @@ def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, ca
     assert shown.stdout == f"update|NodeName=n2,n5|State=DRAIN|{reason}|"
     assert "cannot be given" in script.read_text()
     assert not (tmp_path / "x").exists()
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda folder: folder.mkdir(), "has neither results nor directories"),
-        (lambda folder: None, "cannot be read: No such file or directory"),
-        (lambda folder: folder.write_text(""), "cannot be read: Not a directory"),
-    ],
-)
-def test_a_path_that_is_not_a_directory_of_nodes_is_one_line(
-    tmp_path: Path, make: Callable[[Path], object], said: str, cli: Cli
-) -> None:
-    make(tmp_path / "nodes")
-    assert said in cli(2, "fleet", tmp_path / "nodes", "--out", tmp_path / "out").err
 
 
 def test_two_nodes_of_one_name_are_refused(tmp_path: Path, cli: Cli) -> None:

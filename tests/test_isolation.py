@@ -57,12 +57,6 @@ def place() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-@pytest.fixture
-def root(monkeypatch: Patch) -> None:
-    """Makes this process act as root. If it is not root, it pretends to be, because these tests need no real rights."""
-    monkeypatch.setattr("os.geteuid", lambda: 0)
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root; the refusal for other users is tested below")
 class TestAsRoot:
     def test_the_worker_is_another_user_without_any_right(self, place: Path) -> None:
@@ -114,8 +108,8 @@ def test_who_is_not_root_is_told_so(monkeypatch: Patch) -> None:
 @pytest.mark.parametrize(
     ("name", "said"), [("nobdy", "this host has no user 'nobdy'"), ("root", "root can change everything")]
 )
-@pytest.mark.usefixtures("root")
-def test_a_name_that_isolates_nothing_is_refused(name: str, said: str) -> None:
+def test_a_name_that_isolates_nothing_is_refused(name: str, said: str, monkeypatch: Patch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)  # no real rights are needed
     with pytest.raises(UserError, match=said):
         OtherUser.named(name)
 

@@ -164,16 +164,3 @@ def test_a_run_that_was_cut_short_while_it_was_confirmed(tmp_path: Path, cli: Cl
     judged = read_results(tmp_path / "judged")
     assert judged.footer is None
     assert [each["case"] for each in judged.confirmations] == [violating]
-
-
-def test_a_key_that_is_there_twice_is_refused(run: Path, tmp_path: Path, cli: Cli) -> None:
-    shutil.copytree(run, tmp_path / "twice")
-    text = (run / "results.jsonl").read_text().replace('"verdict":', '"verdict":"FAIL","verdict":', 1)
-    (tmp_path / "twice" / "results.jsonl").write_text(text)
-    assert "the key 'verdict' is there twice" in cli(2, "report", tmp_path / "twice", "--format", "markdown").err
-
-
-def test_the_profile_of_another_driver_is_refused(run: Path, tmp_path: Path, cli: Cli) -> None:
-    profile = tmp_path / "other.yaml"
-    profile.write_text("device: mlx5\npresent: {rereg_mr: the data sheet}\n")
-    assert "the profile is of mlx5 devices" in cli(2, "judge", run, "--profile", profile).err

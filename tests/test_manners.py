@@ -9,11 +9,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from bad_places import as_another_user
 from commands import listing
 from commands.__main__ import COMMANDS, main
 from commands.cli import run_arguments
@@ -21,7 +22,7 @@ from commands.cli.streams import show
 from commands.run import _kept as kept_text
 from commands.variables import VARIABLES
 from conformance.errors import UserError
-from conformance.results.records import encode, read_results
+from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
 from fixtures.guest import privileges
 from fixtures.system import cache, packages
@@ -29,7 +30,7 @@ from kinds import Cli, Patch, Says
 from launched import ended, script
 from reports.text import fitted
 from runs import folder as run_folders
-from samples import footer_of, header, numbered, result, user_error
+from samples import footer_of, laid, numbered, recorded, result, user_error, written
 
 COMMAND = (sys.executable, "-m", "commands")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -45,12 +46,8 @@ def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """The directory of a run with many results."""
-    suite = numbered(60)
-    folder = tmp_path / "run"
-    folder.mkdir()
-    records = [header(), *(result(case, "FAIL", "it is so" * 40) for case in suite.cases)]
-    (folder / "results.jsonl").write_bytes(b"".join(encode(record) for record in records))
-    return folder
+    results = [result(case, "FAIL", "it is so" * 40) for case in numbered(60).cases]
+    return written(recorded(results, complete=False, planned=[]), tmp_path / "run")
 
 
 @pytest.mark.parametrize("command", ["list", "report run --out -"])
@@ -74,9 +71,7 @@ def test_a_terminal_that_knows_only_ascii_gets_every_line() -> None:
 
 @pytest.mark.parametrize("out", ["run/results.jsonl", "run/points/1.json", "link", "night/cell.json"])
 def test_no_output_replaces_what_is_recorded(out: str, run: Path, monkeypatch: Patch, cli: Cli) -> None:
-    for name in ("run/points/1.json", "night/cell.json"):
-        (run.parent / name).parent.mkdir(exist_ok=True)
-        (run.parent / name).write_text("{}")
+    laid(run.parent, dict.fromkeys(("run/points/1.json", "night/cell.json"), "{}"))
     (run.parent / "link").symlink_to("run/results.jsonl")
     before = (run.parent / out).read_bytes()
     monkeypatch.chdir(run.parent)
@@ -138,41 +133,19 @@ patches --linux {0} --out s
 """
 
 
-def status_as_nobody(lines: Sequence[str], work: Path) -> int:
-    """Runs these commands in a child of this process that has no rights and writes to files in `work`. Returns the
-    common exit status of the commands, or 99 if they differ."""
-    child = os.fork()
-    if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    status = 1
-    try:
-        for stream, name in ((1, "out"), (2, "err")):
-            os.dup2(os.open(work / name, os.O_WRONLY | os.O_CREAT, 0o666), stream)
-        sys.stdout, sys.stderr = (os.fdopen(number, "w", 1) for number in (1, 2))
-        if os.geteuid() == 0:
-            os.setgroups([])
-            os.setresgid(65534, 65534, 65534)
-            os.setresuid(65534, 65534, 65534)
-        os.chdir(work)
-        found = {main(line.split()) for line in lines}
-        status = found.pop() if len(found) == 1 else 99
-    finally:
-        os._exit(status)
-
-
-def test_a_locked_directory_is_one_line_and_status_2(open_folder: Path, monkeypatch: Patch) -> None:
+def test_a_locked_directory_is_one_line_and_status_2(open_folder: Path, monkeypatch: Patch, cli: Cli) -> None:
     locked, work = open_folder / "locked", open_folder / "work"
     (locked / "run").mkdir(parents=True)
     locked.chmod(0)
     work.mkdir()
     work.chmod(0o777)
-    lines = LOCKED.format(locked / "run").strip().split("\n")
+    monkeypatch.chdir(work)
     monkeypatch.setenv("RDMA_CTS_CACHE", str(work / "cache"))
     monkeypatch.setattr(run_arguments, "suite_from", lambda _: numbered(1))
-    status = status_as_nobody(lines, work)
-    said = (work / "err").read_text()
-    assert (status, said.count("\n")) == (2, len(lines)), said
-    assert said.count(f"rdma-cts: {locked}") == len(lines), said
+    for command in LOCKED.format(locked / "run").strip().splitlines():
+        with as_another_user():
+            (said,) = cli(2, *command.split()).err.splitlines()
+        assert said.startswith(f"rdma-cts: {locked}"), command
 
 
 # Variables for the suite's parts and its tests, not for users.
@@ -227,9 +200,8 @@ def test_a_terminal_breaks_a_line_at_words_and_no_command(line: str, shown: str,
 @pytest.mark.parametrize("value", ["\n", "a\nb", "\x1b[2J"])
 def test_a_variable_of_the_guest_is_one_line(value: str, tmp_path: Path, monkeypatch: Patch, cli: Cli) -> None:
     monkeypatch.chdir(tmp_path)
-    assert cli(2, "run", "--guest", "--guest-env", f"COLOUR={value}", "--out", "out/x").err.endswith(
-        "a value is one line of printable characters\n"
-    )
+    said = cli(2, "run", "--guest", "--guest-env", f"COLOUR={value}", "--out", "out/x").err
+    assert said.endswith("a value is one line of printable characters\n")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -274,22 +246,17 @@ def test_a_user_who_is_not_root_learns_why_no_image_can_be_built(
 
 
 def test_the_setting_that_forbids_user_namespaces_is_named(tmp_path: Path) -> None:
-    for name, value in (("user/max_user_namespaces", "31000"), ("kernel/apparmor_restrict_unprivileged_userns", "1")):
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(f"{value}\n")
+    restriction = "kernel/apparmor_restrict_unprivileged_userns"
+    laid(tmp_path, {"user/max_user_namespaces": "31000\n", restriction: "1\n"})
     assert privileges.forbidden_by(tmp_path) == ["kernel.apparmor_restrict_unprivileged_userns is 1"]
     assert privileges.forbidden_by(tmp_path / "none") == []
 
 
 def test_an_interrupted_run_says_what_is_kept_and_has_the_reports_of_it(run: Path) -> None:
+    assert kept_text(run, 0, 7) == f"no case has a result yet; ./rdma-cts run --resume {run} starts again"
     said = kept_text(run, 60, 70)
     assert said == f"60 of 70 results and a report of them are in {run}; ./rdma-cts run --resume {run} runs the rest"
     assert {"report.html", "junit.xml", "summary.json"} < {path.name for path in run.iterdir()}
-
-
-def test_a_run_interrupted_before_its_first_result_says_how_to_start_again(tmp_path: Path) -> None:
-    assert kept_text(tmp_path, 0, 7) == f"no case has a result yet; ./rdma-cts run --resume {tmp_path} starts again"
 
 
 ENDED = """

@@ -9,6 +9,7 @@ RDMA_CTS_FUZZED is the number of damaged files; all commands read each. The dama
 import json
 import os
 import random
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -28,7 +29,7 @@ from conformance.results.records import decode, encode, read_results
 from conformance.results.rejudge import rejudge
 from conformance.results.writer import ResultsFile
 from conformance.supervision import Recording, RunPlan, Supervisor, Worker
-from conformance.tables.suite import Suite, load_suite
+from conformance.tables.suite import load_suite
 from kinds import Cli, words
 from patience import calls_of
 from reports import explanations, terminal
@@ -36,6 +37,7 @@ from reports.comparison import compare
 from reports.digest import read
 from samples import footer_of, lines_of, written_records
 
+SUITE = load_suite()
 OLD = Path(__file__).with_name("old_results")
 VERDICTS = words("FAIL PASS FAIL UNREACHABLE PASS PASS FAIL UNSUPPORTED PASS UNSUPPORTED CRASH")
 SWEEP = "advise_mr/advice_space/advice-and-flags@libibverbs"
@@ -70,13 +72,10 @@ def test_an_old_run_has_severities_and_defects() -> None:
 
 def test_an_old_run_can_be_rejudged(cli: Cli, tmp_path: Path) -> None:
     assert "of 11 results judged again" in cli(1, "judge", OLD, "--out", tmp_path / "judged").out
-    judged = read_results(tmp_path / "judged")
-    assert read(tmp_path / "judged").headline == (
-        "4 defects in 4 results: 1 kernel crash, 1 memory-safety, 2 valid calls refused"
-    )
-    assert [record["observed"] for record in judged.results] == [
-        record["observed"] for record in read_results(OLD).results
-    ]
+    headline = "4 defects in 4 results: 1 kernel crash, 1 memory-safety, 2 valid calls refused"
+    assert read(tmp_path / "judged").headline == headline
+    old, judged = (read_results(run).results for run in (OLD, tmp_path / "judged"))
+    assert [record["observed"] for record in judged] == [record["observed"] for record in old]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +85,7 @@ def test_a_rule_and_a_case_of_it_are_explained(id_: str, expected: str, cli: Cli
     assert expected in cli(0, "explain", id_, "--run", OLD).out
 
 
-def test_an_old_run_can_be_resumed(tmp_path: Path, suite: Suite) -> None:
+def test_an_old_run_can_be_resumed(tmp_path: Path) -> None:
     copy = shutil.copytree(OLD, tmp_path / "old")
     path = copy / "results.jsonl"
     before = path.read_bytes()
@@ -100,8 +99,8 @@ def test_an_old_run_can_be_resumed(tmp_path: Path, suite: Suite) -> None:
         prior = results.cut_back(results.recorded())
         assert prior is not None
         assert prior.seconds == json.loads(footer)["duration_s"]
-        cases = [case for case in suite.cases if case.id in ids]
-        recording = Recording(RunPlan(suite, cases, {}), results, Audience(), prior)
+        cases = [case for case in SUITE.cases if case.id in ids]
+        recording = Recording(RunPlan(SUITE, cases, {}), results, Audience(), prior)
         Supervisor(recording, copy / "console.log").run(no_worker)
     assert path.read_bytes().startswith(before.removesuffix(footer))
     recorded = read_results(copy)
@@ -130,11 +129,6 @@ RAW = [
 ]
 
 
-@pytest.fixture(scope="module")
-def suite() -> Suite:
-    return load_suite()
-
-
 def places(data: Any) -> Iterator[tuple[Any, Any]]:
     """Yields the container and the key of each value in some data."""
     inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
@@ -158,47 +152,39 @@ def change(data: Any, last: Any, dice: random.Random) -> None:
 
 def damaged(lines: list[bytes], dice: random.Random) -> bytes:
     """Returns the lines of a file with some damage."""
-    lines = list(lines)
     for _ in range(dice.choice((1, 1, 2, 5))):
         lines = [line for line in lines if line] or [b" "]
         number = dice.randrange(len(lines))
-        match dice.randrange(10):
-            case 0:
-                del lines[number]
-                lines = lines or [b" "]
-            case 1:
-                lines.insert(number, dice.choice(lines))
-            case 2:
-                data = bytearray(lines[number])
-                for _ in range(dice.randrange(1, 4)):
-                    data[dice.randrange(len(data))] = dice.randrange(256)
-                lines[number] = bytes(data)
-            case 3:
-                start = dice.randrange(len(lines[number]))
-                lines[number] = lines[number][:start] + dice.choice((b"", b"\n"))
-            case 4:
-                marks = [at for at, byte in enumerate(lines[number]) if byte == ord(":")]
-                if marks:
-                    at = dice.choice(marks) + 1
-                    end = min(
-                        (e for e in (lines[number].find(b",", at), lines[number].find(b"}", at)) if e > 0), default=at
-                    )
-                    lines[number] = lines[number][:at] + dice.choice(RAW) + lines[number][end:]
-            case _:
-                lines[number] = _with_changed_values(lines[number], dice)
+        lines[number : number + 1] = in_place_of(lines[number], lines, dice)
     return b"".join(lines)
 
 
-def _with_changed_values(line: bytes, dice: random.Random) -> bytes:
+def in_place_of(line: bytes, lines: list[bytes], dice: random.Random) -> list[bytes]:
+    """Returns what stands in place of a line: no line, another line more, or a line with damage."""
+    match dice.randrange(10):
+        case 0:
+            return []
+        case 1:
+            return [dice.choice(lines), line]
+        case 2:
+            data = bytearray(line)
+            for _ in range(dice.randrange(1, 4)):
+                data[dice.randrange(len(data))] = dice.randrange(256)
+            return [bytes(data)]
+        case 3:
+            return [line[: dice.randrange(len(line))] + dice.choice((b"", b"\n"))]
+        case 4 if values := list(re.finditer(rb":([^,}]*)", line)):
+            start, end = dice.choice(values).span(1)
+            return [line[:start] + dice.choice(RAW) + line[end:]]
     try:
-        data = json.loads(line)
-        change(*dice.choice(list(places(data))), dice)
-        return json.dumps(data).encode() + b"\n"
+        value = json.loads(line)
+        change(*dice.choice(list(places(value))), dice)
+        return [json.dumps(value).encode() + b"\n"]
     except (ValueError, IndexError, TypeError, RecursionError):
-        return line
+        return [line]
 
 
-def read_in_every_way(folder: Path, suite: Suite) -> None:
+def read_in_every_way(folder: Path) -> None:
     """Reads a run with every command. Raises UserError."""
     run = read(folder)
     for render in (renderer(name).render for name in FORMATS):
@@ -206,21 +192,21 @@ def read_in_every_way(folder: Path, suite: Suite) -> None:
         assert b"\x1b" not in (report if isinstance(report, bytes) else report.encode(errors="replace"))
     assert all(line.isprintable() for line in terminal.summary(run, folder).split("\n"))
     compare(run, read(OLD), unlike_tables=True)
-    list(explanations.of_rule(suite, suite.registry["ADV-01"], run))
-    coverage.cover_with_results(suite, folder)
-    list(rejudge(suite, read_results(folder), folder))
+    list(explanations.of_rule(SUITE, SUITE.registry["ADV-01"], run))
+    coverage.cover_with_results(SUITE, folder)
+    list(rejudge(SUITE, read_results(folder), folder))
     for record in read_results(folder).results:
         if record.get("points_file"):
             read_points(folder, record)
 
 
-def carried_on(folder: Path, suite: Suite) -> None:
+def carried_on(folder: Path) -> None:
     """Takes the steps of `run --resume` that use the file before a worker starts."""
     with closing(ResultsFile(folder / "results.jsonl", carry_on=True)) as file:
         file.cut_back(file.recorded())
 
 
-def test_each_damaged_file_is_read_or_refused_in_one_line(tmp_path: Path, suite: Suite) -> None:
+def test_each_damaged_file_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
     dice = random.Random(SEED)
     folder = Path(shutil.copytree(OLD, tmp_path / "run"))
     lines = (OLD / "results.jsonl").read_bytes().splitlines(keepends=True)
@@ -235,7 +221,7 @@ def test_each_damaged_file_is_read_or_refused_in_one_line(tmp_path: Path, suite:
             path.write_bytes(damaged([content], dice) if number % 3 == 0 else content)
         for reader in (read_in_every_way, carried_on):
             try:
-                reader(folder, suite)
+                reader(folder)
             except UserError as error:
                 refused.append(str(error))
             except Exception as error:

@@ -22,15 +22,19 @@ from selenium.webdriver.support.ui import WebDriverWait
 from conformance.model.record import Axes, Deviation, ResultRecord, Subsets
 from conformance.model.verdict import VERDICTS, Verdict
 from kinds import words
-from made_sweeps import DATA_PATH, FLAGS, OUTCOMES, sweep
 from patience import PATIENCE_S
 from reports import html
 from reports.digest import Digest, digest, read
 from reports.page_data import SHADES
-from samples import numbered, recorded, registry, result
+from samples import FLAGS, OUTCOMES, numbered, recorded, registry, result, sweep
 
 SUITE = numbered(16)
 RECORDED = Path(__file__).with_name("recorded_violations") / "forky.jsonl"
+DATA_PATH: Axes = {
+    "object": ["region", "window"],
+    "op": ["RDMA_WRITE", "RDMA_READ"],
+    "place": ["first", "last", "before"],
+}
 MARKUP = "<script>window.ran=1</script><img src=x onerror='window.ran=2'>\"'><b>{{ 7*7 }}</b></script></title></style>"
 RULES = {rule.id: rule.as_data() for rule in registry().values()}
 
@@ -371,10 +375,8 @@ def test_a_real_run_shows_its_defects_on_the_first_screen_and_on_twelve_sheets(
     assert len(lines) == 23
     height = browser.js("innerHeight")
     assert all(line.rect["y"] + line.rect["height"] <= height for line in lines)
-    top = browser.one(".bad").text
-    assert " ".join(top.split()).startswith(
-        "23 defects in 189 results: 4 kernel crashes 29 memory-safety 1 process crash"
-    )
+    top = " ".join(browser.one(".bad").text.split())
+    assert top.startswith("23 defects in 189 results: 4 kernel crashes 29 memory-safety 1 process crash")
     paper = {"printBackground": False, "paperWidth": 8.27, "paperHeight": 11.69}
     printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", paper)["data"])
     assert len(re.findall(rb"/Type\s*/Page\b", printed)) <= 12

@@ -31,12 +31,8 @@ def whole(tmp_path: Path) -> tuple[bytes, Recorded]:
 
 def rest(stage: Stage) -> list[bytes]:
     """Returns the lines of a worker for the cases that have no result in the file."""
-    data = stage.path.read_bytes()
-    done = {
-        json.loads(line)["case"]
-        for line in data.splitlines(keepends=True)
-        if line.endswith(b"\n") and b'"type":"result"' in line and b'"MISSED"' not in line
-    }
+    lines = stage.path.read_bytes().split(b"\n")[:-1]
+    done = {json.loads(each)["case"] for each in lines if b'"type":"result"' in each and b'"MISSED"' not in each}
     good = {0: passed(0), 1: UNBROKEN[4], 2: passed(2), 3: passed(3)}
     return [HEADER, *(line for number in range(4) if IDS[number] not in done for line in (start(number), good[number]))]
 
@@ -113,22 +109,13 @@ def test_a_file_that_ends_as_none_of_ours_is_left_alone(stage: Stage) -> None:
 
 
 def test_the_case_in_which_this_host_went_down_is_a_crash(stage: Stage) -> None:
-    def last_words(boot_id: str) -> None:
-        lines = [
-            encode(header(planned=IDS, stack="test")),
-            encode({"type": "worker", "boot_id": boot_id}),
-            start(0),
-            passed(0),
-            start(1),
-        ]
-        stage.path.write_bytes(b"".join(lines))
-
-    last_words("before")
+    head = encode(header(planned=IDS, stack="test")) + encode({"type": "worker", "boot_id": "before"})
+    stage.path.write_bytes(head + start(0) + passed(0) + start(1))
     recorded = stage.play(ran(2, 3), carry_on=True, boot_id="after")
     assert verdicts(recorded) == ["PASS", "CRASH", "PASS", "PASS"]
     assert "went down" in recorded.results[1]["reason"]
-    last_words("same")
-    assert verdicts(stage.play(ran(1, 2, 3), carry_on=True, boot_id="same")) == ["PASS"] * 4
+    stage.path.write_bytes(head + start(0) + passed(0) + start(1))
+    assert verdicts(stage.play(ran(1, 2, 3), carry_on=True, boot_id="before")) == ["PASS"] * 4
 
 
 def test_cases_begun_are_written_down_where_the_kernel_may_take_the_host_along(stage: Stage) -> None:
@@ -149,7 +136,7 @@ def test_two_runs_into_one_directory_are_refused(tmp_path: Path) -> None:
             ResultsFile(path, carry_on=carry_on)
     first.append(header())
     first.close()
-    with pytest.raises(UserError, match="a run is recorded there"):
+    with user_error("a run is recorded there", status=2):
         ResultsFile(path)
     ResultsFile(path, carry_on=True).close()
 
@@ -162,7 +149,7 @@ def test_a_run_that_is_killed_holds_its_directory_no_longer(tmp_path: Path) -> N
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        with pytest.raises(UserError, match="a run is in progress"):
+        with user_error("a run is in progress", status=2):
             ResultsFile(path)
         process.kill()
     ResultsFile(path).close()

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import samples
-from commands.__main__ import main
 from commands.coverage import Coverage, cover, cover_with_results, render
 from conformance.model.case import Table
 from conformance.model.record import ResultRecord
 from conformance.model.rules import Registry
 from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import Suite
+from kinds import Cli
 from samples import laid, registry
 
 RULE = """\
@@ -105,6 +105,7 @@ ROWS = """
 - {id: open, rules: [REG-03], when: {access: []}, then: open,
    afterwards: [{call: ibv_dereg_mr, mr: new, then: success}]}
 """
+FOUR = ["REG-01", "REG-02", "REG-03", "REG-23"]
 ADVICE = """
 - {id: bounds, rules: [ADV-08], given: {mrs: {mr: {access: [ON_DEMAND]}}},
    when: {advice: PREFETCH, sg_list: [{addr: buf, length: 8, lkey: mr.lkey}]},
@@ -122,8 +123,10 @@ def suite(rules: Sequence[str] = (), *tables: Table) -> Suite:
     return replace(made, registry=Registry(made.registry[id_] for id_ in rules or made.registry))
 
 
-def results(tmp_path: Path, lines: Sequence[ResultRecord], complete: bool = True) -> Path:
-    return samples.written(samples.recorded(lines, complete=complete, planned=[]), tmp_path) / "results.jsonl"
+def covered(suite: Suite, folder: Path, *lines: ResultRecord, complete: bool = True, **head: Any) -> Coverage:
+    """The coverage of a suite with a run that has these results."""
+    run = samples.recorded(lines, complete=complete, planned=[], **head)
+    return cover_with_results(suite, samples.written(run, folder))
 
 
 def numbers(coverage: Coverage) -> dict[str, tuple[int, int, int, int]]:
@@ -155,10 +158,10 @@ def test_documented_codes_are_counted_where_a_case_expects_them() -> None:
 
 
 def test_a_rule_has_the_worst_verdict_of_its_cases(tmp_path: Path) -> None:
-    made = suite(["REG-01", "REG-02", "REG-03", "REG-23"])
+    made = suite(FOUR)
     verdicts = {"works": "PASS", "fails": "FAIL", "both": "UNSUPPORTED"}
     lines = [samples.result(case, verdicts[case.id.split("/")[-1]]) for case in made.cases[:3]]
-    coverage = cover_with_results(made, results(tmp_path, lines))
+    coverage = covered(made, tmp_path, *lines)
     assert {rule.id: rule.verdict for rule in coverage.rules} == {
         "REG-01": "FAIL",
         "REG-02": "FAIL",
@@ -194,14 +197,14 @@ ENUMERATED = "IBV_REREG_MR_ERR_INPUT"
 def test_codes_that_came_back_are_counted(tmp_path: Path, table: str, observed: dict[str, Any], provoked: str) -> None:
     verb = "rereg_mr" if table == REREG else "advise_mr"
     made = suite([], samples.table(f"{verb}/sample", table))
-    coverage = cover_with_results(made, results(tmp_path, [samples.result(made.cases[0], observed=observed)]))
+    coverage = covered(made, tmp_path, samples.result(made.cases[0], observed=observed))
     assert [code.code for code in coverage.codes if code.observed] == provoked.split()
     assert f"documented codes provoked: {len(provoked.split())} of {len(coverage.codes)}" in list(render(coverage))
 
 
 def test_a_verdict_that_rests_on_open_cases_stands_in_brackets(tmp_path: Path) -> None:
-    made = suite(["REG-01", "REG-02", "REG-03", "REG-23"])
-    coverage = cover_with_results(made, results(tmp_path, [samples.result(made.cases[3])]))
+    made = suite(FOUR)
+    coverage = covered(made, tmp_path, samples.result(made.cases[3]))
     assert any(line.startswith("REG-03 ") and " (PASS) " in line for line in render(coverage))
 
 
@@ -210,30 +213,28 @@ def test_codes_of_later_steps_count_for_the_verb_they_call(tmp_path: Path) -> No
     line = samples.result(made.cases[0], observed={"returned": "0", "afterwards": [{"returned": "EPERM"}]})
     later = [{"call": "ibv_advise_mr(pd=pd)", "outcome": "refused"}]
     line["expected"] = {**line["expected"], "afterwards": later}
-    coverage = cover_with_results(made, results(tmp_path, [line]))
+    coverage = covered(made, tmp_path, line)
     assert {code.code for code in coverage.codes if code.observed} == {"EPERM"}
 
 
 def test_a_smoke_run_verifies_no_rule_and_a_dialect_is_not_judged(tmp_path: Path) -> None:
     made = suite()
-    line = samples.result(made.cases[0])
-    run = samples.recorded([line], complete=False, planned=[], tier="smoke", rules=made.registry.as_data())
-    totals = "\n".join(render(cover_with_results(made, samples.written(run, tmp_path))))
+    smoke = {"tier": "smoke", "rules": made.registry.as_data()}
+    totals = "\n".join(render(covered(made, tmp_path, samples.result(made.cases[0]), complete=False, **smoke)))
     assert "rules: 1 PARTIAL, " in totals
     assert " without a result, 6 of a vendor's dialect not judged" in totals
 
 
 def test_results_of_a_run_cut_short_are_called_incomplete(tmp_path: Path) -> None:
     made = suite()
-    coverage = cover_with_results(made, results(tmp_path, [samples.result(made.cases[0])], complete=False))
+    coverage = covered(made, tmp_path, samples.result(made.cases[0]), complete=False)
     assert coverage.complete is False
     assert "these results are from an incomplete run" in list(render(coverage))
 
 
-@pytest.mark.parametrize(("rules", "status"), [(["REG-01", "REG-02", "REG-03", "REG-23"], 0), ([], 1)])
+@pytest.mark.parametrize(("rules", "status"), [(FOUR, 0), ([], 1)])
 def test_the_exit_status_says_whether_a_rule_has_no_case(
-    rules: list[str], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    rules: list[str], status: int, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     monkeypatch.setattr("commands.cli.run_arguments.load_suite", lambda folders: suite(rules))
-    assert main(["coverage"]) == status
-    assert capsys.readouterr().out.startswith("rule ")
+    assert cli(status, "coverage").out.startswith("rule ")

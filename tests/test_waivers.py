@@ -148,15 +148,11 @@ def test_a_waiver_is_for_what_it_describes_until_it_expires_and_its_problems_fai
         assert problem in line
 
 
-def test_a_waived_violation_stays_visible(tmp_path: Path) -> None:
-    line = read_from(tmp_path, WAIVER).applied(failure(), header())
+def test_a_waived_violation_stays_visible_and_the_other_rules_of_its_sweep_keep_their_verdicts(tmp_path: Path) -> None:
+    line = read_from(tmp_path, WAIVER).applied(swept("ZERO_BASED"), header())
     assert (line["verdict"], line["effective"]) == ("FAIL", "WAIVED")
     assert line["waiver"] is not None
     assert line["waiver"]["issue"] == WAIVER["issue"]
-
-
-def test_the_other_rules_of_a_waived_sweep_keep_their_verdicts(tmp_path: Path) -> None:
-    line = read_from(tmp_path, WAIVER).applied(swept("ZERO_BASED"), header())
     assert (verdict_on("REG-01", line), verdict_on("REG-15", line)) == ("WAIVED", "PASS")
 
 
@@ -213,18 +209,24 @@ def made(tmp_path: Path, *names: str) -> Waivers:
     return read_waivers(path, NO_SUITE, TODAY)
 
 
-def left(waivers: Waivers, run: Digest, results: Sequence[ResultRecord] | None = None) -> tuple[list[str], list[str]]:
-    """The violations that are not waived, and the problems of the waivers."""
-    applied = [waivers.applied(record, run.header) for record in (results or run.results)]
+@pytest.fixture
+def waivers(tmp_path: Path) -> Waivers:
+    """The waivers of the run on forky."""
+    return made(tmp_path, "forky")
+
+
+def left(waivers: Waivers, results: Sequence[ResultRecord] = (), run: str = "forky") -> tuple[list[str], list[str]]:
+    """The violations of a run, or among these results of it, that are not waived, and the problems of the waivers."""
+    header, results = recorded(run).header, results or recorded(run).results
+    applied = [waivers.applied(record, header) for record in results]
     open_ = [record["case"] for record in applied if record["effective"] in VIOLATIONS]
-    return open_, list(waivers.account(applied, run.header)["problems"])
+    return open_, list(waivers.account(applied, header)["problems"])
 
 
-def test_the_waivers_of_a_run_leave_nothing_of_it_rows_and_sweeps_alike(tmp_path: Path) -> None:
+def test_the_waivers_of_a_run_leave_nothing_of_it_rows_and_sweeps_alike(waivers: Waivers) -> None:
     run = recorded("forky")
-    waivers = made(tmp_path, "forky")
     assert len(waivers.defects) == 23
-    assert left(waivers, run) == ([], [])
+    assert left(waivers) == ([], [])
     waived = waivers.applied(next(record for record in run.results if record["deviations"]), run.header)["waiver"]
     assert waived is not None
     assert waived["for"].startswith("defect ")
@@ -234,7 +236,7 @@ def test_the_waivers_of_a_run_leave_nothing_of_it_rows_and_sweeps_alike(tmp_path
 def test_waivers_of_several_runs_name_unsteady_defects_and_leave_nothing_of_each(tmp_path: Path) -> None:
     """Another case died in the second run."""
     waivers = made(tmp_path, "forky", "forky-again", "trixie")
-    assert left(waivers, recorded("forky-again")) == ([], [])
+    assert left(waivers, run="forky-again") == ([], [])
     data = yaml.safe_load((tmp_path / "waivers.yaml").read_text())
     unsteady = {each["case"]: each["seen"] for waiver in data["waivers"] for each in waiver.get("unsteady", ())}
     assert unsteady == {
@@ -250,30 +252,27 @@ def test_a_waiver_holds_on_the_kernels_of_the_runs_that_showed_the_defect(tmp_pa
     }
     assert kernels["85c569cb8aca"] == ("6.12", "7.2")
     assert kernels["251ad0de44ec"] == ("7.2", "7.2")
-    only_forky = made(tmp_path, "forky")
-    open_, _ = left(only_forky, recorded("trixie"))
+    open_, _ = left(made(tmp_path, "forky"), run="trixie")
     assert len(open_) == 108
 
 
-def test_a_defect_of_which_nothing_is_seen_any_more_is_reported(tmp_path: Path) -> None:
-    run = recorded("forky")
-    waivers = made(tmp_path, "forky")
+def test_a_defect_of_which_nothing_is_seen_any_more_is_reported(waivers: Waivers) -> None:
     mended: list[ResultRecord] = [
         {**record, "verdict": record["verdict"].PASS, "deviations": []} if record["rules"] == ["REG-25"] else record
-        for record in run.results
+        for record in recorded("forky").results
     ]
-    open_, (problem,) = left(waivers, run, mended)
+    open_, (problem,) = left(waivers, mended)
     assert open_ == []
     assert "the waiver of defect 885a6ada681b (the rdma team, " in problem
     assert problem.endswith("is not needed any more: it shows in none of its cases")
     only_one_case = [record for record in mended if record["case"].endswith("on-demand-of-2-gib")]
-    assert left(waivers, run, only_one_case) == ([], [])
+    assert left(waivers, only_one_case) == ([], [])
 
 
-def test_a_defect_that_has_become_worse_counts(tmp_path: Path) -> None:
-    run = recorded("forky")
-    waivers = made(tmp_path, "forky")
-    served = next(record for record in run.results if record["rules"] == ["REG-12"] and not record["deviations"])
+def test_a_defect_that_has_become_worse_counts(waivers: Waivers) -> None:
+    served = next(
+        record for record in recorded("forky").results if record["rules"] == ["REG-12"] and not record["deviations"]
+    )
     died: Any = {
         "log": ["RIP: 0010:__rxe_put+0x12/0x60 [rdma_rxe]", "Call Trace:", " rxe_invalidate_mw+0x9d/0x110 [rdma_rxe]"]
     }
@@ -282,25 +281,24 @@ def test_a_defect_that_has_become_worse_counts(tmp_path: Path) -> None:
     died_in["site"] = ["__rxe_put", "rxe_invalidate_mw", "rdma_rxe", "rdma_rxe"]
     same = changed(served, {"fault": {**served["fault"], "kind": "moved"}})
     worse = changed(served, {"verdict": served["verdict"].CRASH, "fault": died_in, "kernel": died})
-    assert left(waivers, run, [same])[0] == []
-    open_, problems = left(waivers, run, [worse])
+    assert left(waivers, [same])[0] == []
+    open_, problems = left(waivers, [worse])
     assert open_ == [served["case"]]
     assert problems[0].endswith(f"does not fit: {served['case']} is worse, kernel crash")
 
 
-def test_a_result_with_a_second_defect_is_not_waived_for_the_first(tmp_path: Path) -> None:
-    run = recorded("forky")
-    sweep = next(record for record in run.results if record["case"] == "bind_mw/data_path/several-packets")
+def test_a_result_with_a_second_defect_is_not_waived_for_the_first(waivers: Waivers) -> None:
+    sweep = next(
+        record for record in recorded("forky").results if record["case"] == "bind_mw/data_path/several-packets"
+    )
     (own,) = sweep["deviations"]
     new: Any = {**own, "observed": "ibv_dereg_mr should succeed, returned EBUSY", "rules": ["DEREG-01"]}
-    assert left(made(tmp_path, "forky"), run, [changed(sweep, {"deviations": [own, new]})])[0] == [sweep["case"]]
+    assert left(waivers, [changed(sweep, {"deviations": [own, new]})])[0] == [sweep["case"]]
 
 
 def test_an_expired_waiver_of_a_defect_waives_nothing_and_is_reported(tmp_path: Path) -> None:
-    run = recorded("forky")
     made(tmp_path, "forky")
-    late = read_waivers(tmp_path / "waivers.yaml", NO_SUITE, date(2027, 3, 2))
-    open_, problems = left(late, run)
+    open_, problems = left(read_waivers(tmp_path / "waivers.yaml", NO_SUITE, date(2027, 3, 2)))
     assert len(open_) == 189
     assert len(problems) == 23
     assert problems[0].endswith("expired on 2027-03-01")
