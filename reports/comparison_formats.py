@@ -162,41 +162,36 @@ def _change_data(change: Change) -> dict[str, Any]:
 
 
 def as_markdown(comparison: Comparison) -> str:
-    return "\n".join(_markdown(comparison)) + "\n"
+    return "\n\n".join(_sections(comparison)) + "\n"
 
 
-def _markdown(comparison: Comparison) -> Iterator[str]:
+def _sections(comparison: Comparison) -> Iterator[str]:
     sign = {0: "✅", 1: "❌"}.get(comparison.status, "⚠️")
     yield f"## {sign} rdma-cts compare: {escaped(conclusion(comparison))}"
-    yield ""
-    for name, run in (("old", comparison.old), ("new", comparison.new)):
-        yield f"- {name}: {escaped(run.name)}: {escaped(run.short_sentence)}"
+    runs = (("old", comparison.old), ("new", comparison.new))
+    lines = [f"- {name}: {escaped(run.name)}: {escaped(run.short_sentence)}" for name, run in runs]
     for heading, found in _changed(comparison).items():
-        yield f"- {heading}:"
-        yield from (f"  - {escaped(n)}: {escaped(old or 'none')} → {escaped(new or 'none')}" for n, old, new in found)
-    shown = [(kind, defect) for kind in (NEW, GONE) for defect in comparison.defects[kind]]
-    if shown:
-        yield ""
-        yield "| | severity | defect | what is wrong |"
-        yield "|---|---|---|---|"
-        yield from (
-            f"| {kind} | {defect.severity.label} | {code(defect.fingerprint)} | {escaped(defect.title)} |"
-            for kind, defect in shown
-        )
+        lines.append(f"- {heading}:")
+        lines += [f"  - {escaped(n)}: {escaped(old or 'none')} → {escaped(new or 'none')}" for n, old, new in found]
+    yield "\n".join(lines)
+    rows = [
+        f"| {kind} | {defect.severity.label} | {code(defect.fingerprint)} | {escaped(defect.title)} |"
+        for kind in (NEW, GONE)
+        for defect in comparison.defects[kind]
+    ]
+    if rows:
+        yield "\n".join(["| | severity | defect | what is wrong |", "|---|---|---|---|", *rows])
     for kind, meaning in KINDS.items():
-        changes = comparison.of(kind)
-        if not changes:
-            continue
-        yield ""
-        yield f"### {kind}: {amount(changes)}"
-        yield ""
-        yield escaped(meaning)
-        yield ""
-        for change in changes[:_MOST_IN_MARKDOWN]:
-            points = f" ({format_count(change.points, 'point')})" if change.points else ""
-            yield f"- {change.old or 'none'} → {change.new or 'none'}: {code(change.case)}{points}"
-        if len(changes) > _MOST_IN_MARKDOWN:
-            yield f"- and {len(changes) - _MOST_IN_MARKDOWN} more"
+        if changes := comparison.of(kind):
+            yield f"### {kind}: {amount(changes)}"
+            yield escaped(meaning)
+            more = [f"- and {len(changes) - _MOST_IN_MARKDOWN} more"] if len(changes) > _MOST_IN_MARKDOWN else []
+            yield "\n".join([*map(_item, changes[:_MOST_IN_MARKDOWN]), *more])
+
+
+def _item(change: Change) -> str:
+    points = f" ({format_count(change.points, 'point')})" if change.points else ""
+    return f"- {change.old or 'none'} → {change.new or 'none'}: {code(change.case)}{points}"
 
 
 def as_junit(comparison: Comparison) -> str:

@@ -127,7 +127,9 @@ class Facts:
         rules = _texts(data["rules"])
         if set(rules.values()) - set(OF_RULES):
             raise ValueError
-        if "exit_status" in data and not _agree(data, sum(verdict in VIOLATIONS for verdict in rules.values())):
+        conforms = " conforms to its documents" in _text(data["conclusion"])
+        violated = any(verdict in VIOLATIONS for verdict in rules.values())
+        if "exit_status" in data and (violated if data["exit_status"] == 0 else conforms):
             raise ValueError
         violating = frozenset(_text(case) for each in data["violations"] for case in each["cases"])
         defects = tuple(
@@ -315,11 +317,6 @@ def _cell(night: str, folder: Path) -> Cell:
         return Cell(night, folder.name, folder, outcome)
     facts = facts_of(folder)
     return Cell(night, folder.name, folder, outcome if facts else Outcome(NOT_RUN, reason=outcome.reason), facts)
-
-
-def _agree(data: Any, violated: int) -> bool:
-    status, conforms = data["exit_status"], " conforms to its documents" in _text(data["conclusion"])
-    return not (violated and status == 0) and not (conforms and status != 0)
 
 
 def facts_of(folder: Path) -> Facts | None:

@@ -10,11 +10,10 @@ import contextlib
 import functools
 import hashlib
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import repeat
 from pathlib import Path
 
 import jinja2
@@ -49,29 +48,6 @@ _MOST_SHOWN = 3
 
 
 @dataclass(frozen=True)
-class CellView:
-    """A rule in one run: its verdict (empty if the run has no case of the rule) and the number of its cases by verdict.
-
-    `restriction` names the missing evidence of a rule that passed in part; it is empty for other rules.
-    """
-
-    verdict: str
-    counts: Mapping[str, int]
-    restriction: str = ""
-
-    def of(self, verdicts: Sequence[str]) -> int:
-        return sum(self.counts.get(verdict, 0) for verdict in verdicts)
-
-
-@dataclass(frozen=True)
-class RuleView:
-    """A rule with a cell for each run."""
-
-    facts: RuleFacts
-    cells: tuple[CellView, ...]
-
-
-@dataclass(frozen=True)
 class Shown:
     """A defect in the run with this number."""
 
@@ -87,18 +63,6 @@ class Shown:
     @property
     def more(self) -> Sequence[str]:
         return self.defect.cases[_MOST_SHOWN:]
-
-
-@dataclass(frozen=True)
-class DefectView:
-    """A defect in each run that has it, and its rules. Its first symptom violates the first rule."""
-
-    rules: tuple[RuleFacts, ...]
-    by_run: tuple[Shown, ...]
-
-    @property
-    def defect(self) -> Defect:
-        return self.by_run[0].defect
 
 
 @dataclass(frozen=True)
@@ -133,37 +97,42 @@ class Page:
         return sorted(self._unrecorded)
 
     @cached_property
-    def groups(self) -> list[tuple[str, list[RuleView]]]:
-        """The matrix: the rules of each verb; cases that prove no rule come last."""
-        counts: dict[str, list[Counter[str]]] = {}
+    def counts(self) -> Mapping[str, Sequence[Counter[str]]]:
+        """The numbers of cases by verdict in each run, for each rule; for the rule "", of cases that prove no rule."""
+        counts: dict[str, list[Counter[str]]] = defaultdict(lambda: [Counter() for _ in self.runs])
+        for records in self.cases.values():
+            for rule in first_of(records)["rules"] or [""]:
+                for count, record in zip(counts[rule], records, strict=True):
+                    if record:
+                        count[verdict_on(rule, record)] += 1
+        return counts
+
+    def number(self, rule: str, verdicts: Sequence[str]) -> int:
+        """The number of a rule's cases with one of these verdicts in the first run."""
+        return sum(self.counts[rule][0][verdict] for verdict in verdicts)
+
+    @cached_property
+    def groups(self) -> Mapping[str, list[RuleFacts]]:
+        """The rules of each verb; cases that prove no rule come last."""
         verbs: dict[str, str] = {}  # the verbs of rules without other facts
         for case, records in self.cases.items():
             for rule in first_of(records)["rules"] or [""]:
-                if (count := counts.get(rule)) is None:
-                    count = counts[rule] = [Counter() for _ in self.runs]
-                    verbs[rule] = case.partition("/")[0]
-                for number, record in enumerate(records):
-                    if record:
-                        count[number][verdict_on(rule, record)] += 1
-        groups: dict[str, list[RuleView]] = {}
-        known = {**self.rules, **({"": RuleFacts("")} if "" in counts else {})}
-        for id_, facts in known.items():
-            cells = tuple(
-                CellView(run.verdicts.get(id_, ""), count, run.restrictions.get(id_, ""))
-                for run, count in zip(self.runs, counts.get(id_, repeat({})), strict=False)
-            )
-            groups.setdefault(facts.verb or verbs.get(id_, ""), []).append(RuleView(facts, cells))
-        return list(groups.items())
+                verbs.setdefault(rule, case.partition("/")[0])
+        groups: dict[str, list[RuleFacts]] = {}
+        for facts in (*self.rules.values(), *([RuleFacts("")] if "" in self.counts else [])):
+            groups.setdefault(facts.verb or verbs.get(facts.id, ""), []).append(facts)
+        return groups
 
     @property
     def columns(self) -> Mapping[str, tuple[str, ...]]:
         """The columns of the matrix with at least one number. Empty columns would take space from the statements."""
-        cells = [cell for _, rules in self.groups for rule in rules for cell in rule.cells]
-        return {name: verdicts for name, verdicts in COLUMNS.items() if any(cell.of(verdicts) for cell in cells)}
+        found = {verdict for counts in self.counts.values() for count in counts for verdict in count}
+        return {name: verdicts for name, verdicts in COLUMNS.items() if found.intersection(verdicts)}
 
     @cached_property
-    def defects(self) -> list[DefectView]:
-        """The defects of all runs, the most severe first; defects that are waived or of the stack come last."""
+    def defects(self) -> list[list[Shown]]:
+        """The defects of all runs, each in the runs that have it. The most severe come first, and those that are waived
+        or of the stack last."""
         found: list[list[Shown]] = []
         for number, run in enumerate(self.runs):
             for defect in run.defects:
@@ -172,13 +141,12 @@ class Page:
                 if known is None:
                     found.append(known := [])
                 known.append(Shown(number, defect))
-        found.sort(key=lambda by_run: _order(by_run[0].defect))
-        return list(map(self._defect_view, found))
+        return sorted(found, key=lambda by_run: _order(by_run[0].defect))
 
-    def _defect_view(self, by_run: list[Shown]) -> DefectView:
-        first = by_run[0].defect.first.rules
-        ids = dict.fromkeys([*first, *(rule for shown in by_run for rule in shown.defect.rules)])
-        return DefectView(tuple(self.rules.get(id_) or RuleFacts(id_) for id_ in ids), tuple(by_run))
+    def rules_of(self, by_run: Sequence[Shown]) -> list[RuleFacts]:
+        """The rules that a defect violates; its first symptom violates the first rule."""
+        ids = dict.fromkeys([*by_run[0].defect.first.rules, *(rule for each in by_run for rule in each.defect.rules)])
+        return [self.rules.get(id_) or RuleFacts(id_) for id_ in ids]
 
     @cached_property
     def data(self) -> str:
@@ -190,7 +158,7 @@ class Page:
             sweeps=[number_of[case] for case in self.sweeps],
             unrecorded=self.unrecorded,
             more=[
-                [number_of[case] for case in shown.more] for view in self.defects for shown in view.by_run if shown.more
+                [number_of[case] for case in shown.more] for by_run in self.defects for shown in by_run if shown.more
             ],
         )
 
@@ -222,19 +190,16 @@ def render(runs: Sequence[Digest]) -> str:
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = Page(runs)
-    return (
-        environment()
-        .get_template("report.html")
-        .render(
-            page=page,
-            facts=stack_facts(runs),
-            hashes=hashes(runs),
-            columns=page.columns,
-            script=Markup(script),
-            script_hash=digest,
-            data=Markup(page.data),
-            point=evidence.POINT if any(map(evidence.has_points, runs)) else "",
-        )
+    template = environment().get_template("report.html")
+    return template.render(
+        page=page,
+        facts=[(name, values) for name, values in _rows([run.facts for run in runs]) if any(values)],
+        hashes=_rows([run.under_test for run in runs]),
+        columns=page.columns,
+        script=Markup(script),
+        script_hash=digest,
+        data=Markup(page.data),
+        point=evidence.POINT if any(map(evidence.has_points, runs)) else "",
     )
 
 
@@ -282,16 +247,10 @@ def environment() -> Environment:
     return found
 
 
-def stack_facts(runs: Sequence[Digest]) -> list[tuple[str, list[str]]]:
-    """A row for each fact of the stacks under test that is known, and a column for each run."""
-    rows = [(name, [run.facts[name] for run in runs]) for name in runs[0].facts]
-    return [(name, values) for name, values in rows if any(values)]
-
-
-def hashes(runs: Sequence[Digest]) -> list[tuple[str, list[str]]]:
-    """The hashes of the software under test, in the form of `stack_facts`."""
-    names = dict.fromkeys(name for run in runs for name in run.under_test)
-    return [(name, [run.under_test.get(name, "") for run in runs]) for name in names]
+def _rows(tables: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
+    """A row for each name in the tables, and a column for each table."""
+    names = dict.fromkeys(name for table in tables for name in table)
+    return [(name, [table.get(name, "") for table in tables]) for name in names]
 
 
 def rank_of(verdict: str) -> int:

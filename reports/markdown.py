@@ -18,73 +18,64 @@ _MOST = 50  # the most defects that are shown, because the size of a job's summa
 
 
 def render(runs: Sequence[Digest]) -> str:
-    return "\n".join(line for run in runs for line in _run(run)) + "\n"
+    return "".join(f"{section}\n\n" for run in runs for section in _sections(run))
 
 
-def _run(run: Digest) -> Iterator[str]:
+def _sections(run: Digest) -> Iterator[str]:
     sign = "✅" if run.concluded.conforms else "❌" if run.status == 1 else "⚠️"
     yield f"## {sign} rdma-cts: {escaped(run.conclusion)}"
-    yield ""
     if run.headline:
         yield escaped(run.headline)
-        yield ""
     yield f"{escaped(run.name)}, rdma-core {escaped(str(run.header['env'].get('rdma_core', '?')))}"
-    yield ""
     yield escaped(run.sentence)
-    yield ""
+    yield "\n".join(_verdicts(run))
+    yield from map(escaped, run.repetitions.summary())
+    if problems := run.waivers.get("problems", ()):
+        yield "\n".join(f"- waiver: {escaped(str(problem))}" for problem in problems)
+    defects = run.open_defects
+    if defects:
+        yield "\n".join(_table(defects[:_MOST]))
+        if evidence.has_points(run):
+            yield escaped(evidence.POINT)
+    if len(defects) > _MOST:
+        yield f"and {len(defects) - _MOST} more defects"
+    for defect in defects[:_MOST]:
+        yield from _detail(run, defect)
+    if of_stack := [defect for defect in run.defects if defect.of_stack]:
+        yield "Of the stack, on every device:"
+        yield "\n".join(f"- {escaped(each.title)} ({escaped(format_rules(each.rules))})" for each in of_stack)
+
+
+def _verdicts(run: Digest) -> Iterator[str]:
     yield "| verdict | rules | cases |"
     yield "|---|---:|---:|"
     rules = [verdict for rule, verdict in run.verdicts.items() if rule not in run.apart]
     for verdict in reversed(OF_RULES):
         if verdict in rules or run.counts.get(verdict):
             yield f"| {verdict} | {rules.count(verdict)} | {run.counts.get(verdict, 0)} |"
-    for line in run.repetitions.summary():
-        yield ""
-        yield escaped(line)
-    problems = run.waivers.get("problems", ())
-    if problems:
-        yield ""
-        yield from (f"- waiver: {escaped(str(problem))}" for problem in problems)
-    defects = run.open_defects
-    if defects:
-        yield ""
-        yield "| severity | defect | what is wrong | rules | cases | answered by | reproduce |"
-        yield "|---|---|---|---|---:|---|---|"
-    for defect in defects[:_MOST]:
+
+
+def _table(defects: Sequence[Defect]) -> Iterator[str]:
+    yield "| severity | defect | what is wrong | rules | cases | answered by | reproduce |"
+    yield "|---|---|---|---|---:|---|---|"
+    for defect in defects:
         yield (
             f"| {defect.severity.label} | {code(defect.fingerprint)} | {escaped(defect.title)} "
             f"| {escaped(format_rules(defect.rules))} | {len(defect.cases)} | {escaped(defect.answering.layer)} "
             f"| {code(defect.first.repro)} |"
         )
-    if defects and evidence.has_points(run):
-        yield ""
-        yield escaped(evidence.POINT)
-    if len(defects) > _MOST:
-        yield ""
-        yield f"and {len(defects) - _MOST} more defects"
-    for defect in defects[:_MOST]:
-        yield ""
-        yield from _detail(run, defect)
-    if of_stack := [defect for defect in run.defects if defect.of_stack]:
-        yield ""
-        yield "Of the stack, on every device:"
-        yield ""
-        yield from (f"- {escaped(each.title)} ({escaped(format_rules(each.rules))})" for each in of_stack)
-    yield ""
 
 
 def _detail(run: Digest, defect: Defect) -> Iterator[str]:
     record = defect.first.record
     yield f"#### {defect.severity.label}: {escaped(defect.title)}"
-    yield ""
-    yield f"{code(defect.first.name)}, row {code(evidence.location(record))}"
-    others = [case for case in defect.cases if case != defect.first.case]
-    if others:
+    where = f"{code(defect.first.name)}, row {code(evidence.location(record))}"
+    if others := [case for case in defect.cases if case != defect.first.case]:
         more = f" and {len(others) - _MOST_CASES} more" if len(others) > _MOST_CASES else ""
-        yield f"also {', '.join(map(code, others[:_MOST_CASES]))}{more}"
-    yield ""
+        where += f"\nalso {', '.join(map(code, others[:_MOST_CASES]))}{more}"
+    yield where
     shown = (line for line in evidence.lines(run, record) if not line.startswith("kernel: "))
-    yield from (f"- {escaped(line)}" for line in (f"{record['effective']}: {record['reason']}", *shown))
+    yield "\n".join(f"- {escaped(line)}" for line in (f"{record['effective']}: {record['reason']}", *shown))
 
 
 def escaped(text: str) -> str:

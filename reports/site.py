@@ -112,17 +112,9 @@ class Site(HistoryPage):
         """The differences under test since the cell's previous night: name, old value, new value."""
         return self._changes.get(cell.name, {}).get(cell.night, ())
 
-    def neighbours(self, night: str) -> tuple[str, str]:
-        """Returns the nights before and after a night; a missing night is empty."""
-        at = self.nights.index(night)
-        return self.nights[at - 1] if at else "", self.nights[at + 1] if at + 1 < len(self.nights) else ""
-
-    def cases_of(self, rule: str) -> list[CaseLine]:
-        """Returns the cases of a rule in the latest results. Cases that violate the rule come first."""
-        return self._cases.get(rule, [])
-
     @cached_property
-    def _cases(self) -> Mapping[str, list[CaseLine]]:
+    def cases(self) -> Mapping[str, list[CaseLine]]:
+        """The cases of each rule in the latest results. Cases that violate the rule come first."""
         verdicts: dict[str, dict[str, dict[str, list[str]]]] = {}
         places: dict[str, str] = {}
         for name, run in self.latest.items():
@@ -182,8 +174,9 @@ def pages(site: Site) -> Iterator[tuple[str, str]]:
             yield f"{DEFECTS}/{name}.c", papers.program
         if papers.letter:
             yield f"{DEFECTS}/{name}.txt", papers.letter
-    for night in site.nights:
-        yield f"{NIGHTS}/{file_name(night)}.html", _page(site, "night", night=night)
+    for before, night, after in zip(("", *site.nights), site.nights, (*site.nights[1:], ""), strict=False):
+        page = _page(site, "night", night=night, before=before, after=after)
+        yield f"{NIGHTS}/{file_name(night)}.html", page
     for name, about, said, colour in site.badges:
         yield f"{BADGES}/{file_name(name)}.svg", _badge(about, said, colour)
 

@@ -174,8 +174,8 @@ def observed_result(of: Case, verdict: str = "PASS", **more: Any) -> ResultRecor
     """
     basis = Basis(Capabilities({}, {}, {}))
     row = basis.resolved(of)
-    found = conclude(row, basis, _OBSERVED[verdict], {"taint": 0, "log": []})
-    record = result_record(row, registry(), found.judgement, found.observation, kernel={"taint": 0, "log": []})
+    concluded = conclude(row, basis, _OBSERVED[verdict], {"taint": 0, "log": []})
+    record = result_record(row, registry(), *concluded, kernel={"taint": 0, "log": []})
     assert record["verdict"] == ("PASS" if verdict == "PASS" else "FAIL")
     return changed(record, more)
 

@@ -218,7 +218,7 @@ def test_a_case_about_declarations_is_judged_by_what_is_declared() -> None:
     window = "{rules: [%s], needs: [mw_type_1], call: ibv_alloc_mw, when: {type: 1}, then: success}"
     seen: Observation = {"rc": None, "returned": "NULL", "errno": "EOPNOTSUPP", "layer": "kernel"}
     basis = Basis(Capabilities({"mw_type_1": True}, {}, {}, {"mw_type_1": "it was refused"}))
-    verdicts = [conclude(case(window % rule), basis, seen).judgement.verdict for rule in ("CAP-01", "BIND-16")]
+    verdicts = [conclude(case(window % rule), basis, seen)[0].verdict for rule in ("CAP-01", "BIND-16")]
     assert verdicts == [Verdict.FAIL, Verdict.UNSUPPORTED]
 
 

@@ -191,7 +191,7 @@ def contradictions(suite: Suite, recorded: Recorded, directory: Path) -> list[st
     for of, observed in _calls(suite, recorded, directory, basis):
         answer = without_undeclared(observed)
         answer.pop("afterwards", None)
-        verdict = Verdict(conclude(replace(of, afterwards=()), basis, answer).judgement.verdict)
+        verdict = Verdict(conclude(replace(of, afterwards=()), basis, answer)[0].verdict)
         if verdict in _SILENT or of.when.then.outcome == "open" or of.when.then.because or "returned" not in answer:
             continue
         keys = [repr((str(of.when), of.entry, of.given, of.before, verdict_key(answer)))]

@@ -16,7 +16,7 @@ from conformance.errors import HostLacks
 from conformance.execution.context import CaseContext
 from conformance.execution.procedure import set_up, set_up_and_call
 from conformance.header import FAIL, NOT_COVERED, PASS, Check
-from conformance.judging import Basis, Conclusion, Judgement, conclude
+from conformance.judging import Basis, Judgement, conclude
 from conformance.kernel.module_memory import ModuleMemory
 from conformance.kernel.resources import Counts, count_when_settled, kept, leaked, resource_evidence
 from conformance.model.case import Case
@@ -108,8 +108,8 @@ class RunContext:
 
     def run_of(self, case: Case, observed: Observation, kernel: KernelEvidence, duration_us: int) -> CaseRun:
         """Judges an observation, unless the supervisor does."""
-        seen = Conclusion(NOT_JUDGED, observed) if self.only_observes else conclude(case, self.basis, observed, kernel)
-        return CaseRun(case, seen.judgement, seen.observation, kernel, duration_us)
+        judged = (NOT_JUDGED, observed) if self.only_observes else conclude(case, self.basis, observed, kernel)
+        return CaseRun(case, *judged, kernel, duration_us)
 
     def unfreed(self, repeat: Callable[[], object], progress: Progress) -> list[UnfreedMemory]:
         """The memory that modules have leaked in a case. `repeat` repeats the case."""

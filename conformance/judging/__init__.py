@@ -86,16 +86,10 @@ def _is_about_declarations(case: Case) -> bool:
     return bool(case.rules) and all(rule.startswith(DECLARATIONS) for rule in case.rules)
 
 
-@dataclass(frozen=True)
-class Conclusion:
-    """A judgement, and the observation that is recorded with it."""
-
-    judgement: Judgement
-    observation: Observation
-
-
-def conclude(case: Case, basis: Basis, observed: Observation, kernel: KernelEvidence | None = None) -> Conclusion:
-    """The verdict on a resolved case, by the documents and by the profile."""
+def conclude(
+    case: Case, basis: Basis, observed: Observation, kernel: KernelEvidence | None = None
+) -> tuple[Judgement, Observation]:
+    """The judgement on a resolved case, by the documents and by the profile, and the observation to record with it."""
     undeclared = basis.lacking(case, case.needs)
     if _no_pair(basis, case, [observed]):
         undeclared = list(dict.fromkeys([*undeclared, observed["no_pair"]]))
@@ -107,7 +101,7 @@ def conclude(case: Case, basis: Basis, observed: Observation, kernel: KernelEvid
         shown = f"{judgement.reason}; traffic cannot show its effect: the device does not offer {', '.join(unmade)}"
         judgement = Judgement(Verdict.UNSUPPORTED, shown, judgement.notes)
     judgement = apply_profile(judgement, case.needs, undeclared, basis.profile)
-    return Conclusion(judgement, with_undeclared(observed, undeclared))
+    return judgement, with_undeclared(observed, undeclared)
 
 
 def _no_pair(basis: Basis, case: Case, seen: Sequence[Observation]) -> list[str]:

@@ -143,8 +143,10 @@ def run(
     )
 
     def run_and_record(case: Case) -> None:
+        recorder = config.stash.get(RECORDER, None)  # it may have begun after this fixture
+        progress = functools.partial(recorder.progress, case.id) if recorder else no_progress
         try:
-            case_run = run_case(case, context, _progress_of(case, config))
+            case_run = run_case(case, context, progress)
         except LoopbackLost as lost:  # further refusals would show nothing
             request.session.shouldstop = str(lost)
             raise
@@ -155,12 +157,6 @@ def run(
         _end(case_run)
 
     return run_and_record
-
-
-def _progress_of(case: Case, config: pytest.Config) -> Progress:
-    """A callback that reports progress to the recorder, if this process has one."""
-    recorder = config.stash.get(RECORDER, None)
-    return functools.partial(recorder.progress, case.id) if recorder else no_progress
 
 
 def _end(run: CaseRun) -> None:

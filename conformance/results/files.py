@@ -13,17 +13,9 @@ from conformance.cache import write_whole
 from conformance.errors import UserError
 
 # The values of errno for which the path is at fault, and not the disk.
-_WRONG_PLACE = (
-    errno.EACCES,
-    errno.EPERM,
-    errno.EROFS,
-    errno.ENAMETOOLONG,
-    errno.ENOENT,
-    errno.ENOTDIR,
-    errno.EISDIR,
-    errno.ELOOP,
-    errno.EEXIST,
-)
+_WRONG_PLACE = {
+    getattr(errno, name) for name in "EACCES EPERM EROFS ENAMETOOLONG ENOENT ENOTDIR EISDIR ELOOP EEXIST".split()
+}
 
 
 def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:

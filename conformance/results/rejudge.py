@@ -117,8 +117,8 @@ def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -
     later = [each["call"] for each in record["expected"].get("afterwards", ())]
     if [record["call"], *later] != [str(step) for step in (case.when, *case.afterwards)]:
         return Rejudged(record, "its calls are different now")
-    conclusion = conclude(case, basis, without_undeclared(observed), record.get("kernel"))
-    return Rejudged(_merged(result_record(case, suite.registry, conclusion.judgement, conclusion.observation), record))
+    concluded = conclude(case, basis, without_undeclared(observed), record.get("kernel"))
+    return Rejudged(_merged(result_record(case, suite.registry, *concluded), record))
 
 
 def _on_its_rules(case: Case, record: ResultRecord, basis: Basis) -> ResultRecord:

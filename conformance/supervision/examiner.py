@@ -83,8 +83,7 @@ class Examiner:
             return self._sweep(case, line)
         case = self.basis.resolved(case)  # a point of a sweep becomes a row
         if line["observed"]:
-            seen = conclude(case, self.basis, without_undeclared(line["observed"]), line["kernel"])
-            judgement, observed = seen.judgement, seen.observation
+            judgement, observed = conclude(case, self.basis, without_undeclared(line["observed"]), line["kernel"])
         elif line["type"] == "result" and line["verdict"] == Verdict.BROKEN:
             # Needs no observation, because it is not a verdict on the device.
             judgement, observed = Judgement(Verdict.BROKEN, line["reason"]), {}

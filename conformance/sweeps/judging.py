@@ -113,8 +113,7 @@ class PointJudge:
         assert clause.then is not None
         single = self.sweep.point_case(self.case, self.sweep.space.text(point))
         case = self.sweep.row_of_clause(single, clause, [name for bit, name in enumerate(names) if mask >> bit & 1])
-        conclusion = conclude(case, self.basis, observed)
-        judgement = conclusion.judgement
+        judgement, recorded = conclude(case, self.basis, observed)
         rule = clause.rule
         if "setup_refused_once" in observed:
             rule = _RULE_OF_SETUP.get(observed["setup_refused_once"], rule)
@@ -131,7 +130,7 @@ class PointJudge:
         notes = tuple(map(cut, judgement.notes[:MOST_NOTES]))
         outcome = Outcome(judgement.verdict, expected, cut(seen), rule, clause_text, notes, fault)
         text = self.sweep.space.text(point)
-        return outcome, {"point": text, "reason": cut(judgement.reason), "observed": conclusion.observation}
+        return outcome, {"point": text, "reason": cut(judgement.reason), "observed": recorded}
 
 
 def _of_any_point(fault: Fault) -> Fault:
