@@ -20,9 +20,9 @@ import pytest
 from conformance.bench.calls import Return, Sge
 from conformance.bench.work_requests import Completion, SendRequest
 from conformance.device import memory
+from conformance.device.queue_kinds import XrcPair
 from conformance.device.queue_pairs import DevicePair
 from conformance.device.remote_peer import Endpoint, Mirror, RemoteDevice, RemoteDomain, RemoteQueue
-from conformance.device.xrc import XrcPair
 from conformance.errors import HarnessFailure, LoopbackLost, PeerLost, PeerRefused
 from conformance.model.case import QpSpec
 from conformance.model.preflight import Findings
