@@ -31,8 +31,8 @@ from conformance.pytest_plugin.options import check_peer
 from conformance.tables.suite import ROOT
 from fixtures.hosts import peer, requester
 from fixtures.hosts.address import Address, peer_of
-from fixtures.hosts.archive import PARTS, PEER_PARTS, packed
 from fixtures.hosts.remote_host import RemoteHost
+from fixtures.hosts.ssh import PARTS, PEER_PARTS, packed
 from fixtures.system import usable
 from kinds import Patch
 from launched import script
