@@ -25,8 +25,7 @@ FORMATS = ("summary", "html", "junit", "ktap", "markdown", "tmt")
 
 
 def planned_run(source: Path, folder: Path, number: int) -> Path:
-    """Writes a copy of the run in the file `source` with `number` more planned cases to the new directory `folder`, and
-    returns `folder`."""
+    """Writes a copy of the run in `source` with `number` more planned cases to the new directory `folder`."""
     header, *rest = source.read_bytes().splitlines(keepends=True)
     data = json.loads(header)
     data["planned"] += [f"reg_mr/made/up-{each}" for each in range(number)]

@@ -37,6 +37,7 @@ from fixtures.guest.recipe import Recipe  # noqa: E402
 from fixtures.system.cache import cache_directory  # noqa: E402
 from targets.guests import Guests  # noqa: E402
 
+SPACES = "--tier exhaustive -k _space/ --sequences 0"
 CASE = "reg_mr/access_flags/local-write-alone"
 MOST = 1.2  # times the median of the last NIGHTS nights, of which at least FEWEST are needed
 NIGHTS, FEWEST = 14, 5
@@ -115,10 +116,6 @@ def lab_start(work: Path) -> Cost:
     return Cost(seconds, ticks / os.sysconf("SC_CLK_TCK"), sum(map(int, shares)) / 1024)
 
 
-def quick_tests(_: Path) -> Cost:
-    return cost([str(ROOT / "rdma-cts"), "test", "--quick", "--yes"], {})
-
-
 @dataclass(frozen=True)
 class Measure:
     """One line of the table: what is measured, its goal, and its floor, both functions of a new directory. The goal is
@@ -175,16 +172,11 @@ MEASURES = {
     ),
     "smoke": Measure("the smoke tier", guest_run("--tier", "smoke"), 12.0, cases_alone),
     "default": Measure("the default tier, violations confirmed", guest_run(), 90.0, cases_alone),
-    "spaces": Measure(
-        "the exhaustive tier's spaces",
-        guest_run("--tier", "exhaustive", "-k", "_space/", "--sequences", "0"),
-        70.0,
-        cases_alone,
-    ),
+    "spaces": Measure("the exhaustive tier's spaces", guest_run(*SPACES.split()), 70.0, cases_alone),
     "first": Measure("the first run ever", guest_run("--only", CASE, empty_cache=True), 180.0, once=True),
     "reports": Measure(f"the reports of {RESULTS:,} results", reports, 12.0, parsing, 400e6 / (1 << 20)),
     "lab": Measure(f"the start of a lab of {HOSTS} hosts", lab_start, 30.0, goal_mib=1e9 / (1 << 20)),
-    "quick": Measure("the quick tests", quick_tests, 45.0),
+    "quick": Measure("the quick tests", lambda _: cost([str(ROOT / "rdma-cts"), "test", "--quick", "--yes"], {}), 45.0),
 }
 
 

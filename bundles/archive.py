@@ -48,7 +48,6 @@ class Member:
 
     @staticmethod
     def of(data: bytes) -> "Member":
-        """Returns the size and hash of a file with this content."""
         return Member(len(data), hashlib.sha256(data).hexdigest())
 
 
@@ -70,8 +69,7 @@ class Manifest:
 
     @staticmethod
     def of(content: bytes) -> "Manifest":
-        """Returns the manifest with this content. Raises ValueError if `content` is not exactly what `encoded`
-        writes."""
+        """The manifest with this content. Raises ValueError if `content` is not what `encoded` writes."""
         try:
             data = dict(parse(content))
             if data.pop("schema") != SCHEMA:
@@ -101,8 +99,7 @@ def _is_name(name: str) -> bool:
 
 
 def pack(path: Path, about: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
-    """Writes a bundle of these files. Raises UserError if a file cannot be in a bundle, or if the bundle cannot be
-    written."""
+    """Writes a bundle of these files. Raises UserError if it cannot have one of them, or cannot be written."""
     if odd := next((name for name in files if not _is_name(name)), None):
         raise UserError(f"{one_line(odd)}: a bundle cannot have a file of this name")
     if len(files) > _MOST_FILES or sum(map(len, files.values())) > MOST_BYTES:
@@ -153,10 +150,8 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, str]:
             except _WrongError as error:
                 raise UserError(f"{path} is not a bundle, or was changed: {error}") from error
             except _OtherVersionError as error:
-                raise UserError(
-                    f"{path} is a bundle of another version, {error}; this version reads {SCHEMA}",
-                    hint="use the version of rdma-cts that made it",
-                ) from error
+                what = f"{path} is a bundle of another version, {error}; this version reads {SCHEMA}"
+                raise UserError(what, hint="use the version of rdma-cts that made it") from error
             except lzma.LZMAError as error:
                 raise UserError(f"{path} is not a bundle, or was changed: its compressed data are invalid") from error
     except OSError as error:

@@ -31,8 +31,7 @@ def claims(run: Digest) -> dict[str, Any]:
 
 
 def packer() -> dict[str, str]:
-    """Returns the manifest's entry for this version: its number, and the SHA-256 of the code that judges and that
-    writes the conclusions."""
+    """The manifest's entry for this version: its number, and the SHA-256 of the code that judges and concludes."""
     return {"version": VERSION, "engine_sha256": _engine_sha256()}
 
 
@@ -45,8 +44,7 @@ def _engine_sha256() -> str:
 
 
 def wrong_claim(manifest: Manifest, run: Digest) -> str:
-    """Returns a clause about the first statement of the manifest that is not true of the run; empty if all statements
-    are true."""
+    """A clause about the first statement of the manifest that is not true of the run; empty if all are true."""
     said, true = dict(manifest.about), claims(run)
     if _of_other_version(manifest):
         named = said.get(_RUN)
@@ -57,8 +55,7 @@ def wrong_claim(manifest: Manifest, run: Digest) -> str:
 
 
 def remark(manifest: Manifest, run: Digest) -> str:
-    """Returns a remark if another version has written the manifest, because then its words are not compared; else an
-    empty text."""
+    """A remark if another version has written the manifest, because its words are not compared; else empty."""
     own = {**claims(run), _BUNDLED_BY: None}
     if not _of_other_version(manifest) or {**manifest.about, _BUNDLED_BY: None} == own:
         return ""

@@ -15,7 +15,7 @@ from conformance.errors import PROGRAM, UserError
 from conformance.kernel.netlink import RdmaNetlink, driver_name
 from conformance.run_options import word
 from conformance.tables.suite import ROOT
-from fixtures.guest import accelerator, privileges
+from fixtures.guest import privileges, qemu
 from fixtures.guest.build import NEEDED_BYTES
 from fixtures.guest.image import damage_of, image_folder
 from fixtures.guest.recipe import DEFAULT_STACK, Recipe, recipe_for
@@ -141,17 +141,17 @@ def _rights_to_build() -> Finding:
 
 def _processor(root: Path, vmlinuz: Path) -> Finding:
     try:
-        requested = accelerator.requested()
+        requested = qemu.requested()
     except UserError as error:
         return Finding(MISSING, "processor", error.message, error.hint)
-    if requested != accelerator.AUTO:
+    if requested != qemu.AUTO:
         return Finding(OK, "processor", f"{requested}, as RDMA_CTS_ACCEL says")
-    if not accelerator.kvm_present(root / "dev/kvm"):
+    if not qemu.kvm_present(root / "dev/kvm"):
         return Finding(OK, "processor", "software emulation: no usable /dev/kvm (it would only make runs faster)")
-    found = accelerator.remembered(vmlinuz)
-    if found == accelerator.TCG:
+    found = qemu.remembered(vmlinuz)
+    if found == qemu.TCG:
         return Finding(OK, "processor", "software emulation: /dev/kvm exists but does not start the guest's kernel")
-    if found == accelerator.KVM:
+    if found == qemu.KVM:
         return Finding(OK, "processor", "/dev/kvm")
     return Finding(
         OK, "processor", "/dev/kvm if the guest's kernel starts there (tried at the next run), else software emulation"

@@ -16,7 +16,7 @@ import re
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,19 +66,6 @@ def recorded(stack: str = OWN) -> Digest:
 def _summary(run: Digest) -> Iterator[str]:
     folder = Path("out", re.sub("[^0-9T]", "", run.header["started"].partition("+")[0]) + f"-{run.device}")
     yield from (f"    {line}".rstrip() for line in summary(run, folder, io.StringIO()).lstrip("\n").splitlines())
-
-
-def _verified(run: Digest) -> Iterator[str]:
-    yield f"    {run.short_sentence}"
-    yield f"    {run.conclusion} (exit status {run.status})"
-
-
-def _headline(run: Digest) -> Iterator[str]:
-    yield f"    {run.headline}"
-
-
-def _in_part(run: Digest) -> Iterator[str]:
-    yield from (f"- {rule} {told}" for rule, told in run.restrictions.items())
 
 
 def _calls(run: Digest) -> Iterator[str]:
@@ -148,11 +135,11 @@ def _seen(_: Digest) -> Iterator[str]:
         yield f"| {rule} | {rules[rule].short} | {cells} | {violations[rule] or UNTRIABLE.get(rule, '')} |"
 
 
-QUOTES: Mapping[str, Callable[[Digest], Iterator[str]]] = {
+QUOTES: Mapping[str, Callable[[Digest], Iterable[str]]] = {
     "summary": _summary,
-    "conclusion": _verified,
-    "headline": _headline,
-    "rules in part": _in_part,
+    "conclusion": lambda run: [f"    {run.short_sentence}", f"    {run.conclusion} (exit status {run.status})"],
+    "headline": lambda run: [f"    {run.headline}"],
+    "rules in part": lambda run: [f"- {rule} {told}" for rule, told in run.restrictions.items()],
     "calls": _calls,
     "in part by stack": _in_part_by_stack,
     "defects by stack": _defects_by_stack,

@@ -41,10 +41,8 @@ def message(change: Change, prefix: str, rules: Mapping[str, Rule], fixes: str, 
     if seen:
         parts += _observed(seen)
     parts.append(_wrapped(f"Shown by the case {change.case} of rdma-cts."))
-    trailers = [f"Fixes: {fixes}"] if fixes else []
-    trailers += [f"Signed-off-by: {signed}"] if signed else []
-    parts += [trailers] if trailers else []
-    return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
+    parts.append([f"{name}: {value}" for name, value in (("Fixes", fixes), ("Signed-off-by", signed)) if value])
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 
 def trimmed(log: Sequence[str]) -> list[str]:
@@ -107,11 +105,7 @@ def letters_of(
 def seen_in(changes: Iterable[Change], run: Digest | None) -> dict[str, Seen]:
     """Returns, by the name of each change, the observation of its case in a run."""
     symptoms = {each.name: each for defect in (run.defects if run else ()) for each in defect.symptoms}
-    return {
-        change.name: Seen(symptoms[change.case], run)
-        for change in changes
-        if run is not None and change.case in symptoms
-    }
+    return {each.name: Seen(symptoms[each.case], run) for each in changes if run and each.case in symptoms}
 
 
 def _program(change: Change, suite: Suite, basis: Basis, seen: Seen | None) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from conformance.errors import UserError
 from conformance.results.files import make_directory, write_through
-from fixtures.guest.changes import LINUX, RDMA_CORE, Change, apply
+from fixtures.guest.changes import LINUX, RDMA_CORE, Change, Edit, apply
 
 NO_GIT = "git is not installed; it makes the series"
 
@@ -48,6 +48,10 @@ class Tree:
     def project(self) -> Project:
         return PROJECTS[self.name]
 
+    def own(self, change: Change) -> Iterator[Edit]:
+        """The edits of a change in the tree's files."""
+        return (edit for edit in change.edits if edit.file.startswith(f"{self.name}/"))
+
     def inside(self, file: str) -> str:
         return f"{self.project.folder}/{file.partition('/')[2]}"
 
@@ -80,11 +84,12 @@ def read_tree(name: str, path: Path) -> Tree:
         )
     top = git(path, "rev-parse", "--show-toplevel", check=False)
     if top.returncode != 0 or Path(top.stdout.decode().strip()).resolve() != path.resolve():
-        return Tree(name, path, _sources(name, _on_disk(folder)), remarks=(f"{path} has no history: no Fixes: lines",))
+        remark = f"{path} has no history: no Fixes: lines"
+        return Tree(name, path, _sources(name, _on_disk(folder)), remarks=(remark,))
     archive = git(path, "archive", "HEAD", "--", project.folder, check=False)
     if archive.returncode != 0:
-        reason = f"{path}: {project.folder} is in no commit: the files are taken as they are, without Fixes: lines"
-        return Tree(name, path, _sources(name, _on_disk(folder)), remarks=(reason,))
+        remark = f"{path}: {project.folder} is in no commit: the files are taken as they are, without Fixes: lines"
+        return Tree(name, path, _sources(name, _on_disk(folder)), remarks=(remark,))
     remarks = []
     if dirty := _lines(path, "status", "--porcelain", "--", project.folder):
         remarks.append(f"{path}: {len(dirty)} files of {project.folder} are not committed: the series is for HEAD")
@@ -97,17 +102,11 @@ def read_tree(name: str, path: Path) -> Tree:
 def git(
     path: Path, *arguments: str, check: bool = True, given: str = "", env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Runs git in a directory, without optional locks. Raises UserError with git's own words, if failures are
-    checked."""
+    """Runs git in a directory, without optional locks. Raises UserError with git's words, unless not `check`."""
     command = ["git", "--no-optional-locks", "-c", "core.quotePath=false", "-C", str(path), *arguments]
+    own = {**os.environ, "LC_ALL": "C", **(env or {})}
     try:
-        done = subprocess.run(
-            command,
-            input=given.encode(),
-            capture_output=True,
-            check=False,
-            env={**os.environ, "LC_ALL": "C", **(env or {})},
-        )
+        done = subprocess.run(command, input=given.encode(), capture_output=True, check=False, env=own)
     except FileNotFoundError as error:
         raise UserError(NO_GIT, status=3) from error
     if check and done.returncode != 0:
@@ -188,7 +187,7 @@ class Series:
 
 def part_of(tree: Tree, changes: Sequence[Change]) -> list[Change]:
     """The changes that touch the tree's files."""
-    return [change for change in changes if any(edit.file.startswith(f"{tree.name}/") for edit in change.edits)]
+    return [change for change in changes if any(tree.own(change))]
 
 
 def write_series(
@@ -199,11 +198,10 @@ def write_series(
     author: str,
     out: Path,
 ) -> Series:
-    """Writes the patches of `changes`, which are made after the changes `before`, into a new directory. Raises
-    UserError."""
+    """Writes the patches of `changes`, made after the changes `before`, into a new directory. Raises UserError."""
     if out.exists() and any(out.iterdir()):
         raise UserError(f"{out} has files already", hint="--out DIR names another directory")
-    own = {change.name: _limited(change, tree.name) for change in (*before, *changes)}
+    own = {each.name: replace(each, edits=tuple(tree.own(each))) for each in (*before, *changes)}
     _, misfits = apply([*own.values()], tree.files)
     fitting = [change for change in changes if change.name not in misfits]
     base = [own[change.name] for change in before if change.name not in misfits]
@@ -255,7 +253,3 @@ class Scratch:
 def _with(below: bytes, mail: bytes) -> bytes:
     """The mail with a text below the first line of three dashes, which `git am` leaves out of the commit."""
     return mail.replace(b"\n---\n", b"\n---\n" + below + b"\n", 1) if below else mail
-
-
-def _limited(change: Change, source: str) -> Change:
-    return replace(change, edits=tuple(edit for edit in change.edits if edit.file.startswith(f"{source}/")))

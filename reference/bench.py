@@ -246,9 +246,6 @@ class ReferenceBench:
         yield injected
         injected.reached, self.device.allocations_left = self.device.allocations_left == 0, None
 
-    def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
-        return self.library.experimental_rereg_mr(mr, flags, pd, addr, length, access)
-
     def resources(self) -> dict[str, int]:
         return self.device.counts()
 

@@ -1,8 +1,7 @@
 """The objects of a reference device: protection domains, regions and windows."""
 
 import ctypes
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,15 +67,6 @@ class Domain:
     def pyverbs(self) -> Any:
         """Raises LookupError: a reference has no bindings."""
         raise LookupError("a reference has no bindings")
-
-    @contextmanager
-    def naming(self, handle: int) -> Iterator[None]:
-        """Within the block, the PD has this handle."""
-        own, self._struct.handle = self._struct.handle, handle
-        try:
-            yield
-        finally:
-            self._struct.handle = own
 
     def close(self) -> None:
         """Deallocates the PD, unless it was deallocated already. Raises Refused if an object still uses it."""

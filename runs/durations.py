@@ -26,8 +26,7 @@ def expected_durations(cases: Iterable[Case], known: Mapping[str, float]) -> dic
 
 @dataclass(frozen=True)
 class Durations:
-    """A file of durations in seconds, by case id. A missing or damaged file counts as empty, because no run needs the
-    durations."""
+    """A file of durations in seconds, by case id. A missing or damaged file counts as empty: no run needs it."""
 
     path: Path
 

@@ -44,12 +44,8 @@ def _has(file: Path, text: bytes) -> bool:
 
 def with_earlier(options: RunOptions, failed: Path | None) -> RunOptions:
     """Returns the options with the cases of defects in place of fingerprints, and with the cases that failed in the run
-    `failed`.
-
-    `failed` may also be a directory, which stands for its latest run.
-
-    Raises UserError if no run has the defect, or if no case failed.
-    """
+    `failed`, or in the latest run of this directory. Raises UserError if no run has the defect, or if no case
+    failed."""
     only = [*named(options.only)]
     if failed:
         folder = failed if (failed / RESULTS).exists() else latest(failed)

@@ -17,11 +17,8 @@ WORK = "work-"  # the names of temporary directories begin with this
 @contextmanager
 def run_folder(given: Path | None = None, what: str = "") -> Iterator[Path]:
     """A context manager for the directory of a run: `given`, or a new directory in OUT, whose name has the time and
-    `what`.
-
-    After the block, the directory is removed if it has only empty console files, and so are its new parents. Raises
-    UserError if a directory in OUT cannot be created.
-    """
+    `what`. After the block, the directory is removed if it has only empty console files, and so are its new parents.
+    Raises UserError if a directory in OUT cannot be created."""
     made = [folder for folder in ((given, *given.parents) if given else (OUT,)) if not folder.exists()]
     out = given or _new_folder(what)
     if not given:
@@ -41,11 +38,8 @@ def run_folder(given: Path | None = None, what: str = "") -> Iterator[Path]:
 @contextmanager
 def tidied(out: Path) -> Iterator[None]:
     """Removes temporary directories: before the block those of a killed session, and after the block those of this
-    session.
-
-    Only a process that has locked the results in `out` may use this, because another running process would use the same
-    directories.
-    """
+    session. Only a process that has locked the results in `out` may use this, because another running process would use
+    the same directories."""
     _remove_work(out)
     try:
         yield

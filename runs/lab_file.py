@@ -62,7 +62,8 @@ def _host(
     node: Node, reader: Reader, groups: Mapping[str, Mapping[str, Any]], folder: Path, readers: Readers
 ) -> LabHost:
     fields = reader.mapping(node, "a host", ("name", "host", "group", *OF_HOSTS), ("host",))
-    address = _address(fields.get("host"), reader)
+    text = reader.text(fields.get("host"), "host")
+    address = reader.parsed(fields["host"], lambda host: Address.parse(str(host))) if text else None
     name = reader.text(fields.get("name"), "name") or (address.host if address else "")
     if name and not _NAME.fullmatch(name):
         where = fields.get("name", node).location
@@ -75,17 +76,6 @@ def _host(
     own = {key: value for key, value in fields.items() if key in OF_HOSTS}
     options = {**groups.get(group, {}), **_options(own, reader, folder, readers), "host": str(address)}
     return LabHost(name, group, options)
-
-
-def _address(node: Node | None, reader: Reader) -> Address | None:
-    text = reader.text(node, "host")
-    if not text or not node:
-        return None
-    try:
-        return Address.parse(text)
-    except ValueError as error:
-        reader.note(node.location, str(error))
-        return None
 
 
 def _options(fields: Mapping[str, Node], reader: Reader, folder: Path, readers: Readers) -> dict[str, Any]:

@@ -7,19 +7,17 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from conformance.errors import UserError
+from conformance.model.typed import check_of
 from conformance.regular_file import MOST_BYTES, open_regular
 from conformance.results.checked_json import parse
 from conformance.results.files import write_atomically
 from conformance.results.records import PLAN_FILE
 
 FILE_NAME = PLAN_FILE
-SCHEMA = "rdma-cts-plan/1"
 LAB_FILE_NAME = "lab.json"
-LAB_SCHEMA = "rdma-cts-lab/1"
-_LISTS = ("argv", "planned")  # fields that are lists of texts
 T = TypeVar("T")
 
 
@@ -58,8 +56,8 @@ class LabPlan:
 
 # For each kind of plan: the name of its file, its schema, and what it is the plan of.
 _FORMS: Mapping[type, tuple[str, str, str]] = {
-    Plan: (FILE_NAME, SCHEMA, "run"),
-    LabPlan: (LAB_FILE_NAME, LAB_SCHEMA, "lab"),
+    Plan: (FILE_NAME, "rdma-cts-plan/1", "run"),
+    LabPlan: (LAB_FILE_NAME, "rdma-cts-lab/1", "lab"),
 }
 
 
@@ -72,10 +70,8 @@ def write_plan(plan: Plan | LabPlan, folder: Path) -> None:
 
 def read_plan(folder: Path) -> Plan:
     """Returns the plan of the run in `folder`. Raises UserError if the plan is missing, invalid or owned by another
-    user.
-
-    Another user's plan could name a library to execute. So another user's results can be reported, but not resumed.
-    """
+    user. Another user's plan could name a library to execute. So another user's results can be reported, but not
+    resumed."""
     return _read(Plan, folder)
 
 
@@ -93,22 +89,15 @@ def _read(kind: type[T], folder: Path) -> T:
                 hint = "only the user who started the run can resume it"
                 raise UserError(f"{path} belongs to another user", hint=hint)
             data: dict[str, Any] = parse(file.read(MOST_BYTES))
-        if data.pop("schema") != schema:
+        if data.pop("schema") != schema or check_of(cast(Any, kind))(data):
             raise ValueError
-        return kind(**{key: _checked(key, value) for key, value in data.items()})
+        texts = "".join(text for value in data.values() if not isinstance(value, dict) for text in value)
+        if b"\0" in os.fsencode(texts):  # they are arguments or paths
+            raise ValueError
+        return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in data.items()})
     except FileNotFoundError as error:
         raise UserError(f"no {what} to resume in {folder}: there is no {name}") from error
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is not a valid plan of a {what}") from error
-
-
-def _checked(key: str, value: Any) -> Any:
-    """Returns the value of a field. Raises ValueError unless its texts can be arguments or paths."""
-    kind = list if key in _LISTS else dict if key == "given" else str
-    texts = value if kind is list else [value] if kind is str else []
-    if not isinstance(value, kind) or not all(isinstance(text, str) and "\0" not in text for text in texts):
-        raise ValueError
-    os.fsencode("".join(texts))
-    return tuple(value) if key in _LISTS else value

@@ -5,14 +5,14 @@ guests.py prepares the guests.
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from conformance.errors import UserError
 from conformance.run_options import GUEST, OPTIONS, RunOptions
-from fixtures.guest.added import is_package_name
+from fixtures.guest.added import PACKAGE_NAME
+from fixtures.guest.build import Progress
 from fixtures.guest.driver import DEFAULT_DRIVER, Driver, driver_for, ensure_module
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import INSTRUMENTED_STACKS, MENDED_STACKS, OWN_STACKS, Recipe
@@ -24,8 +24,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 def builds_from(options: RunOptions) -> Builds:
-    """Returns the kernel, modules, rdma-core and overlay that the options name, except builds that must first be
-    compiled."""
+    """The kernel, modules, rdma-core and overlay that the options name, except what must first be compiled."""
     rdma_core = None if rdma_core_tree(options) else options.rdma_core
     return Builds(options.kernel, options.modules, rdma_core, options.overlay)
 
@@ -70,7 +69,7 @@ def tools_from(options: RunOptions) -> tuple[str, ...]:
     """Returns the Debian packages that --tools adds to the guest, each once. Raises UserError for an invalid name."""
     names = tuple(dict.fromkeys(name for text in options.tools for name in text.split(",")))
     for name in names:
-        if not is_package_name(name):
+        if not PACKAGE_NAME.fullmatch(name):
             raise UserError(f"--tools: {name!r} is not the name of a Debian package")
     return names
 
@@ -84,9 +83,8 @@ def refuse_beside_own_stack(options: RunOptions) -> None:
     brings = "its own driver and provider" if mended else "its own kernel"
     for name in ("kernel", "modules", "linux", *(("rdma_core",) if mended else ())):
         if options.stack in OWN_STACKS and getattr(options, name):
-            raise UserError(
-                f"{OPTIONS[name].flag} and --stack {options.stack} exclude each other: that stack has {brings}"
-            )
+            both = f"{OPTIONS[name].flag} and --stack {options.stack}"
+            raise UserError(f"{both} exclude each other: that stack has {brings}")
     if mended and options.driver not in (None, DEFAULT_DRIVER):
         raise UserError(f"--stack {options.stack} is of the driver {DEFAULT_DRIVER}, not of {options.driver}")
 
@@ -134,21 +132,20 @@ def only_for_guest(flag: str, options: RunOptions) -> UserError:
     return UserError(f"{flag} is for the guest, not for a device of this host", hint=hint)
 
 
-Say = Callable[[str], None]
-
-
 def guest_driver(options: RunOptions) -> Driver:
     return driver_for(options.driver or DEFAULT_DRIVER)
 
 
-def under_test(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tuple[UnderTest, dict[str, Any]]:
+def under_test(options: RunOptions, recipe: Recipe, image: Image, say: Progress) -> tuple[UnderTest, dict[str, Any]]:
     """Returns the software under test, and the facts about compiled sources for the header. Raises UserError."""
     module, given = _module(options, recipe, image, say)
     own, sources = _builds(options, recipe, image, say)
     return UnderTest(own, image, recipe, module), {**given, **sources}
 
 
-def _module(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tuple[DriverModule | None, dict[str, Any]]:
+def _module(
+    options: RunOptions, recipe: Recipe, image: Image, say: Progress
+) -> tuple[DriverModule | None, dict[str, Any]]:
     """The module of the device's driver, None if the image has it; and facts for the header."""
     driver, made_for = guest_driver(options), (recipe, image, cache_directory(), say)
     if options.stack in MENDED_STACKS:
@@ -165,7 +162,7 @@ def _module(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tupl
     return DriverModule(driver.module, lambda: ensure_module(driver, *made_for)), {}
 
 
-def _builds(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tuple[Builds, dict[str, Any]]:
+def _builds(options: RunOptions, recipe: Recipe, image: Image, say: Progress) -> tuple[Builds, dict[str, Any]]:
     """The user's builds, with the stack's kernel and the compiled tree of rdma-core; and facts for the header."""
     own = builds_from(options)
     if options.stack in INSTRUMENTED_STACKS:

@@ -20,12 +20,12 @@ from conformance.errors import PROGRAM, UserError
 from conformance.results.files import writing
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
-from fixtures.guest import accelerator, derivation, exchange, qemu
-from fixtures.guest.build import find_tool
+from fixtures.guest import derivation, exchange
 from fixtures.guest.freezing import ingredients_of
 from fixtures.guest.guest import Guest, boot
 from fixtures.guest.image import ensure_image
 from fixtures.guest.job import Job
+from fixtures.guest.qemu import machine_for
 from fixtures.guest.recipe import DEFAULT_STACK, recipe_for
 from fixtures.guest.request import LATE, MARK, ONLY, PYTEST, PYTHON, Request, recorded_to
 from fixtures.guest.template import Templates
@@ -39,20 +39,11 @@ from targets import builds
 PORT = "/dev/virtio-ports/rdma-cts.results"
 # The paths of the project that a guest needs.
 SUITE_PARTS = (
-    "conformance",
-    "reference",
-    *(f"trial/{name}.py" for name in ("__init__", "comparison", "nearest", "plugin", "searching", "sequences")),
-    "cases",
-    "conftest.py",
-    "tox.ini",
-    "fixtures/__init__.py",
-    "fixtures/bench.py",
-    "fixtures/system/__init__.py",
-    "fixtures/system/processes.py",
-    *(
-        f"fixtures/guest/{name}"
-        for name in ("__init__.py", "derivation.py", "exchange.py", "ready.py", "request.py", "warm.py", "watch.sh")
-    ),
+    *"conformance reference cases conftest.py tox.ini".split(),
+    *(f"trial/{name}.py" for name in "__init__ comparison nearest plugin searching sequences".split()),
+    *(f"fixtures/{name}.py" for name in "__init__ bench system/__init__ system/processes".split()),
+    *(f"fixtures/guest/{name}.py" for name in "__init__ derivation exchange ready request warm".split()),
+    "fixtures/guest/watch.sh",
 )
 # Further paths of the project for a shell in the guest, in which the suite runs as on any host.
 _SHELL_PARTS = "rdma-cts commands targets runs bundles fixtures reports reproducers profiles waivers".split()
@@ -101,17 +92,15 @@ class Guests:
     def _refused_if_strict(self, expired: Sequence[str]) -> list[str]:
         """The Debian suites with expired package lists. Raises UserError if --strict-packages forbids them."""
         if self._options.strict_packages:
-            raise UserError(
-                f"the guest's image was made from package lists that have expired: {', '.join(expired)}",
-                hint=f"name a current mirror in RDMA_CTS_MIRROR, and remove {self._image.root.parent}",
-                status=3,
-            )
+            what = f"the guest's image was made from package lists that have expired: {', '.join(expired)}"
+            hint = f"name a current mirror in RDMA_CTS_MIRROR, and remove {self._image.root.parent}"
+            raise UserError(what, hint=hint, status=3)
         return list(expired)
 
     @property
     def accelerator(self) -> str:
         """The accelerator of the guests."""
-        return accelerator.choose(find_tool(qemu.PROGRAM), self._image.vmlinuz)
+        return machine_for(self._image, None).accelerator
 
     def run(self, cases: Sequence[str]) -> Guest:
         """Starts the next guest and returns it when it is up and begins to run these cases."""
@@ -129,8 +118,7 @@ class Guests:
         return self._boot("\n".join([_COUNTED, watch, command]), request, prepared, name)
 
     def run_again(self, cases: Sequence[str]) -> Guest:
-        """Returns a resumed guest for these cases, whose console is not kept. Raises UserError if the guest would have
-        to be booted."""
+        """A resumed guest for these cases, without a kept console. Raises UserError if it would have to be booted."""
         with self._lock:
             prepared = self._lay_out()
         work = Path(tempfile.mkdtemp(prefix="work-", dir=self._out))
@@ -138,9 +126,8 @@ class Guests:
         if not self._options.keep:
             guest = self._resume(cases, self._request(cases), prepared, work / "console.log")
         if guest is None:
-            raise UserError(
-                "a violation needs a separate guest, and on this host guests are booted, not resumed", status=3
-            )
+            message = "a violation needs a separate guest, and on this host guests are booted, not resumed"
+            raise UserError(message, status=3)
         return guest
 
     def shell(self) -> None:
@@ -174,11 +161,8 @@ class Guests:
 
     def _resume(self, cases: Sequence[str], request: Request, prepared: Prepared, console: Path) -> Guest | None:
         """Returns a guest that was resumed from a template and has received the request; None if no template can be
-        used.
-
-        If there is no template with the software under test and there are few cases, a guest of the image's own
-        template loads this software.
-        """
+        used. If there is no template with the software under test and there are few cases, a guest of the image's own
+        template loads this software."""
         ingredients = ingredients_of(prepared.image, self._waiting(prepared), prepared.overlay)
         if prepared.exchange and len(cases) <= _FEW and not self._templates.has(ingredients):
             own = Prepared(prepared.image)
@@ -197,12 +181,8 @@ class Guests:
         tree = [*((ROOT / part, part) for part in SUITE_PARTS), *more, *self._vendor]
         if self._options.profile:
             tree.append((self._options.profile, str(_PROFILE)))
-        environment = {
-            cache.DIRECTORY: derivation.FOLDER,
-            **self.driver.environment,
-            **prepared.environment,
-            **self._environment,
-        }
+        environment = {cache.DIRECTORY: derivation.FOLDER, **self.driver.environment}
+        environment |= {**prepared.environment, **self._environment}
         kept = derivation.folder_of(cache_directory(), prepared.image.base)
         return Job(tuple(tree), command, environment, prepared.prepare, kept, self._is_clean)
 
@@ -218,20 +198,15 @@ class Guests:
         """Boots a guest that runs the command, with the files of the request and `more` files of the project."""
         console = self._out / f"console{name}.log"
         self._say(f"booting the guest (kernel {prepared.image.kernel_version}; its console: {console})")
-        with tempfile.TemporaryDirectory(prefix="work-", dir=self._out) as work:
-            files = [(Path(work) / file, file) for file in request.files]
-            for path, file in files:
-                path.write_text(request.files[file], encoding="utf-8")
-            job = self._job(command, prepared, *files, *more)
-            guest = boot(
-                prepared.image,
-                job,
-                console=console,
-                overlay=prepared.overlay,
-                keep=self._out / f"guest{name}" if self._options.keep else None,
-                terminal=shell.fileno() if shell else None,
-                mark=request.mark,
-            )
+        guest = boot(
+            prepared.image,
+            replace(self._job(command, prepared, *more), files=request.files),
+            console=console,
+            overlay=prepared.overlay,
+            keep=self._out / f"guest{name}" if self._options.keep else None,
+            terminal=shell.fileno() if shell else None,
+            mark=request.mark,
+        )
         self._say(f"the guest is up after {guest.up['uptime_s']} s")
         return guest
 

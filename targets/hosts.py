@@ -13,10 +13,10 @@ from conformance.errors import UserError
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
 from fixtures.hosts.address import Address
-from fixtures.hosts.archive import PARTS, packed
 from fixtures.hosts.link import Link
 from fixtures.hosts.remote_host import Means, RemoteHost
 from fixtures.hosts.remote_worker import Place
+from fixtures.hosts.ssh import PARTS, packed
 from fixtures.system import packages, usable
 from fixtures.system.readiness import Finding
 from targets import builds
@@ -38,14 +38,8 @@ def opened(options: RunOptions, say: Say) -> RemoteHost:
     if options.peer:
         usable.on_another_host(options.peer)  # reports a syntax error before a connection is opened
     uses = packages.SEQUENCES if options.tier == "exhaustive" and options.sequences else ()
-    wanted = {
-        "device": options.device or "",
-        "port": options.port,
-        "gid_index": options.gid_index,
-        "peer": options.peer,
-        "shared": options.shared,
-        "uses": uses,
-    }
+    wanted = {name: getattr(options, name) for name in ("port", "gid_index", "peer", "shared")}
+    wanted |= {"device": options.device or "", "uses": uses}
     means = Means(options.return_within, options.console or "", options.power_cycle or "")
     host = RemoteHost(_address(options.host or ""), archive(options), wanted, means, say)
     host.open()
@@ -58,21 +52,15 @@ def places(options: RunOptions, host: RemoteHost, out: Path, hazardous: Collecti
     profile = _PROFILE if options.profile else None
     inside = replace(options, cases=tuple(Path(name) for _, name in _vendor(options)), profile=profile)
     host.follow_console(out / "host-console.log")
+    links = [host.first, *[None] * len(options.devices)]  # the first device uses the existing connection
     return [
-        Place(
-            host,
-            inside.on(device).plugin_arguments(),
-            out / "console.log",
-            hazardous,
-            host.first if device == options.devices[0] else None,
-        )
-        for device in options.devices
+        Place(host, inside.on(device).plugin_arguments(), out / "console.log", hazardous, link)
+        for device, link in zip(options.devices, links, strict=False)
     ]
 
 
 def findings(host: str) -> list[Finding]:
-    """Returns what a run on a device of a host needs, present or missing. Raises UserError if the host cannot be
-    reached."""
+    """What a run on a device of a host needs, present or missing. Raises UserError if it cannot be reached."""
     link = Link.connected(_address(host), archive(RunOptions()), _FINDINGS_S)
     try:
         link.ask("doctor")

@@ -1,5 +1,4 @@
-"""Chooses the target of a run (a device of this host or of another host, or the Soft-RoCE guest), and starts workers
-there."""
+"""Chooses the target of a run (a device of this host or of another, or the guest), and starts workers there."""
 
 import functools
 import os
@@ -53,10 +52,8 @@ class Target:
 
 def with_target(options: RunOptions, host: "RemoteHost | None" = None) -> RunOptions:
     """Returns the options with the target: a device of the connected `host`, a device of this host, or the guest.
-
     Raises UserError for an option that does not fit the target. Also raises UserError if the device does not exist, if
-    its port or GID cannot be used for traffic, or if another process uses the device.
-    """
+    its port or GID cannot be used for traffic, or if another process uses the device."""
     if host:
         return options.on(host.device)
     refuse_conflicts(options)

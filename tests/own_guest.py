@@ -11,8 +11,9 @@ from typing import Any
 from conformance import cache
 from conformance.tables.suite import ROOT
 from fixtures.guest import derivation
-from fixtures.guest.guest import Guest, Job, boot
+from fixtures.guest.guest import Guest, boot
 from fixtures.guest.image import ensure_image
+from fixtures.guest.job import Job
 from fixtures.guest.recipe import recipe_for
 from fixtures.system.cache import cache_directory
 from launched import prepare

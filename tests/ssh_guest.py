@@ -105,7 +105,7 @@ def ssh_guest(
     jobs.pack(job, work / "job.erofs")
     console, control, port = folder / "console.log", folder / "qmp", free_port()
     console.write_bytes(b"")
-    command = qemu.command_line(program, image, work / "job.erofs", console, machine_for(program, image, None))
+    command = qemu.command_line(machine_for(image, None), image, work / "job.erofs", console)
     command.remove("-no-reboot")
     command = [word.replace("panic=-1", "panic=0") for word in command]
     command += ["-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"]

@@ -238,7 +238,7 @@ def test_more_than_a_suite_can_have_is_not_taken_from_a_guest(tmp_path: Path) ->
 def test_only_a_guest_without_anything_of_the_user_hands_files_over(tmp_path: Path, is_clean: bool) -> None:
     made = job.Job((), "", derived=tmp_path / "kept", is_clean=is_clean)
     files = {BYTECODE: "YQ=="}
-    freezing._keep_derived({"type": "guest", "event": "derived", "files": files}, made, job.Packed(MODULES, None))
+    freezing._keep_derived({"type": "guest", "event": "derived", "files": files}, made, MODULES)
     assert (tmp_path / "kept" / BYTECODE).exists() == is_clean
 
 

@@ -15,13 +15,16 @@ from samples import user_error
 @pytest.fixture(autouse=True)
 def afresh() -> Iterator[None]:
     """Makes sure that nothing that an earlier test has compiled is used."""
-    library.cache_clear()
+    caches = library, native_exchange.compiled
+    for cached in caches:
+        cached.cache_clear()
     yield
-    library.cache_clear()
+    for cached in caches:
+        cached.cache_clear()
 
 
 def test_the_loop_has_the_structures_that_python_assumes() -> None:
-    assert native.available()
+    assert native.compiled()
 
 
 @pytest.mark.parametrize(
@@ -64,7 +67,7 @@ def test_exchanges_are_checked_with_sizes_of_their_own(tmp_path: Path, monkeypat
     monkeypatch.setenv("LIBRARY_PATH", str(tmp_path))
     (tmp_path / "libibverbs.so").write_text("")  # an empty linker script, because this test calls none of its functions
     with pytest.raises(UserError, match=rf"sizeof\(struct exchange\) is {sizes[0] + 48}, not {sizes[0]}"):
-        native_exchange._library()
+        native_exchange.compiled()
 
 
 def test_python_is_used_where_c_cannot_be_compiled(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.guest import driver, once
-from fixtures.guest.build import Progress, System
+from fixtures.guest.build import Progress
 from fixtures.guest.driver import DRIVERS, ensure_module, module_of
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import SCRIPTS, STACKS, Recipe, recipe_for
@@ -100,15 +100,15 @@ def test_two_runs_at_once_compile_it_once(tmp_path: Path, compiler: Compiler) ->
 def test_every_input_of_a_module_changes_its_digest(other: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
     of_another = dataclasses.replace(SIW, option="CONFIG_OTHER")
     inputs = ((SIW, Recipe(), KERNEL), (SIW, other, KERNEL), (SIW, Recipe(), "7.1"), (of_another, Recipe(), KERNEL))
-    digests = {module_of(which, kernel).digest(recipe, kernel) for which, recipe, kernel in inputs}
+    digests = {once.digest(module_of(*each)) for each in inputs}
     monkeypatch.setattr(driver, "_SCRIPT", SCRIPTS / "init.sh")
-    assert len({*digests, module_of(SIW, KERNEL).digest(Recipe(), KERNEL)}) == len(inputs) + 1
+    assert len({*digests, once.digest(module_of(SIW, Recipe(), KERNEL))}) == len(inputs) + 1
 
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_a_module_is_made_from_the_suites_of_its_stack(stack: str, tmp_path: Path, compiler: Compiler) -> None:
     recipe = dataclasses.replace(recipe_for(stack), mirror="http://mirror.example/debian")
-    command = System(recipe, module_of(SIW, KERNEL).packages, "true").command(tmp_path / "root")
+    command = module_of(SIW, recipe, KERNEL).command(tmp_path / "root")
     assert f"--include=make,xz-utils,linux-headers-{KERNEL}" in command
     assert recipe.suite in command
     assert any(recipe.kernel_suite in word for word in command)

@@ -15,7 +15,7 @@ from commands import doctor
 from conformance.errors import UserError
 from conformance.kernel.netlink import driver_name
 from conformance.tables.suite import ROOT
-from fixtures.guest import accelerator
+from fixtures.guest import qemu
 from fixtures.guest.build import os_errors_explained
 from fixtures.guest.image import ensure_image
 from fixtures.guest.recipe import recipe_for
@@ -376,8 +376,8 @@ def test_lacking_programs_are_reported_with_the_command(python_host: Host, monke
 @pytest.mark.parametrize(("known", "said"), [("kvm", "/dev/kvm$"), ("tcg", "software emulation"), ("", "tried at the")])
 def test_the_doctor_says_what_runs_have_found_out_about_kvm(known: str, said: str, monkeypatch: Patch) -> None:
     monkeypatch.delenv("RDMA_CTS_ACCEL", raising=False)
-    monkeypatch.setattr(accelerator, "kvm_present", lambda _: True)
-    monkeypatch.setattr(accelerator, "remembered", lambda _: known)
+    monkeypatch.setattr(qemu, "kvm_present", lambda _: True)
+    monkeypatch.setattr(qemu, "remembered", lambda _: known)
     assert re.search(said, doctor._processor(Path("/"), Path("vmlinuz")).text)
 
 

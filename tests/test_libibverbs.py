@@ -25,9 +25,9 @@ from conformance.bench.calls import ABSENT, Sge
 from conformance.device import bench, qp_states
 from conformance.device.native_exchange import NativeConnection
 from conformance.device.qp_states import events_of, modify_to, transitions
+from conformance.device.queue_kinds import pair_type
 from conformance.device.queue_pairs import DATAGRAM_QKEY, DeviceQueue
 from conformance.device.uverbs import Uverbs
-from conformance.device.xrc import pair_type
 from conformance.model.case import QpSpec
 from conformance.model.deadline import CASE_DEADLINE_S, COMPLETION_DEADLINE_S, completion_deadline_s
 from conformance.model.transport import ROCE
@@ -199,9 +199,9 @@ def queue(kind: str = "RC", deadline_s: float = 1.0) -> Any:
     made: Any = object.__new__(DeviceQueue)
     made.kind, made.spec, made.deadline_s = kind, QpSpec(kind, "pd"), deadline_s
     made.pd = SimpleNamespace(pyverbs=None, pointer=0x4000)
-    made._attributes, made.awaited = None, []
+    made.attributes, made.awaited = None, []
     made.poster = SimpleNamespace(qp=0, completions=lambda count, deadline_s: made.awaited.append(deadline_s) or [])
-    pointers = SimpleNamespace(ah=lambda *_: AH, attributes=lambda attributes: 0)
+    pointers = SimpleNamespace(of=lambda *_, **known: AH, attributes=lambda attributes: 0)
     made.device = SimpleNamespace(
         pointers=pointers,
         port=1,

@@ -22,11 +22,11 @@ from actors import Stage
 from conformance.errors import UserError
 from conformance.results.records import Recorded
 from conformance.tables.suite import ROOT, load_suite
-from fixtures.hosts import archive, link, messages, protocol, remote_worker, ssh
+from fixtures.hosts import link, messages, protocol, remote_worker, ssh
 from fixtures.hosts.address import Address
-from fixtures.hosts.archive import PARTS, packed
 from fixtures.hosts.remote_host import Means, RemoteHost
 from fixtures.hosts.remote_worker import Place, RemoteWorker
+from fixtures.hosts.ssh import PARTS, packed
 from fixtures.system import console as consoles
 from kinds import Folders, Patch, rows
 from patience import PATIENCE_S, await_true
@@ -89,7 +89,7 @@ class StandIn(Far):
             path = suite / "fixtures/hosts" / name
             path.write_text(path.read_text().replace(before, after))
         compileall.compile_dir(suite, quiet=2, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
-        self._monkeypatch.setattr(archive, "_LEFT_OUT", ())
+        self._monkeypatch.setattr(ssh, "_LEFT_OUT", ())
         return packed((each, each.name) for each in suite.iterdir())
 
     def boot(self) -> None:

@@ -20,9 +20,9 @@ import pytest
 from conformance.bench.calls import Return, Sge
 from conformance.bench.work_requests import Completion, SendRequest
 from conformance.device import memory
+from conformance.device.queue_kinds import XrcPair
 from conformance.device.queue_pairs import DevicePair
 from conformance.device.remote_peer import Endpoint, Mirror, RemoteDevice, RemoteDomain, RemoteQueue
-from conformance.device.xrc import XrcPair
 from conformance.errors import HarnessFailure, LoopbackLost, PeerLost, PeerRefused
 from conformance.model.case import QpSpec
 from conformance.model.preflight import Findings
@@ -31,8 +31,8 @@ from conformance.pytest_plugin.options import check_peer
 from conformance.tables.suite import ROOT
 from fixtures.hosts import peer, requester
 from fixtures.hosts.address import Address, peer_of
-from fixtures.hosts.archive import PARTS, PEER_PARTS, packed
 from fixtures.hosts.remote_host import RemoteHost
+from fixtures.hosts.ssh import PARTS, PEER_PARTS, packed
 from fixtures.system import usable
 from kinds import Patch
 from launched import script

@@ -23,7 +23,7 @@ from conformance.errors import UserError
 from conformance.run_options import RunOptions
 from conformance.supervision import TRIES
 from conformance.tables.suite import ROOT
-from fixtures.guest import accelerator, added, build, cpio, image, job, kernel, mirror
+from fixtures.guest import added, build, cpio, image, job, kernel, mirror, qemu
 from fixtures.guest.build import FILES, guest_system
 from fixtures.guest.guest import Guest, boot
 from fixtures.guest.image import Image, ensure_image, renew_image
@@ -533,27 +533,27 @@ def test_kvm_is_used_where_the_kernel_starts_under_it(
     fake_qemu: FakeQemu, tmp_path: Path, monkeypatch: Patch, script: str, found: str
 ) -> None:
     monkeypatch.setenv("RDMA_CTS_ACCEL", "auto")
-    monkeypatch.setattr(accelerator, "kvm_present", lambda _: True)
+    monkeypatch.setattr(qemu, "kvm_present", lambda _: True)
     fake_qemu.put(script)
     program = build.find_tool("qemu-system-x86_64")
-    assert accelerator.choose(program, tmp_path / "vmlinuz") == found
+    assert qemu.choose(program, tmp_path / "vmlinuz") == found
     fake_qemu.pid.unlink()
-    assert accelerator.choose(program, tmp_path / "vmlinuz") == found
+    assert qemu.choose(program, tmp_path / "vmlinuz") == found
     assert not fake_qemu.pid.exists(), "the result is stored"
 
 
 def test_the_accelerator_can_be_named(monkeypatch: Patch) -> None:
     monkeypatch.setenv("RDMA_CTS_ACCEL", "kvm")
-    assert accelerator.choose("nothing", Path("/nowhere")) == "kvm"
+    assert qemu.choose("nothing", Path("/nowhere")) == "kvm"
     monkeypatch.setenv("RDMA_CTS_ACCEL", "xen")
     with user_error("auto, kvm, tcg", status=2):
-        accelerator.choose("nothing", Path("/nowhere"))
+        qemu.choose("nothing", Path("/nowhere"))
 
 
 def test_no_device_no_kvm(tmp_path: Path) -> None:
     (tmp_path / "kvm").write_bytes(b"")
-    assert not accelerator.kvm_present(tmp_path / "kvm")
-    assert not accelerator.kvm_present(tmp_path / "none")
+    assert not qemu.kvm_present(tmp_path / "kvm")
+    assert not qemu.kvm_present(tmp_path / "none")
 
 
 # The job

@@ -30,6 +30,7 @@ from kinds import Patch
 from patience import PATIENCE_S
 from samples import flip, laid
 
+MACHINE = Machine("/bin/true")
 REQUEST = Request(("--rdma-alone",), ("cases/reg_mr",), {"only": "reg_mr/a\n"}, 20.0)
 
 
@@ -42,7 +43,7 @@ def ingredients(tmp_path: Path) -> Ingredients:
     laid(tmp_path, {"suite/a.py": "1\n"})
     image = Image(place / "vmlinuz", place / "initrd", place / "root.erofs", "digest", "6.1", "digest")
     job = Job(((tmp_path / "suite", "suite"),), "true", {"A": "1"}, "depmod\n")
-    return Ingredients(image, job, None, Machine(), "/bin/true")
+    return Ingredients(image, job, None, MACHINE)
 
 
 def overlaid(before: Ingredients, folder: Path, text: str) -> Ingredients:
@@ -61,9 +62,9 @@ def test_equal_ingredients_have_equal_keys_wherever_they_are(ingredients: Ingred
     "change",
     [
         lambda it, place: replace(it, image=replace(it.image, digest="other")),
-        lambda it, place: replace(it, machine=Machine("kvm")),
-        lambda it, place: replace(it, machine=Machine(processor="max")),
-        lambda it, place: replace(it, program="/bin/false"),
+        lambda it, place: replace(it, machine=replace(MACHINE, accelerator="kvm")),
+        lambda it, place: replace(it, machine=replace(MACHINE, processor="max")),
+        lambda it, place: replace(it, machine=Machine("/bin/false")),
         lambda it, place: replace(it, job=replace(it.job, command="false")),
         lambda it, place: replace(it, job=replace(it.job, environment={"A": "2"})),
         lambda it, place: replace(it, job=replace(it.job, prepare="")),
@@ -267,7 +268,7 @@ def freezer(ingredients: Ingredients, tmp_path: Path, monkeypatch: Patch) -> Fre
 def test_a_template_is_made_once(freezer: Freezer) -> None:
     assert freezer.guest().up == freezer.guest().up
     assert (freezer.made, freezer.resumed) == (1, [b"memory"] * 2)
-    freezer.guest(machine=Machine(processor="max"))
+    freezer.guest(machine=replace(MACHINE, processor="max"))
     assert freezer.made == 2
     assert sorted(path.name for path in freezer.place.iterdir()) == sorted([*FILES, MANIFEST, "verified"])
 
@@ -405,7 +406,7 @@ def test_a_full_disk_is_a_failure(freezer: Freezer, monkeypatch: Patch) -> None:
         freezer.guest()
     monkeypatch.setattr(template, "_SPARE_BYTES", 1 << 60)
     with pytest.raises(Failure, match="MiB are free"):
-        freezer.guest(machine=Machine(processor="max"))
+        freezer.guest(machine=replace(MACHINE, processor="max"))
 
 
 def test_leftovers_of_killed_runs_are_removed_but_not_unfinished_templates(freezer: Freezer) -> None:
@@ -420,7 +421,7 @@ def test_leftovers_of_killed_runs_are_removed_but_not_unfinished_templates(freez
 
 
 def test_the_oldest_unused_templates_are_removed_above_the_bound(freezer: Freezer, monkeypatch: Patch) -> None:
-    three = [Machine(processor=name) for name in ("first", "second", "third")]
+    three = [replace(MACHINE, processor=name) for name in ("first", "second", "third")]
     keys = [replace(freezer.ingredients, machine=machine).key() for machine in three]
     places = [freezer.place.with_name(key[:16]) for key in keys]
     for number, machine in enumerate(three):
@@ -431,7 +432,7 @@ def test_the_oldest_unused_templates_are_removed_above_the_bound(freezer: Freeze
     monkeypatch.setattr(template, "KEPT_BYTES", 2 * size)
     with (places[1] / MANIFEST).open() as held:
         fcntl.flock(held, fcntl.LOCK_SH)
-        freezer.guest(machine=Machine(processor="fourth"))
+        freezer.guest(machine=replace(MACHINE, processor="fourth"))
     assert [place.exists() for place in places] == [True, True, False]
 
 

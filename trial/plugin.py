@@ -10,7 +10,7 @@ from conformance.execution.runner import Progress
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.observation import Observation
-from conformance.sweeps.runners import RandomSequences
+from conformance.sweeps.run import RandomSequences
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,7 @@ from conformance.model.case import Case
 from conformance.model.observation import Observation
 from conformance.model.preflight import Findings
 from conformance.model.verdict import VIOLATIONS
-from conformance.sweeps.run import SweepRun
-from conformance.sweeps.runners import runners
+from conformance.sweeps.run import SweepRun, runners
 from reference.bench import ReferenceBench
 from reference.device import Device
 from reference.stack import STACKS, Stack

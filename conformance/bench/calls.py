@@ -5,8 +5,7 @@ The calls themselves are in device/libibverbs.py (the library) and device/uverbs
 
 import ctypes
 import errno as errno_module
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -93,11 +92,8 @@ class IbvSrq(ctypes.Structure):
 
 
 class Mr:
-    """A memory region, as the struct ibv_mr that a program has.
-
-    With the entry point libibverbs, the library makes the structure. With uverbs, the suite makes it from the kernel's
-    answer.
-    """
+    """A memory region, as the struct ibv_mr that a program has. With the entry point libibverbs, the library makes the
+    structure. With uverbs, the suite makes it from the kernel's answer."""
 
     def __init__(self, struct: IbvMr, pointer: int = 0) -> None:
         """`pointer` is the library's struct ibv_mr *, or 0 for a region that the library does not know."""
@@ -183,10 +179,7 @@ class Injected:
 
 
 class Sge(NamedTuple):
-    """One SGE: address, length in bytes, lkey.
-
-    `rkey` is the key of the same memory for a peer, or 0.
-    """
+    """One SGE: address, length in bytes, lkey. `rkey` is the key of the same memory for a peer, or 0."""
 
     addr: int
     length: int
@@ -203,7 +196,6 @@ class Pd(Protocol):
     def handle(self) -> int: ...
     @property
     def context_pointer(self) -> int: ...
-    def naming(self, handle: int) -> AbstractContextManager[None]: ...
     def close(self) -> None: ...
 
 
@@ -221,16 +213,6 @@ class PdAt:
     @property
     def context_pointer(self) -> int:
         return self._struct.context or 0
-
-    @contextmanager
-    def naming(self, handle: int) -> Iterator[None]:
-        """Within the block, struct ibv_pd has this handle."""
-        own = self._struct.handle
-        self._struct.handle = handle
-        try:
-            yield
-        finally:
-            self._struct.handle = own
 
     def forget(self) -> None:
         """Notes that the PD is released already."""

@@ -71,10 +71,8 @@ class Area:
         return ctypes.string_at(self.start, self.length)
 
     def moved(self, skipped: int = 0) -> str:
-        """Returns how much of the wanted contents has arrived: `all`, `nothing` or `part`.
-
-        The first `skipped` bytes of the range are ignored.
-        """
+        """Returns how much of the wanted contents has arrived: `all`, `nothing` or `part`. The first `skipped` bytes of
+        the range are ignored."""
         if self.native_state == UNTOUCHED:
             return "all" if self.wanted == self.before else "nothing"
         if self.native_state == REPLACED:
@@ -105,32 +103,24 @@ class Area:
         return "other"
 
     def changed(self) -> list[list[int]]:
-        """Returns the changes of the memory, as [offset from the beginning of the range, size], both in bytes.
-
-        A change that crosses an end of the range is split at this end. At most SHOWN changes are returned.
-        """
+        """Returns the changes of the memory, as [offset from the beginning of the range, size], both in bytes. A change
+        that crosses an end of the range is split at this end. At most SHOWN changes are returned."""
         if self.native_state in (UNTOUCHED, REPLACED):
             return [[0, self.length]] if self.native_state == REPLACED else []
-        first, end = self.memory.addr, self.memory.addr + self.memory.size
-        after = self.start + self.length
-        found = [[offset + first - self.start, size] for offset, size in self._changes_around(first, self.start)]
-        found += [[offset, size] for offset, size in _differing(self.content(), self.before)]
-        found += [[offset + self.length, size] for offset, size in self._changes_around(after, end)]
-        return found[:SHOWN]
+        inside = [[offset, size] for offset, size in _differing(self.content(), self.before)]
+        return sorted([*inside, *self._changes_outside()])[:SHOWN]
 
     def changed_outside(self) -> bool:
-        if self.native_state in (UNTOUCHED, REPLACED):
-            return False
-        after = self.start + self.length
-        parts = (self.memory.addr, self.start), (after, self.memory.addr + self.memory.size)
-        return any(self._changes_around(start, end) for start, end in parts)
+        return self.native_state not in (UNTOUCHED, REPLACED) and bool(self._changes_outside())
 
-    def _changes_around(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Returns the changed ranges between two addresses outside the range, as (offset from `start`, size)."""
-        reference = repeated(self.around, self.memory.size)
-        if end <= start or _memcmp(start, reference, end - start) == 0:
-            return []
-        return _differing(ctypes.string_at(start, end - start), reference[: end - start])
+    def _changes_outside(self) -> list[list[int]]:
+        found: list[list[int]] = []
+        reference, after = repeated(self.around, self.memory.size), self.start + self.length
+        for at, end in ((self.memory.addr, self.start), (after, self.memory.addr + self.memory.size)):
+            if end > at and _memcmp(at, reference, end - at):
+                differing = _differing(ctypes.string_at(at, end - at), reference[: end - at])
+                found += [[at - self.start + offset, size] for offset, size in differing]
+        return found
 
 
 @functools.lru_cache(maxsize=8)

@@ -14,12 +14,11 @@ from conformance.bench.doors import RegMrEx
 from conformance.bench.interface import Bench, Entry, Memory
 from conformance.device import fork_settings, limits, memory, other_process, queue_pairs
 from conformance.device.device import Device, ProtectionDomain, library_release
-from conformance.device.extended_posting import try_create
 from conformance.device.libibverbs import Libibverbs
+from conformance.device.queue_kinds import pair_type, try_create
 from conformance.device.queue_pairs import DevicePair
 from conformance.device.remote_peer import RemoteDevice, RemoteDomain
 from conformance.device.uverbs import Uverbs
-from conformance.device.xrc import pair_type
 from conformance.errors import UserError
 from conformance.header import Check, installed_api
 from conformance.kernel import paging
@@ -147,25 +146,19 @@ class DeviceBench:
     def adapt(self, findings: Findings) -> None:
         self.device.findings = findings
 
-    def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
-        return self.library.experimental_rereg_mr(mr, flags, pd, addr, length, access)
-
     def resources(self) -> dict[str, int]:
         """The RDMA objects and the pinned and locked memory of this process, as the kernel counts them."""
         return self._resource_counter.count()
 
     def api_checks(self, waiting: Callable[[], None]) -> Sequence[Check]:
-        """The checks of API-01 on the installed header and bindings; computed once.
-
-        `waiting` is called repeatedly until the checks are finished.
-        """
-        self.prepare_api_checks()
-        assert self._api_checks is not None
-        while wait([self._api_checks], timeout=_COMPILER_POLL_S).not_done:
+        """The checks of API-01 on the installed header and bindings; computed once. `waiting` is called repeatedly
+        until the checks are finished."""
+        checks = self.prepare_api_checks()
+        while wait([checks], timeout=_COMPILER_POLL_S).not_done:
             waiting()
-        return self._api_checks.result()
+        return checks.result()
 
-    def prepare_api_checks(self) -> None:
+    def prepare_api_checks(self) -> Future[tuple[Check, ...]]:
         """Starts the checks of API-01 in the background, because compiling takes long in an emulated guest."""
-        if self._api_checks is None:
-            self._api_checks = ThreadPoolExecutor(1).submit(installed_api, library_release())
+        self._api_checks = self._api_checks or ThreadPoolExecutor(1).submit(installed_api, library_release())
+        return self._api_checks

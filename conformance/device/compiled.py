@@ -82,8 +82,6 @@ def _check(source: Path, layout: Layout, loaded: ctypes.CDLL) -> None:
     if len(layout) != len(exported):
         wrong.append(f"{_LAYOUT} has {len(exported)} entries, not {len(layout)}")
     if wrong:
-        raise UserError(
-            f"{source.name} as compiled here differs from what its Python module assumes: {'; '.join(wrong)}",
-            hint="change both sides together; if neither was changed, report compiler and rdma-core version",
-            status=3,
-        )
+        message = f"{source.name} as compiled here differs from what its Python module assumes: {'; '.join(wrong)}"
+        hint = "change both sides together; if neither was changed, report compiler and rdma-core version"
+        raise UserError(message, hint=hint, status=3)

@@ -1,8 +1,7 @@
 """Connects queue pairs through the RDMA connection manager (librdmacm), in loopback on one device.
 
-iWARP needs the connection manager: a queue pair runs over a TCP connection, which only the connection manager sets up.
-queue_pairs.py creates the queue pairs, and passes their numbers to the connection manager (rdma_connect(3),
-rdma_accept(3)).
+iWARP needs the connection manager: a queue pair runs over a TCP connection, which only the connection manager sets up,
+for queue pairs that it knows by their numbers (rdma_connect(3), rdma_accept(3)).
 """
 
 import ctypes
@@ -63,9 +62,7 @@ class ConnectionManager:
 
     def __init__(self, address: str, deadline_s: float) -> None:
         """`address` is the address of the device's network interface. Waits at most `deadline_s` seconds for an event.
-
-        Raises UserError if the library or the kernel's connection manager is missing.
-        """
+        Raises UserError if the library or the kernel's connection manager is missing."""
         try:
             self._library = ctypes.CDLL(_LIBRARY, use_errno=True)
         except OSError as error:
@@ -77,11 +74,9 @@ class ConnectionManager:
         create.restype = _Pointer
         self._channel = create()
         if not self._channel:
-            raise UserError(
-                f"the RDMA connection manager cannot be used: {os.strerror(ctypes.get_errno())}",
-                hint="modprobe rdma_ucm, and check that /dev/infiniband/rdma_cm can be read and written",
-                status=3,
-            )
+            message = f"the RDMA connection manager cannot be used: {os.strerror(ctypes.get_errno())}"
+            hint = "modprobe rdma_ucm, and check that /dev/infiniband/rdma_cm can be read and written"
+            raise UserError(message, hint=hint, status=3)
         self._events = select.poll()
         self._events.register(_Channel.from_address(self._channel).fd, select.POLLIN)
         self._listener = self._create_id()

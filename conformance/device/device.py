@@ -19,9 +19,10 @@ from conformance.bench.interface import Refusal
 from conformance.device import port as ports
 from conformance.device.connection_manager import ConnectionManager
 from conformance.device.pointers import Pointers
-from conformance.device.port import SYSFS, Port, device_names, text_of
+from conformance.device.port import SYSFS, Port, device_names
 from conformance.device.uverbs import xrc_odp_caps
 from conformance.errors import UserError
+from conformance.kernel.log import text_of
 from conformance.kernel.netlink import RdmaNetlink, driver_name
 from conformance.model.capability import DeviceAttributes, declared_capabilities
 from conformance.model.preflight import Findings
@@ -49,7 +50,7 @@ class ProtectionDomain(PdAt):
 
         self.device = device
         self.pyverbs: Any = PD(device.context)
-        super().__init__(device.pointers.pd(self.pyverbs), self.pyverbs.close)
+        super().__init__(device.pointers.of(self.pyverbs), self.pyverbs.close)
 
     def close(self) -> None:
         """Deallocates the PD. Raises PyverbsRDMAError if the device refuses."""
@@ -65,11 +66,8 @@ class Device:
 
     def __init__(self, name: str, port: int = 1, gid_index: int | None = None) -> None:
         if ctypes.sizeof(ctypes.c_void_p) != _WORD:
-            raise UserError(
-                "this Python is a 32-bit program, and the suite knows only the 64-bit structures of libibverbs",
-                hint="run it with a 64-bit Python and library",
-                status=3,
-            )
+            message = "this Python is a 32-bit program, and the suite knows only the 64-bit structures of libibverbs"
+            raise UserError(message, hint="run it with a 64-bit Python and library", status=3)
         known = device_names()
         if name not in known:
             listed = f"devices here: {', '.join(known)}" if known else "this host has no RDMA device"
@@ -88,11 +86,9 @@ class Device:
         try:
             self.context = Context(name=name)
         except PyverbsError as error:
-            raise UserError(
-                f"device {name} cannot be opened: {str(error).splitlines()[0]}",
-                hint="check that ib_uverbs is loaded and /dev/infiniband/uverbs* can be read and written",
-                status=3,
-            ) from error
+            message = f"device {name} cannot be opened: {str(error).splitlines()[0]}"
+            hint = "check that ib_uverbs is loaded and /dev/infiniband/uverbs* can be read and written"
+            raise UserError(message, hint=hint, status=3) from error
         self.name = name
         self.port = port
         self.gid_index = gid_index
@@ -137,9 +133,7 @@ class Device:
     @property
     def uses_grh(self) -> bool:
         """Whether packets have a global route header: always on RoCE, and on InfiniBand if the user has chosen a GID.
-
-        On InfiniBand, packets also have it if the port requires it or has no LID.
-        """
+        On InfiniBand, packets also have it if the port requires it or has no LID."""
         required = int(getattr(self._port, "flags", 0)) & _GRH_REQUIRED
         return self.transport is not INFINIBAND or self.gid_index is not None or bool(required) or not self.lid
 
@@ -185,11 +179,8 @@ class Device:
         try:
             return self.context.query_port(self.port)
         except PyverbsError as error:
-            raise UserError(
-                f"port {self.port} of {self.name} cannot be queried: {str(error).splitlines()[0]}",
-                hint="name another with --port",
-                status=3,
-            ) from error
+            message = f"port {self.port} of {self.name} cannot be queried: {str(error).splitlines()[0]}"
+            raise UserError(message, hint="name another with --port", status=3) from error
 
     @cached_property
     def gid(self) -> Any:
@@ -214,11 +205,9 @@ class Device:
         address = address_of(interface) if interface else ""
         if not address:
             lacks = f"{interface} has no IP address" if interface else "it has no network interface"
-            raise UserError(
-                f"port {self.port} of {self.name} cannot connect queue pairs: {lacks}",
-                hint=f"ip address add ADDRESS dev {interface}" if interface else "name another with --port",
-                status=3,
-            )
+            message = f"port {self.port} of {self.name} cannot connect queue pairs: {lacks}"
+            hint = f"ip address add ADDRESS dev {interface}" if interface else "name another with --port"
+            raise UserError(message, hint=hint, status=3)
         self.connection_manager = ConnectionManager(address, _CONNECTION_DEADLINE_S)
 
     def _gid_indices(self) -> list[int] | None:
@@ -285,11 +274,8 @@ def environment() -> Environment:
 
 @cache  # a loaded library does not change
 def library_version() -> str:
-    """The rdma-core version of the libibverbs that this process has loaded.
-
-    The version is in the name of the file, libibverbs.so.1.<abi>.<rdma-core version>; the library has no function that
-    returns it.
-    """
+    """The rdma-core version of the libibverbs that this process has loaded. The version is in the name of the file,
+    libibverbs.so.1.<abi>.<rdma-core version>; the library has no function that returns it."""
     ctypes.CDLL("libibverbs.so.1")
     for line in Path("/proc/self/maps").read_text().splitlines():
         if "libibverbs" not in line:  # resolving the path of every mapping takes long in an emulated guest

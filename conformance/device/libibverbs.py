@@ -14,21 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from conformance.bench.calls import (
-    ABSENT,
-    NUMBERS,
-    Buffer,
-    Held,
-    IbvDm,
-    IbvMrInitAttr,
-    Mr,
-    MrInitAttr,
-    Pd,
-    PdAt,
-    Return,
-    Sge,
-    errno_name,
-)
+from conformance.bench import calls
+from conformance.bench.calls import Buffer, Held, Mr, MrInitAttr, Pd, PdAt, Return, Sge, errno_name
 from conformance.device.fork_settings import no_descriptors
 from conformance.errors import SetupRefused
 from conformance.verbs import INVENTED, OPTIONAL_ACCESS, VENDOR_VERBS, VERBS, Linkage, Verb, of_method
@@ -72,8 +59,8 @@ class DeviceMemoryAt(HeldAt):
     """Device memory, by a pointer to the library's struct ibv_dm."""
 
     @property
-    def struct(self) -> IbvDm:
-        return IbvDm.from_address(self.pointer)
+    def struct(self) -> calls.IbvDm:
+        return calls.IbvDm.from_address(self.pointer)
 
     @property
     def handle(self) -> int:
@@ -149,10 +136,8 @@ class Libibverbs:
         return self._functions[symbol]
 
     def keep_from_children(self) -> None:
-        """ibv_fork_init, so that forked children do not get registered ranges even if the kernel copies on fork.
-
-        This process must not have registered any memory before.
-        """
+        """ibv_fork_init, so that forked children do not get registered ranges even if the kernel copies on fork. This
+        process must not have registered any memory before."""
         with no_descriptors():
             self._library.ibv_fork_init()
 
@@ -172,7 +157,7 @@ class Libibverbs:
         given, zeros = MrInitAttr(*arguments), ctypes.create_string_buffer(64)
         words = {"NULL": 0, INVENTED: ctypes.addressof(zeros)}
         dmah = words[given.dmah] if isinstance(given.dmah, str) else given.dmah.pointer
-        attr = IbvMrInitAttr(*given._replace(dmah=dmah, buf=given.buf.pointer if given.buf else 0))
+        attr = calls.IbvMrInitAttr(*given._replace(dmah=dmah, buf=given.buf.pointer if given.buf else 0))
         return self._verb("ibv_reg_mr_ex", pd, ctypes.addressof(attr))
 
     def alloc_buf(self, pd: Pd, size: int) -> Return:
@@ -302,7 +287,7 @@ class Libibverbs:
         """ibv_rereg_mr: 0, or a code of enum ibv_rereg_mr_err_code."""
         returned = self._verb("ibv_rereg_mr", mr, flags, pd, addr, length, access)
         # The library itself returns ERR_INPUT, which is -1. A provider without the verb returns EOPNOTSUPP.
-        layer = "provider" if returned.errno in ABSENT else "kernel"
+        layer = "provider" if returned.errno in calls.ABSENT else "kernel"
         return replace(returned, layer="libibverbs" if returned.value == -1 else layer)
 
     @property
@@ -326,7 +311,7 @@ class Libibverbs:
 def _types(verb: Verb) -> tuple[type, ...]:
     """The ctypes of a verb's result and arguments; every pointer is a number."""
     ctypes_ = (verb.returns, *(each.ctype for each in verb.parameters))
-    return tuple(ctypes.c_void_p if each.endswith("*") else NUMBERS[each] for each in ctypes_)
+    return tuple(ctypes.c_void_p if each.endswith("*") else calls.NUMBERS[each] for each in ctypes_)
 
 
 def _answering_eopnotsupp(result: type, *arguments: type) -> Callable[..., Any]:

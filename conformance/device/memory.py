@@ -46,10 +46,8 @@ def hugepage_size() -> int:
 
 @dataclass
 class Memory:
-    """A range of `size` bytes at `addr`; `mapped` is the mapping to remove, as (address, bytes).
-
-    `fd` is the file descriptor of a dma-buf, or one with a lock on the memory, or -1.
-    """
+    """A range of `size` bytes at `addr`; `mapped` is the mapping to remove, as (address, bytes). `fd` is the file
+    descriptor of a dma-buf, or one with a lock on the memory, or -1."""
 
     addr: int
     size: int
@@ -197,10 +195,8 @@ _FILL: dict[str, Callable[[int, int], None]] = {
 
 
 def allocate(kind: str, size: int) -> Memory:
-    """Memory of a kind of vocabulary.MEMORY_KINDS, `size` bytes rounded up to whole pages.
-
-    Raises HostLacks if this system has no memory of that kind left, OSError for other failures.
-    """
+    """Memory of a kind of vocabulary.MEMORY_KINDS, `size` bytes rounded up to whole pages. Raises HostLacks if this
+    system has no memory of that kind left, OSError for other failures."""
     if kind == "persistent":
         return _persistent(size)
     if kind == "clock":
@@ -287,10 +283,8 @@ _MAKE: dict[str, tuple[Path, Callable[[int], int], str]] = {
 
 
 def allocate_dmabuf(kind: str, size: int) -> Memory:
-    """A mapped dma-buf of a kind of vocabulary.DMABUF_KINDS, `size` bytes rounded up to whole pages.
-
-    Raises HostLacks if this kernel cannot create dma-bufs of that kind.
-    """
+    """A mapped dma-buf of a kind of vocabulary.DMABUF_KINDS, `size` bytes rounded up to whole pages. Raises HostLacks
+    if this kernel cannot create dma-bufs of that kind."""
     device, make, option = _MAKE[kind]
     rounded = -(-size // PAGE) * PAGE
     try:

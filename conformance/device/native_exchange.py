@@ -10,7 +10,6 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 from struct import Struct
-from typing import NamedTuple
 
 from conformance.bench.calls import Return, members
 from conformance.bench.interface import Pair
@@ -119,15 +118,9 @@ class NativeConnection:
             end.receives = number
 
 
-class NativeSpec(NamedTuple):
-    """An exchange to execute, like connection.ExchangeSpec, with the number of receives that the peer must have
-    posted."""
-
-    connection: NativeConnection
-    initiator: int
-    receives: int
-    request: SendRequest
-    areas: tuple[Area, Area]
+# An exchange to execute, as connection.ExchangeSpec: connection, initiator, the number of receives that the peer must
+# have posted, the request, and the areas.
+NativeSpec = tuple[NativeConnection, int, int, SendRequest, tuple[Area, Area]]
 
 
 def can_post(request: SendRequest) -> bool:
@@ -141,8 +134,8 @@ def exchanges(specs: Sequence[NativeSpec]) -> list[Exchange]:
     exchange fills its areas, posts the request and a SEND after it, waits for the completions, and sets `native_state`
     of each area. Raises OSError if ibv_poll_cq or ibv_query_qp fails.
     """
-    compiled = _library()
-    assert compiled is not None
+    native = compiled()
+    assert native is not None
     buffer, start = _buffer()
     for number, (connection, initiator, receives, request, areas) in enumerate(specs):
         at = number * _SIZE
@@ -155,10 +148,10 @@ def exchanges(specs: Sequence[NativeSpec]) -> list[Exchange]:
             _AREA.pack_into(buffer, at_area, *where, *contents, area.around, area.prefill)
             at_area += _AREA.size
         _RESULT.pack_into(buffer, at + _AT_RESULT, 0, 0, 0, _NOT_QUERIED, 0, 0, 0)
-    count = compiled.rdma_cts_exchanges(buffer, len(specs))
+    count = native.rdma_cts_exchanges(buffer, len(specs))
     if count < 0:
         raise OSError(-count, "ibv_poll_cq or ibv_query_qp")
-    return [_result(buffer, number * _SIZE, spec.areas) for number, spec in enumerate(specs[:count])]
+    return [_result(buffer, number * _SIZE, areas) for number, (*_, areas) in enumerate(specs[:count])]
 
 
 def _result(buffer: ctypes.Array[ctypes.c_char], at: int, areas: tuple[Area, Area]) -> Exchange:
@@ -170,16 +163,9 @@ def _result(buffer: ctypes.Array[ctypes.c_char], at: int, areas: tuple[Area, Are
     return Exchange(posted, completions[:found], completions[found:], state, bool(late))
 
 
-def available() -> bool:
-    """Whether exchanges can be executed in C; compiles exchange.c the first time.
-
-    Raises UserError if the layouts differ.
-    """
-    return _library() is not None
-
-
 @functools.cache
-def _library() -> ctypes.CDLL | None:
+def compiled() -> ctypes.CDLL | None:
+    """exchange.c, compiled by the first call; None without a compiler. Raises UserError if the layouts differ."""
     return library(SOURCE, _LAYOUT, "-libverbs", f"-DTURNS_PER_S={TURNS_PER_S}")
 
 
@@ -210,7 +196,7 @@ def native_connection(pair: Pair, silence_s: float, renewable: bool) -> NativeCo
     if not responder.device.findings.tells_state:
         return None
     responder.device.exchanges_requested += 1
-    is_loaded = _library.cache_info().currsize
-    if (not is_loaded and responder.device.exchanges_requested <= COMPILE_THRESHOLD) or not available():
+    is_loaded = compiled.cache_info().currsize
+    if (not is_loaded and responder.device.exchanges_requested <= COMPILE_THRESHOLD) or not compiled():
         return None
     return NativeConnection(requester, responder, silence_s, renewable, pair.renews_by_reset)

@@ -6,7 +6,7 @@ assumed: it is found by comparing the contents of the structure with the propert
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from mmap import PAGESIZE
 from struct import Struct
@@ -20,8 +20,20 @@ from conformance.verbs import ENUMS
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 # No process can map memory below this address (vm.mmap_min_addr).
 _LOWEST_ADDRESS = 0x10000
+# For each class of pyverbs: the C structure, and its members that have the values of the object's properties. The
+# property `pd` of a PD cannot be used: in rdma-core 56, it treats the pointer as a Python object, and this process
+# crashes.
+_STRUCTS: Mapping[str, tuple[type[ctypes.Structure], Sequence[str]]] = {
+    "PD": (IbvPd, ["handle"]),
+    "MR": (IbvMr, ["lkey", "rkey", "length"]),
+    "MW": (IbvMw, ["rkey", "handle", "type"]),
+    "QP": (IbvQp, ["qp_num", "qp_type"]),
+    "QPEx": (IbvQp, ["qp_num", "qp_type"]),
+    "AH": (IbvAh, []),
+    "SRQ": (IbvSrq, []),
+}
 # The size of the largest structure that is compared, in bytes.
-_LARGEST = max(ctypes.sizeof(struct) for struct in (IbvAh, IbvPd, IbvMr, IbvMw, IbvQp, IbvSrq))
+_LARGEST = max(ctypes.sizeof(struct) for struct, _ in _STRUCTS.values())
 # The beginning of struct ibv_qp_attr: four enumerations, then qkey, rq_psn, sq_psn and dest_qp_num.
 _ATTRIBUTES = Struct("4i4I")
 
@@ -32,12 +44,12 @@ class Pointers:
     def __init__(self) -> None:
         self._offsets: dict[type, int] = {}
 
-    def _offset(self, thing: Any, struct: type[ctypes.Structure], *names: str, **known: int) -> int:
-        """The offset of the C pointer in objects of this type. In the structure, the members `names` have the values of
-        the object's properties, and other members have the values in `known`. Raises UserError if it is not found.
-        """
+    def of(self, thing: Any, **known: int) -> int:
+        """The C pointer of an object of a class of _STRUCTS; `known` are the values of further members of its
+        structure. Raises UserError if the pointer is not found."""
         kind = type(thing)
         if kind not in self._offsets:
+            struct, names = _STRUCTS[kind.__name__]
             wanted = {**{name: getattr(thing, name) for name in names}, **known}
             found = [
                 offset
@@ -47,31 +59,12 @@ class Pointers:
             # An extended queue pair has the same pointer twice: struct ibv_qp_ex begins with struct ibv_qp.
             _only(kind, {_read(thing, offset) for offset in found})
             self._offsets[kind] = found[0]
-        return self._offsets[kind]
-
-    def _pointer(self, thing: Any, struct: type[ctypes.Structure], *names: str, **known: int) -> int:
-        return _read(thing, self._offset(thing, struct, *names, **known))
-
-    def pd(self, pd: Any) -> int:
-        """struct ibv_pd * of a pyverbs PD.
-
-        The property `pd` cannot be used: in rdma-core 56, the property treats the pointer as a Python object, and this
-        process crashes.
-        """
-        return self._pointer(pd, IbvPd, "handle")
+        return _read(thing, self._offsets[kind])
 
     def forget_pd(self, pd: Any) -> None:
         """Sets the pointer in a pyverbs PD to NULL after the PD was deallocated without pyverbs, so that pyverbs does
         not deallocate it again."""
         ctypes.c_uint64.from_address(id(pd) + self._offsets[type(pd)]).value = 0
-
-    def mw(self, mw: Any) -> int:
-        """struct ibv_mw * of a pyverbs MW."""
-        return self._pointer(mw, IbvMw, "rkey", "handle", "type")
-
-    def qp(self, qp: Any) -> int:
-        """struct ibv_qp * of a pyverbs QP or QPEx."""
-        return self._pointer(qp, IbvQp, "qp_num", "qp_type")
 
     def attributes(self, attributes: Any) -> int:
         """struct ibv_qp_attr * of a pyverbs QPAttr, which contains the structure itself."""
@@ -79,14 +72,6 @@ class Pointers:
         if kind not in self._offsets:
             self._offsets[kind] = _only(kind, set(_attribute_offsets(attributes)))
         return id(attributes) + self._offsets[kind]
-
-    def ah(self, ah: Any, pd: int) -> int:
-        """struct ibv_ah * of a pyverbs AH in the PD whose struct ibv_pd * is `pd`."""
-        return self._pointer(ah, IbvAh, pd=pd)
-
-    def srq(self, srq: Any, pd: int) -> int:
-        """struct ibv_srq * of a pyverbs SRQ in the PD whose struct ibv_pd * is `pd`."""
-        return self._pointer(srq, IbvSrq, pd=pd)
 
     @contextmanager
     def mr(self, pointer: int, pd: Any) -> Iterator[Any]:
@@ -121,7 +106,7 @@ class Pointers:
         except PyverbsRDMAError as error:
             raise SetupRefused("registering a page through the bindings", errno_name(error.error_code)) from error
         try:
-            self._offset(mr, IbvMr, "lkey", "rkey", "length")
+            self.of(mr)
         finally:
             with suppress(PyverbsRDMAError):  # the cases report objects that a device does not release
                 mr.close()
@@ -153,11 +138,8 @@ def _is_mapped(memory: int, address: int) -> bool:
 def _only(kind: type, found: set[int]) -> int:
     """The only element of `found`. Raises UserError if there is none or more than one."""
     if len(found) != 1:
-        raise UserError(
-            f"the C structure of a {kind.__name__} of this pyverbs was not found",
-            hint="please report the pyverbs version",
-            status=3,
-        )
+        message = f"the C structure of a {kind.__name__} of this pyverbs was not found"
+        raise UserError(message, hint="please report the pyverbs version", status=3)
     return found.pop()
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.errors import UserError
+from conformance.kernel.log import text_of
 
 SYSFS = Path("/sys/class/infiniband")
 _INTERFACES = Path("/sys/class/net")
@@ -61,11 +62,8 @@ class Port:
             raise UserError(f"{self.device} has no port {self.number}; its ports: {', '.join(ports) or 'none'}")
         state = text_of(self._folder / "state").rpartition(" ")[2]
         if state and state not in _CARRYING:
-            raise UserError(
-                f"port {self.number} of {self.device} is {state}: it carries no traffic",
-                hint="connect it and bring it up, or name another with --port",
-                status=3,
-            )
+            message = f"port {self.number} of {self.device} is {state}: it carries no traffic"
+            raise UserError(message, hint="connect it and bring it up, or name another with --port", status=3)
         if gid_index is not None:
             self._check_gid(gid_index)
 
@@ -147,11 +145,3 @@ class Port:
         raise UserError(
             f"--gid-index {index}: this GID of port {self.number} of {self.device} {wrong}", hint=f"usable: {usable}"
         )
-
-
-def text_of(path: Path) -> str:
-    """The content of a file of sysfs; empty if it cannot be read."""
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:  # the entry does not exist, or is not set (EINVAL)
-        return ""

@@ -107,10 +107,8 @@ class Poster:
         return int(_STATE.unpack_from(self._attributes)[0])
 
     def completions(self, count: int, deadline_s: float) -> list[Completion]:
-        """Returns the next `count` completions, fewer if the deadline passes. Raises OSError if polling fails.
-
-        Leaves out the completions of the SENDs that the harness posts after requests.
-        """
+        """Returns the next `count` completions, fewer if the deadline passes. Raises OSError if polling fails. Leaves
+        out the completions of the SENDs that the harness posts after requests."""
         wait: Wait | None = None
         found: list[Completion] = []
         while len(found) < count:

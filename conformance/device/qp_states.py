@@ -4,7 +4,6 @@ of a pair, and its renewal after an error; and asynchronous events.
 On InfiniBand and RoCE, a pair is connected by state transitions with ibv_modify_qp(3). A queue pair of iWARP goes from
 RESET to INIT by ibv_modify_qp, and to RTS when its TCP connection is established. An iWARP queue pair cannot be used
 again after an error: by RFC 5040, an error ends the connection. Events come some time after their cause, or not at all.
-queue_pairs.py has the values of the attributes.
 """
 
 import ctypes
@@ -65,10 +64,7 @@ def transitions(kind: str) -> list[tuple[int, int]]:
 
 def modify_to(qp: Any, kind: str, attributes: Any, state: str, since: str = "RESET") -> None:
     """Moves a pyverbs queue pair from the state `since` to `state`, through the states between. Raises
-    PyverbsRDMAError.
-
-    Moves to ERR from the last of the other states, as an error of a connected queue pair does.
-    """
+    PyverbsRDMAError. Moves to ERR from the last of the other states, as an error of a connected queue pair does."""
     steps = list(_MASKS[kind])
     for step in steps[steps.index(since) + 1 if since in steps else 0 :]:
         mask = _MASKS[kind][step]
@@ -166,10 +162,8 @@ class ByManager(ByStates):
         self._ends: tuple[int, ...] = ()
 
     def connect(self, requester: End, responder: End, state: str) -> None:
-        """Moves the queue pairs to INIT and has the manager connect them; the requester is the active side.
-
-        Raises CmError, or PyverbsRDMAError if the device refuses a transition.
-        """
+        """Moves the queue pairs to INIT and has the manager connect them; the requester is the active side. Raises
+        CmError, or PyverbsRDMAError if the device refuses a transition."""
         if state not in CONNECTED:
             super().connect(requester, responder, state)
             return

@@ -1,8 +1,7 @@
 """Queue pairs on the device under test, in loopback or connected to a peer's queue pairs, and their work requests; and
 memory windows, which requests bind and invalidate.
 
-A pair is a requester and a responder, connected to each other. pyverbs creates the queue pairs and changes their
-states; posting.py posts the requests.
+pyverbs creates the queue pairs and changes their states; posting.py posts the requests.
 """
 
 import select
@@ -55,7 +54,7 @@ class DeviceWindow(KeyInStruct):
 
         domain = cast(ProtectionDomain, pd)
         self.pyverbs: Any = MW(domain.pyverbs, kind)
-        self.pointer = domain.device.pointers.mw(self.pyverbs)
+        self.pointer = domain.device.pointers.of(self.pyverbs)
         self._struct = IbvMw.from_address(self.pointer)
         self.old_rkey = self.rkey
 
@@ -83,10 +82,8 @@ class DeviceQueue:
     _memory: RemoteDevice | None = None  # a peer on another host, if the requests of this end may use its memory
 
     def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
-        """Waits at most `deadline_s` seconds for a completion.
-
-        Raises PyverbsRDMAError if the device refuses the queue pair.
-        """
+        """Waits at most `deadline_s` seconds for a completion. Raises PyverbsRDMAError if the device refuses the queue
+        pair."""
         from pyverbs.cq import CQ, CompChannel
 
         self.device, self.pd, self.spec, self.deadline_s = device, pd, spec, deadline_s
@@ -99,8 +96,8 @@ class DeviceQueue:
             self._close_completions()
             raise
         self.number = int(self.qp.qp_num)
-        self.poster = Poster(device.pointers.qp(self.qp))
-        self._attributes: Any = None
+        self.poster = Poster(device.pointers.of(self.qp))
+        self.attributes: Any = None  # of the latest state transition, as a pyverbs QPAttr
         self._address_handle: Any = None
         self._destination: tuple[int, int, int] | None = None
         self.state = "RESET"
@@ -139,25 +136,26 @@ class DeviceQueue:
         """Moves the queue pair to the state INIT, RTR, RTS or ERR, connected to the queue pair number `peer`."""
         if state == "RESET":
             return
-        if self._attributes is None:
-            self._attributes = self.connection_attributes(peer)
+        if self.attributes is None:
+            self.attributes = self.connection_attributes(peer)
             self._create_address_handle(peer)
         kind = "iWARP" if self.device.transport is IWARP else self.spec.kind
-        modify_to(self.qp, kind, self._attributes, state, self.state)
+        modify_to(self.qp, kind, self.attributes, state, self.state)
         self.state = state
 
     def fail(self) -> None:
-        self._attributes.qp_state = _STATES.value_of("ERR")
-        self.qp.modify(self._attributes, Attr.STATE)
-        self.state = "ERR"
+        self._enter("ERR")
+
+    def _enter(self, state: str) -> None:
+        self.attributes.qp_state = _STATES.value_of(state)
+        self.qp.modify(self.attributes, Attr.STATE)
+        self.state = state
 
     def reset(self) -> None:
         """Moves the queue pair to RESET, and removes all completions from its completion queue."""
         if self.state == "RESET":
             return
-        self._attributes.qp_state = _STATES.value_of("RESET")
-        self.qp.modify(self._attributes, Attr.STATE)
-        self.state = "RESET"
+        self._enter("RESET")
         while self.poster.completions(1, 0.0):
             pass
 
@@ -169,7 +167,7 @@ class DeviceQueue:
         attributes = QPAttr(port_num=device.port)
         attributes.pkey_index = device.pkey_index
         attributes.qp_access_flags = self._access()
-        attributes.path_mtu = min(device.active_mtu, self._destination_device.active_mtu)
+        attributes.path_mtu = min(device.active_mtu, (self.remote or self.device).active_mtu)
         attributes.dest_qp_num = peer
         attributes.max_dest_rd_atomic = attributes.max_rd_atomic = 1
         attributes.timeout, attributes.retry_cnt, attributes.rnr_retry = _TIMEOUT, _RETRIES, _RNR_RETRIES
@@ -179,14 +177,10 @@ class DeviceQueue:
             attributes.ah_attr = self._path()
         return attributes
 
-    @property
-    def _destination_device(self) -> Destination:
-        return self.remote or self.device
-
     def _path(self) -> Any:
         from pyverbs.addr import AHAttr, GlobalRoute
 
-        peer = self._destination_device
+        peer = self.remote or self.device
         if not self.device.uses_grh:
             return AHAttr(is_global=0, port_num=self.device.port, dlid=peer.lid)
         route = GlobalRoute(dgid=peer.gid, sgid_index=self.device.source_gid_index)
@@ -198,7 +192,7 @@ class DeviceQueue:
 
         if self.kind == "UD":
             self._address_handle = AH(self.pyverbs_pd, attr=self._path())
-            pointer = self.device.pointers.ah(self._address_handle, self.pd.pointer)
+            pointer = self.device.pointers.of(self._address_handle, pd=self.pd.pointer)
             self._destination = (pointer, peer, DATAGRAM_QKEY)
 
     def _access(self) -> int:
@@ -207,11 +201,6 @@ class DeviceQueue:
         available = _REMOTE | (_ATOMIC if self.device.capabilities["atomics"] else 0)
         available |= _FLUSHES if self.spec.extended == "FLUSH" else 0
         return available if self.spec.access is None else self.spec.access & available
-
-    @property
-    def attributes(self) -> Any:
-        """The attributes of the latest state transition, as a pyverbs QPAttr; None before the first transition."""
-        return self._attributes
 
     def query_state(self) -> str:
         return _STATES.name_of(self.poster.state())
@@ -259,10 +248,8 @@ class DeviceQueue:
         return exact(lambda: self.qp.bind_mw(cast(DeviceWindow, window).pyverbs, request))
 
     def completions(self, count: int = 1, deadline_s: float | None = None) -> list[Completion]:
-        """Returns the next `count` completions, fewer if the deadline passes.
-
-        `deadline_s` defaults to the deadline of the queue pair.
-        """
+        """Returns the next `count` completions, fewer if the deadline passes. `deadline_s` defaults to the deadline of
+        the queue pair."""
         found = self.poster.completions(count, self.deadline_s if deadline_s is None else deadline_s)
         if self._memory:
             self._memory.pull()
@@ -281,10 +268,8 @@ class DeviceQueue:
 
 
 class DevicePair:
-    """Two queue pairs of one type, each the peer of the other.
-
-    `kind` is the class of each end. If `keeps_receives`, a reset does not remove the receives that an end has posted.
-    """
+    """A requester and a responder of one type, each the peer of the other. `kind` is the class of each end. If
+    `keeps_receives`, a reset does not remove the receives that an end has posted."""
 
     kind: type[DeviceQueue] = DeviceQueue
     keeps_receives = False

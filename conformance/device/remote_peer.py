@@ -9,8 +9,7 @@ on the peer's host is fixtures/hosts/requester.py; fixtures/hosts/peer.py connec
 import base64
 import ctypes
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -87,7 +86,7 @@ class Destination(Protocol):
     def active_mtu(self) -> int: ...
 
 
-@dataclass(frozen=True)
+@dataclass
 class Endpoint:
     """A destination on another host: its GID as eight words, its LID, and its port's MTU as a value of enum ibv_mtu."""
 
@@ -107,23 +106,16 @@ class Endpoint:
         return GID(self.address)
 
 
-class RemoteDevice:
+class RemoteDevice(Endpoint):
     """The device of the requesters, on another host."""
 
     def __init__(self, name: str, channel: Channel, facts: dict[str, Any]) -> None:
         """`facts` are the result of requester.Requesters.facts; `name` is the name that the user gave for the peer."""
-        self.name = name
-        self.channel = channel
+        super().__init__(**facts["endpoint"])
+        self.name, self.channel = name, channel
         self.transport = TRANSPORTS[facts["transport"]]
         self.capabilities: dict[str, bool] = facts["capabilities"]
-        endpoint = facts["endpoint"]
-        self._endpoint = Endpoint(endpoint["address"], endpoint["lid"], endpoint["active_mtu"])
-        self.lid, self.active_mtu = self._endpoint.lid, self._endpoint.active_mtu
         self._mirror = Mirror()
-
-    @property
-    def gid(self) -> Any:
-        return self._endpoint.gid
 
     def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
         """ibv_reg_mr on the peer's host, of memory at the same address. From now on, the two memories are
@@ -163,27 +155,17 @@ class RemoteDomain:
     def __init__(self, device: RemoteDevice) -> None:
         self.device = device
 
-    @contextmanager
-    def naming(self, handle: int) -> Iterator[None]:
-        """Raises HarnessFailure: only a PD of the device under test can be given another handle."""
-        raise HarnessFailure("the protection domain of a peer on another host has no structure here")
-        yield
-
     def close(self) -> None:
         """Does nothing: the peer's PD lives as long as the connection to the host."""
 
 
 class RemoteQueue:
-    """A requester's queue pair. See bench.interface.Queue and connecting.End.
-
-    `shared` and `receiver` are the numbers of the shared receive queue and of the receiving queue pair of XRC, else 0.
-    """
+    """A requester's queue pair. See bench.interface.Queue and qp_states.End. `shared` and `receiver` are the numbers
+    of the shared receive queue and of the receiving queue pair of XRC, else 0."""
 
     def __init__(self, pd: RemoteDomain, spec: QpSpec, deadline_s: float, destination: Destination) -> None:
-        """`destination` is the device of the responder. Waits at most `deadline_s` seconds for a completion.
-
-        Raises PeerRefused if the device refuses the queue pair.
-        """
+        """`destination` is the device of the responder. Waits at most `deadline_s` seconds for a completion. Raises
+        PeerRefused if the device refuses the queue pair."""
         self.pd, self.kind, self.sq_sig_all, self.state = pd, spec.kind, spec.sq_sig_all, "RESET"
         self._deadline_s = deadline_s
         reported = pd.device.channel.call(

@@ -82,8 +82,7 @@ class Uverbs:
 
     def _ioctl(self, method: int, attributes: Sequence[_Attribute]) -> tuple[int, bytearray]:
         """Returns errno, and the whole command as it is after the call, because the kernel changes attributes. errno is
-        EPROTONOSUPPORT if the kernel does not report the driver's id, which every ioctl needs.
-        """
+        EPROTONOSUPPORT if the kernel does not report the driver's id, which every ioctl needs."""
         if not self.driver_id:
             return errno.EPROTONOSUPPORT, bytearray()
         length = _HEADER.size + _ATTRIBUTE.size * len(attributes)
@@ -148,10 +147,8 @@ class Uverbs:
         return Return(error, error)
 
     def forged(self, command: str, handle: int, mr: Mr) -> Return:
-        """Calls a command with `handle` in place of the handle of the PD, or of the object to release.
-
-        REG_MR registers the memory of the region `mr` again, and REREG_MR changes this region.
-        """
+        """Calls a command with `handle` in place of the handle of the PD, or of the object to release. REG_MR registers
+        the memory of the region `mr` again, and REREG_MR changes this region."""
         error, _ = self._by_handle(command, handle, mr.handle, mr.struct.addr)
         return Return(error, error)
 
@@ -212,9 +209,7 @@ def _region(pd: Pd, addr: int, length: int, handle: int, lkey: int, rkey: int) -
 
 def xrc_odp_caps(cmd_fd: int) -> int:
     """Returns the member `xrc_odp_caps` of struct ib_uverbs_ex_query_device_resp; 0 if the kernel does not know it.
-
-    pyverbs does not give access to this member of struct ibv_device_attr_ex.
-    """
+    pyverbs does not give access to this member of struct ibv_device_attr_ex."""
     response = ctypes.create_string_buffer(304)
     header = struct.pack("=IHHQHHI", _EX_QUERY_DEVICE, 1, len(response) // 8, ctypes.addressof(response), 0, 0, 0)
     try:

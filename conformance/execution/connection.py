@@ -293,7 +293,7 @@ def _native_exchanges(specs: Sequence[ExchangeSpec]) -> list[Exchange]:
         if native is None:
             break
         connections[connection] = native
-        batch.append(native_exchange.NativeSpec(native, initiator, _receives(request), request, areas))
+        batch.append((native, initiator, _receives(request), request, areas))
     if not batch:
         return []
     results = native_exchange.exchanges(batch)

@@ -33,7 +33,7 @@ class HarnessResources:
 
     def __init__(self, bench: Bench, pds: Mapping[str, Pd], cleanup: ExitStack, left_behind: list[str]) -> None:
         """`pds` may be filled later. Objects that the device does not release are added to `left_behind`."""
-        self._bench, self._pds, self._cleanup, self._left_behind = bench, pds, cleanup, left_behind
+        self.bench, self.pds, self._cleanup, self._left_behind = bench, pds, cleanup, left_behind
         self._connections: dict[tuple[str, str, int | None, str, int, str], LoopbackConnection] = {}
         self._scratch: dict[tuple[int, str, int], Sge] = {}
         self._work_requests = _FIRST_WR_ID
@@ -44,8 +44,8 @@ class HarnessResources:
         """The connection with this QpSpec, created on first use. Raises SetupRefused."""
         key = (kind, pd, access, extended, inline, shared)
         if key not in self._connections:
-            spec = QpSpec(kind, pd, access=access, extended=extended, inline=inline, shared=self._pds.get(shared))
-            pair = create_pair(self._bench, spec, self._pds)
+            spec = QpSpec(kind, pd, access=access, extended=extended, inline=inline, shared=self.pds.get(shared))
+            pair = create_pair(self.bench, spec, self.pds)
             self._cleanup.callback(release, self._left_behind, f"queue pair {kind}", pair.close)
             self._connections[key] = connection = LoopbackConnection(pair, self._next_wr_id)
             if kind == "UD":
@@ -60,15 +60,15 @@ class HarnessResources:
         """
         key = (pd.pointer, use, access)
         if key not in self._scratch or self._scratch[key].length < size:
-            self._scratch[key] = self._register(pd, max(size, self._bench.page), access)
+            self._scratch[key] = self._register(pd, max(size, self.bench.page), access)
         whole = self._scratch[key]
         return Sge(whole.addr, size, whole.lkey, whole.rkey)
 
     def _register(self, pd: Pd, size: int, access: int) -> Sge:
-        margin = self._bench.page
-        memory = self._bench.allocate("anonymous", size + 2 * margin)
+        margin = self.bench.page
+        memory = self.bench.allocate("anonymous", size + 2 * margin)
         self._cleanup.callback(memory.close)
-        entry = pd.device if isinstance(pd, RemoteDomain) else self._bench.entry("libibverbs")
+        entry = pd.device if isinstance(pd, RemoteDomain) else self.bench.entry("libibverbs")
         addr = memory.addr + margin
         returned = entry.reg_mr(pd, addr, size, _LOCAL_WRITE | access)
         if returned.mr is None:
@@ -221,9 +221,7 @@ class CaseContext:
 
     def memory_around(self, addr: int, length: int) -> Memory:
         """Returns the memory of the case that contains a range, or the part around the range if the memory is large.
-
-        Raises LookupError if no memory contains the range.
-        """
+        Raises LookupError if no memory contains the range."""
         found: list[Memory] = [*self.memory.values(), *self.dmabufs.values(), *self.buffers.values()]
         for memory in found:
             end = memory.addr + memory.size

@@ -16,7 +16,6 @@ from conformance.execution.connection import SILENCE_S, post_receives
 from conformance.execution.context import CaseContext, result_of
 from conformance.model.case import Step
 from conformance.model.observation import Observation
-from conformance.model.vocabulary import NULL
 from conformance.verbs import ENUMS
 
 _RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE", "REMOTE_READ")
@@ -39,15 +38,18 @@ def _fill(memory: Sequence[Memory], sges: Sequence[Sge], contents: Sequence[byte
         ctypes.memset(each.addr, CANARY, each.size)
     for sge, content in zip(sges, contents, strict=True):
         ctypes.memmove(sge.addr, content, sge.length if sge.addr else 0)
-    return [ctypes.string_at(each.addr, each.size) for each in memory]
+    return [_content(each) for each in memory]
+
+
+def _content(memory: Memory) -> bytes:
+    return ctypes.string_at(memory.addr, memory.size)
 
 
 def list_traffic(context: CaseContext, step: Step) -> Observation:
     """An operation whose local side is a list of SGEs. Raises SetupRefused.
 
     `moved` is `all` if the right bytes were read from or written to each SGE and nothing else changed. If the operation
-    is refused, `moved` and `changed` cover only the memory `guarded`, because other memory may have been accessed
-    already.
+    is refused, `moved` covers only the memory `guarded`, because other memory may have been accessed already.
     """
     operation, sges = str(step.arguments["op"]), context.sges(step.arguments["sg_list"])
     if operation == "READ" and len(sges) > context.bench.max_read_elements:
@@ -88,50 +90,43 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
         connection.check_answered(*answers, opcode)
     connection.stale = connection.stale or returned.value != 0 or operation == "SEND"
     arrived = ctypes.string_at(other.addr, size) if gathers else b""
-    moved, changed = _compared(context, step, sges, parts, memory, before, arrived, done)
+    guarded = context.memory.get(str(step.arguments["guarded"]))
+    of_guarded = next((old for each, old in zip(memory, before, strict=True) if each is guarded), b"")
     return {
         **result_of(returned),
         "wc": [each.status for each in found],
         "qp_type": kind,
         "side": "gather" if gathers else "answer",
-        "moved": moved,
-        "changed": changed,
+        "moved": _moved(memory, before, sges, parts, arrived) if done else _harmed(guarded, of_guarded, sges, arrived),
+        "changed": [],
         "peer_wc": [],
     }
 
 
-def _compared(
-    context: CaseContext,
-    step: Step,
-    sges: Sequence[Sge],
-    parts: Sequence[bytes],
-    memory: Sequence[Memory],
-    before: Sequence[bytes],
-    arrived: bytes,
-    done: bool,
-) -> tuple[str, list[list[int]]]:
-    """Returns `moved` and `changed` of an operation. The operation must not access the memory `guarded`."""
-    gathers = bool(arrived)
-    name = str(step.arguments["guarded"])
-    guarded = None if name == NULL else context.memory[name]
-    after = [ctypes.string_at(each.addr, each.size) for each in memory]
-    if done:
-        wanted = list(before)
-        for sge, part in (pair for pair in zip(sges, parts, strict=True) if pair[0].addr):
-            number = next(n for n, each in enumerate(memory) if each.addr <= sge.addr < each.addr + each.size)
-            at = sge.addr - memory[number].addr
-            wanted[number] = wanted[number][:at] + part + wanted[number][at + sge.length :]
-        right = after == wanted and (not gathers or arrived == b"".join(parts))
-        return ("all" if right else "part"), []
+def _moved(
+    memory: Sequence[Memory], before: Sequence[bytes], sges: Sequence[Sge], parts: Sequence[bytes], arrived: bytes
+) -> str:
+    """How much an operation that succeeded has moved; `arrived` are the bytes that the peer has, if any."""
+    wanted = list(before)
+    for sge, part in (pair for pair in zip(sges, parts, strict=True) if pair[0].addr):
+        number = next(n for n, each in enumerate(memory) if each.addr <= sge.addr < each.addr + each.size)
+        at = sge.addr - memory[number].addr
+        wanted[number] = wanted[number][:at] + part + wanted[number][at + sge.length :]
+    right = [_content(each) for each in memory] == wanted and arrived in (b"", b"".join(parts))
+    return "all" if right else "part"
+
+
+def _harmed(guarded: Memory | None, before: bytes, sges: Sequence[Sge], arrived: bytes) -> str:
+    """How much an operation that was refused has read from or written to the memory `guarded`."""
     if guarded is None:
-        return "nothing", []
-    at, leaked = 0, False
+        return "nothing"
+    at = 0
     for sge in sges:
         inside = guarded.addr <= sge.addr < guarded.addr + guarded.size
-        leaked = leaked or (gathers and inside and arrived[at : at + sge.length] != bytes([EMPTY]) * sge.length)
+        if inside and arrived[at : at + sge.length].strip(bytes([EMPTY])):
+            return "part"
         at += sge.length
-    changed = any(each is guarded and old != new for each, old, new in zip(memory, before, after, strict=True))
-    return ("part" if leaked or changed else "nothing"), []
+    return "part" if before and _content(guarded) != before else "nothing"
 
 
 def post_receive(context: CaseContext, step: Step) -> Observation:
@@ -142,10 +137,7 @@ def post_receive(context: CaseContext, step: Step) -> Observation:
 
 def send_to_receive(context: CaseContext, step: Step) -> Observation:
     """Sends `length` bytes into a receive that an earlier step posted, and records all changed bytes of `memory` from
-    the offset `behind` on.
-
-    The SGEs of the receive must be in the order of their addresses.
-    """
+    the offset `behind` on. The SGEs of the receive must be in the order of their addresses."""
     pair, memory = context.pairs[str(step.arguments["qp"])], context.memory[str(step.arguments["memory"])]
     length = context.number(step.arguments["length"])
     source = context.harness.scratch(pair.requester.pd, length, "source")
@@ -156,7 +148,7 @@ def send_to_receive(context: CaseContext, step: Step) -> Observation:
     found = pair.responder.completions(1, SILENCE_S)
     if not returned.value:
         context.connection(str(step.arguments["qp"])).check_answered(sent, found, "SEND")
-    after = ctypes.string_at(memory.addr, memory.size)
+    after = _content(memory)
     compared = range(context.number(step.arguments["behind"]), memory.size)
     changed = [number for number in compared if before[number] != after[number]]
     arrived = bytes(after[number] for number in changed) == pattern(length)

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
 from conformance.bench.calls import Return, Sge, errno_name
-from conformance.bench.interface import Bench, Queue
+from conformance.bench.interface import Bench, Memory, Queue
 from conformance.bench.memory_areas import CANARY, EMPTY, Part, pattern, repeated
 from conformance.bench.work_requests import SIGNALED, Completion, SendRequest
 from conformance.errors import SetupRefused
@@ -47,20 +47,16 @@ def _prepared(context: CaseContext, step: Step) -> tuple[Queue, Part, SendReques
     return queue, Part(scratch.addr, length), request
 
 
+def _refused(context: CaseContext, queue: Queue, request: SendRequest) -> int:
+    """Posts the requests; returns the errno of the first that the device refuses, or 0. Some devices refuse requests in
+    the error state."""
+    posted = (queue.post_send(request._replace(wr_id=context.next_wr_id())).value for _ in range(REQUESTS))
+    return next(filter(None, posted), 0)
+
+
 def _post(context: CaseContext, queue: Queue, request: SendRequest) -> None:
-    for _ in range(REQUESTS):
-        returned = queue.post_send(request._replace(wr_id=context.next_wr_id()))
-        if returned.value:
-            raise SetupRefused("posting a request", errno_name(returned.value))
-
-
-def _posted(context: CaseContext, queue: Queue, request: SendRequest) -> bool:
-    """Posts the requests; returns whether the device took them. Some devices refuse requests in the error state."""
-    try:
-        _post(context, queue, request)
-    except SetupRefused:
-        return False
-    return True
+    if refused := _refused(context, queue, request):
+        raise SetupRefused("posting a request", errno_name(refused))
 
 
 def post_traffic(context: CaseContext, step: Step) -> Observation:
@@ -111,7 +107,7 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
                 if statuses != {"SUCCESS"} or last:
                     break
                 last = beside.done() if ends else number + 1 == ROUNDS
-                if not _posted(context, queue, request):
+                if _refused(context, queue, request):
                     statuses.add(NOT_POSTED)
                     break
         finally:
@@ -121,10 +117,15 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
         return {**seen, "wc": sorted(statuses)}
     if seen["returned"] == "0":
         context.forget("mrs", name)
-        same = ctypes.string_at(memory.addr, memory.size) == repeated(CANARY, memory.size)
-        leaked = CANARY in ctypes.string_at(other.addr, other.size)
-        seen["returned"] = "changed" if not same else "leaked" if leaked else "0"
+        seen["returned"] = _accessed(memory, other) or "0"
     return {**seen, "marker": sorted(statuses)}
+
+
+def _accessed(memory: Memory, other: Part) -> str:
+    """How requests have accessed memory that was filled with CANARY: `changed` or `leaked`; empty if they have not."""
+    if ctypes.string_at(memory.addr, memory.size) != repeated(CANARY, memory.size):
+        return "changed"
+    return "leaked" if CANARY in ctypes.string_at(other.addr, other.size) else ""
 
 
 def killed_in_flight(context: CaseContext, step: Step) -> Observation:
@@ -152,9 +153,7 @@ def await_traffic(context: CaseContext, step: Step) -> Observation:
     (queue, other), memory = context.in_flight[str(step.arguments["qp"])], context.memory[str(step.arguments["memory"])]
     ctypes.memset(memory.addr, CANARY, memory.size)
     found = queue.completions(REQUESTS)
-    same = ctypes.string_at(memory.addr, memory.size) == repeated(CANARY, memory.size)
-    leaked = CANARY in ctypes.string_at(other.addr, other.size)
-    returned = "changed" if not same else "leaked" if leaked else "0" if len(found) == REQUESTS else "no completion"
+    returned = _accessed(memory, other) or ("0" if len(found) == REQUESTS else NOT_COMPLETED)
     return {**told(returned), "marker": [each.status for each in found]}
 
 
@@ -183,10 +182,7 @@ _WORD = 8
 
 def receives_in_order(context: CaseContext, step: Step) -> Observation:
     """Posts receives into the region and the same number of SENDs. When receive i completes, it must have all of
-    message i.
-
-    `returned` is 0, or describes the first error.
-    """
+    message i. `returned` is 0, or describes the first error."""
     return _bursts(context, step, "SEND")
 
 

@@ -48,10 +48,8 @@ def move(context: CaseContext, step: Step) -> Observation:
 
 
 def discard(context: CaseContext, step: Step) -> Observation:
-    """Removes the pages of the memory, or of a part of it, as `how` says (vocabulary.DISCARDS).
-
-    Raises SetupRefused if the pages cannot be swapped out.
-    """
+    """Removes the pages of the memory, or of a part of it, as `how` says (vocabulary.DISCARDS). Raises SetupRefused if
+    the pages cannot be swapped out."""
     memory, how = context.memory[str(step.arguments["memory"])], str(step.arguments["how"])
     if step.arguments["addr"]:
         memory = Part(*context.numbers(step.arguments, "addr", "length"))

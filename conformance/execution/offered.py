@@ -1,5 +1,4 @@
-"""Tries verbs and types of queue pairs that no device attribute declares, and the capabilities that the device
-declares.
+"""Tries verbs and types of queue pairs that no device attribute declares, and the capabilities that a device declares.
 
 Each trial is one harmless call, in its simplest form. A stack without a verb returns EOPNOTSUPP or ENOSYS for all
 arguments; any other result means that the verb exists. A declared capability counts as absent only if library, kernel
@@ -229,7 +228,7 @@ def absent_on(bench: Bench, declared: Mapping[str, bool]) -> dict[str, str]:
                 continue
             with ExitStack() as cleanup:
                 try:
-                    answer = tried(_Place(bench, pd, cleanup))
+                    answer = tried(_Trial(bench, {"pd": pd}, cleanup, []))
                 except SetupRefused as refused:
                     answer = str(refused) if refused.not_offered == name else ""
                 if answer:
@@ -237,15 +236,11 @@ def absent_on(bench: Bench, declared: Mapping[str, bool]) -> dict[str, str]:
     return found
 
 
-class _Place:
-    """A PD, and the objects that the trial of one capability needs; `cleanup` releases them."""
-
-    def __init__(self, bench: Bench, pd: Pd, cleanup: ExitStack) -> None:
-        self.bench, self.pd = bench, pd
-        self.resources = HarnessResources(bench, {"pd": pd}, cleanup, [])
+class _Trial(HarnessResources):
+    """The trial of one capability."""
 
     def window(self, kind: int) -> str:
-        window, returned = self.bench.alloc_mw(self.pd, kind)
+        window, returned = self.bench.alloc_mw(self.pds["pd"], kind)
         if window is None:
             return _refusal(f"ibv_alloc_mw of type {kind}", returned)
         window.dealloc()
@@ -255,7 +250,7 @@ class _Place:
         """Makes a pair; extended pairs have type RC. Returns why the builders are not offered, else an empty text.
         Raises SetupRefused."""
         try:
-            self.resources.connection(kind, "pd", extended=extended)
+            self.connection(kind, "pd", extended=extended)
         except SetupRefused as refused:
             if extended and refused.not_offered:
                 return f"{refused} (with {extended})"
@@ -264,26 +259,26 @@ class _Place:
 
     def region(self, right: str) -> str:
         with _page(self.bench) as addr:
-            return self._register(addr, self.bench.page, right)
+            return self._try(addr, self.bench.page, right)
 
     def whole_address_space(self) -> str:
-        return self._register(0, _SIZE_MAX, "ON_DEMAND")
+        return self._try(0, _SIZE_MAX, "ON_DEMAND")
 
-    def _register(self, addr: int, length: int, right: str) -> str:
+    def _try(self, addr: int, length: int, right: str) -> str:
         entry = self.bench.entry("libibverbs")
-        returned = entry.reg_mr(self.pd, addr, length, _ACCESS.mask_of("LOCAL_WRITE", right))
+        returned = entry.reg_mr(self.pds["pd"], addr, length, _ACCESS.mask_of("LOCAL_WRITE", right))
         _discard(entry, returned)
         return "" if returned.mr else _refusal(f"ibv_reg_mr with {right}", returned)
 
     def request(self, opcode: str) -> str:
         """Posts a request that a peer can carry out. The cases test whether it is carried out."""
-        pair = self.resources.connection("RC", "pd").pair
+        pair = self.connection("RC", "pd").pair
         rights = _ACCESS.value_of("REMOTE_ATOMIC") if opcode.startswith("ATOMIC") else 0
         try:
-            target = self.resources.scratch(self.pd, _WORD, "target", rights)
+            target = self.scratch(self.pds["pd"], _WORD, "target", rights)
         except SetupRefused as refused:
             return f"{refused} (with REMOTE_ATOMIC)"
-        own = self.resources.scratch(pair.requester.pd, _WORD, "own")
+        own = self.scratch(pair.requester.pd, _WORD, "own")
         post_receives(pair.responder, [1])
         sges = (own,) if opcode.startswith("ATOMIC") else ()
         returned = pair.requester.post_send(SendRequest(opcode, 2, sges, remote_addr=target.addr, rkey=target.rkey))
@@ -296,20 +291,19 @@ class _Place:
 def _refusal(what: str, returned: Return) -> str:
     """Describes a call that was refused because the device lacks a capability; empty if it was refused for another
     reason."""
-    missing = returned.errno in (*ABSENT, errno.EINVAL)
-    return f"{what} was refused with {errno_name(returned.errno)}" if missing else ""
+    return f"{what} was refused with {errno_name(returned.errno)}" if _is_none(returned) else ""
 
 
 # For each capability, the call that shows whether the device has it.
-_TRIED: Mapping[str, Callable[[_Place], str]] = {
-    "mw_type_1": lambda place: place.window(1),
-    "mw_type_2": lambda place: place.window(2),
-    "xrc": lambda place: place.pair("XRC"),
-    "atomics": lambda place: place.request("ATOMIC_FETCH_AND_ADD"),
-    "immediate_data": lambda place: place.request("SEND_WITH_IMM"),
-    "odp": lambda place: place.region("ON_DEMAND"),
-    "odp_implicit": _Place.whole_address_space,
-    "flush_global": lambda place: place.region("FLUSH_GLOBAL") or place.pair("RC", "FLUSH"),
-    "flush_persistent": lambda place: place.pair("RC", "FLUSH"),  # the cases test which memory is persistent
-    "atomic_write": lambda place: place.pair("RC", "ATOMIC_WRITE"),
+_TRIED: Mapping[str, Callable[[_Trial], str]] = {
+    "mw_type_1": lambda trial: trial.window(1),
+    "mw_type_2": lambda trial: trial.window(2),
+    "xrc": lambda trial: trial.pair("XRC"),
+    "atomics": lambda trial: trial.request("ATOMIC_FETCH_AND_ADD"),
+    "immediate_data": lambda trial: trial.request("SEND_WITH_IMM"),
+    "odp": lambda trial: trial.region("ON_DEMAND"),
+    "odp_implicit": _Trial.whole_address_space,
+    "flush_global": lambda trial: trial.region("FLUSH_GLOBAL") or trial.pair("RC", "FLUSH"),
+    "flush_persistent": lambda trial: trial.pair("RC", "FLUSH"),  # the cases test which memory is persistent
+    "atomic_write": lambda trial: trial.pair("RC", "ATOMIC_WRITE"),
 }

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import NamedTuple
 
-from conformance.bench.calls import Pd, Sge, errno_name
+from conformance.bench.calls import Sge, errno_name
 from conformance.bench.interface import Bench
 from conformance.bench.memory_areas import BEFORE, EMPTY, Area, Part, pattern, repeated
 from conformance.bench.work_requests import NO_BYTES, Completion, Exchange, SendRequest
@@ -59,22 +59,17 @@ _DONE = _Outcome()
 
 
 def preflight(bench: Bench) -> Findings:
-    """Returns the findings. Raises UserError (status 3) if neither end answers.
-
-    If the device has no RC, a message over another type of queue pair must be answered.
-    """
+    """Returns the findings. Raises UserError (status 3) if neither end answers. If the device has no RC, a message over
+    another type of queue pair must be answered."""
     with domain(bench) as pd, ExitStack() as cleanup:
-        return _Preflight(bench, HarnessResources(bench, {"pd": pd}, cleanup, []), pd).findings()
+        return _Preflight(bench, {"pd": pd}, cleanup, []).findings()
 
 
-class _Preflight:
-    def __init__(self, bench: Bench, resources: HarnessResources, pd: Pd) -> None:
-        self._bench, self._resources, self._pd = bench, resources, pd
-
+class _Preflight(HarnessResources):
     def findings(self) -> Findings:
-        self._bench.adapt(Findings(renews_by_reset=False))  # assumes the least, until RESET is tried
+        self.bench.adapt(Findings(renews_by_reset=False))  # assumes the least, until RESET is tried
         try:
-            found = self._of_reliable(self._resources.connection("RC", "pd"))
+            found = self._of_reliable(self.connection("RC", "pd"))
         except SetupRefused as refused:
             _check_limit(refused)
             if not refused.not_offered:
@@ -85,7 +80,7 @@ class _Preflight:
         if NOT_OFFERED in found.pairs.values() and not others["UD"].answered:
             raise UserError(f"loopback does not work on this device: {others['UD'].failed}", hint=_HINT, status=3)
         found = replace(found, pairs={**found.pairs, **{kind: each.failed or WORKS for kind, each in others.items()}})
-        self._bench.adapt(found)
+        self.bench.adapt(found)
         return found
 
     def _of_reliable(self, connection: LoopbackConnection) -> Findings:
@@ -95,10 +90,10 @@ class _Preflight:
         refused = self._refused_write(connection)
         tells_state = _tells_state(connection)
         found = Findings({"RC": WORKS}, operations, refused, tells_state, tells_state)
-        self._bench.adapt(found)
+        self.bench.adapt(found)
         if connection.pair.renews_by_reset and self._fails_anew(connection, operations):
             found = replace(found, renews_by_reset=False)
-            self._bench.adapt(found)
+            self.bench.adapt(found)
         if not connection.pair.renews_by_reset and (failed := self._fails_anew(connection, operations)):
             message = f"a pair that was made again after a refusal does not work on this device: {failed}"
             raise UserError(message, hint="report this to the makers of the driver", status=3)
@@ -134,16 +129,16 @@ class _Preflight:
 
     def _other(self) -> Sge:
         """Registered memory of the responder. Raises SetupRefused."""
-        return self._resources.scratch(self._pd, _BYTES, "other", _RIGHTS)
+        return self.scratch(self.pds["pd"], _BYTES, "other", _RIGHTS)
 
     def _own(self, connection: LoopbackConnection) -> Sge:
         """Memory of the requester, registered on the requester's device. Raises SetupRefused."""
-        return self._resources.scratch(connection.pair.requester.pd, _BYTES, "own", _RIGHTS)
+        return self.scratch(connection.pair.requester.pd, _BYTES, "own", _RIGHTS)
 
     def _of_type(self, kind: str) -> _Outcome:
         """Whether a message arrives over a pair of this type."""
         try:
-            connection = self._resources.connection(kind, "pd")
+            connection = self.connection(kind, "pd")
             own, other = self._own(connection), self._other()
         except SetupRefused as refused:
             _check_limit(refused)
@@ -171,7 +166,7 @@ class _Preflight:
         """Returns the outcome of an RDMA WRITE to memory without REMOTE_WRITE."""
         before = (repeated(BEFORE, _BYTES), pattern(_BYTES))
         try:
-            closed = self._resources.scratch(self._pd, _BYTES, "closed")
+            closed = self.scratch(self.pds["pd"], _BYTES, "closed")
             exchange, target, _ = self._exchange(connection, "RDMA_WRITE", closed, before)
         except SetupRefused as refused:
             return str(refused)
@@ -208,15 +203,9 @@ def _check(connection: LoopbackConnection, outcome: _Outcome) -> None:
     """Raises UserError if neither end has answered."""
     if outcome.answered:
         return
-    if _has_peer(connection):
+    if connection.pair.requester.pd.context_pointer != connection.pair.responder.pd.context_pointer:
         raise UserError(f"nothing arrives from the peer: {outcome.failed}", hint=_PEER_HINT, status=3)
     raise UserError(f"loopback does not work on this device: {outcome.failed}", hint=_HINT, status=3)
-
-
-def _has_peer(connection: LoopbackConnection) -> bool:
-    """Whether the requester is on another device."""
-    pair = connection.pair
-    return pair.requester.pd.context_pointer != pair.responder.pd.context_pointer
 
 
 def _sent(connection: LoopbackConnection, own: Sge | None = None, other: Sge | None = None) -> _Outcome:
@@ -248,11 +237,8 @@ def _answered(found: Sequence[Completion]) -> bool:
 
 
 def _tells_state(connection: LoopbackConnection) -> bool:
-    """Whether ibv_query_qp reports the state of a responder that has refused a request.
-
-    The responder is in the error state if a receive that is posted now is flushed or refused; an earlier receive was
-    accepted.
-    """
+    """Whether ibv_query_qp reports the state of a responder that has refused a request. The responder is in the error
+    state if a receive that is posted now is flushed or refused; an earlier receive was accepted."""
     pair = connection.pair
     reported = state_of(pair, pair.responder)
     if reported in (ERROR_STATE, ""):

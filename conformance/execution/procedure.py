@@ -68,10 +68,8 @@ _NOT_MADE: Observation = {**told("not made", rc=None), "not_made": True}
 
 
 def set_up_and_call(context: CaseContext, prepare: Callable[[CaseContext], None]) -> Observation:
-    """Sets up a case with `prepare`, makes its calls, and releases all objects of its context.
-
-    Returns the observation.
-    """
+    """Sets up a case with `prepare`, makes its calls, and releases all objects of its context. Returns the
+    observation."""
     observation: Observation
     with context.cleanup:
         try:
@@ -95,10 +93,8 @@ def refused_once(refusal: SetupRefused) -> Observation:
 
 
 def make_calls(context: CaseContext) -> Observation:
-    """Makes the judged call and the later steps of a case that is set up.
-
-    In the returned observation, `afterwards` has the observations of the later steps.
-    """
+    """Makes the judged call and the later steps of a case that is set up. In the returned observation, `afterwards` has
+    the observations of the later steps."""
     limit = context.case.given.memlock
     with nullcontext() if limit is None else context.bench.locked_memory_limit(context.bytes(limit)):
         call = partial(_step, context, context.case.when)
@@ -109,10 +105,8 @@ def make_calls(context: CaseContext) -> Observation:
 
 
 def make_all_calls(context: CaseContext, cases: Sequence[Case]) -> Iterator[Observation]:
-    """Makes the calls of each case on the set-up of `context`; yields their observations.
-
-    Single RDMA operations (PROBES) are made in batches.
-    """
+    """Makes the calls of each case on the set-up of `context`; yields their observations. Single RDMA operations
+    (PROBES) are made in batches."""
     first = context.case
     if first.when.call in PROBES and not first.afterwards and first.given.memlock is None:
         for seen in run_probes([(context.for_call(case), case.when) for case in cases]):
@@ -199,10 +193,7 @@ def set_up_base(context: CaseContext) -> None:
 
 
 def set_up_objects(context: CaseContext) -> None:
-    """Creates regions and windows, and makes the calls before the judged call.
-
-    Raises SetupRefused.
-    """
+    """Creates regions and windows, and makes the calls before the judged call. Raises SetupRefused."""
     given = context.case.given
     for name, mr in given.mrs.items():
         _set_up_mr(context, name, mr)

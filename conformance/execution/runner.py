@@ -1,8 +1,7 @@
 """Runs one case: makes its calls, watches the kernel, and judges the observation.
 
 `run_case` is the only way to run a case, and independent of pytest: the plugin, the trial and the tests call it, each
-with its own RunContext. sweeps/runners.py has the runner of each kind of case. procedure.py makes the calls, and
-results/ stores the results.
+with its own RunContext. sweeps/run.py has the runner of each kind of case, and procedure.py makes the calls.
 """
 
 import itertools
@@ -43,10 +42,8 @@ class Progress(Protocol):
     """A callback that a long case calls regularly."""
 
     def __call__(self, point: str, done: int, **more: str) -> None:
-        """`point` is the name of the next part of the case, and `done` the number of finished parts.
-
-        For random sequences, `more` has the sequence as a table `row` and the `rule` of its last step.
-        """
+        """`point` is the name of the next part of the case, and `done` the number of finished parts. For random
+        sequences, `more` has the sequence as a table `row` and the `rule` of its last step."""
         ...
 
 
@@ -56,10 +53,8 @@ def no_progress(point: str, done: int, **more: str) -> None:
 
 @dataclass(frozen=True)
 class CaseRun:
-    """A case that has been run. Its judgement is NOT_JUDGED if only the supervisor judges.
-
-    `case` is the case that was judged: for a point of a sweep, the table row for this point.
-    """
+    """A case that has been run. Its judgement is NOT_JUDGED if only the supervisor judges. `case` is the case that was
+    judged: for a point of a sweep, the table row for this point."""
 
     case: Case
     judgement: Judgement
@@ -206,10 +201,8 @@ def _is_about(check: str, item: str) -> bool:
 
 
 def run_observing(case: Case, run: RunContext, observe: Callable[[], Observation], progress: Progress) -> CaseRun:
-    """Runs a case with `observe`; the kernel's evidence is judged together with the observation.
-
-    Adds an entry to `left_behind` of the observation if kernel resources have leaked.
-    """
+    """Runs a case with `observe`; the kernel's evidence is judged together with the observation. Adds an entry to
+    `left_behind` of the observation if kernel resources have leaked."""
     started = time.perf_counter_ns()
     before = run.last_counts.take(run.bench)
     observed = observe()

@@ -61,13 +61,8 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
     keys = [(mr.struct.lkey, mr.struct.rkey) for mr in regions]
     starts = [addr + number * length for number in range(count)]
     used = _used(keys)
-    fault = _first_fault(
-        context,
-        [
-            *_served(keys, starts, length, used),
-            *(_write(keys[each][1], starts[each + 1], length, "refused") for each in used[:-1:_SAMPLED]),
-        ],
-    )
+    beyond = [_write(keys[each][1], starts[each + 1], length, "refused") for each in used[:-1:_SAMPLED]]
+    fault = _first_fault(context, [*_served(keys, starts, length, used), *beyond])
     if fault:
         return _ended(f"with {count} regions: a fault", fault)
     for number in range(0, count, 2):
@@ -77,16 +72,9 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
         if returned.value:
             return _ended(f"region {number} could not be deregistered: {errno_name(returned.value)}")
         del context.mrs[f"region {number}"]
-    fault = _first_fault(
-        context,
-        [
-            *_served(keys, starts, length, [each for each in used if each % 2]),
-            *(
-                _write(keys[each][1], starts[each], length, "refused")
-                for each in [each for each in used if each % 2 == 0][::_SAMPLED]
-            ),
-        ],
-    )
+    kept, gone = [each for each in used if each % 2], [each for each in used if each % 2 == 0]
+    stale = [_write(keys[each][1], starts[each], length, "refused") for each in gone[::_SAMPLED]]
+    fault = _first_fault(context, [*_served(keys, starts, length, kept), *stale])
     if fault:
         return _ended(f"with every second of {count} regions deregistered: a fault", fault)
     return {**_ended("0"), "remarks": remarks} if remarks else _ended("0")

@@ -8,10 +8,11 @@ import mmap
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import Any, cast
 
-from conformance.bench.calls import Buffer, Held, Mr, Return, Sge, Told, Window, errno_name
+from conformance.bench.calls import Buffer, Held, IbvPd, Mr, Return, Sge, Told, Window, errno_name
 from conformance.bench.doors import start_of
 from conformance.bench.interface import NotifyingQueue, Queue
 from conformance.bench.memory_areas import BEFORE, SHOWN, pattern, repeated
@@ -56,28 +57,16 @@ def registered(context: CaseContext, step: Step, returned: Return, addr: int, le
 def _fields(context: CaseContext, mr: Mr, pd: int | None) -> MrFields:
     """Returns the fields of a region's struct ibv_mr; `pd` is the pointer that its field `pd` should have (None:
     NULL)."""
-    fields = mr.fields()
-    return {
-        "addr": fields["addr"],
-        "length": fields["length"],
-        "handle": fields["handle"],
-        "lkey": fields["lkey"],
-        "rkey": fields["rkey"],
-        "pd_is_the_asked": mr.struct.pd == pd,
-        "context_is_the_pds": mr.struct.context == context.pds["pd"].context_pointer,
-    }
+    right_context = mr.struct.context == context.pds["pd"].context_pointer
+    return cast(MrFields, {**mr.fields(), "pd_is_the_asked": mr.struct.pd == pd, "context_is_the_pds": right_context})
 
 
 def call_verb(context: CaseContext, step: Step) -> Observation:
     """Calls a verb with the arguments of its prototype, and reads the result by the convention of its manual page."""
     verb = VERBS[step.call]
-    opened: list[int] = []
-    try:
+    with ExitStack() as opened:
         values = {key: _value(context, spec, step.arguments[key], opened) for key, spec in CALLS[step.call].items()}
         returned = getattr(context.entry, verb.method)(*values.values())
-    finally:
-        for fd in opened:
-            os.close(fd)
     if verb.product:
         # A call without a length makes another region of the memory of its argument `mr`.
         of = values if "length" in values else cast(Mr, values["mr"]).fields()
@@ -85,18 +74,14 @@ def call_verb(context: CaseContext, step: Step) -> Observation:
     return result_of(returned)
 
 
-def _value(context: CaseContext, spec: ArgumentSpec, given: Argument, opened: list[int]) -> object:
-    """Returns the value of an argument: an object, or a number. A file descriptor that is opened only for this call is
-    added to `opened`."""
+def _value(context: CaseContext, spec: ArgumentSpec, given: Argument, opened: ExitStack) -> object:
+    """Returns the value of an argument: an object, or a number. `opened` closes a file descriptor after the call."""
     if spec.kind == "word":
         return given
     if spec.kind != "object":
         return context.number(given)
     if spec.of == "dmabuf":
-        fd, close = _descriptor(context, str(given))
-        if close:
-            opened.append(fd)
-        return fd
+        return _descriptor(context, str(given), opened)
     if spec.of in ("dm", "dmah"):
         return context.held.get(str(given), given)
     return None if given == NULL else _objects(context, spec.of)[str(given)]
@@ -110,7 +95,8 @@ def _objects(context: CaseContext, kind: str) -> dict[str, Any]:
 def _make_object(context: CaseContext, step: Step) -> Observation:
     """Calls a verb that makes an object other than a region or a window."""
     verb, arguments = VERBS[step.call], CALLS[step.call].items()
-    values = [_value(context, spec, step.arguments[key], []) for key, spec in arguments if spec.kind != "word"]
+    unused = ExitStack()  # these verbs take no file descriptors
+    values = [_value(context, spec, step.arguments[key], unused) for key, spec in arguments if spec.kind != "word"]
     if step.call.startswith("ibv_import"):  # the only argument is an object, which is named by its handle
         made_up = step.arguments.get("handle", "own") != "own"
         values = [_INVENTED_HANDLE if made_up else cast(Held, each).handle if each else 0 for each in values]
@@ -129,17 +115,17 @@ def _make_object(context: CaseContext, step: Step) -> Observation:
     return told(kind, "provider", None)
 
 
-def _descriptor(context: CaseContext, name: str) -> tuple[int, bool]:
-    """The file descriptor of a dma-buf or one of vocabulary.BAD_FDS, and whether it must be closed afterwards."""
+def _descriptor(context: CaseContext, name: str, opened: ExitStack) -> int:
+    """The file descriptor of a dma-buf, or one of vocabulary.BAD_FDS."""
     if name in context.dmabufs:
-        return context.dmabufs[name].fd, False
+        return context.dmabufs[name].fd
     if name == "minus_one":
-        return -1, False
+        return -1
     fd = os.memfd_create("rdma-cts")
+    opened.callback(os.close, fd)
     if name == "closed":
-        os.close(fd)
-        return fd, False
-    return fd, True
+        opened.close()
+    return fd
 
 
 def ibv_dereg_mr(context: CaseContext, step: Step) -> Observation:
@@ -192,10 +178,9 @@ def ibv_rereg_mr(context: CaseContext, step: Step) -> Observation:
     # Also done after a failed call: with ERR_DO_FORK_OLD, the kernel has made the change.
     context.fields[name] = {**mr.fields(), "old_lkey": before["lkey"], "old_rkey": before["rkey"]}
     if returned.value == 0:
-        observation["asked"] = {
-            "addr": addr if moved else before["addr"],
-            "length": length if moved else before["length"],
-        }
+        if not moved:
+            addr, length = before["addr"], before["length"]
+        observation["asked"] = {"addr": addr, "length": length}
         observation["keys"] = {"before": [before["lkey"], before["rkey"]], "after": [mr.struct.lkey, mr.struct.rkey]}
         observation["mr"] = _fields(context, mr, pd.pointer if flags & _CHANGE_PD and pd else old_pd)
     return observation
@@ -208,7 +193,7 @@ def ibv_rereg_mr_experimental(context: CaseContext, step: Step) -> Observation:
     name = str(step.arguments["mr"])
     mr = context.mrs[name]
     before = mr.fields()
-    returned = context.bench.experimental_rereg_mr(mr, flags, pd, addr, length, access)
+    returned = context.bench.entry("libibverbs").experimental_rereg_mr(mr, flags, pd, addr, length, access)
     context.fields[name] = {**mr.fields(), "old_lkey": before["lkey"], "old_rkey": before["rkey"]}
     return result_of(returned)
 
@@ -217,8 +202,14 @@ def ibv_advise_mr(context: CaseContext, step: Step) -> Observation:
     pd = context.pds[str(step.arguments["pd"])]
     advice, flags = context.numbers(step.arguments, "advice", "flags")
     sg_list = context.sges(step.arguments["sg_list"])
-    with pd.naming(_INVENTED_HANDLE if step.arguments["pd_handle"] == "invented" else pd.handle):
+    struct = IbvPd.from_address(pd.pointer)
+    own = struct.handle
+    if step.arguments["pd_handle"] == "invented":
+        struct.handle = _INVENTED_HANDLE
+    try:
         return result_of(context.entry.advise_mr(pd, advice, flags, sg_list))
+    finally:
+        struct.handle = own
 
 
 def query_mr(context: CaseContext, step: Step) -> Observation:
@@ -381,11 +372,8 @@ def bind_notified(context: CaseContext, step: Step) -> Observation:
 
 
 def _had_event(context: CaseContext, queue: NotifyingQueue, wanted: bool) -> bool:
-    """Returns whether the last completion of a queue had an event.
-
-    If the event does not come soon, a later request raises another event. Events come in order, so a late event comes
-    before the later request's event.
-    """
+    """Returns whether the last completion of a queue had an event. If the event does not come soon, a later request
+    raises another event. Events come in order, so a late event comes before the later request's event."""
     if wanted:
         if queue.took_event(SILENCE_S):
             return True

@@ -1,8 +1,7 @@
 """Traffic: operations on a region or window, which show what the device enforces and which bytes it writes.
 
 Before each operation, memory has known contents: the range, all memory of the case around the range, and guards next to
-the harness's own buffer. Afterwards, every byte that differs is recorded. A pair of queue pairs is renewed after a
-refusal.
+the harness's own buffer. Afterwards, every byte that differs is recorded.
 """
 
 import ctypes
@@ -57,9 +56,7 @@ class LocalBuffer:
         skipped: int = 0,
     ) -> None:
         """`length` is in bytes. `before` and `wanted` are as in Area. `access` are the access flags for the peer.
-
-        `skipped` is the size of the header that a receive writes in front of the data. Raises SetupRefused.
-        """
+        `skipped` is the size of the header that a receive writes in front of the data. Raises SetupRefused."""
         size = length + skipped + 2 * _GUARD
         scratch = context.harness.scratch(connection.pair.requester.pd, size, "local", access)
         start = scratch.addr + _GUARD
@@ -82,11 +79,8 @@ Probe = Generator[ExchangeSpec, Exchange, Observation]
 
 
 def probe(context: CaseContext, step: Step) -> Observation:
-    """Makes one operation on a range, by a peer or by the range's owner. Raises SetupRefused.
-
-    If data must arrive but an unreliable transport has lost them, the operation is repeated; it is made at most
-    MOST_TRIES times.
-    """
+    """Makes one operation on a range, by a peer or by the range's owner. Raises SetupRefused. If data must arrive but
+    an unreliable transport has lost them, the operation is repeated; it is made at most MOST_TRIES times."""
     seen = _with_events(context, step)
     return again_if_lost(seen, lambda: _once(context, step)) if step.then.outcome == "success" else seen
 
@@ -126,10 +120,8 @@ def _once(context: CaseContext, step: Step) -> Observation:
 
 
 def run_probes(probes: Sequence[tuple[CaseContext, Step]]) -> list[Observation | SetupRefused]:
-    """Makes several operations; returns the observation of each, or the reason why its set-up was refused.
-
-    Requests that need no exchange are made first.
-    """
+    """Makes several operations; returns the observation of each, or the reason why its set-up was refused. Requests
+    that need no exchange are made first."""
     seen: dict[int, Observation | SetupRefused] = {}
     waiting: list[tuple[int, Probe, ExchangeSpec]] = []
     for number, (context, step) in enumerate(probes):
@@ -307,10 +299,8 @@ def _receive(
 
 
 def bind_and_send(context: CaseContext, step: Step) -> Observation:
-    """Posts a bind and then a SEND on the same queue pair, and waits only for the receive of the SEND.
-
-    When the peer has received the SEND, the window must be bound, because a SEND is ordered after earlier binds.
-    """
+    """Posts a bind and then a SEND on the same queue pair, and waits only for the receive of the SEND. When the peer
+    has received the SEND, the window must be bound, because a SEND is ordered after earlier binds."""
     pair = context.pairs[str(step.arguments["qp"])]
     window = context.windows[str(step.arguments["mw"])]
     info = context.bind_info(step.arguments)
@@ -338,10 +328,8 @@ def bind_and_send(context: CaseContext, step: Step) -> Observation:
 
 
 def _target(context: CaseContext, at: int, length: int, contents: str, content: bytes | None, replaced: bool) -> Area:
-    """Returns a range of the case's memory. `content` is what the range contains before an operation that reads it.
-
-    If `replaced`, the operation writes the transferred bytes to the range.
-    """
+    """Returns a range of the case's memory. `content` is what the range contains before an operation that reads it. If
+    `replaced`, the operation writes the transferred bytes to the range."""
     around, prefill = AROUND[contents], contents == "made"
     before = (content if content is not None else repeated(BEFORE, length)) if prefill else repeated(around, length)
     wanted = pattern(length) if replaced else before

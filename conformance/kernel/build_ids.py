@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from conformance.kernel.log import text_of
 from conformance.model.record import UnderTest
 
 _SYS = Path("/sys")
@@ -56,11 +57,7 @@ def _modules(folder: Path) -> list[str]:
 def _module(folder: Path) -> dict[str, str]:
     identity = _build_id(folder / "notes" / ".note.gnu.build-id")
     for name in ("srcversion", "version", "taint"):
-        try:
-            text = (folder / name).read_text(encoding="ascii", errors="replace").strip()
-        except OSError:
-            continue
-        if text:
+        if text := text_of(folder / name):
             identity[name] = text
     return identity
 

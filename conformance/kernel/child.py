@@ -31,9 +31,7 @@ class Child:
 
 def fork(work: Callable[[Callable[[bytes], object], Callable[[], object]], object]) -> Child:
     """Returns a child that calls `work` with two functions: the first sends a report, and the second waits for `wake`.
-
-    Exceptions of `work` are not reported. No exit handler and no cleanup of this process runs in the child.
-    """
+    Exceptions of `work` are not reported. No exit handler and no cleanup of this process runs in the child."""
     (waits, wake), (said, report) = os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:

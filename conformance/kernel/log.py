@@ -21,9 +21,8 @@ class KernelFile:
     """
 
     def __init__(self, path: Path, at_once: bool = False) -> None:
-        """Opens the file. If the file cannot be opened, each read tries again.
-
-        `at_once`: the kernel returns the text in one piece, so that no further read has to find the end."""
+        """Opens the file. If the file cannot be opened, each read tries again. `at_once`: the kernel returns the text
+        in one piece, so that no further read has to find the end."""
         self._path = path
         self._at_once = at_once
         self._descriptor = -1
@@ -44,6 +43,13 @@ class KernelFile:
                 break
         return b"".join(parts).decode(errors="replace")
 
+    def text(self) -> str:
+        """The present text; empty if the file cannot be read."""
+        try:
+            return self.read()
+        except OSError:
+            return ""
+
     def _open(self) -> None:
         self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         self._opened_by = os.getpid()
@@ -51,6 +57,14 @@ class KernelFile:
     def __del__(self) -> None:
         if self._opened_by == os.getpid():
             os.close(self._descriptor)
+
+
+def text_of(path: Path) -> str:
+    """The content of a file of the kernel; empty if it cannot be read."""
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:  # the entry does not exist, or is not set (EINVAL)
+        return ""
 
 
 def number_after(text: str, name: str) -> int | None:
@@ -103,10 +117,7 @@ class KernelWatch:
 
     def _mask(self) -> int:
         """The kernel's taint mask; 0 means not tainted or not readable."""
-        try:
-            return int(self._tainted.read())
-        except OSError:
-            return 0
+        return int(self._tainted.text() or 0)
 
     def _lines(self) -> list[str]:
         lines: list[str] = []

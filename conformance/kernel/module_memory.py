@@ -48,10 +48,8 @@ def free_waiting() -> None:
 
 
 class ModuleMemory:
-    """The memory that the modules of this kernel hold. Nothing else may use the RDMA devices of this kernel.
-
-    `free` makes the kernel free the memory that waits to be freed.
-    """
+    """The memory that the modules of this kernel hold. Nothing else may use the RDMA devices of this kernel. `free`
+    makes the kernel free the memory that waits to be freed."""
 
     def __init__(self, proc: Path = _PROC, free: Callable[[], None] = free_waiting) -> None:
         self._file, self._free = KernelFile(proc / "allocinfo"), free

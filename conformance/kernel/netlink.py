@@ -1,6 +1,5 @@
-"""Asks the kernel's RDMA netlink about a device: its driver, its users, and the objects of a process.
-
-The module also makes and removes the devices of software drivers, as `rdma link` does.
+"""Asks the kernel's RDMA netlink about a device: its driver, its users, and the objects of a process; and makes and
+removes the devices of software drivers, as `rdma link` does.
 
 Objects are counted as by `rdma resource`, but only the objects of one process, so that other users of the device do not
 change the counts. The numbers come from <rdma/rdma_netlink.h>. resources.py counts memory and memory windows.
@@ -63,9 +62,7 @@ class RdmaNetlink:
 
     def count(self, process: int = 0) -> dict[str, int]:
         """Returns the number of queue pairs, completion queues, regions and PDs that a process has on the device.
-
-        `process` is the id of the process; 0 means this process.
-        """
+        `process` is the id of the process; 0 means this process."""
         if self._socket is None:
             return {}
         # Each object is a nested attribute and contains the process id of its owner.

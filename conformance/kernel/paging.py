@@ -65,10 +65,8 @@ def in_core(addr: int, size: int) -> tuple[int, int]:
 
 
 def own_pages(addr: int, size: int) -> tuple[int, int]:
-    """Returns the number of this process's own pages in a private mapping, and the number of all its pages.
-
-    Pages that were only read are mapped to the shared page of zeros, which is not an own page.
-    """
+    """Returns the number of this process's own pages in a private mapping, and the number of all its pages. Pages that
+    were only read are mapped to the shared page of zeros, which is not an own page."""
     own = sum(int(words[0]) << 10 for _, words in _mapped(addr, size, "Anonymous:"))
     return own // mmap.PAGESIZE, -(-size // mmap.PAGESIZE)
 

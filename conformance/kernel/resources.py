@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
-from conformance.kernel.log import KernelFile, number_after
+from conformance.kernel.log import KernelFile, number_after, text_of
 from conformance.kernel.netlink import RdmaNetlink
 from conformance.model.observation import KernelEvidence, ResourceCounts
 
@@ -68,11 +68,7 @@ class ResourceCounter:
     def _objects(self) -> int | None:
         if self._group is None:
             return None
-        try:
-            text = self._group.read()
-        except OSError:
-            return None
-        line = f"\n{text}".partition(f"\n{self._device} ")[2].partition("\n")[0]
+        line = f"\n{self._group.text()}".partition(f"\n{self._device} ")[2].partition("\n")[0]
         number = line.partition("hca_object=")[2].partition(" ")[0]
         return int(number) if number.isdecimal() else None
 
@@ -99,19 +95,12 @@ def _statistics(path: Path) -> KernelFile:
     """The kernel's statistics of memory: only the first part, which is quicker, if it has the numbers of pinned
     pages."""
     first = KernelFile(path, at_once=True)
-    try:
-        text = first.read()
-    except OSError:
-        return first
-    return first if number_after(text, _FOLLOWED[-1]) is not None else KernelFile(path)
+    return first if number_after(first.text(), _FOLLOWED[-1]) is not None else KernelFile(path)
 
 
 def _group_file(proc: Path, cgroups: Path) -> Path | None:
     """Returns the file with the RDMA object count of this process's own control group, or None."""
-    try:
-        lines = (proc / "self" / "cgroup").read_text().splitlines()
-    except OSError:
-        return None
+    lines = text_of(proc / "self" / "cgroup").splitlines()
     group = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
     path = cgroups / group / "rdma.current"
     return path if group and path.exists() else None
@@ -119,9 +108,7 @@ def _group_file(proc: Path, cgroups: Path) -> Path | None:
 
 def leaked(before: Mapping[str, int], after: Mapping[str, int]) -> str:
     """Returns a text with the resources whose count in `after` is higher than in `before`; empty if there are none.
-
-    OTHERS are left out, because a context may keep internal objects for later, such as the UARs of mlx5.
-    """
+    OTHERS are left out, because a context may keep internal objects for later, such as the UARs of mlx5."""
     more = {kind: after.get(kind, 0) - count for kind, count in before.items() if kind != OTHERS}
     left = [f"{number} {kind}" for kind, number in more.items() if number > 0]
     return f"the kernel still counts {', '.join(left)}" if left else ""

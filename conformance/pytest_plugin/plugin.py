@@ -28,7 +28,7 @@ from conformance.pytest_plugin.options import add_options, case_of, check, profi
 from conformance.pytest_plugin.recorder import NAME, PROPERTY, Recorder, tell_supervisor
 from conformance.results.case_record import case_record, observed_record
 from conformance.results.records import result_record
-from conformance.sweeps.runners import RandomSequences, runners
+from conformance.sweeps.run import RandomSequences, runners
 from conformance.tables.tiers import of_tier, ordered
 
 FACTS = pytest.StashKey[DeviceFacts | None]()

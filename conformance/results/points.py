@@ -133,9 +133,7 @@ def read_points(folder: Path, record: ResultRecord, shown: Callable[[Any], Any] 
         whole = "" if path.exists() else f"the points of sweeps are in {FOLDER}/ next to the results"
         raise UserError(f"{path} cannot be read: {error.strerror}", hint=whole) from error
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
-        raise UserError(
-            f"{path}: not the points of a sweep ({type(error).__name__}: {printable(str(error))})"
-        ) from error
+        raise UserError(f"{path}: not the points of a sweep ({printable(str(error))})") from error
     if data["case"] != record["case"]:
         raise UserError(f"{path}: the points of {printable(data['case'])}, and not of {printable(record['case'])}")
     return points

@@ -28,10 +28,8 @@ class Columns:
         self._inner = [axis for axis in space.axes if axis.name not in outer]
 
     def column(self, argument: Argument | ArgumentTemplate, inner_points: PointNumbers) -> int | array[int]:
-        """Returns an argument modulo 2^64: a number, or an array('Q') with a number for each of `inner_points`.
-
-        Numbers at points that the sweep's constraint excludes have no meaning.
-        """
+        """Returns an argument modulo 2^64: a number, or an array('Q') with a number for each of `inner_points`. Numbers
+        at points that the sweep's constraint excludes have no meaning."""
         if not isinstance(argument, Varying | FlagsUnion):
             return self._number(argument)
         if isinstance(inner_points, range):

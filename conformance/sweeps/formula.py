@@ -35,10 +35,8 @@ NO_SYMPY = "not described, since sympy is not installed (Debian: python3-sympy)"
 
 @dataclass(frozen=True)
 class Explanation:
-    """`when` is the formula; `minimal` is whether it is the shortest sum of products.
-
-    `of` is the number of tested points with the same expectation; `smallest` is the simplest deviating point.
-    """
+    """`when` is the formula; `minimal` is whether it is the shortest sum of products. `of` is the number of tested
+    points with the same expectation; `smallest` is the simplest deviating point."""
 
     when: str
     minimal: bool
@@ -55,9 +53,7 @@ class Effort:
 
 def explain(points: Points, number: int, effort: Effort | None = None, known: str = "") -> Explanation:
     """Returns the explanation of the points with the outcome `number`; without a formula if the effort is spent.
-
-    `known` is a formula that needs no search.
-    """
+    `known` is a formula that needs no search."""
     own = points.outcomes[number]
     same = (own.expected, own.rule, own.clause)
     marks = [
@@ -74,10 +70,8 @@ def explain(points: Points, number: int, effort: Effort | None = None, known: st
 
 
 def describe(space: Space, table: bytes, effort: Effort | None = None) -> tuple[str, bool]:
-    """Returns an expression (see model/predicate.py) for a set of points, and whether the expression is minimal.
-
-    The expression is true at points where `table` is 2, false where `table` is 1, and either where `table` is 0.
-    """
+    """Returns an expression (see model/predicate.py) for a set of points, and whether the expression is minimal. The
+    expression is true at points where `table` is 2, false where `table` is 1, and either where `table` is 0."""
     if find_spec("sympy") is None:
         return NO_SYMPY, False
     return _Set(_variables_of(space), table, effort or Effort()).formula()
@@ -85,10 +79,8 @@ def describe(space: Space, table: bytes, effort: Effort | None = None) -> tuple[
 
 @dataclass(frozen=True)
 class _Variable:
-    """A property of a point: its value on an axis, or whether it has a flag.
-
-    A class is a group of values on the axis that are not distinguished. The classes of a flag are `no` and `yes`.
-    """
+    """A property of a point: its value on an axis, or whether it has a flag. A class is a group of values on the axis
+    that are not distinguished. The classes of a flag are `no` and `yes`."""
 
     axis: str
     classes: tuple[tuple[str, ...], ...]
@@ -192,10 +184,8 @@ class _Set:
         return self._split(), False
 
     def _rest(self, number: int, value: int, literal: str, operator: str) -> tuple[str, bool]:
-        """Returns `literal`, joined with the formula for the points of the other classes.
-
-        At the points of the class `value`, the literal alone determines the result.
-        """
+        """Returns `literal`, joined with the formula for the points of the other classes. At the points of the class
+        `value`, the literal alone determines the result."""
         others = [other for other in range(len(self.variables[number].classes)) if other != value]
         classes, slices = self.variables[number].classes, self._slices(number)
         self._replace(number, [classes[other] for other in others], [slices[other] for other in others])

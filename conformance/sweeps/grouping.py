@@ -132,10 +132,8 @@ class _Steps:
 
 
 class PointTemplate:
-    """The case of a sweep, from which the cases of its points are created.
-
-    Caches the set-up of the last point, because most points have the same set-up as the previous one.
-    """
+    """The case of a sweep, from which the cases of its points are created. Caches the set-up of the last point, because
+    most points have the same set-up as the previous one."""
 
     def __init__(self, case: Case, sweep: Sweep) -> None:
         alone = replace(case, kind=Kind.ROW, sweep=None)

@@ -50,10 +50,8 @@ class SweepResult:
 
 
 def rejudge_sweep(case: Case, points: Points, basis: Basis, alarms: list[Alarm], log: list[str]) -> SweepResult:
-    """Judges recorded points by the present clauses. Points with one outcome are judged by its example.
-
-    Raises LookupError for points without examples and for points that the sweep excludes.
-    """
+    """Judges recorded points by the present clauses. Points with one outcome are judged by its example. Raises
+    LookupError for points without examples and for points that the sweep excludes."""
     sweep = case.sweep
     assert sweep is not None
     record = PointObservations(sweep.space.size)

@@ -43,10 +43,8 @@ class _Loop(ctypes.Structure):
 
 
 class Descriptor(ctypes.Structure):
-    """An open uverbs file descriptor, and space for the only region that loop.c registers on it at a time.
-
-    The Descriptor must live at least as long as the region.
-    """
+    """An open uverbs file descriptor, and space for the only region that loop.c registers on it at a time. The
+    Descriptor must live at least as long as the region."""
 
     _fields_ = (("region", IbvMr), ("fd", ctypes.c_int32), ("driver", ctypes.c_uint32))
 
@@ -57,11 +55,8 @@ def descriptor(entry: object) -> Descriptor:
 
 
 class Before(ctypes.Structure):
-    """The constant part of re-registrations: the PD and the range of the region, and the functions.
-
-    For uverbs, `on` is the address of a Descriptor and `pd` the handle of the PD; for libibverbs, `pd` is a struct
-    ibv_pd *.
-    """
+    """The constant part of re-registrations: the PD and the range of the region, and the functions. For uverbs, `on` is
+    the address of a Descriptor and `pd` the handle of the PD; for libibverbs, `pd` is a struct ibv_pd *."""
 
     _fields_ = members(
         "void *on; uint64_t pd, addr, length; void *reg, *reg_optional, *rereg, *dereg; uint64_t optional_mask"
@@ -84,23 +79,17 @@ LAYOUT = (
 )
 
 
-def _library() -> ctypes.CDLL | None:
+def compiled() -> ctypes.CDLL | None:
+    """loop.c, compiled by the first call; None without a compiler. Raises UserError if its layout is not LAYOUT."""
     return library(SOURCE, LAYOUT)
 
 
-def available() -> bool:
-    """Whether the loop can be used; the first call compiles it. Raises UserError if the layout of loop.c is not
-    LAYOUT."""
-    return _library() is not None
-
-
 def function(name: str) -> Callable[..., object]:
-    """Returns a function of loop.c that registers or releases regions by the kernel's ABI. Raises LookupError without a
-    compiler."""
-    compiled = _library()
-    if compiled is None:
+    """Returns a function of loop.c. Raises LookupError without a compiler."""
+    loop = compiled()
+    if loop is None:
         raise LookupError("loop.c was not compiled")
-    found: Callable[..., object] = compiled[name]
+    found: Callable[..., object] = loop[name]
     return found
 
 
@@ -123,10 +112,7 @@ class Loop:
         **columns: int | array[int],
     ) -> None:
         """`optional` is called at points whose access has a bit of `optional_mask`. `columns` are pd, access, addr and
-        length.
-
-        The struct ibv_mr of each region must have this `context` and `pd`.
-        """
+        length. The struct ibv_mr of each region must have this `context` and `pd`."""
         self._kept: list[object] = [codes]
         self._loop = _Loop(
             plain=self._call(*plain),
@@ -156,10 +142,9 @@ class Loop:
         """Runs the loop to its end. Yields the index of each point whose region is not as requested, with the address
         of the region, which the caller has to release, and 0; or whose region was not released, with 0 and the errno.
         """
-        compiled = _library()
-        assert compiled is not None
+        run = function("rdma_cts_loop")
         at, size = ctypes.c_uint64(0), ctypes.c_uint64(self._size)
-        while ended := compiled.rdma_cts_loop(ctypes.byref(self._loop), ctypes.byref(at), size):
+        while ended := run(ctypes.byref(self._loop), ctypes.byref(at), size):
             yield at.value, *((self._loop.region, 0) if ended == _UNEXPECTED else (0, self._loop.error))
             at.value += 1
 

@@ -62,10 +62,8 @@ class Outcome:
 
 @dataclass
 class Points:
-    """The outcome of every point: `index[point]` is an index of `outcomes`, or OUTSIDE.
-
-    For each outcome, `examples` has one point in full: the reason and the raw observation.
-    """
+    """The outcome of every point: `index[point]` is an index of `outcomes`, or OUTSIDE. For each outcome, `examples`
+    has one point in full: the reason and the raw observation."""
 
     space: Space
     outcomes: list[Outcome]
@@ -130,11 +128,8 @@ class Points:
 
 
 def overall(verdicts: Sequence[str] | set[str]) -> str:
-    """The verdict on a sweep whose points have these verdicts.
-
-    It is the worst verdict apart from UNSUPPORTED and UNREACHABLE: if a part of a space is unsupported or unreachable,
-    the other points determine the verdict.
-    """
+    """The verdict on a sweep whose points have these verdicts. It is the worst verdict apart from UNSUPPORTED and
+    UNREACHABLE: if a part of a space is unsupported or unreachable, the other points determine the verdict."""
     present = [verdict for verdict in verdicts if verdict not in NOT_TESTABLE] or list(verdicts)
     return min(present, key=VERDICTS.index)
 

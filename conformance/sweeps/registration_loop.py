@@ -57,7 +57,7 @@ def loop_for(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
         return None
     if "fd" in case.when.arguments and case.when.arguments["fd"] not in case.given.dmabufs:
         return None
-    if {"pd", "fd"} & sweep.row.when.arguments.keys() or not native.available():
+    if {"pd", "fd"} & sweep.row.when.arguments.keys() or not native.compiled():
         return None
     return RegistrationLoop(sweep, entry)
 
@@ -74,14 +74,12 @@ def _rereg_loop(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
         return None
     if old.arguments.keys() - {"access"} or row.when.arguments.keys() - {"flags", "access"}:
         return None
-    return ReregLoop(sweep, entry, old) if native.available() else None
+    return ReregLoop(sweep, entry, old) if native.compiled() else None
 
 
 class Loop:
-    """Makes the calls of a sweep, one group of points at a time.
-
-    The points of a group have the same values on the axes in `outer`, and the set-up that `given` returns.
-    """
+    """Makes the calls of a sweep, one group of points at a time. The points of a group have the same values on the axes
+    in `outer`, and the set-up that `given` returns."""
 
     outer: list[str]
     region = "MR"  # the name of the region in messages

@@ -1,27 +1,20 @@
-"""Runs a sweep: makes one set-up for all points that share it, and one observation for each point.
+"""Runs a sweep: makes one set-up for all points that share it, and one observation for each point. Only this module and
+model/kind.py know all kinds of cases.
 
 execution/steps.py makes the calls, as for every row; judging.py judges the points.
 """
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from conformance.bench.interface import Pair
 from conformance.device.native_exchange import MAX_BATCH
 from conformance.errors import SetupRefused
+from conformance.execution import procedure
 from conformance.execution.context import CaseContext
-from conformance.execution.procedure import (
-    make_all_calls,
-    not_set_up,
-    refused_once,
-    set_up,
-    set_up_and_call,
-    set_up_base,
-    set_up_objects,
-)
-from conformance.execution.runner import CaseRun, Progress, RunContext
+from conformance.execution.runner import CaseRun, KindRunner, Progress, RunContext, run_api, run_calls, run_observing
 from conformance.execution.traffic import again_if_lost, is_lost
 from conformance.judging import Judgement, memory_leak
 from conformance.judging.kernel_alarms import kernel_alarm
@@ -29,19 +22,12 @@ from conformance.judging.sentences import sentence
 from conformance.kernel.resources import count_when_settled, leaked
 from conformance.model.case import Case
 from conformance.model.fault import Fault, FaultKind
+from conformance.model.kind import Kind
 from conformance.model.observation import Alarm, Observation
 from conformance.model.sweep import Sweep
 from conformance.model.verdict import VIOLATIONS
-from conformance.sweeps.grouping import (
-    MAX_GROUP,
-    MAX_GROUP_IN_C,
-    Group,
-    PointNumbers,
-    PointTemplate,
-    groups,
-    setup_axes,
-    shares_base,
-)
+from conformance.sweeps import grouping
+from conformance.sweeps.grouping import Group, PointNumbers, PointTemplate
 from conformance.sweeps.judging import PointJudge, SweepResult, conclusion_of
 from conformance.sweeps.outcome import PointObservations, Points
 from conformance.sweeps.registration_loop import loop_for
@@ -92,8 +78,8 @@ class _SweepPass:
         self.done = self.ran = 0  # the numbers of points before the latest check, and since this check
         self.reported_at = 0.0
         self.loop = loop_for(case, sweep, self.bench.entry(case.entry))
-        self.outer = self.loop.outer if self.loop else setup_axes(sweep)
-        self.shared = self.loop is None and case.given.memlock is None and shares_base(sweep)
+        self.outer = self.loop.outer if self.loop else grouping.setup_axes(sweep)
+        self.shared = self.loop is None and case.given.memlock is None and grouping.shares_base(sweep)
         self.base: CaseContext | None = None
         self.pairs_used = True  # whether the pairs of the base objects were used since their latest renewal
         self.before = run.last_counts.take(self.bench)
@@ -101,8 +87,9 @@ class _SweepPass:
     def run_all(self, seed: int | None) -> None:
         """Runs all points; points with the same set-up are run one after the other."""
         first, last = 0, 0
+        largest = grouping.MAX_GROUP_IN_C if self.loop else grouping.MAX_GROUP
         try:
-            for group in groups(self.sweep, self.outer, seed, MAX_GROUP_IN_C if self.loop else MAX_GROUP):
+            for group in grouping.groups(self.sweep, self.outer, seed, largest):
                 if not self.ran:
                     first = group.points[0]
                     self._begin_interval(first)
@@ -160,16 +147,14 @@ class _SweepPass:
         return base.left_behind
 
     def _context(self, case: Case) -> CaseContext:
-        """Returns a context with the base objects of the case: the existing objects, if points share them.
-
-        The queue pairs are renewed when the context is closed, if they were used. Raises SetupRefused.
-        """
+        """Returns a context with the base objects of the case: the existing objects, if points share them. The queue
+        pairs are renewed when the context is closed, if they were used. Raises SetupRefused."""
         if not self.shared:
             return CaseContext(case, self.bench)
         if self.base is None:
             self.base = CaseContext(case, self.bench)
             try:
-                set_up_base(self.base)
+                procedure.set_up_base(self.base)
             except SetupRefused:
                 self._release_base()
                 raise
@@ -186,21 +171,18 @@ class _SweepPass:
             pair.renew()
 
     def _group(self, group: Group) -> None:
-        """Runs points that share their set-up.
-
-        A refused set-up is repeated once. If the repetition succeeds, the refusal is recorded at the first point, and
-        the other points are run.
-        """
+        """Runs points that share their set-up. A refused set-up is repeated once. If the repetition succeeds, the
+        refusal is recorded at the first point, and the other points are run."""
         refusal = self._attempt(group)
         if refusal is None:
             return
         rest = Group(group.points[1:], group.inner_points[1:], group.points[0])
         again = self._attempt(rest) if refusal.call else refusal
         if again is None:
-            self.record.record(group.points[0], refused_once(refusal))
+            self.record.record(group.points[0], procedure.refused_once(refusal))
         else:
             for point in group.points:
-                self.record.record(point, not_set_up(refusal))
+                self.record.record(point, procedure.not_set_up(refusal))
 
     def _attempt(self, group: Group) -> SetupRefused | None:
         """Makes the set-up of a group and the calls of its points; returns the refusal if the set-up was refused."""
@@ -213,10 +195,7 @@ class _SweepPass:
         refused: SetupRefused | None = None
         with context.cleanup:
             try:
-                if self.shared:
-                    set_up_objects(context)
-                else:
-                    set_up(context)
+                (procedure.set_up_objects if self.shared else procedure.set_up)(context)
             except SetupRefused as refusal:
                 refused = refusal
                 self.pairs_used = bool(context.windows)  # a set-up uses queue pairs only to bind windows
@@ -250,7 +229,7 @@ class _SweepPass:
         return bool(found)
 
     def _observe_alone(self, point: int) -> Observation:
-        return set_up_and_call(CaseContext(self.point_template.case(point), self.bench), set_up)
+        return procedure.set_up_and_call(CaseContext(self.point_template.case(point), self.bench), procedure.set_up)
 
 
 def call_all(
@@ -269,8 +248,23 @@ def call_all(
     while done < len(points):
         began = time.monotonic()
         some = points[done : done + size]
-        for point, observed in zip(some, make_all_calls(context, [*map(point_template.case, some)]), strict=True):
+        seen = procedure.make_all_calls(context, [*map(point_template.case, some)])
+        for point, observed in zip(some, seen, strict=True):
             record.record(point, observed)
         done += len(some)
         size = min(2 * size, MAX_BATCH) if time.monotonic() - began < PROGRESS_S / 2 else 1
         report(some[-1], done)
+
+
+# A function that runs random sequences for a case. trial/ sets it, because trial/ has the oracle, and the engine does
+# not import trial/.
+RandomSequences = Callable[[Case, Progress], Observation]
+
+
+def runners(random_sequences: RandomSequences) -> Mapping[Kind, KindRunner]:
+    """The runner of each kind of case. A point of a sweep has none of its own, because it is run as a row."""
+
+    def run_sequences(case: Case, run: RunContext, progress: Progress) -> CaseRun:
+        return run_observing(case, run, lambda: random_sequences(case, progress), progress)
+
+    return {Kind.ROW: run_calls, Kind.SWEEP: run_sweep, Kind.API: run_api, Kind.SEQUENCES: run_sequences}

@@ -2,7 +2,7 @@
 data of model/case.py."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from conformance.model import quantity, vocabulary
@@ -21,56 +21,49 @@ _EXTENDED = {"post_send": "", **{poster: poster for poster in vocabulary.BUILDER
 
 
 ReadObject = Callable[[Reader, str, Node, Names], Any]
-
-
-@dataclass
-class _Sections:
-    """The sections of `given` by object name. An object of the row replaces an object of the table with the same
-    name."""
-
-    named: dict[str, dict[str, Node]] = field(default_factory=lambda: {section: {} for section in SECTIONS})
-    pds: tuple[str, ...] = ()
-    memlock: Quantity | None = None
-    section_of: dict[str, str] = field(default_factory=lambda: {"pd": "pds"})
-
-    def add(self, reader: Reader, node: Node) -> None:
-        fields = reader.mapping(node, "given", keys.GIVEN)
-        for section, content in self.named.items():
-            named = reader.named(fields.get(section), section, quantity.RESERVED | set(vocabulary.RESERVED))
-            for name, value in named.items():
-                if self._claim(reader, name, section, (fields[section].keys or {})[name]):
-                    content[name] = value
-        for item in reader.items(fields.get("pds"), "pds"):
-            pd = reader.text(item, "a PD's name") or ""
-            if pd and not (pd.isidentifier() and pd.isascii()):
-                reader.note(item.location, f"invalid name {quoted(pd)} of a PD; use letters, digits and _")
-            elif pd in self.pds or pd == "pd":
-                reader.note(item.location, f"duplicate PD {pd!r}")
-            elif pd and self._claim(reader, pd, "pds", item.location):
-                self.pds += (pd,)
-        if "memlock" in fields:
-            self.memlock = read_memlock(reader, fields["memlock"])
-
-    def _claim(self, reader: Reader, name: str, section: str, location: Location) -> bool:
-        """Reserves a name. A row may replace an object of the table only by an object of the same kind."""
-        owner = self.section_of.setdefault(name, section)
-        if owner != section:
-            reader.note(location, f"duplicate name {name!r}, which is already in {owner}")
-        return owner == section
+_Found = dict[str, tuple[str, Node | None]]  # by the name of an object: its section, and its description
 
 
 def read_given(reader: Reader, nodes: tuple[Node | None, ...]) -> tuple[Given, Names]:
     """Reads `given` of the table and of the row. Returns all objects, and the kind of each by name."""
-    sections = _Sections()
-    for node in nodes:
-        if node is not None:
-            sections.add(reader, node)
-    given = Given(pds=sections.pds, memlock=sections.memlock)
+    found: _Found = {"pd": ("pds", None)}
+    memlock: Quantity | None = None
+    for node in filter(None, nodes):
+        fields = reader.mapping(node, "given", keys.GIVEN)
+        for section in SECTIONS:
+            named = reader.named(fields.get(section), section, quantity.RESERVED | set(vocabulary.RESERVED))
+            for name, value in named.items():
+                _claim(reader, found, name, (section, value), (fields[section].keys or {})[name])
+        for item in reader.items(fields.get("pds"), "pds"):
+            _claim_pd(reader, found, item)
+        if "memlock" in fields:
+            memlock = read_memlock(reader, fields["memlock"])
+    pds = (name for name, (section, _) in found.items() if section == "pds" and name != "pd")
+    given = Given(pds=tuple(pds), memlock=memlock)
     for section, (_, read) in SECTIONS.items():
-        names = names_of(given)
-        objects: Any = {name: read(reader, name, node, names) for name, node in sections.named[section].items()}
+        names, own = names_of(given), {name: node for name, (of, node) in found.items() if of == section and node}
+        objects: Any = {name: read(reader, name, node, names) for name, node in own.items()}
         given = replace(given, **{section: objects})
     return given, names_of(given)
+
+
+def _claim(reader: Reader, found: _Found, name: str, own: tuple[str, Node], location: Location) -> None:
+    """Adds an object. A row may replace an object of the table only by an object of the same kind."""
+    owner, _ = found.setdefault(name, own)
+    if owner == own[0]:
+        found[name] = own
+    else:
+        reader.note(location, f"duplicate name {name!r}, which is already in {owner}")
+
+
+def _claim_pd(reader: Reader, found: _Found, item: Node) -> None:
+    pd = reader.text(item, "a PD's name") or ""
+    if pd and not (pd.isidentifier() and pd.isascii()):
+        reader.note(item.location, f"invalid name {quoted(pd)} of a PD; use letters, digits and _")
+    elif pd in found and found[pd][0] == "pds":
+        reader.note(item.location, f"duplicate PD {pd!r}")
+    elif pd:
+        _claim(reader, found, pd, ("pds", item), item.location)
 
 
 def names_of(given: Given) -> Names:
