@@ -83,12 +83,12 @@ class Symptom:
     repro: str
     deviation: Deviation | None = None
 
-    @cached_property
+    @property
     def points(self) -> int:
         """The number of deviating points of a sweep; 1 for other results."""
         return int(self.deviation.get("count") or 1) if self.deviation else 1
 
-    @cached_property
+    @property
     def smallest(self) -> Mapping[str, str]:
         """The labels of the smallest deviating point of a sweep; empty for other results."""
         found = self.deviation.get("smallest") if self.deviation else None
