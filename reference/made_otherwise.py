@@ -1,6 +1,6 @@
 """Null regions, imported regions and domains, parent and thread domains, and device memory with its regions.
 
-Each decision is a method, as in regions.py. A verb that the provider or the library does not have is refused.
+A verb that the provider or the library does not have is refused.
 """
 
 import ctypes

@@ -1,8 +1,7 @@
 """Registering and deregistering memory, as ibv_reg_mr(3) defines it.
 
-Each decision is a method, so that an injected violation can override exactly one decision. A method named after a fault
-returns whether the arguments have this fault. A method named `..._fault` returns an errno, or 0 for arguments without a
-fault.
+A method named after a fault returns whether the arguments have this fault. A method named `..._fault` returns an errno,
+or 0 for arguments without a fault.
 """
 
 import errno
