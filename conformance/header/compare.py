@@ -254,13 +254,11 @@ def _vendor_checks(answers: Answers, source: Source) -> Iterator[Check]:
             yield Check(item, UNREACHABLE, verb.signature, text, VENDOR_ONLY)
     for enum in VENDOR_ENUMS.values():
         for each in enum:
-            if each.value is None:  # flags with a value are mainline names, which have been compared already
-                yield _vendor_value(f"enum {enum.name}.{enum.short(each.name)} (experimental)", each.name, answers)
-
-
-def _vendor_value(item: str, name: str, answers: Answers) -> Check:
-    value = answers.value(name)
-    if value is None:
-        return Check(item, UNREACHABLE, "", "", VENDOR_ONLY)
-    why = "the vendor's page names the flag and gives no value to compare with"
-    return Check(item, NOT_COVERED, "", str(value), why)
+            if each.value is not None:  # a mainline name, which has been compared already
+                continue
+            item, value = f"enum {enum.name}.{enum.short(each.name)} (experimental)", answers.value(each.name)
+            if value is None:
+                yield Check(item, UNREACHABLE, "", "", VENDOR_ONLY)
+            else:
+                why = "the vendor's page names the flag and gives no value to compare with"
+                yield Check(item, NOT_COVERED, "", str(value), why)
