@@ -468,15 +468,23 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
     """
     where = name or str(directory)
     header = completed(plain(recorded.header))
+    found: dict[str, ResultRecord] = {}
     shared: dict[tuple[str, int], Any] = {}
-    results = recorded.results if recorded.is_shown else [_shown(record, shared) for record in recorded.results]
-    found = {record["case"]: record for record in results}
+    for record in recorded.results:
+        result = record if recorded.is_shown else _shown(record, shared)
+        found[result["case"]] = result
+    by_case: dict[str, ResultRecord] = {}  # in the planned order, not in the order of completion
     never: ResultRecord = {**RESULT, "reason": "planned but never recorded"}
     missed = completed(never)
-    planned = list(map(str, header["planned"]))
-    unrecorded = frozenset(planned) - found.keys()
-    # In the planned order, not in the order of completion.
-    by_case = {case: found.get(case) or {**missed, "case": case} for case in planned} | found
+    unrecorded: list[str] = []
+    for case in map(str, header["planned"]):
+        if case in found:
+            by_case[case] = found[case]
+        else:
+            unrecorded.append(case)
+            by_case[case] = missed.copy()  # faster than a new record; there may be many
+            by_case[case]["case"] = case
+    by_case |= {case: record for case, record in found.items() if case not in by_case}
     footer = completed(plain(recorded.footer)) if recorded.footer else None
     if footer:
         count = Counter(record["effective"] for record in by_case.values())
@@ -493,7 +501,7 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
         footer,
         recorded.torn,
         plain(recorded.confirmations),
-        unrecorded,
+        frozenset(unrecorded),
         Path(name) if name else None,
         suite,
         bool(good) and not suite,

@@ -15,9 +15,12 @@ from samples import user_error
 @pytest.fixture(autouse=True)
 def afresh() -> Iterator[None]:
     """Makes sure that nothing that an earlier test has compiled is used."""
-    library.cache_clear()
+    caches = library, native_exchange.compiled
+    for cached in caches:
+        cached.cache_clear()
     yield
-    library.cache_clear()
+    for cached in caches:
+        cached.cache_clear()
 
 
 def test_the_loop_has_the_structures_that_python_assumes() -> None:
