@@ -1,5 +1,4 @@
-"""`rdma-cts explain`: prints all that is known about a rule, a case, a point of "
-        "a sweep, or a defect. For a rule, this
+"""`rdma-cts explain`: prints all that is known about a rule, a case, a point of a sweep, or a defect. For a rule, this
 is its statement, the quotation that proves it, and its latest verdict."""
 
 import argparse

@@ -1,6 +1,7 @@
 """`rdma-cts list`: lists the cases or the rules."""
 
 import argparse
+from collections import Counter
 from collections.abc import Iterator
 
 from commands.cli.run_arguments import add, add_selection, selection_from, suite_from
@@ -44,12 +45,9 @@ def _total(cases: list[Case], by_id: bool) -> str:
     return f"{total}; a run without --tier has {of_run} of them (tier {DEFAULT})"
 
 
-def _rules(suite: Suite, cases: list[Case]) -> list[str]:
-    proven = {rule for case in cases for rule in case.rules}
-    lines = []
+def _rules(suite: Suite, cases: list[Case]) -> Iterator[str]:
+    counts = Counter(rule for case in cases for rule in set(case.rules))
     for rule in suite.registry.values():
-        count = sum(rule.id in case.rules for case in cases)
-        lines.append(
-            f"{rule.id:10} {rule.document:22} {count:4} {'case ' if count == 1 else 'cases'}  {rule.statement}"
-        )
-    return [*lines, f"{len(suite.registry)} rules, {len(proven)} with a case among those selected"]
+        count = counts[rule.id]
+        yield f"{rule.id:10} {rule.document:22} {count:4} {'case ' if count == 1 else 'cases'}  {rule.statement}"
+    yield f"{len(suite.registry)} rules, {len(counts)} with a case among those selected"

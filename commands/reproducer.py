@@ -108,11 +108,8 @@ def _symptom(wanted: str, run: Digest | None, suite: Suite) -> Symptom | None:
     if FINGERPRINT.fullmatch(wanted):
         defect = defect_of(wanted, run, "--run")[0]
         return next((each for each in defect.symptoms if _has(suite, each.name)), defect.first)
-    for defect in run.defects if run else ():
-        for each in defect.symptoms:
-            if wanted in (each.name, each.case):
-                return each
-    return None
+    symptoms = (each for defect in run.defects for each in defect.symptoms) if run else ()
+    return next((each for each in symptoms if wanted in (each.name, each.case)), None)
 
 
 def _has(suite: Suite, name: str) -> bool:

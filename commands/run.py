@@ -24,7 +24,7 @@ from conformance.results.records import FILE_NAME, Recorded
 from conformance.results.waiver_file import read_waivers
 from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
-from conformance.run_options import RunOptions
+from conformance.run_options import OPTIONS, RunOptions
 from conformance.supervision import Recording, RunPlan, Start, Supervisor, Worker
 from conformance.tables.profile import named_profile, read_profile
 from conformance.tables.suite import Suite
@@ -96,8 +96,9 @@ def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
 
 def _resume(arguments: argparse.Namespace) -> int:
     is_lab = bool(arguments.lab) or (arguments.resume / LAB_FILE_NAME).exists()
-    own = [f"--{name}" for name in ("out", "shell", "failed") if getattr(arguments, name)]
-    if given := [*run_arguments.given_flags(arguments), *own]:
+    given = [option.flag for name, option in OPTIONS.items() if name in vars(arguments)]  # also with default values
+    given += [f"--{name}" for name in ("out", "shell", "failed") if getattr(arguments, name)]
+    if given:
         raise UserError(
             f"{', '.join(given)} cannot be given with --resume",
             hint="all options are taken from the run that is resumed",

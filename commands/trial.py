@@ -7,9 +7,11 @@ mended.py and reproduction.py.
 import argparse
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from commands.cli.run_arguments import add
 from conformance.tables.suite import Suite, load_suite
+from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS
 from fixtures.guest.recipe import DEFAULT_STACK, STACKS
 from trial import kernel_runs, mended, reproduction, violation_runs
 from trial.searching import FIRST_SEED
@@ -51,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(mending, "--list", "only list the changes")
 
     kernel = trial("kernel", kernel_runs.execute, "run on the mended driver, with a change that breaks a rule")
-    kernel_runs.add_arguments(kernel)
+    _add_mutants(kernel)
 
     reproducers = trial("reproducers", reproduction.execute, "run C programs of the violations of a run, in the guest")
     add(reproducers, "--run RUN", "the run (default: the latest)")
@@ -74,6 +76,28 @@ def _add_selection(command: argparse.ArgumentParser) -> None:
     add(command, "--violation NAME", "only this violation", action="append", default=[])
     add(command, "--list", "only list the violations")
     add(command, "-v,--verbose", "print a line for each violation")
+
+
+def _add_mutants(command: argparse.ArgumentParser) -> None:
+    add(command, "--driver", "whose mutants (default: rxe)", choices=tuple(DRIVERS), default=DEFAULT_DRIVER)
+    add(command, "--mutant NAME", "only this mutant", action="append", default=[])
+    add(command, "--rule ID", "only mutants of this rule", action="append", default=[])
+    add(command, "--file NAME", "only of this file of the driver", action="append", default=[])
+    add(command, "--permitted", "only changes that the documents allow")
+    add(command, "--only CASE", "only these cases", action="append", default=[])
+    add(command, "--verb VERB", "only cases of this verb", action="append", default=[])
+    add(command, "--seed N", "shuffle cases and points, in the same way for the same N", type=int)
+    add(command, "--own", "do not try survivors with the cases of other rules")
+    add(command, "--build", "only compile the modules")
+    add(command, "--before DIR", "an earlier trial: its killed mutants must still be killed", type=Path)
+    add(command, "--night", "the mutants not killed in --before, and a random tenth of the others")
+    add(command, "--shard K/N", "only the Kth of N parts, for N machines")
+    rdma_core = "also try rdma-core's own tests, in DIR, on each mutant; mutants in --before with these tests only"
+    add(command, "--rdma-core-tests DIR", rdma_core, type=Path)
+    unit_test = "also try Google's rdma-unit-test: the program that trial/kernel/build-rdma-unit-test.sh makes"
+    add(command, "--rdma-unit-test PROGRAM", unit_test, type=Path)
+    add(command, "--list", "only list the mutants")
+    add(command, "-v,--verbose", "print a line for each mutant")
 
 
 def _add_jobs(command: argparse.ArgumentParser) -> None:

@@ -1,7 +1,4 @@
-"""ibv_advise_mr as ibv_advise_mr(3) defines it.
-
-Each decision is a method, so that an injected violation can override it (see regions.py).
-"""
+"""ibv_advise_mr as ibv_advise_mr(3) defines it."""
 
 import errno
 from collections.abc import Sequence

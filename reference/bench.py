@@ -20,8 +20,8 @@ from conformance.model.transport import IWARP
 from conformance.model.vocabulary import BUILDERS, DOORS, ENTRIES
 from reference import header
 from reference.device import Device
-from reference.device_memory import MAX_DM_SIZE
 from reference.entries import KernelEntry, LibraryEntry
+from reference.made_otherwise import MAX_DM_SIZE
 from reference.memory import HUGEPAGE, PAGE, Range
 from reference.objects import ACCESS, Domain, Refused, Window, answered
 from reference.queues import Queue

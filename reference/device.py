@@ -4,7 +4,6 @@ import errno
 
 from conformance.bench.calls import IbvMr, Pd, Return
 from reference.advice import Advice
-from reference.device_memory import DeviceMemories
 from reference.extended import Extended
 from reference.header import own_header
 from reference.made_otherwise import MadeOtherwise
@@ -14,7 +13,7 @@ from reference.postings import Postings
 from reference.reregistration import Change
 
 
-class Device(MadeOtherwise, DeviceMemories, Advice, Postings, Extended):
+class Device(MadeOtherwise, Advice, Postings, Extended):
     """A device that behaves as the documents require."""
 
     def reg_mr(self, pd: int, addr: int, length: int, access: int) -> Region:

@@ -1,7 +1,4 @@
-"""ibv_reg_mr_ex of ibv_reg_mr(3), and buffers of ibv_alloc_buf(3).
-
-Each decision is a method, as in regions.py.
-"""
+"""ibv_reg_mr_ex of ibv_reg_mr(3), and buffers of ibv_alloc_buf(3)."""
 
 import errno
 import os

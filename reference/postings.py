@@ -1,7 +1,4 @@
-"""ibv_wr_post(3): batches of several requests, which are carried out together or not at all.
-
-Each decision is a method, as in regions.py.
-"""
+"""ibv_wr_post(3): batches of several requests, which are carried out together or not at all."""
 
 import errno
 from collections.abc import Callable, Sequence

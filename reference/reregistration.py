@@ -1,7 +1,4 @@
-"""Changing a region, as ibv_rereg_mr(3) defines it: the device's command, and the library's code around the command.
-
-Each decision is a method, so that an injected violation can override it (see regions.py).
-"""
+"""Changing a region, as ibv_rereg_mr(3) defines it: the device's command, and the library's code around the command."""
 
 import errno
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """The page of findings: each defect of a driver, the stacks on which it was seen, and the program that shows it."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.defects import Defect, Symptom
@@ -95,14 +95,14 @@ def page(
     `files` has the names of the programs in the page's directory; handwritten programs are by-hand/FINGERPRINT.c. For
     other defects, the page has the command that makes the program.
     """
-    lines = [f"# {title}", ""]
-    lines += [
-        f"{format_count(len(findings), 'defect')} of {_devices(runs)}, the most severe first. This page is "
+    drivers = ", ".join(dict.fromkeys(str(run.digest.header["device"].get("driver", "?")) for run in runs))
+    lines = [
+        f"# {title}",
+        "",
+        f"{format_count(len(findings), 'defect')} of {drivers}, the most severe first. This page is "
         "made by `./rdma-cts findings RUN [RUN …]` from runs on:",
         "",
-    ]
-    lines += [f"- {stack}" for stack in dict.fromkeys(run.stack for run in runs)]
-    lines += [
+        *(f"- {stack}" for stack in dict.fromkeys(run.stack for run in runs)),
         "",
         "`./rdma-cts reproducer CASE --run RUN` makes the program that shows a defect. It needs libibverbs alone:",
         "`cc FILE -libverbs && ./a.out [DEVICE]`; it prints what the document requires and what was observed,",
@@ -118,10 +118,6 @@ def page(
     for each in findings:
         lines += ["", *_section(each, runs, where, mended, files)]
     return _TAG.sub("&lt;", "\n".join(lines)) + "\n"
-
-
-def _devices(runs: Iterable[Run]) -> str:
-    return ", ".join(dict.fromkeys(str(run.digest.header["device"].get("driver", "?")) for run in runs))
 
 
 def _section(

@@ -20,15 +20,7 @@ _STATUS = {Verdict.PASS: "PASS", **dict.fromkeys(NOT_TESTABLE, "SKIP"), Verdict.
 
 
 def objects(findings: Sequence[Finding], runs: Sequence[Run], origin: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"version": _VERSION}
     ids = {id(run): f"{origin}:{_digest(run)}" for run in runs}
-    found["checkouts"] = [
-        {"id": ids[id(run)], "origin": origin, "comment": run.stack, "valid": True} for run in runs
-    ]  # the stack is a package of a distribution, whose commit is unknown
-    found["builds"] = [
-        {"id": ids[id(run)], "checkout_id": ids[id(run)], "origin": origin, "comment": run.stack} for run in runs
-    ]
-    found["issues"] = [_issue(each, runs, origin) for each in findings]
     tests: dict[str, dict[str, Any]] = {}
     incidents = []
     for finding in findings:
@@ -37,9 +29,16 @@ def objects(findings: Sequence[Finding], runs: Sequence[Run], origin: str) -> di
                 test = _test(record, run, ids[id(run)], origin)
                 tests[test["id"]] = test
                 incidents.append(_incident(finding, test, run in finding.runs, origin))
-    found["tests"] = list(tests.values())
-    found["incidents"] = incidents
-    return found
+    named = [(ids[id(run)], run.stack) for run in runs]
+    return {
+        "version": _VERSION,
+        # The stack is a package of a distribution, whose commit is unknown.
+        "checkouts": [{"id": id_, "origin": origin, "comment": stack, "valid": True} for id_, stack in named],
+        "builds": [{"id": id_, "checkout_id": id_, "origin": origin, "comment": stack} for id_, stack in named],
+        "issues": [_issue(each, runs, origin) for each in findings],
+        "tests": list(tests.values()),
+        "incidents": incidents,
+    }
 
 
 def _digest(run: Run) -> str:

@@ -121,7 +121,6 @@ def _subject(symptom: Symptom, title: str) -> str:
 
 
 def _commands(driver: str, device: str) -> Iterator[str]:
-    """Yields the commands that make the device of a software driver and run the program as root."""
     if driver in _MODULES:
         yield f"modprobe {_MODULES[driver]}"
         yield f"rdma link add {device} type {driver} netdev NETDEV    # an interface that is up"

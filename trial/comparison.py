@@ -89,18 +89,16 @@ class Comparison:
         self._cleanup = ExitStack()
         spec, self._names = _read_given(given_text(given))
         self._contexts: list[CaseContext] = []
+        step = Step("ibv_dereg_mr", {}, Expectation("open"))
         try:
             for bench in (subject.reference, subject.device):
-                self._contexts.append(self._context(bench, spec))
+                context = CaseContext(_case(subject.entry, spec, step), bench)
+                self._cleanup.callback(context.cleanup.close)
+                set_up(context)
+                self._contexts.append(context)
         except BaseException:
             self.close()
             raise
-
-    def _context(self, bench: Bench, given: Given) -> CaseContext:
-        context = CaseContext(_case(self.subject.entry, given, Step("ibv_dereg_mr", {}, Expectation("open"))), bench)
-        self._cleanup.callback(context.cleanup.close)
-        set_up(context)
-        return context
 
     def close(self) -> None:
         """Releases all objects. Windows are released first, because they may be bound to regions."""

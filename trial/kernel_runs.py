@@ -13,9 +13,8 @@ from conformance.errors import UserError
 from conformance.model.verdict import Verdict
 from conformance.results.files import make_directory
 from conformance.tables.suite import Suite
-from conformance.tables.tiers import Shard
 from conformance.yamldoc.reader import suggestion
-from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS, Driver, driver_for, ensure_module
+from fixtures.guest.driver import DEFAULT_DRIVER, Driver, driver_for, ensure_module
 from fixtures.guest.image import Image, ensure_image
 from fixtures.guest.mending import chosen_changes, ensure_mended
 from fixtures.guest.recipe import Recipe, recipe_for
@@ -31,44 +30,6 @@ from trial.kernel.trying import ACCEPTED, BROKEN, EQUIVALENT, FALSE_ALARM, SURVI
 
 _SHARE = 10  # a night tries 1/_SHARE of the mutants that were killed in the last trial
 Say = Callable[[str], None]
-
-
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--driver", choices=tuple(DRIVERS), default=DEFAULT_DRIVER, help="whose mutants (default: rxe)"
-    )
-    command.add_argument("--mutant", action="append", default=[], metavar="NAME", help="only this mutant")
-    command.add_argument("--rule", action="append", default=[], metavar="ID", help="only mutants of this rule")
-    command.add_argument("--file", action="append", default=[], metavar="NAME", help="only of this file of the driver")
-    command.add_argument("--permitted", action="store_true", help="only changes that the documents allow")
-    command.add_argument("--only", action="append", default=[], metavar="CASE", help="only these cases")
-    command.add_argument("--verb", action="append", default=[], metavar="VERB", help="only cases of this verb")
-    command.add_argument(
-        "--seed", type=int, metavar="N", help="shuffle cases and points, in the same way for the same N"
-    )
-    command.add_argument("--own", action="store_true", help="do not try survivors with the cases of other rules")
-    command.add_argument("--build", action="store_true", help="only compile the modules")
-    command.add_argument(
-        "--before", type=Path, metavar="DIR", help="an earlier trial: its killed mutants must still be killed"
-    )
-    command.add_argument(
-        "--night", action="store_true", help="the mutants not killed in --before, and a random tenth of the others"
-    )
-    command.add_argument("--shard", type=Shard.parse, metavar="K/N", help="only the Kth of N parts, for N machines")
-    command.add_argument(
-        "--rdma-core-tests",
-        type=Path,
-        metavar="DIR",
-        help="also try rdma-core's own tests, in DIR, on each mutant; mutants in --before with these tests only",
-    )
-    command.add_argument(
-        "--rdma-unit-test",
-        type=Path,
-        metavar="PROGRAM",
-        help="also try Google's rdma-unit-test: the program that trial/kernel/build-rdma-unit-test.sh makes",
-    )
-    command.add_argument("--list", action="store_true", help="only list the mutants")
-    command.add_argument("-v", "--verbose", action="store_true", help="print a line for each mutant")
 
 
 def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:

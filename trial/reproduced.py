@@ -30,7 +30,6 @@ def compile_program(folder: Path, name: str) -> tuple[int, str]:
 
 
 def _run(program: Path, device: str) -> tuple[int, str]:
-    """Runs a program; returns its status, negative for a signal, and its output."""
     try:
         done = subprocess.run(
             [str(program), device],

@@ -90,11 +90,6 @@ def recorded_options(argv: Sequence[str], path: Path) -> RunOptions:
         raise UserError(f"{path} has arguments that `run` does not have: {error.message}") from error
 
 
-def given_flags(arguments: argparse.Namespace) -> list[str]:
-    """Returns the flags of the options that were given, also of options with their default value."""
-    return [option.flag for name, option in OPTIONS.items() if name in vars(arguments)]
-
-
 def add_selection(parser: argparse.ArgumentParser, tier: str) -> None:
     """Adds --verb, --rule, -k, --only, --tier (with the default `tier`) and --cases."""
     group = parser.add_argument_group(CASES)

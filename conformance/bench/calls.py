@@ -133,7 +133,7 @@ class Buffer:
 
 
 class Held(Protocol):
-    """An object that a program knows by a pointer and releases by a verb: memory of ibv_alloc_dm, or a dma handle."""
+    """An object that a program knows by a pointer and releases by a verb, such as memory of ibv_alloc_dm."""
 
     @property
     def pointer(self) -> int: ...
@@ -187,16 +187,11 @@ class Sge(NamedTuple):
     rkey: int = 0
 
 
-class Pd(Protocol):
+class Pd(Held, Protocol):
     """A protection domain that was allocated for a case."""
 
     @property
-    def pointer(self) -> int: ...
-    @property
-    def handle(self) -> int: ...
-    @property
     def context_pointer(self) -> int: ...
-    def close(self) -> None: ...
 
 
 class PdAt:

@@ -60,15 +60,13 @@ class _Posting:
         return [self._write(number) for number in numbers]
 
     def _arrived(self, numbers: Sequence[int]) -> list[int]:
-        """Returns the numbers of the ranges that have changed."""
         return [each for each in numbers if self._content(each) != repeated(EMPTY, self.length)]
 
     def _content(self, number: int) -> bytes:
         return ctypes.string_at(self.addr + number * self.length, self.length)
 
     def _missing(self, requests: Sequence[SendRequest], numbers: Sequence[int]) -> str:
-        """Waits for the completions, and describes the first request that was not carried out; returns "" if all
-        were."""
+        """Waits for the completions; describes the first request that was not carried out, if any."""
         found = [(each.wr_id, each.status) for each in self.queue.completions(len(requests))]
         self.layer = "device" if found else self.layer
         if found != [(each.wr_id, "SUCCESS") for each in requests]:
@@ -79,8 +77,7 @@ class _Posting:
         return f"request {wrong[0]} completed and its bytes are not there" if wrong else ""
 
     def _executed(self, numbers: Sequence[int], allowed: int) -> str:
-        """Posts one more request, which writes into the range `allowed`, and reports an earlier request that was
-        carried out although it was aborted or refused."""
+        """Posts one more request, into the range `allowed`; describes an earlier one that was carried out wrongly."""
         marker = self._write(allowed)
         returned = self.queue.post_batch((marker,))
         if returned.value:

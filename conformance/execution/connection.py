@@ -282,8 +282,7 @@ def exchanges(specs: Sequence[ExchangeSpec]) -> Iterator[Exchange]:
 
 
 def _native_exchanges(specs: Sequence[ExchangeSpec]) -> list[Exchange]:
-    """Executes as many exchanges in C as one call can, from the first on; returns an empty list if C cannot execute the
-    first."""
+    """Executes as many exchanges in C as one call can, from the first on; none if C cannot execute the first."""
     connections: dict[LoopbackConnection, native_exchange.NativeConnection] = {}
     batch: list[native_exchange.NativeSpec] = []
     for connection, request, areas, initiator, failed in specs:

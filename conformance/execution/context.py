@@ -25,7 +25,7 @@ from conformance.model.vocabulary import BOTH_POSTERS, BUILDERS, NULL, PROBES, W
 from conformance.verbs import ENUMS, VERBS
 
 _LOCAL_WRITE = ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE")
-_FIRST_WR_ID = 0x510000
+_FIRST_WR_ID = 0x510001
 
 
 class HarnessResources:
@@ -36,7 +36,7 @@ class HarnessResources:
         self.bench, self.pds, self._cleanup, self._left_behind = bench, pds, cleanup, left_behind
         self._connections: dict[tuple[str, str, int | None, str, int, str], LoopbackConnection] = {}
         self._scratch: dict[tuple[int, str, int], Sge] = {}
-        self._work_requests = _FIRST_WR_ID
+        self._wr_ids = itertools.count(_FIRST_WR_ID)
 
     def connection(
         self, kind: str, pd: str, access: int | None = None, extended: str = "", inline: int = 0, shared: str = NULL
@@ -47,7 +47,7 @@ class HarnessResources:
             spec = QpSpec(kind, pd, access=access, extended=extended, inline=inline, shared=self.pds.get(shared))
             pair = create_pair(self.bench, spec, self.pds)
             self._cleanup.callback(release, self._left_behind, f"queue pair {kind}", pair.close)
-            self._connections[key] = connection = LoopbackConnection(pair, self._next_wr_id)
+            self._connections[key] = connection = LoopbackConnection(pair, lambda: next(self._wr_ids))
             if kind == "UD":
                 connection.sink = (self.scratch(pair.responder.pd, DATAGRAM_HEADER, "header"),)
         return self._connections[key]
@@ -76,10 +76,6 @@ class HarnessResources:
         mr = returned.mr
         self._cleanup.callback(lambda: entry.dereg_mr(mr))
         return Sge(addr, size, int(mr.struct.lkey), int(mr.struct.rkey))
-
-    def _next_wr_id(self) -> int:
-        self._work_requests += 1
-        return self._work_requests
 
 
 def create_pair(bench: Bench, spec: QpSpec, pds: Mapping[str, Pd]) -> Pair:

@@ -23,8 +23,7 @@ _GATHERS = ("SEND", "WRITE")
 
 
 def _slices(sges: Sequence[Sge]) -> list[bytes]:
-    """Returns the part of a message for each SGE. For an SGE of a null region, whose address is 0, the part is
-    zeros."""
+    """Returns the part of a message for each SGE; zeros for an SGE of a null region, whose address is 0."""
     content, found = pattern(sum(sge.length for sge in sges)), []
     for sge in sges:
         found.append(content[: sge.length] if sge.addr else bytes(sge.length))

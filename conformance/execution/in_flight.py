@@ -48,8 +48,7 @@ def _prepared(context: CaseContext, step: Step) -> tuple[Queue, Part, SendReques
 
 
 def _refused(context: CaseContext, queue: Queue, request: SendRequest) -> int:
-    """Posts the requests; returns the errno of the first that the device refuses, or 0. Some devices refuse requests in
-    the error state."""
+    """Posts the requests; returns the errno of the first refused one, or 0. In the error state, some devices refuse."""
     posted = (queue.post_send(request._replace(wr_id=context.next_wr_id())).value for _ in range(REQUESTS))
     return next(filter(None, posted), 0)
 
@@ -293,8 +292,7 @@ def atomics_in_order(context: CaseContext, step: Step) -> Observation:
 
 
 def _values(operation: str, begin: int) -> list[int]:
-    """Returns the value of the word after each request of a burst. A COMPARE-AND-SWAP with an even number swaps
-    nothing."""
+    """Returns the word after each request of a burst. A COMPARE-AND-SWAP with an even number swaps nothing."""
     values = [begin]
     for each in range(1, _BURST):
         swaps = operation == "ATOMIC_FETCH_AND_ADD" or each % 2

@@ -237,8 +237,6 @@ def absent_on(bench: Bench, declared: Mapping[str, bool]) -> dict[str, str]:
 
 
 class _Trial(HarnessResources):
-    """The trial of one capability."""
-
     def window(self, kind: int) -> str:
         window, returned = self.bench.alloc_mw(self.pds["pd"], kind)
         if window is None:
@@ -289,8 +287,7 @@ class _Trial(HarnessResources):
 
 
 def _refusal(what: str, returned: Return) -> str:
-    """Describes a call that was refused because the device lacks a capability; empty if it was refused for another
-    reason."""
+    """Describes a call that was refused because the device lacks a capability; empty for other refusals."""
     return f"{what} was refused with {errno_name(returned.errno)}" if _is_none(returned) else ""
 
 

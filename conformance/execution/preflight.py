@@ -110,8 +110,7 @@ class _Preflight(HarnessResources):
         return failed
 
     def _operation(self, connection: LoopbackConnection, opcode: str) -> str:
-        """Returns WORKS, or the device's answer to an operation that has to work. Raises UserError if neither end
-        answers."""
+        """Returns WORKS, or the answer to an operation that has to work. Raises UserError if no end answers."""
         connection.renew_if_stale()
         try:
             outcome = self._tried(connection, opcode)

@@ -166,7 +166,6 @@ def _is_there(context: CaseContext, product: str) -> bool:
 
 
 def _succeeded_unexpectedly(step: Step, seen: Observation) -> bool:
-    """Whether a call has succeeded although success was not expected."""
     return step.then.outcome != "success" and seen["returned"] in DONE
 
 

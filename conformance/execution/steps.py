@@ -55,8 +55,7 @@ def registered(context: CaseContext, step: Step, returned: Return, addr: int, le
 
 
 def _fields(context: CaseContext, mr: Mr, pd: int | None) -> MrFields:
-    """Returns the fields of a region's struct ibv_mr; `pd` is the pointer that its field `pd` should have (None:
-    NULL)."""
+    """Returns the fields of struct ibv_mr; `pd` is the pointer that its field `pd` should have (None: NULL)."""
     right_context = mr.struct.context == context.pds["pd"].context_pointer
     return cast(MrFields, {**mr.fields(), "pd_is_the_asked": mr.struct.pd == pd, "context_is_the_pds": right_context})
 
@@ -253,8 +252,7 @@ def ibv_export_buf_dmabuf_fd(context: CaseContext, step: Step) -> Observation:
 
 
 def _exported(buffer: Buffer, fds: set[int]) -> list[str]:
-    """Closes the exported descriptors; returns the differences from what is required: two descriptors of the buffer's
-    memory."""
+    """Closes the exported descriptors, which must be two of the buffer's memory; returns the differences."""
     different = [] if len(fds) == 2 else ["one descriptor instead of two"]
     for fd in fds:
         try:
@@ -406,8 +404,7 @@ def _completions(
 
 
 def _completed(opcode: str, found: Sequence[Completion]) -> Observation:
-    """Returns the statuses of a request's completions, and the opcode of a completion that names a different
-    operation."""
+    """Returns the statuses of a request's completions, and their opcode if it names another operation."""
     statuses: Observation = {"wc": [each.status for each in found]}
     return statuses | traffic.named(opcode, found)
 

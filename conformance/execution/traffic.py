@@ -86,8 +86,7 @@ def probe(context: CaseContext, step: Step) -> Observation:
 
 
 def _with_events(context: CaseContext, step: Step) -> Observation:
-    """Makes one operation; if it should be refused, the observation has the asynchronous events of the responder's
-    queue pair."""
+    """Makes one operation; adds the asynchronous events of the responder's queue pair if it should be refused."""
     if step.then.outcome != "refused":
         return _once(context, step)
     connection = _connection(context, step)
@@ -364,8 +363,7 @@ def _connection(context: CaseContext, step: Step) -> LoopbackConnection:
 def _request(
     context: CaseContext, operation: str, local: Sge, rkey: int, addr: int, length: int, contents: tuple[bytes, bytes]
 ) -> SendRequest:
-    """Returns the request. `contents` are the contents before and after: an atomic replaces the first value by the
-    second."""
+    """Returns the request. An atomic replaces the first value of `contents` by the second."""
     wr_id = context.next_wr_id()
     if operation in FLUSHES:
         return SendRequest(operation, wr_id, rkey=rkey, remote_addr=addr, length=length)
@@ -385,8 +383,7 @@ def _request(
 def _answered(
     returned: Return, found: Sequence[Completion], peer: Sequence[Completion], kind: str, side: str
 ) -> Observation:
-    """Returns the observation of the request's completions and, unless all have succeeded, of the other side's
-    completions."""
+    """Returns the completions of the request and, unless all have succeeded, of the other side."""
     statuses = [each.status for each in found]
     observation = result_of(returned)
     observation |= {"layer": "device", "wc": statuses, "qp_type": kind, "side": side}

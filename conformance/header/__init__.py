@@ -8,14 +8,11 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.header.check import FAIL as FAIL
-from conformance.header.check import NOT_COVERED as NOT_COVERED
-from conformance.header.check import PASS as PASS
-from conformance.header.check import UNREACHABLE as UNREACHABLE
-from conformance.header.check import Check as Check
-from conformance.header.check import check_bindings as check_bindings
+from conformance.header.check import FAIL, NOT_COVERED, PASS, UNREACHABLE, Check, check_bindings
 from conformance.header.compare import compare
 from conformance.header.program import COMPILER_S, HEADER, Toolchain, Unreachable
+
+__all__ = ("FAIL", "NOT_COVERED", "PASS", "UNREACHABLE", "Check", "check_bindings", "check_header", "installed_api")
 
 
 def check_header(

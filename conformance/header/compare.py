@@ -85,8 +85,11 @@ def compare(toolchain: Toolchain, release: int | None = None) -> list[Check]:
 
 
 def _checks(answers: Answers, source: Source, release: int | None) -> Iterator[Check]:
-    for item, described in _described_values():
-        yield _value_check(item, described, answers, release)
+    for enum in ENUMS.values():
+        for each in enum:
+            yield _value_check(f"enum {enum.name}.{enum.short(each.name)}", each, answers, release)
+    for name, constant in CONSTANTS.items():
+        yield _value_check(f"constant {name}", constant, answers, release)
     yield from _unknown_name_checks(answers, source)
     for struct in STRUCTS.values():
         yield from _struct_checks(struct, answers, source)
@@ -121,10 +124,6 @@ def _field_size(tag: str, field: str) -> str:
     return f"sizeof(((struct {tag} *)0)->{field})"
 
 
-def _field_type(struct: Struct, field: Field) -> str:
-    return _compatible(f"((struct {struct.name} *)0)->{field.name}", field.ctype)
-
-
 def _prototype(verb: Verb) -> str:
     return _compatible(verb.name, verb.function_type)
 
@@ -150,29 +149,19 @@ def _compatible(expression: str, ctype: str) -> str:
 # Items that the header has and the descriptions do not.
 
 
-def _undescribed_names(source: Source) -> list[tuple[str, str]]:
-    """(enumeration, name) of each enumerator, or macro with the prefix of an enumeration, that is not described."""
-    described = {each.name for enum in (*ENUMS.values(), *VENDOR_ENUMS.values()) for each in enum}
-    described |= set(CONSTANTS)
+def _unknown_name_checks(answers: Answers, source: Source) -> Iterator[Check]:
+    known = {each.name for enum in (*ENUMS.values(), *VENDOR_ENUMS.values()) for each in enum} | set(CONSTANTS)
     macros = source.macros()
-    found: dict[str, str] = {}
     for enum in ENUMS.values():
         # A new advice or access flag may be a macro: verbs_api.h defines names with the prefix IBV as macros for names
         # of the kernel.
-        names = source.enumerators(enum.name) + [name for name in macros if name.startswith(enum.prefix)]
-        for name in names:
-            if name not in described:
-                found.setdefault(name, enum.name)
-    return [(enum, name) for name, enum in found.items()]
-
-
-def _unknown_name_checks(answers: Answers, source: Source) -> Iterator[Check]:
-    for enum, name in _undescribed_names(source):
-        value = answers.value(name)
-        if value is not None:  # otherwise the name is a macro whose value is not a number
-            item = f"enum {enum}.{ENUMS[enum].short(name)}"
-            why = f"the header has {name}, which the suite does not describe"
-            yield Check(item, NOT_COVERED, "", str(value), why)
+        for name in source.enumerators(enum.name) + [name for name in macros if name.startswith(enum.prefix)]:
+            if name in known:
+                continue
+            known.add(name)  # reported once, for the first enumeration with this name or prefix
+            if (value := answers.value(name)) is not None:  # otherwise the name is a macro whose value is not a number
+                why = f"the header has {name}, which the suite does not describe"
+                yield Check(f"enum {enum.name}.{enum.short(name)}", NOT_COVERED, "", str(value), why)
 
 
 def _unknown_field_checks(answers: Answers, source: Source) -> Iterator[Check]:
@@ -187,12 +176,6 @@ def _unknown_field_checks(answers: Answers, source: Source) -> Iterator[Check]:
 
 
 # Items that the descriptions have.
-
-
-def _described_values() -> Iterator[tuple[str, EnumValue | Constant]]:
-    for enum in ENUMS.values():
-        yield from ((f"enum {enum.name}.{enum.short(each.name)}", each) for each in enum)
-    yield from ((f"constant {name}", constant) for name, constant in CONSTANTS.items())
 
 
 def _value_check(item: str, described: EnumValue | Constant, answers: Answers, release: int | None) -> Check:
@@ -230,7 +213,8 @@ def _field_checks(struct: Struct, field: Field, answers: Answers, declared: str)
             # An array without bounds has an offset but no size.
             shown = f"no {what}" if found is None else found
             yield same(f"{item} {what}", expected, shown, f"the field has another {what} in the header")
-    yield _type_check(f"{item} type", _field_type(struct, field), field.ctype, answers, declared)
+    of_type = _compatible(f"((struct {struct.name} *)0)->{field.name}", field.ctype)
+    yield _type_check(f"{item} type", of_type, field.ctype, answers, declared)
 
 
 def _type_check(item: str, question: str, expected: str, answers: Answers, declared: str) -> Check:
@@ -270,13 +254,11 @@ def _vendor_checks(answers: Answers, source: Source) -> Iterator[Check]:
             yield Check(item, UNREACHABLE, verb.signature, text, VENDOR_ONLY)
     for enum in VENDOR_ENUMS.values():
         for each in enum:
-            if each.value is None:  # flags with a value are mainline names, which have been compared already
-                yield _vendor_value(f"enum {enum.name}.{enum.short(each.name)} (experimental)", each.name, answers)
-
-
-def _vendor_value(item: str, name: str, answers: Answers) -> Check:
-    value = answers.value(name)
-    if value is None:
-        return Check(item, UNREACHABLE, "", "", VENDOR_ONLY)
-    why = "the vendor's page names the flag and gives no value to compare with"
-    return Check(item, NOT_COVERED, "", str(value), why)
+            if each.value is not None:  # a mainline name, which has been compared already
+                continue
+            item, value = f"enum {enum.name}.{enum.short(each.name)} (experimental)", answers.value(each.name)
+            if value is None:
+                yield Check(item, UNREACHABLE, "", "", VENDOR_ONLY)
+            else:
+                why = "the vendor's page names the flag and gives no value to compare with"
+                yield Check(item, NOT_COVERED, "", str(value), why)

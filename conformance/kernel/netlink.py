@@ -9,6 +9,7 @@ import os
 import socket
 import struct
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,22 +80,17 @@ class RdmaNetlink:
             return {}
         (message,) = self._ask(_ALL_GET, self._device(), 0)
         found = {kind: message.partition(entry)[2][:_NUMBER_SIZE] for kind, entry in _ENTRIES.items()}
-        return (
-            {kind: int.from_bytes(number, sys.byteorder) for kind, number in found.items()}
-            if all(found.values())
-            else {}
-        )
+        if not all(found.values()):
+            return {}
+        return {kind: int.from_bytes(number, sys.byteorder) for kind, number in found.items()}
 
     def other_users(self) -> list[str]:
         """Returns a text for each other user of queue pairs on the device, apart from the kernel's management."""
-        found: dict[str, int] = {}
+        found = Counter[str]()
         for message in self._ask(_KINDS["QP"], self._device(), _DUMP):
             for number, table in _attributes(message):
                 entries = [dict(_attributes(entry)) for _, entry in _attributes(table)] if number == _RES_QP else []
-                for entry in entries:
-                    user = _user(entry)
-                    if user:
-                        found[user] = found.get(user, 0) + 1
+                found.update(filter(None, map(_user, entries)))
         return [f"{user} has {count}" for user, count in found.items()]
 
     def driver_id(self) -> int | None:

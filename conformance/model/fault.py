@@ -90,17 +90,10 @@ class FaultKind(StrEnum):
         return member
 
 
-# The verdicts of the kinds of fault that do not give FAIL.
-_VERDICTS: Mapping[FaultKind, Verdict] = {
-    FaultKind.KERNEL_DIED: Verdict.CRASH,
-    FaultKind.PROCESS_DIED: Verdict.CRASH,
-    FaultKind.HUNG: Verdict.HANG,
-    FaultKind.NO_COMPLETION: Verdict.HANG,
-}
-
-
 def verdict_of(kind: FaultKind) -> Verdict:
-    return _VERDICTS.get(kind, Verdict.FAIL)
+    if kind.effect is Effect.HUNG:
+        return Verdict.HANG
+    return Verdict.CRASH if kind.effect in (Effect.KERNEL_DIED, Effect.PROCESS_DIED) else Verdict.FAIL
 
 
 @dataclass(frozen=True)

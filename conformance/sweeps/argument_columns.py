@@ -57,9 +57,8 @@ class Columns:
 
     def _numbers(self, part: Varying[Argument] | Varying[Flags], inner_points: range) -> int | array[int]:
         axes = [axis for axis in self._inner if axis.name in part.axes]
-        keys = itertools.product(
-            *((self._outer[name],) if name in self._outer else range(self._size(name)) for name in part.axes)
-        )
+        sizes = {axis.name: axis.size for axis in self._inner}
+        keys = itertools.product(*(range(sizes[name]) if name in sizes else (self._outer[name],) for name in part.axes))
         # Combinations that no point of the sweep has are absent.
         table = array("Q", (self._number(part.values[key]) if key in part.values else 0 for key in keys))
         if len(axes) < 2:
@@ -69,9 +68,6 @@ class Columns:
             stride //= axis.size
             columns.append(self._spread(axis, array("Q", range(0, axis.size * stride, stride)), inner_points))
         return array("Q", map(table.__getitem__, _combined(operator.add, columns)))
-
-    def _size(self, name: str) -> int:
-        return next(axis.size for axis in self._inner if axis.name == name)
 
     def _number(self, argument: Argument) -> int:
         # Modulo 2^64, like in a register, for int and size_t.

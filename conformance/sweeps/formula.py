@@ -106,8 +106,7 @@ def _one_or_more(labels: Sequence[str]) -> str:
 
 
 def _variables_of(space: Space) -> tuple[_Variable, ...]:
-    """Returns the variables of a space. As the number of the point grows, the class of the last variable changes
-    fastest."""
+    """Returns the variables of a space, the one whose class changes fastest with the point's number last."""
     names = [flag for axis in space.axes for flag in axis.flags]
     found = []
     for axis in space.axes:
@@ -211,8 +210,7 @@ class _Set:
         return f"no short description: it depends on {names}"
 
     def _variables(self) -> list[tuple[int, int]]:
-        """Returns the Boolean variables, as (variable, class): one for a variable with two classes, else one for each
-        class."""
+        """Returns the Boolean variables, as (variable, class): one for two classes, else one for each class."""
         numbered = enumerate(len(variable.classes) for variable in self.variables)
         return [(number, value) for number, size in numbered for value in ((1,) if size == 2 else range(size))]
 

@@ -92,7 +92,8 @@ class _SweepPass:
             for group in grouping.groups(self.sweep, self.outer, seed, largest):
                 if not self.ran:
                     first = group.points[0]
-                    self._begin_interval(first)
+                    self._report(first, self.done)
+                    self.watch.since_last()  # older kernel messages do not belong to these points
                 self._group(group)
                 last, self.ran = group.points[-1], self.ran + len(group.points)
                 if self.ran >= CHECK_INTERVAL:
@@ -109,14 +110,9 @@ class _SweepPass:
         self.reported_at = time.monotonic()
 
     def _report_in_time(self, point: int, done: int) -> None:
-        """Reports progress if the last report was long ago; `done` points of the present group are finished, and
-        `point` is the last of them."""
+        """Reports progress if the last report was long ago; `point` is the last of the group's `done` points."""
         if time.monotonic() - self.reported_at >= PROGRESS_S:
             self._report(point, self.done + self.ran + done)
-
-    def _begin_interval(self, point: int) -> None:
-        self._report(point, self.done)
-        self.watch.since_last()  # older kernel messages do not belong to these points
 
     def _end_interval(self, first: int, last: int) -> None:
         left = self._release_base()
@@ -138,8 +134,7 @@ class _SweepPass:
         self.alarms.append({"what": sentence(fault), "from": text(first), "to": text(last), "fault": data})
 
     def _release_base(self) -> list[str]:
-        """Releases the base objects that the points shared; returns a text for each object that the device did not
-        release."""
+        """Releases the base objects that the points shared; names each that the device did not release."""
         base, self.base = self.base, None
         if base is None:
             return []

@@ -66,7 +66,9 @@ def bindings(axes: Mapping[str, Node], reader: Reader, row: Node) -> list[Bindin
             reader.note(row.location, f"expands to more than {MAX_CASES} cases; split the row or shorten an axis")
             return []
         choices.append(values)
-    if size * _copied_nodes(row) > _MAX_NODES:
+    fields = row.value.items() if isinstance(row.value, dict) else ()
+    copied = 1 + sum(_count(node) for key, node in fields if key != "each")  # all nodes except those of the axes
+    if size * copied > _MAX_NODES:
         reader.note(row.location, f"the row is too long to be expanded {size} times; split it")
         return []
     return [dict(zip(axes, combination, strict=True)) for combination in itertools.product(*choices)]
@@ -105,12 +107,6 @@ def _children(node: Node) -> tuple[Node, ...]:
     if isinstance(node.value, dict):
         return tuple(node.value.values())
     return node.value if isinstance(node.value, tuple) else ()
-
-
-def _copied_nodes(row: Node) -> int:
-    """Returns the number of nodes that each expansion copies: all nodes of the row except those of its axes."""
-    fields = row.value.items() if isinstance(row.value, dict) else ()
-    return 1 + sum(_count(node) for key, node in fields if key != "each")
 
 
 def _count(node: Node) -> int:

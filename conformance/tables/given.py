@@ -3,6 +3,7 @@ data of model/case.py."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from conformance.model import quantity, vocabulary
@@ -74,15 +75,7 @@ def names_of(given: Given) -> Names:
     return names
 
 
-def _read_memory(reader: Reader, name: str, node: Node, names: Names) -> MemorySpec:
-    return _buffer(reader, node, "memory", vocabulary.MEMORY_KINDS)
-
-
-def _read_dmabuf(reader: Reader, name: str, node: Node, names: Names) -> MemorySpec:
-    return _buffer(reader, node, "a dma-buf", vocabulary.DMABUF_KINDS)
-
-
-def _buffer(reader: Reader, node: Node, what: str, kinds: Collection[str]) -> MemorySpec:
+def _read_buffer(what: str, kinds: Collection[str], reader: Reader, name: str, node: Node, names: Names) -> MemorySpec:
     fields = reader.mapping(node, what, ("kind", "size"), ("kind", "size"))
     kind = reader.word(fields.get("kind"), f"kind of {what}", kinds)
     size = _size(reader, fields["size"], "a size of memory") if "size" in fields else None
@@ -149,8 +142,8 @@ def _read_window(reader: Reader, name: str, node: Node, names: Names) -> WindowS
 # The sections with named objects, in the order in which the objects are made: the kind of the objects, and the function
 # that reads an object by its name; the last argument are the objects that exist before.
 SECTIONS: Mapping[str, tuple[str, ReadObject]] = {
-    "memory": ("memory", _read_memory),
-    "dmabufs": ("dmabuf", _read_dmabuf),
+    "memory": ("memory", partial(_read_buffer, "memory", vocabulary.MEMORY_KINDS)),
+    "dmabufs": ("dmabuf", partial(_read_buffer, "a dma-buf", vocabulary.DMABUF_KINDS)),
     "mrs": ("mr", _read_mr),
     "qps": ("qp", _read_qp),
     "windows": ("window", _read_window),

@@ -132,18 +132,13 @@ _AXIS_OF_SWEEP: Schema = {
     ]
 }
 _POINTS = rf"^\s*(?:{FACTOR})\s*(?:\*\s*(?:{FACTOR})\s*)*$"
+_OF_REGION = {"call": True, "gone": True}
 _REGION: Schema = {
     "type": "object",
     "properties": {"call": or_axis(words(vocabulary.REGISTRATIONS)), "gone": _TRUTH},
     "allOf": [
-        *(
-            if_word("call", call, with_arguments(call, {"call": True, "gone": True}))
-            for call in vocabulary.REGISTRATIONS
-        ),
-        {
-            "if": {"not": {"required": ["call"]}},
-            "then": with_arguments(vocabulary.REGISTRATIONS[0], {"call": True, "gone": True}),
-        },
+        *(if_word("call", call, with_arguments(call, _OF_REGION)) for call in vocabulary.REGISTRATIONS),
+        {"if": {"not": {"required": ["call"]}}, "then": with_arguments(vocabulary.REGISTRATIONS[0], _OF_REGION)},
     ],
 }
 _PREDICATE: Schema = {

@@ -182,7 +182,9 @@ class _Rows:
         else:
             parts = read_row_body(reader, self.call, self.given, fields, row)
             needs += [need for rule in rules for need in self.registry[rule].needs]
-            needs += [*_needs_of_operations(parts), *_needs_of_regions(parts)]
+            needs += _needs_of_operations(parts)
+            flags = _registered_flags(parts)
+            needs += [need for flag, need in capability.UNNAMED_FLAG_NEEDS.items() if flag in flags]
             kind = BY_CALL.get(parts.when.call, Kind.ROW)
         if kind is Kind.SEQUENCES:  # sequences make only calls that the device offers
             needs = []
@@ -265,11 +267,6 @@ def _needs_of_operations(row: RowBody) -> list[str]:
             kind = via.kind if via else str(step.arguments.get("qp_type", "RC"))
             needs.append(capability.need_on_demand(step.call, operation, kind))
     return [need for need in needs if need]
-
-
-def _needs_of_regions(row: RowBody) -> list[str]:
-    flags = _registered_flags(row)
-    return [need for flag, need in capability.UNNAMED_FLAG_NEEDS.items() if flag in flags]
 
 
 def _registered_flags(row: RowBody) -> set[str]:

@@ -2,13 +2,20 @@
 
 Tables, judging and reports use the names defined here. The package loads no library under test and opens no device. The
 descriptions are taken from the manual pages of rdma-core; `conformance.header` compares them with an installed header.
+
+The descriptions are YAML files in this folder. A list has the first fields of a type in their order, and then a mapping
+with further fields by name. Numbers stand for texts, except the number of an enumerator.
 """
 
+import errno
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
-from conformance.verbs.descriptions import enums_of, read, structs_of, verbs_of
+from conformance import cache
 from conformance.verbs.types import EXPERIMENTAL as EXPERIMENTAL
 from conformance.verbs.types import INT_BITS as INT_BITS
 from conformance.verbs.types import MAINLINE as MAINLINE
@@ -26,10 +33,96 @@ from conformance.verbs.types import Struct as Struct
 from conformance.verbs.types import Verb as Verb
 from conformance.verbs.types import declaration as declaration
 
-_READ = read()
-ENUMS: Mapping[str, Enum] = MappingProxyType(enums_of(_READ["enums"]))
-STRUCTS: Mapping[str, Struct] = MappingProxyType(structs_of(_READ["structs"]))
-VERBS: Mapping[str, Verb] = MappingProxyType(verbs_of(_READ["verbs"], ENUMS))
+
+def _read() -> dict[str, Any]:
+    """The contents of the files, by their names without the suffix; cached, because every process needs them."""
+    contents = {path.stem: path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.yaml"))}
+    name = f"descriptions-{cache.digest_of(contents.values())}.json"
+    if known := cache.recalled(name):
+        return dict(known)
+    from conformance.yamldoc.nodes import plain  # imported late: only the first process reads YAML
+    from conformance.yamldoc.parsing import read_bytes
+
+    found = {stem: plain(read_bytes(content, f"{stem}.yaml")) for stem, content in contents.items()}
+    cache.store(name, json.dumps(found).encode())
+    return found
+
+
+def _enums_of(
+    given: Mapping[str, Any], dialect: str = MAINLINE, mainline: Mapping[str, Enum] | None = None
+) -> dict[str, Enum]:
+    """The enumerations by name. Each begins with the enumerators of the mainline enumeration with its name, if any."""
+    return {name: _enum(name, more, dialect, (mainline or {}).get(name, ())) for name, more in given.items()}
+
+
+def _enum(name: str, more: dict[str, Any], dialect: str, begin: Iterable[EnumValue]) -> Enum:
+    values = (
+        EnumValue(f"{more['prefix']}{short}", number, meaning, **_texts(*further))
+        for short, (number, meaning, *further) in more["values"].items()
+    )
+    return Enum(name, **{**more, "values": (*begin, *values)}, dialect=dialect)
+
+
+def _structs_of(given: Mapping[str, Any], dialect: str = MAINLINE) -> dict[str, Struct]:
+    return {
+        name: Struct(name, more["summary"], tuple(_fields(more.get("fields", {}))), dialect)
+        for name, more in given.items()
+    }
+
+
+def _fields(given: Mapping[str, Any]) -> Iterator[Field]:
+    for names, (ctype, meaning, *further) in given.items():
+        yield from (Field(name, ctype, meaning, **_texts(*further)) for name in names.split())
+
+
+def _verbs_of(given: Mapping[str, Any], enums: Mapping[str, Enum], dialect: str = MAINLINE) -> dict[str, Verb]:
+    return {name: _verb(name, _texts(more), enums, dialect) for name, more in given.items()}
+
+
+def _verb(name: str, more: dict[str, Any], enums: Mapping[str, Enum], dialect: str) -> Verb:
+    usual = "POINTER_OR_NULL" if more["returns"].endswith("*") else "ZERO_OR_ERRNO"
+    more["convention"] = Convention[more.get("convention", usual)]
+    more["linkage"] = Linkage[more["linkage"]]
+    for key in ("parameters", "only_in_tables"):
+        more[key] = _parameters(more.get(key, {}))
+    codes = more.get("return_codes", {}).items()
+    more["return_codes"] = tuple(_code(code, causes, enums.get(more.get("code_enum", ""))) for code, causes in codes)
+    return Verb(name, dialect=dialect, **more)
+
+
+def _parameters(given: Mapping[str, Any]) -> tuple[Parameter, ...]:
+    return tuple(_parameter(name, ctype, meaning, *more) for name, (ctype, meaning, *more) in given.items())
+
+
+def _parameter(name: str, ctype: str, meaning: str, further: Mapping[str, Any] | None = None) -> Parameter:
+    more = _texts(further or {})
+    if "table" in more:
+        more["table"] = ArgumentSpec(**_texts(more["table"]))
+    more["written_as"] = _parameters(more.get("written_as", {}))
+    return Parameter(name, ctype, meaning, **more)
+
+
+def _code(name: str, given: list[Any], codes: Enum | None) -> ReturnCode:
+    value = codes.value_of(name) if codes else getattr(errno, name)
+    causes = tuple(each for each in given if isinstance(each, str))
+    return ReturnCode(name, value, causes, **dict(*given[len(causes) :]))
+
+
+def _texts(given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Returns fields by name, with tuples for lists and texts for numbers."""
+    return {key: _text(value) for key, value in (given or {}).items()}
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_text, value))
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+_READ = _read()
+ENUMS: Mapping[str, Enum] = MappingProxyType(_enums_of(_READ["enums"]))
+STRUCTS: Mapping[str, Struct] = MappingProxyType(_structs_of(_READ["structs"]))
+VERBS: Mapping[str, Verb] = MappingProxyType(_verbs_of(_READ["verbs"], ENUMS))
 # The optional access flags, as a mask, from <infiniband/verbs.h>. The kernel and libibverbs ignore unknown bits of this
 # mask, and refuse unknown bits outside it.
 OPTIONAL_ACCESS = 0x3FF00000
@@ -48,9 +141,9 @@ INVENTED = "invented"  # in place of a dma handle, a pointer to memory that hold
 
 # Definitions that only a vendor's page has. They are separate, so that mainline tables cannot refer to them.
 _VENDOR = _READ["vendor"]
-VENDOR_ENUMS: Mapping[str, Enum] = MappingProxyType(enums_of(_VENDOR["enums"], EXPERIMENTAL, ENUMS))
-VENDOR_STRUCTS: Mapping[str, Struct] = MappingProxyType(structs_of(_VENDOR["structs"], EXPERIMENTAL))
-VENDOR_VERBS: Mapping[str, Verb] = MappingProxyType(verbs_of(_VENDOR["verbs"], VENDOR_ENUMS, EXPERIMENTAL))
+VENDOR_ENUMS: Mapping[str, Enum] = MappingProxyType(_enums_of(_VENDOR["enums"], EXPERIMENTAL, ENUMS))
+VENDOR_STRUCTS: Mapping[str, Struct] = MappingProxyType(_structs_of(_VENDOR["structs"], EXPERIMENTAL))
+VENDOR_VERBS: Mapping[str, Verb] = MappingProxyType(_verbs_of(_VENDOR["verbs"], VENDOR_ENUMS, EXPERIMENTAL))
 
 
 def dialects(name: str) -> tuple[str, ...]:

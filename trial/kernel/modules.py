@@ -72,7 +72,8 @@ class Modules:
 
     def _begun(self, changes: Sequence[Change]) -> Path:
         texts = self.check(changes)
-        path = self._folder / f"{_digest(self._image.kernel_version, texts)}.ko"
+        sources = json.dumps([self._image.kernel_version, dict(texts)], sort_keys=True)
+        path = self._folder / f"{hashlib.sha256(sources.encode()).hexdigest()[:32]}.ko"
         if not path.exists() and (path not in self._compiling or self._compiling[path].done()):
             self._compiling[path] = self._compiler.submit(self._compile, changes, texts, path)
         return path
@@ -89,10 +90,6 @@ class Modules:
             for file in reversed(made):  # the module comes last: its presence shows that the directory is complete
                 if ours or file.stem == self._driver.module:
                     _keep(file, path.with_suffix(file.suffix))
-
-
-def _digest(kernel_version: str, texts: Mapping[str, str]) -> str:
-    return hashlib.sha256(json.dumps([kernel_version, dict(texts)], sort_keys=True).encode()).hexdigest()[:32]
 
 
 def _keep(made: Path, path: Path) -> None:
