@@ -141,7 +141,7 @@ def test_a_locked_directory_is_one_line_and_status_2(open_folder: Path, monkeypa
     work.chmod(0o777)
     monkeypatch.chdir(work)
     monkeypatch.setenv("RDMA_CTS_CACHE", str(work / "cache"))
-    monkeypatch.setattr(run_arguments, "suite_from", lambda _: numbered(1))
+    monkeypatch.setattr(run_arguments, "load_suite", lambda *_: numbered(1))
     for command in LOCKED.format(locked / "run").strip().splitlines():
         with as_another_user():
             (said,) = cli(2, *command.split()).err.splitlines()

@@ -93,7 +93,7 @@ def nights(tmp_path: Path, capsys: Says, monkeypatch: Patch) -> Nights:
     made = Nights(tmp_path / "history", capsys)
     monkeypatch.setattr(nightly, "_finished", made.finished)
     monkeypatch.setattr(nightly, "renew_image", made.renewed)
-    monkeypatch.setattr(run_arguments, "suite_from", lambda _: WHOLE)
+    monkeypatch.setattr(run_arguments, "load_suite", lambda *_: WHOLE)
     return made
 
 
