@@ -1,8 +1,6 @@
-"""The statements of a bundle's manifest about its run, and whether they are true.
-
-Facts are always compared. Sentences and figures depend on the version of rdma-cts, so they are compared only if this
-version has packed the bundle. archive.py has the form of the manifest, and commands/verify.py checks the verdicts.
-"""
+"""The statements of a bundle's manifest about its run, and whether they are true. Facts are always compared. Sentences
+and figures depend on the version of rdma-cts, so they are compared only if this version has packed the bundle.
+archive.py has the form of the manifest, and commands/verify.py checks the verdicts."""
 
 import functools
 import hashlib

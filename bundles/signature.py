@@ -1,7 +1,5 @@
 """Signatures of bundles, which ssh-keygen makes and checks with the user's own keys. BUNDLE.sig is next to BUNDLE.
-
-commands/verify.py checks what a bundle supports.
-"""
+commands/verify.py checks what a bundle supports."""
 
 import os
 import shutil

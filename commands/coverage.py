@@ -1,8 +1,6 @@
-"""`rdma-cts coverage`: prints how many cases prove each documented statement, and which statements no case proves.
-
-It counts the statements that the tables expect and, with a results file, the statements that were observed. The
-verdicts are those of the results.
-"""
+"""`rdma-cts coverage`: prints how many cases prove each documented statement, and which statements no case proves. It
+counts the statements that the tables expect and, with a results file, the statements that were observed. The verdicts
+are those of the results."""
 
 import argparse
 import errno
@@ -163,11 +161,9 @@ def _names(code: ReturnCode, verb: Verb, name: str) -> bool:
 
 
 def _shows(answer: _Answer, verb: Verb, code: ReturnCode) -> bool:
-    """Returns whether an answer shows the code.
-
-    ENOTSUP and EOPNOTSUPP are the same number on Linux, but two separate promises of ibv_advise_mr(3). The number
-    counts only for the promise that the case expects; otherwise one answer would count for both.
-    """
+    """Returns whether an answer shows the code. ENOTSUP and EOPNOTSUPP are the same number on Linux, but two separate
+    promises of ibv_advise_mr(3). The number counts only for the promise that the case expects; otherwise one answer
+    would count for both."""
     call, reason, expected = answer
     number = getattr(errno, reason, None) if reason.startswith("E") and not verb.code_enum else None
     same = _names(code, verb, reason) or code.value == number or str(code.value) == reason

@@ -1,8 +1,6 @@
-"""A lab: the same cases on several hosts at once, with one run for each host and one page about all hosts.
-
-Each host has a `rdma-cts run --host` in its own process, so that a failure on one host does not affect the other hosts.
-runs/lab_file.py reads the file of a lab, and reports/fleet.py makes the page.
-"""
+"""A lab: the same cases on several hosts at once, with one run for each host and one page about all hosts. Each host
+has a `rdma-cts run --host` in its own process, so that a failure on one host does not affect the other hosts.
+runs/lab_file.py reads the file of a lab, and reports/fleet.py makes the page."""
 
 import argparse
 import gc
@@ -58,11 +56,9 @@ _LOUDNESS = {QUIET: ["-q"], VERBOSE: ["-v"]}
 
 
 def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resumed: bool = False) -> int:
-    """Runs the cases of `options` on each host in the file and returns the exit status.
-
-    The results of each host are in a subdirectory of the lab's directory. If the lab is `resumed`, a host with a
-    complete run runs nothing. Raises UserError for a mistake in the file.
-    """
+    """Runs the cases of `options` on each host in the file and returns the exit status. The results of each host are in
+    a subdirectory of the lab's directory. If the lab is `resumed`, a host with a complete run runs nothing. Raises
+    UserError for a mistake in the file."""
     if arguments.shell:
         raise UserError("--shell cannot be given with --lab", hint="a lab has no guest")
     for name, hint in _REFUSED.items():

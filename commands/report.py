@@ -73,11 +73,8 @@ def _write(out: Path, report: bytes) -> None:
 
 def write_beside(directory: Path, digest: Digest | None = None) -> None:
     """Writes the reports that every run has next to its results, small reports first. Without `digest` it reads the
-    results.
-
-    If a report cannot be written, the others still are, and UserError is raised for the first failure. Raises UserError
-    if the results are invalid.
-    """
+    results. If a report cannot be written, the others still are, and UserError is raised for the first failure. Raises
+    UserError if the results are invalid."""
     digest = digest or read(directory)
     failed: list[UserError] = []
     for name in BESIDE:

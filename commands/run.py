@@ -199,11 +199,9 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
 
 
 def _judged_here(recording: Recording, before: Recorded | None, chosen: Chosen, out: Path) -> Digest | None:
-    """Returns the results that this process has judged; None if there are none.
-
-    If the run was resumed and has no violation, the earlier results are judged again, so that a changed verdict cannot
-    hide a violation. Raises UserError (status 3) if a verdict was changed.
-    """
+    """Returns the results that this process has judged; None if there are none. If the run was resumed and has no
+    violation, the earlier results are judged again, so that a changed verdict cannot hide a violation. Raises UserError
+    (status 3) if a verdict was changed."""
     recorded = recording.recorded
     if recorded is None:
         return None

@@ -1,8 +1,6 @@
-"""`rdma-cts trial`: tests the suite itself, against references and altered calls that break one rule at a time.
-
-This module has only the arguments of the subcommands. Their code is in trial/violation_runs.py, kernel_runs.py,
-mended.py and reproduction.py.
-"""
+"""`rdma-cts trial`: tests the suite itself, against references and altered calls that break one rule at a time. This
+module has only the arguments of the subcommands. Their code is in trial/violation_runs.py, kernel_runs.py, mended.py
+and reproduction.py."""
 
 import argparse
 import sys

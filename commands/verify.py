@@ -1,8 +1,6 @@
-"""`rdma-cts verify`: judges a bundled run again, and states in one sentence what the bundle supports.
-
-Verdicts, waivers and conclusions are derived only from the bundled observations; recorded verdicts are only compared
-with the derived ones. bundles/archive.py reads and writes the file of a bundle.
-"""
+"""`rdma-cts verify`: judges a bundled run again, and states in one sentence what the bundle supports. Verdicts, waivers
+and conclusions are derived only from the bundled observations; recorded verdicts are only compared with the derived
+ones. bundles/archive.py reads and writes the file of a bundle."""
 
 import argparse
 import hashlib
@@ -59,10 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prints what the bundle supports. Raises UserError (status 2) for a file that is not a bundle, or was changed.
-
     Returns exit status 0 if no rule is violated in a run of the whole default tier, 1 if a rule is violated or verdicts
-    do not follow from the observations, and 3 if the run is incomplete.
-    """
+    do not follow from the observations, and 3 if the run is incomplete."""
     if arguments.bundle.is_dir():
         raise UserError(f"{arguments.bundle} is a directory, not a bundle", hint=f"{PROGRAM} bundle RUN makes one")
     support = support_of(arguments.bundle, arguments.cases)
@@ -183,11 +179,9 @@ def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
 
 
 def _wrong_inputs(header: HeaderRecord, folder: Path) -> str:
-    """Returns why the bundled waivers or profile are not the files that the header names; empty if they are.
-
-    A header of an older version does not name the profile. Then the bundled profile is accepted if it leads to the
-    recorded verdicts.
-    """
+    """Returns why the bundled waivers or profile are not the files that the header names; empty if they are. A header
+    of an older version does not name the profile. Then the bundled profile is accepted if it leads to the recorded
+    verdicts."""
     for key, name in (("waivers", WAIVERS), ("profile", PROFILE)):
         path, said = folder / name, header.get(key)
         if key == "profile" and key not in header:

@@ -107,11 +107,9 @@ def store(name: str, content: bytes) -> None:
 
 
 def write_whole(path: Path, content: bytes, durable: bool = False) -> None:
-    """Replaces the content of a file, completely or not at all; creates its folder if necessary. Raises OSError.
-
-    If `durable`, the data are on disk on return. Files that can be computed again need not be durable. A link at `path`
-    is replaced, and not followed.
-    """
+    """Replaces the content of a file, completely or not at all; creates its folder if necessary. Raises OSError. If
+    `durable`, the data are on disk on return. Files that can be computed again need not be durable. A link at `path` is
+    replaced, and not followed."""
     partial = path.with_name(f".{os.getpid()}-{threading.get_ident():x}.partial")
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     partial.unlink(missing_ok=True)  # left by a process that was killed

@@ -1,7 +1,5 @@
-"""Exceptions for errors that the user can correct. Each message names the location of the error and the remedy.
-
-A failure of the device under test is a verdict, not an exception.
-"""
+"""Exceptions for errors that the user can correct. Each message names the location of the error and the remedy. A
+failure of the device under test is a verdict, not an exception."""
 
 import os
 import shlex
@@ -26,12 +24,9 @@ def format_count(number: float, one: str) -> str:
 
 
 class UserError(Exception):
-    """Invalid input or an incomplete environment. The command line prints the message and exits with `status`.
-
-    `more` are the messages of further mistakes. `hint` says what to do, `log` names the file with the details.
-    `status` is 2 for a usage or table error, 3 for a broken environment, 4 if there is no device and no way to create
-    one.
-    """
+    """Invalid input or an incomplete environment. The command line prints the message and exits with `status`. `more`
+    are the messages of further mistakes. `hint` says what to do, `log` names the file with the details. `status` is 2
+    for a usage or table error, 3 for a broken environment, 4 if there is no device and no way to create one."""
 
     def __init__(self, message: str, *more: str, hint: str = "", log: str = "", status: int = 2) -> None:
         super().__init__(message)
@@ -63,9 +58,7 @@ def reading(path: Path) -> Iterator[None]:
 
 class HostLacks(UserError):
     """This host lacks something that a case needs, such as huge pages; `hint` says how to provide the missing thing.
-
-    The case is UNREACHABLE. This verdict says nothing about the device, and the other cases can be run.
-    """
+    The case is UNREACHABLE. This verdict says nothing about the device, and the other cases can be run."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message, hint=hint, status=3)
@@ -78,10 +71,8 @@ _NOT_OFFERED = ("EOPNOTSUPP", "ENOSYS", "EPROTONOSUPPORT", "EINVAL")
 
 class SetupRefused(Exception):
     """The device refused a call of the set-up, before the judged call. `code` is the name of the errno, or empty.
-
     `call` is the refused call of the table language; empty for any other call. `creates` is the capability for the
-    object that could not be created, such as `rc`; empty for other calls.
-    """
+    object that could not be created, such as `rc`; empty for other calls."""
 
     def __init__(self, what: str, code: str, call: str = "", creates: str = "") -> None:
         super().__init__(f"{what} was refused{f' with {code}' if code else ''}")

@@ -1,7 +1,5 @@
-"""Reads regular files of bounded size, without waiting for a FIFO or a device, and without filling the memory.
-
-For files that a user names, or that come from another machine.
-"""
+"""Reads regular files of bounded size, without waiting for a FIFO or a device, and without filling the memory. For
+files that a user names, or that come from another machine."""
 
 import errno
 import os
@@ -14,10 +12,8 @@ MOST_BYTES = 256 << 20  # the maximum size of any file of a run; the results of 
 
 
 def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
-    """The content of a regular file of at most `most` bytes.
-
-    Raises OSError, with the reason in `strerror`, also if the file is not regular or is larger (EFBIG).
-    """
+    """The content of a regular file of at most `most` bytes. Raises OSError, with the reason in `strerror`, also if the
+    file is not regular or is larger (EFBIG)."""
     with open_regular(path) as file:
         _check_size(path, os.fstat(file.fileno()).st_size, most)
         data = file.read(most + 1)  # the file may have grown since the check

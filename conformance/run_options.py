@@ -115,10 +115,8 @@ class Option:
         return {**several, **chosen, "type": self.parse, "metavar": self.metavar, "help": self.help + shown}
 
     def to_arguments(self, flag: str, value: Any) -> list[str]:
-        """Returns the arguments for `value`; none for the default.
-
-        `flag` is the name of the option on the command line: self.flag or self.plugin_flag.
-        """
+        """Returns the arguments for `value`; none for the default. `flag` is the name of the option on the command
+        line: self.flag or self.plugin_flag."""
         if value == self.default:
             return []
         if value is True:
@@ -306,10 +304,8 @@ class RunOptions:
         return replace(self, **others)
 
     def of_case(self, case: Case) -> "RunOptions":
-        """Returns the run of one case alone, on the same target and with the same outcome.
-
-        On a host, a hazardous case is run only with --hazardous.
-        """
+        """Returns the run of one case alone, on the same target and with the same outcome. On a host, a hazardous case
+        is run only with --hazardous."""
         return replace(
             self.deciding(), only=(case.id,), hazardous=not self.guest and (self.hazardous or case.hazardous)
         )
@@ -322,10 +318,7 @@ class RunOptions:
 
     def reproduction(self, case: Case, device: str = "") -> str:
         """Returns the shell command that runs one case alone (see of_case), on `device` if several devices are under
-        test.
-
-        The command ends with the case's id.
-        """
+        test. The command ends with the case's id."""
         alone = self.of_case(case)
         return shlex.join([RECORDED_PROGRAM, "run", *replace(alone, device=device or alone.device).arguments()])
 

@@ -1,7 +1,5 @@
-"""Prints the manual page rdma-cts(1) in roff. Its texts about commands and options are those of --help.
-
-Usage: PYTHONPATH=. python3 packaging/man_page.py
-"""
+"""Prints the manual page rdma-cts(1) in roff. Its texts about commands and options are those of --help. Usage:
+PYTHONPATH=. python3 packaging/man_page.py"""
 
 from __future__ import annotations
 

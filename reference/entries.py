@@ -1,8 +1,6 @@
-"""The exact calls of both entry points, answered by the reference device.
-
-The interface is the same as in device/libibverbs.py and device/uverbs.py. A verb calls the device's method of the same
-name; each entry point has its own results for a new region, a refusal and a change.
-"""
+"""The exact calls of both entry points, answered by the reference device. The interface is the same as in
+device/libibverbs.py and device/uverbs.py. A verb calls the device's method of the same name; each entry point has its
+own results for a new region, a refusal and a change."""
 
 import ctypes
 import errno

@@ -1,7 +1,5 @@
-"""The reference's own verbs.h and bindings, generated from the descriptions, for rule API-01.
-
-A real C compiler compiles this header like an installed header.
-"""
+"""The reference's own verbs.h and bindings, generated from the descriptions, for rule API-01. A real C compiler
+compiles this header like an installed header."""
 
 import enum
 import tempfile

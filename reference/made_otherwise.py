@@ -1,7 +1,5 @@
-"""Null regions, imported regions and domains, parent and thread domains, and device memory with its regions.
-
-A verb that the provider or the library does not have is refused.
-"""
+"""Null regions, imported regions and domains, parent and thread domains, and device memory with its regions. A verb
+that the provider or the library does not have is refused."""
 
 import ctypes
 import errno

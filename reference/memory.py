@@ -1,8 +1,6 @@
-"""The memory of this process as the reference device accesses it.
-
-The memory is real memory of this process. Kinds that a host may not have are simulated: huge pages, persistent memory
-and dma-bufs are ordinary memory that is recorded as this kind.
-"""
+"""The memory of this process as the reference device accesses it. The memory is real memory of this process. Kinds that
+a host may not have are simulated: huge pages, persistent memory and dma-bufs are ordinary memory that is recorded as
+this kind."""
 
 import ctypes
 import mmap
@@ -26,10 +24,8 @@ libc.pread.restype = libc.pwrite.restype = ctypes.c_ssize_t
 
 @dataclass
 class Range:
-    """A range of memory allocated for a case. `close` frees it and removes it from the reference's records.
-
-    A simulated dma-buf is the mapping of an anonymous file, whose descriptor is `fd`.
-    """
+    """A range of memory allocated for a case. `close` frees it and removes it from the reference's records. A simulated
+    dma-buf is the mapping of an anonymous file, whose descriptor is `fd`."""
 
     addr: int
     size: int
@@ -103,10 +99,8 @@ class Memory:
         return any(start <= addr and addr + length <= end for start, end in self._special.get(kind, ()))
 
     def fault_in(self, addr: int, length: int, write: bool) -> bool:
-        """Faults the pages of a range in, as pinning does. Returns False if a page does not allow the access.
-
-        If the kernel cannot populate the pages, each is accessed: it is written to a file and, for writing, read back.
-        """
+        """Faults the pages of a range in, as pinning does. Returns False if a page does not allow the access. If the
+        kernel cannot populate the pages, each is accessed: it is written to a file and, for writing, read back."""
         first = addr & -PAGE
         if not libc.madvise(first, addr + length - first, _POPULATE_WRITE if write else _POPULATE_READ):
             return True

@@ -81,11 +81,8 @@ class Domain:
 @dataclass(eq=False)
 class Region:
     """A memory region: `length` bytes at `addr` in this process. In accesses with its keys, the region begins at
-    `iova`.
-
-    `usable` is False after a re-registration whose command failed. `pinned` is the number of bytes that count against
-    the limit of locked memory.
-    """
+    `iova`. `usable` is False after a re-registration whose command failed. `pinned` is the number of bytes that count
+    against the limit of locked memory."""
 
     handle: int
     key: int

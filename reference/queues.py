@@ -21,10 +21,8 @@ _SHARED_RECEIVES = ("XRC", "RC_SRQ")  # types whose receives are in a shared rec
 @dataclass(eq=False)
 class Queue:
     """A queue pair. `access` has the access flags for its peer, and `receives` the posted receives as (wr_id, SGEs).
-
     `asked_state` is the state to which the program has moved the queue pair. A request has at most `inline` bytes of
-    inline data; `extended` is as in the queue pair's QpSpec.
-    """
+    inline data; `extended` is as in the queue pair's QpSpec."""
 
     number: int
     kind: str

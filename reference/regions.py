@@ -1,8 +1,5 @@
-"""Registering and deregistering memory, as ibv_reg_mr(3) defines it.
-
-A method named after a fault returns whether the arguments have this fault. A method named `..._fault` returns an errno,
-or 0 for arguments without a fault.
-"""
+"""Registering and deregistering memory, as ibv_reg_mr(3) defines it. A method named after a fault returns whether the
+arguments have this fault. A method named `..._fault` returns an errno, or 0 for arguments without a fault."""
 
 import errno
 import random

@@ -1,8 +1,6 @@
-"""The stacks that a reference can simulate: which capabilities they have, and which preconditions they meet.
-
-One stack cannot meet all preconditions: a library that protects ranges from fork has other results than a library that
-need not protect them. There are therefore several stacks.
-"""
+"""The stacks that a reference can simulate: which capabilities they have, and which preconditions they meet. One stack
+cannot meet all preconditions: a library that protects ranges from fork has other results than a library that need not
+protect them. There are therefore several stacks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,12 +14,9 @@ DECLARABLE = tuple(capability.declared_capabilities(capability.DeviceAttributes(
 
 @dataclass(frozen=True)
 class Stack:
-    """One stack.
-
-    `lacks` has the capabilities that the stack does not have, and `reaches` the preconditions of PRECONDITIONS that it
-    meets. `claims` has the capabilities that it declares but does not have, and `hides` the capabilities that it has
-    but does not declare.
-    """
+    """One stack. `lacks` has the capabilities that the stack does not have, and `reaches` the preconditions of
+    PRECONDITIONS that it meets. `claims` has the capabilities that it declares but does not have, and `hides` the
+    capabilities that it has but does not declare."""
 
     name: str
     lacks: frozenset[str] = frozenset()

@@ -1,7 +1,5 @@
-"""The changes between two runs of the same tables, case by case and point by point. Pure functions.
-
-Cases are compared by their effective verdict, because a waived violation is known. Points have only raw verdicts.
-"""
+"""The changes between two runs of the same tables, case by case and point by point. Pure functions. Cases are compared
+by their effective verdict, because a waived violation is known. Points have only raw verdicts."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,9 +41,7 @@ _MOST_EXAMPLES = 3
 @dataclass(frozen=True)
 class Change:
     """A case, or some points of its sweep, whose verdict has changed. `points` is the number of points, 0 for the case.
-
-    `examples` are some of the points, each by the name with which it can be run alone.
-    """
+    `examples` are some of the points, each by the name with which it can be run alone."""
 
     kind: str
     case: str
@@ -59,10 +55,8 @@ class Change:
 @dataclass(frozen=True)
 class Comparison:
     """All changes, in the order of KINDS, and the number of compared cases, which are the cases that both runs tried.
-
     `untried` has the number of cases that only the old run tried, and the number of cases that only the new run tried.
-    `pointless` is the number of compared sweeps without a file of points.
-    """
+    `pointless` is the number of compared sweeps without a file of points."""
 
     old: Digest
     new: Digest

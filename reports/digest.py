@@ -263,10 +263,8 @@ class Digest:
     @property
     def headline(self) -> str:
         """The severity of the run in one line: the number of defects, and the numbers of violations by severity; empty
-        without a violation.
-
-        If the stack under test is not as shipped (docs/mended-stack.md), the line begins with the changes.
-        """
+        without a violation. If the stack under test is not as shipped (docs/mended-stack.md), the line begins with the
+        changes."""
         count = len(self.open_defects)
         parts = ", ".join(severity.count(number) for severity, number in self.severities.items())
         results = format_count(sum(self.severities.values()), "result")
@@ -462,10 +460,8 @@ def read(path: Path) -> Digest:
 
 
 def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = False) -> Digest:
-    """Returns the digest of a recorded run. Raises UserError if a record has the wrong shape.
-
-    If `is_own`, this process has made the whole run from its own tables, and the run is not compared with the tables.
-    """
+    """Returns the digest of a recorded run. Raises UserError if a record has the wrong shape. If `is_own`, this process
+    has made the whole run from its own tables, and the run is not compared with the tables."""
     where = name or str(directory)
     header = completed(plain(recorded.header))
     found: dict[str, ResultRecord] = {}
@@ -526,11 +522,8 @@ def _shard(header: HeaderRecord) -> str:
 
 
 def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
-    """Returns the contradiction between the header and these tables; empty if there is none.
-
-    In a header of another version a rule may have more or fewer fields, but the common fields must have the same
-    values.
-    """
+    """Returns the contradiction between the header and these tables; empty if there is none. In a header of another
+    version a rule may have more or fewer fields, but the common fields must have the same values."""
     known = plain(suite.registry.as_data())
     said = header["rules"]
     if said.keys() != known.keys() or any(

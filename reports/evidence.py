@@ -128,10 +128,7 @@ def format_fields(data: Mapping[str, Any]) -> str:
 
 def read_points(directory: Path, record: ResultRecord) -> Points | None:
     """Returns the points of a sweep's result; None if the result has no points, or if their file is not next to the
-    results.
-
-    Raises UserError if the file is invalid or outside the directory of the results.
-    """
+    results. Raises UserError if the file is invalid or outside the directory of the results."""
     if not record["points_file"] or not points.points_path(directory, record).exists():
         return None
     return points.read_points(directory, record, plain)

@@ -1,8 +1,6 @@
-"""The page of a fleet or a lab: the summaries of many nodes, in groups of nodes that should be equal.
-
-A node of a fleet has the name of its directory; a node of a lab has its name in the lab's file. Only the facts of its
-summary are kept. commands/fleet.py and commands/lab.py read and write the files.
-"""
+"""The page of a fleet or a lab: the summaries of many nodes, in groups of nodes that should be equal. A node of a fleet
+has the name of its directory; a node of a lab has its name in the lab's file. Only the facts of its summary are kept.
+commands/fleet.py and commands/lab.py read and write the files."""
 
 import json
 import statistics
@@ -36,10 +34,8 @@ _MOST_REASON = 200  # characters of a reason to drain a node
 @dataclass(frozen=True)
 class Node:
     """A node: its name, the address of its report relative to the page (empty without a report), and its known facts.
-
     `problem` says why nothing is known, or why the run is incomplete; it is empty for a complete run. `group` is the
-    node's group in the file of a lab, if the file names a group.
-    """
+    node's group in the file of a lab, if the file names a group."""
 
     name: str
     report: str = ""
@@ -257,10 +253,7 @@ def data(fleet: Fleet) -> bytes:
 
 def drain(fleet: Fleet) -> bytes:
     """Returns commands for Slurm that drain nodes which differ or have no complete run, with one command for each
-    reason.
-
-    Nodes whose names Slurm does not accept are left out and named in a comment.
-    """
+    reason. Nodes whose names Slurm does not accept are left out and named in a comment."""
     by_reason: dict[str, list[str]] = {}
     left_out: list[str] = []
     reasons = {

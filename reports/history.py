@@ -47,11 +47,9 @@ _COMPARABLE = (BASELINE, GOOD)
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a cell in a night, as in cell.json.
-
-    `against` is the last good night, with which the cell was compared. `selection` are the options that select the
-    cases of the cell. `reason` says why the cell has no results. A text that does not apply is empty.
-    """
+    """The outcome of a cell in a night, as in cell.json. `against` is the last good night, with which the cell was
+    compared. `selection` are the options that select the cases of the cell. `reason` says why the cell has no results.
+    A text that does not apply is empty."""
 
     outcome: str
     against: str = ""
@@ -74,11 +72,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class KnownDefect:
-    """A defect, as a summary describes it. `fingerprints` are all its fingerprints.
-
-    `answered` is the layer that answered, with the evidence. `case`, `line` and `repro` are about the first case of the
-    defect.
-    """
+    """A defect, as a summary describes it. `fingerprints` are all its fingerprints. `answered` is the layer that
+    answered, with the evidence. `case`, `line` and `repro` are about the first case of the defect."""
 
     fingerprints: tuple[str, ...]
     severity: str
@@ -201,10 +196,8 @@ def _texts(values: Any) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell in a night: the directory of its run, its outcome, and its facts, which are None without results.
-
-    The outcome and the facts of a `damaged` cell are unknown.
-    """
+    """A cell in a night: the directory of its run, its outcome, and its facts, which are None without results. The
+    outcome and the facts of a `damaged` cell are unknown."""
 
     night: str
     name: str
@@ -321,11 +314,8 @@ def _cell(night: str, folder: Path) -> Cell:
 
 def facts_of(folder: Path) -> Facts | None:
     """Returns the facts of a run from its summary. If the summary is missing or damaged, they come from the results.
-    Returns None for a run without both.
-
-    Raises UserError if the results are damaged, or if there are no results and the summary is damaged or cannot be
-    read.
-    """
+    Returns None for a run without both. Raises UserError if the results are damaged, or if there are no results and the
+    summary is damaged or cannot be read."""
     try:
         return Facts.of(parse(read_regular(folder / summary.FILE_NAME)))
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:

@@ -1,9 +1,6 @@
 """The page of a history: rules, nights and stacks; the first night of each violation, and what changed under test in
-this night.
-
-It is one self-contained page without a script; templates/history.html has the layout. The statements of the rules come
-from the latest results that can be read, and everything else from the summaries of the runs (history.py).
-"""
+this night. It is one self-contained page without a script; templates/history.html has the layout. The statements of the
+rules come from the latest results that can be read, and everything else from the summaries of the runs (history.py)."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -232,10 +229,7 @@ class HistoryPage:
     @cached_property
     def _known(self) -> tuple[dict[str, KnownDefect], dict[str, str]]:
         """Each defect, as described in the latest night with this defect. And for every fingerprint, the fingerprint
-        that stands for its defect.
-
-        The severity of a defect is the worst that any night has shown.
-        """
+        that stands for its defect. The severity of a defect is the worst that any night has shown."""
         latest: dict[str, KnownDefect] = {}
         known: dict[str, str] = {}
         for cell in sorted(self.history.cells, key=lambda cell: cell.night):

@@ -1,7 +1,5 @@
-"""JUnit XML (the xunit2 dialect of pytest and CI systems), with a testcase for each result, the most severe first.
-
-The document is ASCII and has none of the control characters that XML forbids, whatever the kernel's log contains.
-"""
+"""JUnit XML (the xunit2 dialect of pytest and CI systems), with a testcase for each result, the most severe first. The
+document is ASCII and has none of the control characters that XML forbids, whatever the kernel's log contains."""
 
 import io
 import re

@@ -1,7 +1,5 @@
-"""Markdown (GitHub's dialect) for the summary of a CI job: the conclusion, the stack, the defects.
-
-Every text of a results file is passed through `escaped` or, if it is shown as code, through `code`.
-"""
+"""Markdown (GitHub's dialect) for the summary of a CI job: the conclusion, the stack, the defects. Every text of a
+results file is passed through `escaped` or, if it is shown as code, through `code`."""
 
 import re
 from collections.abc import Iterator, Sequence

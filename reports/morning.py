@@ -1,7 +1,5 @@
-"""The changes of a cell in one night of a history, as lines of text, and the outcome of the cell.
-
-comparison.py compares the runs, and history_page.py makes the page of all nights.
-"""
+"""The changes of a cell in one night of a history, as lines of text, and the outcome of the cell. comparison.py
+compares the runs, and history_page.py makes the page of all nights."""
 
 import shlex
 from collections import Counter
@@ -39,11 +37,8 @@ _KINDS = (*FAILING, UNDECIDED, UNSUPPORTED, GONE)
 @dataclass(frozen=True)
 class Morning:
     """A cell after its run, compared with the last good night and, if the last complete night was not good, also with
-    that night.
-
-    `good` and `before` are None without such a night. `lost` names the last good night if no good night can be read any
-    more.
-    """
+    that night. `good` and `before` are None without such a night. `lost` names the last good night if no good night can
+    be read any more."""
 
     history: History
     cell: Cell

@@ -53,11 +53,9 @@ _AT_ONCE = 1000  # the number of parts that are compressed at once
 
 
 def map_of(points: Points) -> dict[str, Any]:
-    """Returns the map of a space: point n of the space is pixel n, in lines of `width` pixels.
-
-    `down` and `across` name the axes that vary in each direction, from the slowest to the fastest; `colours` has the
-    colour of each outcome, by the number of the outcome.
-    """
+    """Returns the map of a space: point n of the space is pixel n, in lines of `width` pixels. `down` and `across` name
+    the axes that vary in each direction, from the slowest to the fastest; `colours` has the colour of each outcome, by
+    the number of the outcome."""
     digits = _digits(points.space)
     size, width, split = len(points.index), 1, len(digits)
     while split and width * width < size and width * digits[split - 1][1] <= _WIDEST:
@@ -89,10 +87,7 @@ def _colours(points: Points) -> tuple[str, ...]:
 
 def matrix(points: Points, most_blocks: int = 24) -> dict[str, Any]:
     """Returns the data path as a picture: operations down, positions across, and a block for each combination of the
-    other axes.
-
-    If there would be too many blocks, the longest of the other axes are not distinguished.
-    """
+    other axes. If there would be too many blocks, the longest of the other axes are not distinguished."""
     space = points.space
     others = [axis for axis in space.axes if axis.name not in _MATRIX_AXES]
     while prod(axis.size for axis in others) > most_blocks:

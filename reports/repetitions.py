@@ -19,11 +19,9 @@ _NO_FIGURES: Mapping[str, int] = {}
 
 
 class Repetitions:
-    """The repetitions of one run. The name of a violation is the argument of `--only` that repeats it.
-
-    `figures` says how many violations were confirmed, were not confirmed, and were not tried again; it is empty for a
-    run without violations.
-    """
+    """The repetitions of one run. The name of a violation is the argument of `--only` that repeats it. `figures` says
+    how many violations were confirmed, were not confirmed, and were not tried again; it is empty for a run without
+    violations."""
 
     def __init__(self, records: Sequence[ConfirmationRecord], figures: Mapping[str, int] = _NO_FIGURES) -> None:
         self._records = records
@@ -44,10 +42,8 @@ class Repetitions:
 
     def decided(self, record: ResultRecord) -> ResultRecord:
         """Returns the result, in which a hang that did not occur again is undecided: on a busy host an answer may be
-        late.
-
-        In a sweep, the rules of points with such hangs are undecided, unless other points violate these rules too.
-        """
+        late. In a sweep, the rules of points with such hangs are undecided, unless other points violate these rules
+        too."""
         if record["effective"] != Verdict.HANG or not self.unconfirmed:
             return record
         if self.is_unconfirmed(record):

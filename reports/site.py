@@ -1,8 +1,6 @@
-"""The site of a history: static pages for a web server, one page for each rule, defect and night, and badges.
-
-The rules, defects and nights come from history_page.py, and the verdicts on cases from the latest readable results of
-each cell. commands/site.py provides C programs and mails, and writes the files.
-"""
+"""The site of a history: static pages for a web server, one page for each rule, defect and night, and badges. The
+rules, defects and nights come from history_page.py, and the verdicts on cases from the latest readable results of each
+cell. commands/site.py provides C programs and mails, and writes the files."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -43,10 +41,8 @@ class Mending:
 
 @dataclass(frozen=True)
 class Papers:
-    """Further texts for the page of a defect. A missing text is empty.
-
-    `why_not` is the reason for a missing `program`. `place` is the place of the defect in the sources.
-    """
+    """Further texts for the page of a defect. A missing text is empty. `why_not` is the reason for a missing `program`.
+    `place` is the place of the defect in the sources."""
 
     program: str = ""
     why_not: str = "the results with the defect were removed"

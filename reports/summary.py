@@ -1,7 +1,5 @@
 """summary.json: the outcome of a run for programs. It is so small that the file of every nightly run can be kept.
-
-summary.schema.json describes the file. New versions may add keys, but never change the meaning of a key.
-"""
+summary.schema.json describes the file. New versions may add keys, but never change the meaning of a key."""
 
 import json
 from collections.abc import Sequence

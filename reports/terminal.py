@@ -1,8 +1,6 @@
 """The output of a run on a terminal or in a log: its progress, with a bar on a terminal, and the summary at the end.
-
 The summary is made only from records, so that an old results file can be summarised again. The bar uses no library,
-because a library would be another package that every command needs.
-"""
+because a library would be another package that every command needs."""
 
 import os
 import shlex
@@ -38,11 +36,9 @@ QUIET, NORMAL, VERBOSE = 0, 1, 2
 
 
 def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = NORMAL, reported: bool = True) -> str:
-    """Returns the last lines of a run: a line for each defect, the figures, the report, and the next step.
-
-    With `level` VERBOSE they have the shortest command for each defect too; with QUIET they are only the conclusion.
-    The page is named only if it was `reported`, that is, written.
-    """
+    """Returns the last lines of a run: a line for each defect, the figures, the report, and the next step. With `level`
+    VERBOSE they have the shortest command for each defect too; with QUIET they are only the conclusion. The page is
+    named only if it was `reported`, that is, written."""
     stream = stream or sys.stdout
     conclusion = f"{run.conclusion} (exit status {run.status})"
     if level == QUIET:
@@ -166,10 +162,7 @@ _RECENT = 64  # the speed is computed from this number of latest cases
 
 class Progress:
     """Prints the progress of a run to `stream`. With `level` QUIET it prints nothing, with VERBOSE a line for each
-    case.
-
-    Several threads may use an instance.
-    """
+    case. Several threads may use an instance."""
 
     def __init__(
         self, stream: TextIO | None = None, level: int = NORMAL, clock: Callable[[], float] = time.monotonic

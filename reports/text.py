@@ -10,11 +10,9 @@ _LEAVES = (int, float, type(None))
 
 
 def one_line(text: str) -> str:
-    """Returns the text as one line that cannot control a terminal or mislead a reader.
-
-    A tab becomes a space; every character that is not printable (control codes, marks that change the direction of
-    writing, lone surrogates) becomes `?`.
-    """
+    """Returns the text as one line that cannot control a terminal or mislead a reader. A tab becomes a space; every
+    character that is not printable (control codes, marks that change the direction of writing, lone surrogates) becomes
+    `?`."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else " " if each == "\t" else "?" for each in text)

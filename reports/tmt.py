@@ -1,8 +1,5 @@
-"""results.yaml of a tmt test with `result: custom`: a result for each case, in JSON, which is also YAML.
-
-FAIL, CRASH and HANG are `fail`, BROKEN and MISSED `error`, UNSUPPORTED and UNREACHABLE `skip`, and a waived violation
-is `warn`.
-"""
+"""results.yaml of a tmt test with `result: custom`: a result for each case, in JSON, which is also YAML. FAIL, CRASH
+and HANG are `fail`, BROKEN and MISSED `error`, UNSUPPORTED and UNREACHABLE `skip`, and a waived violation is `warn`."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -27,10 +27,8 @@ def identifier(name: str) -> str:
 
 
 class Names:
-    """The C expressions of the properties of a case's objects, by name and property.
-
-    `pointers` has the names of memory, whose addresses are pointers in C.
-    """
+    """The C expressions of the properties of a case's objects, by name and property. `pointers` has the names of
+    memory, whose addresses are pointers in C."""
 
     def __init__(self) -> None:
         self.pointers: dict[str, str] = {}

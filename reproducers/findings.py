@@ -90,11 +90,8 @@ def page(
     title: str,
 ) -> str:
     """Returns the page as Markdown. By the fingerprint of a defect, `where` has the defect's place in the source, and
-    `mended` the changes that mend it.
-
-    `files` has the names of the programs in the page's directory; handwritten programs are by-hand/FINGERPRINT.c. For
-    other defects, the page has the command that makes the program.
-    """
+    `mended` the changes that mend it. `files` has the names of the programs in the page's directory; handwritten
+    programs are by-hand/FINGERPRINT.c. For other defects, the page has the command that makes the program."""
     drivers = ", ".join(dict.fromkeys(str(run.digest.header["device"].get("driver", "?")) for run in runs))
     lines = [
         f"# {title}",

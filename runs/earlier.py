@@ -1,7 +1,5 @@
 """Finds the latest run with a defect, a case or a rule, and the cases of an earlier run that should run again.
-
-folder.py is about the directories of runs.
-"""
+folder.py is about the directories of runs."""
 
 import re
 from collections.abc import Iterable, Iterator

@@ -1,8 +1,5 @@
 """Reads the file of a lab: its hosts, their devices and options, and which hosts should be equal. Each mistake is
-reported with its location.
-
-commands/lab.py runs the cases on these hosts.
-"""
+reported with its location. commands/lab.py runs the cases on these hosts."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -1,8 +1,6 @@
 """The software under test in the guests of a run: reads the options that name builds and packages, and compiles the
 driver's module and the user's source trees if necessary. For a run on a host, it refuses the options of the guest.
-
-guests.py prepares the guests.
-"""
+guests.py prepares the guests."""
 
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The guests of a run: prepares their parts, boots the next guest for given cases, and opens a shell in a guest.
-
-fixtures/guest/ builds and boots a guest.
-"""
+fixtures/guest/ builds and boots a guest."""
 
 import itertools
 import shlex

@@ -1,8 +1,5 @@
 """Hosts that are reached over ssh, for runs and `rdma-cts doctor`: the files for the host, and the object that starts
-workers on its device.
-
-fixtures/hosts/ has the connection itself.
-"""
+workers on its device. fixtures/hosts/ has the connection itself."""
 
 import functools
 from collections.abc import Callable, Collection

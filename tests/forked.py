@@ -10,10 +10,8 @@ from commands.__main__ import main
 
 
 class Forked:
-    """A run in a child of this process.
-
-    The child has the modules that this process has loaded, because loading them takes seconds in an emulator.
-    """
+    """A run in a child of this process. The child has the modules that this process has loaded, because loading them
+    takes seconds in an emulator."""
 
     def __init__(self, *arguments: str, before: Callable[[], object] = lambda: None) -> None:
         """Starts the run; the child first calls `before`."""

@@ -23,10 +23,8 @@ def ended(*command: object, **how: Any) -> subprocess.CompletedProcess[str]:
 
 
 def built_by(stand_in: Callable[[Sequence[str], Path], int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replaces the programs of builds for guests by a stand-in, which takes no time and needs no tools.
-
-    The stand-in gets a command and its log; `root_of` tells the system that mmdebstrap has to make.
-    """
+    """Replaces the programs of builds for guests by a stand-in, which takes no time and needs no tools. The stand-in
+    gets a command and its log; `root_of` tells the system that mmdebstrap has to make."""
     monkeypatch.setattr(build, "run_logged", lambda command, log, *_: stand_in(command, log))
     monkeypatch.setattr(build, "check_tools", lambda *_: None)
     monkeypatch.setattr(build, "find_tool", lambda name: name)

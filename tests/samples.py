@@ -168,10 +168,8 @@ _OBSERVED: Mapping[str, Observation] = {
 
 
 def observed_result(of: Case, verdict: str = "PASS", **more: Any) -> ResultRecord:
-    """Returns a worker's line for a case of `numbered`: an observation with the verdict PASS or FAIL.
-
-    In place of FAIL, `verdict` can be an errno, which gives a FAIL with another cause.
-    """
+    """Returns a worker's line for a case of `numbered`: an observation with the verdict PASS or FAIL. In place of FAIL,
+    `verdict` can be an errno, which gives a FAIL with another cause."""
     basis = Basis(Capabilities({}, {}, {}))
     row = basis.resolved(of)
     concluded = conclude(row, basis, _OBSERVED[verdict], {"taint": 0, "log": []})
@@ -202,10 +200,8 @@ def sweep(
     outcome: Callable[[dict[str, str]], int],
     outcomes: Sequence[Outcome] = OUTCOMES,
 ) -> ResultRecord:
-    """Makes a sweep over these axes: returns its record, and writes its side file to `directory`.
-
-    `outcome` returns the number of a point's outcome for its labels, or -1 if the point is not in the space.
-    """
+    """Makes a sweep over these axes: returns its record, and writes its side file to `directory`. `outcome` returns the
+    number of a point's outcome for its labels, or -1 if the point is not in the space."""
     space = Space.of_data(axes)
     index = array("H", (outcome(space.labels(point)) % (OUTSIDE + 1) for point in range(space.size)))
     used = set(index)

@@ -88,11 +88,9 @@ def ssh_guest(
     prepare: str = "",
     tree: Iterable[tuple[Path, str]] = (),
 ) -> Iterator[SshGuest]:
-    """Gives a guest that is up and serves ssh; keys_in(folder) must have been called.
-
-    `network` are QEMU's arguments for more network cards. `prepare` has commands for the guest before sshd is started.
-    Their working directory has the files of `tree`, given as (source, name in the directory).
-    """
+    """Gives a guest that is up and serves ssh; keys_in(folder) must have been called. `network` are QEMU's arguments
+    for more network cards. `prepare` has commands for the guest before sshd is started. Their working directory has the
+    files of `tree`, given as (source, name in the directory)."""
     program = find_program(qemu.PROGRAM)
     assert program
     work = folder / "work"

@@ -82,9 +82,8 @@ def idle(polls: int) -> None:
 
 class Side:
     """One end of a pair. A poll calls `polled` with the number of polls, and gives the next of the completions.
-
-    `waited` has the deadlines of the polls, `asked` is the number of queries of the state, and `sent` has the requests.
-    """
+    `waited` has the deadlines of the polls, `asked` is the number of queries of the state, and `sent` has the
+    requests."""
 
     number, sq_sig_all = 1, False
 

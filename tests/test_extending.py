@@ -1,8 +1,6 @@
 """No step of docs/extending.md is missing in the tree; a missing step is reported in one line, with the file to edit.
-
 Each check looks at one kind of extension, and compares the places that have to name the same thing. The loader reports
-mistakes in tables.
-"""
+mistakes in tables."""
 
 import ast
 import importlib
@@ -84,10 +82,8 @@ def rules() -> Iterator[str]:
 
 
 def retired() -> Iterator[str]:
-    """The case ids that runs of earlier versions had planned: an old run, and the run that the documentation quotes.
-
-    An id that is retired without an entry is retired at all entries. A flag retires the cases of its bit.
-    """
+    """The case ids that runs of earlier versions had planned: an old run, and the run that the documentation quotes. An
+    id that is retired without an entry is retired at all entries. A flag retires the cases of its bit."""
     with lzma.open(ROOT / "docs" / "runs" / "rxe.jsonl.xz", "rt") as recorded:
         planned = json.loads(recorded.readline())["planned"]
     planned += (Path(__file__).with_name("old_results") / "planned.txt").read_text().splitlines()

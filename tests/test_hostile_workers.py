@@ -1,9 +1,6 @@
 """Workers that forge, babble, stall and break. None gets a PASS for a case that the device did not pass, and every run
-ends.
-
-Each worker is a process that stands in for QEMU and speaks the port's protocol (hostile_worker.py). The first worker of
-a run is hostile in its second case, and all later workers are honest.
-"""
+ends. Each worker is a process that stands in for QEMU and speaks the port's protocol (hostile_worker.py). The first
+worker of a run is hostile in its second case, and all later workers are honest."""
 
 import json
 import sys

@@ -1,7 +1,5 @@
-"""Kills at random moments of the run's own process, of QEMU and of pytest in the guest; then --resume.
-
-RDMA_CTS_MOMENTS is the number of kills of each kind; their moments are computed from a seed, and are printed.
-"""
+"""Kills at random moments of the run's own process, of QEMU and of pytest in the guest; then --resume. RDMA_CTS_MOMENTS
+is the number of kills of each kind; their moments are computed from a seed, and are printed."""
 
 import os
 import random

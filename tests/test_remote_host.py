@@ -145,10 +145,8 @@ class Run:
         confirms: bool = False,
         **how: Any,
     ) -> Recorded:
-        """Runs the rows; `begins` is called in a worker's thread with each line that reports a start.
-
-        If `confirms`, violations are tried again.
-        """
+        """Runs the rows; `begins` is called in a worker's thread with each line that reports a start. If `confirms`,
+        violations are tried again."""
         place = self.place(host)
 
         def start(cases: Sequence[str]) -> RemoteWorker:

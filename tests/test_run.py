@@ -1,9 +1,6 @@
 """Tests from the command line to the results, with a real guest and kernel driver. No test is skipped: if the guest
-does not boot, these tests fail.
-
-By day, the run has a third of the rows and small sweeps of each table, at least one of each rule, and one hazardous row
-of each verb. All other cases are run at night.
-"""
+does not boot, these tests fail. By day, the run has a third of the rows and small sweeps of each table, at least one of
+each rule, and one hazardous row of each verb. All other cases are run at night."""
 
 import itertools
 import json

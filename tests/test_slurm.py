@@ -13,10 +13,8 @@ from launched import ended, script
 
 @pytest.fixture
 def call(tmp_path: Path) -> Callable[..., tuple[str, int]]:
-    """Runs a script in a directory with the suite's scripts; returns the suite's command line, and the status.
-
-    The suite only prints its arguments and ends with STATUS. `srun` runs the command on the node n7.
-    """
+    """Runs a script in a directory with the suite's scripts; returns the suite's command line, and the status. The
+    suite only prints its arguments and ends with STATUS. `srun` runs the command on the node n7."""
     shutil.copytree(ROOT / "ci", tmp_path / "ci")
     script(tmp_path / "rdma-cts", 'echo "$@"\nexit "${STATUS:-0}"')
     script(tmp_path / "bin/srun", 'while [ "${1#-}" != "$1" ]; do shift; done\nSLURMD_NODENAME=n7 exec "$@"')

@@ -1,8 +1,6 @@
-"""A bench that wraps a real bench and lets an alteration change its calls, with one hook for each call.
-
-An alteration overrides only the hooks that it needs; the rest is the real library, the real kernel and real traffic.
-`rdma-cts run` never uses an alteration.
-"""
+"""A bench that wraps a real bench and lets an alteration change its calls, with one hook for each call. An alteration
+overrides only the hooks that it needs; the rest is the real library, the real kernel and real traffic. `rdma-cts run`
+never uses an alteration."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -20,11 +18,9 @@ _REGISTRATIONS = {verb.method for verb in VERBS.values() if (verb.product or (""
 
 
 class Alteration:
-    """Passes every call on unchanged; the base of all alterations.
-
-    `unreleased` has functions that release the regions and windows that the alteration has kept. `faults` has
-    exceptions of the alteration itself that could not pass through C.
-    """
+    """Passes every call on unchanged; the base of all alterations. `unreleased` has functions that release the regions
+    and windows that the alteration has kept. `faults` has exceptions of the alteration itself that could not pass
+    through C."""
 
     def __init__(self) -> None:
         self.unreleased: list[Any] = []
@@ -97,10 +93,8 @@ class AlteredEntry:
 
 
 class Wrapper:
-    """Wraps a real object and alters only some of its methods; all other attributes are the real object's.
-
-    The methods `hooked` are called by the hooks of the same names.
-    """
+    """Wraps a real object and alters only some of its methods; all other attributes are the real object's. The methods
+    `hooked` are called by the hooks of the same names."""
 
     hooked: tuple[str, ...] = ()
 

@@ -1,7 +1,5 @@
-"""The mutants of the reference: violations, violations that were written blind, and permitted variants.
-
-The alterations of real calls are in trial/mutants/calls/ and data_path/, which only a guest reads.
-"""
+"""The mutants of the reference: violations, violations that were written blind, and permitted variants. The alterations
+of real calls are in trial/mutants/calls/ and data_path/, which only a guest reads."""
 
 import dataclasses
 from collections.abc import Sequence

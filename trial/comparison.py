@@ -1,7 +1,5 @@
 """Makes the same calls on the reference and on a device, in steps of the table language, and finds where they differ.
-
-The device must answer as the reference does. sequences.py chooses the calls.
-"""
+The device must answer as the reference does. sequences.py chooses the calls."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -37,11 +35,9 @@ TakenStep = tuple[str, Text, str]  # a call, its arguments, and its outcome on t
 
 @dataclass(frozen=True)
 class Divergence:
-    """A different answer of the device than of the reference.
-
-    `given` has the objects of the sequence, and `taken` the steps up to the step whose answer differs. Divergences with
-    equal `signature` probably have the same cause. `rule` is the nearest rule (nearest.py).
-    """
+    """A different answer of the device than of the reference. `given` has the objects of the sequence, and `taken` the
+    steps up to the step whose answer differs. Divergences with equal `signature` probably have the same cause. `rule`
+    is the nearest rule (nearest.py)."""
 
     entry: str
     given: Objects

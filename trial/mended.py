@@ -63,10 +63,8 @@ class LeftOut:
 
 def selected(change_rules: Sequence[str], cases: Sequence[Case], shipped: Mapping[str, ResultRecord]) -> list[str]:
     """Returns the ids of the cases to run without a change: the cases of its rules, those that fail in `shipped` (the
-    results of the stack as shipped, by case), and a sample.
-
-    Hazardous cases, sweeps and the exhaustive tier, of which only rows are run, need rules of the change.
-    """
+    results of the stack as shipped, by case), and a sample. Hazardous cases, sweeps and the exhaustive tier, of which
+    only rows are run, need rules of the change."""
     rest = 0
     chosen = []
     for case in cases:

@@ -37,11 +37,9 @@ MASKS = "masks"
 
 @dataclass(frozen=True)
 class Violation:
-    """A mutant: `kind`, a reference or an alteration of real calls, violates `rule`; `about` describes how.
-
-    A `permitted` mutant keeps `rule`, but not the recommendations (rules of the level `should`) in `departs_from`,
-    whose cases rightly fail. `written` is BLIND if the mutant's author had not seen the cases.
-    """
+    """A mutant: `kind`, a reference or an alteration of real calls, violates `rule`; `about` describes how. A
+    `permitted` mutant keeps `rule`, but not the recommendations (rules of the level `should`) in `departs_from`, whose
+    cases rightly fail. `written` is BLIND if the mutant's author had not seen the cases."""
 
     name: str
     rule: str

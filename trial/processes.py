@@ -18,10 +18,8 @@ _Result = TypeVar("_Result")
 
 def in_processes(task: Callable[[int], _Result], names: Sequence[str], jobs: int = 0) -> Iterator[_Result]:
     """Yields task(0), task(1), … in order, one for each name, computed in `jobs` processes (0: one per processor).
-
     Raises the UserError of a task, RuntimeError with the name of the task for any other exception, and UserError
-    (status 3) if a process dies. When this iterator ends, its processes have ended.
-    """
+    (status 3) if a process dies. When this iterator ends, its processes have ended."""
     context = multiprocessing.get_context("fork")
     processes: dict[Connection, ForkProcess] = {}
     try:

@@ -16,10 +16,8 @@ MISATTRIBUTED_AT_MOST = 0.05
 @dataclass(frozen=True)
 class Trial:
     """The findings of one trial. `untriable` are rules that no driver can violate, each with the reason.
-
     `permitted_variants` has the findings on permitted variants, on which no case may fail. `undetected` has the
-    violations that no case can or may detect, by name, each with the reason.
-    """
+    violations that no case can or may detect, by name, each with the reason."""
 
     findings: Sequence[Finding]
     untriable: dict[str, str]

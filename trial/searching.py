@@ -1,7 +1,5 @@
 """Searches for divergences with random sequences on a bench, at one entry, and records them as a case's observation.
-
-Besides sequences.py, only this module imports Hypothesis, and only when it is needed.
-"""
+Besides sequences.py, only this module imports Hypothesis, and only when it is needed."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -1,8 +1,6 @@
 """Tries the suite against seeded violations: finds out whether cases of the violated rule detect each violation.
-
 killed: cases of the violated rule fail; misattributed: only cases of other rules fail; survived: no case fails. The
-cases of the violated rule run first. The other cases run only if none of the first fails, or if all are requested.
-"""
+cases of the violated rule run first. The other cases run only if none of the first fails, or if all are requested."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,10 +24,7 @@ KILLED, MISATTRIBUTED, SURVIVED = "killed", "misattributed", "survived"
 @dataclass(frozen=True)
 class Finding:
     """The outcome of one violation. `by` has the cases that detected it, and `reason` is the reason of the first of
-    them.
-
-    `broken` has the cases that were BROKEN with the violation in place, which is not a detection.
-    """
+    them. `broken` has the cases that were BROKEN with the violation in place, which is not a detection."""
 
     name: str
     rule: str

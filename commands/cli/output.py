@@ -21,10 +21,8 @@ STANDARD_OUTPUT = Path("-")
 
 def out_path(text: str) -> Path:
     """Returns the path that `--out` names; this is the `type` of the option. Raises UserError (status 2) if the path
-    cannot be written.
-
-    The directory of the path must exist or be OUT, so that a mistyped path does not create directories.
-    """
+    cannot be written. The directory of the path must exist or be OUT, so that a mistyped path does not create
+    directories."""
     path = given_path(text)
     if path == STANDARD_OUTPUT or _is_there(path):
         return path
@@ -74,11 +72,8 @@ def _is_there(path: Path) -> bool:
 
 def write_out(path: Path, data: bytes, told: str) -> None:
     """Writes a whole file and prints `told`. A special file, such as a FIFO or /dev/stdout, is written and not
-    replaced.
-
-    `-` is standard output. Raises UserError (status 2) if the data cannot be written, or if the path is recorded data
-    of a run.
-    """
+    replaced. `-` is standard output. Raises UserError (status 2) if the data cannot be written, or if the path is
+    recorded data of a run."""
     refuse_recorded(path)
     if is_standard_output(path):
         sys.stdout.flush()

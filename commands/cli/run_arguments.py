@@ -1,8 +1,6 @@
 """The arguments of commands, for argparse: those of one command, and those of `rdma-cts run` that become RunOptions.
-Other commands share the arguments that select cases.
-
-conformance/run_options.py defines the name and meaning of each option of a run.
-"""
+Other commands share the arguments that select cases. conformance/run_options.py defines the name and meaning of each
+option of a run."""
 
 import argparse
 import re
@@ -33,11 +31,9 @@ _NARGS = {"_...": "+", "[_...]": "*", "[_]": "?"}
 
 
 def add(parser: argparse._ActionsContainer, usage: str, help: str, **more: Any) -> None:
-    """Adds an argument in the notation of a usage: `runs RUN...`, `--failed [RUN]`, `-v,--verbose`.
-
-    The placeholder decides the type of the value. An option without placeholder and choices is a switch. `more` are
-    further settings for argparse, or others than those.
-    """
+    """Adds an argument in the notation of a usage: `runs RUN...`, `--failed [RUN]`, `-v,--verbose`. The placeholder
+    decides the type of the value. An option without placeholder and choices is a switch. `more` are further settings
+    for argparse, or others than those."""
     names, _, value = usage.partition(" ")
     if value:
         nargs = _NARGS.get(re.sub("[A-Z]+", "_", value))

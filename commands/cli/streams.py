@@ -1,8 +1,6 @@
-"""Standard output and error of a command.
-
-A problem of these streams does not end the command: their reader may have ended (`| head`), the disk may be full, they
-may be closed (`>&-`), or their encoding may lack a character. output.py is about files.
-"""
+"""Standard output and error of a command. A problem of these streams does not end the command: their reader may have
+ended (`| head`), the disk may be full, they may be closed (`>&-`), or their encoding may lack a character. output.py is
+about files."""
 
 import io
 import os

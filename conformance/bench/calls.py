@@ -1,7 +1,5 @@
-"""Definitions for both entry points: the result of a call, and the structures that C programs use.
-
-The calls themselves are in device/libibverbs.py (the library) and device/uverbs.py (the kernel).
-"""
+"""Definitions for both entry points: the result of a call, and the structures that C programs use. The calls themselves
+are in device/libibverbs.py (the library) and device/uverbs.py (the kernel)."""
 
 import ctypes
 import errno as errno_module
@@ -155,10 +153,8 @@ class Told:
 @dataclass(frozen=True)
 class Return:
     """The result of a call: the returned value, errno (0 if the call did not set it), and the object it created.
-
     `release` releases an object that is not a memory region. `layer` is the layer that answered; it is `kernel` unless
-    the result shows a different layer.
-    """
+    the result shows a different layer."""
 
     value: int
     errno: int

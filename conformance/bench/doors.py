@@ -1,8 +1,6 @@
-"""Entry points that replace calls of a verb by calls of another verb that can do the same.
-
-At the entry point `reg_mr_ex`, the verb ibv_reg_mr_ex makes every region. The rows of the older verbs therefore test
-this verb too. Rows that call it themselves are in a separate folder.
-"""
+"""Entry points that replace calls of a verb by calls of another verb that can do the same. At the entry point
+`reg_mr_ex`, the verb ibv_reg_mr_ex makes every region. The rows of the older verbs therefore test this verb too. Rows
+that call it themselves are in a separate folder."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
-"""The interface between the engine and a device with its memory, on which cases are run.
-
-device/bench.py implements the interface for a device, and reference/bench.py implements it as the documents require.
-"""
+"""The interface between the engine and a device with its memory, on which cases are run. device/bench.py implements the
+interface for a device, and reference/bench.py implements it as the documents require."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -61,11 +59,9 @@ class Queue(Protocol):
 
 
 class NotifyingQueue(Queue, Protocol):
-    """A queue pair whose completion queue has a completion channel.
-
-    After `request_event`, the next completion puts an event into the channel. `took_event` waits for the event
-    (`deadline_s` seconds, by default the deadline of a completion), takes it and acknowledges it.
-    """
+    """A queue pair whose completion queue has a completion channel. After `request_event`, the next completion puts an
+    event into the channel. `took_event` waits for the event (`deadline_s` seconds, by default the deadline of a
+    completion), takes it and acknowledges it."""
 
     def request_event(self, solicited_only: int) -> None: ...
     def took_event(self, deadline_s: float | None) -> bool: ...

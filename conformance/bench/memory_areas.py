@@ -1,8 +1,6 @@
-"""Writes known contents into memory before an operation and finds the differences afterwards.
-
-The bytes that an operation sends never occur in its destination before the operation, so that every transferred byte
-changes the destination. execution/traffic.py makes the operations, and judging/ judges the differences.
-"""
+"""Writes known contents into memory before an operation and finds the differences afterwards. The bytes that an
+operation sends never occur in its destination before the operation, so that every transferred byte changes the
+destination. execution/traffic.py makes the operations, and judging/ judges the differences."""
 
 import ctypes
 import functools
@@ -46,11 +44,9 @@ class Part(NamedTuple):
 
 
 class Area:
-    """A range of `length` bytes at the address `start` in memory, with known contents in it and around it.
-
-    `before` are the contents of the range before an operation, `wanted` those after a complete one. The memory
-    around the range is filled with one byte, `around`.
-    """
+    """A range of `length` bytes at the address `start` in memory, with known contents in it and around it. `before` are
+    the contents of the range before an operation, `wanted` those after a complete one. The memory around the range is
+    filled with one byte, `around`."""
 
     def __init__(
         self, memory: Memory, start: int, length: int, around: int, before: bytes, wanted: bytes, prefill: bool = True

@@ -1,7 +1,5 @@
-"""Work requests and completions as data, and the result of an exchange.
-
-These are the interface between execution/ and a bench, which is the device under test or the reference implementation.
-"""
+"""Work requests and completions as data, and the result of an exchange. These are the interface between execution/ and
+a bench, which is the device under test or the reference implementation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -92,10 +90,8 @@ class Completion(NamedTuple):
 
 class Exchange(NamedTuple):
     """The result of an exchange: the returned value of the post, the request's completion, and the peer's completions.
-
     `responder_state` is the final state of the responder if the exchange was not a full success, else empty. `late` is
-    whether the completion came before the data were in memory.
-    """
+    whether the completion came before the data were in memory."""
 
     returned: Return
     completions: Sequence[Completion] = ()
@@ -110,11 +106,8 @@ class Exchange(NamedTuple):
 
 def other_opcode(opcode: str, found: Sequence[Completion], received: Sequence[Completion] = ()) -> list[str]:
     """Returns the opcodes [reported, specified] of a completion that reports another operation than the posted one, or
-    [].
-
-    `found` begins with the completion of the request, and `received` with the completion of the receive that the
-    request consumed, if any. The opcode of a completion in error is not valid, and is not compared.
-    """
+    []. `found` begins with the completion of the request, and `received` with the completion of the receive that the
+    request consumed, if any. The opcode of a completion in error is not valid, and is not compared."""
     specified = (found, COMPLETED_AS.get(opcode, opcode)), (received, _RECEIVED_AS.get(opcode, "RECV"))
     for completions, wanted in specified:
         if completions and completions[0].status == "SUCCESS" and completions[0].opcode != wanted:

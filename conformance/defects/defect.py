@@ -188,10 +188,8 @@ class Defect:
 
 
 def defects_of(results: Iterable[ResultRecord], shorts: Shorts = _NONE) -> list[Defect]:
-    """The defects in results that have every key of record_shape.RESULT, the most severe first.
-
-    `shorts` are the short names of the rules, for titles.
-    """
+    """The defects in results that have every key of record_shape.RESULT, the most severe first. `shorts` are the short
+    names of the rules, for titles."""
     records = list(results)
     by_cause: dict[Cause, list[Symptom]] = {}
     for record in records:

@@ -9,11 +9,9 @@ from conformance.model.fault import Effect, Fault, FaultKind
 
 
 class Severity(Enum):
-    """The severities, the most severe first.
-
-    `rank` is 0 for the most severe. `label` is the name in tables of reports, `counted` has the words after a number,
-    in the singular and in the plural, and `meaning` says what the severity means to an application.
-    """
+    """The severities, the most severe first. `rank` is 0 for the most severe. `label` is the name in tables of reports,
+    `counted` has the words after a number, in the singular and in the plural, and `meaning` says what the severity
+    means to an application."""
 
     rank: int
     label: str

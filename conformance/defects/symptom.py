@@ -68,11 +68,8 @@ _OF_COMMAND: Mapping[str, str] = {verb.command: verb.name for verb in reversed(l
 
 @dataclass(frozen=True)
 class Symptom:
-    """One violation in one result.
-
-    `line` is the fault as a sentence, and `expected` is what the documents require instead. `deviation` is a group of
-    points of a sweep, or a random sequence; None for other results.
-    """
+    """One violation in one result. `line` is the fault as a sentence, and `expected` is what the documents require
+    instead. `deviation` is a group of points of a sweep, or a random sequence; None for other results."""
 
     record: ResultRecord
     rules: tuple[str, ...]

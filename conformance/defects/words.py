@@ -1,9 +1,6 @@
 """The title of a defect, which says in one line what is wrong, and the shortest condition on access flags that all
-failing calls of the defect meet and no successful call meets.
-
-The title is made from the defect's cause and the short name of its rule, so that the title is the same whichever cases
-have shown the defect.
-"""
+failing calls of the defect meet and no successful call meets. The title is made from the defect's cause and the short
+name of its rule, so that the title is the same whichever cases have shown the defect."""
 
 import itertools
 import re
@@ -37,9 +34,7 @@ def granted(results: Iterable[ResultRecord]) -> Granted:
 
 def conditions(symptoms: Sequence[Symptom], succeeded: Granted) -> Iterator[Condition]:
     """The conditions of at most two flags that all failing calls meet and no successful call meets, the shortest first.
-
-    Symptoms with unknown flags are left out, unless no symptom would be left.
-    """
+    Symptoms with unknown flags are left out, unless no symptom would be left."""
     found = [(each.verb, flags) for each in symptoms if (flags := flags_of(each)) is not None]
     verbs = {verb for verb, _ in found} or {each.verb for each in symptoms}
     good = [flags for verb in verbs for flags in succeeded.get(verb, ())]

@@ -1,7 +1,5 @@
-"""The bench of a real device: one open device, both entry points, this process's memory.
-
-fixtures/bench.py opens the device and closes it with the session. execution/offered.py has the capabilities.
-"""
+"""The bench of a real device: one open device, both entry points, this process's memory. fixtures/bench.py opens the
+device and closes it with the session. execution/offered.py has the capabilities."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -54,11 +52,9 @@ class DeviceBench:
         completion_deadline_s: float = COMPLETION_DEADLINE_S,
         peer: Device | RemoteDevice | None = None,
     ) -> None:
-        """`dialect` is one of vocabulary.DIALECTS; `alone` is true if nothing else on this kernel pins pages.
-
-        Each wait for a completion lasts at most `completion_deadline_s` seconds. `peer` is the device of the
-        requesters; without `peer`, all pairs are in loopback on `device`.
-        """
+        """`dialect` is one of vocabulary.DIALECTS; `alone` is true if nothing else on this kernel pins pages. Each wait
+        for a completion lasts at most `completion_deadline_s` seconds. `peer` is the device of the requesters; without
+        `peer`, all pairs are in loopback on `device`."""
         self.device = device
         if peer:
             self._peer_pd = RemoteDomain(peer) if isinstance(peer, RemoteDevice) else ProtectionDomain(peer)

@@ -1,7 +1,5 @@
 """Compiles the C sources that replace slow Python code, if the host has a compiler. Each is compiled once per process.
-
-Without a compiler, Python code does the same, but slower. The C sources are exchange.c and sweeps/loop.c.
-"""
+Without a compiler, Python code does the same, but slower. The C sources are exchange.c and sweeps/loop.c."""
 
 import contextlib
 import ctypes

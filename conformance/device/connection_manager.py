@@ -1,8 +1,6 @@
-"""Connects queue pairs through the RDMA connection manager (librdmacm), in loopback on one device.
-
-iWARP needs the connection manager: a queue pair runs over a TCP connection, which only the connection manager sets up,
-for queue pairs that it knows by their numbers (rdma_connect(3), rdma_accept(3)).
-"""
+"""Connects queue pairs through the RDMA connection manager (librdmacm), in loopback on one device. iWARP needs the
+connection manager: a queue pair runs over a TCP connection, which only the connection manager sets up, for queue pairs
+that it knows by their numbers (rdma_connect(3), rdma_accept(3))."""
 
 import ctypes
 import errno

@@ -1,7 +1,5 @@
 """The device under test, opened with pyverbs: its identity, its declared capabilities, and its protection domains.
-
-libibverbs.py and uverbs.py have the verbs under test.
-"""
+libibverbs.py and uverbs.py have the verbs under test."""
 
 import ctypes
 import fcntl
@@ -197,10 +195,8 @@ class Device:
 
     def open_connection_manager(self) -> None:
         """Opens the connection manager on the address of the port's network interface, for transports that need it.
-
         Must be called before RDMA objects are counted, because the connection manager has its own objects. Raises
-        UserError if the interface has no address.
-        """
+        UserError if the interface has no address."""
         interface = self.netlink.network_interface(self.port)
         address = address_of(interface) if interface else ""
         if not address:

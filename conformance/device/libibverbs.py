@@ -79,11 +79,9 @@ class Libibverbs:
     name = "libibverbs"
 
     def __init__(self, dialect: str | None = None) -> None:
-        """Loads the library that the dynamic linker finds. Raises OSError if it finds none.
-
-        `dialect` is the variant of the library's ibv_rereg_mr. With None, the vendor's variant exists if the library
-        exports it by its experimental name.
-        """
+        """Loads the library that the dynamic linker finds. Raises OSError if it finds none. `dialect` is the variant of
+        the library's ibv_rereg_mr. With None, the vendor's variant exists if the library exports it by its experimental
+        name."""
         self._library = ctypes.CDLL("libibverbs.so.1", use_errno=True)
         self._absent: list[Callable[..., Any]] = []
         exported = [verb for verb in VERBS.values() if verb.linkage is not Linkage.INLINE]

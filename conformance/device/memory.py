@@ -1,8 +1,6 @@
 """Memory of every kind that a case can request, with inaccessible guard pages on both sides; and real dma-bufs without
-a GPU: from /dev/udmabuf and from the system's dma-buf heap.
-
-Uses libc's mmap, because Python's mmap module cannot leave holes and does not return addresses.
-"""
+a GPU: from /dev/udmabuf and from the system's dma-buf heap. Uses libc's mmap, because Python's mmap module cannot leave
+holes and does not return addresses."""
 
 import ctypes
 import errno

@@ -83,11 +83,8 @@ class NativeConnection:
         self, requester: DeviceQueue, responder: DeviceQueue, silence_s: float, renewable: bool, by_reset: bool
     ) -> None:
         """C waits `silence_s` seconds for a completion that may be missing, and for others until the deadlines of the
-        queues.
-
-        C renews a `renewable` pair if `by_reset` is true; else C returns before it would use a stale pair. After a
-        failure, C waits for the final state only if the pair is `renewable`.
-        """
+        queues. C renews a `renewable` pair if `by_reset` is true; else C returns before it would use a stale pair.
+        After a failure, C waits for the final state only if the pair is `renewable`."""
         self._queues = requester, responder
         renewing = renewable and by_reset
         flat = [number for step in transitions(responder.kind) for number in step] if renewing else []
@@ -182,12 +179,9 @@ def _address(content: bytes) -> int:
 
 
 def native_connection(pair: Pair, silence_s: float, renewable: bool) -> NativeConnection | None:
-    """Returns the pair in the form that C needs.
-
-    Returns None until the pair's device has executed enough exchanges for compiling to save time, for pairs that C
-    cannot use, and without a compiler. Raises UserError if exchange.c does not have the layout that this module
-    assumes.
-    """
+    """Returns the pair in the form that C needs. Returns None until the pair's device has executed enough exchanges for
+    compiling to save time, for pairs that C cannot use, and without a compiler. Raises UserError if exchange.c does not
+    have the layout that this module assumes."""
     requester, responder = pair.requester, pair.responder
     if type(requester) is not DeviceQueue or type(responder) is not DeviceQueue:
         return None

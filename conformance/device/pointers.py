@@ -1,8 +1,6 @@
-"""Finds the C structures of pyverbs objects, which calls with exact arguments need. pyverbs hides most of them.
-
-A pyverbs object has its C pointer among its fields, at an offset that depends on the version. The offset is never
-assumed: it is found by comparing the contents of the structure with the properties of the object.
-"""
+"""Finds the C structures of pyverbs objects, which calls with exact arguments need. pyverbs hides most of them. A
+pyverbs object has its C pointer among its fields, at an offset that depends on the version. The offset is never
+assumed: it is found by comparing the contents of the structure with the properties of the object."""
 
 import ctypes
 import os
@@ -75,11 +73,9 @@ class Pointers:
 
     @contextmanager
     def mr(self, pointer: int, pd: Any) -> Iterator[Any]:
-        """A pyverbs MR with the given struct ibv_mr *, or with NULL for 0.
-
-        The MR is valid only within the block, and does not own the region. The first call registers a region in `pd`, a
-        pyverbs PD, to find the offset. Raises SetupRefused.
-        """
+        """A pyverbs MR with the given struct ibv_mr *, or with NULL for 0. The MR is valid only within the block, and
+        does not own the region. The first call registers a region in `pd`, a pyverbs PD, to find the offset. Raises
+        SetupRefused."""
         from pyverbs.mr import MR
 
         wrapper = MR.__new__(MR)

@@ -1,7 +1,5 @@
-"""One port of a device as the kernel shows it in sysfs: its state, and the GIDs and partitions that it can use.
-
-The device is not opened, so that mistakes of the user are reported before a run begins.
-"""
+"""One port of a device as the kernel shows it in sysfs: its state, and the GIDs and partitions that it can use. The
+device is not opened, so that mistakes of the user are reported before a run begins."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -32,11 +30,9 @@ def device_names(sysfs: Path = SYSFS) -> list[str]:
 
 @dataclass(frozen=True)
 class Gid:
-    """An entry of a port's GID table. Its address is not zero.
-
-    `kind` is empty if the kernel does not report it. `interface` is the network interface of a RoCE GID, empty if this
-    network namespace has none. `up` is true if the interface carries data, or if the link layer needs no interface.
-    """
+    """An entry of a port's GID table. Its address is not zero. `kind` is empty if the kernel does not report it.
+    `interface` is the network interface of a RoCE GID, empty if this network namespace has none. `up` is true if the
+    interface carries data, or if the link layer needs no interface."""
 
     index: int
     address: str

@@ -109,11 +109,9 @@ def _library() -> Any:
 
 
 def events_of(qp: int, context: int, deadline_s: float = 0) -> list[str]:
-    """Returns the names of the events that a queue pair has had, without prefix, such as `QP_ACCESS_ERR`.
-
-    `qp` is a struct ibv_qp *, `context` a struct ibv_context *. Events of other objects are dropped. If no event has
-    come yet, waits at most `deadline_s` seconds.
-    """
+    """Returns the names of the events that a queue pair has had, without prefix, such as `QP_ACCESS_ERR`. `qp` is a
+    struct ibv_qp *, `context` a struct ibv_context *. Events of other objects are dropped. If no event has come yet,
+    waits at most `deadline_s` seconds."""
     found: list[str] = []
     event = _Event()
     address = ctypes.addressof(event)

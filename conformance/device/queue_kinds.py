@@ -1,8 +1,6 @@
 """Queue pairs of other kinds than those of queue_pairs.py: with requests that are posted by the builders and setters of
-ibv_wr_post(3), or with receives in a shared receive queue, of type RC and of extended reliable connections (XRC).
-
-XRC was never tried on a device that offers XRC: every device so far has refused the first call.
-"""
+ibv_wr_post(3), or with receives in a shared receive queue, of type RC and of extended reliable connections (XRC). XRC
+was never tried on a device that offers XRC: every device so far has refused the first call."""
 
 import os
 import sys
@@ -58,11 +56,9 @@ _WITHOUT_DATA = (*EXTENDED_OPCODES, "LOCAL_INV", "BIND_MW")
 
 
 class ExtendedQueue(DeviceQueue):
-    """A queue pair that posts by ibv_wr_start, a builder and its setters for each request, and ibv_wr_complete.
-
-    It is created for the operations that will be posted on it (ibv_create_qp_ex(3), `send_ops_flags`). Builders and
-    setters are inline functions of the header, which pyverbs calls.
-    """
+    """A queue pair that posts by ibv_wr_start, a builder and its setters for each request, and ibv_wr_complete. It is
+    created for the operations that will be posted on it (ibv_create_qp_ex(3), `send_ops_flags`). Builders and setters
+    are inline functions of the header, which pyverbs calls."""
 
     def _create(self) -> Any:
         made_for = _OPERATIONS.mask_of(*self._operations())

@@ -1,8 +1,6 @@
 """Queue pairs on the device under test, in loopback or connected to a peer's queue pairs, and their work requests; and
-memory windows, which requests bind and invalidate.
-
-pyverbs creates the queue pairs and changes their states; posting.py posts the requests.
-"""
+memory windows, which requests bind and invalidate. pyverbs creates the queue pairs and changes their states; posting.py
+posts the requests."""
 
 import select
 from collections.abc import Sequence

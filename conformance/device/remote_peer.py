@@ -65,11 +65,9 @@ class Mirror:
 
 
 class Channel(Protocol):
-    """Sends a call to the process on the peer's host, and returns its answer.
-
-    Raises PeerLost if no answer comes, PeerRefused if the peer's device refused the call, OSError with the errno of an
-    OSError on the peer's host, and HarnessFailure for any other failure on the peer's host.
-    """
+    """Sends a call to the process on the peer's host, and returns its answer. Raises PeerLost if no answer comes,
+    PeerRefused if the peer's device refused the call, OSError with the errno of an OSError on the peer's host, and
+    HarnessFailure for any other failure on the peer's host."""
 
     def call(self, name: str, **arguments: Any) -> Any: ...
 

@@ -1,8 +1,6 @@
-"""Postings: several work requests between ibv_wr_start and ibv_wr_complete or ibv_wr_abort.
-
-The rules are those of ibv_wr_post(3): no request is carried out before ibv_wr_complete returns 0, and every request is
-carried out afterwards. traffic.py makes single requests with `poster: wr_post`.
-"""
+"""Postings: several work requests between ibv_wr_start and ibv_wr_complete or ibv_wr_abort. The rules are those of
+ibv_wr_post(3): no request is carried out before ibv_wr_complete returns 0, and every request is carried out afterwards.
+traffic.py makes single requests with `poster: wr_post`."""
 
 import ctypes
 import itertools
@@ -31,10 +29,8 @@ _FILLED = 0x80  # the byte of the first message; the next message has the next b
 @dataclass
 class _Posting:
     """A connection, and numbered ranges of `length` bytes from `addr` on, to which the requests of a posting write.
-    `layer` is the layer that answered: the device once a request had a completion.
-
-    Each batch of vocabulary.BATCHES is a method, which returns a description of the first error, or an empty text.
-    """
+    `layer` is the layer that answered: the device once a request had a completion. Each batch of vocabulary.BATCHES is
+    a method, which returns a description of the first error, or an empty text."""
 
     context: CaseContext
     connection: LoopbackConnection

@@ -43,10 +43,8 @@ FLUSH = 2  # in a Refusal, in place of REQUESTER or RESPONDER: the receive that 
 
 class ExchangeSpec(NamedTuple):
     """An exchange to execute: the request, the end that posts it (REQUESTER or RESPONDER), and the memory of both ends.
-
     `areas` are the memory of the responder and the memory of the requester. They are filled before the request is
-    posted and compared afterwards. If `failed`, waits are short, because an end is in the error state already.
-    """
+    posted and compared afterwards. If `failed`, waits are short, because an end is in the error state already."""
 
     connection: "LoopbackConnection"
     request: SendRequest
@@ -110,11 +108,9 @@ class LoopbackConnection:
         return ERROR_STATE in (state_of(self.pair, end) for end in (self.pair.requester, self.pair.responder))
 
     def mark_failed(self, opcode: str, found: Sequence[Completion], *queues: Queue) -> None:
-        """Marks the pair stale, and waits until `queues` are in the error state after a failed request.
-
-        `opcode` is the opcode of the failed request, and `found` are its completions. The wait is needed because a
-        queue pair that is reset during its transition to the error state may enter the error state after the reset.
-        """
+        """Marks the pair stale, and waits until `queues` are in the error state after a failed request. `opcode` is the
+        opcode of the failed request, and `found` are its completions. The wait is needed because a queue pair that is
+        reset during its transition to the error state may enter the error state after the reset."""
         self.stale = True
         for number, queue in enumerate(queues):
             self._await_error(queue, (opcode, found[0].status if found else "", number))
@@ -137,11 +133,9 @@ class LoopbackConnection:
                 return
 
     def execute(self, spec: ExchangeSpec) -> Exchange:
-        """Renews the connection if necessary, posts the request and the SEND after it, and returns the results.
-
-        Also posts the receives that the request and the SEND need at the peer. If anything failed, waits until the
-        queue pairs have reached their final states.
-        """
+        """Renews the connection if necessary, posts the request and the SEND after it, and returns the results. Also
+        posts the receives that the request and the SEND need at the peer. If anything failed, waits until the queue
+        pairs have reached their final states."""
         self.renew_if_stale()
         initiator, peer = self._ends(spec.initiator)
         for area in spec.areas:
@@ -169,11 +163,9 @@ class LoopbackConnection:
         return exchange._replace(responder_state=state_of(self.pair, self.pair.responder))
 
     def check_answered(self, found: Sequence[Completion], received: Sequence[Completion], opcode: str) -> None:
-        """Checks that an end has answered a request, or that the connection still carries a message.
-
-        `found` are the completions of the posted request, `received` the completions at its peer. Raises LoopbackLost
-        if neither end has answered the request and no message arrives.
-        """
+        """Checks that an end has answered a request, or that the connection still carries a message. `found` are the
+        completions of the posted request, `received` the completions at its peer. Raises LoopbackLost if neither end
+        has answered the request and no message arrives."""
         if not _is_answered(found, received, self.pair, opcode):
             self._control().check_alive()
 
@@ -265,11 +257,9 @@ class LoopbackConnection:
 
 
 def exchanges(specs: Sequence[ExchangeSpec]) -> Iterator[Exchange]:
-    """Executes the exchanges in their order and yields the result of each.
-
-    C may execute several exchanges before the first is yielded. C stops after an exchange whose memory has to be
-    examined; this memory does not change until the caller asks for the next exchange. Raises HarnessFailure.
-    """
+    """Executes the exchanges in their order and yields the result of each. C may execute several exchanges before the
+    first is yielded. C stops after an exchange whose memory has to be examined; this memory does not change until the
+    caller asks for the next exchange. Raises HarnessFailure."""
     done = 0
     while done < len(specs):
         batch = _native_exchanges(specs[done : done + native_exchange.MAX_BATCH])

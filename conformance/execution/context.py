@@ -53,11 +53,9 @@ class HarnessResources:
         return self._connections[key]
 
     def scratch(self, pd: Pd, size: int, use: str, access: int = 0) -> Sge:
-        """Registered memory of `size` bytes. Each `use` has its own memory, which is replaced if a call needs more.
-
-        The memory is in the middle of a mapping, so that a driver that registers too much can register it too. `access`
-        are the access flags for peers. Raises SetupRefused.
-        """
+        """Registered memory of `size` bytes. Each `use` has its own memory, which is replaced if a call needs more. The
+        memory is in the middle of a mapping, so that a driver that registers too much can register it too. `access` are
+        the access flags for peers. Raises SetupRefused."""
         key = (pd.pointer, use, access)
         if key not in self._scratch or self._scratch[key].length < size:
             self._scratch[key] = self._register(pd, max(size, self.bench.page), access)

@@ -1,8 +1,6 @@
-"""Operations with a list of several SGEs, and messages into receives that an earlier step posted.
-
-The SGEs can be in several regions. Before an operation, all memory of the SGEs has known contents; afterwards, the
-memory of every SGE and everything between them is compared. traffic.py has the operations on one range.
-"""
+"""Operations with a list of several SGEs, and messages into receives that an earlier step posted. The SGEs can be in
+several regions. Before an operation, all memory of the SGEs has known contents; afterwards, the memory of every SGE and
+everything between them is compared. traffic.py has the operations on one range."""
 
 import ctypes
 from collections.abc import Sequence
@@ -45,11 +43,9 @@ def _content(memory: Memory) -> bytes:
 
 
 def list_traffic(context: CaseContext, step: Step) -> Observation:
-    """An operation whose local side is a list of SGEs. Raises SetupRefused.
-
-    `moved` is `all` if the right bytes were read from or written to each SGE and nothing else changed. If the operation
-    is refused, `moved` covers only the memory `guarded`, because other memory may have been accessed already.
-    """
+    """An operation whose local side is a list of SGEs. Raises SetupRefused. `moved` is `all` if the right bytes were
+    read from or written to each SGE and nothing else changed. If the operation is refused, `moved` covers only the
+    memory `guarded`, because other memory may have been accessed already."""
     operation, sges = str(step.arguments["op"]), context.sges(step.arguments["sg_list"])
     if operation == "READ" and len(sges) > context.bench.max_read_elements:
         most = context.bench.max_read_elements

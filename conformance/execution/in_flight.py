@@ -59,11 +59,9 @@ def _post(context: CaseContext, queue: Queue, request: SendRequest) -> None:
 
 
 def post_traffic(context: CaseContext, step: Step) -> Observation:
-    """Posts REQUESTS requests on a range, over a pair of the case, and does not wait for them.
-
-    With `lkey`, the owner of the range posts them, with the range as local memory; else the peer posts them, with the
-    range as remote memory.
-    """
+    """Posts REQUESTS requests on a range, over a pair of the case, and does not wait for them. With `lkey`, the owner
+    of the range posts them, with the range as local memory; else the peer posts them, with the range as remote
+    memory."""
     queue, other, request = _prepared(context, step)
     context.in_flight[str(step.arguments["qp"])] = (queue, other)
     _post(context, queue, request)
@@ -144,11 +142,9 @@ def killed_in_flight(context: CaseContext, step: Step) -> Observation:
 
 
 def await_traffic(context: CaseContext, step: Step) -> Observation:
-    """Fills the memory, and waits for the completions of all requests.
-
-    `returned` is 0, `changed` if a byte of the memory has changed meanwhile, or `leaked` if a new byte has reached the
-    other end. The requests may have completed before this step, or fail: `marker` has their statuses.
-    """
+    """Fills the memory, and waits for the completions of all requests. `returned` is 0, `changed` if a byte of the
+    memory has changed meanwhile, or `leaked` if a new byte has reached the other end. The requests may have completed
+    before this step, or fail: `marker` has their statuses."""
     (queue, other), memory = context.in_flight[str(step.arguments["qp"])], context.memory[str(step.arguments["memory"])]
     ctypes.memset(memory.addr, CANARY, memory.size)
     found = queue.completions(REQUESTS)
@@ -187,10 +183,8 @@ def receives_in_order(context: CaseContext, step: Step) -> Observation:
 
 def immediates_in_order(context: CaseContext, step: Step) -> Observation:
     """Posts RDMA WRITEs with immediate data. When the receiver has the completion of a WRITE, all bytes of this WRITE
-    must be in memory.
-
-    Nothing is posted after the last WRITE of a burst, because a later request could make the bytes of the WRITE arrive.
-    """
+    must be in memory. Nothing is posted after the last WRITE of a burst, because a later request could make the bytes
+    of the WRITE arrive."""
     return _bursts(context, step, "RDMA_WRITE_WITH_IMM")
 
 
@@ -252,11 +246,8 @@ def _first_wrong(
 
 def atomics_in_order(context: CaseContext, step: Step) -> Observation:
     """Posts an RDMA WRITE of a word, and then atomics on the same word. Each atomic must return the value that the
-    earlier requests have left.
-
-    The atomics are FETCH-AND-ADDs or COMPARE-AND-SWAPs. Every other COMPARE-AND-SWAP compares with another value, and
-    swaps nothing. The WRITE is signaled only in every other round.
-    """
+    earlier requests have left. The atomics are FETCH-AND-ADDs or COMPARE-AND-SWAPs. Every other COMPARE-AND-SWAP
+    compares with another value, and swaps nothing. The WRITE is signaled only in every other round."""
     operation = str(step.arguments["op"])
     rkey, addr, rounds = context.numbers(step.arguments, "rkey", "addr", "rounds")
     connection = context.harness.connection("RC", str(step.arguments["pd"]))

@@ -1,7 +1,5 @@
 """Changes to the memory below a region: pages are discarded, swapped out, moved, or shared with a child by fork().
-
-These changes are calls of the table language, not verbs.
-"""
+These changes are calls of the table language, not verbs."""
 
 import ctypes
 from collections.abc import Callable
@@ -92,11 +90,9 @@ def ibv_fork_init(context: CaseContext, step: Step) -> Observation:
 
 
 def fork(context: CaseContext, step: Step) -> Observation:
-    """Forks a child, which shares the pages of the memory until one process writes to them.
-
-    `child` says whether the child writes to its whole copy at once, or only waits. At `join`, the child reports whether
-    its copy has changed since.
-    """
+    """Forks a child, which shares the pages of the memory until one process writes to them. `child` says whether the
+    child writes to its whole copy at once, or only waits. At `join`, the child reports whether its copy has changed
+    since."""
     name, writes = str(step.arguments["memory"]), step.arguments["child"] == "writes"
     memory = context.memory[name]
     contents = bytes([_WRITTEN]) * memory.size if writes else ctypes.string_at(memory.addr, memory.size)

@@ -101,11 +101,8 @@ def _discard(entry: Entry, returned: Return) -> None:
 
 def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
     """Returns whether this entry point offers each verb, kind of region and type of queue pair that a device cannot
-    declare.
-
-    Capabilities that could not be tried, because the device did not register a page, are left out; the cases report the
-    failed registration.
-    """
+    declare. Capabilities that could not be tried, because the device did not register a page, are left out; the cases
+    report the failed registration."""
     entry, by_library = bench.entry(entry_name), entry_name == "libibverbs"
     results, regions = dict[str, Return](), dict[str, Return]()
     with domain(bench) as pd, _page(bench) as addr:

@@ -44,11 +44,9 @@ _UNANSWERED = ("RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR")
 
 
 class _Outcome(NamedTuple):
-    """The outcome of an operation: `failed` says what went wrong, empty if nothing went wrong.
-
-    If `answered`, an end has answered, so that the device is the reason, not the path. If `lost`, the requester reports
-    success although nothing arrived, and another try may succeed.
-    """
+    """The outcome of an operation: `failed` says what went wrong, empty if nothing went wrong. If `answered`, an end
+    has answered, so that the device is the reason, not the path. If `lost`, the requester reports success although
+    nothing arrived, and another try may succeed."""
 
     failed: str = ""
     answered: bool = True

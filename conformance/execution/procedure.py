@@ -1,8 +1,6 @@
-"""The order of one case: creates the set-up, makes the calls, and returns the raw observation.
-
-steps.py makes the individual calls. An exception here is a failure of the harness, never of the device. runner.py adds
-the kernel's evidence and the verdict.
-"""
+"""The order of one case: creates the set-up, makes the calls, and returns the raw observation. steps.py makes the
+individual calls. An exception here is a failure of the harness, never of the device. runner.py adds the kernel's
+evidence and the verdict."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence

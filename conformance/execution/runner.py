@@ -1,8 +1,6 @@
-"""Runs one case: makes its calls, watches the kernel, and judges the observation.
-
-`run_case` is the only way to run a case, and independent of pytest: the plugin, the trial and the tests call it, each
-with its own RunContext. sweeps/run.py has the runner of each kind of case, and procedure.py makes the calls.
-"""
+"""Runs one case: makes its calls, watches the kernel, and judges the observation. `run_case` is the only way to run a
+case, and independent of pytest: the plugin, the trial and the tests call it, each with its own RunContext.
+sweeps/run.py has the runner of each kind of case, and procedure.py makes the calls."""
 
 import itertools
 import time
@@ -85,12 +83,9 @@ class LastCounts:
 
 @dataclass(frozen=True)
 class RunContext:
-    """The data that all cases of a run share.
-
-    `runners` has the runner of each kind of case; `seed` shuffles the points of sweeps. `memory` is None on a kernel
-    that does not count the memory of its modules. If `only_observes`, rows are left to a supervisor to judge, because
-    judging takes an emulated guest as long as the calls of a row.
-    """
+    """The data that all cases of a run share. `runners` has the runner of each kind of case; `seed` shuffles the points
+    of sweeps. `memory` is None on a kernel that does not count the memory of its modules. If `only_observes`, rows are
+    left to a supervisor to judge, because judging takes an emulated guest as long as the calls of a row."""
 
     bench: Bench
     basis: Basis
@@ -169,11 +164,9 @@ def run_api(case: Case, run: RunContext, progress: Progress) -> CaseRun:
 
 
 def _observe_api(case: Case, bench: Bench, waiting: Callable[[], None]) -> Observation:
-    """Returns the observation of the checks of the enumeration, struct or prototype that `case` names.
-
-    `waiting` is called repeatedly while the compiler runs. If no checks exist because the header or a compiler is
-    missing, `unreachable` of the observation says so.
-    """
+    """Returns the observation of the checks of the enumeration, struct or prototype that `case` names. `waiting` is
+    called repeatedly while the compiler runs. If no checks exist because the header or a compiler is missing,
+    `unreachable` of the observation says so."""
     item = str(case.when.arguments["item"])
     all_checks = bench.api_checks(waiting)
     checks = [check for check in all_checks if _is_about(check.item, item)]

@@ -1,7 +1,5 @@
-"""Many regions that exist at the same time, each accessed with its own keys; and several calls at the same time.
-
-These are calls of the table language, not verbs.
-"""
+"""Many regions that exist at the same time, each accessed with its own keys; and several calls at the same time. These
+are calls of the table language, not verbs."""
 
 import itertools
 from collections import Counter
@@ -36,11 +34,9 @@ _QP_ACCESS = Flags(ENUMS["ibv_access_flags"].mask_of(*_RIGHTS), tuple(_RIGHTS))
 
 
 def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
-    """Registers `count` adjacent regions of `length` bytes from `addr` on, and accesses them with their keys.
-
-    Then every second region is deregistered, and the remaining regions are accessed again. `returned` is 0, or
-    describes the first error.
-    """
+    """Registers `count` adjacent regions of `length` bytes from `addr` on, and accesses them with their keys. Then
+    every second region is deregistered, and the remaining regions are accessed again. `returned` is 0, or describes the
+    first error."""
     addr, length, count, access = context.numbers(step.arguments, "addr", "length", "count", "access")
     regions: list[Mr] = []
     remarks: list[str] = []

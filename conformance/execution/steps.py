@@ -1,7 +1,5 @@
 """The calls of the table language: one function for each, which makes the call and returns the observation.
-
-model/observation.py describes the keys of an observation.
-"""
+model/observation.py describes the keys of an observation."""
 
 import ctypes
 import mmap

@@ -1,8 +1,6 @@
-"""Traffic: operations on a region or window, which show what the device enforces and which bytes it writes.
-
-Before each operation, memory has known contents: the range, all memory of the case around the range, and guards next to
-the harness's own buffer. Afterwards, every byte that differs is recorded.
-"""
+"""Traffic: operations on a region or window, which show what the device enforces and which bytes it writes. Before each
+operation, memory has known contents: the range, all memory of the case around the range, and guards next to the
+harness's own buffer. Afterwards, every byte that differs is recorded."""
 
 import ctypes
 import sys
@@ -410,11 +408,9 @@ def _received(completions: Sequence[Completion], length: int, with_imm: bool = T
 
 
 def _moved(moved: str, length: int, done: bool, target: Area, local: LocalBuffer, late: bool) -> Observation:
-    """Returns the observation of the operation's changes in the range and around the harness's own buffer.
-
-    An operation of zero bytes counts as moved if it succeeded (`done`) and nothing changed. If `late`, a completion
-    came before the last byte.
-    """
+    """Returns the observation of the operation's changes in the range and around the harness's own buffer. An operation
+    of zero bytes counts as moved if it succeeded (`done`) and nothing changed. If `late`, a completion came before the
+    last byte."""
     changed = target.changed()
     if length == 0:
         moved = "part" if changed else "all" if done else "nothing"

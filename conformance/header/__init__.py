@@ -1,8 +1,6 @@
-"""Rule API-01: compares the descriptions of the verbs with the installed header and bindings.
-
-The C compiler answers all questions about the header, so that the result is what a program compiled here would see. No
-device is needed and no library is loaded.
-"""
+"""Rule API-01: compares the descriptions of the verbs with the installed header and bindings. The C compiler answers
+all questions about the header, so that the result is what a program compiled here would see. No device is needed and no
+library is loaded."""
 
 import functools
 from collections.abc import Sequence

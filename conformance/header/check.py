@@ -1,8 +1,6 @@
 """The result of comparing one described item with the installed header or bindings, and the comparison with pyverbs.
-
 pyverbs contains the header's numbers and exports some of the names. A name that pyverbs does not export cannot be
-compared and is UNREACHABLE, not FAIL.
-"""
+compared and is UNREACHABLE, not FAIL."""
 
 import importlib
 from collections.abc import Iterator
@@ -35,10 +33,8 @@ class Check:
 
 def missing(item: str, expected: str, since: str = "", release: int | None = None) -> Check:
     """Returns FAIL for an item that the header does not have. `since` is the first rdma-core with the item, if known.
-
     An item that is newer than `release`, the installed rdma-core, is UNREACHABLE: the installed header need not have
-    it.
-    """
+    it."""
     if since and release is not None and release < int(since):
         return Check(item, UNREACHABLE, expected, "", f"rdma-core has it since {since}, and this is {release}")
     reason = f"{MISSING}; rdma-core has it since {since}" if since else MISSING
@@ -56,11 +52,9 @@ MODULES = ("pyverbs.libibverbs_enums", "pyverbs.enums")
 
 
 def check_bindings(module: ModuleType | None = None) -> list[Check]:
-    """Returns a check for each described enumerator, and for each enumerator that only pyverbs has.
-
-    `module` is pyverbs' module of enumerations, by default the installed module. If pyverbs is missing or
-    cannot be loaded, the result is one UNREACHABLE check.
-    """
+    """Returns a check for each described enumerator, and for each enumerator that only pyverbs has. `module` is
+    pyverbs' module of enumerations, by default the installed module. If pyverbs is missing or cannot be loaded, the
+    result is one UNREACHABLE check."""
     try:
         bindings = module or _installed()
     except ImportError as error:

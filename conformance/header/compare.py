@@ -1,8 +1,6 @@
-"""Compares every described enumerator, struct, constant and prototype with a header.
-
-Each described item must be in the header and be equal to its description; enumerators and fields that only the header
-has are reported as NOT_COVERED. program.py asks the compiler, and source.py reads the header's text.
-"""
+"""Compares every described enumerator, struct, constant and prototype with a header. Each described item must be in the
+header and be equal to its description; enumerators and fields that only the header has are reported as NOT_COVERED.
+program.py asks the compiler, and source.py reads the header's text."""
 
 import json
 import re

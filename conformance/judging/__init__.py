@@ -40,10 +40,8 @@ _VARYING = ("mr", "asked", "keys", "rkey", "mw", "remarks", "afterwards")
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict with its reason in one line.
-
-    `notes` are remarks that do not change the verdict, `fault` is the fault of a violation.
-    """
+    """A verdict with its reason in one line. `notes` are remarks that do not change the verdict, `fault` is the fault
+    of a violation."""
 
     verdict: str
     reason: str
@@ -63,10 +61,8 @@ class Basis:
     profile: Profile = field(default_factory=Profile)
 
     def lacking(self, case: Case, names: Sequence[str]) -> list[str]:
-        """The capabilities among `names` that the entry of `case` does not have.
-
-        For a case about declarations, a declared capability counts as present even if a trial did not find it.
-        """
+        """The capabilities among `names` that the entry of `case` does not have. For a case about declarations, a
+        declared capability counts as present even if a trial did not find it."""
         lacking = self.capabilities.undeclared(names, case.entry)
         if _is_about_declarations(case):
             return [name for name in lacking if name not in self.capabilities.absent]
@@ -124,11 +120,8 @@ def judge(
     kernel: KernelEvidence | None = None,
     absent: Mapping[str, str] = _NONE,
 ) -> Judgement:
-    """The verdict on `case` by the documents alone.
-
-    `undeclared` are the capabilities that the case needs and that the device does not have. `absent` has the
-    capabilities that the device declares and does not have.
-    """
+    """The verdict on `case` by the documents alone. `undeclared` are the capabilities that the case needs and that the
+    device does not have. `absent` has the capabilities that the device declares and does not have."""
     lack = _lack(undeclared, absent)
     alarm = kernel_alarm(kernel or {})
     if alarm:
@@ -165,10 +158,8 @@ def memory_leak(unfreed: Sequence[UnfreedMemory]) -> Fault:
 
 
 def verdict_key(observed: Observation) -> dict[str, object]:
-    """An observation without the keys whose values differ in each run and change no verdict.
-
-    Two observations with the same key get the same verdict for the same expectation.
-    """
+    """An observation without the keys whose values differ in each run and change no verdict. Two observations with the
+    same key get the same verdict for the same expectation."""
     kept: dict[str, object] = {key: value for key, value in observed.items() if key not in _VARYING}
     if "mr" in observed:
         kept["wrong"] = [field.partition(" ")[0] for field in wrong_fields(observed)]
@@ -332,10 +323,8 @@ def _differing_errnos(case: Case, observed: Observation) -> Fault | None:
 
 
 def _unseen_step(case: Case, observed: Observation) -> Step | None:
-    """Returns the first later step that lacks an observation although it could be made, or None.
-
-    A step cannot be made if a call with an open outcome has released the object of the step, or has not made it.
-    """
+    """Returns the first later step that lacks an observation although it could be made, or None. A step cannot be made
+    if a call with an open outcome has released the object of the step, or has not made it."""
     made = made_steps(case, observed)
     if len(made) > len(case.afterwards):
         return None

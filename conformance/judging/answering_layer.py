@@ -54,10 +54,7 @@ def _changes_alone(arguments: Arguments) -> bool:
 
 def _offset(case: Case, address: object) -> int | None:
     """Returns the offset of an address within the smallest page; None if the address depends on anything else than the
-    address of memory.
-
-    Memory begins at a page boundary, and the size of a huge page is a multiple of the page size.
-    """
+    address of memory. Memory begins at a page boundary, and the size of a huge page is a multiple of the page size."""
     if not isinstance(address, Quantity):
         return None
     if any(

@@ -1,7 +1,5 @@
-"""The location of a fault: the call that failed, the kind of region, and the object whose key was used.
-
-These facts come only from the case.
-"""
+"""The location of a fault: the call that failed, the kind of region, and the object whose key was used. These facts
+come only from the case."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

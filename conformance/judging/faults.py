@@ -1,7 +1,5 @@
-"""The fault of one step, without its location: compares the observation with the expectation.
-
-circumstances.py adds the location of a fault, and sentences.py makes its sentence.
-"""
+"""The fault of one step, without its location: compares the observation with the expectation. circumstances.py adds the
+location of a fault, and sentences.py makes its sentence."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -148,21 +146,17 @@ def data_fault(step: Step, seen: Observation) -> Fault | None:
 
 
 def _came_before_refusal(step: Step, seen: Observation) -> bool:
-    """Whether only the first segments of a message arrived, because a later segment was refused.
-
-    With InfiniBand, the first packet has the length of the message. iWARP checks and places each segment separately
-    (RFC 5041, DDP), so that the segments before the first refused segment may have arrived.
-    """
+    """Whether only the first segments of a message arrived, because a later segment was refused. With InfiniBand, the
+    first packet has the length of the message. iWARP checks and places each segment separately (RFC 5041, DDP), so that
+    the segments before the first refused segment may have arrived."""
     segments = seen.get("unacknowledged") and seen["moved"] == "part" and step.arguments.get("position") in _FROM_START
     return bool(segments) and len(seen["changed"]) == 1 and seen["changed"][0][0] == 0
 
 
 def _stretches(seen: Observation) -> list[list[int]]:
-    """Returns the changed ranges. All ranges that begin in the header of a datagram count as one range.
-
-    Some bytes of the header keep their values by chance, because the header depends on earlier packets: for example, it
-    counts packets.
-    """
+    """Returns the changed ranges. All ranges that begin in the header of a datagram count as one range. Some bytes of
+    the header keep their values by chance, because the header depends on earlier packets: for example, it counts
+    packets."""
     found = seen["changed"]
     if (seen.get("qp_type"), seen.get("side")) != ("UD", "receive"):
         return found
@@ -186,10 +180,8 @@ def _reception_fault(seen: Observation) -> Fault | None:
 
 
 def without_status(step: Step, seen: Observation) -> str:
-    """Returns the reason why the status of a refusal is missing, if the row judges this status; else empty.
-
-    Other rows judge whether the operation is refused at all.
-    """
+    """Returns the reason why the status of a refusal is missing, if the row judges this status; else empty. Other rows
+    judge whether the operation is refused at all."""
     if not step.then.because:
         return ""
     if seen["returned"] != "0":

@@ -1,7 +1,5 @@
-"""Finds errors of the kernel in its log and taint mask: a warning, an oops, a report of KASAN, a crash.
-
-A case with one of these errors fails, whatever its calls returned.
-"""
+"""Finds errors of the kernel in its log and taint mask: a warning, an oops, a report of KASAN, a crash. A case with one
+of these errors fails, whatever its calls returned."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -78,10 +76,8 @@ def _about_device(kernel: KernelEvidence) -> range | None:
 
 
 def _naming(kernel: KernelEvidence) -> Callable[[str], bool]:
-    """Returns a function that says whether a line names a suspect, as a word or as the prefix of a function's name.
-
-    The list of modules after a warning is ignored, because it names every driver.
-    """
+    """Returns a function that says whether a line names a suspect, as a word or as the prefix of a function's name. The
+    list of modules after a warning is ignored, because it names every driver."""
     named = re.compile(rf"\b(?:{'|'.join(map(re.escape, kernel.get('suspects', ())))})(?=_|\b)")
     return lambda line: _MODULES not in line and bool(named.search(line))
 
@@ -91,10 +87,8 @@ def _is_alarm(line: str) -> bool:
 
 
 def first_alarm(log: Sequence[str]) -> str:
-    """The first line in which a kernel reports an error of its own; empty if there is none.
-
-    On a console, the kernel's text may follow a program's output on the same line; it begins at the time stamp.
-    """
+    """The first line in which a kernel reports an error of its own; empty if there is none. On a console, the kernel's
+    text may follow a program's output on the same line; it begins at the time stamp."""
     line = next(filter(_is_alarm, log), "")
     return line[max(0, line.rfind("[ ")) :]
 
@@ -115,11 +109,9 @@ def crash_location(log: Sequence[str]) -> str:
 
 
 def site_in(log: Sequence[str]) -> tuple[str, ...]:
-    """Returns the kernel's location in a log: function, caller, and the module of each; empty if it is unknown.
-
-    The names are the same in every build: without offsets and without the suffixes of a compiler. An unknown name is an
-    empty text.
-    """
+    """Returns the kernel's location in a log: function, caller, and the module of each; empty if it is unknown. The
+    names are the same in every build: without offsets and without the suffixes of a compiler. An unknown name is an
+    empty text."""
     return _site(_died_in(log))
 
 

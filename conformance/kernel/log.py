@@ -1,7 +1,5 @@
 """Records what the kernel reports while a case runs: its log lines and its taint mask. Also reads files of the kernel.
-
-If this process may not read the kernel log, the evidence has no key `log`.
-"""
+If this process may not read the kernel log, the evidence has no key `log`."""
 
 import os
 from collections.abc import Sequence
@@ -14,11 +12,9 @@ _CHUNK = 1 << 16
 
 
 class KernelFile:
-    """A file of the kernel that stays open. The kernel generates the text at each read.
-
-    The file stays open because opening takes longer than reading. A forked process opens the file again, because an
-    open file below /proc/self belongs to the process that opened it.
-    """
+    """A file of the kernel that stays open. The kernel generates the text at each read. The file stays open because
+    opening takes longer than reading. A forked process opens the file again, because an open file below /proc/self
+    belongs to the process that opened it."""
 
     def __init__(self, path: Path, at_once: bool = False) -> None:
         """Opens the file. If the file cannot be opened, each read tries again. `at_once`: the kernel returns the text

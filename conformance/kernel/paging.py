@@ -1,8 +1,5 @@
-"""Queries, removes and moves pages of this process's memory, by calls of libc.
-
-Addresses and sizes are plain numbers, in bytes. execution/memory_events.py has the steps of cases that call these
-functions.
-"""
+"""Queries, removes and moves pages of this process's memory, by calls of libc. Addresses and sizes are plain numbers,
+in bytes. execution/memory_events.py has the steps of cases that call these functions."""
 
 import ctypes
 import mmap
@@ -41,11 +38,9 @@ def page_out(addr: int, size: int) -> bool:
 
 
 def move(addr: int, size: int, place: int) -> None:
-    """Moves a mapping to the address `place`, and replaces any mapping at this address. Raises OSError.
-
-    The old range stays reserved and inaccessible. Otherwise, the next mapping of this process could be in the old
-    range, and a request to the old address would reach it.
-    """
+    """Moves a mapping to the address `place`, and replaces any mapping at this address. Raises OSError. The old range
+    stays reserved and inaccessible. Otherwise, the next mapping of this process could be in the old range, and a
+    request to the old address would reach it."""
     length = _whole_pages(size)
     _check(libc.mremap(addr, length, length, _MAYMOVE | _FIXED, place) != _FAILED, "mremap")
     _check(libc.mmap(addr, length, 0, _RESERVATION, -1, 0) == addr, "mmap")
@@ -96,10 +91,8 @@ def kept_from_children(addr: int) -> bool:
 
 def inherited(addr: int, size: int) -> tuple[int, int]:
     """Returns the number of pages of a writable range that a forked child inherits, and the number of all its pages.
-
     The child tries to read a byte of each page. The first number is -1 if the flags of the mappings in smaps contradict
-    what the child can read. Raises OSError.
-    """
+    what the child can read. Raises OSError."""
     pages = range(addr - addr % mmap.PAGESIZE, addr + size, mmap.PAGESIZE)
 
     def copy(report: Callable[[bytes], object], wait: object) -> None:

@@ -1,8 +1,6 @@
-"""Counts the RDMA objects and the locked memory of this process, to find what a case leaks.
-
-The kernel's RDMA netlink counts objects by kind, except memory windows. The RDMA control group of this process, if
-there is one, counts all objects; the difference between the two counts is shown as OTHERS.
-"""
+"""Counts the RDMA objects and the locked memory of this process, to find what a case leaks. The kernel's RDMA netlink
+counts objects by kind, except memory windows. The RDMA control group of this process, if there is one, counts all
+objects; the difference between the two counts is shown as OTHERS."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -28,11 +26,9 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 class ResourceCounter:
-    """Counts the resources of one device. Counts that this system does not provide are omitted.
-
-    `alone`: no other process on this kernel uses the device or pins pages. In this case, the kernel's count of pinned
-    pages is included, and the kernel sums up the objects, which is faster than asking for the objects of each kind.
-    """
+    """Counts the resources of one device. Counts that this system does not provide are omitted. `alone`: no other
+    process on this kernel uses the device or pins pages. In this case, the kernel's count of pinned pages is included,
+    and the kernel sums up the objects, which is faster than asking for the objects of each kind."""
 
     def __init__(
         self, device: str, netlink: RdmaNetlink, alone: bool = False, proc: Path = _PROC, cgroups: Path = _CGROUPS

@@ -30,11 +30,9 @@ def longest_case_s(case_deadline_s: float) -> float:
 
 
 class Wait:
-    """A wait for the work of a kernel thread, such as a completion.
-
-    The wait is over once `seconds` have passed and the processor has been yielded a thousand times for each second: if
-    the processor of a guest gets little time from the host, the clock alone says nothing about the driver.
-    """
+    """A wait for the work of a kernel thread, such as a completion. The wait is over once `seconds` have passed and the
+    processor has been yielded a thousand times for each second: if the processor of a guest gets little time from the
+    host, the clock alone says nothing about the driver."""
 
     def __init__(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds

@@ -1,8 +1,6 @@
-"""A fault as data: of one call, of one case, or of one point of a sweep.
-
-judging/ makes a fault from a case and its observation, results/ records it, and defects/ reads its fields. Only
-judging/sentences.py writes a fault as a sentence, and no code parses that sentence.
-"""
+"""A fault as data: of one call, of one case, or of one point of a sweep. judging/ makes a fault from a case and its
+observation, results/ records it, and defects/ reads its fields. Only judging/sentences.py writes a fault as a sentence,
+and no code parses that sentence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

@@ -1,8 +1,6 @@
-"""The kinds of case, which determine how a case is run.
-
-The loader determines the kind of each case. To add a kind, add a member here and its runner in sweeps/run.py. The
-kinds of memory and queue pairs are words of the table language (vocabulary.py).
-"""
+"""The kinds of case, which determine how a case is run. The loader determines the kind of each case. To add a kind, add
+a member here and its runner in sweeps/run.py. The kinds of memory and queue pairs are words of the table language
+(vocabulary.py)."""
 
 from dataclasses import dataclass
 from enum import Enum

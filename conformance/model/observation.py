@@ -1,8 +1,6 @@
 """The observation of a case: plain data, recorded unchanged as `observed` of a result, and the input of judging.
-
 TypedDicts allow a type checker to find misspelt keys. Observations are not classes, because they are read from and
-written to JSON, and a sweep has thousands of them. A key is absent if it does not apply.
-"""
+written to JSON, and a sweep has thousands of them. A key is absent if it does not apply."""
 
 from collections.abc import Sequence
 from typing import NotRequired, TypedDict
@@ -149,11 +147,9 @@ class ResourceCounts(TypedDict):
 
 
 class UnfreedMemory(TypedDict):
-    """Memory that a module has allocated in a case, and again in each repetition of the case, and has not freed.
-
-    `line` is the line of source that allocates it. `objects` has the numbers of objects from the case and from each
-    repetition; `size` is the number of bytes from the last repetition.
-    """
+    """Memory that a module has allocated in a case, and again in each repetition of the case, and has not freed. `line`
+    is the line of source that allocates it. `objects` has the numbers of objects from the case and from each
+    repetition; `size` is the number of bytes from the last repetition."""
 
     function: str
     module: str

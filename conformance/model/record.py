@@ -269,11 +269,9 @@ class EvidenceFacts(TypedDict):
 
 
 class ResultRecord(TypedDict):
-    """The result of one case. The keys from `space` on are those of sweeps and random sequences.
-
-    `duration_us` is in microseconds, None if not measured. A record has `points_data` only until it is stored; in the
-    file, `points_file` names a side file with these data instead.
-    """
+    """The result of one case. The keys from `space` on are those of sweeps and random sequences. `duration_us` is in
+    microseconds, None if not measured. A record has `points_data` only until it is stored; in the file, `points_file`
+    names a side file with these data instead."""
 
     type: Literal["result"]
     case: str
@@ -359,11 +357,9 @@ class ProgressRecord(TypedDict):
 
 
 class OfferedRecord(TypedDict):
-    """The worker's trials of capabilities. Only a worker's stream has this record, before the first result.
-
-    `offered` says, by entry and capability, whether the entry offers a capability that no device attribute declares.
-    `absent` has the declared capabilities that a trial did not find, each with the call that showed this.
-    """
+    """The worker's trials of capabilities. Only a worker's stream has this record, before the first result. `offered`
+    says, by entry and capability, whether the entry offers a capability that no device attribute declares. `absent` has
+    the declared capabilities that a trial did not find, each with the call that showed this."""
 
     type: Literal["offered"]
     offered: dict[str, dict[str, bool]]
@@ -403,11 +399,9 @@ class Repetitions(TypedDict):
 
 
 class ConfirmationRecord(TypedDict):
-    """The result of repeating a violation without the cases that ran before it.
-
-    `point` is absent if the whole case was tried. If the case alone shows a different violation or none, both
-    occurrences are recorded. `after` is absent if no cases were searched for after which the violation occurs again.
-    """
+    """The result of repeating a violation without the cases that ran before it. `point` is absent if the whole case was
+    tried. If the case alone shows a different violation or none, both occurrences are recorded. `after` is absent if no
+    cases were searched for after which the violation occurs again."""
 
     type: Literal["confirmation"]
     case: str
@@ -431,11 +425,9 @@ class ObservedRecord(TypedDict):
 
 
 class GuestRecord(TypedDict):
-    """An event of a guest, such as its start, a failure or the end of its command. Only a guest's stream has it.
-
-    A session that ends before its first case reports `broken`, also on a host; `reason` says why. `files` are the files
-    that the guest has derived from the suite, in base64, by their paths.
-    """
+    """An event of a guest, such as its start, a failure or the end of its command. Only a guest's stream has it. A
+    session that ends before its first case reports `broken`, also on a host; `reason` says why. `files` are the files
+    that the guest has derived from the suite, in base64, by their paths."""
 
     type: Literal["guest"]
     event: NotRequired[str]

@@ -1,8 +1,6 @@
-"""Rules, which are documented statements with permanent ids, and the evidence that passing cases give for them.
-
-A rule is verified once a run has shown all the rule's evidence. tables/rules_file.py reads rules from files, and
-results/rule_conclusions.py finds the evidence that a run has shown.
-"""
+"""Rules, which are documented statements with permanent ids, and the evidence that passing cases give for them. A rule
+is verified once a run has shown all the rule's evidence. tables/rules_file.py reads rules from files, and
+results/rule_conclusions.py finds the evidence that a run has shown."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -59,12 +57,9 @@ class Shown:
 
 @dataclass(frozen=True)
 class Needs:
-    """The evidence that verifies rules.
-
-    The control of a refusal is the same operation, granted on the same set-up. If no case can show this control (for
-    example, because the type of queue pair never allows the operation), `controls` names the nearest granted operation
-    that a case can show, or else the call that makes the object.
-    """
+    """The evidence that verifies rules. The control of a refusal is the same operation, granted on the same set-up. If
+    no case can show this control (for example, because the type of queue pair never allows the operation), `controls`
+    names the nearest granted operation that a case can show, or else the call that makes the object."""
 
     items: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by rule
     controls: Mapping[str, str] = field(default_factory=dict)  # by refusal

@@ -17,11 +17,9 @@ NONE = "none"  # the label of an empty list of flags
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis. `labels[i]` is the text of value number i, and `words[i]` are the words that are true for this value.
-
-    An axis over all subsets of some flags has `flags` and no labels: value number i contains `flags[bit]` if that bit
-    is set in i.
-    """
+    """An axis. `labels[i]` is the text of value number i, and `words[i]` are the words that are true for this value. An
+    axis over all subsets of some flags has `flags` and no labels: value number i contains `flags[bit]` if that bit is
+    set in i."""
 
     name: str
     labels: tuple[str, ...] = ()

@@ -14,11 +14,9 @@ from conformance.model.space import Space
 
 @dataclass(frozen=True)
 class Clause:
-    """The expectation at the points where `when` is true.
-
-    A clause without an expectation has `needs`: there, a device without these capabilities may refuse the call. A
-    clause with an expectation adds its `needs` to the needs of its rule.
-    """
+    """The expectation at the points where `when` is true. A clause without an expectation has `needs`: there, a device
+    without these capabilities may refuse the call. A clause with an expectation adds its `needs` to the needs of its
+    rule."""
 
     text: str
     when: Expression | None  # None: all points without an earlier clause

@@ -1,8 +1,6 @@
-"""The vocabulary of the table language: what a table can set up, call and expect.
-
-`tables/` reads tables with this vocabulary, `tables/schema.py` publishes it for editors, and `execution/steps.py` makes
-the calls. The names of flags and codes come from `verbs`.
-"""
+"""The vocabulary of the table language: what a table can set up, call and expect. `tables/` reads tables with this
+vocabulary, `tables/schema.py` publishes it for editors, and `execution/steps.py` makes the calls. The names of flags
+and codes come from `verbs`."""
 
 import errno
 from collections.abc import Iterable, Mapping

@@ -1,9 +1,6 @@
-"""The --rdma-… options of pytest, and the suite, profile, cases and device that they specify.
-
-If several devices are named, each xdist worker owns one of them. A worker that replaces a dead worker has another
-number, so that devices are assigned by locks and not by numbers. Options that `rdma-cts run` also has are in
-run_options.py.
-"""
+"""The --rdma-… options of pytest, and the suite, profile, cases and device that they specify. If several devices are
+named, each xdist worker owns one of them. A worker that replaces a dead worker has another number, so that devices are
+assigned by locks and not by numbers. Options that `rdma-cts run` also has are in run_options.py."""
 
 import argparse
 import fcntl
@@ -103,10 +100,8 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def set_options(config: pytest.Config, arguments: Sequence[str]) -> None:
-    """Sets the --rdma-… options of a session that has not started yet, as if pytest had been given these arguments.
-
-    For any other argument, argparse ends the process with an error.
-    """
+    """Sets the --rdma-… options of a session that has not started yet, as if pytest had been given these arguments. For
+    any other argument, argparse ends the process with an error."""
     vars(config.option).update(vars(_parser().parse_args(arguments)))
 
 
@@ -213,10 +208,8 @@ def cases_of(session: pytest.Session) -> list[Case]:
 
 
 def check(config: pytest.Config) -> DeviceFacts | None:
-    """The facts of the device under test; None if the session does not have to run cases.
-
-    Raises UserError or pytest.UsageError, with one line, if the session has to run cases and cannot.
-    """
+    """The facts of the device under test; None if the session does not have to run cases. Raises UserError or
+    pytest.UsageError, with one line, if the session has to run cases and cannot."""
     folder = config.rootpath / "cases"
     named = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
     if not any(path.is_relative_to(folder) or folder.is_relative_to(path) for path in named):

@@ -1,8 +1,6 @@
-"""Records the results that pytest reports, in a results file or in a stream to a supervisor.
-
-The stream has the same records and a `start` record before each case, so that the supervisor knows which case was in
-flight when the kernel under test died. With xdist, only the controller records.
-"""
+"""Records the results that pytest reports, in a results file or in a stream to a supervisor. The stream has the same
+records and a `start` record before each case, so that the supervisor knows which case was in flight when the kernel
+under test died. With xdist, only the controller records."""
 
 import os
 import time
@@ -54,11 +52,9 @@ PROPERTY = "rdma-cts"
 
 
 class Stream:
-    """Writes records to a path that another process reads: a named pipe or a virtio port.
-
-    The path is open only while a record is written, so that a library under test that writes to open descriptors does
-    not reach the path. Each line begins with the mark of this session, which distinguishes records from other output.
-    """
+    """Writes records to a path that another process reads: a named pipe or a virtio port. The path is open only while a
+    record is written, so that a library under test that writes to open descriptors does not reach the path. Each line
+    begins with the mark of this session, which distinguishes records from other output."""
 
     def __init__(self, path: str, mark: str) -> None:
         """Raises OSError if nothing can be written to the path."""
@@ -181,11 +177,9 @@ class Recorder:
             self.sink.append({"type": "offered", "offered": offered, "absent": dict(found.absent)})
 
     def progress(self, case: str, point: str, done: int, row: str = "", rule: str = "") -> None:
-        """Records the progress of a case, so that the supervisor knows where the kernel died.
-
-        `point` is the next point of a sweep. For random sequences, `row` is the sequence as a table row, and `rule` is
-        the rule of the last step.
-        """
+        """Records the progress of a case, so that the supervisor knows where the kernel died. `point` is the next point
+        of a sweep. For random sequences, `row` is the sequence as a table row, and `rule` is the rule of the last
+        step."""
         if self.sink and self.live:
             record: ProgressRecord = {"type": "progress", "case": case, "point": point, "done": done}
             if row:

@@ -1,8 +1,6 @@
-"""Reads JSON that may come from anywhere, and returns only values that the rest of the suite can handle.
-
-All code that reads results, plans, side files or the lines of workers uses this module. model/record_shape.py checks
-the shape of records.
-"""
+"""Reads JSON that may come from anywhere, and returns only values that the rest of the suite can handle. All code that
+reads results, plans, side files or the lines of workers uses this module. model/record_shape.py checks the shape of
+records."""
 
 import json
 import math
@@ -18,11 +16,8 @@ _LEAST, _MOST = -(1 << 63), (1 << 64) - 1  # of integers: whatever the kernel or
 
 
 def parse(data: bytes | str) -> Any:
-    """The value of a JSON text.
-
-    Raises ValueError if the text is not JSON, has a key twice in an object, is nested too deeply, has a huge number, or
-    is long and has more than MOST_VALUES values.
-    """
+    """The value of a JSON text. Raises ValueError if the text is not JSON, has a key twice in an object, is nested too
+    deeply, has a huge number, or is long and has more than MOST_VALUES values."""
     if len(data) > _LARGE and values_in(data) > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES:,} values")
     try:

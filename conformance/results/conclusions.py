@@ -26,10 +26,8 @@ def verdict_on(rule: str, record: ResultRecord) -> Verdict:
 
 def headline(rule: str, record: ResultRecord) -> tuple[str, str]:
     """Returns a line that says what a result shows about one of its rules, and the command that reproduces the result.
-
     For a sweep, the line is about the rule's largest group of deviating points, and the command runs the simplest point
-    of this group. For random sequences, line and command are about the first sequence that deviates.
-    """
+    of this group. For random sequences, line and command are about the first sequence that deviates."""
     own = [each for each in record.get("deviations", ()) if rule in each["rules"]]
     if not own:
         return record["reason"], record["repro"]
@@ -94,10 +92,8 @@ STANDING: Mapping[str, Standing] = {verdict: each for each in Standing for verdi
 
 @dataclass(frozen=True)
 class RunConclusion:
-    """The conclusion about a run, in the words that every report uses, and the exit status of the run.
-
-    `left` says what a run without a violation has not shown. `incomplete` is whether another run can show it.
-    """
+    """The conclusion about a run, in the words that every report uses, and the exit status of the run. `left` says what
+    a run without a violation has not shown. `incomplete` is whether another run can show it."""
 
     words: str
     status: int
@@ -120,11 +116,9 @@ def conclude_run(
     left_out: int | None,
     unrecorded: int,
 ) -> RunConclusion:
-    """The conclusion about a run of the rules `of`. `rules` has the rules with a result.
-
-    `left_out` is the number of cases of the default tier that were not planned, or None if this number is unknown.
-    `unrecorded` is the number of planned cases without a result.
-    """
+    """The conclusion about a run of the rules `of`. `rules` has the rules with a result. `left_out` is the number of
+    cases of the default tier that were not planned, or None if this number is unknown. `unrecorded` is the number of
+    planned cases without a result."""
     standings = {rule: STANDING[rules[rule].verdict] if rule in rules else Standing.WITHOUT_CASE for rule in of}
     count = Counter(standings.values())
     if footer is None and not count[Standing.VIOLATED]:
@@ -176,11 +170,9 @@ def counted(number: int, one: str) -> str:
 
 
 def exit_status(footer: FooterRecord) -> int:
-    """The exit status that the contract defines: 0 conformant, 1 violated, 3 incomplete or broken.
-
-    A violation counts even if the run is incomplete. A waiver that has expired, is not needed or does not fit counts
-    as a violation, because the owner of the waiver has to look at it.
-    """
+    """The exit status that the contract defines: 0 conformant, 1 violated, 3 incomplete or broken. A violation counts
+    even if the run is incomplete. A waiver that has expired, is not needed or does not fit counts as a violation,
+    because the owner of the waiver has to look at it."""
     verdicts = footer["verdicts"]
     if footer.get("waivers", {}).get("problems"):
         return 1

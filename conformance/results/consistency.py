@@ -42,10 +42,8 @@ def wrong_header(header: HeaderRecord) -> str:
 
 
 def wrong_result(record: ResultRecord, header: HeaderRecord) -> str:
-    """The contradiction between a result and the header of its run, as a clause; empty if there is none.
-
-    The result is `completed`.
-    """
+    """The contradiction between a result and the header of its run, as a clause; empty if there is none. The result is
+    `completed`."""
     verdict, effective = record["verdict"], record["effective"]
     if verdict not in _BAD and (record["points"] or record["rule_verdicts"] or record["deviations"]):
         counted = [
@@ -87,11 +85,8 @@ def _wrong_waiver(record: ResultRecord, header: HeaderRecord) -> str:
 
 
 def wrong_confirmation(record: ConfirmationRecord, found: ResultRecord | None) -> str:
-    """The contradiction between a confirmation and the result of its case, as a clause; empty if there is none.
-
-    `found` is `completed`. A violation is unconfirmed only after a repetition without a violation, which must be
-    recorded.
-    """
+    """The contradiction between a confirmation and the result of its case, as a clause; empty if there is none. `found`
+    is `completed`. A violation is unconfirmed only after a repetition without a violation, which must be recorded."""
     if not found or found["verdict"] not in VIOLATIONS:
         return "there is no violation of this case"
     if record["confirmed"]:
@@ -116,10 +111,8 @@ def wrong_footer(
     results: Sequence[ResultRecord],
     confirmations: Sequence[ConfirmationRecord],
 ) -> str:
-    """Returns the figure of the footer that disagrees with the results, as a clause; empty if all agree.
-
-    Header and results are `completed`.
-    """
+    """Returns the figure of the footer that disagrees with the results, as a clause; empty if all agree. Header and
+    results are `completed`."""
     if not 0 <= (footer.get("duration_s") or 0) < math.inf:
         return f"`duration_s` is {_short(footer['duration_s'])}, which is not a duration"
     for key, said, found in _compared(footer, header, results, confirmations):

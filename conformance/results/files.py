@@ -26,10 +26,8 @@ def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
 
 
 def write_through(path: Path, data: bytes) -> bool:
-    """Writes a file like `write_atomically`. If `path` is a FIFO, a device or a link, writes into it instead.
-
-    Returns whether a regular file was written. Raises UserError if the file cannot be written.
-    """
+    """Writes a file like `write_atomically`. If `path` is a FIFO, a device or a link, writes into it instead. Returns
+    whether a regular file was written. Raises UserError if the file cannot be written."""
     if not os.path.islink(path) and (not os.path.exists(path) or os.path.isfile(path)):
         write_atomically(path, data)
         return True

@@ -1,8 +1,6 @@
-"""Merges shards into one run: the records of several machines, as if one machine had run all cases.
-
-The functions are pure; directories appear only in messages. tables/tiers.py divides cases into shards, and
-commands/merge.py reads and writes the files.
-"""
+"""Merges shards into one run: the records of several machines, as if one machine had run all cases. The functions are
+pure; directories appear only in messages. tables/tiers.py divides cases into shards, and commands/merge.py reads and
+writes the files."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -29,11 +29,9 @@ _LONGEST_NAME = 200
 
 
 def store_points(record: ResultRecord, folder: Path, case: Case | None = None) -> ResultRecord:
-    """Writes the side file to `folder`; returns the record without `points_data` and with the deviations.
-
-    If `case` is given, each deviation has the calls of its smallest point. Raises UserError (status 3) if the side file
-    cannot be written.
-    """
+    """Writes the side file to `folder`; returns the record without `points_data` and with the deviations. If `case` is
+    given, each deviation has the calls of its smallest point. Raises UserError (status 3) if the side file cannot be
+    written."""
     data = record["points_data"]
     name = f"{FOLDER}/{_file_name(record['case'])}"
     if (folder / FOLDER).is_symlink():
@@ -62,10 +60,8 @@ def _file_name(case: str) -> str:
 
 
 def deviations(points: Points, repro: str, *, by_chance: bool = False) -> list[Deviation]:
-    """The deviations, one for each outcome that deviates: the most frequent first, at most MOST_DEVIATIONS.
-
-    `repro` is the command that runs only the sweep. Points that deviate `by_chance` get no formula.
-    """
+    """The deviations, one for each outcome that deviates: the most frequent first, at most MOST_DEVIATIONS. `repro` is
+    the command that runs only the sweep. Points that deviate `by_chance` get no formula."""
     counts = points.counts()
     found: list[Deviation] = []
     effort = Effort()

@@ -18,12 +18,9 @@ _STACK = ("kernel", "rdma_core", "pyverbs", "python")
 
 @dataclass(frozen=True)
 class PriorSessions:
-    """The sessions of a run so far.
-
-    `boots` is the number of workers in these sessions, `seconds` is the duration of the sessions. `in_flight` is the
-    case that was running when the last session ended; `boot_id` identifies the boot of the host's kernel at the end of
-    this session.
-    """
+    """The sessions of a run so far. `boots` is the number of workers in these sessions, `seconds` is the duration of
+    the sessions. `in_flight` is the case that was running when the last session ended; `boot_id` identifies the boot of
+    the host's kernel at the end of this session."""
 
     header: HeaderRecord
     done: Mapping[str, ResultRecord]
@@ -36,10 +33,8 @@ class PriorSessions:
 
     @classmethod
     def of(cls, recorded: Recorded, ended: float) -> "PriorSessions":
-        """The sessions in `recorded`. `ended` is the time of its last record, in seconds since the epoch.
-
-        Raises UserError if the start time of the last session is missing.
-        """
+        """The sessions in `recorded`. `ended` is the time of its last record, in seconds since the epoch. Raises
+        UserError if the start time of the last session is missing."""
         resumed = [record for record in recorded.others if record["type"] == "resumed"]
         workers = [record for record in recorded.others if record["type"] == "worker"]
         starts = [record["case"] for record in recorded.others if record["type"] == "start"]
@@ -61,11 +56,8 @@ class PriorSessions:
 
     def check_plan(self, planned: Mapping[str, object], tables_sha256: str) -> None:
         """Raises UserError unless the run's header has the same values as `planned`, the header of a new run of the
-        plan.
-
-        Keys that the header of an older version lacks are not compared, and neither are `argv` and `under_test`. If the
-        tables have changed, nothing is compared.
-        """
+        plan. Keys that the header of an older version lacks are not compared, and neither are `argv` and `under_test`.
+        If the tables have changed, nothing is compared."""
         if tables_sha256 != (self.header.get("suite") or {}).get("tables_sha256"):
             return
         always = ("devices", "isolated")
@@ -87,10 +79,8 @@ class PriorSessions:
 
 
 def stack_change(before: HeaderRecord, now: HeaderRecord) -> str:
-    """The difference between the stacks of a worker and of an earlier worker, as a clause; empty if there is none.
-
-    If several devices share the cases of a run, their names may differ.
-    """
+    """The difference between the stacks of a worker and of an earlier worker, as a clause; empty if there is none. If
+    several devices share the cases of a run, their names may differ."""
     shared = before.get("devices", ())
     for what, first, found in (
         ("the suite", before.get("suite"), now.get("suite")),

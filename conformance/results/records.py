@@ -113,10 +113,8 @@ def _of_divergence(each: DivergenceData) -> Deviation:
 
 
 def occurrence(record: ResultRecord) -> Occurrence:
-    """Returns a result's violation in the form for a confirmation, the record of a case that was tried again.
-
-    A sweep has no `observed`; its points have the observations.
-    """
+    """Returns a result's violation in the form for a confirmation, the record of a case that was tried again. A sweep
+    has no `observed`; its points have the observations."""
     found: Occurrence = {"verdict": record["verdict"], "reason": record["reason"]}
     if record.get("fault"):
         found["fault"] = record["fault"]
@@ -149,11 +147,8 @@ def footer_record(
     boots: int | None = None,
     resumed: int | None = None,
 ) -> FooterRecord:
-    """The footer. `complete` is true only if every planned case has a result other than MISSED.
-
-    `boots` is the number of workers in all sessions, and `resumed` is how often the run was resumed. Both are None
-    without a supervisor.
-    """
+    """The footer. `complete` is true only if every planned case has a result other than MISSED. `boots` is the number
+    of workers in all sessions, and `resumed` is how often the run was resumed. Both are None without a supervisor."""
     found = {record["case"]: record for record in results}
     by_case = {case: found[case] for case in (*(case for case in planned if case in found), *found)}
     effective = [record["effective"] for record in by_case.values()]
@@ -189,11 +184,8 @@ def account_of(confirmations: Sequence[ConfirmationRecord], not_tried: int) -> d
 @dataclass
 class Recorded:
     """The contents of a results file. `footer` is None if the run was cut short; `torn` is whether the last line is
-    incomplete.
-
-    `others` are the records of other types, in the order of the file. `is_shown` is true if each result got its
-    missing keys and was then converted by the argument `shown` of `read_results`.
-    """
+    incomplete. `others` are the records of other types, in the order of the file. `is_shown` is true if each result got
+    its missing keys and was then converted by the argument `shown` of `read_results`."""
 
     header: HeaderRecord
     results: list[ResultRecord] = field(default_factory=list)
@@ -209,10 +201,8 @@ class Recorded:
 
 def read_results(path: Path, shown: Callable[[ResultRecord], ResultRecord] | None = None) -> Recorded:
     """Reads the results file at `path`, or in the directory `path`. Each result gets its missing keys; then `shown`
-    converts it, unless all its characters are printable.
-
-    Raises UserError if the file cannot be read, has a line that is not a record of the schema, or contradicts itself.
-    """
+    converts it, unless all its characters are printable. Raises UserError if the file cannot be read, has a line that
+    is not a record of the schema, or contradicts itself."""
     file = path / FILE_NAME if os.path.isdir(path) else path  # raises OSError if the folder cannot be read
     reader = _Reader(file, shown)
     with reading(file):

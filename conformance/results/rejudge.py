@@ -1,9 +1,6 @@
-"""Judges recorded observations again, by the present rules and tables, without a device.
-
-The recorded observations stay; verdict, reason and expectation are new. The recorded verdict stays if nothing was
-observed (a crash, a case that was not run), or if the worker claimed another verdict. The record then has the present
-rules of the case.
-"""
+"""Judges recorded observations again, by the present rules and tables, without a device. The recorded observations
+stay; verdict, reason and expectation are new. The recorded verdict stays if nothing was observed (a crash, a case that
+was not run), or if the worker claimed another verdict. The record then has the present rules of the case."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -49,11 +46,9 @@ class Rejudged:
 
 
 def rejudge(suite: Suite, recorded: Recorded, directory: Path, profile: Profile | None = None) -> Iterator[Rejudged]:
-    """Judges every result of a run again, in the order of the run. `directory` has the other files of the run.
-
-    The new record of a sweep has its points under `points_data`, like the record of a worker. Raises UserError if an
-    observation cannot be judged.
-    """
+    """Judges every result of a run again, in the order of the run. `directory` has the other files of the run. The new
+    record of a sweep has its points under `points_data`, like the record of a worker. Raises UserError if an
+    observation cannot be judged."""
     basis = Basis(known_capabilities(recorded, directory), profile or Profile())
     for record in recorded.results:
         try:
@@ -76,11 +71,9 @@ def unfounded(
 
 
 def known_capabilities(recorded: Recorded, directory: Path | None = None) -> Capabilities:
-    """Returns the capabilities of the recorded stack: the declared ones, and the ones that results report as missing.
-
-    A capability that is declared and reported as missing counts as absent. If `directory`, the run's directory, is
-    given, the reports of sweep points count too, because a run with only sweeps has no other reports.
-    """
+    """Returns the capabilities of the recorded stack: the declared ones, and the ones that results report as missing. A
+    capability that is declared and reported as missing counts as absent. If `directory`, the run's directory, is given,
+    the reports of sweep points count too, because a run with only sweeps has no other reports."""
     caps = recorded.header["device"].get("caps") or {}
     offered: dict[str, dict[str, bool]] = {}
     absent: dict[str, str] = {}

@@ -1,8 +1,6 @@
 """Reads results most of whose values occur in earlier lines of the same file, and parses and checks only new values.
-
 Large files repeat most values many times. A value that was accepted once is recognized by its text. All results share
-the value. Therefore no code may change a part of a result in place.
-"""
+the value. Therefore no code may change a part of a result in place."""
 
 from collections import Counter
 from json.decoder import scanstring  # type: ignore[attr-defined]
@@ -85,9 +83,7 @@ class Repeated:
 
     def learn(self, line: bytes, raw: ResultRecord, whole: ResultRecord) -> int:
         """Stores the values of an accepted result, and replaces known values in the result by the shared objects.
-
-        Returns the number of the result's values that no earlier result has.
-        """
+        Returns the number of the result's values that no earlier result has."""
         layout, new, text = _layout(line, raw), values_in(line), line.decode(errors="replace")
         for key in self._absent.keys() - raw.keys():
             whole[key] = self._absent[key]  # type: ignore[literal-required]
@@ -127,11 +123,9 @@ def _layout(line: bytes, record: ResultRecord) -> _Layout:
 
 
 def _parts(text: str, layout: _Layout) -> dict[str, str] | None:
-    """Returns the text of each value, by key, in a line with this layout; None if the line has another layout.
-
-    This function puts the verdict before the text of a fault. The same fault may be valid with one verdict and invalid
-    with another, so a fault is known only together with its verdict.
-    """
+    """Returns the text of each value, by key, in a line with this layout; None if the line has another layout. This
+    function puts the verdict before the text of a fault. The same fault may be valid with one verdict and invalid with
+    another, so a fault is known only together with its verdict."""
     parts: dict[str, str] = {}
     head = layout[0][1]
     before, at = "", len(head)

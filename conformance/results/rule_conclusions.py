@@ -110,10 +110,8 @@ def _granted(results: Iterable[ResultRecord]) -> Mapping[str, str]:
 
 
 def _shows(record: ResultRecord, rule: str = "") -> Iterator[tuple[Verdict, Shows]]:
-    """Yields each piece of evidence in a result, for all rules or for one rule, with the verdict on this evidence.
-
-    A waiver covers only violations: points of a waived sweep that passed remain evidence.
-    """
+    """Yields each piece of evidence in a result, for all rules or for one rule, with the verdict on this evidence. A
+    waiver covers only violations: points of a waived sweep that passed remain evidence."""
     known = record["effective"] if record["effective"] != record["verdict"] else None
     for each in record.get("evidence", ()):
         if not rule or each.get("rule", rule) == rule:

@@ -1,8 +1,6 @@
 """The YAML file of waivers. The module reads the file, with the location of every mistake, and writes the text of a
-file from the defects in recorded runs.
-
-waivers.schema.json describes the file to editors. waivers.py applies waivers.
-"""
+file from the defects in recorded runs. waivers.schema.json describes the file to editors. waivers.py applies
+waivers."""
 
 import hashlib
 import json

@@ -22,10 +22,8 @@ from conformance.yamldoc.nodes import Location
 @dataclass(frozen=True)
 class WaiverScope:
     """The stacks on which a waiver holds: the driver, and the first and the last kernel. An empty field allows any
-    value.
-
-    The last kernel "7.2" includes every 7.2.x. `firmware` is the whole firmware version that the device reports.
-    """
+    value. The last kernel "7.2" includes every 7.2.x. `firmware` is the whole firmware version that the device
+    reports."""
 
     driver: str
     kernel_from: str = ""
@@ -79,11 +77,9 @@ class Terms:
 
 @dataclass(frozen=True)
 class KnownOutcome:
-    """The outcome that a waiver describes; an empty field allows any value.
-
-    `returned`, `errno` and `wc` are the answer of the judged call, or of each deviation of a sweep. `reason` is a text
-    that the result's reason contains. `when` are the formulas of a sweep's deviations.
-    """
+    """The outcome that a waiver describes; an empty field allows any value. `returned`, `errno` and `wc` are the answer
+    of the judged call, or of each deviation of a sweep. `reason` is a text that the result's reason contains. `when`
+    are the formulas of a sweep's deviations."""
 
     verdict: str
     returned: str = ""
@@ -161,11 +157,9 @@ class Waiver(Terms):
 
 @dataclass(frozen=True)
 class DefectWaiver(Terms):
-    """The waiver of a defect that is at most as severe as `worst`.
-
-    `also` has further fingerprints of the defect. `cases` are the cases in which the defect was seen; the waiver also
-    covers other cases. `unsteady` are the cases that do not always show the defect.
-    """
+    """The waiver of a defect that is at most as severe as `worst`. `also` has further fingerprints of the defect.
+    `cases` are the cases in which the defect was seen; the waiver also covers other cases. `unsteady` are the cases
+    that do not always show the defect."""
 
     defect: str
     also: tuple[str, ...]
@@ -277,10 +271,8 @@ def _format_value(value: object) -> str:
 
 def with_effective(record: ResultRecord, header: HeaderRecord, waivers: Waivers | None) -> ResultRecord:
     """Returns the result with its effective verdict in the run of this header: the verdict itself, WAIVED, or STACK.
-
     Only a run about a device has STACK. A device includes its driver, firmware and provider; the other possible subject
-    of a run is the whole stack.
-    """
+    of a run is the whole stack."""
     if waivers:
         record = waivers.applied(record, header)
     elif record["effective"] == Verdict.STACK:

@@ -1,8 +1,5 @@
-"""Writes a results file: whole lines, appended during a run.
-
-Only one process writes a file at a time: the file is locked while it is open. The kernel unlocks the file when the
-process ends, for any reason.
-"""
+"""Writes a results file: whole lines, appended during a run. Only one process writes a file at a time: the file is
+locked while it is open. The kernel unlocks the file when the process ends, for any reason."""
 
 import fcntl
 import hashlib
@@ -76,11 +73,8 @@ class ResultsFile:
 
     def __init__(self, path: Path, *, carry_on: bool = False, durable: bool = False) -> None:
         """Creates or opens the file. Raises UserError if the file is in use, or if it has records and `carry_on` is
-        false.
-
-        An error in the path has status 2, as a mistake of the user; a full disk has status 3. With `durable`, each line
-        is on disk before the next line, because this host's kernel is under test.
-        """
+        false. An error in the path has status 2, as a mistake of the user; a full disk has status 3. With `durable`,
+        each line is on disk before the next line, because this host's kernel is under test."""
         self.path = path
         self._durable = durable
         self._values = 0  # of JSON in the file's records, counted as in reading
@@ -119,11 +113,9 @@ class ResultsFile:
         return read_results(self.path) if b"\n" in data else None
 
     def cut_back(self, recorded: Recorded | None) -> PriorSessions | None:
-        """Lets the next record replace the end of a run: a torn line, MISSED cases and the footer.
-
-        A session that writes no record, because its start fails, leaves the file unchanged. Returns the records of the
-        earlier sessions. Raises UserError if the file does not end like a results file.
-        """
+        """Lets the next record replace the end of a run: a torn line, MISSED cases and the footer. A session that
+        writes no record, because its start fails, leaves the file unchanged. Returns the records of the earlier
+        sessions. Raises UserError if the file does not end like a results file."""
         if recorded is None:
             self._keep = 0
             return None
@@ -149,9 +141,7 @@ class ResultsFile:
 
     def append(self, record: Record) -> Record:
         """Appends a record; of a sweep, writes the side file first. Raises UserError (status 3) if the disk is full.
-
-        Returns the record; in a large run, it shares the values that earlier results have.
-        """
+        Returns the record; in a large run, it shares the values that earlier results have."""
         record = self.prepared(record) if record["type"] == "result" else record
         data = encode(record)
         with writing(self.path):

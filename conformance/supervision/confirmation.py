@@ -33,9 +33,8 @@ _SAID_EACH = 25
 
 class Confirmation:
     def __init__(self, found: Sequence[Violation], recording: Recording, repeats_losses: bool) -> None:
-        """`found` are the violations to try again, and `recording` gets the outcomes.
-
-        If `repeats_losses`, violations with CRASH or HANG are tried again, too."""
+        """`found` are the violations to try again, and `recording` gets the outcomes. If `repeats_losses`, violations
+        with CRASH or HANG are tried again, too."""
         self._found = found
         self._waiting: list[Sequence[Violation]] = []  # each list is tried in one worker
         self._recording = recording
@@ -78,10 +77,7 @@ class Confirmation:
 
     def _try_together(self, violations: Sequence[Violation], start: Start) -> None:
         """Tries violations in one worker. Violations that do not occur in it with the same verdict are then tried
-        alone.
-
-        Violations after a case that ended the worker are tried together again.
-        """
+        alone. Violations after a case that ended the worker are tried together again."""
         again = self._repeated(start, [each.name for each in violations])
         for violation in violations:
             if violation.name in again and again[violation.name]["verdict"] == violation.seen["verdict"]:

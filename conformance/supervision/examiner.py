@@ -51,11 +51,8 @@ class Examiner:
 
     def judged(self, case: Case, line: ResultRecord | ObservedRecord) -> ResultRecord:
         """Returns the result of a planned case by the supervisor's judgement; a sweep has its points under
-        `points_data`.
-
-        The verdict is BROKEN if the line does not have the shape of its type, cannot be judged, or has a different
-        verdict.
-        """
+        `points_data`. The verdict is BROKEN if the line does not have the shape of its type, cannot be judged, or has a
+        different verdict."""
         wrong = mismatch_of(line)
         if wrong:
             return self._broken(case, f"the worker's line is malformed: {wrong}")

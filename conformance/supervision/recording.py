@@ -1,7 +1,5 @@
 """The plan of a run, and its records so far: the header, a result for each finished case, and the file of the records.
-
-Although workers run at the same time, only one thread at a time may use a Recording (supervisor.py).
-"""
+Although workers run at the same time, only one thread at a time may use a Recording (supervisor.py)."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -225,10 +223,8 @@ class Recording:
         return self.header_received and case in self.cases and case not in self.done
 
     def prepared(self, record: ResultRecord, worker: int) -> ResultRecord:
-        """Returns the result of an expected case, in the form of a record.
-
-        Explaining the deviations of a sweep takes a while; this is the only method that several threads may call.
-        """
+        """Returns the result of an expected case, in the form of a record. Explaining the deviations of a sweep takes a
+        while; this is the only method that several threads may call."""
         case = self.cases[record["case"]]
         device = self._device_of.get(worker, "")
         record = {**record, "repro": self.plan.reproduction(case, device)}

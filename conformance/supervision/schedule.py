@@ -38,11 +38,9 @@ class Schedule:
         self._first_s = (share * self._total(ordinary) + self._total(self._kept_memory)) / workers
 
     def take(self) -> list[str]:
-        """Returns the cases for a free worker, in the order of the run; empty if no case is waiting.
-
-        First come the cases that need memory which forked children do not get, together for one worker: they take long.
-        Then come all other cases that may share a worker, and last the cases that need their own worker.
-        """
+        """Returns the cases for a free worker, in the order of the run; empty if no case is waiting. First come the
+        cases that need memory which forked children do not get, together for one worker: they take long. Then come all
+        other cases that may share a worker, and last the cases that need their own worker."""
         waiting = [case for case in self._order if case in self._waiting]
         kept = [case for case in waiting if case in self._kept_memory]
         batch = kept or self._batch(self._ordinary()) or self._longest_first(waiting)[:1]

@@ -1,8 +1,6 @@
-"""Reads the stream of one worker until it ends, and records its results.
-
-A line counts only for the case in flight, which the worker has begun but not yet answered. Lines before this beginning,
-and lines about other cases, are ignored.
-"""
+"""Reads the stream of one worker until it ends, and records its results. A line counts only for the case in flight,
+which the worker has begun but not yet answered. Lines before this beginning, and lines about other cases, are
+ignored."""
 
 import time
 from collections import Counter
@@ -25,11 +23,8 @@ EVIDENCE_LINES, _LINES_OF_REPETITION = 80, 30  # of a worker's last output
 
 
 class Session:
-    """The supervisor's view of one worker.
-
-    After `listen`, `end_reason` says why the worker ended, `refused` whether it was unable to run any case, and
-    `progress` whether starting another worker makes sense.
-    """
+    """The supervisor's view of one worker. After `listen`, `end_reason` says why the worker ended, `refused` whether it
+    was unable to run any case, and `progress` whether starting another worker makes sense."""
 
     def __init__(
         self, worker: Worker, number: int, batch: Collection[str], recording: "Recording | Repetition", crew: Crew
@@ -53,10 +48,8 @@ class Session:
         self.progress = False
 
     def listen(self, until: Callable[[], bool] = lambda: False) -> None:
-        """Reads and records until the worker ends, or `until` is true; kills a worker whose deadline has passed.
-
-        Raises UserError if the run was begun on another stack, or if a record cannot be written.
-        """
+        """Reads and records until the worker ends, or `until` is true; kills a worker whose deadline has passed. Raises
+        UserError if the run was begun on another stack, or if a record cannot be written."""
         plan = self._recording.plan
         deadline = Deadline(self._worker, plan.case_deadline_s)
         while not until():
@@ -85,11 +78,9 @@ class Session:
                     return
 
     def _read(self, raw: bytes) -> tuple[Record | None, str]:
-        """Returns the record in a line, or the problem of a line that is not a record.
-
-        Returns neither for an incomplete last line and for the result of a case that is not in flight. The returned
-        result has the supervisor's judgement.
-        """
+        """Returns the record in a line, or the problem of a line that is not a record. Returns neither for an
+        incomplete last line and for the result of a case that is not in flight. The returned result has the
+        supervisor's judgement."""
         if not raw.endswith(b"\n"):
             return None, ""
         try:
@@ -221,10 +212,8 @@ class Session:
 
 
 class Repetition:
-    """The results of cases that are run once more in one worker. A session uses it in place of a Recording.
-
-    A case that the worker did not finish has a result only if the worker died or hung.
-    """
+    """The results of cases that are run once more in one worker. A session uses it in place of a Recording. A case that
+    the worker did not finish has a result only if the worker died or hung."""
 
     header_received = False  # a header of another stack ends the repetition
 

@@ -1,7 +1,5 @@
-"""Runs the cases of a run in workers, several at a time, until each case has a result.
-
-Each place for a worker has a thread; the first of these is the caller's thread. One lock guards their shared data.
-"""
+"""Runs the cases of a run in workers, several at a time, until each case has a result. Each place for a worker has a
+thread; the first of these is the caller's thread. One lock guards their shared data."""
 
 import time
 from collections.abc import Sequence

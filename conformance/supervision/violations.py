@@ -14,11 +14,9 @@ from conformance.tables.suite import POINT
 
 @dataclass(frozen=True)
 class Violation:
-    """A violation of a run: of a case, or at a point of a sweep.
-
-    `before` has the cases that ran earlier in the worker of `case`; `first` is true if `case` was the worker's first
-    case. `cause` is the cause of the defect that the violation shows.
-    """
+    """A violation of a run: of a case, or at a point of a sweep. `before` has the cases that ran earlier in the worker
+    of `case`; `first` is true if `case` was the worker's first case. `cause` is the cause of the defect that the
+    violation shows."""
 
     case: str
     point: str
@@ -34,11 +32,9 @@ class Violation:
 
 
 def violations(results: Mapping[str, ResultRecord], cases: Mapping[str, Case]) -> Iterator[Violation]:
-    """Yields the violations among results, in the order of completion.
-
-    Violations that random sequences found are left out: each was already repeated when its sequence was shortened. If
-    all points of a sweep repeat one experiment that involves chance, the sweep is one violation.
-    """
+    """Yields the violations among results, in the order of completion. Violations that random sequences found are left
+    out: each was already repeated when its sequence was shortened. If all points of a sweep repeat one experiment that
+    involves chance, the sweep is one violation."""
     by_worker: dict[int, list[str]] = {}
     for case, record in results.items():
         number = record.get("worker", 0)

@@ -23,10 +23,8 @@ TRIES = 3
 
 @dataclass(frozen=True)
 class WorkerEnd:
-    """How a worker ended. If `external`, neither the kernel nor the process under test caused the end.
-
-    Otherwise `kind` says what died, and `by` is the signal or status with which a process ended.
-    """
+    """How a worker ended. If `external`, neither the kernel nor the process under test caused the end. Otherwise `kind`
+    says what died, and `by` is the signal or status with which a process ended."""
 
     what: str = "the kernel or process under test died"
     external: bool = False
@@ -102,10 +100,8 @@ _JOIN_S = 5.0
 
 class Crew:
     """Threads that run workers. A thread must hold the condition `changed` to use data that the threads share, and
-    notifies the condition of each change.
-
-    If `stopped`, the work has ended, so that the end of a worker is not a result.
-    """
+    notifies the condition of each change. If `stopped`, the work has ended, so that the end of a worker is not a
+    result."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition(threading.RLock())
@@ -114,10 +110,7 @@ class Crew:
 
     def run(self, serve: Callable[[Start], None], starts: Sequence[Start]) -> None:
         """Calls `serve` with each of `starts`, the first in this thread, and returns when all calls have returned. If a
-        call raises an exception, stops the others.
-
-        Raises the exception, or the first if there are several.
-        """
+        call raises an exception, stops the others. Raises the exception, or the first if there are several."""
         errors: list[BaseException] = []
 
         def guarded(start: Start) -> None:

@@ -1,8 +1,6 @@
-"""The numeric values of a call's arguments at many points, as arrays, without a Python loop over the points.
-
-The points of a group have the same set-up and therefore the same values of the outer axes; the values of the other
-axes, the inner axes, determine the numbers of the points.
-"""
+"""The numeric values of a call's arguments at many points, as arrays, without a Python loop over the points. The points
+of a group have the same set-up and therefore the same values of the outer axes; the values of the other axes, the inner
+axes, determine the numbers of the points."""
 
 from __future__ import annotations
 

@@ -24,11 +24,9 @@ PointNumbers = range | array  # type: ignore[type-arg]
 
 @dataclass(frozen=True)
 class Group:
-    """The points with one set-up, in the order in which they are run.
-
-    `inner_points` are the numbers of the points in the product of the inner axes, which are the axes on which the
-    points differ. `like` is a point with the same set-up, because a group may be empty.
-    """
+    """The points with one set-up, in the order in which they are run. `inner_points` are the numbers of the points in
+    the product of the inner axes, which are the axes on which the points differ. `like` is a point with the same
+    set-up, because a group may be empty."""
 
     points: PointNumbers
     inner_points: PointNumbers

@@ -31,10 +31,8 @@ _HEX = re.compile(r"0x[0-9a-f]+")
 @dataclass(frozen=True)
 class SweepResult:
     """The result of a sweep. `alarms` has kernel errors and leaked resources, each with the points before and after it.
-
     `log` has the first lines of the kernel's log from all intervals between checks. `fault` is the fault of the first
-    alarm.
-    """
+    alarm."""
 
     points: Points
     verdict: str

@@ -1,8 +1,6 @@
-"""The loop of loop.c, compiled once per process if there is a compiler, and its structures.
-
-A call from Python to C takes longer than most verbs; a loop in C takes only the time of the verbs. Without a compiler,
-sweeps have the same results, but take longer.
-"""
+"""The loop of loop.c, compiled once per process if there is a compiler, and its structures. A call from Python to C
+takes longer than most verbs; a loop in C takes only the time of the verbs. Without a compiler, sweeps have the same
+results, but take longer."""
 
 from __future__ import annotations
 

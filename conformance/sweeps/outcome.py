@@ -1,9 +1,6 @@
-"""The observations and outcomes of a sweep's points, and the number of points with each.
-
-An outcome is the record of a point: its verdict, short texts of the expectation and the observation, and the rule.
-Points with equal outcomes share one object, and so do points with equal observations, so that a large space needs
-little memory.
-"""
+"""The observations and outcomes of a sweep's points, and the number of points with each. An outcome is the record of a
+point: its verdict, short texts of the expectation and the observation, and the rule. Points with equal outcomes share
+one object, and so do points with equal observations, so that a large space needs little memory."""
 
 from __future__ import annotations
 
@@ -32,11 +29,9 @@ MAX_OUTCOMES = OUTSIDE - 1
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of points. `expected` and `observed` are short texts for people.
-
-    `clause` is the text of the predicate in the table that determined the expectation. `fault` is the fault without the
-    parts that differ between points.
-    """
+    """The outcome of points. `expected` and `observed` are short texts for people. `clause` is the text of the
+    predicate in the table that determined the expectation. `fault` is the fault without the parts that differ between
+    points."""
 
     verdict: str
     expected: str

@@ -1,8 +1,6 @@
 """Runs a sweep: makes one set-up for all points that share it, and one observation for each point. Only this module and
-model/kind.py know all kinds of cases.
-
-execution/steps.py makes the calls, as for every row; judging.py judges the points.
-"""
+model/kind.py know all kinds of cases. execution/steps.py makes the calls, as for every row; judging.py judges the
+points."""
 
 import functools
 import time
@@ -234,11 +232,9 @@ def call_all(
     record: PointObservations,
     report: Callable[[int, int], None] = lambda point, done: None,
 ) -> None:
-    """Makes the calls of each point on the set-up of `context`, and records the observations.
-
-    Handles a batch of points at a time. While batches are quick, their size grows, up to the number of exchanges that C
-    can execute in one call. Calls `report` after each batch, with the last point and the number of finished points.
-    """
+    """Makes the calls of each point on the set-up of `context`, and records the observations. Handles a batch of points
+    at a time. While batches are quick, their size grows, up to the number of exchanges that C can execute in one call.
+    Calls `report` after each batch, with the last point and the number of finished points."""
     done, size = 0, 1
     while done < len(points):
         began = time.monotonic()

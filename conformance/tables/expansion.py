@@ -114,11 +114,9 @@ def _count(node: Node) -> int:
 
 
 def substitute(node: Node, binding: Binding, reader: Reader, used: set[str]) -> Node:
-    """Returns the node with its placeholders replaced, and adds the names of the placeholders to `used`.
-
-    The result has the location of the axis value, because a mistake is most likely in the value. If the placeholder is
-    only a part of a text, `within` of the location has the text.
-    """
+    """Returns the node with its placeholders replaced, and adds the names of the placeholders to `used`. The result has
+    the location of the axis value, because a mistake is most likely in the value. If the placeholder is only a part of
+    a text, `within` of the location has the text."""
     if isinstance(node.value, dict):
         fields = {key: substitute(value, binding, reader, used) for key, value in node.value.items()}
         return Node(fields, node.location, keys=node.keys)

@@ -1,8 +1,6 @@
-"""The keys of the files in cases/, with the JSON Schema of their values: the loader accepts only these keys.
-
-Only the loader decides whether a value is valid. The arguments of calls and the keys of `then` are in
-model/vocabulary.py; schema.py adds them and makes the schema of a file.
-"""
+"""The keys of the files in cases/, with the JSON Schema of their values: the loader accepts only these keys. Only the
+loader decides whether a value is valid. The arguments of calls and the keys of `then` are in model/vocabulary.py;
+schema.py adds them and makes the schema of a file."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -92,11 +92,9 @@ class Suite:
 
 
 def load_suite(extra: Sequence[Path] = (), names: Collection[str] = ()) -> Suite:
-    """Returns the project's rules and tables together with those in the folders `extra`.
-
-    If an earlier process has read the same files, the suite comes from the cache (cache.py). It then has only the
-    tables with these `names`, if there are any. Raises UserError with one line for each mistake.
-    """
+    """Returns the project's rules and tables together with those in the folders `extra`. If an earlier process has read
+    the same files, the suite comes from the cache (cache.py). It then has only the tables with these `names`, if there
+    are any. Raises UserError with one line for each mistake."""
     for folder in extra:
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder of cases")

@@ -96,10 +96,8 @@ class Shard:
         self, items: Sequence[_Item], id_of: Callable[[_Item], str], seconds: Mapping[str, float] | None = None
     ) -> list[_Item]:
         """Returns the items of this shard, in the order of `items`. Without durations, all items count as equally long.
-
         The longest items are assigned first, each to the shard with the least time so far. Raises UserError if this
-        shard has no items.
-        """
+        shard has no items."""
         known = seconds or {}
         spent = [(0.0, number) for number in range(1, self.of + 1)]
         own = set()

@@ -196,11 +196,9 @@ class ArgumentSpec:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One argument. `enum`, `allowed` and `discrepancy` are as for `Field`.
-
-    For an object that is passed by pointer, `enum` and `allowed` restrict the type of the object. The C type determines
-    the form of the argument in tables, with `default` and `nullable` as in ArgumentSpec.
-    """
+    """One argument. `enum`, `allowed` and `discrepancy` are as for `Field`. For an object that is passed by pointer,
+    `enum` and `allowed` restrict the type of the object. The C type determines the form of the argument in tables, with
+    `default` and `nullable` as in ArgumentSpec."""
 
     name: str
     ctype: str

@@ -1,8 +1,6 @@
-"""Typed access to YAML nodes with locations. Collects every mistake instead of stopping at the first mistake.
-
-Each method of `Reader` returns the value of a node. If the node is of the wrong type, the method records a mistake and
-returns None or an empty value. Used for tables, rules and all other files that people write.
-"""
+"""Typed access to YAML nodes with locations. Collects every mistake instead of stopping at the first mistake. Each
+method of `Reader` returns the value of a node. If the node is of the wrong type, the method records a mistake and
+returns None or an empty value. Used for tables, rules and all other files that people write."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping

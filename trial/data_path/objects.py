@@ -1,7 +1,5 @@
-"""The state of a device that carries out requests: regions, bindings of windows, queue pairs, requests in flight.
-
-By this state, an alteration decides what to do with a request; the real device has its own state.
-"""
+"""The state of a device that carries out requests: regions, bindings of windows, queue pairs, requests in flight. By
+this state, an alteration decides what to do with a request; the real device has its own state."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -17,10 +15,8 @@ EVERY = ("", "deregistered", "changed", "rebound", "unbound", "deallocated", "in
 @dataclass
 class Region:
     """A registered region: `length` bytes at the address `addr`. In accesses with its keys, they begin at `iova`.
-
     `ended` is "" for a valid region, "deregistered", or "changed" for the region before a re-registration. `pd` is
-    struct ibv_pd *.
-    """
+    struct ibv_pd *."""
 
     addr: int
     length: int
@@ -40,11 +36,8 @@ class Region:
 
 @dataclass
 class Binding:
-    """A window bound to a range of a region. `window` is struct ibv_mw *.
-
-    `ended` is "" for a valid binding, or "rebound", "unbound", "deallocated", "invalidated", "invalidated by a message"
-    (by SEND_WITH_INV).
-    """
+    """A window bound to a range of a region. `window` is struct ibv_mw *. `ended` is "" for a valid binding, or
+    "rebound", "unbound", "deallocated", "invalidated", "invalidated by a message" (by SEND_WITH_INV)."""
 
     window: int
     kind: int

@@ -1,9 +1,6 @@
-"""Replaces the provider's functions in struct ibv_context by Python functions, and restores them.
-
-ibv_post_send, ibv_post_recv, ibv_poll_cq, ibv_bind_mw and the allocation of windows are inline functions of the header
-that call the provider's functions. The replacements therefore reach every caller in this process: Python, pyverbs and
-C.
-"""
+"""Replaces the provider's functions in struct ibv_context by Python functions, and restores them. ibv_post_send,
+ibv_post_recv, ibv_poll_cq, ibv_bind_mw and the allocation of windows are inline functions of the header that call the
+provider's functions. The replacements therefore reach every caller in this process: Python, pyverbs and C."""
 
 import ctypes
 from collections.abc import Callable

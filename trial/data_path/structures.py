@@ -1,8 +1,6 @@
-"""The structures that a program passes to ibv_post_send, ibv_post_recv, ibv_poll_cq and ibv_bind_mw.
-
-The layouts are from <infiniband/verbs.h>, and are part of the library's stable ABI. Unlike in device/posting.py, each
-field can be changed.
-"""
+"""The structures that a program passes to ibv_post_send, ibv_post_recv, ibv_poll_cq and ibv_bind_mw. The layouts are
+from <infiniband/verbs.h>, and are part of the library's stable ABI. Unlike in device/posting.py, each field can be
+changed."""
 
 import ctypes
 

@@ -1,7 +1,5 @@
-"""A guest in which mutants of the driver are tried one after the other, on the host's side of its port.
-
-The program in the guest is inside.py; trying.py judges the outcomes.
-"""
+"""A guest in which mutants of the driver are tried one after the other, on the host's side of its port. The program in
+the guest is inside.py; trying.py judges the outcomes."""
 
 from __future__ import annotations
 

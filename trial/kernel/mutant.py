@@ -1,8 +1,5 @@
 """The mutants of a driver: anchored edits of its sources (for rxe, of the mended sources), with several mutants in one
-file.
-
-An anchor may lie in the text of a change of the mended stack. modules.py compiles a mutant.
-"""
+file. An anchor may lie in the text of a change of the mended stack. modules.py compiles a mutant."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The report of a trial of mutants of the driver: kernel.json, which has each mutant's last outcome, and a table.
-
-trying.py finds the outcomes.
-"""
+trying.py finds the outcomes."""
 
 import collections
 import json

@@ -67,10 +67,8 @@ def finding(mutant: Mutant, outcome: str, **more: Any) -> Finding:
 
 def suited(cases: Sequence[Case], seed: int | None = None) -> list[Case]:
     """Returns the cases of the default tier that a driver can fail, without those of a header or of fork protection:
-    rows before sweeps, and cases that may crash a kernel last; with a seed, in random order.
-
-    Neighbouring cases of a table are similar, so the first case of each table comes before all second cases.
-    """
+    rows before sweeps, and cases that may crash a kernel last; with a seed, in random order. Neighbouring cases of a
+    table are similar, so the first case of each table comes before all second cases."""
     found = [
         case for case in of_tier(cases, DEFAULT) if case.kind in (Kind.ROW, Kind.SWEEP) and not case.needs_kept_memory
     ]
@@ -182,11 +180,8 @@ class Trial:
 
     def _answers(self, module: Any, names: Sequence[str], **how: bool) -> Iterator[Answer]:
         """Runs cases with a module in the present guest, or in a new one; `how` is as in MutantGuest.run. If the guest
-        or the process under test ends in a case, the case's answer has all of its rules.
-
-        Raises NotLoaded, NoSession, and Lost if the guest ended between cases. After any of these, the next guest is a
-        new one.
-        """
+        or the process under test ends in a case, the case's answer has all of its rules. Raises NotLoaded, NoSession,
+        and Lost if the guest ended between cases. After any of these, the next guest is a new one."""
         try:
             guest = self.ready()
             if reason := guest.load(module):

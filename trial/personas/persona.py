@@ -44,11 +44,8 @@ _V1, _V2 = "IB/RoCE v1", "RoCE v2"
 @dataclass(frozen=True)
 class SysfsPort:
     """A port: the node type of its device, its link layer, and its GIDs as (address, type). On Ethernet, each GID has a
-    network interface.
-
-    `chosen` is the index of the GID that traffic has to use, and `state` the state of the port in sysfs. As on a
-    device, conformance/device/port.py chooses a GID of the port, from files below /sys.
-    """
+    network interface. `chosen` is the index of the GID that traffic has to use, and `state` the state of the port in
+    sysfs. As on a device, conformance/device/port.py chooses a GID of the port, from files below /sys."""
 
     node: str
     link_layer: str

@@ -29,12 +29,9 @@ _TIMES = ("violations", "killed", "processor, s")
 
 @dataclass(frozen=True)
 class CleanRun:
-    """The cases on a persona without a seeded violation. `passed` has the ids of the cases that pass.
-
-    `failed` has the failing cases as (id, rules, reason), and a sweep once for each rule that it violates.
-    `broken` has the BROKEN cases as `id: reason`, `findings` the findings of preflight, and `processor_s` the processor
-    time of this process.
-    """
+    """The cases on a persona without a seeded violation. `passed` has the ids of the cases that pass. `failed` has the
+    failing cases as (id, rules, reason), and a sweep once for each rule that it violates. `broken` has the BROKEN cases
+    as `id: reason`, `findings` the findings of preflight, and `processor_s` the processor time of this process."""
 
     persona: str
     verdicts: Mapping[str, int]

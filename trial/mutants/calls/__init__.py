@@ -1,8 +1,6 @@
-"""Alterations of real calls, between the suite and libibverbs, each of which breaks one rule on the real stack.
-
-Only rules that Soft-RoCE keeps can be broken. For a call that only the broken device allows, more is requested from the
-real device. A call that only the broken device refuses is refused without calling the real device.
-"""
+"""Alterations of real calls, between the suite and libibverbs, each of which breaks one rule on the real stack. Only
+rules that Soft-RoCE keeps can be broken. For a call that only the broken device allows, more is requested from the real
+device. A call that only the broken device refuses is refused without calling the real device."""
 
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
-"""The classes of the data path whose methods the rows of tables replace.
-
-A class changes the effect of requests that the real device carries out, or refuses or carries out requests itself.
-"""
+"""The classes of the data path whose methods the rows of tables replace. A class changes the effect of requests that
+the real device carries out, or refuses or carries out requests itself."""
 
 from typing import Any
 
