@@ -1,7 +1,5 @@
-"""The pytest fixture by which the engine runs cases of random sequences.
-
-Every session loads this module, but few run sequences, so the reference is imported only when it is needed.
-"""
+"""The pytest fixture by which the engine runs cases of random sequences. Every session loads this module, but few run
+sequences, so the reference is imported only when it is needed."""
 
 import pytest
 

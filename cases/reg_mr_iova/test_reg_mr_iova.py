@@ -1,9 +1,7 @@
 """Runs the rows of this folder's tables, each as one item."""
 
-from collections.abc import Callable
-
-from conformance.model.case import Case
+from conformance.model.case import Case, RunCase
 
 
-def test_reg_mr_iova(case: Case, run: Callable[[Case], None]) -> None:
+def test_reg_mr_iova(case: Case, run: RunCase) -> None:
     run(case)

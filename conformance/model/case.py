@@ -1,11 +1,11 @@
 """One case: its set-up, the one judged call, the expected result, and the rules that it proves. tables/loader.py
 creates cases from tables, and execution/runner.py runs them on a device."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from conformance.model.kind import Kind
 from conformance.model.quantity import Quantity
@@ -259,6 +259,9 @@ class Table:
     verb: str
     path: Path
     cases: tuple[Case, ...]
+
+
+RunCase: TypeAlias = Callable[[Case], None]
 
 
 def mask_of(arguments: Arguments, name: str) -> int:

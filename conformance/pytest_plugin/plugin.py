@@ -1,13 +1,11 @@
-"""The pytest plugin: turns cases into test items, runs them, and passes their records to the recorder.
-
-The module only connects pytest with the engine. With pytest-xdist, workers run the cases, and only the controller
-writes records; a record is a property of pytest's report.
-"""
+"""The pytest plugin: turns cases into test items, runs them, and passes their records to the recorder. The module only
+connects pytest with the engine. With pytest-xdist, workers run the cases, and only the controller writes records; a
+record is a property of pytest's report."""
 
 import functools
 import json
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +16,7 @@ from conformance.execution.runner import NOT_JUDGED, CaseRun, Progress, RunConte
 from conformance.judging import Basis, broken
 from conformance.kernel.module_memory import ModuleMemory
 from conformance.model.capability import Capabilities
-from conformance.model.case import Case
+from conformance.model.case import Case, RunCase
 from conformance.model.kind import Kind
 from conformance.model.observation import Observation
 from conformance.model.preflight import Findings
@@ -122,7 +120,7 @@ def run(
     capabilities: Capabilities,
     kernel_watch: Watch,
     module_memory: ModuleMemory | None,
-) -> Callable[[Case], None]:
+) -> RunCase:
     """Returns a function that runs a case on the bench, stores its record, and ends the test with its verdict."""
     config = request.config
     if recorder := config.stash.get(RECORDER, None):
@@ -187,11 +185,9 @@ def _record_of(session: pytest.Session, case: Case, error: BaseException | None)
     return record
 
 
-def run_directly(session: pytest.Session, cases: Sequence[Case], run: Callable[[Case], None]) -> None:
-    """Runs cases by the fixture `run` of an earlier item, and reports them to the supervisor.
-
-    In an emulated guest, pytest's own protocol for an item takes as long as a short case.
-    """
+def run_directly(session: pytest.Session, cases: Sequence[Case], run: RunCase) -> None:
+    """Runs cases by the fixture `run` of an earlier item, and reports them to the supervisor. In an emulated guest,
+    pytest's own protocol for an item takes as long as a short case."""
     recorder = session.config.stash[RECORDER]
     for case in cases:
         recorder.start(case.id)
