@@ -27,7 +27,7 @@ _FILE = Path("repro.c")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "id [ID]", "a case, CASE#axis=value,... for a point of a sweep, or a defect's fingerprint")
+    add(parser, "id [ID]", "a case; a point of a sweep (CASE#axis=value,...); or the fingerprint of a defect")
     add(
         parser,
         "--run RUN",
@@ -35,12 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(parser, "--all", "write programs for all violations of a run, in a directory")
     add(parser, "--mail", "write a text for a mailing list, with the program in it")
-    add(parser, "--others RUN...", "with --mail: runs of other stacks; the text says whether they have it", default=[])
+    add(parser, "--others RUN...", "with --mail: runs of other stacks; the text says whether they show it", default=[])
     add(
         parser,
         "--out FILE",
-        f"where to write; - is standard output (default: {_FILE}, which must be new, with --mail -, "
-        "with --all reproducers/ in RUN)",
+        f"where to write; - is standard output (default: {_FILE}, which is not replaced; for --mail -; "
+        "for --all reproducers/ in RUN)",
     )
     add_cases_argument(parser)
 
@@ -104,7 +104,8 @@ def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
 
 
 def _symptom(wanted: str, run: Digest | None, suite: Suite) -> Symptom | None:
-    """Returns the recorded symptom of a violated case, or of a defect the first whose case is still in the tables."""
+    """Returns the recorded symptom of a violated case, or the first symptom of a defect whose case is still in the
+    tables, or else its first."""
     if FINGERPRINT.fullmatch(wanted):
         defect = defect_of(wanted, run, "--run")[0]
         return next((each for each in defect.symptoms if _has(suite, each.name)), defect.first)

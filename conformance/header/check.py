@@ -1,6 +1,6 @@
-"""The result of comparing one described item with the installed header or bindings, and the comparison with pyverbs.
-pyverbs contains the header's numbers and exports some of the names. A name that pyverbs does not export cannot be
-compared and is UNREACHABLE, not FAIL."""
+"""A Check is the result of comparing one described item with the installed header or bindings. check_bindings compares
+with pyverbs, which contains the header's numbers and exports some of the names. A name that pyverbs does not export
+cannot be compared and is UNREACHABLE, not FAIL."""
 
 import importlib
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
-"""The fault of one step, without its location: compares the observation with the expectation. circumstances.py adds the
-location of a fault, and sentences.py makes its sentence."""
+"""Compares the observation of a step with the expectation, and returns the fault without its location.
+circumstances.py adds the location of a fault, and sentences.py makes its sentence."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -91,8 +91,8 @@ def _is_silent(step: Step, seen: Observation) -> bool:
 
     Every send request completes: on RC and XRC with the peer's response or in error, on UC and UD when it has been
     sent. A receive request may stay posted if its message was lost, or was refused before it consumed the receive; a
-    reliable sender must then get an error. On iWARP, a peer does not respond to a SEND or WRITE: the device decides how
-    a refused request completes while the stream ends.
+    reliable sender must then get an error. On iWARP, a peer does not respond to a SEND or WRITE: after a refusal, the
+    stream ends, and the device decides how the request completes.
     """
     if seen["returned"] != "0" or "wc" not in seen or step.then.completion == "none":
         return False
@@ -109,14 +109,16 @@ _READERS = (*"RDMA_READ UNEQUAL_CMP_AND_SWP UPPER_UNEQUAL_CMP_AND_SWP ZERO_FETCH
 
 
 def _of_bytes_that_matter(step: Step, seen: Observation) -> Observation:
-    """For an operation that must not move bytes, `moved` becomes `all` if no byte was moved, else `part`."""
+    """If an operation must not move bytes, `moved` becomes `all`, which means as required, if no byte was moved, else
+    `part`."""
     if step.then.moved != "nothing" or "moved" not in seen:
         return seen
     return {**seen, "moved": "all" if seen["moved"] == "nothing" else "part"}
 
 
 def data_fault(step: Step, seen: Observation) -> Fault | None:
-    """Returns the fault of bytes in a wrong place, whatever the status of the completion is, or None."""
+    """Returns the fault in the data of an operation (moved although refused, missing, late or misplaced) or in its
+    reception (status of the peer, length, immediate data), or None."""
     if "moved" not in seen:
         return None
     seen = _of_bytes_that_matter(step, seen)
@@ -147,16 +149,17 @@ def data_fault(step: Step, seen: Observation) -> Fault | None:
 
 def _came_before_refusal(step: Step, seen: Observation) -> bool:
     """Whether only the first segments of a message arrived, because a later segment was refused. With InfiniBand, the
-    first packet has the length of the message. iWARP checks and places each segment separately (RFC 5041, DDP), so that
-    the segments before the first refused segment may have arrived."""
+    first packet of an RDMA WRITE has the length of the message, so that the responder can refuse it before it places
+    bytes. iWARP checks and places each segment separately (RFC 5041, DDP), so that segments before the first refused
+    segment may have arrived."""
     segments = seen.get("unacknowledged") and seen["moved"] == "part" and step.arguments.get("position") in _FROM_START
     return bool(segments) and len(seen["changed"]) == 1 and seen["changed"][0][0] == 0
 
 
 def _stretches(seen: Observation) -> list[list[int]]:
-    """Returns the changed ranges. All ranges that begin in the header of a datagram count as one range. Some bytes of
-    the header keep their values by chance, because the header depends on earlier packets: for example, it counts
-    packets."""
+    """Returns the changed ranges. All ranges that begin in the header of a datagram, or directly after it, count as one
+    range. Some bytes of the header keep their values by chance, because the header depends on earlier packets: for
+    example, its identification field counts packets."""
     found = seen["changed"]
     if (seen.get("qp_type"), seen.get("side")) != ("UD", "receive"):
         return found
@@ -264,7 +267,8 @@ def _completion_fault(step: Step, seen: Observation) -> Fault | None:
 
 
 def outcome_of(step: Step, seen: Observation) -> str:
-    """The outcome of a call, `success` or `refused`, by the convention of its manual page."""
+    """The outcome of a call, `success` or `refused`: from the returned value by the convention of its manual page and,
+    for posted requests, from the completions and the bytes that were moved."""
     if seen["returned"] not in DONE:
         return "refused"
     if seen.get("wc") == [NOT_AWAITED]:

@@ -12,7 +12,7 @@ REASONS = {
     "memory": "the key, its rights, its range or its protection domain",
     "queue_pair": "the queue pair's qp_access_flags",
 }
-DATAGRAM_HEADER = 40  # bytes in front of a datagram in the memory that receives it: its routing header
+DATAGRAM_HEADER = 40  # bytes in front of a datagram in the memory that receives it: the GRH
 RELIABLE = ("RC", "XRC", "RC_SRQ")
 
 
@@ -21,18 +21,18 @@ class Refusal:
     """The expected result of a refused operation."""
 
     wc: tuple[str, ...]  # the allowed statuses where the operation was posted; empty: the documents leave them open
-    peer: tuple[str, ...] = ()  # the same at the other side, if the operation consumed a receive request there
+    peer: tuple[str, ...] = ()  # those allowed at the other side, if the operation consumed a receive request there
     state: str = "ERR"  # of the queue pair that detected the error; empty: not judged
 
 
-# By the side and the reason of a refusal, with the error in the specification.
+# The expected result by the side and the reason of a refusal, with the error in the specification.
 REFUSALS: dict[tuple[str, str], Refusal] = {
     # RDMA WRITE and READ, atomics, ATOMIC WRITE, FLUSH.
     # NAK, remote access error, class C: a protection error on a remote buffer.
     ("remote", "memory"): Refusal(("REM_ACCESS_ERR",)),
     # NAK, invalid request, class C: the operation is not supported by this receive queue.
     ("remote", "queue_pair"): Refusal(("REM_INV_REQ_ERR",)),
-    # SEND and RDMA WRITE with data from the region, and responses of RDMA READ and atomics that are written to it.
+    # SEND and RDMA WRITE with data from the region; responses of RDMA READ and atomics, which are written to it.
     # Local memory protection error of the requester: a local protection error.
     ("gather", "memory"): Refusal(("LOC_PROT_ERR",)),
     ("answer", "memory"): Refusal(("LOC_PROT_ERR",)),

@@ -44,33 +44,36 @@ class ReplacedPath(Alteration):
         """Called before a receive is posted; may change the receive."""
 
     def completed(self, queue: QueuePair, sent: Sent, wc: wire.WorkCompletion) -> bool:
-        """Called before the completion of a request is polled; may change it, or return False to suppress it."""
+        """Called with the completion of a request before it is returned; may change the completion, or return False to
+        suppress it."""
         return True
 
     def received(self, queue: QueuePair, posted: Posted, wc: wire.WorkCompletion) -> None:
-        """Called before the completion of a receive is polled; may change the completion."""
+        """Called with the completion of a receive before it is returned; may change the completion."""
 
     def binding(self, queue: QueuePair, sent: Sent, info: wire.Info) -> bool:
         """Called before a bind is posted; may change it, or return False to replace it by a request without effect."""
         return True
 
-    # Functions for both the hooks and the replaced functions
+    # Functions for both the hooks and the replacements
 
     def local(self, element: wire.Element) -> int:
-        """Returns the address in this process of a local element by its region, even if the region has ended."""
+        """Translates the address of a local element by its region, which may have ended; without a region, it is the
+        address of the element."""
         region = self.objects.source(element.lkey, ("", "deregistered", "changed"))
         place = region.place(element.addr, element.length) if region else None
         return element.addr if place is None else place
 
     def replace(self, sent: Sent, request: wire.SendRequest) -> None:
-        """Posts a WRITE of zero bytes, which needs no key, and whose completion is reported as the request's."""
+        """Turns a request into a WRITE of zero bytes, which needs no key. Its completion is reported as that of the
+        original request."""
         if request.opcode != wire.WRITE_WITH_IMM:
             request.opcode = wire.WRITE
         request.num_sge, request.sg_list = 0, None
         request.target.rdma.remote_addr = request.target.rdma.rkey = 0
         sent.carried_out = True
 
-    # The replaced functions
+    # The replacements of the provider's functions
 
     def bench(self, real: Bench) -> Any:
         """Returns the bench on which cases run: the real bench with an altered data path."""
@@ -249,7 +252,7 @@ class ReplacedPath(Alteration):
     # Regions
 
     def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
-        """Records a new region."""
+        """Registers a region, and records it unless it is a region of a dma-buf."""
         returned = super().register(entry, verb, pd, where, access)
         if returned.mr and verb != "reg_dmabuf_mr":
             addr, length = where[:2]
