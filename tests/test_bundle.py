@@ -312,7 +312,7 @@ def test_a_bundle_of_another_version_says_so(tmp_path: Path, verified: Verified)
     (tmp_path / "bundle").write_bytes(claimed(other))
     assert verified(2, tmp_path / "bundle") == (
         f"rdma-cts: {tmp_path / 'bundle'} is a bundle of another version, rdma-cts-bundle/2; this version reads "
-        "rdma-cts-bundle/1; use the version of rdma-cts that made it\n"
+        "rdma-cts-bundle/1; use the version of rdma-cts that wrote this file\n"
     )
 
 
