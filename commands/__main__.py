@@ -23,7 +23,7 @@ from reports.text import one_line
 # The commands in the order of the help text, with their descriptions. _MODULES has the module names that differ from
 # the command.
 COMMANDS: Mapping[str, str] = {
-    "run": "Run the cases on a device of this host, or in the Soft-RoCE guest if the host has no device.",
+    "run": "Run the cases on a device of this host or in the Soft-RoCE guest.",
     "nightly": "Run the cases on several stacks and compare each stack with its last good night; exit status 1 after a "
     "regression.",
     "test": "Run the project's own tests; arguments after `--` go to pytest.",
