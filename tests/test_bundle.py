@@ -312,7 +312,7 @@ def test_a_bundle_of_another_version_is_refused_as_such(tmp_path: Path, verified
     (tmp_path / "bundle").write_bytes(claimed(other))
     assert verified(2, tmp_path / "bundle") == (
         f"rdma-cts: {tmp_path / 'bundle'} is a bundle of another version, rdma-cts-bundle/2; this version reads "
-        "rdma-cts-bundle/1; use the version of rdma-cts that made it\n"
+        "rdma-cts-bundle/1; use the version of rdma-cts that wrote this file\n"
     )
 
 
@@ -354,7 +354,7 @@ def test_the_packed_sample_is_a_bundle_with_the_right_checksum(tmp_path: Path) -
 
 CRASHED = {"verdict": "CRASH", "effective": "CRASH", "observed": {}}
 FAILED, PASSED = ({"verdict": verdict, "effective": verdict} for verdict in ("FAIL", "PASS"))
-NOT_FOUNDED = "nothing: 1 recorded verdict not founded on what was observed (exit status 1)"
+NOT_FOUNDED = "nothing: 1 recorded verdict not supported by the observations (exit status 1)"
 # How to find the line that a test changes.
 LINES: dict[str, Callable[[Line], object]] = {
     "head": lambda line: line["type"] == "header",
