@@ -1,4 +1,4 @@
-"""The command line; see __main__.py. The program keeps its bytecode in its own cache."""
+"""The command line; see __main__.py. The program writes its bytecode to its own cache directory."""
 
 import sys
 

@@ -23,38 +23,38 @@ from reports.text import one_line
 # The commands in the order of the help text, with their descriptions. _MODULES has the module names that differ from
 # the command.
 COMMANDS: Mapping[str, str] = {
-    "run": "Run the cases on a device of this host or, without one, in the Soft-RoCE guest.",
-    "nightly": "Run the cases on several stacks, each compared with its last good night; exit status 1 if one has "
-    "regressed.",
+    "run": "Run the cases on a device of this host or in the Soft-RoCE guest.",
+    "nightly": "Run the cases on several stacks and compare each stack with its last good night; exit status 1 after a "
+    "regression.",
     "test": "Run the project's own tests; arguments after `--` go to pytest.",
     "doctor": "Show what is missing on this host for each way of running, and how to get it.",
-    "prepare": "Make the guest's image and template, and run nothing.",
-    "list": "List the cases of all tiers, or with --rules the rules.",
-    "report": "Make a report of recorded runs; several runs become columns of one page.",
-    "site": "Write the static pages of a history: one for each rule, defect and night, and badges.",
+    "prepare": "Build the guest's image and template, without running a case.",
+    "list": "List the cases of all tiers; with --rules, list the rules.",
+    "report": "Write a report of recorded runs; several runs become columns of one page.",
+    "site": "Write the static pages of a history: a page for each rule, each defect and each night, and badges.",
     "fleet": "Show the differences between the runs of many nodes, by node.",
-    "merge": "Merge the shards of a run into one run (see run --shard); exit status as of run.",
-    "compare": "Compare two runs case by case and point by point; exit status 1 if something has regressed.",
+    "merge": "Merge the shards of a run into one run (see run --shard); the exit status is that of the run.",
+    "compare": "Compare two runs case by case and point by point; exit status 1 after a regression.",
     "judge": "Judge recorded observations again by the current rules and tables, without a device.",
     "bundle": "Pack a run with everything that is needed to judge it again elsewhere (see verify).",
-    "verify": "Judge a bundled run again, and say what it supports; exit status 0, 1 and 3 as of run, 2 if it was "
-    "changed.",
-    "explain": "Explain a rule, a case, a point of a sweep or a defect: source, set-up, last verdict, what a "
-    "failure means.",
+    "verify": "Judge a bundled run again, and print what the bundle supports; exit status 0, 1 or 3 as for run, 2 if "
+    "the bundle was changed.",
+    "explain": "Explain a rule, a case, a point of a sweep or a defect: its source, its set-up, its last verdict, and "
+    "the meaning of a failure.",
     "waivers": "Write waivers of the defects in recorded runs, each with an owner, an issue and an expiry date.",
-    "reproducer": "Write a C program that shows a violation with libibverbs alone, or a text that reports it.",
-    "findings": "Write a page of the defects in several runs, one for each stack, with C programs that show them.",
-    "patches": "Write the changes that mend the defects of Soft-RoCE as patches for git am, made from source trees.",
-    "bisect-step": "Run a case, and end as git bisect run expects: 0 good, 1 bad, 125 cannot be tested, 128 ends the "
-    "bisection.",
-    "coverage": "Show which rules have cases, in which directions, and with --run their verdicts.",
+    "reproducer": "Write a C program for libibverbs that shows a violation, or a text that reports the violation.",
+    "findings": "Write a page about the defects in runs on several stacks, and C programs that show the defects.",
+    "patches": "Write patches for git am that fix the defects of Soft-RoCE in given source trees.",
+    "bisect-step": "Run a case, and exit with the status that git bisect run expects: 0 good, 1 bad, 125 cannot be "
+    "tested, 128 stop the bisection.",
+    "coverage": "Show which rules have cases, and in which directions; with --run, also show the verdicts.",
     "describe": "Print the promises of the manual pages about a verb.",
     "trial": "Test the suite itself: does a case fail for every rule that a driver violates?",
-    "schema": "Print the JSON Schema of tables or of another file format; docs/ holds a copy of each.",
-    "variables": "Print the environment variables, and what each is for.",
+    "schema": "Print the JSON Schema of tables or of another file format; docs/ has a copy of each schema.",
+    "variables": "Print the environment variables and the purpose of each variable.",
     "completion": "Print a script with which bash, zsh or fish complete commands and options.",
 }
-_ALLOCATED = 50_000  # objects between two collections; a command makes many objects, and few become garbage
+_ALLOCATED = 50_000  # new objects before Python collects garbage; few objects of a command become garbage
 _MODULES = {"list": "listing", "bisect-step": "bisect_step"}
 
 
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None, parsed: Namespace | None = None, **k
         finally:
             out = getattr(arguments, "out", None)
     except UserError as error:
-        return _told(error, given)
+        return _report_error(error, given)
     except KeyboardInterrupt as end:
         number = end.number if isinstance(end, Terminated) else 0
         by = f"ended by {signal.Signals(number).name}" if number else "interrupted"
@@ -113,19 +113,19 @@ def main(argv: Sequence[str] | None = None, parsed: Namespace | None = None, **k
         return SIGNALLED + (number or signal.SIGINT)
     except Exception as error:
         if isinstance(error, OSError) and (said := unusable_path(error, given)):
-            return _told(said, given)
-        return _told(crash_report(error, out if out and out.is_dir() else None), given)
+            return _report_error(said, given)
+        return _report_error(crash_report(error, out if out and out.is_dir() else None), given)
 
 
-def _told(error: UserError, given: Sequence[str]) -> int:
-    """Prints an error and returns its exit status. git takes a status below 128 for a verdict on the commit."""
+def _report_error(error: UserError, given: Sequence[str]) -> int:
+    """Prints an error and returns its exit status. git bisect treats a status below 128 as a verdict on the commit."""
     for line in error.lines:
         print(f"{NAME}: {one_line(line)}", file=sys.stderr)
     return SIGNALLED if given[:1] == ["bisect-step"] else error.status
 
 
 def keep_derived_files(given: Sequence[str]) -> None:
-    """Lets this process and its children keep parsed tables in the cache, if the cache is writable."""
+    """Lets this process and its children store parsed tables in the cache, if the cache is writable."""
     if keeps_files(given):
         os.environ.setdefault(cache.DIRECTORY, str(cache_directory() / "derived" / "host"))
 
@@ -140,11 +140,11 @@ def run_as_program() -> int:
     try:
         keep_derived_files(given)
     except UserError as error:
-        return _told(error, given)
+        return _report_error(error, given)
     status = main()
-    gc.freeze()  # nothing is collected while the process ends
+    gc.freeze()  # Python collects no garbage while the process exits
     if (lost := output.lost()) and given[:1] != ["run"]:
-        return _told(UserError(f"standard output: {lost}", status=3), given)
+        return _report_error(UserError(f"standard output: {lost}", status=3), given)
     return status
 
 

@@ -1,4 +1,4 @@
-"""`rdma-cts bisect-step`: runs the cases of a defect, and ends with the exit status that `git bisect run` needs."""
+"""`rdma-cts bisect-step`: runs the cases of a defect, and exits with the status that `git bisect run` needs."""
 
 import argparse
 import sys
@@ -26,18 +26,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs the cases and returns the exit status for their verdicts. Raises UserError for what is wrong at every
-    commit; the command line then ends the bisection."""
+    """Runs the cases and returns the exit status for their verdicts. Raises UserError for a mistake that does not
+    depend on the commit; the command line then stops the bisection."""
     options = with_earlier(options_from(arguments), None)
     if not options.only:
-        raise UserError("a step needs a case", hint="--only CASE, or --only with a defect's fingerprint")
+        raise UserError("bisect-step needs a case", hint="--only CASE, or --only with a defect's fingerprint")
     selection_from(options).apply(suite_from(options))
     target.refuse_conflicts(options)
     for name in _BUILDS:
         build = getattr(options, name)
         if build and not build.exists():
             raise UserError(f"{OPTIONS[name].flag} {build} does not exist")
-    arguments.only = list(options.only)  # later steps need not look up the defect
+    arguments.only = list(options.only)  # so that run.execute does not look up the defect again
     with run_folder(arguments.out, "bisect") as arguments.out:
         try:
             run.execute(arguments)

@@ -54,7 +54,7 @@ def execute(arguments: argparse.Namespace) -> int:
         write_out(out, data, f"bundle: {out}")
     if not is_standard_output(out):
         signed = [f"signature: {signature.path_of(out)}"] if arguments.sign else []
-        show([f"sha256: {support.sha256}", *signed, f"it supports: {support.sentence}"])
+        show([f"sha256: {support.sha256}", *signed, f"the bundle supports: {support.sentence}"])
     return 0
 
 
@@ -86,7 +86,7 @@ def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[s
 
 
 def _profile_of(folder: Path) -> Path | None:
-    """Returns the profile in the plan of a run, for runs of versions whose header does not name it."""
+    """Returns the profile that the plan of a run names, for a run of an older version, whose header has no profile."""
     if not (folder / PLAN).exists():
         return None
     parser = Parser(prog="bundle")
@@ -96,7 +96,7 @@ def _profile_of(folder: Path) -> Path | None:
 
 
 def _of_run(folder: Path, name: str) -> Path:
-    """Returns the path of a file that a run has read, which may be relative to the directory where it was started."""
+    """Returns the path of a file that a run has read. `name` may be relative to the directory where the run started."""
     return Path(read_plan(folder).directory, name) if (folder / PLAN).exists() else Path(name)
 
 

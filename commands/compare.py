@@ -1,4 +1,4 @@
-"""`rdma-cts compare`: prints what has regressed or been fixed between two runs. Nightly jobs use it."""
+"""`rdma-cts compare`: prints what has regressed or been fixed between two runs."""
 
 import argparse
 import sys
@@ -9,7 +9,7 @@ from reports import comparison_formats
 from reports.comparison import compare
 from reports.digest import read
 
-_MOST = 20  # changes shown of each kind
+_MOST = 20  # the maximum number of printed changes of each kind
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,8 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints the comparison. Returns exit status 1 after a regression, 3 if the new run decides less than the old run,
-    else 0."""
+    """Prints the comparison. Returns exit status 1 after a regression; 3 if the new run leaves cases undecided that the
+    old run decided; else 0."""
     comparison = compare(read(arguments.old), read(arguments.new), arguments.unlike_tables)
     if arguments.format != "text":
         sys.stdout.write(comparison_formats.FORMATS[arguments.format](comparison))

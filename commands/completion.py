@@ -1,5 +1,5 @@
-"""`rdma-cts completion`: prints a script; with it a shell completes commands and options when the user presses Tab. The
-script itself needs no Python. The packages install it for all users."""
+"""`rdma-cts completion`: prints a script with which a shell completes commands and options. The script needs no Python.
+The packages install the script for all users."""
 
 import argparse
 from collections.abc import Collection, Iterator
@@ -10,7 +10,7 @@ from commands.cli.arguments import Parser
 from commands.cli.run_arguments import PATHS
 from conformance.tables.suite import load_suite
 
-_FILES = "--"  # marks a value as a file, among the words that can be a value
+_FILES = "--"  # a word among the possible values of an option, which means that the value is a file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _with_subcommands(commands: dict[str, Parser]) -> dict[str, Parser]:
-    """Returns the commands, each after its subcommands, whose names begin with that of the command."""
+    """Returns the commands. The subcommands of a command precede it; their names begin with the name of the command."""
     found = {}
     for name, parser in commands.items():
         found.update({f"{name} {each}": below for each, below in parser.commands().items()})
@@ -79,7 +79,8 @@ def _offer(words: str) -> str:
 
 
 def _zsh(commands: dict[str, Parser]) -> str:
-    """The script for bash in a form for zsh. If compinit loads it as a function, its first call already completes."""
+    """Returns the script for bash in a form for zsh. If compinit loads the script as a function, the first call of the
+    function already completes."""
     load = "(( $+functions[compdef] )) || { autoload -U compinit && compinit; }\n"
     load += "autoload -U +X bashcompinit && bashcompinit"
     first = "[[ ${zsh_eval_context[-1]} != loadautofunc ]] || _bash_complete -o filenames -F _rdma_cts"

@@ -1,6 +1,6 @@
-"""`rdma-cts coverage`: prints how many cases prove each documented statement, and which statements no case proves. It
-counts the statements that the tables expect and, with a results file, the statements that were observed. The verdicts
-are those of the results."""
+"""`rdma-cts coverage`: prints how many cases prove each documented statement, which statements no case proves, and how
+many cases expect each documented return code. With the results of a run, it also prints the verdicts and how often each
+return code was observed."""
 
 import argparse
 import errno
@@ -33,15 +33,15 @@ class RuleCoverage:
     document: str
     statement: str
     cases: int
-    success: int  # by a successful call
-    refused: int  # by a refused call
-    open: int  # cases that record what happens and prove nothing
-    verdict: str = ""  # empty without results; "-" if they have none for this rule; "not judged" for another dialect
+    success: int  # cases that prove the rule by a successful call
+    refused: int  # cases that prove the rule by a refused call
+    open: int  # cases that only record what happens
+    verdict: str = ""  # empty without results; "-" if the rule has no result; "not judged" for another dialect
 
 
 @dataclass(frozen=True)
 class CodeCoverage:
-    """A documented return code: how many cases expect it, and how often the results show it (None without results)."""
+    """A documented return code: how many cases expect it, and how often a run observed it (None without results)."""
 
     verb: str
     code: str
@@ -117,18 +117,18 @@ def directions(case: Case) -> set[str]:
     """Returns the directions in which a case proves its rules: `success`, `refused`, or `open` if it proves nothing."""
     if case.sweep:
         return {clause.then.outcome for clause in case.sweep.deciding if clause.then} - {"open"}
-    # A case whose judged call is left open never fails, whatever its later steps expect. Random sequences find
-    # violations and prove nothing.
+    # If the outcome of the judged call is open, the case never fails, whatever its later steps expect. Random sequences
+    # find violations but prove no rule.
     if case.when.then.outcome == "open" or not case.kind.traits.proves:
         return {"open"}
     return {step.then.outcome for step in (case.when, *case.afterwards)} - {"open"}
 
 
 def _codes(cases: Sequence[Case], results: Sequence[ResultRecord] | None) -> Iterator[CodeCoverage]:
-    seen = None if results is None else [each for record in results for each in _answers(record)]
+    seen = None if results is None else [each for record in results for each in _returns_in(record)]
     for verb in VERBS.values():
         for code in verb.return_codes:
-            observed = None if seen is None else sum(_shows(each, verb, code) for each in seen)
+            observed = None if seen is None else sum(_has_code(each, verb, code) for each in seen)
             yield CodeCoverage(verb.name, code.name, _expecting(cases, verb, code), observed)
 
 
@@ -141,10 +141,10 @@ def _expecting(cases: Iterable[Case], verb: Verb, code: ReturnCode) -> int:
 
 
 # One call in a result: its name; its return value, or errno if it returned NULL; and the expected codes.
-_Answer = tuple[str, str, tuple[str, ...]]
+_Returned = tuple[str, str, tuple[str, ...]]
 
 
-def _answers(record: ResultRecord) -> Iterator[_Answer]:
+def _returns_in(record: ResultRecord) -> Iterator[_Returned]:
     observed, expected = record["observed"], record["expected"]
     first = {"call": record.get("call", ""), **expected}
     later = zip(expected.get("afterwards", ()), observed.get("afterwards", ()), strict=False)
@@ -160,11 +160,11 @@ def _names(code: ReturnCode, verb: Verb, name: str) -> bool:
     return name in (code.name, short)
 
 
-def _shows(answer: _Answer, verb: Verb, code: ReturnCode) -> bool:
-    """Returns whether an answer shows the code. ENOTSUP and EOPNOTSUPP are the same number on Linux, but two separate
-    promises of ibv_advise_mr(3). The number counts only for the promise that the case expects; otherwise one answer
-    would count for both."""
-    call, reason, expected = answer
+def _has_code(returned: _Returned, verb: Verb, code: ReturnCode) -> bool:
+    """Returns whether a call returned the code. ENOTSUP and EOPNOTSUPP are the same number on Linux, but
+    ibv_advise_mr(3) lists them as two codes. The number counts only for the code that the case expects, because one
+    call must not count for both codes."""
+    call, reason, expected = returned
     number = getattr(errno, reason, None) if reason.startswith("E") and not verb.code_enum else None
     same = _names(code, verb, reason) or code.value == number or str(code.value) == reason
     if call != verb.name or not same:
@@ -208,7 +208,7 @@ def _totals(coverage: Coverage) -> Iterator[str]:
     one = sum(bool(rule.success) != bool(rule.refused) for rule in rules)
     yield (
         f"{len(rules)} rules, {len(rules) - len(coverage.without_case)} with a case: "
-        f"{both} by success and by refusal, {one} in one direction; {coverage.cases} cases"
+        f"{both} in both directions, {one} in one direction; {coverage.cases} cases"
     )
     if coverage.complete is not None:
         counts = Counter(rule.verdict for rule in rules)
@@ -241,4 +241,4 @@ def _code_lines(coverage: Coverage) -> Iterator[str]:
         yield f"{code.verb:<{verb}}  {code.code:<{name}}  {expected:<11}{observed}".rstrip()
     yield f"documented codes expected by a case: {sum(code.expected > 0 for code in codes)} of {len(codes)}"
     if with_results:
-        yield f"documented codes provoked: {sum(bool(code.observed) for code in codes)} of {len(codes)}"
+        yield f"documented codes observed: {sum(bool(code.observed) for code in codes)} of {len(codes)}"

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dialect",
         choices=(MAINLINE, EXPERIMENTAL),
         default=MAINLINE,
-        help="which document to follow if two describe the same verb (default: %(default)s)",
+        help="which dialect to print if two documents describe the same verb (default: %(default)s)",
     )
 
 
@@ -52,7 +52,7 @@ def find(name: str, dialect: str = MAINLINE) -> Verb:
     full = name if name.startswith("ibv_") else f"ibv_{name}"
     if full not in VERBS:
         close = difflib.get_close_matches(full, VERBS, n=3, cutoff=0.6)
-        hint = f"did you mean {' or '.join(close)}?" if close else f"`{PROGRAM} describe` lists them all"
+        hint = f"did you mean {' or '.join(close)}?" if close else f"`{PROGRAM} describe` lists all verbs"
         raise UserError(f"unknown verb {name!r}", hint=hint)
     if dialect not in dialects(full):
         raise UserError(
@@ -126,7 +126,7 @@ def _return(verb: Verb) -> Iterator[str]:
     yield from _wrapped(verb.success, "  success  ", hang=11)
     yield from _wrapped(verb.failure, "  failure  ", hang=11)
     if not verb.return_codes:
-        yield "  The page names no error codes: any is conformant."
+        yield "  The page names no error codes: any code is conformant."
         return
     column = 10 + max(len(code.name) for code in verb.return_codes)
     for code in verb.return_codes:

@@ -27,13 +27,15 @@ from targets import hosts
 NO_WAY = 4  # exit status
 _MARKDOWN = re.compile(r"\[([^]]*)\]\([^)]*\)")  # a link, with its text
 _HEADING = "| driver | rules "  # the heading of the table of drivers on the page about NICs
-# Where the page about NICs is: next to the sources, and where a distribution's package puts it.
+# The paths of the page about NICs: in the source tree, and in a distribution's package.
 _PAGES = (ROOT / "docs" / "nics.md", Path("/usr/share/doc/rdma-cts/docs/nics.md"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "--host [USER@]HOST[:PORT]", "only a host that is reached over ssh", type=word)
-    add(parser, "--device NAME", "only this device of this host, and what is known about its driver", type=word)
+    add(parser, "--host [USER@]HOST[:PORT]", "check only this host, which is reached over ssh", type=word)
+    add(
+        parser, "--device NAME", "check only this device of this host, and print what is known of its driver", type=word
+    )
     add_argument(parser, "stack", DEFAULT_STACK)
 
 
@@ -41,11 +43,11 @@ def execute(arguments: argparse.Namespace) -> int:
     """Prints a table for each way of running. Returns exit status 0 if at least one way works, else 4."""
     if arguments.host:
         title = f"On an RDMA device of {arguments.host} ({PROGRAM} run --host {arguments.host} --device NAME)"
-        return _told({title: hosts.findings(arguments.host)})
+        return _print_tables({title: hosts.findings(arguments.host)})
     if arguments.device:
         title = f"On {arguments.device} ({PROGRAM} run --device {arguments.device})"
-        return _told({title: [*device_findings(), *driver_findings(driver_of(arguments.device))]})
-    return _told(
+        return _print_tables({title: [*device_findings(), *driver_findings(driver_of(arguments.device))]})
+    return _print_tables(
         {
             f"On an RDMA device of this host ({PROGRAM} run --device NAME)": device_findings(),
             f"In the Soft-RoCE guest ({PROGRAM} run --guest)": guest_findings(recipe_for(arguments.stack)),
@@ -53,12 +55,12 @@ def execute(arguments: argparse.Namespace) -> int:
     )
 
 
-def _told(ways: Mapping[str, Sequence[Finding]]) -> int:
+def _print_tables(ways: Mapping[str, Sequence[Finding]]) -> int:
     for title, findings in ways.items():
         print(title)
         show([*table(findings), ""])
     ready = [title.partition(" (")[0] for title, findings in ways.items() if works(findings)]
-    missing = "Neither way works yet: follow the arrows of one of them." if len(ways) > 1 else "That does not work yet."
+    missing = "Neither way works yet: follow the arrows of one way." if len(ways) > 1 else "This way does not work yet."
     print(f"Works now: {'; '.join(ready)}." if ready else missing)
     return 0 if ready else NO_WAY
 
@@ -83,7 +85,9 @@ def driver_findings(driver: str, pages: Iterable[Path] = _PAGES) -> list[Finding
     for names, *cells in (row.strip("| ").split(" | ") for row in rows):
         if driver in names.split(", ") or names == "every driver":
             text = "; ".join(filter(None, (_MARKDOWN.sub(r"\1", cell).replace("`", "").strip() for cell in cells)))
-            found.append(Finding(NOTE, driver if driver in names else names, f"{text} (read, not run)"))
+            found.append(
+                Finding(NOTE, driver if driver in names else names, f"{text} (read in its source, not tested)")
+            )
     return found
 
 
@@ -134,7 +138,7 @@ def _rights_to_build() -> Finding:
             MISSING,
             "rights",
             f"building the image needs root, or a user namespace: {reason}",
-            f"provide that, or use root for the guest: sudo -E {PROGRAM} run --guest",
+            f"permit user namespaces, or use root for the guest: sudo -E {PROGRAM} run --guest",
         )
     return Finding(OK, "rights", "a user namespace, in which the image can be built without root")
 
@@ -145,7 +149,7 @@ def _processor(root: Path, vmlinuz: Path) -> Finding:
     except UserError as error:
         return Finding(MISSING, "processor", error.message, error.hint)
     if requested != qemu.AUTO:
-        return Finding(OK, "processor", f"{requested}, as RDMA_CTS_ACCEL says")
+        return Finding(OK, "processor", f"{requested}, which RDMA_CTS_ACCEL requests")
     if not qemu.kvm_present(root / "dev/kvm"):
         return Finding(OK, "processor", "software emulation: no usable /dev/kvm (it would only make runs faster)")
     found = qemu.remembered(vmlinuz)
@@ -154,5 +158,7 @@ def _processor(root: Path, vmlinuz: Path) -> Finding:
     if found == qemu.KVM:
         return Finding(OK, "processor", "/dev/kvm")
     return Finding(
-        OK, "processor", "/dev/kvm if the guest's kernel starts there (tried at the next run), else software emulation"
+        OK,
+        "processor",
+        "/dev/kvm if the guest's kernel starts with it (tried at the next run), else software emulation",
     )

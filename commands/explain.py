@@ -24,7 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "a rule such as REG-15, a case such as reg_mr/registration/last-byte, CASE#axis=value,... for a point of "
         "a sweep, or the fingerprint of a defect",
     )
-    add(parser, "--run RUN", f"the run to look at (default: the latest in {OUT}/ that has the rule, case or defect)")
+    add(
+        parser,
+        "--run RUN",
+        f"the run with the verdicts (default: the latest in {OUT}/ that has the rule, case or defect)",
+    )
     add_cases_argument(parser)
 
 
@@ -49,7 +53,7 @@ def _case(suite: Suite, wanted: str, run: Digest | None) -> Case:
         if run and any(record["case"] == wanted.partition(POINT)[0] for record in run.results):
             raise UserError(
                 f"the run has the case {wanted!r}, but the suite's tables do not",
-                hint="give the folder of its table in --cases DIR",
+                hint="--cases DIR names the folder of its table",
             )
         if re.fullmatch("[0-9a-fA-F]{1,3}", wanted):
             raise UserError(f"{wanted} is too short for a defect", hint="give at least 4 digits of its fingerprint")

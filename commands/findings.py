@@ -39,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         parser,
         "--format",
-        f"the page; a text for a mailing list for each defect, in {FOLDER}/; or objects of KCIDB in {_KCIDB}",
+        f"markdown: the page; mail: a text for a mailing list for each defect, in {FOLDER}/; kcidb: objects of KCIDB, "
+        f"in {_KCIDB}",
         choices=("markdown", "mail", "kcidb"),
         default="markdown",
     )
@@ -49,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     if not ORIGIN.match(arguments.origin):
-        raise UserError(f"--origin {arguments.origin!r}: a-z, 0-9 and _ make the name of a CI system")
+        raise UserError(f"--origin {arguments.origin!r}: the name of a CI system consists of a-z, 0-9 and _")
     suite = suite_from(arguments)
     runs = [Run(read(path), basis_of(path)) for path in arguments.runs]
     found = findings_of(runs, suite)
@@ -71,7 +72,7 @@ def _mails(found: Sequence[Finding], runs: Sequence[Run], suite: Suite, folder: 
         try:
             text = mail_of(each, runs, suite)
         except Inexpressible as reason:
-            print(f"{each.symptom.name} cannot be expressed as a C program, and has no text: {reason}")
+            print(f"{each.symptom.name} cannot be expressed as a C program, and therefore has no text: {reason}")
             continue
         write_through(folder / f"{Path(each.file).stem}.txt", text.encode())
         written += 1
@@ -119,5 +120,5 @@ def places_in(path: Path) -> dict[str, str]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]})") from error
     if not isinstance(found, dict) or not all(isinstance(each, str) for item in found.items() for each in item):
-        raise UserError(f"{path}: fingerprints with texts are expected")
+        raise UserError(f"{path}: expected a mapping from fingerprints to texts")
     return found

@@ -34,14 +34,14 @@ _MOST_SHOWN = 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "run RUN", "the directory of a run")
     add(parser, "--out DIR", "where to write the new results, as a run")
-    add(parser, "--profile FILE", "capabilities that the device must have or lacks")
+    add(parser, "--profile FILE", "capabilities that the device must have, and capabilities that it lacks")
     add(parser, "--waivers FILE", "known violations, instead of those of the run")
     add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prints what has changed. Returns the exit status that `run` would have had. The status is also 1 if the tables
-    are those of the run and no observation supports a recorded verdict."""
+    are those of the run and a recorded verdict does not follow from the observations."""
     suite = suite_from(arguments)
     recorded = read_results(arguments.run)
     old = digest(recorded, arguments.run if arguments.run.is_dir() else arguments.run.parent, str(arguments.run))
@@ -59,7 +59,7 @@ def execute(arguments: argparse.Namespace) -> int:
         unfounded = [each.unfounded for each in again if same and each.unfounded]
         show(_summary(old, new, again, unfounded, arguments))
         if arguments.out:
-            report.write_beside(out)  # after the conclusion, so that a full disk does not prevent it
+            report.write_beside(out)  # after the conclusion, so that a full disk does not prevent the conclusion
     return 1 if unfounded else new.status
 
 
@@ -88,7 +88,7 @@ def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudg
         confirmations = _still_valid(recorded, results)
         for confirmation in confirmations:
             file.append(confirmation)
-        if recorded.footer is None:  # the run was cut short, and remains so
+        if recorded.footer is None:  # the run is incomplete, and remains incomplete
             return
         duration_s = recorded.footer.get("duration_s") or 0.0
         footer = footer_record(header["planned"], results, suite.registry, duration_s=duration_s)
@@ -160,7 +160,7 @@ def shortened(unfounded: Sequence[str]) -> Iterator[str]:
 
 def not_founded(unfounded: Sequence[str]) -> str:
     """Returns a sentence with the number of recorded verdicts that do not follow from the observations."""
-    return f"nothing: {format_count(len(unfounded), 'recorded verdict')} not founded on what was observed"
+    return f"nothing: {format_count(len(unfounded), 'recorded verdict')} not supported by the observations"
 
 
 def _format_change(change: Change, before: str) -> Iterator[str]:

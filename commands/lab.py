@@ -51,7 +51,7 @@ _REFUSED = {
     **{name: "a lab has no guest" for name, option in OPTIONS.items() if option.only_on == GUEST},
     "rdma_core": "install that build on the hosts",
 }
-_ENDING_S = 60.0  # how long the runs may take to end after a signal to this process
+_ENDING_S = 60.0  # the time in which a run must finish after SIGTERM
 _LOUDNESS = {QUIET: ["-q"], VERBOSE: ["-v"]}
 
 
@@ -67,7 +67,7 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
     suite, today = suite_from(options), datetime.now().date()
     labelled = read_lab(file, {"profile": read_profile, "waivers": lambda path: read_waivers(path, suite, today)})
     suite = replace(suite, tables=tuple(map(_side_by_side, suite.tables)))
-    chosen = choose(options, Chosen(suite, (), Profile(), None))  # a mistake is reported once
+    chosen = choose(options, Chosen(suite, (), Profile(), None))  # here, so that a mistake is reported only once
     progress = Progress(level=arguments.level)
     with run_folder(arguments.out, "lab") as out:
         arguments.out = out
@@ -80,11 +80,11 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
         loudness = _LOUDNESS.get(arguments.level, [])
         for name in report.BESIDE:
             report.renderer(name)
-        suite_of(tables_digest([CASES]))  # the reports of all hosts need it
+        suite_of(tables_digest([CASES]))  # the reports of all hosts use the cached suite
         parser = parser_of(["run"])
         hosts.install_client(progress.say, arguments.yes)
         runs = [_HostRun(host, options, out, loudness, parser, progress) for host in labelled]
-        gc.freeze()  # memory that the collector does not touch stays shared with the copies of this process
+        gc.freeze()  # garbage collection would write to memory that is shared with the copies of this process
         try:
             for run in runs:
                 run.start(chosen)
@@ -100,8 +100,8 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
                 run.end()
         rules = {id_: rule.short for id_, rule in suite.registry.items()}
         lab = Fleet(tuple(run.node() for run in runs), rules)
-        told = [f"{node.name}: {_told(node)}" for node in lab.nodes]
-        for line in (*told, *differences(lab), *_left_out(out, labelled, file), lab.headline):
+        conclusions = [f"{node.name}: {_conclusion(node)}" for node in lab.nodes]
+        for line in (*conclusions, *differences(lab), *_left_out(out, labelled, file), lab.headline):
             print(one_line(line))
         write_atomically(out / PAGE, page(lab))
     if any(run.status not in (0, 1) for run in runs):
@@ -112,7 +112,7 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
     return 1 if 1 in found else 3 if any(found) else 0
 
 
-def _told(node: Node) -> str:
+def _conclusion(node: Node) -> str:
     if node.facts is None:
         return f"not run: {node.problem}"
     return "; ".join(filter(None, (node.facts.conclusion, node.problem)))
@@ -121,7 +121,7 @@ def _told(node: Node) -> str:
 def _refuse_runs(out: Path, hosts: Sequence[LabHost]) -> None:
     for folder in (out, *(out / host.name for host in hosts)):
         if _has_run(folder):
-            raise UserError(f"{folder} has a run", hint="choose another --out, or --resume the lab")
+            raise UserError(f"{folder} already has a run", hint="choose another --out, or --resume the lab")
 
 
 def _has_run(folder: Path) -> bool:
@@ -156,9 +156,9 @@ def _foreign(folder: Path, wanted: RunOptions) -> str:
 class _HostRun:
     """The run on one host: a copy of this process. Its output is shown with the host's name before each line.
 
-    A copy shares the memory of this process until one of both writes to it. So everything is prepared for all runs
-    before the first copy is made. All copies are made before any output is read, because threads read the output, and a
-    process must not be copied while other threads run.
+    A copy shares the memory of this process until one of the two processes writes to it. Therefore everything is
+    prepared for all runs before the first copy is made. All copies are made before any output is read, because threads
+    read the output, and a process must not be copied while other threads run.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class _HostRun:
                     self._progress.say(f"{self.host.name}: {text}")
 
     def wait(self, seconds: float | None = None) -> None:
-        """Returns when the run has ended, or after `seconds`."""
+        """Waits until the run has finished, or for `seconds`."""
         if self._process:
             self._process.join(seconds)
             self.status = self._process.exitcode if self._process.exitcode is not None else 3
@@ -224,7 +224,7 @@ class _HostRun:
                 self._reader.join()
 
     def end(self) -> None:
-        """Ends a running run in an orderly way, so that nothing is left on its host."""
+        """Terminates the run if it has not finished. The run then removes its files from its host."""
         if self._process and self._process.is_alive():
             self._process.terminate()
             self.wait(_ENDING_S)
@@ -248,8 +248,8 @@ class _HostRun:
 
 def _side_by_side(table: Table) -> Table:
     """Returns the table with copies of its cases. The copies, and the objects of all cases that are read before a run,
-    are next to each other in memory. Reading an object changes its reference count, and the memory around the object is
-    then no longer shared with other processes."""
+    are next to each other in memory. Reading an object changes its reference count, and the page with the object is no
+    longer shared with other processes."""
     cases = tuple(copy(case) for case in table.cases)
     for case in cases:
         object.__setattr__(case, "id", case.id.encode().decode())
@@ -259,10 +259,10 @@ def _side_by_side(table: Table) -> Table:
 
 
 def _in_copy(
-    words: list[str], arguments: argparse.Namespace, chosen: Chosen, output: int, alone: Callable[[], None]
+    words: list[str], arguments: argparse.Namespace, chosen: Chosen, output: int, die_too: Callable[[], None]
 ) -> None:
     """Runs `rdma-cts` in the copy with these arguments, without a terminal."""
-    alone()
+    die_too()
     os.setsid()
     os.dup2(output, 1)
     os.dup2(output, 2)

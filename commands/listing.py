@@ -37,7 +37,7 @@ def _cases(cases: list[Case], by_id: bool) -> Iterator[str]:
 
 
 def _total(cases: list[Case], by_id: bool) -> str:
-    """Returns the last line; unless cases were selected `by_id`, with the number of cases of a run without --tier."""
+    """Returns the last line. Unless cases were selected `by_id`, it includes the size of a run without --tier."""
     total = f"{len(cases)} case{'' if len(cases) == 1 else 's'}"
     of_run = len(of_tier(cases, DEFAULT))
     if by_id or of_run == len(cases):
@@ -50,4 +50,4 @@ def _rules(suite: Suite, cases: list[Case]) -> Iterator[str]:
     for rule in suite.registry.values():
         count = counts[rule.id]
         yield f"{rule.id:10} {rule.document:22} {count:4} {'case ' if count == 1 else 'cases'}  {rule.statement}"
-    yield f"{len(suite.registry)} rules, {len(counts)} with a case among those selected"
+    yield f"{len(suite.registry)} rules, {len(counts)} with a selected case"

@@ -1,4 +1,4 @@
-"""`rdma-cts merge`: merges the shards that several machines have run into one run."""
+"""`rdma-cts merge`: merges shards, which several machines have executed, into one run."""
 
 import argparse
 import hashlib
@@ -53,7 +53,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _waivers(parts: Sequence[Part], suite: Suite, given: Path | None) -> Waivers | None:
-    """Returns the waivers of the run, as valid on the day of its shards."""
+    """Returns the waivers of the run that were valid on the day of its shards."""
     header = parts[0].recorded.header
     known = header.get("waivers")
     if not known:
@@ -88,7 +88,7 @@ def _write(out: Path, run: Recorded, parts: Sequence[Part]) -> None:
                 for result in part.recorded.results:
                     if result.get("points_file"):
                         copied.append(out / result["points_file"])
-                        # If the file is missing, the reports say so.
+                        # The reports mention a missing file.
                         with reading(part.folder / result["points_file"]), suppress(FileNotFoundError):
                             data = read_regular(points_path(part.folder, result))
                             write_atomically(out / result["points_file"], data, durable=False)

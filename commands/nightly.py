@@ -59,25 +59,25 @@ from targets import builds
 RUN_LOG = "run.log"
 RENEWED_DAYS = 7
 _END_OF_TIME = "~"  # sorts after every name of a night
-# Options of `run` that all cells get.
+# Options of `run` that are passed to all cells.
 _OPTIONS = """
 driver guests rdma_core overlay guest_env verbs rules words only tier cases profile waivers no_confirm dialect
 case_deadline_s seed sequences
 """.split()
 _KNOWN = (*STACKS, *OWN_STACKS)
 _SELECTING = ("verbs", "rules", "words", "only", "tier")
-_LAST_BYTES = 1 << 14  # the end of a log, in which the reason is searched for which a run did not begin
+_LAST_BYTES = 1 << 14  # the length of the end of a log that is read to find out why a run did not start
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"{parser.prog} --history DIR [OPTION ...]"
-    add(parser, "--history DIR", "where all runs are kept", type=out_directory, required=True)
-    add(parser, "--stack A,B,...", f"default: {','.join(STACKS)}; known too: {', '.join(OWN_STACKS)}", type=_stacks)
+    add(parser, "--history DIR", "the directory of all nights", type=out_directory, required=True)
+    add(parser, "--stack A,B,...", f"default: {','.join(STACKS)}; also: {', '.join(OWN_STACKS)}", type=_stacks)
     add(
         parser,
         "--kernel NAME=FILE[,MODULES]",
-        f"also run on your own kernel FILE, as cell NAME, in the guest of {DEFAULT_STACK}; MODULES is "
-        "the directory of its modules",
+        f"add a cell NAME: your own kernel FILE in the guest of {DEFAULT_STACK}; MODULES is the directory of the "
+        "kernel's modules",
         type=_kernel,
         action="append",
         default=[],
@@ -85,24 +85,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         parser,
         "--renew DAYS",
-        f"rebuild a stack's image with today's packages if it is older than this (default {RENEWED_DAYS})",
+        f"rebuild a stack's image with today's packages if the image is older than DAYS (default {RENEWED_DAYS})",
         type=_days,
         default=RENEWED_DAYS,
     )
     add(
         parser,
         "--keep N",
-        "keep all files of the last N nights and of the last good one; of others only the data for the page",
+        "keep all files of the last N nights and of the last good night; of other nights, only the data for the page",
         dest="kept_nights",
         type=_nights,
     )
-    add(parser, "--mail-to ADDRESS", "send the morning's text with sendmail", type=_address)
-    add(parser, "--webhook-file FILE", 'write the text as {"text": …}, as chat systems take it', type=out_file)
+    add(parser, "--mail-to ADDRESS", "send the text about the night with sendmail", type=_address)
+    add(parser, "--webhook-file FILE", 'write the text as {"text": …}, which chat systems accept', type=out_file)
     add(parser, "--yes", "install what is needed without asking")
     add(
         parser,
         "--shard K/N",
-        "only the Kth of N parts of the cells, for N machines, each of which has its own history",
+        "run only the Kth of N parts of the cells; each of N machines has its own history",
         dest="part",
     )
     add_options(parser, _OPTIONS)
@@ -190,7 +190,8 @@ def _prune(history: History, keep: int) -> None:
 
 
 def _mailed(to: str, night: Path, text: Sequence[str]) -> str:
-    """Writes the message to the history, passes it to sendmail if installed, and returns a line about it."""
+    """Writes the message to the history, passes it to sendmail if sendmail is installed, and returns a line for the
+    user."""
     message = EmailMessage()
     message["To"], message["Subject"] = to, f"rdma-cts, night {format_night(night.name)}: {text[-1]}"
     message.set_content("\n".join(text), cte="8bit")
@@ -200,7 +201,7 @@ def _mailed(to: str, night: Path, text: Sequence[str]) -> str:
     if not sendmail:
         return f"message: {path} (no sendmail is installed)"
     done = subprocess.run([sendmail, "-t"], input=message.as_bytes(), capture_output=True, check=False)
-    return f"message: {path}, {'sent' if not done.returncode else f'not sent: sendmail ended with {done.returncode}'}"
+    return f"message: {path}, {'sent' if not done.returncode else f'not sent: sendmail exited with {done.returncode}'}"
 
 
 def _cells(arguments: argparse.Namespace, options: RunOptions) -> Mapping[str, RunOptions]:
@@ -208,7 +209,7 @@ def _cells(arguments: argparse.Namespace, options: RunOptions) -> Mapping[str, R
     cells = {name: replace(options, stack=name) for name in stacks}
     for name, kernel, modules in arguments.kernel:
         if name in cells:
-            raise UserError(f"--kernel {name}: there are two of this name")
+            raise UserError(f"--kernel {name}: two cells have this name")
         cells[name] = replace(options, kernel=kernel, modules=modules)
     if arguments.part:
         return {name: cells[name] for name in arguments.part.part(list(cells), str)}
@@ -226,7 +227,7 @@ def _locked(folder: Path) -> Iterator[None]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError as error:
-        raise UserError(f"another night is running in {folder}", hint="let it end") from error
+        raise UserError(f"another night is running in {folder}", hint="wait until it has finished") from error
     finally:
         os.close(lock)
 
@@ -308,7 +309,8 @@ def _last_line(log: Path) -> str:
 
 
 def _compared(history: History, cell: Cell, run: Digest | None) -> Morning:
-    """Returns the cell after its run, compared with the last good night that can be read and the last complete one."""
+    """Returns the cell after its run, compared with the last good night that can be read, and with the last complete
+    night."""
     if run is None:
         return Morning(history, cell)
     good = before = None
@@ -331,7 +333,7 @@ def _compared(history: History, cell: Cell, run: Digest | None) -> Morning:
 
 
 def _comparison(earlier: Cell, run: Digest) -> Comparison | None:
-    """Returns the comparison with an earlier night; None, with a line for the user, if it cannot be read any more."""
+    """Returns the comparison with an earlier night. If this night cannot be read, prints a line and returns None."""
     try:
         return compare(read(earlier.folder), run, unlike_tables=True)
     except UserError as error:

@@ -1,5 +1,5 @@
-"""`rdma-cts patches`: writes the changes that mend the defects of Soft-RoCE as patch series for `git am` on source
-trees."""
+"""`rdma-cts patches`: writes the changes of the mended stack, which fix defects of Soft-RoCE, as patch series for
+`git am` on source trees."""
 
 import argparse
 import re
@@ -22,9 +22,9 @@ _SIGNED = re.compile(r"[^<>\n]*[^<>\s] <[^<>@\s]+@[^<>@\s]+>\Z")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, project in PROJECTS.items():
         parser.add_argument(
-            f"--{name}", type=Path, metavar="TREE", help=f"a source tree of {project.title}, which is not changed"
+            f"--{name}", type=Path, metavar="TREE", help=f"a source tree of {project.title}; the tree is not changed"
         )
-    add(parser, "--out DIR", "where to make a directory for each tree", required=True)
+    add(parser, "--out DIR", "where to create a directory for each tree", required=True)
     add(parser, "--features", "also write a second series, which adds missing features")
     add(parser, "--signoff NAME <MAIL>", "who signs off the patches, and sends them", default="")
     add(parser, "--run RUN", "a run whose observations and oopses are quoted")

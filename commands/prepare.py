@@ -1,5 +1,5 @@
-"""`rdma-cts prepare`: makes the guest's image and template. A later run then starts at once and needs no network. A
-template is a guest that was booted and then frozen. A run resumes it instead of booting a guest."""
+"""`rdma-cts prepare`: builds the guest's image and template, so that later runs start at once and need no network. A
+template is a guest that was booted and then frozen. A run resumes the template instead of booting a guest."""
 
 import argparse
 import functools
@@ -23,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Makes the image and the template if they do not exist, resumes a guest as a check, and returns exit status 0.
-    Raises UserError (status 3) if the image or the template cannot be made."""
+    """Builds the image and the template if they do not exist, resumes a guest as a check, and returns exit status 0.
+    Raises UserError (status 3) if the image or the template cannot be built."""
     options = options_from(arguments)
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name, tidied(Path(name)):
         guests = Guests(options, Path(name), functools.partial(print, flush=True), arguments.yes)

@@ -44,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Writes the report and returns exit status 0, whatever the verdicts of the runs are; 3 if no cell of a history can
-    be read."""
+    """Writes the report. Returns exit status 3 if no cell of a history can be read, else 0, whatever the verdicts of
+    the runs are."""
     if arguments.history:
         if arguments.runs or arguments.format != "html":
             raise UserError("--history makes a separate page", hint="give neither runs nor another format")
@@ -72,9 +72,9 @@ def _write(out: Path, report: bytes) -> None:
 
 
 def write_beside(directory: Path, digest: Digest | None = None) -> None:
-    """Writes the reports that every run has next to its results, small reports first. Without `digest` it reads the
-    results. If a report cannot be written, the others still are, and UserError is raised for the first failure. Raises
-    UserError if the results are invalid."""
+    """Writes the reports that every run has next to its results, small reports first. Without `digest`, reads the
+    results. If a report cannot be written, writes the other reports, and then raises UserError for the first failure.
+    Also raises UserError if the results are invalid."""
     digest = digest or read(directory)
     failed: list[UserError] = []
     for name in BESIDE:

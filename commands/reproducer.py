@@ -1,5 +1,4 @@
-"""`rdma-cts reproducer`: writes a C program that shows one case with libibverbs alone, or a text that reports the
-case."""
+"""`rdma-cts reproducer`: writes a C program for libibverbs that shows one case, or a text that reports the case."""
 
 import argparse
 import shlex
@@ -31,11 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         parser,
         "--run RUN",
-        f"the run that has observed the violation (default: the latest in {OUT}/ that has the case or defect)",
+        f"the run in which the violation was observed (default: the latest in {OUT}/ that has the case or defect)",
     )
     add(parser, "--all", "write programs for all violations of a run, in a directory")
-    add(parser, "--mail", "write a text for a mailing list, with the program in it")
-    add(parser, "--others RUN...", "with --mail: runs of other stacks; the text says whether they show it", default=[])
+    add(parser, "--mail", "write a text for a mailing list, which includes the program")
+    others = "with --mail: runs of other stacks; the text reports whether these runs have the violation"
+    add(parser, "--others RUN...", others, default=[])
     add(
         parser,
         "--out FILE",
@@ -55,7 +55,7 @@ def execute(arguments: argparse.Namespace) -> int:
     basis = basis_of(path) if path else unknown_device()
     if arguments.all:
         if run is None:
-            raise UserError("there is no run to make programs from", hint="give --run RUN")
+            raise UserError("there is no run from which programs could be made", hint="give --run RUN")
         made = list(programs_of(run.results, suite, basis))
         show(_write_all(made, arguments.out or run.directory / "reproducers"))
         return 0
@@ -74,7 +74,7 @@ def execute(arguments: argparse.Namespace) -> int:
         raise UserError(f"{name} cannot be expressed as a C program: {reason}") from reason
     out = arguments.out or (STANDARD_OUTPUT if arguments.mail else _FILE)
     if arguments.out is None and out.exists() and out.read_bytes() != text.encode():
-        raise UserError(f"{out} exists, and has another content", hint=f"give --out FILE; --out {out} replaces it")
+        raise UserError(f"{out} exists, and its content differs", hint=f"give --out FILE; --out {out} replaces it")
     program = f"{out}: {text.count(chr(10))} lines; cc {shlex.quote(str(out))} -libverbs && ./a.out"
     write_out(out, text.encode(), f"text: {out}" if arguments.mail else program)
     return 0
@@ -99,13 +99,15 @@ def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
         said = f"{run.directory} was made with other tables; the present tables have no case {name!r}{near}"
         return UserError(said, hint="give a run that was made with the present tables")
     if name in suite.registry:
-        return UserError(f"{name} is a rule, and a program shows a case", hint=f"{PROGRAM} explain {name} lists them")
+        return UserError(
+            f"{name} is a rule, and a program shows a case", hint=f"{PROGRAM} explain {name} lists its cases"
+        )
     return UserError(f"there is no case {name!r}{near}")
 
 
 def _symptom(wanted: str, run: Digest | None, suite: Suite) -> Symptom | None:
-    """Returns the recorded symptom of a violated case, or the first symptom of a defect whose case is still in the
-    tables, or else its first."""
+    """Returns the recorded symptom of a violated case. For a defect, returns its first symptom whose case is still in
+    the tables, else its first symptom."""
     if FINGERPRINT.fullmatch(wanted):
         defect = defect_of(wanted, run, "--run")[0]
         return next((each for each in defect.symptoms if _has(suite, each.name)), defect.first)

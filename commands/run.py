@@ -56,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         const=OUT,
     )
     add(earlier, "--resume RUN", "continue a run or lab that was interrupted")
-    output = parser.add_argument_group("what it prints and writes")
-    add(output, "--out DIR", "where results go (default: out/<time>-<device>)")
+    output = parser.add_argument_group("output")
+    add(output, "--out DIR", "the directory for results (default: out/<time>-<device>)")
     parser.set_defaults(level=NORMAL, known=None)  # a lab chooses the cases once for all its hosts
     loudness = output.add_mutually_exclusive_group()
     add(loudness, "-q,--quiet", "print only the summary", dest="level", action="store_const", const=QUIET)
@@ -158,13 +158,13 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
     """Runs the cases. `arguments` is used only for values that are not in `options`: output, level, --yes."""
     chosen, progress = choose(options, arguments.known), Progress(level=arguments.level)
     with ExitStack() as around:
-        if arguments.out:  # reports its mistakes before any host or device is used
+        if arguments.out:  # a mistake in the path is reported before any host or device is used
             _claim(arguments.out, recorded_plan is not None, around)
         host = None
         if options.host:
             from targets import hosts  # imported late: only runs over ssh need it
 
-            if not arguments.known:  # a lab has done this
+            if not arguments.known:  # a lab has already installed the client
                 hosts.install_client(progress.say, arguments.yes)
             host = around.enter_context(hosts.opened(options, progress.say))
         options = target.with_target(options, host)
@@ -229,7 +229,7 @@ def choose(options: RunOptions, known: Chosen | None = None) -> Chosen:
         if not cases:
             raise UserError("--sequences 0 leaves no case to run")
     if len(cases) > MOST_RECORDS // 2:
-        raise UserError(f"{len(cases):,} cases are more than a file of results holds", hint="select fewer of them")
+        raise UserError(f"{len(cases):,} cases are more than a results file can have", hint="select fewer cases")
     profile = read_profile(options.profile) if options.profile else Profile()
     waivers = read_waivers(options.waivers, suite, datetime.now().date()) if options.waivers else None
     return Chosen(suite, cases, profile, waivers, by=by)
@@ -310,7 +310,7 @@ def _supervise(recording: Recording, where: target.Target, progress: Progress, o
 
 
 def _reported(judged: Digest, out: Path, level: int, lost: str, changed: str) -> int:
-    """Makes the reports, prints the summary, and returns the exit status.
+    """Writes the reports, prints the summary, and returns the exit status.
 
     The exit status does not depend on files that the driver or the library under test could change.
 
@@ -343,7 +343,7 @@ def _announcing(start: Start, alone: Collection[str], progress: Progress) -> Sta
 
 
 def _kept(out: Path, done: int, total: int) -> str:
-    """Makes the reports of an interrupted run. Returns a text about the results and how to resume the run."""
+    """Writes the reports of an interrupted run. Returns a text about the results and how to resume the run."""
     if not done:
         return f"no case has a result yet; {command('run', '--resume', out)} starts again"
     report.write_beside(out)
@@ -354,7 +354,7 @@ def _kept(out: Path, done: int, total: int) -> str:
 def _harmless(cases: Sequence[Case], progress: Progress) -> list[Case]:
     chosen = [case for case in cases if not case.hazardous]
     if not chosen:
-        raise UserError("every selected case can crash the kernel", hint="--hazardous runs them nevertheless")
+        raise UserError("every selected case can crash the kernel", hint="--hazardous runs these cases")
     if len(chosen) < len(cases):
         progress.say(
             f"left out {format_count(len(cases) - len(chosen), 'case')} that can crash the kernel (see --hazardous)"

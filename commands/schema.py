@@ -12,7 +12,7 @@ from conformance.tables.suite import ROOT
 
 LINE = 120  # the maximum line length in characters, as in all files of the project
 
-# For each kind of file, a function that makes its schema, or the file that has its schema.
+# For each file format, a function that returns its schema, or the file with its schema.
 SCHEMAS: Mapping[str, Callable[[], Any] | Path] = {
     "table": table_schema,
     "rules": rules_schema,
@@ -23,7 +23,7 @@ SCHEMAS: Mapping[str, Callable[[], Any] | Path] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "format", nargs="?", choices=tuple(SCHEMAS), default="table", help="which files (default: table)"
+        "format", nargs="?", choices=tuple(SCHEMAS), default="table", help="the file format (default: table)"
     )
 
 

@@ -39,7 +39,7 @@ _FILE = re.compile(rf"(?:index\.html|style\.css|(?:{'|'.join(site.FOLDERS)})/(?!
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "--history DIR", "where `nightly` keeps its runs", required=True)
+    add(parser, "--history DIR", "the history that `nightly` has written", required=True)
     add(
         parser,
         "--out DIR",
@@ -98,7 +98,7 @@ def _runs(history: History, page: HistoryPage) -> dict[Path, Run]:
 
 
 def _read_first(cells: Iterable[Cell], runs: dict[Path, Run]) -> bool:
-    """Reads the first of these runs that can be read. Returns whether one could: a night may have been removed."""
+    """Reads the first readable run of these cells. Returns whether a run was readable; nights may have been removed."""
     for cell in cells:
         with suppress(UserError):
             recorded = read_results(cell.folder)
@@ -133,7 +133,8 @@ def _papers(page: HistoryPage, runs: Sequence[Run], suite: Suite) -> dict[str, s
 
 
 def _earlier(folder: Path) -> list[str]:
-    """Returns the files of the site in a directory, if it is not empty. Raises UserError for anything else in it."""
+    """Returns the files of the site in a directory; none if the directory is empty or missing. Raises UserError if the
+    directory has other contents."""
     try:
         if not folder.exists() or not any(folder.iterdir()):
             return []

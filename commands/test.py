@@ -31,7 +31,7 @@ def execute(arguments: argparse.Namespace) -> int:
     python = packages.ensure_tools(packages.TEST, assume_yes=arguments.yes, say=print)
     wanted = QUICK if arguments.quick else (*ALL, *(() if arguments.nightly else LEFT))
     command = [python, "-m", "pytest", *(arguments.pytest or wanted)]
-    # The tests compare hints with those of ./rdma-cts, however this command was started.
+    # Hints in the expected output name ./rdma-cts, however this command was started.
     own = {name: value for name, value in os.environ.items() if name != "RDMA_CTS_PROGRAM"}
     environment = {**(MORE if arguments.nightly else {}), **own}
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode

@@ -1,6 +1,6 @@
-"""`rdma-cts trial`: tests the suite itself, against references and altered calls that break one rule at a time. This
-module has only the arguments of the subcommands. Their code is in trial/violation_runs.py, kernel_runs.py, mended.py
-and reproduction.py."""
+"""`rdma-cts trial`: tests the suite itself on references, drivers and calls that break one rule at a time. This module
+has only the arguments of the subcommands. Their code is in trial/violation_runs.py, kernel_runs.py, mended.py and
+reproduction.py."""
 
 import argparse
 import sys
@@ -29,10 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reference = trial(
         "reference", violation_runs.reference, "run against the reference, with one rule broken at a time"
     )
-    data_path = trial("data-path", violation_runs.data_path, "run against the reference, with altered data transfers")
+    data_path = trial("data-path", violation_runs.data_path, "run against the reference, with wrong data transfers")
     personas = trial("personas", violation_runs.personas, "run against references that behave as known drivers")
     add(personas, "personas [NAME...]", "only these personas (default: all of them)")
-    guest = trial("guest", violation_runs.guest, "run on Soft-RoCE in the guest, with the answers of its calls altered")
+    guest = trial("guest", violation_runs.guest, "run on Soft-RoCE in the guest, with wrong results of its calls")
     for command in (reference, personas):
         add(command, "--blind", "use the violations whose authors had not seen the cases")
     for command in (reference, data_path, personas, guest):
@@ -45,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add(command, "--whole", "run all cases, even if cases of the violated rule failed")
     add(guest, "--own", "only the cases of the violated rule")
 
-    mending = trial("mended", mended.execute, "run on the mended stack, with each of its changes left out in turn")
-    add(mending, "run RUN", "a run on the stack as shipped")
+    mending = trial("mended", mended.execute, "run on the mended stack, without one of its changes at a time")
+    add(mending, "run RUN", "a run on the stack without changes")
     add(mending, "--change NAME", "only this change", action="append", default=[])
     add(mending, "--list", "only list the changes")
 
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(reproducers, "--whole", "also the programs of cases that passed")
     _add_jobs(reproducers)
 
-    sequences = trial("sequences", violation_runs.sequences, "compare two references by random sequences of calls")
+    sequences = trial("sequences", violation_runs.sequences, "compare two references with random sequences of calls")
     add(sequences, "seconds SECONDS", "how long to run", type=float)
     _add_selection(sequences)
     add(sequences, "--seed N", f"the first seed (default {FIRST_SEED})", type=int, default=FIRST_SEED)
@@ -77,22 +77,22 @@ def _add_selection(command: argparse.ArgumentParser) -> None:
 
 
 def _add_mutants(command: argparse.ArgumentParser) -> None:
-    add(command, "--driver", "whose mutants (default: rxe)", choices=tuple(DRIVERS), default=DEFAULT_DRIVER)
+    add(command, "--driver", "the driver of the mutants (default: rxe)", choices=tuple(DRIVERS), default=DEFAULT_DRIVER)
     add(command, "--mutant NAME", "only this mutant", action="append", default=[])
     add(command, "--rule ID", "only mutants of this rule", action="append", default=[])
-    add(command, "--file NAME", "only of this file of the driver", action="append", default=[])
+    add(command, "--file NAME", "only mutants of this file of the driver", action="append", default=[])
     add(command, "--permitted", "only changes that the documents allow")
     add(command, "--only CASE", "only these cases", action="append", default=[])
     add(command, "--verb VERB", "only cases of this verb", action="append", default=[])
     add(command, "--seed N", "shuffle cases and points, in the same way for the same N", type=int)
-    add(command, "--own", "do not try survivors with the cases of other rules")
+    add(command, "--own", "only the cases of the violated rule, also for mutants that survive these cases")
     add(command, "--build", "only compile the modules")
     add(command, "--before DIR", "an earlier trial: its killed mutants must still be killed", type=Path)
-    add(command, "--night", "the mutants not killed in --before, and a random tenth of the others")
+    add(command, "--night", "only the mutants not killed in --before, and a random tenth of the other mutants")
     add(command, "--shard K/N", "only the Kth of N parts, for N machines")
-    rdma_core = "also try rdma-core's own tests, in DIR, on each mutant; mutants in --before with these tests only"
+    rdma_core = "also run rdma-core's own tests, in DIR, on each mutant; on mutants in --before, run only these tests"
     add(command, "--rdma-core-tests DIR", rdma_core, type=Path)
-    unit_test = "also try Google's rdma-unit-test: the program that trial/kernel/build-rdma-unit-test.sh makes"
+    unit_test = "also run Google's rdma-unit-test: the program that trial/kernel/build-rdma-unit-test.sh builds"
     add(command, "--rdma-unit-test PROGRAM", unit_test, type=Path)
     add(command, "--list", "only list the mutants")
     add(command, "-v,--verbose", "print a line for each mutant")

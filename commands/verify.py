@@ -1,6 +1,6 @@
 """`rdma-cts verify`: judges a bundled run again, and states in one sentence what the bundle supports. Verdicts, waivers
 and conclusions are derived only from the bundled observations; recorded verdicts are only compared with the derived
-ones. bundles/archive.py reads and writes the file of a bundle."""
+verdicts. bundles/archive.py reads and writes the file of a bundle."""
 
 import argparse
 import hashlib
@@ -33,10 +33,10 @@ from reports.digest import Digest, digest, wrong_by_tables
 from reports.text import one_line
 
 _COMPARED = ("verdict", "effective", "rules", "points", "rule_verdicts")
-_TOLD = ("kernel", "rdma-core", "stack", "started", "tier", "tables")
+_PRINTED = ("kernel", "rdma-core", "stack", "started", "tier", "tables")
 _SIZES = list(TIERS)
 _NAMES_CASES = ("--on", "--rdma-only")  # the shortest forms of options that name cases
-# The reasons for which a recorded verdict is not derived again, each with its words in the report.
+# The reasons why a recorded verdict is not derived again, each with its text in the report.
 _NOT_JUDGED = {UNOBSERVED: "without an observation", DISPUTED: "about which worker and supervisor disagree"}
 
 _ON_A_HOST = (
@@ -83,7 +83,7 @@ class Support:
 
     manifest: Manifest
     sha256: str
-    remark: str  # the parts of the manifest that were not compared; empty if all parts were
+    remark: str  # the parts of the manifest that were not compared; empty if all parts were compared
     run: Digest
     kept: Sequence[Rejudged]
     unfounded: Sequence[str]  # a line for each recorded verdict that does not follow from the observations
@@ -102,9 +102,9 @@ class Support:
         return 1 if self.unfounded else self.run.status or 3 * self.run.concluded.incomplete
 
     def _not_judged(self) -> Iterator[str]:
-        for reason, told in _NOT_JUDGED.items():
+        for reason, text in _NOT_JUDGED.items():
             if kept := Counter(each.record["verdict"] for each in self.kept if each.kept == reason):
-                yield f"{kept.total()} {told} ({', '.join(f'{count} {verdict}' for verdict, count in kept.items())})"
+                yield f"{kept.total()} {text} ({', '.join(f'{count} {verdict}' for verdict, count in kept.items())})"
         if self.run.unrecorded:
             yield f"{format_count(len(self.run.unrecorded), 'planned case')} without a result"
 
@@ -114,7 +114,7 @@ class Support:
         facts, results = self.run.facts, len(self.run.results) - len(self.run.unrecorded)
         yield from filter(None, [self.run.changed_stack, signed])
         yield f"bundle: sha256 {self.sha256}; {format_count(len(self.manifest.files), 'file')}, each byte as written"
-        under_test = ", ".join(f"{name} {facts[name]}" for name in _TOLD if facts[name])
+        under_test = ", ".join(f"{name} {facts[name]}" for name in _PRINTED if facts[name])
         yield f"run: {facts['device']} ({facts['driver']}), {under_test}"
         yield from filter(None, [self.remark])
         for key in ("waivers", "profile"):
@@ -138,7 +138,7 @@ def support_of(path: Path, cases: Sequence[Path], shown: Path | None = None) -> 
         folder = Path(name, "bundle")
         folder.mkdir()
         manifest, sha256 = unpack(path, folder)
-        with _told_of(shown, folder):
+        with _named_as(shown, folder):
             recorded = read_results(folder)
             run = digest(recorded, folder)
             suite = load_suite(cases)
@@ -151,8 +151,8 @@ def support_of(path: Path, cases: Sequence[Path], shown: Path | None = None) -> 
 
 
 @contextmanager
-def _told_of(shown: Path, folder: Path) -> Iterator[None]:
-    """Lets errors in the block name the bundle and its member instead of the temporary directory with the member."""
+def _named_as(shown: Path, folder: Path) -> Iterator[None]:
+    """Within the block, errors name the bundle and its member instead of a path in the temporary directory."""
     try:
         yield
     except UserError as error:
@@ -168,20 +168,20 @@ def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
         return wrong
     planned = set(header["planned"])
     cases = [case for case in suite.cases if case.id in planned]
-    named = any(word.startswith(_NAMES_CASES) for word in header["argv"])  # a tier does not apply to these
+    named = any(word.startswith(_NAMES_CASES) for word in header["argv"])  # a tier does not apply to named cases
     if not named and (tier := header.get("tier")) in TIERS:
         larger = sum(_SIZES.index(case.tier) > _SIZES.index(tier) for case in cases)
         # For each rule, the smallest tier has at most two cases of larger tiers, one for success and one for refusal.
-        # The other tiers have none.
+        # The other tiers have no cases of larger tiers.
         if larger > (2 * len(suite.registry) if tier == SMOKE else 0):
             return f"{larger:,} planned cases are not of the tier {tier}"
     return ""
 
 
 def _wrong_inputs(header: HeaderRecord, folder: Path) -> str:
-    """Returns why the bundled waivers or profile are not the files that the header names; empty if they are. A header
-    of an older version does not name the profile. Then the bundled profile is accepted if it leads to the recorded
-    verdicts."""
+    """Returns why the bundled waivers or profile are not the files that the header names; empty if they are. If the
+    header is of an older version, it does not name the profile. Then any profile is accepted here, because the verdicts
+    are derived with it and compared with the recorded verdicts."""
     for key, name in (("waivers", WAIVERS), ("profile", PROFILE)):
         path, said = folder / name, header.get(key)
         if key == "profile" and key not in header:

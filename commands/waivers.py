@@ -1,4 +1,4 @@
-"""`rdma-cts waivers`: writes waivers of the defects in recorded runs, so that a nightly run fails only for new ones."""
+"""`rdma-cts waivers`: writes waivers of the defects in recorded runs, so that later runs fail only for new defects."""
 
 import argparse
 from datetime import date, datetime
@@ -44,7 +44,7 @@ def execute(arguments: argparse.Namespace) -> int:
 def _run(digest: Digest) -> Run:
     run = Run(str(digest.directory), digest.header, digest.results)
     if not run.driver:
-        raise UserError(f"{digest.directory} does not say which driver was tested, and a waiver holds for one driver")
+        raise UserError(f"{digest.directory} does not name the tested driver, and a waiver applies to one driver")
     return run
 
 

@@ -61,10 +61,10 @@ budget_seconds = checked(float, lambda seconds: 0 <= seconds < math.inf, "a numb
 positive_count = checked(_digits, bool, "a number above 0")
 whole_number = checked(int, lambda _: True, "a whole number")
 index = checked(_digits, lambda _: True, "an index, 0 or more")
-# A word is not blank, because every id contains the empty text. An empty path comes from an unset variable of a shell.
+# A word is not blank, because every id contains the empty text. An empty path is usually an unset variable of a shell.
 word = checked(str, str.strip, "a word")
 _path = checked(str, lambda text: text and "\0" not in text, "a path")
-# The name of a device in sysfs, and several names.
+# The name of a device in sysfs.
 device_name = checked(str, lambda text: _DEVICE.fullmatch(text) and text not in (".", ".."), "the name of a device")
 
 
@@ -178,10 +178,10 @@ class RunOptions:
     )
     host: str | None = _on_host(None, "a device of HOST, which is reached over ssh", "[USER@]HOST[:PORT]", word)
     console: str | None = _of_lost_host(
-        None, "with --host: prints the console of HOST, as evidence of a crash", "COMMAND", word
+        None, "with --host: a command that prints the console of HOST, as evidence of a crash", "COMMAND", word
     )
     power_cycle: str | None = _of_lost_host(
-        None, "with --host: resets HOST if it does not restart by itself", "COMMAND", word
+        None, "with --host: a command that resets HOST if HOST does not restart by itself", "COMMAND", word
     )
     return_within: float = _of_lost_host(
         RETURN_S, "with --host: seconds for a restart of HOST, by itself and after a reset", "S", positive_seconds
@@ -237,7 +237,7 @@ class RunOptions:
     )
     tier: str = _case(DEFAULT, "the tier of cases", choices=tuple(TIERS), plugin=True)
     shard: Shard | None = _case(
-        None, "only the Kth of N parts of equal length, for N machines; `merge` joins the parts", "K/N", Shard.parse
+        None, "only the Kth of N parts of equal duration, for N machines; `merge` joins the parts", "K/N", Shard.parse
     )
     cases: tuple[Path, ...] = _option((), "also the tables in DIR/<verb>/", "DIR", given_path, plugin=True, group=CASES)
     profile: Path | None = _judging(None, "the profile of the device (see profiles)", "FILE", given_path, plugin=True)
@@ -249,9 +249,9 @@ class RunOptions:
         choices=SUBJECTS,
         decides=False,
     )
-    no_confirm: bool = _judging(False, "do not try violations again", decides=False)
+    no_confirm: bool = _judging(False, "do not repeat cases with a violation", decides=False)
     dialect: str | None = _judging(
-        None, "the variant of ibv_rereg_mr in the library, if its exports do not show it", choices=DIALECTS, plugin=True
+        None, "the variant of ibv_rereg_mr, if the library's exports do not show it", choices=DIALECTS, plugin=True
     )
     poster: str | None = _judging(
         None,
@@ -304,7 +304,7 @@ class RunOptions:
         return replace(self, **others)
 
     def of_case(self, case: Case) -> "RunOptions":
-        """Returns the run of one case alone, on the same target and with the same outcome. On a host, a hazardous case
+        """Returns the run of only this case, on the same target and with the same outcome. On a host, a hazardous case
         is run only with --hazardous."""
         return replace(
             self.deciding(), only=(case.id,), hazardous=not self.guest and (self.hazardous or case.hazardous)
@@ -317,7 +317,7 @@ class RunOptions:
         return [word for each, value in [*chosen, (last, self.only)] for word in each.to_arguments(each.flag, value)]
 
     def reproduction(self, case: Case, device: str = "") -> str:
-        """Returns the shell command that runs one case alone (see of_case), on `device` if several devices are under
+        """Returns the shell command that runs only this case (see of_case), on `device` if several devices are under
         test. The command ends with the case's id."""
         alone = self.of_case(case)
         return shlex.join([RECORDED_PROGRAM, "run", *replace(alone, device=device or alone.device).arguments()])
@@ -339,7 +339,7 @@ class RunOptions:
         return [word for each, value in chosen for word in each.to_arguments(each.plugin_flag, value)]
 
     def inside_guest(self, device: str, cases: tuple[Path, ...], profile: Path | None) -> "RunOptions":
-        """The options of pytest in the guest, where the device is the host's and files have other paths."""
+        """The options of pytest in the guest, where the device is a local one and files have other paths."""
         return replace(self.deciding(), guest=False, device=device, cases=cases, profile=profile)
 
 

@@ -312,7 +312,7 @@ def test_a_bundle_of_another_version_says_so(tmp_path: Path, verified: Verified)
     (tmp_path / "bundle").write_bytes(claimed(other))
     assert verified(2, tmp_path / "bundle") == (
         f"rdma-cts: {tmp_path / 'bundle'} is a bundle of another version, rdma-cts-bundle/2; this version reads "
-        "rdma-cts-bundle/1; use the version of rdma-cts that made it\n"
+        "rdma-cts-bundle/1; use the version of rdma-cts that wrote this file\n"
     )
 
 
@@ -352,7 +352,7 @@ def test_the_packed_sample_is_a_bundle_but_for_its_checksum(tmp_path: Path) -> N
 
 CRASHED = {"verdict": "CRASH", "effective": "CRASH", "observed": {}}
 FAILED, PASSED = ({"verdict": verdict, "effective": verdict} for verdict in ("FAIL", "PASS"))
-NOT_FOUNDED = "nothing: 1 recorded verdict not founded on what was observed (exit status 1)"
+NOT_FOUNDED = "nothing: 1 recorded verdict not supported by the observations (exit status 1)"
 # The lines of a run that can be changed.
 LINES: dict[str, Callable[[Line], object]] = {
     "head": lambda line: line["type"] == "header",

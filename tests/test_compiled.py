@@ -53,7 +53,7 @@ def test_a_layout_of_another_length_is_refused(tmp_path: Path) -> None:
     source = tmp_path / "other.c"
     source.write_text("const unsigned rdma_cts_layout[] = {1, 8};\n")
     assert library(source, (("size", 8),)) is not None
-    with pytest.raises(UserError, match="rdma_cts_layout has 1 entries, not 2"):
+    with pytest.raises(UserError, match="rdma_cts_layout has 1 values, not 2"):
         library(source, (("size", 8), ("offset", 4)))
 
 

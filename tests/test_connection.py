@@ -267,7 +267,7 @@ def test_a_message_that_must_arrive_may_be_lost_only_by_an_unreliable_transport(
     sender = Side(itertools.repeat(done("SEND")), kind=kind)
     arrived = (done("RECV") if len(sender.sent) > losses else [] for _ in itertools.count())
     loopback = over(Pair(sender, Side(arrived, kind=kind)))
-    message = f"a queue pair of type {kind} does not carry a message"
+    message = f"a queue pair of type {kind} no longer delivers messages to its peer"
     with pytest.raises(LoopbackLost, match=message) if lost else nullcontext():
         loopback.check_alive()
     assert loopback.stale is lost

@@ -126,7 +126,7 @@ def test_a_case_of_other_tables_is_explained_with_those(tmp_path: Path, cli: Cli
     said = cli(2, "explain", "reg_mr/mine/own", "--run", ours).err
     assert said == (
         "rdma-cts: the run has the case 'reg_mr/mine/own', but the suite's tables do not; "
-        "give the folder of its table in --cases DIR\n"
+        "--cases DIR names the folder of its table\n"
     )
 
 

@@ -149,7 +149,7 @@ def test_a_point_taken_from_a_sweep_is_reported(run: Path, tmp_path: Path, cli: 
     file.write_text(json.dumps(points.as_data(line["case"])))
     said = cli(1, "judge", forged).out
     assert f"{line['verdict']} of {line['case']}: its space is different now" in said
-    assert "nothing: 1 recorded verdict not founded on what was observed (exit status 1)" in said
+    assert "nothing: 1 recorded verdict not supported by the observations (exit status 1)" in said
     file.write_text(json.dumps(points.as_data("reg_mr/another/sweep")))
     assert f"the points of reg_mr/another/sweep, and not of {line['case']}" in cli(2, "judge", forged).err
 

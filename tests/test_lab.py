@@ -229,8 +229,8 @@ def test_a_mistake_in_a_file_that_the_lab_names_is_reported_before_anything_is_c
 @pytest.mark.parametrize(
     ("arguments", "there", "why"),
     [
-        (["--lab", "lab.yaml"], "results.jsonl", "out has a run; choose another --out, or --resume the lab"),
-        (["--lab", "lab.yaml"], "plan.json", "out has a run; choose another --out, or --resume the lab"),
+        (["--lab", "lab.yaml"], "results.jsonl", "out already has a run; choose another --out, or --resume the lab"),
+        (["--lab", "lab.yaml"], "plan.json", "out already has a run; choose another --out, or --resume the lab"),
         (["--lab", "lab.yaml"], "lab.html/", "out/lab.html cannot be written: it is a directory"),
         (["--host", "one"], "lab.json", "out is the directory of a lab; choose another --out, or --resume the lab"),
     ],

@@ -277,7 +277,7 @@ def test_the_command_writes_a_program_a_mail_and_all_programs(
     assert "; cc 'of mine.c' -libverbs" in cli(0, "reproducer", ADVICE, "--out", "of mine.c").out
     assert (tmp_path / "repro.c").read_text() == text_of(ADVICE)
     assert "repro.c: " in cli(0, "reproducer", ADVICE).out
-    assert "repro.c exists, and has another content; give --out FILE" in cli(2, "reproducer", WRITE).err
+    assert "repro.c exists, and its content differs; give --out FILE" in cli(2, "reproducer", WRITE).err
     assert (tmp_path / "repro.c").read_text() == text_of(ADVICE)
     assert "repro.c: " in cli(0, "reproducer", WRITE, "--out", "repro.c").out
     run = str(FORKY)
@@ -385,7 +385,7 @@ def test_the_programs_of_the_documented_findings_are_those_that_are_made_now(tmp
 
 def test_places_that_are_no_mapping_of_texts_are_one_line(tmp_path: Path, cli: Cli) -> None:
     laid(tmp_path / "findings", {"places.yaml": "- a list\n"})
-    assert "fingerprints with texts are expected" in cli(2, "findings", FORKY, "--out", tmp_path).err
+    assert "expected a mapping from fingerprints to texts" in cli(2, "findings", FORKY, "--out", tmp_path).err
 
 
 @pytest.mark.parametrize(

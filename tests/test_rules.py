@@ -147,7 +147,7 @@ def test_rules_without_a_case_and_with_open_ones_only_are_listed() -> None:
     text = "\n".join(render(coverage))
     assert "without a case (1): REG-04" in text
     assert "only open cases, which prove nothing (1): REG-03" in text
-    assert "5 rules, 4 with a case: 2 by success and by refusal, 1 in one direction; 4 cases" in text
+    assert "5 rules, 4 with a case: 2 in both directions, 1 in one direction; 4 cases" in text
 
 
 def test_documented_codes_are_counted_where_a_case_expects_them() -> None:
@@ -199,7 +199,7 @@ def test_codes_that_came_back_are_counted(tmp_path: Path, table: str, observed: 
     made = suite([], samples.table(f"{verb}/sample", table))
     coverage = covered(made, tmp_path, samples.result(made.cases[0], observed=observed))
     assert [code.code for code in coverage.codes if code.observed] == provoked.split()
-    assert f"documented codes provoked: {len(provoked.split())} of {len(coverage.codes)}" in list(render(coverage))
+    assert f"documented codes observed: {len(provoked.split())} of {len(coverage.codes)}" in list(render(coverage))
 
 
 def test_a_verdict_that_rests_on_open_cases_stands_in_brackets(tmp_path: Path) -> None:

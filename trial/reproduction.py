@@ -86,7 +86,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Callable[[str], No
     """Runs the programs of a run; exit status 0 if at least 95 % of its violations are reproduced, else 1."""
     path = arguments.run or latest(OUT)
     if path is None:
-        raise UserError("there is no run to make programs from", hint="give --run RUN")
+        raise UserError("there is no run from which programs could be made", hint="give --run RUN")
     run, began = read(path), time.monotonic()
     tried = list(tried_of(run, suite, basis_of(path), arguments.whole))
     say(f"{sum(each.program is not None for each in tried)} programs made in {time.monotonic() - began:.1f} s")

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from conformance.errors import PROGRAM, UserError
 from reports.text import one_line, wrapped
 
-NAME = "rdma-cts"  # before messages
+NAME = "rdma-cts"  # the prefix of messages
 _CHOICE = re.compile(r"argument (?P<of>.*): invalid choice: '(?P<given>.*)' \(choose from (?P<known>.*)\)", re.DOTALL)
 
 
@@ -33,7 +33,7 @@ class Parser(argparse.ArgumentParser):
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
-        """Parses the arguments. An unknown argument is reported as a mistake of the command that got it."""
+        """Parses the arguments. An unknown argument is reported as a mistake in the arguments of its command."""
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
             parser = self._of_command(getattr(found, "command", ""))._of_command(getattr(found, "trial", ""))

@@ -1,6 +1,6 @@
 """The end of a command by a signal or by an unforeseen error. A signal becomes an exception, so that temporary files
-are removed. An unforeseen error becomes one line for the user, with the traceback in a file; its exit status is not
-that of a violation. Workers do not use this module: they end with the process that started them."""
+are removed. An unforeseen error becomes one line for the user, with the traceback in a file; the exit status is not
+that of a violation. Workers do not use this module: the kernel kills them when the process that started them exits."""
 
 import os
 import re
@@ -26,8 +26,8 @@ class Terminated(KeyboardInterrupt):
 
 
 def heed_signals() -> None:
-    """Lets SIGTERM and SIGHUP raise Terminated in the main thread, unless this process was started with the signal
-    ignored."""
+    """Makes SIGTERM and SIGHUP raise Terminated in the main thread. A signal that was ignored when this process started
+    remains ignored."""
     for number in _ENDING:
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _terminate)
@@ -55,12 +55,12 @@ def crash_report(error: Exception, folder: Path | None = None) -> UserError:
 
 
 def unusable_path(error: OSError, given: Sequence[str]) -> UserError | None:
-    """Returns the error to print (status 2) if the working directory has been removed, or if this user may not use a
-    path of the command line, or a path below such a path; else None."""
+    """Returns the error to print (status 2) if the working directory has been removed, or if this user has no
+    permission for a path of the command line or below it; else None."""
     try:
         os.getcwd()
     except FileNotFoundError:
-        return UserError("the working directory has been removed", hint="change to another one")
+        return UserError("the working directory has been removed", hint="change to another directory")
     if not isinstance(error, PermissionError) or not isinstance(error.filename, str | os.PathLike):
         return None
     path = Path(error.filename).absolute()

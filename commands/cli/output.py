@@ -70,8 +70,8 @@ def _is_there(path: Path) -> bool:
     return os.path.lexists(path)
 
 
-def write_out(path: Path, data: bytes, told: str) -> None:
-    """Writes a whole file and prints `told`. A special file, such as a FIFO or /dev/stdout, is written and not
+def write_out(path: Path, data: bytes, line: str) -> None:
+    """Writes a whole file and prints `line`. A special file, such as a FIFO or /dev/stdout, is written and not
     replaced. `-` is standard output. Raises UserError (status 2) if the data cannot be written, or if the path is
     recorded data of a run."""
     refuse_recorded(path)
@@ -79,7 +79,7 @@ def write_out(path: Path, data: bytes, told: str) -> None:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
     elif write_through(path, data):
-        show([told])
+        show([line])
 
 
 def refuse_recorded(path: Path) -> None:
@@ -95,6 +95,6 @@ def refuse_recorded(path: Path) -> None:
 
 
 def is_standard_output(path: Path) -> bool:
-    """Returns whether the path is standard output or its file, such as /dev/stdout. Opening this file again would lose
-    its text."""
+    """Returns whether the path is standard output or its file, such as /dev/stdout. Opening this file again would
+    discard its text."""
     return path == STANDARD_OUTPUT or (os.path.exists(path) and os.path.samestat(path.stat(), os.fstat(1)))

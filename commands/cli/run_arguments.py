@@ -1,6 +1,6 @@
-"""The arguments of commands, for argparse: those of one command, and those of `rdma-cts run` that become RunOptions.
-Other commands share the arguments that select cases. conformance/run_options.py defines the name and meaning of each
-option of a run."""
+"""Functions that add arguments of commands to argparse parsers. The options of `rdma-cts run` become RunOptions; other
+commands share the options that select cases. conformance/run_options.py defines the name and meaning of each option of
+a run."""
 
 import argparse
 import re
@@ -33,7 +33,7 @@ _NARGS = {"_...": "+", "[_...]": "*", "[_]": "?"}
 def add(parser: argparse._ActionsContainer, usage: str, help: str, **more: Any) -> None:
     """Adds an argument in the notation of a usage: `runs RUN...`, `--failed [RUN]`, `-v,--verbose`. The placeholder
     decides the type of the value. An option without placeholder and choices is a switch. `more` are further settings
-    for argparse, or others than those."""
+    for argparse, which override the settings of the usage."""
     names, _, value = usage.partition(" ")
     if value:
         nargs = _NARGS.get(re.sub("[A-Z]+", "_", value))
@@ -106,7 +106,7 @@ def suite_from(arguments: argparse.Namespace | RunOptions) -> Suite:
 
 
 def suite_of_run(options: RunOptions) -> Suite:
-    """Returns the suite of a run. For single cases it has only their tables, which is faster."""
+    """Returns the suite of a run. If the options name single cases, reads only the tables of these cases (faster)."""
     tables = {case.partition(POINT)[0].rpartition("/")[0] for case in options.only}
     if tables and not (options.verbs or options.rules or options.waivers):
         suite = load_suite(options.cases, tables)

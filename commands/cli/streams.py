@@ -21,7 +21,7 @@ def show(lines: Iterable[str], to: TextIO | None = None) -> None:
 
 
 class _Sink(io.FileIO):
-    """A descriptor on which writing never fails. `failure` is the first error; after it nothing more is written."""
+    """A descriptor on which writing never fails. `failure` is the first error; after this error nothing is written."""
 
     failure: OSError | None = None
 
@@ -57,7 +57,7 @@ class Output:
         sys.stderr = _stream(_Sink(2, "w", closefd=False), sys.stderr)
 
     def lost(self) -> str:
-        """Why output was lost; empty if no output was lost, or only because its reader had ended."""
+        """Returns why output was lost. The text is empty if no output was lost, or if the reader had exited."""
         sys.stdout.flush()
         failure = self._sink.failure
         return "" if failure is None or isinstance(failure, BrokenPipeError) else failure.strerror or "unknown error"

@@ -1,11 +1,11 @@
 """Defects: the symptoms of a run, grouped by cause, the most severe first; and the layer that answered.
 
 One errno can have many reasons. Refused registrations are therefore first separated into one cause for each rule.
-Causes are then merged into one defect if their calls share a condition, such as a flag, that no successful call of the
-run meets.
+Several causes are then merged into one defect if all their calls meet a condition, such as a flag, that no successful
+call of the run meets.
 
-Only evidence in a result shows which layer answered; without such evidence, the answer counts as the device's. An
-answer that only the core or libibverbs can give counts as the stack's, because it is the same on every device.
+A violation counts as the device's, unless the result has evidence that another layer answered. An answer that only the
+kernel's core or libibverbs can return counts as the stack's, because it is the same on every device.
 """
 
 import re
@@ -41,7 +41,7 @@ _LAYERS = {
     "header": (LIBIBVERBS, "it depends on the installed header"),
     "provider": (PROVIDER, "the answer is one that it gives without the kernel"),
 }
-# Lines with the frame of a process that died: those of faulthandler, and the kernel's line about the instruction.
+# Lines about a process that died: the frames that faulthandler prints, and the kernel's line about the instruction.
 _FRAME = re.compile(r'^\s*Binary file "(?P<file>[^"]+)"')
 _SEGFAULT = re.compile(r"\bsegfault at \S+ ip .* in (?P<file>[^\s\[]+)\[")
 _LIBC = re.compile(r"\blib(?:c|pthread)[.-]")
@@ -102,7 +102,8 @@ def _of_kernel(fault: Fault) -> Answering:
 
 
 def _of_process(log: Sequence[str]) -> Answering:
-    """The layer of the file in the first frame after those of the signal, which end in the C library."""
+    """The layer of the file in the first frame after the frames of the signal; the last of these is in the C
+    library."""
     frames = [match["file"] for line in log if (match := _FRAME.match(line))]
     signal = next((number for number, file in enumerate(frames) if _LIBC.search(file)), len(frames))
     file = next((file for file in frames[signal:] if not _LIBC.search(file)), "")
@@ -121,11 +122,11 @@ _ByCause = Mapping[Cause, Sequence[Symptom]]
 
 @dataclass(frozen=True)
 class Defect:
-    """Symptoms of one or several causes that belong together, the most severe first, and then in the order of the run.
+    """The symptoms of one or several causes. The most severe symptom is the first; equally severe symptoms are in the
+    order of the run.
 
-    `title` says what is wrong, in one line. `unconfirmed` is whether no violation was seen again when the violations
-    were repeated. `known` is the worst severity that the defect has shown elsewhere: when its case ran alone, or in
-    another run.
+    `title` says what is wrong, in one line. `unconfirmed` is whether all repetitions of its violations were without a
+    violation. `known` is the worst severity outside of this run: when a case was repeated alone, or in another run.
     """
 
     causes: tuple[Cause, ...]
@@ -136,7 +137,7 @@ class Defect:
 
     @property
     def fingerprint(self) -> str:
-        """The 12 hexadecimal digits of the first cause. They identify the defect in other runs, too."""
+        """The fingerprint of the first cause, which identifies the defect in all runs."""
         return self.causes[0].fingerprint
 
     @property

@@ -1,6 +1,6 @@
 """Compares every described enumerator, struct, constant and prototype with a header. Each described item must be in the
 header and be equal to its description; enumerators and fields that only the header has are reported as NOT_COVERED.
-program.py asks the compiler, and source.py reads the header's text."""
+program.py runs the compiler, and source.py reads the header's text."""
 
 import json
 import re
@@ -157,7 +157,7 @@ def _unknown_name_checks(answers: Answers, source: Source) -> Iterator[Check]:
             if name in known:
                 continue
             known.add(name)  # reported once, for the first enumeration with this name or prefix
-            if (value := answers.value(name)) is not None:  # otherwise the name is a macro whose value is not a number
+            if (value := answers.value(name)) is not None:  # None: the name is a macro whose value is not a number
                 why = f"the header has {name}, which the suite does not describe"
                 yield Check(f"enum {enum.name}.{enum.short(name)}", NOT_COVERED, "", str(value), why)
 
@@ -207,7 +207,7 @@ def _field_checks(struct: Struct, field: Field, answers: Answers, declared: str)
         return
     for what, question in (("offset", _offset), ("size", _field_size)):
         expected, found = (answers.value(question(tag, field.name)) for tag in (ours, struct.name))
-        if expected is not None:  # otherwise the check of the struct has reported the failure
+        if expected is not None:  # None: the check of the struct has reported the failure
             # An array without bounds has an offset but no size.
             shown = f"no {what}" if found is None else found
             yield same(f"{item} {what}", expected, shown, f"the field has another {what} in the header")
@@ -233,7 +233,7 @@ def _prototype_check(verb: Verb, answers: Answers, source: Source, release: int 
     return _type_check(item, _prototype(verb), verb.signature, answers, declared)
 
 
-# The vendor's dialect. Only the vendor's header has it, so that its absence from another header is not a failure.
+# The vendor's dialect. Only the vendor's header has these items: if another header lacks them, this is not a failure.
 
 
 def _vendor_checks(answers: Answers, source: Source) -> Iterator[Check]:

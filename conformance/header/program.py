@@ -1,4 +1,4 @@
-"""Asks the C compiler for the values of constant expressions and for the preprocessed header.
+"""Determines the values of constant expressions, and the preprocessed header, by the C compiler.
 
 One program is generated, compiled and run for all expressions. The #line markers in the compiler's errors show which
 expressions do not compile. These expressions are removed and the rest is compiled again, so that an unknown name
@@ -143,7 +143,7 @@ class Toolchain:
             try:
                 out, err = process.communicate(timeout=self.timeout_s)
             except BaseException as error:
-                # The whole process group is killed: if only the compiler driver were killed, its passes would go on.
+                # The whole process group is killed, because the passes of the compiler are separate processes.
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
                 if isinstance(error, subprocess.TimeoutExpired):

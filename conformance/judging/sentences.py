@@ -1,4 +1,4 @@
-"""Makes a sentence of a fault, for people. No other module makes these sentences, and no code parses them."""
+"""Describes a fault in a sentence, for people. No other module makes these sentences, and no code parses them."""
 
 from collections.abc import Callable, Mapping
 
@@ -103,11 +103,11 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
     Kind.NOT_PROVIDED: lambda fault: f"the device declares {', '.join(fault.expected)}, but {_seen(fault)}",
     Kind.LEAKED: lambda fault: f"could not be released: {'; '.join(fault.seen)}",
     Kind.MEMORY_LEAKED: lambda fault: (
-        f": the kernel keeps memory of the case, and of each repetition: {'; '.join(fault.seen)}"
+        f": the kernel does not free memory of the case, nor of each repetition: {'; '.join(fault.seen)}"
     ),
     Kind.WRONG_CODE: lambda fault: f" should fail with {_allowed(fault)}, failed with {_seen(fault)}",
-    Kind.NO_CODE: lambda fault: " failed as it should but gave no errno",
-    Kind.NO_ERRNO: lambda fault: f" returned {_seen(fault)}, which is no value of errno",
+    Kind.NO_CODE: lambda fault: " failed as it should but set no errno",
+    Kind.NO_ERRNO: lambda fault: f" returned {_seen(fault)}, which is not a value of errno",
     Kind.OTHER_ERRNO: lambda fault: f" returned {fault.seen[0]}, and the value of errno is {fault.seen[1]}",
     Kind.VARYING_CODE: lambda fault: (
         f" failed with errno {fault.errno}, and with {_seen(fault)} when it was called again"
@@ -134,7 +134,7 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
     Kind.WRONG_INVALIDATED_KEY: lambda fault: (
         f": the receiver was told {_seen(fault)} as the invalidated key, not {_allowed(fault)}"
     ),
-    Kind.WRONG_STRUCTURE: lambda fault: f" gave an MR that differs from what was asked: {', '.join(fault.seen)}",
+    Kind.WRONG_STRUCTURE: lambda fault: f" returned an MR that differs from the arguments: {', '.join(fault.seen)}",
     Kind.DIFFERENT: lambda fault: f": {'; '.join(fault.seen)}",
     Kind.KERNEL_MEMORY: _complained,
     Kind.KERNEL_OOPSED: _complained,

@@ -16,7 +16,7 @@ from conformance.results.waivers import Waivers
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import Shard, left_out
 
-# The keys, besides suite, device and environment, that must be the same in all headers; each has its name in messages.
+# The keys, besides suite, device and environment, that must be the same in all headers, each with its name in messages.
 _SAME = (("stack", "the stack"), ("tier", "the tier"), ("subject", "what is judged"), ("seed", "the seed"))
 # The keys that are dropped from the headers of the shards, because the merged header has them.
 _ONCE = ("type", "schema", "rules", "controls", "planned", "left_out", "shard")
@@ -45,7 +45,7 @@ class Part:
 
 
 def part_of(folder: Path, recorded: Recorded) -> Part:
-    """Returns the shard in a directory. Raises UserError if the directory has another run."""
+    """Returns the shard in a directory. Raises UserError if the run in the directory is not a shard."""
     facts: Any = recorded.header.get("shard")
     if facts is None:
         raise UserError(f"{folder} is not a shard of a run", hint="run --shard K/N makes one")
@@ -68,7 +68,9 @@ def check(parts: Sequence[Part]) -> None:
     by_case: dict[str, Part] = {}
     for part in parts:
         if (same := by_number.setdefault(part.shard.number, part)) is not part:
-            raise UserError(f"{same.folder} and {part.folder} are both shard {part.shard}", hint="give one of them")
+            raise UserError(
+                f"{same.folder} and {part.folder} are both shard {part.shard}", hint="name only one of them"
+            )
         strangers = {case for case in part.planned if case not in part.whole}
         strangers |= {each["case"] for each in part.recorded.results} - set(part.planned)
         if strangers:

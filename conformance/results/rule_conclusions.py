@@ -79,7 +79,7 @@ def touched(found: RuleConclusion) -> RuleConclusion:
 
 
 def unproven(results: Sequence[ResultRecord], needs: Needs) -> dict[str, str]:
-    """For each case with a refusal that proves nothing, because its control was not granted: the reason."""
+    """By case: the reason why the refusal in the case proves nothing, which is that its control was not granted."""
     granted = _granted(results)
     return {
         record["case"]: f"the refusal proves nothing, because its control was not seen: {', '.join(controls)}"
@@ -162,7 +162,7 @@ def _is_seen(rule: str, item: str, record: ResultRecord, needs: Needs, granted: 
 def _why_missing(
     rule: str, item: str, records: Sequence[ResultRecord], needs: Needs, granted: Mapping[str, str]
 ) -> Missing:
-    """Returns the reason why a part of the evidence was not seen, from the result that came nearest to showing it."""
+    """Returns the reason why a part of the evidence was not seen, from the result that nearly showed this part."""
     found: dict[Verdict, tuple[ResultRecord, Shows]] = {}
     for record in records:
         for verdict, each in _shows(record, rule):

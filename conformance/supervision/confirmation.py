@@ -89,7 +89,7 @@ class Confirmation:
             self._wait(*behind)
 
     def _wait(self, *violations: Violation) -> None:
-        """Lists of several violations are tried before single violations, because they take longer."""
+        """Adds violations to try in one worker. Several are tried before single ones, because they take longer."""
         with self._crew.changed:
             self._waiting.insert(0 if len(violations) > 1 else len(self._waiting), violations)
 
@@ -158,7 +158,7 @@ class Confirmation:
         return self._repeated(start, names).get(names[-1])
 
     def _repeated(self, start: Start, names: Sequence[str]) -> dict[str, ResultRecord]:
-        """Returns the results of these cases in one worker; tries again if the worker finishes none."""
+        """Returns the results of these cases in one worker. If it finishes no case, starts another, TRIES at most."""
         suite = self._recording.plan.suite
         cases = {name: case for name in names if (case := suite.find(name))}
         repetition = Repetition(cases, self._recording)

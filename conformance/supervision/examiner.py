@@ -156,6 +156,6 @@ SILENT = WorkerEnd("no answer within its deadline", kind=FaultKind.HUNG)
 
 
 def loss_of(case: Case, end: WorkerEnd, log: Sequence[str], at: str = "") -> Fault:
-    """Returns the fault; `at` is the last point or sequence that the worker has named."""
+    """Returns the fault of a case whose worker died or hung; `at` is the last point or sequence that it has named."""
     came = (end.what, end.by, at, first_alarm(log), crash_location(log))
     return located(Fault(end.kind, seen=tuple(cut(each) for each in came), site=site_in(log)), case)

@@ -1,5 +1,5 @@
 """Reads the stream of one worker until it ends, and records its results. A line counts only for the case in flight,
-which the worker has begun but not yet answered. Lines before this beginning, and lines about other cases, are
+which the worker has begun but not yet finished. Lines before its beginning, and lines about other cases, are
 ignored."""
 
 import time
@@ -166,12 +166,12 @@ class Session:
         self._took()
 
     def _took(self) -> None:
-        """Stores how long the latest case has taken; the last call is made when the next case begins."""
+        """Stores the duration of the latest case; the time until the next case begins belongs to it."""
         if self._latest and not self._in_flight:
             self._recording.took[self._latest] = time.monotonic() - self._begun
 
     def _hung(self) -> None:
-        """Handles a silence longer than the deadline. Of a worker that was stopped externally it says nothing."""
+        """Handles a silence longer than the deadline. The silence of an externally stopped worker is not a HANG."""
         if held := self._worker.held_up():
             self._ended(WorkerEnd(held, external=True))
         else:

@@ -14,7 +14,7 @@ class Location:
     file: str  # the path in messages
     line: int  # counts from 1; 0 stands for the whole file: messages then show only the path
     column: int  # counts from 1
-    within: str = ""  # appended to messages: where the value was inserted, such as into which text with a placeholder
+    within: str = ""  # appended to messages: the text with a placeholder into which the value was inserted
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
