@@ -264,7 +264,8 @@ def test_a_mail_about_a_process_that_died_has_no_frame_of_this_suite() -> None:
     frames = ['  File "/suite/conformance/execution/steps.py", line 264 in _bind', '  Binary file "python3" [0x450bc9]']
     died = replace(symptom, record={**symptom.record, "kernel": {"log": [*frames, f"  {provider}"]}})
     text = mail_of(died)
-    assert text.partition("The stack of the process, innermost frame first:\n")[2].startswith(f"  {provider}\n\nTested: ")
+    stack = text.partition("The stack of the process, innermost frame first:\n")[2]
+    assert stack.startswith(f"  {provider}\n\nTested: ")
     assert "/suite/" not in text
     assert "the program is killed by a signal" in spaced(text)
 
