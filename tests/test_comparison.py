@@ -88,7 +88,7 @@ def test_cases_of_only_one_run_are_neither_new_nor_gone(tmp_path: Path) -> None:
     assert (found.compared, found.untried, found.defects["gone"]) == (1, (2, 1), [])
     assert len(found.defects["not decided"]) == 1
     *_, counts, conclusion = text(found, None)
-    assert counts == "1 case compared (2 tried by the old run only, 1 tried by the new run only): 1 case fixed"
+    assert counts == "1 case compared (2 tried only by the old run, 1 tried only by the new run): 1 case fixed"
     assert conclusion == "nothing that both runs tried has regressed (exit status 0)"
 
 
@@ -122,7 +122,9 @@ def test_a_sweep_without_its_points_is_compared_by_its_verdict_only(tmp_path: Pa
     old, new = (run(tmp_path / name, swept(tmp_path / name, "MW_BIND")) for name in ("old", "new"))
     shutil.rmtree(tmp_path / "new" / "points")
     said = cli(0, "compare", old, new).out
-    assert "1 case compared (1 sweep not point by point: a file of points is missing): nothing has changed" in said
+    assert (
+        "1 case compared (1 sweep not point by point, because a file of points is missing): nothing has changed" in said
+    )
     assert "no case that both runs tried has regressed (exit status 0)" in said
 
 
@@ -174,7 +176,7 @@ def test_changes_under_test_come_before_changed_results() -> None:
         "  kernel: 6.12.1 -> 7.2.0",
         "  rdma-core: 56.1 -> 65.0",
         "  stack: trixie -> forky",
-        "tested in another way:",
+        "different settings of the suite:",
         "  seed: none -> 7",
     ]
     assert lines[9].startswith("defects: 1 new")

@@ -333,7 +333,7 @@ def mixed(tmp_path: Path) -> Path:
 
 
 NOT_CONFIRMED = (
-    "not confirmed: FAIL in the run, but PASS alone "
+    "not confirmed: FAIL in the run, but PASS in isolation "
     "(ibv_reg_mr(pd=pd, addr=buf.addr, length=buf.size, access=0) returned an MR); "
     f"it occurs again after {IDS[2]}"
 )
@@ -343,18 +343,18 @@ NOT_CONFIRMED = (
 def test_a_report_has_the_confirmation_next_to_each_violation(mixed: Path, form: str) -> None:
     text = renderer(form).render([read(mixed)])
     text = text if isinstance(text, str) else text.decode()
-    assert "confirmed: the same when tried again alone" in text
+    assert "confirmed: the same when repeated in isolation" in text
     assert NOT_CONFIRMED in text
 
 
 def test_the_summaries_have_the_figures_and_the_violations_that_were_not_confirmed(mixed: Path) -> None:
     run = read(mixed)
     assert list(run.repetitions.summary()) == [
-        "confirmation: 1 of 2 reproduced in isolation",
+        "confirmation: 1 of 2 violations reproduced in isolation",
         f"{IDS[11]}: {NOT_CONFIRMED}",
     ]
     assert all(line in terminal.summary(run, mixed) for line in run.repetitions.summary())
-    assert "1 of 2 reproduced in isolation" in str(renderer("markdown").render([run]))
+    assert "1 of 2 violations reproduced in isolation" in str(renderer("markdown").render([run]))
     data = json.loads(renderer("summary").render([run]))
     assert data["confirmation"] == {"confirmed": 1, "not_confirmed": 1, "not_tried": 0, "unconfirmed": [IDS[11]]}
 
@@ -452,7 +452,7 @@ def test_a_violation_seen_in_some_repetitions_is_confirmed_and_unsteady(tmp_path
     (record,) = found.confirmations
     assert (record["confirmed"], record["repetitions"]) == (True, {"seen": 1, "of": 3})
     assert len(found.open_defects) == 1
-    assert "confirmed, and unsteady: seen in 1 of 3 repetitions alone" in str(renderer("html").render([found]))
+    assert "confirmed, and unsteady: seen in 1 of 3 repetitions in isolation" in str(renderer("html").render([found]))
 
 
 def test_a_violation_that_crashes_when_repeated_is_confirmed_as_a_crash(tmp_path: Path) -> None:

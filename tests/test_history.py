@@ -210,8 +210,8 @@ def test_a_damaged_summary_without_results_is_named(tmp_path: Path, cli: Cli) ->
     os.mkfifo(fifo / "summary.json")
     out, err = cli(3, "report", "--history", tmp_path, "--out", "-")
     assert "No night has results that can be read." in out
-    assert "None was found in any night." not in out
-    assert "Nothing changed in it." not in out
+    assert "No defect was found in any night." not in out
+    assert "Nothing changed in this night." not in out
     assert err.splitlines() == [
         f"{name_of(0)}, {name} counts as not run: summary.json is damaged, and there is no results.jsonl"
         for name in ("empty", "fifo")
@@ -423,4 +423,4 @@ def test_a_site_is_made_even_if_all_results_were_removed(short: Path, tmp_path: 
     site = made(history, tmp_path / "site")
     assert list(broken_links(site)) == []
     page = Page(min((site / "defects").glob("*.html")))
-    assert "None: the results with the defect were removed." in page.text
+    assert "There is no program: the results with the defect were removed." in page.text

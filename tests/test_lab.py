@@ -299,7 +299,9 @@ def test_differences_between_equal_hosts_come_first() -> None:
         )
     )
     text = html.fromstring(page(lab).decode()).text_content()
-    found = text.partition("What differs between equal nodes")[2].partition("Nodes without a complete run")[0]
+    found = text.partition("Differences between nodes that should be equal")[2].partition(
+        "Nodes without a complete run"
+    )[0]
     assert "REG-01PASSFAIL" in "".join(found.split())
     assert "6.1" in found
     assert "it cannot be reached" in text
