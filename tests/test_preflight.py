@@ -214,7 +214,7 @@ def test_a_device_that_vanishes_while_it_is_looked_at_is_one_line(monkeypatch: P
     monkeypatch.setattr(fixtures.bench, "device_names", lambda: [])
     with pytest.raises(UserError, match="mlx5_0 is gone: it was removed, or its driver was unloaded") as caught:
         fixtures.bench.look_at(bench)
-    assert (caught.value.status, caught.value.hint) == (3, "the kernel's log says why")
+    assert (caught.value.status, caught.value.hint) == (3, "see the kernel's log")
     monkeypatch.setattr(fixtures.bench, "device_names", lambda: ["mlx5_0"])
     with pytest.raises(UserError if isinstance(error, PeerLost) else type(error)):
         fixtures.bench.look_at(bench)

@@ -79,7 +79,7 @@ def test_a_case_whose_worker_was_killed_from_outside_is_rerun(stage: Stage) -> N
 
 
 def test_an_unkillable_process_makes_the_device_suspect(stage: Stage) -> None:
-    stuck = "process 17 is stuck in the kernel and cannot be ended"
+    stuck = "process 17 is stuck in the kernel and cannot be killed"
     recorded = stage.play(Actor(iter([*ran(0), start(1), SILENCE]), left=stuck))
     assert verdicts(recorded) == ["PASS", "HANG", "MISSED", "MISSED"]
     assert recorded.results[-1]["reason"] == f"not run: the device is suspect: {stuck}"
