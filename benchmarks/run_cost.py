@@ -188,9 +188,9 @@ def repeat(name: str, measure: Measure, repetitions: int) -> tuple[Cost, float |
             took = measure.run(Path(folder))
             floor = measure.floor(Path(folder)) if measure.floor else None
         counts = repetition > 0 or measure.once
-        beside = "" if floor is None else f", floor {floor:.2f} s"
+        of_floor = "" if floor is None else f", floor {floor:.2f} s"
         print(
-            f"{name}: {took.seconds:.2f} s, processors {took.processor_s:.2f} s, {took.memory_mib:.0f} MiB{beside}"
+            f"{name}: {took.seconds:.2f} s, processors {took.processor_s:.2f} s, {took.memory_mib:.0f} MiB{of_floor}"
             f"{'' if counts else ' (warm-up)'}",
             flush=True,
         )
@@ -254,9 +254,9 @@ def main() -> int:
         missed |= measure.is_missed(took)
         figures |= {f"{name} processor_s": took.processor_s, f"{name} MiB": took.memory_mib}
         figures |= {f"{name} / floor": took.seconds / floor} if floor else {}
-        beside = f"{floor:.1f} s | {took.seconds / floor:.1f}" if floor else "none | "
+        of_floor = f"{floor:.1f} s | {took.seconds / floor:.1f}" if floor else "none | "
         used = f"{took.seconds:.1f} s | {took.processor_s:.1f} s | {took.memory_mib:.0f} MiB"
-        lines.append(f"| {measure.title} | {used} | {beside} | {measure.goal} |")
+        lines.append(f"| {measure.title} | {used} | {of_floor} | {measure.goal} |")
     print("\n".join(lines))
     if arguments.history:
         line, missed = compared(nights, figures)

@@ -227,7 +227,7 @@ class Guests:
 
 def _new_console(out: Path) -> str:
     """Creates the file of the next guest's console. Returns the suffix of the guest's files: none, -2, -3 …. The files
-    of earlier guests are evidence and remain."""
+    of earlier guests remain."""
     for ending in itertools.chain([""], (f"-{number}" for number in itertools.count(2))):
         path = out / f"console{ending}.log"
         with writing(path), suppress(FileExistsError):

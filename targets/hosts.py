@@ -57,8 +57,7 @@ def places(options: RunOptions, host: RemoteHost, out: Path, hazardous: Collecti
 
 
 def findings(host: str) -> list[Finding]:
-    """Returns the needs of a run on a device of a host, present or missing. Raises UserError for an unreachable
-    host."""
+    """Returns the needs of a run on a device of a host, present or missing. Raises UserError."""
     link = Link.connected(_address(host), archive(RunOptions()), _FINDINGS_S)
     try:
         link.ask("doctor")
