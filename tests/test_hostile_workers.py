@@ -109,7 +109,7 @@ def test_a_hostile_worker_affects_one_case_only_and_gains_nothing(stand: Stand, 
     assert all(text.isprintable() for text in shown.split("\n"))
     hostile = recorded.results[1]
     if what == "pass_what_fails":
-        assert "the worker says PASS" in hostile["reason"]
+        assert "the worker reports PASS" in hostile["reason"]
         assert "its observation gives FAIL" in hostile["reason"]
         assert (hostile["observed"]["errno"], hostile["claimed"]) == ("EINVAL", "PASS")
     if what == "say_other_rules_and_a_waiver":
