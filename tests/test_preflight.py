@@ -289,7 +289,7 @@ def test_a_refusal_over_a_lost_connection_does_not_count() -> None:
         device.remaining = 0
         for case in REFUSED:
             if case.when.call == "traffic":
-                with pytest.raises(LoopbackLost, match="does not carry a message to its peer any more"):
+                with pytest.raises(LoopbackLost, match="no longer delivers messages to its peer"):
                     run_case(case, on_the_reference(bench))
 
 

@@ -231,7 +231,7 @@ def test_errors_at_the_peer_are_reported_locally(domain: RemoteDomain, far: requ
     assert failed.value.errno == 95
     with pytest.raises(HarnessFailure, match="at the peer: KeyError: 55"):
         domain.device.channel.call("close", queue=55)
-    with pytest.raises(HarnessFailure, match="windows are bound at the responder"):
+    with pytest.raises(HarnessFailure, match="windows can be bound only at the responder"):
         queue.post_send(SendRequest("BIND_MW", 1, window=cast(Any, object())))
 
 
