@@ -59,9 +59,10 @@ def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None
 
 
 def answer_of(kind: FaultKind, seen: Observation) -> Fault:
+    """A fault of this kind with the results of the call, which all faults have."""
     statuses = tuple(seen["wc"]) if "wc" in seen and seen["returned"] == "0" else None
-    unheard = bool(seen.get("unacknowledged")) and seen["wc"] == ["SUCCESS"]
-    unheard = (unheard or "tries" in seen) and not reports_arrival(seen)
+    only_sent = bool(seen.get("unacknowledged")) and seen["wc"] == ["SUCCESS"]
+    only_sent = (only_sent or "tries" in seen) and not reports_arrival(seen)
     return Fault(
         kind,
         layer=seen.get("layer", ""),
@@ -69,7 +70,7 @@ def answer_of(kind: FaultKind, seen: Observation) -> Fault:
         errno=seen["errno"],
         statuses=statuses,
         tries=seen.get("tries", 1),
-        nothing_arrived=unheard and seen["moved"] == "nothing",
+        nothing_arrived=only_sent and seen["moved"] == "nothing",
     )
 
 
