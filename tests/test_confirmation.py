@@ -214,7 +214,7 @@ STUCK = "process 17 is stuck in the kernel and cannot be ended"
 @pytest.mark.parametrize(
     ("again", "said"),
     [
-        (none, "not all violations are tried again: guests are booted here"),
+        (none, "not all violations are repeated: guests are booted here"),
         (lambda cases: Actor(lines(cases, always(3, 4)), WorkerEnd(), STUCK), STUCK),
         (lambda cases: Actor(iter([HEADER])), ""),  # the worker exits before the violation
     ],
