@@ -339,7 +339,7 @@ class RunOptions:
         return [word for each, value in chosen for word in each.to_arguments(each.plugin_flag, value)]
 
     def inside_guest(self, device: str, cases: tuple[Path, ...], profile: Path | None) -> "RunOptions":
-        """The options of pytest in the guest, where the device is a local one and files have other paths."""
+        """The options of pytest in the guest. There, `device` is a local device, and files have other paths."""
         return replace(self.deciding(), guest=False, device=device, cases=cases, profile=profile)
 
 

@@ -1,5 +1,5 @@
-"""The nodes of a YAML document: values with their locations; and mistakes. Each `Node` has the line and column of its
-value, so that later checks can report the location of a mistake. parsing.py reads a document into nodes."""
+"""The nodes of a YAML document, and the mistakes in it. Each `Node` has the line and column of its value, so that later
+checks can report the location of a mistake. parsing.py reads a document into nodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class Node:
     location: Location
     plain: bool = True  # a scalar without quotes
     keys: dict[str, Location] | None = None  # the location of each key of a mapping
-    name: str = ""  # of an axis value, if the table gives it one
+    name: str = ""  # of an axis value; empty if the table has none
 
     @property
     def kind(self) -> str:
