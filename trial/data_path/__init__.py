@@ -1,2 +1,1 @@
-"""Alters requests and completions, on the real stack and on the reference. The alterations are in
-trial/mutants/data_path/."""
+"""Alters requests and completions on the real stack and on the reference. The alterations are in
