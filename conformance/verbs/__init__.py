@@ -137,7 +137,7 @@ CONSTANTS: Mapping[str, Constant] = MappingProxyType(
         )
     }
 )
-INVENTED = "invented"  # in place of a dma handle, a pointer to memory that holds zeros
+INVENTED = "invented"  # in place of a dma handle, a pointer to zeros
 
 # Definitions that only a vendor's page has. They are separate, so that mainline tables cannot refer to them.
 _VENDOR = _READ["vendor"]
