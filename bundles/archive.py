@@ -151,7 +151,7 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, str]:
                 raise UserError(f"{path} is not a bundle, or was changed: {error}") from error
             except _OtherVersionError as error:
                 what = f"{path} is a bundle of another version, {error}; this version reads {SCHEMA}"
-                raise UserError(what, hint="use the version of rdma-cts that made it") from error
+                raise UserError(what, hint="use the version of rdma-cts that wrote this file") from error
             except lzma.LZMAError as error:
                 raise UserError(f"{path} is not a bundle, or was changed: its compressed data are invalid") from error
     except OSError as error:

@@ -1,8 +1,8 @@
 """Caches files that one process has computed from the suite's own files, such as parsed tables, for later processes.
 
 The cached files are in the directory that RDMA_CTS_DERIVED names; if it is not set, nothing is cached. The name of each
-file contains the digest of everything that the file was computed from, so that a file is never out of date. Cached
-files are executed. They are therefore used only if nobody but this user and root can have written them.
+file contains the digest of everything that the file was computed from, so that a file is never out of date. A file can
+be a pickle, which executes code; it is therefore used only if nobody but this user and root can have written it.
 """
 
 import contextlib
@@ -74,7 +74,7 @@ def _is_of_one(group: int) -> bool:
 
 
 def lookup(name: str) -> Path | None:
-    """The cached file with this name; None unless it exists and nobody else can have written it."""
+    """The cached file with this name; None if it does not exist, or if another user can have written it."""
     path = path_of(name)
     if path is None or not is_own(path):
         return None
@@ -83,13 +83,13 @@ def lookup(name: str) -> Path | None:
     except FileNotFoundError:
         return None
     except OSError:
-        # The file is root's, or cannot be written. Only its time could not be changed.
+        # The file is root's, or is on a read-only file system: only its time could not be changed.
         return path if path.exists() else None
     return path
 
 
 def recalled(name: str) -> Any:
-    """The JSON value of the cached file with this name; None unless there is a sound one."""
+    """The JSON value of the cached file with this name; None if no such file can be used."""
     with contextlib.suppress(OSError, ValueError):
         if path := lookup(name):
             return json.loads(path.read_bytes())
@@ -97,7 +97,7 @@ def recalled(name: str) -> Any:
 
 
 def store(name: str, content: bytes) -> None:
-    """Caches a file, completely or not at all. A failure is ignored: the next process computes the file again."""
+    """Caches a file atomically. A failure is ignored: the next process computes the file again."""
     path = path_of(name)
     if path is None:
         return
@@ -107,9 +107,9 @@ def store(name: str, content: bytes) -> None:
 
 
 def write_whole(path: Path, content: bytes, durable: bool = False) -> None:
-    """Replaces the content of a file, completely or not at all; creates its folder if necessary. Raises OSError. If
-    `durable`, the data are on disk on return. Files that can be computed again need not be durable. A link at `path` is
-    replaced, and not followed."""
+    """Replaces the content of a file atomically; creates its folder if necessary. Raises OSError. If `durable`, the
+    data are on disk on return. Files that can be computed again need not be durable. A link at `path` is replaced, and
+    not followed."""
     partial = path.with_name(f".{os.getpid()}-{threading.get_ident():x}.partial")
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     partial.unlink(missing_ok=True)  # left by a process that was killed
@@ -137,7 +137,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def prune(paths: Iterable[Path], kept: int) -> None:
-    """Removes these files and directories, except the `kept` most recently used."""
+    """Removes these files and directories, except the `kept` ones that were used last."""
     for path in sorted(paths, key=lambda path: path.stat().st_mtime)[:-kept]:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

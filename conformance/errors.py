@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# The command that starts the suite, for hints. The program in packages of distributions sets the variable.
+# The command that starts the suite, as hints show it. In packages of distributions, the program sets this variable.
 PROGRAM = os.environ.get("RDMA_CTS_PROGRAM", "./rdma-cts")
-# The same for results, which have no path of a machine: a checkout's commands are run in the project's directory.
+# The same command in results, which have no path of a machine: a checkout's command is run in the project's directory.
 RECORDED_PROGRAM = "./rdma-cts" if "/" in PROGRAM else PROGRAM
 
 
 def command(*words: object) -> str:
-    """A command of the suite as one types it into a shell."""
+    """A command of the suite as it is typed into a shell."""
     return f"{PROGRAM} {shlex.join(map(str, words))}"
 
 
@@ -64,8 +64,8 @@ class HostLacks(UserError):
         super().__init__(message, hint=hint, status=3)
 
 
-# The errnos of a call that makes an object of a kind that is not offered: the errnos for calls that library, kernel or
-# driver do not implement, and EINVAL, which a driver returns for an unknown type.
+# The errnos of a call that creates an object of a type that is not offered: the errnos for a call that library, kernel
+# or driver does not implement, and EINVAL, which a driver returns for an unknown type.
 _NOT_OFFERED = ("EOPNOTSUPP", "ENOSYS", "EPROTONOSUPPORT", "EINVAL")
 
 
@@ -91,12 +91,12 @@ class Coded(Exception):
 
 
 class NotConnected(Coded):
-    """Queue pairs were created but could not be connected to each other. This is a problem of the path between them,
-    and not a missing capability."""
+    """Queue pairs were created but could not be connected to each other. The reason is the path between the queue
+    pairs, and not a missing capability."""
 
 
 class PeerRefused(Coded):
-    """A refusal of a call of the harness by the device of a peer on another host."""
+    """The device of a peer on another host refused a call of the harness."""
 
 
 class HarnessFailure(Exception):
@@ -104,8 +104,9 @@ class HarnessFailure(Exception):
 
 
 class LoopbackLost(HarnessFailure):
-    """A queue pair of the harness does not transfer a message that must arrive. Refusals on its pair show nothing."""
+    """A queue pair of the harness does not transfer a message that must arrive. A refusal on this pair shows
+    nothing."""
 
 
 class PeerLost(LoopbackLost):
-    """The host of the peer no longer answers."""
+    """The host of the peer no longer responds."""

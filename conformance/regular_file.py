@@ -1,5 +1,5 @@
-"""Reads regular files of bounded size, without waiting for a FIFO or a device, and without filling the memory. For
-files that a user names, or that come from another machine."""
+"""Reads files that a user names or that come from another machine. Reads only regular files of bounded size, so that it
+never waits for a FIFO or a device, and never fills the memory."""
 
 import errno
 import os

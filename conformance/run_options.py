@@ -61,10 +61,10 @@ budget_seconds = checked(float, lambda seconds: 0 <= seconds < math.inf, "a numb
 positive_count = checked(_digits, bool, "a number above 0")
 whole_number = checked(int, lambda _: True, "a whole number")
 index = checked(_digits, lambda _: True, "an index, 0 or more")
-# A word is not blank, because every id contains the empty text. An empty path comes from an unset variable of a shell.
+# A word is not blank, because every id contains the empty text. An empty path is usually an unset variable of a shell.
 word = checked(str, str.strip, "a word")
 _path = checked(str, lambda text: text and "\0" not in text, "a path")
-# The name of a device in sysfs, and several names.
+# The name of a device in sysfs.
 device_name = checked(str, lambda text: _DEVICE.fullmatch(text) and text not in (".", ".."), "the name of a device")
 
 
@@ -178,10 +178,10 @@ class RunOptions:
     )
     host: str | None = _on_host(None, "a device of HOST, which is reached over ssh", "[USER@]HOST[:PORT]", word)
     console: str | None = _of_lost_host(
-        None, "with --host: prints the console of HOST, as evidence of a crash", "COMMAND", word
+        None, "with --host: a command that prints the console of HOST, as evidence of a crash", "COMMAND", word
     )
     power_cycle: str | None = _of_lost_host(
-        None, "with --host: resets HOST if it does not restart by itself", "COMMAND", word
+        None, "with --host: a command that resets HOST if HOST does not restart by itself", "COMMAND", word
     )
     return_within: float = _of_lost_host(
         RETURN_S, "with --host: seconds for a restart of HOST, by itself and after a reset", "S", positive_seconds
@@ -196,7 +196,7 @@ class RunOptions:
     )
     stack: str | None = _in_guest(None, "the Debian release in the guest")
     driver: str | None = _in_guest(None, "the driver of the guest's device")
-    shared: bool = _on_host(False, "on a device: run even if others have queue pairs on it")
+    shared: bool = _on_host(False, "on a device: run even if other processes have queue pairs on it")
     isolate: str | None = _on_host(
         None, "on a device: run as this user, who cannot change the results; needs root", "USER", word
     )
@@ -221,11 +221,11 @@ class RunOptions:
         "PACKAGE[,PACKAGE]",
         decides=False,
     )
-    strict_packages: bool = _build(False, "use no image whose package lists have expired", decides=False)
+    strict_packages: bool = _build(False, "do not use an image whose package lists have expired", decides=False)
     without: tuple[str, ...] = _build(
         (), "a change to leave out of a mended stack (see docs/mended-stack.md)", "CHANGE"
     )
-    keep: bool = _build(False, "keep each guest's drive and a script to start it again", decides=False)
+    keep: bool = _build(False, "keep each guest's drive, and a script that starts the guest again", decides=False)
     verbs: tuple[str, ...] = _case((), "only this verb, e.g. reg_mr", "VERB", flag="--verb")
     rules: tuple[str, ...] = _case((), "only the cases of this rule", "ID", flag="--rule")
     words: tuple[str, ...] = _case((), "only cases with this word in the id", "WORD", word, flag="-k")
@@ -237,10 +237,12 @@ class RunOptions:
     )
     tier: str = _case(DEFAULT, "the tier of cases", choices=tuple(TIERS), plugin=True)
     shard: Shard | None = _case(
-        None, "only the Kth of N parts of equal length, for N machines; `merge` joins the parts", "K/N", Shard.parse
+        None, "only part K of N parts of similar duration, for N machines; `merge` joins the parts", "K/N", Shard.parse
     )
     cases: tuple[Path, ...] = _option((), "also the tables in DIR/<verb>/", "DIR", given_path, plugin=True, group=CASES)
-    profile: Path | None = _judging(None, "the profile of the device (see profiles)", "FILE", given_path, plugin=True)
+    profile: Path | None = _judging(
+        None, "the profile of the device (see the command profiles)", "FILE", given_path, plugin=True
+    )
     waivers: Path | None = _judging(None, "known violations (see docs/waivers.md)", "FILE", given_path, decides=False)
     subject: str | None = _judging(
         None,
@@ -249,19 +251,19 @@ class RunOptions:
         choices=SUBJECTS,
         decides=False,
     )
-    no_confirm: bool = _judging(False, "do not try violations again", decides=False)
+    no_confirm: bool = _judging(False, "do not repeat cases with a violation", decides=False)
     dialect: str | None = _judging(
-        None, "the variant of ibv_rereg_mr in the library, if its exports do not show it", choices=DIALECTS, plugin=True
+        None, "the variant of ibv_rereg_mr, if the library's exports do not show it", choices=DIALECTS, plugin=True
     )
     poster: str | None = _judging(
         None,
-        "post requests over RC, UC and UD by the builders of ibv_wr_post(3) instead of ibv_post_send, where possible",
+        "post requests over RC, UC and UD with the builders of ibv_wr_post(3) instead of ibv_post_send, where possible",
         choices=("wr",),
         plugin=True,
     )
     case_deadline_s: float = _option(
         CASE_DEADLINE_S,
-        "a case that takes longer counts as hung; the deadline of one completion is a sixth of this time,"
+        "seconds after which a case counts as hung; the deadline of one completion is a sixth of this time,"
         f" {COMPLETION_DEADLINE_S:g} s at most",
         "S",
         positive_seconds,
@@ -277,7 +279,7 @@ class RunOptions:
     )
     sequences: float = _option(
         SEQUENCES_S,
-        "seconds for which the exhaustive tier tries random sequences at each entry; 0: no sequences",
+        "seconds for which the exhaustive tier runs random sequences at each entry; 0: no sequences",
         "S",
         budget_seconds,
         plugin=True,
@@ -304,7 +306,7 @@ class RunOptions:
         return replace(self, **others)
 
     def of_case(self, case: Case) -> "RunOptions":
-        """Returns the run of one case alone, on the same target and with the same outcome. On a host, a hazardous case
+        """Returns the run of only this case, on the same target and with the same outcome. On a host, a hazardous case
         is run only with --hazardous."""
         return replace(
             self.deciding(), only=(case.id,), hazardous=not self.guest and (self.hazardous or case.hazardous)
@@ -317,7 +319,7 @@ class RunOptions:
         return [word for each, value in [*chosen, (last, self.only)] for word in each.to_arguments(each.flag, value)]
 
     def reproduction(self, case: Case, device: str = "") -> str:
-        """Returns the shell command that runs one case alone (see of_case), on `device` if several devices are under
+        """Returns the shell command that runs only this case (see of_case), on `device` if several devices are under
         test. The command ends with the case's id."""
         alone = self.of_case(case)
         return shlex.join([RECORDED_PROGRAM, "run", *replace(alone, device=device or alone.device).arguments()])
@@ -339,7 +341,7 @@ class RunOptions:
         return [word for each, value in chosen for word in each.to_arguments(each.plugin_flag, value)]
 
     def inside_guest(self, device: str, cases: tuple[Path, ...], profile: Path | None) -> "RunOptions":
-        """The options of pytest in the guest, where the device is the host's and files have other paths."""
+        """The options of pytest in the guest. There, `device` is a local device, and files have other paths."""
         return replace(self.deciding(), guest=False, device=device, cases=cases, profile=profile)
 
 

@@ -1,5 +1,5 @@
-"""The changes between two runs of the same tables, case by case and point by point. Pure functions. Cases are compared
-by their effective verdict, because a waived violation is known. Points have only raw verdicts."""
+"""The changes between two runs of the same tables, case by case and point by point. Cases are compared by their
+effective verdicts, because a waived violation is known. Points have only raw verdicts."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,25 +23,25 @@ NEW, GONE, UNNEEDED, UNDECIDED, CHANGED = "new", "gone", "waiver no longer neede
 KINDS: Mapping[str, str] = {
     REGRESSED: "a new violation, or a worse one than before",
     NEWLY_WRONG: "the old stack did not support the tested feature; the new stack does, and violates a rule",
-    UNCONFIRMED: "a new violation, or a worse one, that was not seen again when it was tried again",
-    UNDECIDED: "had a verdict; now the harness or the environment failed, or it was not run",
-    UNSUPPORTED: "was judged; now the device does not declare it, or the stack cannot reach it",
+    UNCONFIRMED: "a new violation, or a worse one, that did not occur when the case was repeated",
+    UNDECIDED: "had a verdict; now the harness or the environment failed, or the case was not run",
+    UNSUPPORTED: "was judged; now the device does not declare the capability, or the situation cannot be set up",
     UNNEEDED: "was waived, and is no longer a violation",
-    FIXED: "was a violation, and now passes",
+    FIXED: "was a violation, and passes now",
     CHANGED: "has a different verdict that is neither better nor worse",
     NEW: "only in the new run",
     GONE: "only in the old run",
 }
-# The kinds of change that make a comparison fail.
+# The kinds of change for which a comparison fails.
 FAILING = (REGRESSED, NEWLY_WRONG)
-_DEATHS = (Verdict.CRASH, Verdict.HANG)  # a crash or hang counts even if the old stack did not support the case
+_DEATHS = (Verdict.CRASH, Verdict.HANG)  # these are regressions even if the old stack did not support the case
 _MOST_EXAMPLES = 3
 
 
 @dataclass(frozen=True)
 class Change:
-    """A case, or some points of its sweep, whose verdict has changed. `points` is the number of points, 0 for the case.
-    `examples` are some of the points, each by the name with which it can be run alone."""
+    """A changed verdict of a case, or of some points of its sweep. `points` is the number of points; it is 0 if the
+    change is one of the case. `examples` has the names of some of the points, for `run --only`."""
 
     kind: str
     case: str
@@ -54,9 +54,9 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All changes, in the order of KINDS, and the number of compared cases, which are the cases that both runs tried.
-    `untried` has the number of cases that only the old run tried, and the number of cases that only the new run tried.
-    `pointless` is the number of compared sweeps without a file of points."""
+    """All changes, in the order of KINDS. `compared` is the number of cases that both runs tried. `untried` has the
+    number of cases that only the old run tried, and the number of cases that only the new run tried. `pointless` is the
+    number of compared sweeps without a file of points."""
 
     old: Digest
     new: Digest
@@ -67,12 +67,17 @@ class Comparison:
 
     @cached_property
     def defects(self) -> Mapping[str, Sequence[Defect]]:
-        """The defects by their kind: only in the new run, only in the old run, in both runs (with the data of the new
-        run), not decided, or not tried by the old run, which has no case of the defect.
+        """The defects of both runs by kind:
 
-        A defect of the old run is not decided if the new run has not tried or decided one of its cases, does not
-        support or reach one, or has seen the defect without confirming it. A defect is not new if the old run saw it,
-        even unconfirmed or waived. Waived defects of the new run are left out.
+        - NEW: only in the new run, although the old run tried a case of the defect
+        - NOT_TRIED: only in the new run, because the old run has no case of the defect
+        - IN_BOTH: in both runs, with the data of the new run
+        - NOT_DECIDED: not seen in the new run, which did not decide or cannot test a case of the defect, or did not
+          confirm the defect
+        - GONE: not seen in the new run, which decided every case of the defect
+
+        Waived and unconfirmed defects and defects of the stack are left out, but they count as seen in the other run
+        (unconfirmed defects only in the old run).
         """
         new, old = self.new.open_defects, self.old.open_defects
         known = _fingerprints(self.old.defects)
@@ -107,9 +112,8 @@ class Comparison:
 
     @property
     def status(self) -> int:
-        """The exit status: 1 after a change of a failing kind; 3 if the new run is incomplete or decides less than the
-        old run, or if no case was tried by both runs; else 0.
-        """
+        """The exit status: 1 after a change of a failing kind; 3 if the new run is incomplete, if a verdict of the old
+        run is no longer decided, or if no case was tried by both runs; else 0."""
         if any(map(self.of, FAILING)):
             return 1
         return 3 if self.of(UNDECIDED) or self.new.footer is None or not self.compared else 0
@@ -120,7 +124,7 @@ def _fingerprints(defects: Iterable[Defect]) -> set[str]:
 
 
 def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
-    """Returns the defect with the worse of two severities: its own, and that of the same defect among `others`."""
+    """Returns the defect with at least the severity that the same defect has among `others`."""
     for other in others:
         if not set(defect.fingerprints).isdisjoint(other.fingerprints):
             defect = defect.at_least(other.severity)
@@ -128,25 +132,26 @@ def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
 
 
 def _is_the_same(before: ResultRecord, after: ResultRecord) -> bool:
-    """Whether the later violation shows only known defects. Memory may decide whether a defect is a crash."""
+    """Whether the causes of the later violation are all known from the earlier violation. Whether a defect crashes may
+    depend only on the content of memory."""
     causes = [{cause_of(each) for each in symptoms_of(record)} for record in (before, after)]
     return bool(causes[1]) and causes[1] <= causes[0]
 
 
 def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison:
-    """Returns the changes. Raises UserError for runs of different tables, unless `unlike_tables`."""
+    """Returns the comparison. Raises UserError for runs of different tables, unless `unlike_tables`."""
     tables = [run.header["suite"].get("tables_sha256") for run in (old, new)]
     if tables[0] != tables[1] and not unlike_tables:
         raise UserError(
             f"{old.directory} and {new.directory} are runs of different tables",
-            hint="--unlike-tables compares the cases that both have",
+            hint="--unlike-tables compares the cases that both runs have",
         )
     before, after = ({record["case"]: record for record in run.results} for run in (old, new))
     both = before.keys() & after.keys()
     changes = [change for case in before if case in both for change in _changes(old, new, before[case], after[case])]
     only = [[record for case, record in run.items() if case not in both] for run in (before, after)]
     untried = [len(only[0]), len(only[1])]
-    # If a run lacks a case, its tables do not have the case, unless the run has left out cases.
+    # A run that has left out no case lacks only cases that its tables do not have.
     if tables[0] != tables[1] and not new.header.get("left_out"):
         changes += [Change(GONE, record["case"], record["effective"], "", record) for record in only[0]]
         untried[0] = 0
@@ -202,7 +207,7 @@ def _changes(old: Digest, new: Digest, before: ResultRecord, after: ResultRecord
     elif after["effective"] in VIOLATIONS:
         known = {each["when"] for each in before["deviations"]}
         for each in after["deviations"]:
-            if each["row"] and each["when"] not in known:  # random sequences have found a new violation
+            if each["row"] and each["when"] not in known:  # a new violation that a random sequence has found
                 record: ResultRecord = {**after, "reason": each["observed"]}
                 yield Change(REGRESSED, case, before["effective"], after["effective"], record)
     yield from of_points
@@ -231,11 +236,11 @@ def _point_changes(old: Points, new: Points, record: ResultRecord) -> Iterator[C
         yield Change(kind, record["case"], before, after, record, count[kind, before, after], examples)
 
 
-Pair = tuple[tuple[str, str], str, int]  # old and new verdict, an example point, number of points
+Pair = tuple[tuple[str, str], str, int]  # the old and the new verdict, an example of a point, the number of points
 
 
 def _by_number(old: Points, new: Points) -> Iterator[Pair]:
-    """Compares points of the same space by number. Counting pairs of outcomes is fast even for 100,000 points."""
+    """Compares points of equal spaces by number. Pairs of outcomes are counted, which is fast for 100,000 points."""
     first: dict[tuple[int, int], int] = {}
     count: Counter[tuple[int, int]] = Counter()
     for point, pair in enumerate(zip(old.index, new.index, strict=True)):

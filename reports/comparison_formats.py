@@ -27,7 +27,7 @@ from reports.markdown import code, escaped
 SCHEMA = "rdma-cts-comparison/1"
 _OF_SUITE = ("tables", "tier", "seed")
 _NOTHING = "nothing has regressed"
-_MOST_IN_MARKDOWN = 50  # changes of each kind
+_MOST_IN_MARKDOWN = 50  # the most changes of each kind
 
 
 def text(comparison: Comparison, most: int | None) -> Iterator[str]:
@@ -59,13 +59,13 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
 def _changed(comparison: Comparison) -> Mapping[str, list[tuple[str, str, str]]]:
     found: dict[str, list[tuple[str, str, str]]] = {}
     for each in stacks(comparison.old, comparison.new):
-        heading = "tested in another way" if each[0] in _OF_SUITE else "what was under test has changed"
+        heading = "different settings of the suite" if each[0] in _OF_SUITE else "what was under test has changed"
         found.setdefault(heading, []).append(each)
     return found
 
 
 def conclusion(comparison: Comparison) -> str:
-    """Returns the outcome for the cases that both runs tried, in a few words, and the number of new defects."""
+    """Returns the conclusion about the cases that both runs tried, with the number of new defects."""
     new = comparison.defects[NEW]
     more = f": {format_count(len(new), 'new defect')}, the worst: {new[0].severity.label}" if new else ""
     if comparison.of(REGRESSED):
@@ -75,19 +75,19 @@ def conclusion(comparison: Comparison) -> str:
     if not comparison.compared:
         return "nothing was compared: no case was tried by both runs"
     if comparison.status:
-        return f"nothing that was decided has regressed, but the new run is incomplete or undecided{more}"
+        return f"no decided case has regressed, but the new run is incomplete or undecided{more}"
     if comparison.pointless:
         return f"no case that both runs tried has regressed{more}"
     return f"nothing that both runs tried has regressed{more}" if new or any(comparison.untried) else _NOTHING
 
 
 def _compared(comparison: Comparison) -> str:
-    """The numbers of compared cases, of cases that only one run tried, and of sweeps without points."""
+    """Returns the numbers of compared cases, of cases that only one run tried, and of sweeps without points."""
     both = f"{format_count(comparison.compared, 'case')} compared"
     old, new = comparison.untried
-    untried = [f"{number:,} tried by the {run} run only" for run, number in (("old", old), ("new", new)) if number]
+    untried = [f"{number:,} tried only by the {run} run" for run, number in (("old", old), ("new", new)) if number]
     if count := comparison.pointless:
-        untried.append(f"{format_count(count, 'sweep')} not point by point: a file of points is missing")
+        untried.append(f"{format_count(count, 'sweep')} not point by point, because a file of points is missing")
     return f"{both} ({', '.join(untried)})" if untried else both
 
 
@@ -195,7 +195,8 @@ def _item(change: Change) -> str:
 
 
 def as_junit(comparison: Comparison) -> str:
-    """A testcase for each change: a regression is a failure, and an undecided verdict is an error."""
+    """Returns the comparison as JUnit XML, with a testcase for each change. A regression is a failure, and an undecided
+    verdict is an error."""
     kinds = {**dict.fromkeys(FAILING, "failure"), UNDECIDED: "error"}
     elements = [kinds.get(change.kind, "skipped") for change in comparison.changes]
     document = ET.Element("testsuites")

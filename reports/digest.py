@@ -1,8 +1,7 @@
 """The digest of a recorded run: its rules with their verdicts, and a summary in one sentence.
 
-Every report is made from a digest. Results files may come from untrusted sources, so this module completes their
-records and replaces control characters (text.py). Each renderer escapes for its own syntax.
-conformance/model/record_shape.py checks the shape of records.
+Every report is made from a digest. Results files may come from untrusted sources: record_shape.py checks the shape of
+their records, this module replaces control characters (text.py), and each renderer escapes for its own syntax.
 """
 
 import re
@@ -30,14 +29,14 @@ from reports.text import flat, format_value, plain
 _MOST_REASONS = 4
 _OWN_BUILDS = ("kernel", "linux", "modules", "rdma_core", "overlay")  # keys of the user's builds in the header
 _PRELOAD = "etc/ld.so.preload"
-_MOST_VALUE = 60  # characters of an environment variable's value in a headline
-_VARIABLE = "given.environment."  # before the name of a variable that --guest-env sets
+_MOST_VALUE = 60  # the most characters of an environment variable's value in a headline
+_VARIABLE = "given.environment."  # the prefix of the name of a variable that --guest-env sets
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")  # reports show only the first digits of a hash
 
 
 @dataclass(frozen=True)
 class RuleFacts:
-    """A rule as the results file describes it; a text that is absent from an old file is empty."""
+    """A rule as the results file describes it. If an old file lacks a text, the text is empty."""
 
     id: str
     verb: str = ""
@@ -53,14 +52,14 @@ class RuleFacts:
 
     @property
     def source(self) -> str:
-        """The document and its section; empty if unknown."""
+        """The document and the section; empty if unknown."""
         return ", ".join(filter(None, (self.document, self.section)))
 
     @cached_property
     def documented(self) -> str:
-        """The document's words in one line with their source, or the reason why they are not quoted."""
-        said = f'"{self.quote}" ({self.source})' if self.quote else self.source
-        return f"{said} (not quoted: {self.unquoted})" if self.unquoted else said
+        """The quote of the document with its source, or the reason why the document is not quoted, in one line."""
+        text = f'"{self.quote}" ({self.source})' if self.quote else self.source
+        return f"{text} (not quoted: {self.unquoted})" if self.unquoted else text
 
 
 @dataclass(frozen=True)
@@ -78,15 +77,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Digest:
-    """A run, as reports need it. `results` has a record for each planned case; its verdict is MISSED if no result was
-    recorded.
+    """A run, as reports need it. `results` has a record for each planned case. The verdict is MISSED if no result was
+    recorded; `unrecorded` has these cases.
 
-    Every record has all keys of model/record_shape.py. `unrecorded` are the planned cases without a record; there may
-    be many. `directory` has the other files of the run. `named` is the path that the user gave: this directory or a
-    file. `torn` is true if the last line of the file is incomplete. `confirmations` say which violations occur alone.
-    `footer` has the figures that follow from the results. `suite` is set if a run without a violation was made with the
-    tables of this suite. Then the needs of rules and the left-out cases come from the suite and not from the header. If
-    `is_of_other_tables`, the run cannot be compared with this suite.
+    Every record has all keys of model/record_shape.py. `directory` has the other files of the run. `named` is the path
+    that the user gave: this directory or a file. `torn` is true if the last line of the file is incomplete.
+    `confirmations` has the results of repeating violations. `suite` is set if the run has no violation and was made
+    with the tables of this suite. The needs of rules and the number of left-out cases are then computed from the suite
+    and not read from the header. If `is_of_other_tables`, the run cannot be compared with this suite.
     """
 
     directory: Path
@@ -142,11 +140,11 @@ class Digest:
 
     @cached_property
     def capabilities(self) -> Mapping[str, str]:
-        """The device's description of itself, by name: its ids, capabilities and limits."""
+        """The ids, capabilities and limits that the device reports, as texts by name."""
         device = self.header["device"]
-        told: dict[str, object] = {name: device[name] for name in ("vendor_id", "vendor_part_id") if name in device}
-        told.update(device.get("caps", {}))
-        return dict(flat(told))
+        found: dict[str, object] = {name: device[name] for name in ("vendor_id", "vendor_part_id") if name in device}
+        found.update(device.get("caps", {}))
+        return dict(flat(found))
 
     @cached_property
     def verdicts(self) -> Mapping[str, str]:
@@ -155,7 +153,7 @@ class Digest:
 
     @cached_property
     def restrictions(self) -> Mapping[str, str]:
-        """The missing evidence, with reasons, of each rule that passed in part."""
+        """For each rule that passed in part: the missing evidence, with reasons."""
         return {rule: found.restriction for rule, found in self._concluded.items() if found.restriction}
 
     @cached_property
@@ -177,7 +175,7 @@ class Digest:
 
     @cached_property
     def apart(self) -> frozenset[str]:
-        """The rules of a vendor's dialect that were not judged, usually because its library is missing."""
+        """The rules of a vendor's dialect that were not judged, usually because the vendor's library is missing."""
         absent = (None, Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
         return frozenset(
             id_ for id_, rule in self.rules.items() if rule.since == VENDOR and self.verdicts.get(id_) in absent
@@ -185,12 +183,12 @@ class Digest:
 
     @cached_property
     def documented_rules(self) -> Mapping[str, RuleFacts]:
-        """The rules that every count is about: all but those apart."""
+        """The rules that are counted: all rules except those in `apart`."""
         return {id_: rule for id_, rule in self.rules.items() if id_ not in self.apart}
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The numbers of rules by standing, first those that are verified (in the smallest tier: touched)."""
+        """The number of rules with each standing. The first part is VERIFIED or, in the smallest tier, TOUCHED."""
         first = Standing.TOUCHED if self.header.get("tier") == SMOKE else Standing.VERIFIED
         count = Counter(STANDING[verdict] for rule, verdict in self.verdicts.items() if rule not in self.apart)
         count[Standing.WITHOUT_CASE] = len(self.documented_rules.keys() - self.verdicts.keys())
@@ -210,7 +208,7 @@ class Digest:
 
     @cached_property
     def unproven(self) -> Mapping[str, str]:
-        """The reason for each case whose refusal proves nothing."""
+        """For each case whose refusal proves nothing: the reason why it proves nothing."""
         return unproven(self.results, self._needs)
 
     @property
@@ -229,7 +227,7 @@ class Digest:
 
     @cached_property
     def defects(self) -> tuple[Defect, ...]:
-        """The defects, the most severe first; those that are waived or of the stack come last."""
+        """The defects, the most severe first. Unconfirmed and waived defects and defects of the stack come last."""
         return self.repetitions.applied(defects_of(self.results, shorts_in(self.header)))
 
     @cached_property
@@ -262,9 +260,9 @@ class Digest:
 
     @property
     def headline(self) -> str:
-        """The severity of the run in one line: the number of defects, and the numbers of violations by severity; empty
+        """The severity of the run in one line: the number of defects, and the number of results of each severity; empty
         without a violation. If the stack under test is not as shipped (docs/mended-stack.md), the line begins with the
-        changes."""
+        changes of the stack."""
         count = len(self.open_defects)
         parts = ", ".join(severity.count(number) for severity, number in self.severities.items())
         results = format_count(sum(self.severities.values()), "result")
@@ -275,14 +273,14 @@ class Digest:
 
     @property
     def changed_stack(self) -> str:
-        """The changes and builds, with hashes, by which the stack is not as shipped; empty if it is."""
+        """The changes of the stack and the user's builds in it, with hashes; empty if the stack is as shipped."""
         under_test: object = self.header.get("under_test")
         given = under_test.get("given") if isinstance(under_test, dict) else None
         parts = list(_own_parts(given)) if isinstance(given, dict) else []
         return f"the stack under test was changed: {', '.join(parts)}" if parts else ""
 
     def by_severity(self) -> tuple[ResultRecord, ...]:
-        """First the violations, by severity, then the other results in the order of the run."""
+        """Returns first the violations, the most severe first, and then the other results in the order of the run."""
         rank = {case: severity.rank for case, severity in self._worst.items()}
         return tuple(sorted(self.results, key=lambda record: rank.get(record["case"], len(Severity))))
 
@@ -291,14 +289,14 @@ class Digest:
         return {}
 
     def once(self, make: Callable[[Any], Any], value: Any) -> Any:
-        """Returns what `make` returns for a value of a result, which several results may share."""
+        """Returns `make(value)`, and calls `make` only once for a value that several results share."""
         key = make, id(value)
         if key not in self._made:
             self._made[key] = make(value)
         return self._made[key]
 
     def defects_in(self, case: str) -> list[Defect]:
-        """Returns the defects that a case shows, the most severe first."""
+        """Returns the defects that occur in a case, the most severe first."""
         return self._by_case.get(case, [])
 
     @cached_property
@@ -320,7 +318,7 @@ class Digest:
 
     @cached_property
     def concluded(self) -> RunConclusion:
-        """The conclusion of the run. It is the same in every report."""
+        """The conclusion of the run, the same in every report."""
         footer = self.footer
         if footer:
             footer = {**footer, "verdicts": Counter(each["effective"] for each in self._decided)}
@@ -344,16 +342,16 @@ class Digest:
 
     @cached_property
     def _left_out(self) -> int | None:
-        """The number of cases of the default tier that were not planned; None if the run was made with other tables and
-        the number cannot be checked."""
-        if "left_out" in self.header and not self.suite:  # the claim that nothing was left out is not believed
+        """The number of cases of the default tier that were not planned; None if the run was made with other tables, so
+        that the number cannot be checked."""
+        if "left_out" in self.header and not self.suite:  # a 0 of other tables is not trusted
             return None if self.is_of_other_tables and not self.header["left_out"] else self.header["left_out"]
         suite = self.suite or _suite_of(self.header)
         return len(left_out(suite.cases, self.header["planned"])) if suite else None
 
     @property
     def path(self) -> Path:
-        """The directory or the file of the run, as it was named."""
+        """The path that the user gave, or else the directory of the run."""
         return self.named or self.directory
 
     @property
@@ -391,7 +389,7 @@ class Digest:
         return self.footer["waivers"] if self.footer else {}
 
     def violations(self) -> dict[str, list[ResultRecord]]:
-        """For each violated rule, in the order of the rules: the results that violate it, the most severe first."""
+        """Returns the violated rules in their order, each with the results that violate it, the most severe first."""
         found: dict[str, list[ResultRecord]] = {}
         for record in sorted(self.results, key=lambda record: VERDICTS.index(record["effective"])):
             for rule in record["rules"]:
@@ -401,8 +399,7 @@ class Digest:
         return dict(sorted(found.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
 
     def documented(self, record: ResultRecord) -> Iterator[str]:
-        """Yields a line for each rule that the result violates, with the words of the rule's document if they are
-        known."""
+        """Yields a line with the quote and the source of the document for each rule that the result violates."""
         for rule in record["rules"]:
             facts = self.rules.get(rule)
             if facts and facts.documented and verdict_on(rule, record) in VIOLATIONS:
@@ -428,7 +425,7 @@ class Digest:
 
 
 def _own_parts(given: Mapping[str, object]) -> Iterator[str]:
-    """Each part of the stack that is not as shipped. The values in `given` may be of any type."""
+    """Yields each part of the stack that is not as shipped. The values in `given` may be of any type."""
     changes = given.get("changes")
     if isinstance(changes, dict) and changes:
         names = ", ".join(f"{name} {str(digest)[:8]}" for name, digest in changes.items())
@@ -460,8 +457,9 @@ def read(path: Path) -> Digest:
 
 
 def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = False) -> Digest:
-    """Returns the digest of a recorded run. Raises UserError if a record has the wrong shape. If `is_own`, this process
-    has made the whole run from its own tables, and the run is not compared with the tables."""
+    """Returns the digest of a recorded run. Raises UserError if a record has the wrong shape, or if the header of a run
+    without a violation contradicts the tables. If `is_own`, this process has made the whole run from its own tables,
+    and the header is not compared with the tables."""
     where = name or str(directory)
     header = completed(plain(recorded.header))
     found: dict[str, ResultRecord] = {}
@@ -478,14 +476,14 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
             by_case[case] = found[case]
         else:
             unrecorded.append(case)
-            by_case[case] = missed.copy()  # faster than a new record; there may be many
+            by_case[case] = missed.copy()  # faster than a new record
             by_case[case]["case"] = case
     by_case |= {case: record for case, record in found.items() if case not in by_case}
     footer = completed(plain(recorded.footer)) if recorded.footer else None
     if footer:
         count = Counter(record["effective"] for record in by_case.values())
         footer |= {"complete": not count[Verdict.MISSED], "verdicts": dict(count)}
-    # A run would be changed only to hide violations, so only runs without a violation are compared with the tables.
+    # A results file would be changed only to hide violations, so only runs without a violation are compared.
     good = footer and not is_own and not any(footer["verdicts"].get(verdict) for verdict in VIOLATIONS)
     suite = _suite_of(header) if good else None
     if suite and (wrong := wrong_by_tables(header, suite)):
@@ -505,13 +503,13 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
 
 
 def _shown(record: ResultRecord, shared: dict[tuple[str, int], Any]) -> ResultRecord:
-    """The completed result without control characters; what several results share stays shared, by key and identity."""
+    """Returns the completed result without control characters. Values that several results share remain shared."""
     known = {key: shared[key, id(value)] for key, value in record.items() if (key, id(value)) in shared}
     rest: Any = {key: value for key, value in record.items() if key not in known}
     whole: Any = {**plain(completed(rest)), **known}
     for key, value in whole.items():
         if isinstance(value, dict | list):
-            whole[key] = shared.setdefault((key, id(record.get(key))), value)  # those of absent values are shared, too
+            whole[key] = shared.setdefault((key, id(record.get(key))), value)  # so is the default of an absent value
     return whole  # type: ignore[no-any-return]
 
 
@@ -522,28 +520,28 @@ def _shard(header: HeaderRecord) -> str:
 
 
 def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
-    """Returns the contradiction between the header and these tables; empty if there is none. In a header of another
-    version a rule may have more or fewer fields, but the common fields must have the same values."""
+    """Returns the contradiction between the header and the tables of `suite`; empty if there is none. In a header of
+    another version a rule may have more or fewer fields, but the common fields must have the same values."""
     known = plain(suite.registry.as_data())
-    said = header["rules"]
-    if said.keys() != known.keys() or any(
-        said[rule].get(name, text) != text for rule, texts in known.items() for name, text in texts.items()
+    recorded = header["rules"]
+    if recorded.keys() != known.keys() or any(
+        recorded[rule].get(name, text) != text for rule, texts in known.items() for name, text in texts.items()
     ):
         return "the rules of its header are not those of the tables"
     if header["controls"] != plain(dict(suite.registry.needs.controls)):
         return "the controls of its header are not those of the tables"
-    if (said_out := header.get("left_out")) is not None:
+    if (claimed := header.get("left_out")) is not None:
         count = len(left_out(suite.cases, header["planned"]))
-        if said_out != count:
+        if claimed != count:
             missing = (
                 f"{format_count(count, 'case')} of the default tier {'is' if count == 1 else 'are'} not in the plan"
             )
-            return f"{missing}, but its header says {said_out:,}"
+            return f"{missing}, but the number in its header is {claimed:,}"
     return ""
 
 
 def _suite_of(header: HeaderRecord | None) -> Suite | None:
-    """Returns this suite; None if the run was made with other tables."""
+    """Returns this suite; None if the run of `header` was made with other tables."""
     try:
         tables = tables_digest([CASES])
         return suite_of(tables) if header is None or header["suite"].get("tables_sha256") == tables else None
@@ -553,12 +551,12 @@ def _suite_of(header: HeaderRecord | None) -> Suite | None:
 
 @lru_cache(maxsize=1)
 def suite_of(tables_sha256: str) -> Suite:
-    """This suite, whose tables have the hash `tables_sha256`; read once for all runs of a command."""
+    """Returns this suite, whose tables have the hash `tables_sha256`. A command reads it only once."""
     return load_suite()
 
 
 def _rules_of(cases: Collection[str]) -> frozenset[str]:
-    """Returns the rules of planned cases by this suite's tables, also in a run with other tables: ids are permanent."""
+    """Returns the rules of cases by this suite's tables. Ids are permanent, so the run may be of other tables."""
     suite = _suite_of(None) if cases else None
     ids = {case.partition(POINT)[0] for case in cases}
     return frozenset(rule for case in suite.cases if case.id in ids for rule in case.rules) if suite else frozenset()

@@ -1,7 +1,7 @@
-"""Everything that a report says about one violation, as lines of text: the calls, the requirement, the observation, the
-layer that answered, and the command that reproduces it; and the points of a sweep.
+"""The evidence of one violation as lines of text, for all reports: the calls, the expected and the observed outcome,
+the layer that answered, and the command that reproduces the violation. Also reads the points of a sweep.
 
-A file of points may come from an untrusted source, as results may, so control characters in its texts are replaced.
+A file of points may come from an untrusted source, so control characters in its texts are replaced.
 conformance/sweeps/outcome.py has the format of points.
 """
 
@@ -20,8 +20,8 @@ from reports.digest import Digest
 from reports.text import flat, plain
 
 POINT = (
-    "A point is one combination of arguments in a case that tries all combinations. Its name is CASE#axis=value,...,"
-    " which `explain` and `run --only` accept."
+    "A point is one combination of arguments in a case that tries all combinations. `explain` and `run --only` accept"
+    " the name of a point, CASE#axis=value,...."
 )
 _CALLED = {"layer": "answered by"}  # words for keys of observations
 
@@ -32,7 +32,7 @@ def has_points(run: Digest) -> bool:
 
 
 def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
-    """Yields lines about a recorded result that is not PASS, in the order of the case's steps."""
+    """Yields lines about a recorded result that is not PASS. Calls are in the order in which the case issues them."""
     if record["case"] in run.unrecorded:
         return
     for defect in run.defects_in(record["case"]):
@@ -50,7 +50,7 @@ def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
     yield f"reproduce: {record['repro']}"
     yield from (f"kernel: {text}" for text in record["kernel"]["log"])
     if confirmed := run.repetitions.text_of(record["case"]):
-        yield f"tried again: {confirmed}"
+        yield f"repeated: {confirmed}"
 
 
 def _expected(expected: Mapping[str, Any]) -> list[str]:
@@ -63,7 +63,7 @@ def _deviations(deviations: Sequence[Deviation]) -> list[str]:
 
 
 def observed(record: ResultRecord) -> str:
-    """The outcome of the judged call; after a crash the kernel's first message, or what has ended."""
+    """Returns the outcome of the judged call; after a crash or a hang, the kernel's first message or the symptom."""
     if record["verdict"] in (Verdict.CRASH, Verdict.HANG) and not record["observed"]:
         what, _, _, alarm, *_ = (*fault_of(record).seen, "", "", "", "")
         return alarm or what
@@ -71,13 +71,13 @@ def observed(record: ResultRecord) -> str:
 
 
 def set_up(data: SetUp) -> Iterator[str]:
-    """Yields the objects, and the calls before the judged call."""
+    """Yields lines about the objects and about the calls before the judged call."""
     yield from (f"given: {line}" for line in data["given"])
     yield from (f"before: {line}" for line in data["before"])
 
 
 def deviation(each: Deviation) -> Iterator[str]:
-    """Yields lines about a group of points with its smallest point, or a random sequence as a row."""
+    """Yields lines about a group of points and its smallest point, or about a random sequence, as a row of a table."""
     if each["row"]:
         yield f"{each['when']}, as a row of a table:"
         yield from each["row"].rstrip().splitlines()
@@ -106,7 +106,7 @@ def _rank(symptom: Symptom) -> int:
 
 
 def location(record: ResultRecord) -> str:
-    """Returns the file and line of the case in its table; empty if they are not known."""
+    """Returns the file and the line of the case's row; empty if they are not known."""
     source = record["source"]
     return f"{source.get('file', '')}:{source.get('line', '')}" if source.get("file") else ""
 
@@ -116,13 +116,13 @@ def own(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def later(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The fields of each step after the judged call."""
+    """Returns the fields of each step after the judged call."""
     steps = data.get("afterwards")
     return [own(step) for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else []
 
 
 def format_fields(data: Mapping[str, Any]) -> str:
-    """Returns data as one line, without empty values."""
+    """Returns the data as one line, without empty values."""
     return "; ".join(f"{name} {text}" for name, text in flat(data) if text) or "nothing"
 
 

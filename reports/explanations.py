@@ -1,5 +1,5 @@
-"""The texts of `rdma-cts explain` about a rule, a case, a point of a sweep and a defect. commands/explain.py finds
-these."""
+"""The texts of `rdma-cts explain` about a rule, a case, a point of a sweep and a defect. commands/explain.py finds the
+rule, case, point or defect."""
 
 import re
 import textwrap
@@ -25,11 +25,11 @@ from reports.text import flat
 _WIDTH = 100
 _CASES = 12
 _ENTRIES = {"libibverbs": "libibverbs, the library", "uverbs": "uverbs, the commands of the kernel"}
-FINGERPRINT = re.compile(r"[0-9a-f]{4,}", re.IGNORECASE)  # the first digits suffice if they are unique
+FINGERPRINT = re.compile(r"[0-9a-f]{4,}", re.IGNORECASE)  # the first digits of a fingerprint suffice
 
 
 def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
-    """Yields lines about a rule: its statement, its proof, and the latest verdict."""
+    """Yields lines about a rule: its statement, its document, the latest verdict, and its cases."""
     yield f"{rule.id}  {rule.document}, {rule.section}"
     yield ""
     yield from _wrapped(rule.statement)
@@ -51,7 +51,7 @@ def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
         if rule.id in run.restrictions:
             yield from _wrapped(run.restrictions[rule.id])
         yield ""
-    yield f"{format_count(len(cases), 'case')} {'proves' if len(cases) == 1 else 'prove'} it:"
+    yield f"{format_count(len(cases), 'case')} {'proves' if len(cases) == 1 else 'prove'} this rule:"
     by_rank = sorted(cases, key=lambda case: _rank(rule, results.get(case.id)))
     for case in by_rank[:_CASES]:
         record = results.get(case.id)
@@ -101,7 +101,7 @@ def of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
 
 
 def _steps(case: Case) -> Iterator[str]:
-    """Yields the steps of the case in order. For a sweep, there is a line for each clause of its expectations."""
+    """Yields the steps of the case in order. A sweep has a line for each clause of its expectations."""
     if case.kind is not Kind.SWEEP:
         set_up = set_up_of(case)
         yield from (f"given:      {line}" for line in set_up["given"])
@@ -110,8 +110,8 @@ def _steps(case: Case) -> Iterator[str]:
     if case.sweep:
         if case.kind is Kind.SWEEP:
             axes = ", ".join(axis.name for axis in case.sweep.space.axes)
-            yield f"swept:      {format_count(case.sweep.size, 'point')}, each one call, over the axes {axes}"
-            yield f"set-up:     that of a point: {PROGRAM} explain {case.id}{POINT}AXIS=VALUE,..."
+            yield f"swept:      {format_count(case.sweep.size, 'point')} over the axes {axes}; each point is one call"
+            yield f"set-up:     for the set-up of a point, run {PROGRAM} explain {case.id}{POINT}AXIS=VALUE,..."
         for clause in clauses(case):
             yield f"expect:     {'; '.join(f'{name} {text}' for name, text in flat(clause))}"
     else:
@@ -139,7 +139,7 @@ def _of_result(record: ResultRecord | None, run: Digest) -> Iterator[str]:
         yield f"  answered by: {evidence.answered(run, record)}"
     yield from (f"  kernel: {text}" for text in record["kernel"]["log"])
     if confirmed := run.repetitions.text_of(record["case"]):
-        yield from _wrapped(f"tried again: {confirmed}")
+        yield from _wrapped(f"repeated: {confirmed}")
     yield f"  {record['repro']}"
 
 
@@ -158,12 +158,12 @@ def _of_point(case: Case, record: ResultRecord, run: Digest) -> Iterator[str]:
     yield from _wrapped(f"{outcome.rule} expects {outcome.expected}: {outcome.observed}")
     yield from (f"  remark: {note}" for note in outcome.notes)
     if confirmed := run.repetitions.text_at(record["case"], name):
-        yield from _wrapped(f"tried again: {confirmed}")
+        yield from _wrapped(f"repeated: {confirmed}")
     yield f"  {record['repro']}{POINT}{name}"
 
 
 def of_defect(defect: Defect, run: Digest) -> Iterator[str]:
-    """Yields lines about a defect: its severity, its cases, and its first symptom in full."""
+    """Yields lines about a defect: its severity, its rules, the evidence of its first case, and its cases."""
     first = defect.first
     yield f"defect {defect.fingerprint}  ({run.name}; {run.directory})"
     yield from _wrapped(defect.title)
@@ -176,12 +176,12 @@ def of_defect(defect: Defect, run: Digest) -> Iterator[str]:
     for id_ in defect.rules:
         if facts := run.rules.get(id_):
             yield from _wrapped(f"{id_}: {facts.statement}")
-            yield from _wrapped(f"the document: {facts.documented}", "    ")
+            yield from _wrapped(f"The document: {facts.documented}", "    ")
     yield ""
-    yield f"The first of its cases: {first.name}"
+    yield f"The first case: {first.name}"
     yield from (f"  {line}" for line in evidence.lines(run, first.record))
     yield ""
-    yield "Its cases:"
+    yield "All cases:"
     for name in dict.fromkeys(symptom.name for symptom in defect.symptoms[:_CASES]):
         yield f"  {name}"
     if len(defect.symptoms) > _CASES:
@@ -199,10 +199,10 @@ def _wrapped(text: str, indent: str = "  ") -> list[str]:
 
 
 def defect_of(wanted: str, run: Digest | None, option: str) -> tuple[Defect, Digest]:
-    """Returns the defect of a run whose fingerprint begins with these digits. Raises UserError with a hint that names
-    `option`, which selects another run."""
+    """Returns the only defect of a run with a fingerprint that begins with the digits `wanted`. Otherwise raises
+    UserError; the hint names `option`, which selects another run."""
     if run is None:
-        raise UserError(f"there is no run in which to look for the defect {wanted}", hint=f"give {option} RUN")
+        raise UserError(f"there is no run to search for the defect {wanted}", hint=f"give {option} RUN")
     wanted = wanted.lower()
     found = [defect for defect in run.defects if any(each.startswith(wanted) for each in defect.fingerprints)]
     if len(found) != 1:

@@ -1,6 +1,6 @@
 """The page of a fleet or a lab: the summaries of many nodes, in groups of nodes that should be equal. A node of a fleet
-has the name of its directory; a node of a lab has its name in the lab's file. Only the facts of its summary are kept.
-commands/fleet.py and commands/lab.py read and write the files."""
+has the name of its directory, and a node of a lab has the name in the lab's file. commands/fleet.py and commands/lab.py
+read and write the files."""
 
 import json
 import statistics
@@ -16,26 +16,26 @@ from reports.html import environment
 
 FILE_NAME, DATA, DRAIN = "fleet.html", "fleet.json", "drain.sh"
 SCHEMA = "rdma-cts-fleet/1"
-# The facts that determine the groups: facts that all nodes with the same kind of device share, and facts that may
-# differ between the groups of these nodes.
+# The facts that determine the groups. Only nodes with equal _DEVICE facts are compared. Nodes with different _SETTINGS
+# may form different groups.
 _DEVICE = ("driver", "transport", "tier", "tables")
 _SETTINGS = ("firmware", "kernel", "rdma-core")
 # The least size of a group: a number of nodes, and a share of the nodes with the same device. The nodes of a smaller
-# group belong to the largest group, so that their differences are reported.
+# group are added to the largest group, so that their differences are reported.
 _LEAST, _LEAST_PART = 3, 0.05
-# Facts that may differ between equal nodes; such a difference is not reported.
+# Facts that may differ between equal nodes. Such a difference is not reported.
 _OWN = ("device", "started", "stack", "shard")
-# A duration is reported if it is longer or shorter than the median by this factor, and by this number of median
+# A duration is reported if it differs from the median by more than this factor, and by more than this number of median
 # absolute deviations.
 _SLOW, _DEVIATIONS = 1.5, 6.0
-_MOST_REASON = 200  # characters of a reason to drain a node
+_MOST_REASON = 200  # the most characters of a reason to drain a node
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node: its name, the address of its report relative to the page (empty without a report), and its known facts.
-    `problem` says why nothing is known, or why the run is incomplete; it is empty for a complete run. `group` is the
-    node's group in the file of a lab, if the file names a group."""
+    """A node. `report` is the address of its report relative to the page; empty without a report. `facts` are read from
+    its summary. `problem` is the reason why there are no facts or why the run is incomplete; empty for a complete run.
+    `group` is the node's group in the file of a lab, if the file names a group."""
 
     name: str
     report: str = ""
@@ -45,7 +45,7 @@ class Node:
 
     @cached_property
     def traits(self) -> Mapping[str, str]:
-        """The facts that equal nodes share, by name."""
+        """The facts that should be the same on equal nodes, by name."""
         facts = self.facts
         if facts is None:
             return {}
@@ -66,7 +66,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Difference:
-    """Nodes of a group that have the value `here`, while most nodes of the group have the value `usual`."""
+    """Nodes of a group with the value `here` of a fact, while most nodes of the group have the value `usual`."""
 
     what: str
     usual: str
@@ -80,17 +80,17 @@ class Difference:
 
 @dataclass(frozen=True)
 class Group:
-    """Nodes that should be equal, because their device and their settings are the same. `name` describes both."""
+    """Nodes that should be equal. `name` describes their device and settings, or is their group in the lab's file."""
 
     name: str
     nodes: tuple[Node, ...]
 
     @cached_property
     def differences(self) -> tuple[Difference, ...]:
-        """The differences between the nodes: versions, capabilities, verdicts, and then times."""
+        """The differences between the nodes: versions, capabilities and verdicts, then durations, then copies."""
         found = [*self._traits(), *self._seconds(), *self._copies()]
         by_rule = {node for each in found if not each.what.startswith("case ") for node in each.nodes}
-        # Cases are reported only for nodes without another difference.
+        # A difference in a case is left out if all its nodes have other differences too.
         return tuple(each for each in found if not each.what.startswith("case ") or not by_rule.issuperset(each.nodes))
 
     def _traits(self) -> Iterator[Difference]:
@@ -99,7 +99,7 @@ class Group:
             values = {node.name: node.traits.get(name, "") for node in self.nodes}
             (usual, most), *others = Counter(values.values()).most_common()
             if most * 2 <= len(values) and len(values) > 2:
-                continue  # this fact is different on each node
+                continue  # no value is usual
             for other, _ in others:
                 yield Difference(name, usual, other, tuple(node for node, value in values.items() if value == other))
 
@@ -115,7 +115,7 @@ class Group:
                 yield Difference("seconds", f"{median:.0f} (median)", f"{seconds:.0f}", (name,))
 
     def _copies(self) -> Iterator[Difference]:
-        """Nodes whose results are another node's: two runs never have the same start and duration."""
+        """Yields nodes whose run has the start and the duration of another node's run, so that it must be a copy."""
         known: dict[tuple[str, float | None], str] = {}
         for node in self.nodes:
             if node.facts and node.facts.started and not node.group:
@@ -125,7 +125,7 @@ class Group:
 
     @cached_property
     def verdicts(self) -> Mapping[str, tuple[str, int]]:
-        """For each rule: the verdict that most nodes have, and the number of nodes with a different verdict."""
+        """For each rule: the most frequent verdict of the nodes, and the number of nodes with a different verdict."""
         rules = dict.fromkeys(rule for node in self.nodes if node.facts for rule in node.facts.rules)
         found: dict[str, tuple[str, int]] = {}
         for rule in rules:
@@ -218,9 +218,9 @@ class Fleet:
 
 
 def _device(facts: Facts) -> tuple[Hashable, ...]:
-    """What nodes must share to be compared; runs of different cases differ in what they left out."""
-    told = (facts.stack.get(name, "") for name in _DEVICE)
-    return (*told, facts.capabilities.get("vendor_part_id", ""), facts.selection)
+    """Returns the facts that nodes must share to be compared: the kind of device and the cases of the run."""
+    shared = (facts.stack.get(name, "") for name in _DEVICE)
+    return (*shared, facts.capabilities.get("vendor_part_id", ""), facts.selection)
 
 
 def _named(name: str, nodes: Sequence[Node]) -> str:
@@ -228,7 +228,7 @@ def _named(name: str, nodes: Sequence[Node]) -> str:
 
 
 def _grouped(device: tuple[Hashable, ...], nodes: Sequence[Node]) -> Iterator[Group]:
-    """Groups the nodes with one kind of device by settings. Rare settings are in the largest group."""
+    """Groups the nodes with one kind of device by settings. Nodes with rare settings are in the largest group."""
     by_settings: dict[tuple[str, ...], list[Node]] = {}
     for node in nodes:
         assert node.facts is not None
@@ -252,8 +252,8 @@ def data(fleet: Fleet) -> bytes:
 
 
 def drain(fleet: Fleet) -> bytes:
-    """Returns commands for Slurm that drain nodes which differ or have no complete run, with one command for each
-    reason. Nodes whose names Slurm does not accept are left out and named in a comment."""
+    """Returns Slurm commands, one for each reason, that drain the nodes that differ or have no complete run. Nodes with
+    names that Slurm does not accept are left out and named in a comment."""
     by_reason: dict[str, list[str]] = {}
     left_out: list[str] = []
     reasons = {
@@ -264,7 +264,7 @@ def drain(fleet: Fleet) -> bytes:
             by_reason.setdefault(reason, []).append(node)
         else:
             left_out.append(node)
-    lines = [f"# {len(left_out)} nodes have names that cannot be given: {left_out!r:.200}"] if left_out else []
+    lines = [f"# {len(left_out)} nodes have names that Slurm does not accept: {left_out!r:.200}"] if left_out else []
     for reason, nodes in by_reason.items():
         plain = "".join(sign if sign.isalnum() or sign in " .,:;()+-_/" else "_" for sign in reason)[:_MOST_REASON]
         lines.append(f"scontrol update NodeName={','.join(nodes)} State=DRAIN Reason='rdma-cts: {plain}'")

@@ -1,9 +1,7 @@
-"""A history: the runs of many nights on the same cells (stacks of the guest), as reports and `nightly` need them.
-
-docs/nightly.md describes the directory of a history. Most facts are read from the summary of each run; without a
-readable summary they are computed from the results. Foreign or damaged files are reported in one line and do not affect
-other cells. commands/nightly.py runs a night, and comparison.py compares two runs.
-"""
+"""Reads a history: the runs of many nights on the same cells (stacks of the guest). docs/nightly.md describes its
+directory. The facts of a run are read from its summary or, if the summary cannot be read, computed from its results.
+Each foreign or damaged file is reported in one line, and does not affect other cells. commands/nightly.py runs a night,
+and comparison.py compares two runs."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ from reports.text import one_line, plain
 
 SCHEMA = "rdma-cts-cell/1"
 OUTCOME_FILE = "cell.json"
-LOCK, PAGE, MESSAGE = "lock", "history.html", ".eml"  # MESSAGE is the suffix of the mail of a night
+LOCK, PAGE, MESSAGE = "lock", "history.html", ".eml"  # MESSAGE is the suffix of the file with a night's mail
 CELL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _NIGHT = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d\dZ(-\d+)?")
 _MOST_PROBLEMS = 20
@@ -39,7 +37,7 @@ OUTCOMES: Mapping[str, str] = {
     BASELINE: "nothing to compare with yet",
     GOOD: "nothing has regressed since the last good night",
     REGRESSED: "something has regressed since the last good night",
-    UNDECIDED: "the run is incomplete, or decides less than on the last good night",
+    UNDECIDED: "the run is incomplete, or some verdicts of the last good night are no longer decided",
     NOT_RUN: "there are no results",
 }
 _COMPARABLE = (BASELINE, GOOD)
@@ -48,8 +46,8 @@ _COMPARABLE = (BASELINE, GOOD)
 @dataclass(frozen=True)
 class Outcome:
     """The outcome of a cell in a night, as in cell.json. `against` is the last good night, with which the cell was
-    compared. `selection` are the options that select the cases of the cell. `reason` says why the cell has no results.
-    A text that does not apply is empty."""
+    compared. `selection` has the options that select the cases of the cell. `reason` is the reason why the cell has no
+    results. A text that does not apply is empty."""
 
     outcome: str
     against: str = ""
@@ -61,9 +59,9 @@ class Outcome:
 
     @staticmethod
     def of(data: Any) -> Outcome:
-        """Returns the outcome that is the content of a file. Raises ValueError if the content is not an outcome."""
+        """Returns the outcome in the content of a file. Raises ValueError if `data` is not an outcome."""
         if not isinstance(data, dict) or data.get("schema") != SCHEMA or data.get("outcome") not in (*OUTCOMES,):
-            raise ValueError  # `data` may be of any type; a tuple can also be searched for values that cannot be hashed
+            raise ValueError  # the value in `data` may be unhashable; `in` for a tuple accepts unhashable values
         against, reason, selection = data.get("against", ""), data.get("reason", ""), data.get("selection", [])
         if not isinstance(selection, list) or not all(isinstance(text, str) for text in (against, reason, *selection)):
             raise ValueError
@@ -72,8 +70,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class KnownDefect:
-    """A defect, as a summary describes it. `fingerprints` are all its fingerprints. `answered` is the layer that
-    answered, with the evidence. `case`, `line` and `repro` are about the first case of the defect."""
+    """A defect, as a summary describes it. `answered` is the layer that answered, with the evidence. `case`, `line` and
+    `repro` describe the first case of the defect."""
 
     fingerprints: tuple[str, ...]
     severity: str
@@ -95,10 +93,11 @@ class KnownDefect:
 class Facts:
     """The facts of a run that a history needs.
 
-    `stack` describes the stack under test as in summary.json, and `hashes` has the hashes of its parts. `capabilities`
-    is the device's description of itself; it is empty for summaries of older versions. `seconds` is the duration of the
-    run, None if the run was resumed, and `cases` the number of its cases. `rules` has the effective verdict on each
-    rule, `violating` the cases that violate a rule, and `defects` the defects that are not waived.
+    - `stack`: the stack under test, as in summary.json; `hashes`: the hashes of its parts
+    - `rules`: the effective verdict on each rule; `violating`: the cases that violate a rule
+    - `defects`: the defects that are neither waived, nor of the stack, nor unconfirmed
+    - `capabilities`: what the device reports; empty for summaries of older versions
+    - `seconds`: the duration of the run, None if the run was resumed; `cases`: the number of its cases
     """
 
     conclusion: str
@@ -115,8 +114,8 @@ class Facts:
 
     @staticmethod
     def of(data: Any) -> Facts:
-        """Returns the facts in a summary. If `data` is not a summary, raises ValueError, LookupError, TypeError or
-        AttributeError."""
+        """Returns the facts in a summary. Raises ValueError, LookupError, TypeError or AttributeError if `data` is not
+        a summary."""
         if data["schema"] != summary.SCHEMA:
             raise ValueError
         rules = _texts(data["rules"])
@@ -157,7 +156,7 @@ class Facts:
 
     @property
     def selection(self) -> tuple[int, frozenset[str]]:
-        """What two runs of the same cases have in common: the number of cases, and their rules."""
+        """The number of cases and their rules, which are equal in two runs of the same cases."""
         return self.cases, frozenset(self.rules)
 
     @cached_property
@@ -168,15 +167,15 @@ class Facts:
         return {**facts, **{called(name): digest for name, digest in self.hashes.items()}}
 
     def shows(self, fingerprints: Set[str]) -> bool | None:
-        """Whether the run has the defect with one of these fingerprints; None if this is unknown."""
+        """Whether the run has the defect with one of these fingerprints; None if unknown."""
         return self.known(any(not fingerprints.isdisjoint(defect.fingerprints) for defect in self.defects))
 
     def violates(self, case: str) -> bool | None:
-        """Returns whether the case violates a rule; None if this is unknown."""
+        """Whether the case violates a rule; None if unknown."""
         return self.known(case in self.violating)
 
     def known(self, seen: bool) -> bool | None:
-        """A run that is incomplete may lack the cases that show a violation; then None stands for False."""
+        """Returns `seen`, but None instead of False for an incomplete run, which may lack the violating cases."""
         return seen or (False if self.complete else None)
 
     @cached_property
@@ -196,7 +195,7 @@ def _texts(values: Any) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell in a night: the directory of its run, its outcome, and its facts, which are None without results. The
+    """A cell in a night: the directory of its run, its outcome, and its facts. `facts` is None without results. The
     outcome and the facts of a `damaged` cell are unknown."""
 
     night: str
@@ -232,15 +231,15 @@ class History:
         return list(self._by_name)
 
     def of(self, name: str) -> Sequence[Cell]:
-        """Returns a cell in each of its nights, the earliest first."""
+        """Returns the cell of this name in each of its nights, the earliest first."""
         return self._by_name.get(name, ())
 
     def ran(self, name: str, before: str = "") -> list[Cell]:
-        """Returns the nights in which a cell has results; if `before` is given, only nights before that night."""
+        """Returns the cell in the nights in which it has results; if `before` is given, only in earlier nights."""
         return [cell for cell in self.of(name) if cell.facts and (not before or cell.night < before)]
 
     def good(self, name: str, before: str, selection: tuple[str, ...]) -> list[Cell]:
-        """Returns the earlier nights with a comparable run of the same cases, the latest first."""
+        """Returns the cell in the nights before `before` with a good run of the same cases, the latest first."""
         return [
             cell
             for cell in reversed(self.ran(name, before))
@@ -249,20 +248,20 @@ class History:
 
 
 def known_nights(cells: Iterable[Cell], has: Callable[[Facts], bool | None]) -> dict[str, bool]:
-    """Returns, for each night in which it is known, whether the run of a cell `has` something."""
+    """Returns the value of `has` for each night; nights for which the value is unknown are left out."""
     found = {cell.night: has(cell.facts) for cell in cells if cell.facts}
     return {night: seen for night, seen in found.items() if seen is not None}
 
 
 def since(has: Mapping[str, bool], night: str) -> str:
-    """Returns the first of the consecutive known nights up to `night` for which `has` is true; empty if there is
-    none."""
+    """Returns the first night of the unbroken series of nights up to `night` for which `has` is true; empty without
+    such a series."""
     latest_first = sorted((each for each in has if each <= night), reverse=True)
     return min(takewhile(has.__getitem__, latest_first), default="")
 
 
 def read_history(folder: Path) -> History:
-    """Returns the history in a directory. Raises UserError only if the directory itself cannot be read."""
+    """Reads the history in a directory. Raises UserError only if the directory itself cannot be read."""
     problems: list[str] = []
     nights, cells = [], []
     for night in _entries(folder):
@@ -313,8 +312,8 @@ def _cell(night: str, folder: Path) -> Cell:
 
 
 def facts_of(folder: Path) -> Facts | None:
-    """Returns the facts of a run from its summary. If the summary is missing or damaged, they come from the results.
-    Returns None for a run without both. Raises UserError if the results are damaged, or if there are no results and the
+    """Returns the facts of a run from its summary or, if the summary is missing or damaged, from its results. Returns
+    None if the run has neither file. Raises UserError if the results are damaged, or if there are no results and the
     summary is damaged or cannot be read."""
     try:
         return Facts.of(parse(read_regular(folder / summary.FILE_NAME)))
@@ -329,13 +328,13 @@ def facts_of(folder: Path) -> Facts | None:
 
 
 def format_night(night: str) -> str:
-    """Returns the time of a night in a readable form, in UTC: `2026-11-22 03:17`."""
+    """Returns the time of a night in UTC: `2026-11-22 03:17`."""
     found = _NIGHT.fullmatch(night)
     return "{}-{}-{} {}:{}".format(*found.groups()[:5]) if found else night
 
 
 def changes(old: Facts, new: Facts) -> Iterator[tuple[str, str, str]]:
-    """Yields the differences between the software under test of two runs: name, old value, new value."""
+    """Yields the differences in the software under test between two runs: name, old value, new value."""
     for name in dict.fromkeys([*old.tested, *new.tested]):
         before, after = old.tested.get(name, ""), new.tested.get(name, "")
         if before != after:

@@ -1,6 +1,6 @@
-"""The page of a history: rules, nights and stacks; the first night of each violation, and what changed under test in
-this night. It is one self-contained page without a script; templates/history.html has the layout. The statements of the
-rules come from the latest results that can be read, and everything else from the summaries of the runs (history.py)."""
+"""The page of a history: the rules, nights and stacks, the first night of each violation, and the changes under test in
+that night. The page is self-contained and has no script; templates/history.html has the layout. The statements of the
+rules are read from the latest readable results, and everything else from the summaries of the runs (history.py)."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ def _rank(severity: str) -> int:
 
 @dataclass(frozen=True)
 class Step:
-    """A night in which a state changed, and the names of the parts under test that changed in this night."""
+    """A change of state in a night, and the names of the parts under test that changed in that night."""
 
     night: str
     old: str
@@ -45,7 +45,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Lane:
-    """A rule or a defect on one stack: its state in each night, NOT_RUN in a night without results."""
+    """The states of a rule or a defect on one stack, one for each night: NOT_RUN in a night without results."""
 
     name: str
     states: tuple[str, ...]
@@ -55,7 +55,7 @@ class Lane:
 
     @property
     def paths(self) -> Mapping[str, str]:
-        """The strip of the lane as paths of an SVG image, one path for each state. A night is one unit wide."""
+        """The lane as paths of an SVG image, one path for each state. The width of a night is one unit."""
         found: dict[str, str] = {}
         first = 0
         for state, nights in groupby(self.states):
@@ -84,13 +84,13 @@ class Lane:
 
     @property
     def comes_and_goes(self) -> bool:
-        """Whether it was violated, then not, and then violated again."""
+        """Whether the state changed from bad to not bad and then to bad again."""
         entered = sum(step.new in self.bad and step.old not in self.bad for step in self.steps)
         return entered + bool(self._ran and self._ran[0][1] in self.bad) > 1
 
     @property
     def since(self) -> str:
-        """The night of the latest change between violated and not violated."""
+        """The first night of the latest series of nights that are all bad or all not bad."""
         steady = {night: (state in self.bad) == self.is_bad for night, state in self._ran}
         return since(steady, self.nights[-1]) if steady else ""
 
@@ -139,7 +139,7 @@ class Track:
 
     @property
     def last_change(self) -> str:
-        """The night of its latest change on any stack; empty without one."""
+        """The night of the latest change on any stack; empty without a change."""
         return max((lane.steps[-1].night for lane in self.lanes if lane.steps), default="")
 
 
@@ -165,7 +165,7 @@ class HistoryPage:
 
     @property
     def ticks(self) -> Sequence[str]:
-        """The first, the middle and the last night, which are named below the lanes, without duplicates."""
+        """The nights that are named below the lanes: the first, the middle and the last night, without duplicates."""
         middle = self.nights[len(self.nights) // 2 : -1] if len(self.nights) % 2 else ()
         return [*self.nights[:1], *middle[:1], *self.nights[1:][-1:]]
 
@@ -175,7 +175,7 @@ class HistoryPage:
         return ", ".join(f"{count[outcome]} {outcome}" for outcome in OUTCOMES if count[outcome])
 
     def changed_in(self, night: str) -> list[tuple[Track, str, str, Step]]:
-        """The changes in a night: the defect or rule, its title (empty for a rule), the stack, the change."""
+        """Returns the changes in a night: the defect or rule, its title (empty for a rule), the stack, the change."""
         every = [*((track, defect.title) for defect, track in self.defects), *((track, "") for track in self.rules)]
         return [
             (track, title, lane.name, step)
@@ -216,7 +216,8 @@ class HistoryPage:
 
     @cached_property
     def defects(self) -> list[tuple[KnownDefect, Track]]:
-        """Every defect of any night: present ones first, then by severity, then by the latest change."""
+        """The defects of all nights: defects that are present now come first, then by severity, then by the latest
+        change."""
         latest, known = self._known
         seen = {
             name: {night: {known[defect.fingerprint] for defect in facts.defects} for night, facts in by.items()}
@@ -228,8 +229,8 @@ class HistoryPage:
 
     @cached_property
     def _known(self) -> tuple[dict[str, KnownDefect], dict[str, str]]:
-        """Each defect, as described in the latest night with this defect. And for every fingerprint, the fingerprint
-        that stands for its defect. The severity of a defect is the worst that any night has shown."""
+        """Two mappings: each defect by its first fingerprint, as described in the latest night with this defect; and
+        the first fingerprint by every fingerprint. A defect has its worst severity of all nights."""
         latest: dict[str, KnownDefect] = {}
         known: dict[str, str] = {}
         for cell in sorted(self.history.cells, key=lambda cell: cell.night):
@@ -241,7 +242,7 @@ class HistoryPage:
         return latest, known
 
     def known_as(self, defect: Defect | KnownDefect) -> str:
-        """Returns the fingerprint that stands for a defect; empty if no night has the defect."""
+        """Returns the first fingerprint of a defect, the key in `_known`; empty if no night has the defect."""
         known = self._known[1]
         return next((known[each] for each in defect.fingerprints if each in known), "")
 
@@ -280,7 +281,7 @@ def page_of(history: History) -> str:
 
 
 def _under(night: str, name: str) -> str:
-    """Returns the address of the list of changes under test, on the page."""
+    """Returns the address, within the page, of the changes under test of a cell in a night."""
     return f"#{quote(f'under:{night}:{name}')}"
 
 
@@ -290,7 +291,7 @@ def legend(tracks: Iterable[Track]) -> list[str]:
     return [verdict for verdict in OF_RULES if verdict in found]
 
 
-# The functions of this module for templates/macros.html.
+# The names of this module that templates/macros.html uses.
 WORDS: Mapping[str, object] = {"when": format_night, "tones": _TONES, "outcomes": OUTCOMES, "legend": legend}
 
 

@@ -1,9 +1,8 @@
 """report.html: one self-contained page about one run, or about several runs side by side.
 
-This module prepares the conclusion, the defects and the rules, which need no script. page_data.py prepares the rest,
-and templates/ has the layout. Jinja escapes everything that is inserted, and the Content-Security-Policy of the page
-allows only the page's own script (by hash), so that no text from a results file is executed.
-"""
+This module prepares the conclusion, the defects and the rules, which the page shows also if scripts are disabled.
+page_data.py prepares the data for the script; templates/ has the layout. No text from a results file is executed,
+because Jinja escapes every text and the Content-Security-Policy allows only the page's own script, by hash."""
 
 import base64
 import contextlib
@@ -44,19 +43,19 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "unreach.": (Verdict.UNREACHABLE,),
     "other": INCOMPLETE,
 }
-_MOST_SHOWN = 3
+_MOST_SHOWN = 3  # the most cases that are shown for a defect
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A defect in the run with this number."""
+    """A defect in the run with the index `number`."""
 
     number: int
     defect: Defect
 
     @cached_property
     def symptoms(self) -> list[Symptom]:
-        """The first symptom in each of the first cases."""
+        """The first symptom in each of the shown cases."""
         of_case = {symptom.case: symptom for symptom in reversed(self.defect.symptoms)}
         return [of_case[case] for case in self.defect.cases[:_MOST_SHOWN]]
 
@@ -79,7 +78,8 @@ class Page:
 
     @cached_property
     def cases(self) -> Mapping[str, tuple[ResultRecord | None, ...]]:
-        """The records of all cases with a record in at least one run, in the order of the first run."""
+        """The records of each case in all runs, in the order of the first run. Cases without a record in any run are
+        left out."""
         by_run = [{record["case"]: record for record in run.results} for run in self.runs]
         ids = dict.fromkeys(id_ for records in by_run for id_ in records if id_ not in self._unrecorded)
         return {id_: tuple(records.get(id_) for records in by_run) for id_ in ids}
@@ -98,7 +98,8 @@ class Page:
 
     @cached_property
     def counts(self) -> Mapping[str, Sequence[Counter[str]]]:
-        """The numbers of cases by verdict in each run, for each rule; for the rule "", of cases that prove no rule."""
+        """For each rule, the numbers of its cases by verdict in each run. The rule "" has the cases that prove no
+        rule."""
         counts: dict[str, list[Counter[str]]] = defaultdict(lambda: [Counter() for _ in self.runs])
         for records in self.cases.values():
             for rule in first_of(records)["rules"] or [""]:
@@ -108,13 +109,13 @@ class Page:
         return counts
 
     def number(self, rule: str, verdicts: Sequence[str]) -> int:
-        """The number of a rule's cases with one of these verdicts in the first run."""
+        """Returns the number of a rule's cases with one of these verdicts in the first run."""
         return sum(self.counts[rule][0][verdict] for verdict in verdicts)
 
     @cached_property
     def groups(self) -> Mapping[str, list[RuleFacts]]:
-        """The rules of each verb; cases that prove no rule come last."""
-        verbs: dict[str, str] = {}  # the verbs of rules without other facts
+        """The rules of each verb. The rule "", for cases that prove no rule, comes last."""
+        verbs: dict[str, str] = {}  # for rules without facts: the verb is the folder of a case of the rule
         for case, records in self.cases.items():
             for rule in first_of(records)["rules"] or [""]:
                 verbs.setdefault(rule, case.partition("/")[0])
@@ -125,14 +126,14 @@ class Page:
 
     @property
     def columns(self) -> Mapping[str, tuple[str, ...]]:
-        """The columns of the matrix with at least one number. Empty columns would take space from the statements."""
+        """The columns of the matrix, without empty columns, which would narrow the column of statements."""
         found = {verdict for counts in self.counts.values() for count in counts for verdict in count}
         return {name: verdicts for name, verdicts in COLUMNS.items() if found.intersection(verdicts)}
 
     @cached_property
     def defects(self) -> list[list[Shown]]:
-        """The defects of all runs, each in the runs that have it. The most severe come first, and those that are waived
-        or of the stack last."""
+        """The defects of all runs, each in the runs with the defect, the most severe first. Unconfirmed and waived
+        defects and defects of the stack come last."""
         found: list[list[Shown]] = []
         for number, run in enumerate(self.runs):
             for defect in run.defects:
@@ -144,13 +145,13 @@ class Page:
         return sorted(found, key=lambda by_run: _order(by_run[0].defect))
 
     def rules_of(self, by_run: Sequence[Shown]) -> list[RuleFacts]:
-        """The rules that a defect violates; its first symptom violates the first rule."""
+        """Returns the rules that a defect violates. The rules of its first symptom come first."""
         ids = dict.fromkeys([*by_run[0].defect.first.rules, *(rule for each in by_run for rule in each.defect.rules)])
         return [self.rules.get(id_) or RuleFacts(id_) for id_ in ids]
 
     @cached_property
     def data(self) -> str:
-        """The cases, sweeps and maps, and the cases that are not shown with each defect (page_data.py)."""
+        """The data for the script (page_data.py): cases, sweeps, maps, and for each defect the cases not shown."""
         number_of = {case: number for number, case in enumerate(self.cases)}
         return PageData(self.runs, self.cases).packed(
             names=[run.name for run in self.runs],
@@ -204,7 +205,7 @@ def render(runs: Sequence[Digest]) -> str:
 
 
 class _Compiled(BytecodeCache):
-    """Compiled templates of an earlier process. Jinja itself checks whether they are still valid."""
+    """Stores compiled templates for later processes. Jinja itself checks whether they are still valid."""
 
     def load_bytecode(self, bucket: Bucket) -> None:
         if path := cache.lookup(self._name(bucket)):
@@ -223,7 +224,7 @@ class _Compiled(BytecodeCache):
 
 @functools.cache
 def environment() -> Environment:
-    """Returns the environment of all templates, which escapes all inserted texts."""
+    """Returns the Jinja environment of all templates. It escapes all inserted texts."""
     found = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -248,13 +249,13 @@ def environment() -> Environment:
 
 
 def _rows(tables: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
-    """A row for each name in the tables, and a column for each table."""
+    """Returns a row for each name in the tables, with a column for each table."""
     names = dict.fromkeys(name for table in tables for name in table)
     return [(name, [table.get(name, "") for table in tables]) for name in names]
 
 
 def rank_of(verdict: str) -> int:
-    """Returns the rank of a verdict on a rule: 0 for the worst; texts that are not a verdict come last."""
+    """Returns the rank of a verdict on a rule: 0 for the worst verdict; other texts come last."""
     return OF_RULES.index(Verdict(verdict)) if verdict in OF_RULES else len(OF_RULES)
 
 

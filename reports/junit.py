@@ -1,5 +1,5 @@
 """JUnit XML (the xunit2 dialect of pytest and CI systems), with a testcase for each result, the most severe first. The
-document is ASCII and has none of the control characters that XML forbids, whatever the kernel's log contains."""
+document is ASCII. Characters that XML forbids, which the kernel's log may contain, are replaced."""
 
 import io
 import re
@@ -14,8 +14,8 @@ FILE_NAME = "junit.xml"
 _FORBIDDEN = r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}  # in texts; the ampersand is first
 _QUOTED = {**_ESCAPES, '"': "&quot;", "\t": "&#09;", "\n": "&#10;", "\r": "&#13;"}  # in attributes
-# JUnit has three outcomes besides success. A violation is a failure, a verdict about the harness or the environment is
-# an error, and every other verdict is skipped.
+# JUnit has three outcomes besides success. A violation is a failure. BROKEN and MISSED are errors. WAIVED, STACK,
+# UNSUPPORTED and UNREACHABLE are skipped.
 _ELEMENT = {
     **dict.fromkeys(VIOLATIONS, "failure"),
     **dict.fromkeys(INCOMPLETE, "error"),
@@ -25,13 +25,13 @@ _ELEMENT = {
 
 def render(runs: Sequence[Digest]) -> bytes:
     """Returns the XML document, with a testsuite for each run."""
-    document = io.BytesIO()  # joining the parts would take their memory twice
+    document = io.BytesIO()  # joining a list of parts would need twice the memory
     document.writelines(part.encode("ascii", "xmlcharrefreplace") for part in _document(runs))
     return document.getvalue()
 
 
 def _document(runs: Sequence[Digest]) -> Iterator[str]:
-    """The document is text, because elements in memory take most of the time for very many cases."""
+    """Yields the document as text, because creating XML elements is slow for very many cases."""
     yield "<?xml version='1.0' encoding='us-ascii'?>\n<testsuites>\n"
     for run in runs:
         kinds = [_ELEMENT.get(record["effective"], "") for record in run.results]
@@ -102,5 +102,5 @@ def escaped(text: str, escapes: Mapping[str, str]) -> str:
 
 
 def clean(text: str) -> str:
-    """Returns the text without characters that XML forbids."""
-    return text if text.isprintable() else re.sub(_FORBIDDEN, "?", text)  # compiled when it is first needed
+    """Returns the text with `?` for each character that XML forbids."""
+    return text if text.isprintable() else re.sub(_FORBIDDEN, "?", text)  # re.sub compiles the pattern on the first use

@@ -1,9 +1,9 @@
-"""KTAP, the test protocol of the Linux kernel: a line for each case, after lines of diagnostics, the most severe
-violations first. The output begins with the version of TAP, as kselftest's output does, so that parsers of TAP and of
-KTAP accept it.
+"""KTAP, the test protocol of the Linux kernel: diagnostic lines and a result line for each case, the most severe
+violations first. The output begins with the version of TAP, as the output of kselftest does. Therefore parsers of TAP
+and parsers of KTAP accept the output.
 
-FAIL, CRASH, HANG, BROKEN and MISSED are `not ok`; UNSUPPORTED and UNREACHABLE are skipped; a waived violation is an
-expected failure (XFAIL), as in kselftest.
+FAIL, CRASH, HANG, BROKEN and MISSED are `not ok`; UNSUPPORTED and UNREACHABLE are skipped; WAIVED and STACK are
+expected failures (XFAIL).
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,10 +53,10 @@ def _run(run: Digest) -> Iterator[str]:
 
 
 def _name(text: str) -> str:
-    """Returns the name of a test without #, because the kernel's parser does not accept even an escaped # in a name."""
+    """Returns the name of a test without #, because the kernel's parser rejects # in a name, also an escaped #."""
     return text.replace("#", "?")
 
 
 def _escaped(text: str) -> str:
-    """Returns the text with every # escaped, so that no part of the text becomes a directive."""
+    """Returns the text with every # escaped, so that parsers find no directive in the text."""
     return text.replace("#", "\\#")

@@ -1,5 +1,5 @@
 """Markdown (GitHub's dialect) for the summary of a CI job: the conclusion, the stack, the defects. Every text of a
-results file is passed through `escaped` or, if it is shown as code, through `code`."""
+results file is passed through `escaped` or, if the text is shown as code, through `code`."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -77,7 +77,7 @@ def _detail(run: Digest, defect: Defect) -> Iterator[str]:
 
 
 def escaped(text: str) -> str:
-    """No part of the returned text becomes markup, a link, a mention, a table cell or HTML."""
+    """Returns the text, escaped so that no part becomes markup, a link, a mention, a table cell or HTML."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split(" ")))
 
 

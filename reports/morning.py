@@ -1,5 +1,5 @@
-"""The changes of a cell in one night of a history, as lines of text, and the outcome of the cell. comparison.py
-compares the runs, and history_page.py makes the page of all nights."""
+"""The outcome of a cell in one night of a history, and the cell's changes as lines of text, for `rdma-cts nightly`.
+comparison.py compares the runs, and history_page.py makes the page of all nights."""
 
 import shlex
 from collections import Counter
@@ -29,16 +29,16 @@ from reports.history import (
 )
 from reports.history import UNDECIDED as NOT_DECIDED
 
-MENDED, NO_LONGER_SEEN = "mended", "no longer seen"
-_MOST = 5  # the most lines of each kind of change; `rdma-cts compare` shows all
+NO_LONGER_SEEN = "no longer seen"
+_MOST = 5  # the most lines of each kind of change; `rdma-cts compare` shows all changes
 _KINDS = (*FAILING, UNDECIDED, UNSUPPORTED, GONE)
 
 
 @dataclass(frozen=True)
 class Morning:
-    """A cell after its run, compared with the last good night and, if the last complete night was not good, also with
-    that night. `good` and `before` are None without such a night. `lost` names the last good night if no good night can
-    be read any more."""
+    """A cell after its run. `good` compares the run with the last good night. `before` compares the run with the last
+    complete night if that night was not good. Without such a night the comparison is None. If no good night can be read
+    any more, `lost` is the last good night."""
 
     history: History
     cell: Cell
@@ -60,35 +60,36 @@ class Morning:
         return replace(known, outcome=BASELINE if self.good is None else GOOD)
 
     def lines(self) -> Iterator[str]:
-        """Yields the lines of the cell: first its outcome, then the changes."""
+        """Yields the lines about the cell: first the outcome, then the changes."""
         outcome = self.outcome
-        yield f"{self.cell.name:<17} {outcome.outcome:<10} {self._told(outcome)}"
+        yield f"{self.cell.name:<17} {outcome.outcome:<10} {self._explained(outcome)}"
         if self.good is not None:
             yield from self._changed_under_test()
             for defect in self.good.defects[NEW]:
                 yield _line(NEW, self._since(self._has_defect(defect)), _of_defect(defect))
             for kind in _KINDS:
                 yield from self._changes(kind, self.good.of(kind))
-        mended = self.before or self.good
-        if mended is not None:
-            yield from self._changes(MENDED, mended.of(FIXED))
-            for defect in mended.defects[GONE]:
+        latest = self.before or self.good
+        if latest is not None:
+            yield from self._changes(FIXED, latest.of(FIXED))
+            for defect in latest.defects[GONE]:
                 yield _line(NO_LONGER_SEEN, self._was_there(self._has_defect(defect)), _of_defect(defect))
         if self.good is not None and self.good.changes:
             runs = (str(run.directory) for run in (self.good.old, self.good.new))
             yield f"    all: {shlex.join([PROGRAM, 'compare', '--all', '--unlike-tables', *runs])}"
 
-    def _told(self, outcome: Outcome) -> str:
+    def _explained(self, outcome: Outcome) -> str:
         if self.run is None:
             return outcome.reason
         if self.lost:
-            gone = f"cannot be read; remove {self.history.folder}/*/{self.cell.name} to begin again"
+            gone = f"cannot be read; remove {self.history.folder}/*/{self.cell.name} to start a new history of the cell"
             return f"the results of {format_night(self.lost)}, the last good night, {gone}"
         if self.good is None:
             return f"{OUTCOMES[outcome.outcome]}: {self.run.short_sentence}"
         kinds = [f"{amount(changes)} {kind}" for kind in (*FAILING, UNDECIDED) if (changes := self.good.of(kind))]
         text = ", ".join(kinds) or ("as on" if outcome.outcome == GOOD else "the run is incomplete; compared with")
-        untried = f"; {self.good.untried[0]:,} of its cases not tried" if self.good.untried[0] else ""
+        number = self.good.untried[0]
+        untried = f"; {format_count(number, 'case')} of that night not tried" if number else ""
         return f"{text} {'since ' if kinds else ''}the last good night, {format_night(outcome.against)}{untried}"
 
     def _changed_under_test(self) -> Iterator[str]:
@@ -103,7 +104,7 @@ class Morning:
         text = "newly unsupported" if kind == UNSUPPORTED else kind
         for change in changes[:_MOST]:
             has = known_nights(self._nights(), partial(Facts.violates, case=change.case))
-            when = self._was_there(has) if kind == MENDED else self._since(has) if kind in FAILING else ""
+            when = self._was_there(has) if kind == FIXED else self._since(has) if kind in FAILING else ""
             verdicts = " -> ".join(filter(None, (change.old, change.new)))
             points = f", {format_count(change.points, 'point')}" if change.points else ""
             yield _line(text, when, f"{verdicts}  {' '.join(change.record['rules'])}  {change.case}{points}")
@@ -117,17 +118,17 @@ class Morning:
         return known_nights(self._nights(), partial(Facts.shows, fingerprints=set(defect.fingerprints)))
 
     def _since(self, has: Mapping[str, bool]) -> str:
-        """The first of the consecutive nights with a violation, and in how many earlier nights it occurred."""
+        """Returns since which night a violation is present, and in how many earlier nights it was present."""
         first = since(has, self.cell.night) or self.cell.night
         earlier = sum(seen for night, seen in has.items() if night < first)
-        came = f", and came and went before ({earlier} of {sum(n < first for n in has)} nights)" if earlier else ""
+        before = f", and earlier in {earlier} of {sum(n < first for n in has)} nights" if earlier else ""
         when = "since this night" if first == self.cell.night else f"since {format_night(first)}"
-        return when + came
+        return when + before
 
     def _was_there(self, has: Mapping[str, bool]) -> str:
         last = max((night for night, seen in has.items() if seen and night < self.cell.night), default="")
         first = since(has, last) if last else ""
-        return f"was there since {format_night(first)}" if first else ""
+        return f"was present since {format_night(first)}" if first else ""
 
 
 def _of_defect(defect: Defect) -> str:
@@ -139,7 +140,8 @@ def _line(kind: str, when: str, what: str) -> str:
 
 
 def summary_of(outcomes: Sequence[Outcome]) -> tuple[str, int]:
-    """Returns the night in one line, and its exit status: 1 for a regression, 3 if a cell is undecided, else 0."""
+    """Returns the night in one line, and its exit status: 1 for a regression, 3 if a cell is undecided or not run, else
+    0."""
     count = Counter(each.outcome for each in outcomes)
     text = ", ".join(f"{count[outcome]} {outcome}" for outcome in OUTCOMES if count[outcome])
     status = 1 if count[REGRESSED] else 3 if count[NOT_DECIDED] or count[NOT_RUN] else 0

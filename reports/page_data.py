@@ -1,9 +1,8 @@
-"""The cases, sweeps and maps of report.html as compact data. The script of the page builds rows from the data when they
-are opened, and draws pictures.
+"""The cases, sweeps and maps of report.html as compact data. The script of the page builds a row from the data when the
+row is opened, and draws the maps.
 
 Each distinct value is stored once, in `texts`. A column has, for each case, the index of the value in `texts`; index 0
-means that there is no value. In a text, HERE stands for the id of the case. The script inserts these data as text,
-never as markup.
+means that there is no value. In a text, HERE is a placeholder for the id of the case.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from reports.digest import Digest
 from reports.evidence import read_points
 from reports.text import flat, format_rules, format_value
 
-# A verdict has several shades, so that accepted calls and refused calls look different if both are as documented. The
-# shades can be distinguished on white and on black; the legend has the verdicts as text.
+# Several shades for each verdict, so that different outcomes with the same verdict, such as accepted and refused calls,
+# have different colours. The shades can be distinguished on white and on black. The legend has the verdicts as text.
 SHADES: Mapping[str, Sequence[str]] = {
     Verdict.PASS: ("#2e9e63", "#9bd3b0", "#1f6f6a", "#c9e7cf"),
     Verdict.FAIL: ("#d4313d", "#f08a4b", "#a3123f", "#f5b7a0"),
@@ -48,27 +47,27 @@ _SIGNS: Mapping[str, str] = {
     **dict.fromkeys((*VIOLATIONS, Verdict.WAIVED, Verdict.STACK), "✗"),
 }
 _MATRIX_AXES = ("op", "place")
-_WIDEST = 512
+_WIDEST = 512  # the most pixels in a line of a map
 _AT_ONCE = 1000  # the number of parts that are compressed at once
 
 
 def map_of(points: Points) -> dict[str, Any]:
     """Returns the map of a space: point n of the space is pixel n, in lines of `width` pixels. `down` and `across` name
-    the axes that vary in each direction, from the slowest to the fastest; `colours` has the colour of each outcome, by
-    the number of the outcome."""
+    the axes that vary in each direction, from the slowest to the fastest. `colours` has the colour of each outcome."""
     digits = _digits(points.space)
     size, width, split = len(points.index), 1, len(digits)
     while split and width * width < size and width * digits[split - 1][1] <= _WIDEST:
         split -= 1
         width *= digits[split][1]
-    if width * width * 4 < size:  # an axis that is longer than the widest picture continues in the next line
+    if width * width * 4 < size:  # a long axis prevents a wide map, so the points fill lines without regard to axes
         width, split = min(_WIDEST, 1 << ceil(sqrt(size)).bit_length()), 0
     names = [name for name, _ in digits]
     return {"width": width, "down": names[:split], "across": names[split:], "colours": _colours(points)}
 
 
 def _digits(space: Space) -> list[tuple[str, int]]:
-    """The digits of a point's number, the slowest first: an axis, or a flag of an axis of subsets."""
+    """Returns the digits of a point's number, the slowest first, each with its size. A digit is an axis, or a flag of
+    an axis of subsets."""
     found: list[tuple[str, int]] = []
     for axis in space.axes:
         found += [(flag, 2) for flag in reversed(axis.flags)] or [(axis.name, axis.size)]
@@ -86,8 +85,8 @@ def _colours(points: Points) -> tuple[str, ...]:
 
 
 def matrix(points: Points, most_blocks: int = 24) -> dict[str, Any]:
-    """Returns the data path as a picture: operations down, positions across, and a block for each combination of the
-    other axes. If there would be too many blocks, the longest of the other axes are not distinguished."""
+    """Returns the data path as tables of operations (lines) and positions (columns), with a table for each combination
+    of the other axes. If there would be more than `most_blocks` tables, the longest of the other axes are left out."""
     space = points.space
     others = [axis for axis in space.axes if axis.name not in _MATRIX_AXES]
     while prod(axis.size for axis in others) > most_blocks:
@@ -109,7 +108,7 @@ def matrix(points: Points, most_blocks: int = 24) -> dict[str, Any]:
 
 
 def _cell(points: Points, counts: Counter[int] | None) -> list[str] | None:
-    """The worst verdict, its sign (with numbers if the verdicts differ), and a line for each outcome."""
+    """Returns the worst verdict, its sign (with numbers if the verdicts differ), and a line for each outcome."""
     if counts is None:
         return None
     outcomes = points.outcomes
@@ -125,7 +124,7 @@ def _cell(points: Points, counts: Counter[int] | None) -> list[str] | None:
 
 
 def outcome_text(outcome: Outcome) -> str:
-    """Returns an outcome in one line: what the rule expects and what was observed."""
+    """Returns in one line what the rule expects and what was observed."""
     return f"{outcome.rule} expects {outcome.expected}, {outcome.observed}"
 
 
@@ -177,7 +176,7 @@ _SHARED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "points": ("points", lambda points: list(points.items())),
     "deviations": ("deviations", lambda deviations: list(map(_deviation, deviations))),
 }
-# Columns with texts of the result.
+# Columns with unchanged texts of the result.
 _TEXTS = ("effective", "verdict", "reason", "call")
 
 
@@ -197,13 +196,13 @@ _OWN: Mapping[str, Callable[[Digest, ResultRecord], Any]] = {
 
 
 class PageData:
-    """The data of one page. `cases` has, by the id of each case, a record or None for each run."""
+    """The data of one page. `cases` has, for the id of each case, a record or None for each run."""
 
     def __init__(self, runs: Sequence[Digest], cases: Mapping[str, Sequence[ResultRecord | None]]) -> None:
         self._deflating = zlib.compressobj()
         self._packed: list[bytes] = []
         self._waiting = ['{"texts":[null']  # parts of the JSON that are not compressed yet
-        # The number of each value in `texts`, by the value; a value that is not a text has a digest of its JSON.
+        # The index in `texts` by value. The key for a value that is not a text is the digest of its JSON.
         self._numbers: dict[str | bytes, int] = {}
         self._rules = self._column([first_of(records) for records in cases.values()], "rules")
         self._runs = [
@@ -255,9 +254,9 @@ class PageData:
     def _column(
         self, records: Iterable[ResultRecord | None], key: str, shown: Callable[[Any], Any] | None = None
     ) -> array[int]:
-        """The numbers of the values of one key, or of what `shown` makes of each distinct value."""
+        """Returns the indices of the values of one key. `shown` is applied once to each distinct value."""
         column = array("I")
-        known: dict[int, int] = {}  # by id(); the digests keep the values alive
+        known: dict[int, int] = {}  # by id(), which stays valid because the digests refer to the values
         for record in records:
             value: Any = record[key] if record else None  # type: ignore[literal-required]
             number = known.get(id(value)) if value else 0
@@ -268,7 +267,7 @@ class PageData:
 
 
 def first_of(records: Sequence[ResultRecord | None]) -> ResultRecord:
-    """The record of a case in the first run that has one."""
+    """Returns the first record of a case that is not None."""
     return next(record for record in records if record)
 
 
@@ -276,7 +275,8 @@ _encoded = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators
 
 
 def _map(run: Digest, record: ResultRecord) -> dict[str, Any] | str:
-    """What the script draws of a sweep, or a line of text. Raises UserError for invalid points."""
+    """Returns the data from which the script draws the map of a sweep, or a text if there is no map. Raises UserError
+    for invalid points."""
     points = read_points(run.directory, record)
     if points is None:
         file = record["points_file"]

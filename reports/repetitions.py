@@ -1,6 +1,5 @@
-"""The repetitions of a run's violations: their effect on the verdicts and the defects of the run, and the texts about
-them for all reports. conformance/supervision/ tries violations again.
-"""
+"""The effect of repeated violations on the verdicts and defects of a run, and the texts about the repetitions for all
+reports. conformance/supervision/ repeats the violations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,15 +12,18 @@ from conformance.model.verdict import VERDICTS, Verdict
 from conformance.tables.suite import POINT
 
 _MOST = 5  # the most names in a list of cases after which a violation occurs, and in a list of unconfirmed violations
-_BY = {"run": "it ran alone", "company": "the same when repeated together with others, in a different order"}
+_BY = {
+    "run": "it ran first in its worker",
+    "company": "the same when repeated together with others, in a different order",
+}
 _UNKNOWN: Occurrence = {"verdict": Verdict.MISSED, "reason": "not recorded"}
 _NO_FIGURES: Mapping[str, int] = {}
 
 
 class Repetitions:
-    """The repetitions of one run. The name of a violation is the argument of `--only` that repeats it. `figures` says
-    how many violations were confirmed, were not confirmed, and were not tried again; it is empty for a run without
-    violations."""
+    """The repetitions of one run. The name of a violation is the argument of `--only` that repeats the violation.
+    `figures` has the numbers of violations that were confirmed, not confirmed and not repeated; it is empty for a run
+    without violations."""
 
     def __init__(self, records: Sequence[ConfirmationRecord], figures: Mapping[str, int] = _NO_FIGURES) -> None:
         self._records = records
@@ -37,13 +39,13 @@ class Repetitions:
         self._alone = {name: Fault.of_data(fault) for name, fault in seen.items() if fault}
 
     def is_unconfirmed(self, record: ResultRecord) -> bool:
-        """Returns whether no violation in a result was seen again, neither alone nor after other cases."""
+        """Whether no violation of a result occurred again, either in isolation or after other cases."""
         return bool(self.unconfirmed) and all(each.name in self.unconfirmed for each in symptoms_of(record))
 
     def decided(self, record: ResultRecord) -> ResultRecord:
-        """Returns the result, in which a hang that did not occur again is undecided: on a busy host an answer may be
-        late. In a sweep, the rules of points with such hangs are undecided, unless other points violate these rules
-        too."""
+        """Returns the result with BROKEN instead of a HANG that did not occur again, because on a busy host an answer
+        may be late. In a sweep, the rules of points with such hangs are BROKEN, unless other points violate these
+        rules too."""
         if record["effective"] != Verdict.HANG or not self.unconfirmed:
             return record
         if self.is_unconfirmed(record):
@@ -58,7 +60,7 @@ class Repetitions:
         return {**record, "rule_verdicts": verdicts}
 
     def applied(self, defects: Sequence[Defect]) -> tuple[Defect, ...]:
-        """Returns the defects with the results of their repetitions. Unconfirmed defects come last."""
+        """Returns the defects, changed by the results of the repetitions. Unconfirmed defects come after the others."""
         found = [self._applied(each) for each in defects]
         return tuple(sorted(found, key=lambda each: (each.of_stack, each.waived, each.unconfirmed)))
 
@@ -69,7 +71,7 @@ class Repetitions:
         return replace(defect, unconfirmed=all(each.name in self.unconfirmed for each in defect.symptoms))
 
     def text_of(self, case: str) -> str:
-        """Returns a text that says whether the violations of a case were confirmed; empty if this is unknown."""
+        """Returns whether the violations of a case were confirmed, as a text; empty if the case was not repeated."""
         found = self._of_case.get(case, [])
         bad = [record for record in found if not record["confirmed"]][:_MOST]
         points = [f"{record['point']}: " if record.get("point") else "" for record in bad]
@@ -77,7 +79,7 @@ class Repetitions:
         return "; ".join(texts or map(_text, found[:1]))
 
     def text_at(self, case: str, point: str) -> str:
-        """Whether the violation at a point of a sweep was confirmed; empty if this is unknown."""
+        """Returns the text about the violation at a point of a sweep; empty if the point was not repeated."""
         return next((_text(each) for each in self._of_case.get(case, []) if each.get("point") == point), "")
 
     def summary(self) -> Iterator[str]:
@@ -86,10 +88,10 @@ class Repetitions:
             return
         confirmed, untried = self._figures["confirmed"], self._figures.get("not_tried", 0)
         tried = confirmed + self._figures["not_confirmed"]
-        rest = f", {untried:,} not tried" if untried else ""
+        rest = f", {untried:,} not repeated" if untried else ""
         together = sum(record["by"] == "company" for record in self._records)
         how = f"a fresh worker, {together:,} of them together with others" if together else "isolation"
-        yield f"confirmation: {confirmed:,} of {tried:,} reproduced in {how}{rest}"
+        yield f"confirmation: {confirmed:,} of {tried:,} violations reproduced in {how}{rest}"
         bad = [record for record in self._records if not record["confirmed"]]
         yield from (f"{_name_of(record)}: {_text(record)}" for record in bad[:_MOST])
         if len(bad) > _MOST:
@@ -109,15 +111,15 @@ def _text(record: ConfirmationRecord) -> str:
     times, alone, after = record.get("repetitions"), record.get("alone"), record.get("after")
     if not record["confirmed"]:
         seen, alone = record.get("in_run") or _UNKNOWN, alone or _UNKNOWN
-        text = f"not confirmed: {seen['verdict']} in the run, but {alone['verdict']} alone ({alone['reason']})"
+        text = f"not confirmed: {seen['verdict']} in the run, but {alone['verdict']} in isolation ({alone['reason']})"
         if after is None:
-            return f"{text}; the cases after which it occurs were not searched for"
+            return f"{text}; no search was made for the cases after which it occurs"
         if after:
             more = f" and {len(after) - _MOST} more" if len(after) > _MOST else ""
             return f"{text}; it occurs again after {', '.join(after[:_MOST])}{more}"
         return f"{text}; it did not occur again" + (f" in {times['of']} repetitions" if times else "")
     if times:
-        return f"confirmed, and unsteady: seen in {times['seen']} of {times['of']} repetitions alone"
+        return f"confirmed, and unsteady: seen in {times['seen']} of {times['of']} repetitions in isolation"
     if alone:
-        return f"confirmed: {alone['verdict']} when tried again alone ({alone['reason']})"
-    return f"confirmed: {_BY.get(record['by'], 'the same when tried again alone')}"
+        return f"confirmed: {alone['verdict']} when repeated in isolation ({alone['reason']})"
+    return f"confirmed: {_BY.get(record['by'], 'the same when repeated in isolation')}"

@@ -1,6 +1,6 @@
-"""The site of a history: static pages for a web server, one page for each rule, defect and night, and badges. The
-rules, defects and nights come from history_page.py, and the verdicts on cases from the latest readable results of each
-cell. commands/site.py provides C programs and mails, and writes the files."""
+"""The site of a history: static pages for a web server, one page for each rule, defect and night, and badges.
+history_page.py provides the rules, defects and nights. The verdicts on cases are read from the latest readable results
+of each cell. commands/site.py provides C programs and mails, and writes the files."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ RULES, DEFECTS, NIGHTS, BADGES = "rules", "defects", "nights", "badges"
 FOLDERS = (RULES, DEFECTS, NIGHTS, BADGES)
 _KEPT = (Verdict.PASS, Verdict.PARTIAL)
 _STYLES = ("report.css", "history.css", "site.css")
-# For the lanes of rules and of defects: the states that count as violated, and the page's words for them.
+# For the lanes of rules and of defects: the shown words, each with the states that it groups.
 _STATES = {RULES: (("kept", _KEPT), ("violated", VIOLATIONS)), DEFECTS: (("seen", (SEEN,)), ("not seen", (NOT_SEEN,)))}
 # The colours of badges. White text is readable on each of them.
 _GREEN, _RED, _GREY = "#17683f", "#a5141f", "#555b61"
@@ -32,7 +32,7 @@ _DIGIT_PX, _MARGIN_PX = 6.6, 12  # the width of a digit in a font of 11 px, and 
 
 @dataclass(frozen=True)
 class Mending:
-    """A change of this project to the sources that mends a defect: the change's name, its effect, and the reason."""
+    """A change by this project to the sources that fixes a defect: its name, its effect and its reason."""
 
     name: str
     subject: str
@@ -41,7 +41,7 @@ class Mending:
 
 @dataclass(frozen=True)
 class Papers:
-    """Further texts for the page of a defect. A missing text is empty. `why_not` is the reason for a missing `program`.
+    """Further texts for the page of a defect. A missing text is empty. `why_not` is the reason if `program` is missing.
     `place` is the place of the defect in the sources."""
 
     program: str = ""
@@ -53,7 +53,7 @@ class Papers:
 
 @dataclass(frozen=True)
 class CaseLine:
-    """A case of a rule: the cells by its verdict, and the first night of the violation in each cell."""
+    """A case of a rule: the cells by the verdict of the case, and the first night of the violation in each cell."""
 
     id: str
     location: str
@@ -62,7 +62,7 @@ class CaseLine:
 
 
 class Site(HistoryPage):
-    """The pages. `latest` has the latest results of each cell, `papers` texts by fingerprint."""
+    """The pages of the site. `latest` has the latest results by cell, and `papers` has texts by fingerprint."""
 
     def __init__(self, history: History, latest: Mapping[str, Digest], papers: Mapping[str, Papers]) -> None:
         super().__init__(history)
@@ -77,7 +77,7 @@ class Site(HistoryPage):
         return found
 
     def statement(self, rule: str) -> RuleFacts:
-        """Returns a rule. Its texts are empty if no readable results describe it."""
+        """Returns the texts of a rule; they are empty if no readable results describe the rule."""
         return self.statements.get(rule) or RuleFacts(rule)
 
     @cached_property
@@ -88,7 +88,7 @@ class Site(HistoryPage):
         return found
 
     def standing(self, track: Track) -> Mapping[str, list[str]]:
-        """The cells by the latest state of a rule, the worst state first, and "" for no results."""
+        """Returns the cells by the latest state of a rule, the worst state first; the state "" means no results."""
         found: dict[str, list[str]] = {}
         for lane in track.lanes:
             found.setdefault(lane.now, []).append(lane.name)
@@ -101,11 +101,11 @@ class Site(HistoryPage):
         return [pair for pair in self.defects if rule in pair[0].rules]
 
     def latest_facts(self, name: str) -> Facts | None:
-        """Returns the facts of the latest night in which a cell has results; None if no night has results."""
+        """Returns the facts of the latest night in which a cell has results; None without such a night."""
         return self._facts[name][max(self._facts[name])] if self._facts[name] else None
 
     def under_test(self, cell: Cell) -> tuple[tuple[str, str, str], ...]:
-        """The differences under test since the cell's previous night: name, old value, new value."""
+        """Returns what changed under test since the cell's previous night: name, old value, new value."""
         return self._changes.get(cell.name, {}).get(cell.night, ())
 
     @cached_property
@@ -143,22 +143,22 @@ class Site(HistoryPage):
             if (facts := self.latest_facts(name)) is None:
                 continue
             bad, kept = len(facts.violated), sum(verdict in _KEPT for verdict in facts.rules.values())
-            said = (
+            text = (
                 f"{bad} of {format_count(bad + kept, 'rule')} violated"
                 if bad
                 else f"{format_count(kept, 'rule')} kept, none violated"
             )
-            yield name, f"rdma-cts, {name}", said, _RED if bad else _GREEN if facts.complete and kept else _GREY
+            yield name, f"rdma-cts, {name}", text, _RED if bad else _GREEN if facts.complete and kept else _GREY
 
 
 def file_name(text: str) -> str:
-    """Returns the name of a file, without suffix, for a text from results, which may contain any characters."""
+    """Returns the name of a file, without suffix, for a text from results. The text may contain any characters."""
     name = quote(text, safe=" +,=@~") or "none"
     return name if len(name) <= _MOST_NAME else f"{name[:_MOST_NAME]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def pages(site: Site) -> Iterator[tuple[str, str]]:
-    """Yields the path in the site and the content of every file."""
+    """Yields every file: its path in the site, and its content."""
     yield STYLE, "\n".join((TEMPLATES / name).read_text(encoding="utf-8") for name in _STYLES)
     yield INDEX, _page(site, "index", "")
     for track in site.all_rules:
@@ -173,8 +173,8 @@ def pages(site: Site) -> Iterator[tuple[str, str]]:
     for before, night, after in zip(("", *site.nights), site.nights, (*site.nights[1:], ""), strict=False):
         page = _page(site, "night", night=night, before=before, after=after)
         yield f"{NIGHTS}/{file_name(night)}.html", page
-    for name, about, said, colour in site.badges:
-        yield f"{BADGES}/{file_name(name)}.svg", _badge(about, said, colour)
+    for name, about, text, colour in site.badges:
+        yield f"{BADGES}/{file_name(name)}.svg", _badge(about, text, colour)
 
 
 def _page(site: Site, template: str, root: str = "../", **of: object) -> str:
@@ -188,7 +188,7 @@ def _page(site: Site, template: str, root: str = "../", **of: object) -> str:
     return made.render(page=site, root=root, address=address, under=under, states=_STATES, **WORDS, **of)
 
 
-def _badge(about: str, said: str, colour: str) -> str:
-    left, right = (round(len(text) * _DIGIT_PX + _MARGIN_PX) for text in (about, said))
+def _badge(about: str, text: str, colour: str) -> str:
+    left, right = (round(len(each) * _DIGIT_PX + _MARGIN_PX) for each in (about, text))
     made = environment().get_template("site/badge.svg")
-    return made.render(about=about, said=said, colour=colour, left=left, right=right)
+    return made.render(about=about, text=text, colour=colour, left=left, right=right)

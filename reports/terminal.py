@@ -1,6 +1,6 @@
-"""The output of a run on a terminal or in a log: its progress, with a bar on a terminal, and the summary at the end.
-The summary is made only from records, so that an old results file can be summarised again. The bar uses no library,
-because a library would be another package that every command needs."""
+"""The output of a run on a terminal or in a log: the progress, with a bar on a terminal, and the summary at the end.
+The summary is made only from records, so that an old results file can be summarised again. No library draws the bar,
+because every command would then depend on this library."""
 
 import os
 import shlex
@@ -36,9 +36,9 @@ QUIET, NORMAL, VERBOSE = 0, 1, 2
 
 
 def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = NORMAL, reported: bool = True) -> str:
-    """Returns the last lines of a run: a line for each defect, the figures, the report, and the next step. With `level`
-    VERBOSE they have the shortest command for each defect too; with QUIET they are only the conclusion. The page is
-    named only if it was `reported`, that is, written."""
+    """Returns the last lines of a run: a line for each defect, the figures, the path of the report, and the next
+    command. With `level` VERBOSE the lines also have the shortest command for each defect. With QUIET the only line is
+    the conclusion. The path of the report is shown only if the report was written (`reported`)."""
     stream = stream or sys.stdout
     conclusion = f"{run.conclusion} (exit status {run.status})"
     if level == QUIET:
@@ -109,18 +109,18 @@ def shortened(text: str, width: int) -> str:
 
 
 def _program(run: Digest, out: Path) -> Iterator[str]:
-    """The commands for the C program of the first defect, and for the failed cases."""
+    """Yields the commands that make the C program of the first defect and repeat the failed cases."""
     if run.open_defects:
         first = run.open_defects[0]
         yield f"C program: {command('reproducer', first.fingerprint, '--run', out)} shows the first defect"
         target, only, _ = first.first.repro.rpartition(" --only ")  # the command selects the stack of this run
-        yield f"again: {target if only else f'{PROGRAM} run'} --failed {shlex.quote(str(out))} runs what has failed"
+        yield f"again: {target if only else f'{PROGRAM} run'} --failed {shlex.quote(str(out))} runs the failed cases"
 
 
 def _next(run: Digest, out: Path) -> str:
     if run.footer is None or run.counts.get(Verdict.MISSED):
         if run.header.get("shards"):
-            return "run the missing shards, resume those cut short, and merge all of them into another --out"
+            return "run the missing shards, resume the interrupted shards, and merge all shards into another --out"
         if (out / PLAN_FILE).exists():
             return f"{command('run', '--resume', out)} runs the missing cases"
     if run.open_defects:
@@ -155,8 +155,8 @@ def painted(text: str, colour: str, stream: TextIO) -> str:
     return text if not can_redraw(stream) or os.environ.get("NO_COLOR") else f"\x1b[{colour}m{text}\x1b[0m"
 
 
-_EVERY = 50  # cases between two plain lines
-_BAR, _LEAST_BAR = 24, 4  # the width of the bar on a wide terminal, and the least width of a bar
+_EVERY = 50  # without a bar, a line is printed after this number of cases
+_BAR, _LEAST_BAR = 24, 4  # the greatest and the least width of the bar
 _RECENT = 64  # the speed is computed from this number of latest cases
 
 
@@ -186,13 +186,13 @@ class Progress:
                 print(fitted(one_line(text), self.stream), file=self.stream, flush=True)
 
     def expect(self, seconds: Mapping[str, float]) -> None:
-        """Sets how long each remaining case is expected to take, in seconds. Only the proportions matter."""
+        """Sets the expected duration of each remaining case in seconds. Only the proportions matter."""
         self._expected = seconds
         self._left_s = sum(seconds.values())
         self._began = self.clock()
 
     def run_started(self, header: HeaderRecord, total: int) -> None:
-        """Prints the number of planned cases and the device, after the header was recorded."""
+        """Prints the number of planned cases and the device when the header has been recorded."""
         self.say(f"{format_count(total, 'case')} on {device_line(header)}")
         for line in format_findings(header["device"].get("preflight", {})):
             self.say(f"  {line}")
@@ -200,7 +200,7 @@ class Progress:
         self._ticks = [self._began]
 
     def result_recorded(self, record: ResultRecord, done: int, total: int) -> None:
-        """Shows a recorded result at once, unless it is PASS, UNSUPPORTED or not new."""
+        """Shows a recorded result if it is news (see _is_news) or the level is VERBOSE, and redraws the bar."""
         with self._lock:
             self._ticks = [*self._ticks[-_RECENT:], self.clock()]
             expected_s = self._expected.get(record["case"], 0.0)
@@ -217,7 +217,7 @@ class Progress:
                 self.say(f"  {done} of {total}, {', '.join(self._pace(total - done))}")
 
     def _is_news(self, record: ResultRecord) -> bool:
-        """Returns whether a result is shown at once. UNREACHABLE results are shown once for each reason."""
+        """Whether a result is neither PASS nor UNSUPPORTED. Of UNREACHABLE results only the first of each reason is."""
         if record["effective"] != Verdict.UNREACHABLE:
             return record["effective"] not in (Verdict.PASS, Verdict.UNSUPPORTED)
         reason = record["reason"].partition(";")[0]
@@ -236,7 +236,7 @@ class Progress:
             print(line.replace(verdict, coloured(verdict, self.stream), 1), file=self.stream, flush=True)
 
     def _bar(self, record: ResultRecord, done: int, total: int) -> str:
-        """As much as fits into a line: first the figures and the time left, then bar, speed and case."""
+        """Returns the figures and the time left and, if they fit into a line, the bar, the speed and the case."""
         columns = columns_of(self.stream) - 1
         left, *pace = self._pace(total - done)
         figures = f"{done} of {total}, {left}"
@@ -248,7 +248,7 @@ class Progress:
         return (f"{more}  {one_line(record['case'])}" if len(more) <= columns else line)[:columns]
 
     def _pace(self, remaining: int) -> list[str]:
-        """The time left, by the expected durations if they are known, and the latest cases per second."""
+        """Returns the time left, by the expected durations if they are known, and the recent cases per second."""
         now, spent = self._ticks[-1], self._ticks[-1] - self._ticks[0]
         if spent <= 0:
             return ["just started"]
@@ -257,7 +257,7 @@ class Progress:
         return [f"{_span(max(left, 0.0))} left", f"{rate:.3g} per second"]
 
     def clear(self) -> None:
-        """Removes the bar, so that other output can be written in its line."""
+        """Removes the bar, so that other output can be written on its line."""
         if self.redraws:
             print("\r\x1b[K", end="", file=self.stream)
 

@@ -10,8 +10,8 @@ _LEAVES = (int, float, type(None))
 
 
 def one_line(text: str) -> str:
-    """Returns the text as one line that cannot control a terminal or mislead a reader. A tab becomes a space; every
-    character that is not printable (control codes, marks that change the direction of writing, lone surrogates) becomes
+    """Returns the text as one line that cannot control a terminal or mislead a reader. A tab becomes a space. Every
+    other unprintable character (a control code, a mark that changes the direction of writing, a lone surrogate) becomes
     `?`."""
     if text.isprintable():
         return text
@@ -19,7 +19,7 @@ def one_line(text: str) -> str:
 
 
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    """All lines but the first are indented. A word that is longer than a line is not broken."""
+    """Returns the lines of the text; all lines except the first are indented. Words are not broken."""
     import textwrap  # imported late: most commands print no text that must be wrapped
 
     return textwrap.wrap(
@@ -28,7 +28,7 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 
 def fitted(line: str, stream: TextIO) -> str:
-    """The line, broken between words for a terminal, unless it has a command that may be copied."""
+    """Returns the line, wrapped for a terminal. A line with a command that the user may copy is not wrapped."""
     if not stream.isatty() or f"{PROGRAM} " in line:
         return line
     indent = " " * (len(line) - len(line.lstrip()) + 2)
@@ -36,7 +36,7 @@ def fitted(line: str, stream: TextIO) -> str:
 
 
 def columns_of(stream: TextIO) -> int:
-    """The width of a terminal, which the variable COLUMNS overrides; 80 for another stream."""
+    """Returns the width that COLUMNS or the terminal of `stream` has; 80 without a terminal."""
     if os.environ.get("COLUMNS", "").isdecimal():
         return int(os.environ["COLUMNS"]) or 80
     try:
@@ -46,10 +46,10 @@ def columns_of(stream: TextIO) -> int:
 
 
 def plain(value: Any) -> Any:
-    """Returns the same data with `one_line` applied to every text."""
+    """Returns the data with `one_line` applied to every text in it."""
     if isinstance(value, str):
         return value if value.isprintable() else one_line(value)
-    if isinstance(value, _LEAVES):  # before the types of containers, because checking for those takes longer
+    if isinstance(value, _LEAVES):  # checked before Mapping and Sequence, because these checks take longer
         return value
     if isinstance(value, Mapping):
         return {plain(key): plain(each) for key, each in value.items()}

@@ -16,13 +16,13 @@ _INVENTED_HANDLE = "0xfffffff0"  # a handle that the kernel does not assign
 
 
 def registration(writer: Writer, call: str, arguments: Arguments, raw: bool) -> str:
-    """The expression of C for a registration. Raises Inexpressible."""
+    """Returns the C expression for a registration. Raises Inexpressible."""
     if call == "ibv_reg_mr_ex" or writer.case.entry == RegMrEx.name:
         return _extended(writer, call, arguments, raw)
     if not raw:
         return f"{call}({', '.join(_operands(writer, call, arguments))})"
     if "fd" in arguments:
-        raise Inexpressible("it registers a dma-buf by the kernel's command")
+        raise Inexpressible("it registers a dma-buf with the kernel's command")
     writer.use("uverbs_reg_mr")
     addr = writer.number(arguments["addr"])
     iova = writer.number(arguments["hca_va"]) if "hca_va" in arguments else addr
@@ -36,9 +36,9 @@ _FIELDS |= {"offset": ("fd_offset", "FD_OFFSET"), "fd_offset": ("fd_offset", "FD
 
 
 def _extended(writer: Writer, call: str, arguments: Arguments, raw: bool) -> str:
-    """The expression for a registration by ibv_reg_mr_ex, which may replace an older verb (bench/doors.py)."""
+    """Returns the C expression for a registration by ibv_reg_mr_ex, also in place of an older verb (bench/doors.py)."""
     if raw:
-        raise Inexpressible("it makes the kernel's command of ibv_reg_mr_ex")
+        raise Inexpressible("it issues the kernel's command of ibv_reg_mr_ex")
     if arguments.get("buf", NULL) != NULL or arguments.get("dmah", "NULL") != "NULL":
         raise Inexpressible("it needs a buffer or a dma handle")
     selected = [bit for key, (_, bit) in _FIELDS.items() if key in arguments]
@@ -56,7 +56,7 @@ def _extended(writer: Writer, call: str, arguments: Arguments, raw: bool) -> str
 
 
 def is_plain(verb: Verb) -> bool:
-    """Whether a verb returns 0 or an errno, makes and releases no objects, and takes only the prototype's arguments."""
+    """Whether a verb returns 0 or an errno, destroys no object, and has no argument of type struct ibv_buf."""
     known = all(each.ctype != "struct ibv_buf *" for each in verb.parameters)
     return known and verb.convention is Convention.ZERO_OR_ERRNO and not verb.destroys
 
@@ -85,8 +85,8 @@ def _descriptor(writer: Writer, fd: str) -> str:
 
 
 def wanted(step: Step, names: tuple[str, ...] = ()) -> tuple[str, str]:
-    """Returns a C condition on `error` (0 is success), and the requirement in words that follow "should"; `names` are
-    the codes of a refusal, by default those of errno."""
+    """Returns a C condition on `error` (0 is success), and the requirement in words that follow "should". `names` are
+    the expected codes of a refusal, by default the expected values of errno."""
     names = names or step.then.errno or documented(step)
     if step.then.outcome == "open":
         return "1", "do either"
@@ -98,10 +98,10 @@ def wanted(step: Step, names: tuple[str, ...] = ()) -> tuple[str, str]:
 
 
 def _make(writer: Writer, step: Step, kind: str, call: Callable[[], str]) -> str:
-    """Writes the call that makes the object `step.name`; returns the object's name in C."""
+    """Writes the call that creates the object `step.name`. Returns the object's name in C."""
     own = identifier(step.name)
     if step.name in writer.made:
-        raise Inexpressible("it makes several objects of one name")
+        raise Inexpressible("it creates several objects of one name")
     writer.made.add(step.name)
     writer.say("errno = 0;")
     writer.say(f"struct {kind} *{own} = {call()};")
@@ -110,7 +110,7 @@ def _make(writer: Writer, step: Step, kind: str, call: Callable[[], str]) -> str
 
 
 def register(writer: Writer, step: Step) -> None:
-    """Writes the registration that makes the region `step.name`."""
+    """Writes the registration of the region `step.name`."""
     own = _make(writer, step, "ibv_mr", lambda: registration(writer, step.call, step.arguments, writer.raw))
     writer.names.region(step.name, f"{own}->")
     kept, should = wanted(step)
@@ -136,7 +136,8 @@ def _answer(writer: Writer, step: Step, kept: str, should: str) -> None:
 
 
 def copied(writer: Writer, name: str) -> None:
-    """Writes a copy of a region's struct ibv_mr, for later steps, before the region is deregistered."""
+    """Writes the statement that copies a region's struct ibv_mr before the region is deregistered. Later steps use the
+    copy."""
     own = identifier(name)
     writer.keep(f"{own}_was", f"*{own}", "struct ibv_mr")
     writer.names.region(name, f"{own}_was.")
@@ -226,7 +227,7 @@ def advise(writer: Writer, step: Step) -> None:
 def plain(writer: Writer, step: Step) -> None:
     """Writes the call of a verb for which `is_plain` is true."""
     if writer.raw:
-        raise Inexpressible(f"it makes {step.call} by the kernel's command")
+        raise Inexpressible(f"it issues the kernel's command of {step.call}")
     writer.assign("error", f"{step.call}({', '.join(_operands(writer, step.call, step.arguments))})")
     _answer(writer, step, *wanted(step))
 
@@ -254,7 +255,7 @@ def dealloc_mw(writer: Writer, step: Step) -> None:
 
 
 def bind_call(writer: Writer, step: Step) -> str:
-    """Writes the request of a bind; returns the expression that posts the request. Its value is 0 or an errno."""
+    """Writes the request of a bind. Returns the expression that posts the request; its value is 0 or an errno."""
     arguments = step.arguments
     window = identifier(str(arguments["mw"]))
     region = "NULL" if arguments["mr"] == NULL else identifier(str(arguments["mr"]))
@@ -275,7 +276,8 @@ def bind_call(writer: Writer, step: Step) -> str:
 
 
 def bound(writer: Writer, posted: str = "") -> None:
-    """Writes the statement that puts the new key into struct ibv_mw after a posted bind, under a condition, if any."""
+    """Writes the statement that writes the new key into struct ibv_mw after a posted bind. `posted` is the condition
+    of the statement; empty without a condition."""
     if writer.posted:
         name, window = writer.posted.popitem()
         text = f"{window}->rkey = {name}.bind_mw.rkey;"

@@ -6,10 +6,10 @@ from conformance.model.case import Argument, Flags, Value
 from conformance.model.quantity import HUGE_PAGES, PAGES, UNITS, Quantity, Term
 from conformance.verbs import ENUMS, Enum
 
-# The oldest release of rdma-core whose header the programs must compile with; newer names are written as numbers.
+# The programs must compile with the header of this release of rdma-core; newer names are written as numbers.
 _OLDEST_HEADER = 44
 _UNITS: Mapping[str, str] = {"KiB": "10", "MiB": "20", "GiB": "30", "TiB": "40"}
-# Words of C and of the programs, which therefore cannot be the names of a case's objects in C.
+# Words of C and of the programs, which cannot be the C names of a case's objects.
 _TAKEN = frozenset(
     """
     all answer area argc argv bound calloc context copy count errno error exit free gid hugepage local main malloc
@@ -27,33 +27,34 @@ def identifier(name: str) -> str:
 
 
 class Names:
-    """The C expressions of the properties of a case's objects, by name and property. `pointers` has the names of
-    memory, whose addresses are pointers in C."""
+    """The C expressions of the properties of a case's objects, by name and property. `pointers` has the C names of
+    memory by name. The address of memory is a pointer in C."""
 
     def __init__(self) -> None:
         self.pointers: dict[str, str] = {}
         self._properties: dict[tuple[str, str], str] = {}
 
     def memory(self, name: str, size: str) -> None:
-        """Adds memory; `size` is an expression."""
+        """Adds memory; `size` is a C expression."""
         own = identifier(name)
         self.pointers[name] = own
         self._properties |= {(name, "size"): size, (name, "end"): f"{own} + {size}"}
 
     def region(self, name: str, struct: str) -> None:
-        """Adds a region, or sets the present place of a region's struct ibv_mr; `struct` ends with `->` or a dot."""
+        """Adds a region. `struct` is the C expression of its struct ibv_mr, with `->` or a dot. A further call for a
+        region replaces the expression."""
         self._properties |= {(name, each): f"{struct}{each}" for each in ("length", "lkey", "rkey")}
         self._properties |= {(name, each): f"(uintptr_t){struct}addr" for each in ("addr", "")}
 
     def old_keys(self, name: str, struct: str) -> None:
-        """Sets the place, in the program, of the keys that a region or window had before the last call."""
+        """Sets the C expression, as in `region`, of the keys that a region or window had before the last call."""
         self._properties |= {(name, f"old_{each}"): f"{struct}{each}" for each in ("lkey", "rkey")}
 
     def value(self, name: str, of: str, text: str) -> None:
         self._properties[name, of] = text
 
     def of(self, name: str, property_: str) -> str:
-        """Returns the expression of a property that is a number. Raises KeyError."""
+        """Returns the C expression of a property that is a number. Raises KeyError."""
         return self._properties[name, property_]
 
     def pointer(self, quantity: Quantity) -> str:
@@ -107,7 +108,7 @@ def _number(term: Term) -> str:
 
 
 def _base(quantity: Quantity, pointers: Collection[str]) -> Term | None:
-    """Returns the only term of a sum that is the address of memory; None if there is none or more than one."""
+    """Returns the only term of a sum that is an address in memory; None without or with several such terms."""
     found = [each for each in quantity.terms if each.name in pointers and each.property in ("", "addr", "end")]
     return found[0] if len(found) == 1 and found[0].sign > 0 else None
 
@@ -122,7 +123,7 @@ def _is_sum(text: str) -> bool:
 
 
 def text_of(enum: Enum, number: int, name: str) -> str:
-    """Returns one value of an enumeration: its name, or its number if an older header does not have the name."""
+    """Returns one value of an enumeration: the name or, if an older header lacks the name, the number."""
     value = enum.named(name)
     if value.since and int(value.since.partition(".")[0]) > _OLDEST_HEADER:
         return f"{number} /* {value.name} */"
@@ -143,7 +144,7 @@ def flags(argument: Argument, of: str) -> str:
 
 
 def value(argument: Argument, of: str) -> str:
-    """Returns one value of an enumeration: its name, or the number if the enumeration has no name for it."""
+    """Returns one value of an enumeration: the name or, if the value has no name, the number."""
     assert isinstance(argument, Value)
     enum = ENUMS[of]
     known = [each for each in enum if each.value == argument.number and not each.mask]

@@ -46,8 +46,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Finding:
-    """A defect: its form in the first of `runs`, the runs that show the defect, and a program for one of its
-    symptoms."""
+    """A defect as the first of `runs` shows it, the runs with the defect, and a program for one of its symptoms."""
 
     defect: Defect
     runs: tuple[Run, ...]
@@ -89,9 +88,9 @@ def page(
     files: Collection[str],
     title: str,
 ) -> str:
-    """Returns the page as Markdown. By the fingerprint of a defect, `where` has the defect's place in the source, and
-    `mended` the changes that mend it. `files` has the names of the programs in the page's directory; handwritten
-    programs are by-hand/FINGERPRINT.c. For other defects, the page has the command that makes the program."""
+    """Returns the page as Markdown. `where` has the places of defects in the source by fingerprint, and `mended` the
+    changes that fix defects. `files` has the names of the programs in the page's directory; handwritten programs are
+    by-hand/FINGERPRINT.c. For other defects, the page has the command that makes the program."""
     drivers = ", ".join(dict.fromkeys(str(run.digest.header["device"].get("driver", "?")) for run in runs))
     lines = [
         f"# {title}",
@@ -101,9 +100,9 @@ def page(
         "",
         *(f"- {stack}" for stack in dict.fromkeys(run.stack for run in runs)),
         "",
-        "`./rdma-cts reproducer CASE --run RUN` makes the program that shows a defect. It needs libibverbs alone:",
-        "`cc FILE -libverbs && ./a.out [DEVICE]`; it prints what the document requires and what was observed,",
-        "and ends with 0 (kept), 1 (violated), 77 (not supported), 2 (not set up).",
+        "`./rdma-cts reproducer CASE --run RUN` makes the program that shows a defect. It needs only libibverbs:",
+        "`cc FILE -libverbs && ./a.out [DEVICE]`. It prints what the document requires and what was observed.",
+        "Its exit status is 0 (kept), 1 (violated), 77 (not supported) or 2 (not set up).",
         *(["The linked programs are next to this page."] if files else []),
         "",
         "| severity | defect | stacks | shown by |",
@@ -130,7 +129,7 @@ def _section(
     seen = [f"{names[stack]} ({format_count(number, 'result')})" for stack, number in count.items()]
     lists = {state: [names[stack] for stack, each in stacks.items() if each == state] for state in (ABSENT, UNTRIED)}
     absent = "".join(f"; {state} on: {', '.join(of)}" for state, of in lists.items() if of)
-    told = [
+    lines = [
         ("severity", defect.severity.label),
         ("fingerprint", f"`{defect.fingerprint}`"),
         ("seen on", f"{', '.join(seen)}{absent}"),
@@ -142,11 +141,11 @@ def _section(
         ("mended by", mended.get(defect.fingerprint)),
         ("shown by", _link(finding, files)),
     ]
-    return [f"## {_cell(defect.title)}", "", *(f"- {label}: {text}" for label, text in told if text)]
+    return [f"## {_cell(defect.title)}", "", *(f"- {label}: {text}" for label, text in lines if text)]
 
 
 def stacks_of(finding: Finding, runs: Sequence[Run]) -> dict[str, str]:
-    """Returns, for each stack, whether a defect was seen in any of its runs, was not seen, or was not tried."""
+    """Returns, for each stack, whether its runs show a defect: SEEN, ABSENT or UNTRIED."""
     found: dict[str, str] = {}
     for run in runs:
         state = SEEN if run in finding.runs else ABSENT if _tried(finding.defect, run) else UNTRIED
@@ -155,13 +154,13 @@ def stacks_of(finding: Finding, runs: Sequence[Run]) -> dict[str, str]:
 
 
 def _tried(defect: Defect, run: Run) -> bool:
-    """Whether the run could show the defect; a stack that does not support or reach its cases cannot."""
+    """Whether a case of the defect was run, and was neither UNSUPPORTED nor UNREACHABLE."""
     cases, unable = set(defect.cases), (Verdict.MISSED, *NOT_TESTABLE)
     return any(record["case"] in cases and record["verdict"] not in unable for record in run.digest.results)
 
 
 def words_of(rule: RuleFacts) -> str:
-    """Returns the words of the document that a rule stands for, with their source."""
+    """Returns the quote of a rule's document or, without a quote, the rule's statement; and the source."""
     return f'"{rule.quote}" ({rule.source})' if rule.quote else f"{rule.statement} ({rule.source})"
 
 

@@ -1,5 +1,5 @@
-"""Findings as objects of KCIDB, the database of kernel tests, in its schema 5.3: issues, and the tests that show them.
-Each recorded run is a checkout with one build. Sending these objects needs an account of a CI system."""
+"""Findings as objects of KCIDB, the database of kernel tests, in its schema 5.3: issues, and the tests that show the
+issues. Each recorded run is a checkout with one build. Only a CI system with an account can send these objects."""
 
 import hashlib
 import json
@@ -13,9 +13,9 @@ from reproducers.findings import Finding, Run, stacks_of
 
 ORIGIN = re.compile(r"[a-z0-9_]+\Z")
 _VERSION = {"major": 5, "minor": 3}
-_ISSUE_VERSION = 1  # increase it when the description of the same finding changes
-_EXCERPT = 16384
-# All other verdicts are FAIL.
+_ISSUE_VERSION = 1  # increase this version when the description of a finding changes
+_EXCERPT = 16384  # the most characters of a log
+# The status of each verdict; the status of all other verdicts is FAIL.
 _STATUS = {Verdict.PASS: "PASS", **dict.fromkeys(NOT_TESTABLE, "SKIP"), Verdict.BROKEN: "ERROR", Verdict.MISSED: "MISS"}
 
 
@@ -32,7 +32,7 @@ def objects(findings: Sequence[Finding], runs: Sequence[Run], origin: str) -> di
     named = [(ids[id(run)], run.stack) for run in runs]
     return {
         "version": _VERSION,
-        # The stack is a package of a distribution, whose commit is unknown.
+        # The stack is a package of a distribution, so its commit is unknown.
         "checkouts": [{"id": id_, "origin": origin, "comment": stack, "valid": True} for id_, stack in named],
         "builds": [{"id": id_, "checkout_id": id_, "origin": origin, "comment": stack} for id_, stack in named],
         "issues": [_issue(each, runs, origin) for each in findings],

@@ -1,9 +1,9 @@
-"""Layout of C source in a number of columns: lines are wrapped after an argument or operand, never within a string
-literal; and the helper functions of the programs, which are pieces of C in snippets/.
+"""Wraps C source to a number of columns, after an argument or operand. Also reads the helper functions of the programs,
+which are pieces of C in snippets/.
 
 The first line of a piece, `// needs: …`, names other pieces and the headers that the piece needs. A line that begins
-with `@name ` is only in programs with the feature `name`; a line that begins with `@!name ` only in programs without.
-"""
+with `@name ` is only in programs with the feature `name`. A line that begins with `@!name ` is only in programs without
+this feature."""
 
 import functools
 import textwrap
@@ -15,7 +15,7 @@ _INDENT = 4
 
 
 def statement(text: str, depth: int = 1, width: int = WIDTH) -> list[str]:
-    """Returns the lines of a statement within `depth` blocks; all but the first are indented by one more level."""
+    """Returns the lines of a statement within `depth` blocks. All lines except the first have one more indent."""
     lead, further = " " * _INDENT * depth, " " * _INDENT * (depth + 1)
     lines, line = [], lead
     for word in _words(text, width):
@@ -27,7 +27,7 @@ def statement(text: str, depth: int = 1, width: int = WIDTH) -> list[str]:
 
 
 def fitted(line: str, width: int) -> list[str]:
-    """Returns a line of C, as several lines if it is too long; a comment is not wrapped."""
+    """Returns a line of C, as several lines if it is too long. A comment is not wrapped."""
     if len(line) <= width or line.lstrip().startswith(("/*", "*", "#")):
         return [line]
     own = len(line) - len(line.lstrip())
@@ -77,7 +77,8 @@ def _read(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def with_needed(names: Iterable[str]) -> tuple[list[str], set[str]]:
-    """Returns these pieces and all pieces that they need, each after the pieces that it needs; and their headers."""
+    """Returns the pieces `names` and all pieces that they need, and the headers of all these pieces. A piece comes
+    after the pieces that it needs."""
     found: dict[str, None] = {}
     headers: set[str] = set()
 

@@ -1,5 +1,5 @@
-"""The text of a report about a violation, for a mailing list or a vendor: plain text of 72 columns, except the kernel's
-messages, which are not wrapped."""
+"""The text of a report about a violation, for a mailing list or a vendor. The text has 72 columns; only the kernel's
+messages are not wrapped."""
 
 import re
 import textwrap
@@ -19,40 +19,41 @@ from reproducers.findings import Finding, Run
 from reproducers.of_runs import reproducer
 
 WIDTH = 72
-# Explanations of calls of a case that are not functions of the library.
+# Explanations of the calls of a case that are not functions of the library.
 _OUR_CALLS = {
-    "traffic": "the peer posts this operation on the key",
-    "local_traffic": "the owner of the region posts this operation with its lkey",
-    "connect_qp": "the queue pair is moved on to RTS, and its completions are polled",
+    "traffic": "the peer posts this operation with the rkey",
+    "local_traffic": "the owner of the region posts this operation with the lkey",
+    "connect_qp": "the queue pair is moved to RTS, and its completions are polled",
     "post_local_inv": "a LOCAL_INV work request",
     "post_bind_mw": "a BIND_MW work request",
 }
 _OPEN = "any answer, because the document leaves the outcome open"
-# The end of a program that cannot report its observation.
+# How a program ends that cannot report its observation.
 _ENDINGS = {
-    Severity.KERNEL_CRASH: "it stops the kernel: run it in a virtual machine",
-    Severity.PROCESS_CRASH: "it is killed by a signal",
-    Severity.HANG: "it does not come back",
+    Severity.KERNEL_CRASH: "the program stops the kernel: run it in a virtual machine",
+    Severity.PROCESS_CRASH: "the program is killed by a signal",
+    Severity.HANG: "the program hangs",
 }
-_MODULES = {"rxe": "rdma_rxe", "siw": "siw"}  # the modules of software drivers, whose devices a command makes
+_MODULES = {"rxe": "rdma_rxe", "siw": "siw"}  # the modules of the software drivers
 _OF_LIBRARIES = re.compile(r'Binary file "[^"]*/lib(?:ibverbs|[a-z0-9_]+-rdmav)[^"]*\.so|segfault at ')
 _KERNEL_LINES = 40
 
 
 def mail(symptom: Symptom, run: Digest, suite: Suite, basis: Basis, history: Sequence[Digest]) -> str:
-    """Returns the whole text, beginning with the subject. Raises Inexpressible if there is no program."""
+    """Returns the whole text; the first line is the subject. `history` has runs of other stacks. Raises Inexpressible
+    if there is no program."""
     program = reproducer(symptom.name, suite, basis, symptom, WIDTH)
-    lines = [*_told(symptom, run, suite, history), "", program.text.rstrip()]
+    lines = [*_description(symptom, run, suite, history), "", program.text.rstrip()]
     return "\n".join(lines) + "\n"
 
 
 def mail_of(finding: Finding, runs: Iterable[Run], suite: Suite) -> str:
-    """Returns the text about a finding, by its first run; the other runs are of other stacks. Raises Inexpressible."""
+    """Returns the text about a finding in its first run; the other runs are of other stacks. Raises Inexpressible."""
     first = finding.runs[0]
     return mail(finding.symptom, first.digest, suite, first.basis, [run.digest for run in runs if run is not first])
 
 
-def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]) -> Iterator[str]:
+def _description(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]) -> Iterator[str]:
     defect = next((each for each in run.defects if symptom in each.symptoms), None)
     title = _subject(symptom, defect.title if defect else symptom.line)
     yield from _wrapped(f"Subject: {_at_fault(symptom, run)}: {title}", further=" ")
@@ -70,13 +71,13 @@ def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]
         yield from _wrapped(f"{rule.source}:")
         if rule.quote:
             yield from _wrapped(f'"{rule.quote}"', "    ", "    ")
-            yield "That is:"
+            yield "The tested rule:"
         yield from _wrapped(rule.statement, "    ", "    ")
         yield ""
     case = suite.find(symptom.name)
     assert case is not None
     set_up = set_up_of(case)
-    yield "What was done:"
+    yield "The objects and calls:"
     calls = [*(f"before: {each}" for each in set_up["before"]), f"call: {case.when}"]
     calls += [f"then: {step}" for step in case.afterwards]
     for done in (*_used(set_up["given"], calls), *calls):
@@ -96,24 +97,27 @@ def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]
         yield ""
         yield "Stacks:"
         for each in (run, *history):
-            stack = f"{each.header['device'].get('driver', '?')}, {_stack(each)}{_told_apart(each, run)}"
+            stack = f"{each.header['device'].get('driver', '?')}, {_stack(each)}{_differences(each, run)}"
             yield from _wrapped(f"{stack}: {_has(symptom, defect, each)}", "  - ", "    ")
     yield ""
-    yield from _wrapped(f"Found by the case {symptom.name} of rdma-cts. The program below shows it without that suite:")
+    yield from _wrapped(
+        f"The case {symptom.name} of rdma-cts found the defect. The program below shows it without this suite:"
+    )
     yield ""
     device = run.header["device"]
     yield from (f"  {command}" for command in _commands(device.get("driver", ""), device.get("name", "DEVICE")))
     yield ""
     ending = _ENDINGS.get(severity_of(symptom))
-    begin = f"On the stack tested above {ending}. If it ends, it" if ending else "It"
+    if ending:
+        yield from _wrapped(f"On the stack tested above, {ending}.")
     yield from _wrapped(
-        f"{begin} ends with status 1 if the document is violated, 0 if it is kept, 77 if the device does not support"
-        " what is needed, and 2 if something could not be set up."
+        "The exit status of the program is 1 if the document is violated, 0 if the document is kept, 77 if the device"
+        " does not support the calls, and 2 if the objects could not be set up."
     )
 
 
 def _subject(symptom: Symptom, title: str) -> str:
-    """Returns the title of a defect; if the kernel died, with the function in which it died."""
+    """Returns the title of a defect. If the kernel died, the title begins with the function in which it died."""
     site = site_of(symptom.fault)
     if site is None or any(name in title for name in site.lasting):
         return title
@@ -131,7 +135,7 @@ def _commands(driver: str, device: str) -> Iterator[str]:
 def _used(given: Sequence[str], calls: Sequence[str]) -> list[str]:
     """Returns the objects of a set-up that the calls need, directly or through other objects."""
     used = list(calls)
-    for line in reversed(given):  # an object needs only earlier objects
+    for line in reversed(given):  # an object needs only objects before it
         name = line.partition(":")[0]
         if ":" not in line or any(re.search(rf"\b{re.escape(name)}\b", each) for each in used):
             used.append(line.partition(":")[2])
@@ -140,21 +144,21 @@ def _used(given: Sequence[str], calls: Sequence[str]) -> list[str]:
 
 
 def _at_fault(symptom: Symptom, run: Digest) -> str:
-    """Returns the part of the stack that answered, by the name that its maintainers use."""
+    """Returns the part of the stack that answered, by the name that the part's maintainers use."""
     driver = run.header["device"].get("driver") or "RDMA"
     parts = {PROVIDER: f"rdma-core, providers/{driver}", LIBIBVERBS: "rdma-core, libibverbs", CORE: "RDMA/core"}
     return parts.get(answering_of(symptom).layer, driver)
 
 
 def _evidence(log: Sequence[str], process_died: bool) -> Iterator[str]:
-    """Yields the kernel's messages from the first complaint on; if a process died, the libraries on its stack."""
+    """Yields the kernel's messages from the first warning on; if a process died, the libraries on its stack."""
     if process_died:  # leave out the frames of the suite's own Python
         log = [line.strip() for line in log if _OF_LIBRARIES.search(line)]
     if not log:
         return
-    complaint = first_alarm(log)
-    start = next((number for number, line in enumerate(log) if complaint and complaint in line), 0)
-    yield "Where the process was, innermost first:" if process_died else "The kernel's messages:"
+    alarm = first_alarm(log)
+    start = next((number for number, line in enumerate(log) if alarm and alarm in line), 0)
+    yield "The stack of the process, innermost frame first:" if process_died else "The kernel's messages:"
     yield from (f"  {line}".rstrip() for line in log[start : start + _KERNEL_LINES])
     if more := len(log[start + _KERNEL_LINES :]):
         yield f"  ({more} more lines)"
@@ -167,8 +171,8 @@ def _stack(run: Digest) -> str:
     return f"kernel {env.get('kernel', '?')}, rdma-core {env.get('rdma_core', '?')}{changed}"
 
 
-def _told_apart(other: Digest, run: Digest) -> str:
-    """Returns the loaded software in which another run of the same versions differs from this run, if any."""
+def _differences(other: Digest, run: Digest) -> str:
+    """Returns the loaded software that is different in another run of the same versions; empty if none is."""
     if _stack(other).partition(" (")[0] != _stack(run).partition(" (")[0]:
         return ""
     known = {name: value for name, value in other.under_test.items() if not name.startswith("given")}
@@ -186,12 +190,12 @@ def _tested(run: Digest) -> Iterator[str]:
 
 def _has(symptom: Symptom, defect: Defect | None, run: Digest) -> str:
     if defect and any(each.fingerprint == defect.fingerprint for each in run.defects):
-        return "has it"
+        return "has the defect"
     verdict = next((each["verdict"] for each in run.results if each["case"] == symptom.case), Verdict.MISSED)
     if verdict == Verdict.MISSED:
-        return "was not tested for it"
+        return "was not tested for the defect"
     decided = verdict in (Verdict.PASS, Verdict.FAIL)
-    return f"{'does not have it' if decided else 'does not show whether it has it'} (the case is {verdict})"
+    return f"{'does not have the defect' if decided else 'leaves the defect undecided'} (the case is {verdict})"
 
 
 def _wrapped(text: str, first: str = "", further: str = "") -> list[str]:

@@ -1,5 +1,5 @@
-"""The set-up of a case as statements of C: the protection domains, memory, queue pairs, regions and windows that its
-steps need. Many rows of a table share one set-up, so a row may need only a part of it."""
+"""The set-up of a case as statements of C: the protection domains, memory, queue pairs, regions and windows that the
+steps of the case need. Many rows of a table share one set-up, and a row may need only some of its objects."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -43,7 +43,7 @@ def without_idle(case: Case) -> Case:
 
 
 def names_in(arguments: Arguments) -> Iterator[str]:
-    """Yields the names in arguments: single words, and the names of the objects in quantities."""
+    """Yields the names of objects in arguments: single words, and the names in quantities."""
     for argument in arguments.values():
         yield from _names(argument)
 
@@ -59,7 +59,7 @@ def _names(argument: Argument) -> Iterator[str]:
                 yield from (name for part in (each.addr, each.length, each.lkey) for name in _names(part))
 
 
-# For each kind of memory, the statements that prepare new pages; `{0}` is the memory, `{1}` its size in bytes.
+# For each kind of memory, the statements that prepare new pages. `{0}` is the memory, and `{1}` its size in bytes.
 _KINDS = {
     "anonymous": ("memset({0}, 0, {1});",),
     "read_only": ("memset({0}, 0, {1});", "SET_UP(!mprotect({0}, {1}, PROT_READ));"),
@@ -123,7 +123,7 @@ def _memory(writer: Writer, name: str, spec: MemorySpec) -> None:
 
 
 def beyond(writer: Writer) -> bool:
-    """Whether a call uses a range outside of the case's memory, so that the mappings around the memory matter."""
+    """Whether a call uses a range outside of the case's memory. The mappings around the memory must then be defined."""
     case = writer.case
     steps = [step for step in (*case.before, case.when, *case.afterwards) if step.call in VERBS]
     for arguments in (*(each.arguments for each in case.given.mrs.values()), *(step.arguments for step in steps)):
@@ -164,8 +164,8 @@ def connected(writer: Writer, kind: str, domain: str, access: str) -> str:
 
 
 def rights(writer: Writer, access: Flags | int | None) -> str:
-    """Returns the qp_access_flags of a tested queue pair. For all rights (None), these are the rights that the
-    program's operations need."""
+    """Returns the qp_access_flags of a tested queue pair. Instead of all rights (None), the queue pair has the rights
+    that the program's operations need."""
     mask = access.mask if isinstance(access, Flags) else access
     if mask is None or mask == _ALL_RIGHTS:
         return "REMOTE"
@@ -193,7 +193,7 @@ def _queue_pairs(writer: Writer, name: str, spec: QpSpec) -> None:
 
 def _region(writer: Writer, name: str, spec: MrSpec) -> None:
     own = identifier(name)
-    # For a region of ibv_reg_mr_ex, the library issues REG_MR, but the case issues the new method.
+    # The library registers regions, but for ibv_reg_mr_ex it does not issue the kernel's method that the case issues.
     raw = writer.raw and spec.call == "ibv_reg_mr_ex"
     writer.say(f"struct ibv_mr *{own} = {registration(writer, spec.call, spec.arguments, raw)};")
     writer.say(f"SET_UP({own});")
@@ -219,7 +219,7 @@ def _window(writer: Writer, name: str, spec: WindowSpec) -> None:
     writer.say(f"SET_UP(next({queue}->send_cq) == IBV_WC_SUCCESS);")
 
 
-# The functions that write the objects of each section of `given`, in the order in which they are created.
+# For each section of `given`, the function that writes an object, in the order in which the objects are created.
 _MAKERS: Mapping[str, Callable[[Writer, str, Any], None]] = {
     "memory": _memory,
     "dmabufs": _dmabuf,

@@ -25,8 +25,8 @@ from reproducers.writer import Inexpressible
 
 
 def cut(case: Case, observed: Mapping[str, Any]) -> Case:
-    """The case without the steps after the first wrong step in its recorded observation, and without earlier operations
-    that changed nothing; unchanged if there is no fault."""
+    """Returns the case without the steps after the first wrong step of the observation, and without operations before
+    that step that change nothing. Returns the whole case if no step is wrong."""
     if "returned" not in observed:
         return case
     if fault_of(case.when, observed):  # type: ignore[arg-type]
@@ -39,7 +39,7 @@ def cut(case: Case, observed: Mapping[str, Any]) -> Case:
     return case
 
 
-_ALARM = "The violation is a warning in the kernel's log (dmesg), whatever this program ends with."
+_ALARM = "The violation is a warning in the kernel's log (dmesg), whatever the exit status of this program is."
 _DIED = (FaultKind.KERNEL_DIED, FaultKind.PROCESS_DIED, FaultKind.HUNG)
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9]+")
 
@@ -54,7 +54,8 @@ class Made:
 
 
 def programs_of(results: Iterable[ResultRecord], suite: Suite, basis: Basis) -> Iterator[Made]:
-    """Yields a program for each symptom in these results, which must have every key of record_shape.RESULT."""
+    """Yields the program, or the reason why there is none, of each symptom in `results`. Each result must have all keys
+    of record_shape.RESULT."""
     for record in results:
         for symptom in symptoms_of(record):
             try:
@@ -69,18 +70,19 @@ def basis_of(path: Path) -> Basis:
 
 
 def unknown_device() -> Basis:
-    """Returns the facts for use without a run: every capability counts as present."""
+    """Returns the facts if there is no run: every capability counts as present."""
     return Basis(Capabilities({}, {}, {}))
 
 
 def reproducer(id_: str, suite: Suite, basis: Basis, symptom: Symptom | None = None, width: int = WIDTH) -> Program:
-    """Returns the program of a row or point, with a symptom only the steps that show it. Raises Inexpressible."""
+    """Returns the program of a row or point. If a symptom is given, the program has only the steps that show the
+    symptom. Raises Inexpressible."""
     try:
         case = suite.find(id_)
     except UserError as error:
         raise Inexpressible(f"the sweep does not have this point ({error})") from error
     if case is None:
-        raise Inexpressible("there is no such case")
+        raise Inexpressible(f"there is no case {id_}")
     case = basis.resolved(case)
     died = symptom is not None and symptom.fault.kind in _DIED
     if symptom is not None and not died:
@@ -90,7 +92,7 @@ def reproducer(id_: str, suite: Suite, basis: Basis, symptom: Symptom | None = N
 
 
 def file_name(id_: str) -> str:
-    """The name of the file of a case's program."""
+    """Returns the name of the file of a case's program."""
     return f"{_NOT_IN_A_NAME.sub('-', id_).strip('-')}.c"
 
 
@@ -101,7 +103,7 @@ def _cut(symptom: Symptom, case: Case) -> Case:
 
 
 def _shortest(case: Case, rules: Mapping[str, Rule], width: int, died: bool, remark: str) -> Program:
-    """Returns the program. If the case killed its worker and the program is too long, the last steps are left out."""
+    """Returns the program. If the program is too long and the case has `died`, the last steps are left out."""
     while True:
         try:
             return program_of(case, rules, width, remark)

@@ -1,4 +1,5 @@
-"""Requests as statements of C: operations with a key, binds, invalidations, and changes of queue pairs and memory."""
+"""The steps that are not verbs on regions, as statements of C: operations with a key, binds, invalidations, and changes
+of queue pairs and of memory."""
 
 from collections.abc import Callable, Mapping
 
@@ -13,9 +14,9 @@ from reproducers.objects import connected, rights, type_of
 from reproducers.writer import Inexpressible, Writer
 
 _WANTED = {"success": "1", "refused": "0", "open": "-1"}
-# The remote operations, whose opcodes are IBV_WR_ with the same name.
+# The remote operations. The opcode of an operation is IBV_WR_ and the operation's name.
 _OPCODES = "RDMA_WRITE RDMA_WRITE_WITH_IMM RDMA_READ ATOMIC_CMP_AND_SWP ATOMIC_FETCH_AND_ADD".split()
-# The opcode of each local operation, whether the peer posts the request, and the side that a refusal is about.
+# For each local operation: its opcode, whether the peer posts the request, and the side whose refusal is expected.
 _LOCAL = {
     "SEND": ("IBV_WR_SEND", 0, "gather"),
     "WRITE": ("IBV_WR_RDMA_WRITE", 0, "gather"),
@@ -30,11 +31,11 @@ _PLACEMENTS = {
 
 
 def _prepare(writer: Writer, step: Step) -> None:
-    """Writes the statements that operations of a peer and of the owner both need."""
+    """Notes the features that operations of the peer and of the owner need. Raises Inexpressible."""
     if str(step.arguments["contents"]) != "made":
         raise Inexpressible(f"it needs memory with the contents {step.arguments['contents']!s}")
     if step.arguments["poster"] in BUILDERS:
-        raise Inexpressible("it posts by the builders of ibv_wr_post(3)")
+        raise Inexpressible("it posts requests by the functions of ibv_wr_post(3)")
     if step.then.outcome == "open" or step.then.because:
         writer.features.add("open")
     if step.then.opcode:
@@ -58,7 +59,7 @@ def _pair(writer: Writer, step: Step) -> str:
     return name
 
 
-def _asked(step: Step) -> str:
+def _description(step: Step) -> str:
     position = str(step.arguments["position"])
     at = step.arguments["addr"]
     place = f"{position} of {at.text}" if position != "whole" else f"at {at.text}"  # type: ignore[union-attr]
@@ -73,7 +74,7 @@ def traffic(writer: Writer, step: Step) -> None:
     if operation not in _OPCODES:
         raise Inexpressible(f"it needs the operation {operation}")
     if step.arguments["with_flags"].mask:  # type: ignore[union-attr]
-        raise Inexpressible("it needs other flags of a request")
+        raise Inexpressible("it needs other flags in a request")
     if operation == "RDMA_READ":
         writer.features.add("read")
     if operation.startswith("ATOMIC"):
@@ -86,16 +87,17 @@ def traffic(writer: Writer, step: Step) -> None:
     writer.use("rdma")
     key = writer.number(step.arguments["rkey"])
     expected = _expected(step)
-    call = f'rdma({pair}, "{_asked(step)}", {expected}, IBV_WR_{operation}, {key}, {addr}, {at}, {count});'
-    _made(writer, step, pair, call, "remote")
+    call = f'rdma({pair}, "{_description(step)}", {expected}, IBV_WR_{operation}, {key}, {addr}, {at}, {count});'
+    _executed(writer, step, pair, call, "remote")
 
 
 def _expected(step: Step) -> str:
     return "-1" if step.then.because else _WANTED[step.then.outcome]
 
 
-def _made(writer: Writer, step: Step, pair: str, call: str, side: str) -> None:
-    """Writes the statement of an operation and, if a refusal must have a certain status, the check of the status."""
+def _executed(writer: Writer, step: Step, pair: str, call: str, side: str) -> None:
+    """Writes the statement of an operation and, if a refusal must have one of several statuses, the check of the
+    status."""
     kind = str(step.arguments["qp_type"])
     if not step.then.because:
         if step.then.opcode:
@@ -122,7 +124,8 @@ def _made(writer: Writer, step: Step, pair: str, call: str, side: str) -> None:
 
 
 def status_of_refusal(writer: Writer, status: str, allowed: tuple[str, ...]) -> None:
-    """Writes the check that a refusal has one of these statuses. If nothing is refused, the program ends with 77."""
+    """Writes the check that a refusal has one of the `allowed` statuses. If nothing is refused, the program exits with
+    77."""
     writer.say_if(f"{status} == NONE || {status} == IBV_WC_SUCCESS", 'errx(77, "nothing was refused");')
     names = [f"IBV_WC_{name}" for name in allowed]
     kept = " || ".join(f"{status} == {name}" for name in names)
@@ -130,7 +133,7 @@ def status_of_refusal(writer: Writer, status: str, allowed: tuple[str, ...]) -> 
 
 
 def flush(writer: Writer, step: Step) -> None:
-    """Writes a FLUSH, which only an extended queue pair can post. The program needs rdma-core 46 or later to run."""
+    """Writes a FLUSH, which only an extended queue pair can post. The program runs only with rdma-core 46 or later."""
     operation = str(step.arguments["op"])
     if step.then.because or str(step.arguments["via"]) != NULL or "parts" in writer.features:
         raise Inexpressible(f"it needs {operation} over a separate queue pair")
@@ -144,7 +147,7 @@ def flush(writer: Writer, step: Step) -> None:
     writer.use("flush")
     key = writer.number(step.arguments["rkey"])
     kind, wanted_ = _PLACEMENTS[operation], _WANTED[step.then.outcome]
-    writer.say(f'flush({pair}, "{_asked(step)}", {wanted_}, {kind}, {key}, {addr}, {count});')
+    writer.say(f'flush({pair}, "{_description(step)}", {wanted_}, {kind}, {key}, {addr}, {count});')
 
 
 def local_traffic(writer: Writer, step: Step) -> None:
@@ -159,14 +162,14 @@ def local_traffic(writer: Writer, step: Step) -> None:
     writer.area_of(name)
     writer.use("local")
     sge = f"(struct ibv_sge){{ {addr}, {count}, {writer.number(step.arguments['lkey'])} }}"
-    call = f'local({pair}, "{_asked(step)}", {_expected(step)}, {opcode}, {receives}, {sge}, {at});'
+    call = f'local({pair}, "{_description(step)}", {_expected(step)}, {opcode}, {receives}, {sge}, {at});'
     if step.then.because and operation == "RECV":
         raise Inexpressible("it needs the statuses of both sides of a receive")
     if step.then.because and side == "gather":
         call = f"refused({pair}, {opcode}, {sge});"
         writer.pieces.pop("local")
         writer.use("refused")
-    _made(writer, step, pair, call, side)
+    _executed(writer, step, pair, call, side)
 
 
 def bind(writer: Writer, step: Step) -> None:
@@ -216,7 +219,7 @@ def bind(writer: Writer, step: Step) -> None:
 
 
 def _done(writer: Writer, step: Step, opcode: str, awaited: bool = True) -> str:
-    """Returns the condition that a request was posted and, if `awaited`, has completed with its opcode."""
+    """Returns the condition that a request was posted and, if `awaited`, that it has completed with its opcode."""
     done = "!error && status == IBV_WC_SUCCESS" if awaited else "!error"
     if not step.then.opcode:
         return done
@@ -235,7 +238,7 @@ def local_inv(writer: Writer, step: Step) -> None:
 
 
 def send_with_inv(writer: Writer, step: Step) -> None:
-    """Writes a SEND with invalidation; the completion of its receive must have the invalidated key."""
+    """Writes a SEND with invalidation. The completion of the receive must have the invalidated key."""
     queue = identifier(str(step.arguments["qp"]))
     elements = ".num_sge = 0"
     if length := writer.moved(step.arguments["length"]):
@@ -257,7 +260,7 @@ def send_with_inv(writer: Writer, step: Step) -> None:
             message = "(wc.wc_flags & IBV_WC_WITH_INV) && wc.invalidated_rkey == sent"
             writer.check(
                 message,
-                "its receiver should be told the key, was told flags %u and key %#x",
+                "its receiver should get the key, got flags %u and key %#x",
                 "wc.wc_flags",
                 "wc.invalidated_rkey",
             )
@@ -292,7 +295,7 @@ def restore_rkey(writer: Writer, step: Step) -> None:
 
 
 def connect_qp(writer: Writer, step: Step) -> None:
-    """Moves queue pairs to RTS, and polls for completions."""
+    """Writes the statements that move a queue pair and its peer to RTS and count the completions."""
     name = str(step.arguments["qp"])
     own, spec = identifier(name), writer.case.given.qps[name]
     writer.use("earlier", "move")
@@ -300,11 +303,11 @@ def connect_qp(writer: Writer, step: Step) -> None:
     writer.say(f"move({own}, IBV_QPS_{spec.state}, IBV_QPS_RTS, {rights(writer, spec.access)});")
     writer.assign("count", f"earlier({own}[0])")
     if step.then.completion == "one":
-        writer.check("count == 1", "what was posted should complete once after RTS, did %d times", "count")
+        writer.check("count == 1", "the request should complete once after RTS, completed %d times", "count")
     elif step.then.completion != "none":
         writer.say('printf("completed after RTS: %d\\n", count);')
     else:
-        writer.check("!count", "after RTS nothing posted should complete, %d did", "count")
+        writer.check("!count", "no request should complete after RTS, %d completed", "count")
 
 
 def destroy_qp(writer: Writer, step: Step) -> None:
@@ -312,7 +315,7 @@ def destroy_qp(writer: Writer, step: Step) -> None:
     writer.say(f"SET_UP(!ibv_destroy_qp({own}[0]) && !ibv_destroy_qp({own}[1]));")
 
 
-# The statements of the calls on a whole memory, of which `{0}` is the address and `{1}` the size in bytes.
+# The statements of the calls on a whole memory. `{0}` is the address of the memory, and `{1}` its size in bytes.
 _ON_MEMORY = {
     "fill": "memset({0}, 0xfe, {1});",
     "unmap": "SET_UP(!munmap({0}, {1}));",

@@ -1,4 +1,4 @@
-"""A whole program: a comment with the words of the document, the helper functions that the case needs, and main() with
+"""A whole program: a comment with the quote of the document, the helper functions that the case needs, and main() with
 the steps of the case."""
 
 import re
@@ -27,16 +27,15 @@ _MACROS = [
     '#define SET_UP(done) ((done) ? (void)0 : err(2, "failed: %s", #done))',
     "",
 ]
-# Macros that a program defines if it uses them.
+# A program defines only the macros that it uses.
 _DEFINED = {
     "PAGE": "PAGE ((size_t)sysconf(_SC_PAGESIZE))",
-    "NONE": "NONE -1 /* the status where nothing completes */",
-    "DATA": "DATA(i) (0x80 + (i) % 113) /* the bytes that move */",
+    "NONE": "NONE -1 /* the status without a completion */",
+    "DATA": "DATA(i) (0x80 + (i) % 113) /* the transferred bytes */",
 }
-# The bits, in on-demand capabilities, of operations without a name in older headers.
+# The bits of the on-demand capabilities that have no name in older headers, by operation.
 _ODP_WITHOUT_NAMES = {"flush": "0x40", "atomic_write": "0x80"}
-# Constants that the header of the oldest rdma-core lacks, with their values. A program defines the constants that it
-# uses.
+# Constants that the header of the oldest rdma-core lacks, with their values. A program defines those that it uses.
 _OLDEST = 44  # the version of rdma-core in Debian 12
 _LATER: Mapping[str, int] = {
     "IBV_FLUSH_RANGE": 0,
@@ -69,15 +68,15 @@ _DECLARED: Mapping[str, str] = {
 }
 # Capabilities that only the result of the call shows.
 _OFFERED = ("rereg_mr", "rereg_translation", "advise_mr", "reg_dmabuf_mr", "zero_based")
-# Capabilities that a program need not test. The compiler or the answer shows calls that do not exist. On other
-# transports than InfiniBand and RoCE, the program's queue pairs, which are connected by state transitions, cannot be
-# set up.
+# Capabilities that a program need not test. If a call does not exist, the compiler or the result of the call shows it.
+# On transports other than InfiniBand and RoCE, the set-up of the queue pairs fails, because state transitions do not
+# connect them.
 _IMPLIED = (*BY_SYMBOL, *"rc uc immediate_data iba_statuses read_sinks lists iova_page_offset".split(), *_OFFERED)
 
 
 @dataclass(frozen=True)
 class Program:
-    """The C program of a case: its text, which compiles with `cc FILE -libverbs`."""
+    """The C program of a case. `cc FILE -libverbs` compiles its text."""
 
     case: str
     text: str
@@ -92,10 +91,10 @@ class TooLong(Inexpressible):
 
 
 def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark: str = "") -> Program:
-    """Returns the program of a row, wrapped to `width` columns, which has at most MOST_LINES lines with the default
-    width. `remark` is a sentence for its first comment. Raises Inexpressible."""
+    """Returns the program of a row, wrapped to `width` columns. With the default width the program has at most
+    MOST_LINES lines. `remark` is a sentence for its first comment. Raises Inexpressible."""
     if case.kind is not Kind.ROW:
-        raise Inexpressible("it is not a row of calls: name one point, as CASE#axis=value")
+        raise Inexpressible("it is not a row of calls; of a sweep, name one point: CASE#axis=value")
     unmet = [need for need in case.needs if need in PRECONDITIONS]
     if unmet:
         raise Inexpressible(f"it needs {', '.join(unmet)}")
@@ -111,7 +110,7 @@ def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark
         writer.features.add("mixed")
     _needs(writer)
     set_up(writer)
-    for step in case.before:  # these calls belong to the set-up
+    for step in case.before:  # the calls before the judged call are a part of the set-up
         _step(writer, step, "before")
         writer.say_if("violations", 'errx(2, "not set up");')
     _step(writer, case.when, "")
@@ -150,7 +149,7 @@ def _needs(writer: Writer) -> None:
 
 def _step(writer: Writer, step: Step, when: str) -> None:
     if step.call not in STEPS:
-        raise Inexpressible(f"it makes the call {step.call}")
+        raise Inexpressible(f"it needs the call {step.call}")
     try:
         STEPS[step.call](writer, step)
     except KeyError as error:
@@ -186,7 +185,7 @@ def _afterwards(writer: Writer) -> None:
 
 def _top(writer: Writer, rules: Mapping[str, Rule], remark: str) -> list[str]:
     case, lines = writer.case, []
-    lines += comment(_told(case, rules, remark), writer.width)
+    lines += comment(_first_comment(case, rules, remark), writer.width)
     if "udmabuf" in writer.pieces:
         lines.append("#define _GNU_SOURCE")
     names, headers = layout.with_needed(writer.pieces)
@@ -198,7 +197,7 @@ def _top(writer: Writer, rules: Mapping[str, Rule], remark: str) -> list[str]:
     lines += [f"#define {_DEFINED[name]}" for name in defined]
     later = [name for name in _LATER if re.search(rf"\b{name}\b", f"{text}{_rights(writer)}")]
     if later:
-        lines.append("/* of rdma-core 46 and later; an older header compiles, too */")
+        lines.append("/* constants of rdma-core 46 and later, for older headers */")
         lines += [f"#define {name} {_LATER[name]}" for name in later]
     if "REMOTE" in text.replace("_REMOTE", ""):
         lines += statement(f"static const int REMOTE = {' | '.join(_rights(writer))};", 0, writer.width)
@@ -206,7 +205,7 @@ def _top(writer: Writer, rules: Mapping[str, Rule], remark: str) -> list[str]:
     lines += ["static struct ibv_context *context;", "static struct ibv_pd *pd;", "static int violations;"]
     if "traffic" in writer.features:
         lines += [
-            f"static unsigned char own[{max(1, writer.largest)}], *area; /* the peer's, the case's memory */",
+            f"static unsigned char own[{max(1, writer.largest)}], *area; /* of the peer; of the case */",
             "static struct ibv_mr *own_mr;",
             "static size_t size;",
         ]
@@ -226,11 +225,11 @@ def _rights(writer: Writer) -> list[str]:
     ]
 
 
-def _told(case: Case, rules: Mapping[str, Rule], remark: str) -> list[str]:
+def _first_comment(case: Case, rules: Mapping[str, Rule], remark: str) -> list[str]:
     rule = rules[case.rules[0]]
-    said = f'"{rule.quote}"' if rule.quote else rule.statement
+    requirement = f'"{rule.quote}"' if rule.quote else rule.statement
     return [
-        f"{rule.id}, {rule.document}, {rule.section}: {said}",
+        f"{rule.id}, {rule.document}, {rule.section}: {requirement}",
         f"Case {case.id} of rdma-cts.",
         *([remark] if remark else []),
         "cc FILE -libverbs; 0: kept, 1: violated, 77: not supported, 2: not set up",

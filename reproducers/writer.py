@@ -1,4 +1,4 @@
-"""A program while it is written: its objects by name, its statements, and the pieces that the statements need."""
+"""Collects the parts of a program: its objects by name, its statements, and the pieces that the statements need."""
 
 import re
 from collections.abc import Iterator
@@ -17,10 +17,10 @@ class Inexpressible(Exception):
     """The reason why a case has no program; the text completes "cannot be expressed: …"."""
 
 
-# Pairs of the size of a page and of a huge page on systems on which a program may run.
+# The sizes of a page and of a huge page on the systems on which a program may run.
 _SYSTEMS = ((4096, 2 << 20), (65536, 512 << 20))
 _LARGEST_AREA = 1 << 30  # the maximum size in bytes of memory that a program fills and compares
-_APART = 1 << 44  # the distance in bytes between the assumed addresses of memories, to tell them apart
+_APART = 1 << 44  # the distance in bytes between the assumed addresses of memories, so that their ranges are disjoint
 
 
 class Writer:
@@ -37,17 +37,17 @@ class Writer:
         self.headers: set[str] = {"err.h", "infiniband/verbs.h", "stdio.h"}
         self.largest = 0  # the maximum number of bytes that an operation of the program transfers
         self.area: tuple[str, str] | None = None
-        self.made: set[str] = set()  # the names of objects that calls of the case have made
+        self.made: set[str] = set()  # the names of objects that calls of the case have created
         self.released: set[str] = set()
-        self.posted: dict[str, str] = {}  # for binds of type 2: the window, by the name of the request
-        self._kept: dict[str, int] = {}  # for each variable for later steps, the number of the line that declares it
+        self.posted: dict[str, str] = {}  # the window of each bind of type 2, by the name of the request
+        self._kept: dict[str, int] = {}  # the line that declares a variable for later steps, by name
         self._counted: dict[str, int] = {}
         self.declared: set[str] = set()
         self._depth = 1
 
     @property
     def raw(self) -> bool:
-        """Whether the calls of the case are made by the kernel's commands."""
+        """Whether the case issues the kernel's commands instead of calls of the library."""
         return self.case.entry == "uverbs"
 
     def use(self, *pieces: str) -> None:
@@ -59,11 +59,11 @@ class Writer:
         self.lines += statement(text, self._depth, self.width)
 
     def check(self, kept: str, message: str, *values: str) -> None:
-        """Adds a check: a condition, and the message with these values, in the format of printf."""
+        """Adds a check: the condition `kept`, and a message in the format of printf with its values."""
         self.say(f"CHECK({', '.join([kept, f'{chr(34)}{message}{chr(34)}', *values])});")
 
     def keep(self, name: str, text: str, kind: str) -> None:
-        """Declares a variable for later steps; it is left out if no later step uses it."""
+        """Declares a variable for later steps. The variable is left out if no later step uses it."""
         if name in self.declared:
             self.say(f"{name} = {text};")
             return
@@ -82,7 +82,7 @@ class Writer:
         return [line for number, line in enumerate(self.lines) if number not in idle]
 
     def say_if(self, condition: str, text: str) -> None:
-        """Adds a statement under a condition, which may be empty."""
+        """Adds a statement under a condition. The condition may be empty."""
         if condition:
             self.lines += statement(f"if ({condition})", self._depth, self.width)
         self.lines += statement(text, self._depth + bool(condition), self.width)
@@ -95,13 +95,13 @@ class Writer:
         self.say(f"{kind}{'' if kind.endswith('*') else ' '}{name} = {text};" if new else f"{name} = {text};")
 
     def next_number(self, of: str) -> int:
-        """Returns the next number for names with the word `of`: the number of earlier calls for this word."""
+        """Returns the next number for names with the word `of`, from 0."""
         self._counted[of] = self._counted.get(of, -1) + 1
         return self._counted[of]
 
     @contextmanager
     def block(self, condition: str) -> Iterator[None]:
-        """Puts the statements that are added within the block under a condition."""
+        """Puts the statements that are added in the `with` block under a condition."""
         self.say(f"if ({condition}) {{")
         self._depth += 1
         yield
@@ -112,7 +112,7 @@ class Writer:
         return self._known(_quantity(argument), self.names.number(_quantity(argument)))
 
     def pointer(self, argument: Argument) -> str:
-        """Returns a quantity as the expression of an address."""
+        """Returns a quantity as an expression of a pointer type."""
         return self._known(_quantity(argument), self.names.pointer(_quantity(argument)))
 
     def _known(self, quantity: Quantity, text: str) -> str:
@@ -131,10 +131,10 @@ class Writer:
         for name, base in self._bases.items():
             if base <= start <= base + self.evaluate(self.memories[name].size):
                 return name
-        raise Inexpressible("the address of an operation is in no memory of the case")
+        raise Inexpressible("the address of an operation is not in the memory of the case")
 
     def holds(self, addr: Quantity, length: Quantity) -> bool:
-        """Whether memory of the case contains a whole range. True if the range does not depend on memory."""
+        """Whether one memory of the case contains the whole range. True if the range does not depend on memory."""
         if not any(name in self._bases for name, _ in addr.names):
             return True
         start = self.evaluate(addr)
@@ -143,7 +143,8 @@ class Writer:
         return any(base <= start and end <= base + sizes[name] for name, base in self._bases.items())
 
     def evaluate(self, quantity: Quantity, system: tuple[int, int] = _SYSTEMS[0]) -> int:
-        """Returns a quantity with the pages of a system. Raises Inexpressible for a key of an object."""
+        """Returns the value of a quantity with the page sizes of a system. Raises Inexpressible if the quantity depends
+        on an object that is not memory."""
 
         def value_of(name: str, property_: str) -> int:
             if name not in self._bases:
@@ -165,7 +166,7 @@ class Writer:
         shift: tuple[Term, ...] = (Term(1 if found[0][0] >= 0 else -1, abs(found[0][0])),)
         count = Quantity("", (Term(1, found[0][1]),))
         if found[0] != found[1]:
-            # Systems differ only in the size of a range of whole pages.
+            # The results for the systems differ because the size of the range is in whole pages.
             if position not in ("whole", "first", "before", "across-start", "empty"):
                 offset = found[0][0] - self.evaluate(length)
                 shift = (*length.terms, Term(1 if offset >= 0 else -1, abs(offset)))
@@ -176,7 +177,7 @@ class Writer:
         return (self.number(Quantity("", (*addr.terms, *shift))), self.pointer(target), self.number(count), name)
 
     def moved(self, length: Argument) -> str:
-        """Returns the argument for a number of bytes of the peer's own memory; empty for no bytes."""
+        """Returns the expression for a number of bytes of the peer's memory; empty for no bytes."""
         sizes = [self.evaluate(_quantity(length), system) for system in _SYSTEMS]
         if not any(sizes):
             return ""
@@ -185,8 +186,8 @@ class Writer:
         return self.number(length)
 
     def area_of(self, name: str) -> None:
-        """Makes the following operations check the whole memory. If the memory is too large to be filled, each
-        operation checks only its own bytes."""
+        """Writes the statement after which operations check the whole memory `name`. If the memory is too large to be
+        filled, each operation checks only its own bytes."""
         if self.evaluate(self.memories[name].size) > _LARGEST_AREA:
             self.features.add("large")
             return
@@ -202,6 +203,6 @@ def _quantity(argument: Argument) -> Quantity:
 
 
 def documented(step: Step) -> tuple[str, ...]:
-    """The values of errno that the manual page of a verb lists for its failure."""
+    """Returns the values of errno that the manual page of a verb lists for a failure."""
     verb = VERBS.get(step.call)
     return tuple(verb.codes) if verb and verb.codes and step.call != "ibv_rereg_mr" else ()

@@ -42,7 +42,7 @@ def ran(*numbers: int) -> list[bytes]:
 
 @dataclass(eq=False)
 class Actor:
-    """A worker that sends the lines of its script and then ends."""
+    """A worker that sends the lines of its script and then exits."""
 
     script: Script
     ending: WorkerEnd = WorkerEnd()  # noqa: RUF009
@@ -85,7 +85,7 @@ def killed(*lines: bytes | None) -> Actor:
 
 @dataclass
 class Audience:
-    """An observer of the progress that records its calls."""
+    """Observes the progress of a run, and records what the supervisor reports."""
 
     total: int = 0
     taken: list[str] = field(default_factory=list)
@@ -123,7 +123,8 @@ class Stage:
         carry_on: bool = False,
         boot_id: str = "",
     ) -> Recorded:
-        """Runs one worker at a time, or continues the run in the file; fails if a script was not used."""
+        """Runs one worker for each script, one at a time; with `carry_on`, continues the recorded run. Fails if a
+        script was not used."""
         waiting = list(scripts)
 
         def next_actor(cases: Sequence[str]) -> Worker:
@@ -148,7 +149,7 @@ class Stage:
         again: Sequence[Callable[[Sequence[str]], Worker]] = (),
         **plan: Any,
     ) -> Recorded:
-        """Runs the cases with these workers at the same time; `plan` has further fields of the run's plan."""
+        """Runs the cases with all these workers in parallel; `plan` has further fields of the RunPlan."""
         with closing(ResultsFile(self.path, carry_on=carry_on)) as results:
             earlier = results.cut_back(results.recorded()) if carry_on else None
             made = RunPlan(suite, suite.cases if cases is None else cases, facts or {"stack": "test"}, **plan)
@@ -170,5 +171,5 @@ SAME = ("complete", "verdicts", "rules", "rule_totals", "points")
 
 
 def figures(recorded: Recorded) -> dict[str, object]:
-    """The part of the footer that is the same with and without an interruption, and for every number of workers."""
+    """Returns the fields of the footer that depend neither on interruptions nor on the number of workers."""
     return {key: value for key, value in footer_of(recorded).items() if key in SAME}

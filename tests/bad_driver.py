@@ -1,4 +1,4 @@
-"""A misbehaving driver in the guest: a preloaded library, and the tables that trigger it. A helper of tests."""
+"""Helpers of tests: a preloaded library that makes a driver in the guest misbehave, and tables that trigger it."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from samples import footer_of, laid
 _MISBEHAVES = enumerate("panics hangs leaks dies taints loses".split(), 101)
 PAGES = {"works": 4, "works-too": 4, **{row: size for size, row in _MISBEHAVES}}
 _WRITE = {"call": "traffic", "op": "RDMA_WRITE", "rkey": "new.rkey", "addr": "buf", "then": "success"}
-# What differs in some rows. In `loses` a peer writes to the region, so that a completion is needed.
+# Fields in which some rows differ. In `loses` a peer writes to the region, because the row needs a completion.
 _OTHER: Mapping[str, dict[str, Any]] = {
     "loses": {"when": {"access": ["LOCAL_WRITE", "REMOTE_WRITE"]}, "afterwards": [_WRITE]},
     "alter": {"then": "refused"},
@@ -23,7 +23,7 @@ _OTHER: Mapping[str, dict[str, Any]] = {
 
 
 def tables(folder: Path, pages: Mapping[str, int]) -> Path:
-    """Makes a folder for --cases with these rows; each row is a valid registration of so many pages of memory."""
+    """Makes a folder for --cases with these rows; each row makes a valid registration of `pages[row]` pages."""
     rows = [
         {
             "id": row,
@@ -53,7 +53,7 @@ def library(target: Path, source: str = "preload.c") -> Path:
 
 
 def run_with(place: Path, source: str, *options: str | Path, only: Iterable[str] = ()) -> Recorded:
-    """Runs cases in a guest with the preloaded library; the run is complete, and some of its cases fail."""
+    """Runs cases in a guest with the preloaded library; checks that the run is complete and that a case fails."""
     how = ("--guests", "1", "--overlay", overlay(place / "overlay", source), *options)
     done = run_in_guest(place / "out", *how, only=only)
     assert done.returncode == 1, done.stdout + done.stderr

@@ -10,7 +10,7 @@ NOBODY = 65534
 
 @contextmanager
 def as_another_user() -> Iterator[None]:
-    """Makes this process act, if it is root, as another user, to whom file modes apply."""
+    """If this process is root, makes it act as another user, because file modes do not apply to root."""
     me = os.geteuid()
     if me == 0:
         os.seteuid(NOBODY)
@@ -22,7 +22,7 @@ def as_another_user() -> Iterator[None]:
 
 @contextmanager
 def full_disk(after: int) -> Iterator[None]:
-    """Lets this process write at most `after` bytes to a file, like a disk that is nearly full."""
+    """Limits the files of this process to `after` bytes, like a disk that is nearly full."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (after, limits[1]))
     try:

@@ -24,7 +24,7 @@ from kinds import Cli, Said, Says
 from project import TABLE, Project
 from samples import laid, numbered
 
-# Objects made during the collection stay until the end; a search for garbage among them takes a fifth of the time.
+# While pytest collects the tests, almost no garbage is made; the search for it would take a fifth of the time.
 gc.disable()
 
 # Tests read the tables hundreds of times. All processes of a session use the tables that the first process has parsed.
@@ -33,20 +33,20 @@ if cache.DIRECTORY not in os.environ:
     os.chmod(_kept.name, 0o755)  # also readable for processes that a test starts as another user
     os.environ[cache.DIRECTORY] = _kept.name
 
-# The processes share bytecode too, even if the environment forbids bytecode next to the sources. Otherwise each process
-# of a session, and each process that a test starts, would compile everything that it imports.
+# The processes share bytecode too, even if the environment forbids bytecode next to the sources. Without shared
+# bytecode, each process of a session, and each process that a test starts, would compile everything that it imports.
 _bytecode = cache_directory() / "bytecode"
 if sys.dont_write_bytecode and cache.is_own(_bytecode.parent):
     sys.dont_write_bytecode, sys.pycache_prefix = False, os.fspath(_bytecode)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
-# Each process unpacks a suite only once, because its data never change.
+# Each process unpacks a suite only once, because the data of a suite never change.
 _unpacked = functools.lru_cache(maxsize=2)(suite._unpacked)
 vars(suite)["_unpacked"] = lambda data, names: _unpacked(data, frozenset(names))
 
-# No test depends on the speed of the machine: Hypothesis has no limit on the time for running or making an example. By
-# day, the examples are always the same; at night, new examples are tried.
+# No test depends on the speed of the machine, so Hypothesis does not limit the time for making or running an example.
+# The examples are always the same, except at night.
 settings.register_profile(
     "untimed",
     deadline=None,
@@ -64,8 +64,8 @@ def pytest_configure(config: pytest.Config) -> None:
         suite.load_suite()  # loaded once here; otherwise all processes would parse the tables at the same time
 
 
-# Files that take more than a few seconds, or need a package that the suite itself does not need. `--quick` leaves them
-# out.
+# Test files that take more than a few seconds, or need a package that the suite itself does not need. `--quick` leaves
+# them out.
 _SLOW = """
 bisect_step bundle cache ci describe docs examiner extending extending_page faults formats
 header history hostile_workers judge kernel_trial loader_properties manners nightly old_results
@@ -82,31 +82,31 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Looks for garbage again, but only among what the tests make."""
+    """Enables the garbage collector again, but only for objects that are made from now on."""
     gc.freeze()
     gc.enable()
 
 
-# The files that take longest, in the order in which they are begun. The first makes the template, for which the second
-# waits; meanwhile the next two compute.
+# The test files that take longest, in the order in which they start. The first file makes the template, and the second
+# waits for it; meanwhile the next two files use the processors.
 _FIRST = "run host_device personas reference bad_driver own_builds kills remote_host bundle plugin page".split()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sorts the selected tests so that all processes end at about the same time: the files that take longest come
-    first. Next come the other files with guests, which wait more than they compute."""
+    """Sorts the selected tests so that all processes finish at about the same time: first the files that take longest,
+    then the other files with guests, because a guest mostly waits."""
     of_guests = {item.path for item in items if item.get_closest_marker("guest")}
     order = {f"test_{name}": number for number, name in enumerate(_FIRST)}
     items.sort(key=lambda item: (order.get(item.path.stem, len(order)), item.path not in of_guests))
 
 
-# How many tests the option `-m "not nightly"` leaves out; each process of pytest-xdist counts all of them.
+# The number of tests that the option `-m "not nightly"` leaves out; each process of pytest-xdist counts all of them.
 _LEFT: dict[str, int] = {}
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
-    """Counts the tests that are left for the night. A process of pytest-xdist sends its count to the first process."""
+    """Counts the tests that run only at night. A process of pytest-xdist sends its count to the first process."""
     for item in items:
         if item.get_closest_marker("nightly") and "not nightly" in item.config.option.markexpr:
             left = getattr(item.config, "workeroutput", _LEFT)
@@ -115,14 +115,14 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Keeps the count of a process that has ended."""
+    """Stores the count of a process that has exited."""
     if "nightly" in (told := getattr(node, "workeroutput", {})):
         _LEFT["nightly"] = told["nightly"]
 
 
 def pytest_unconfigure() -> None:
     if _LEFT:
-        print(f"left for the night: {_LEFT['nightly']} tests (./rdma-cts test --nightly)")
+        print(f"not run: {_LEFT['nightly']} nightly tests (./rdma-cts test --nightly runs them)")
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def stage(tmp_path: Path) -> Stage:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A project with one table and only the rules of the table's verb, on the device in Python."""
+    """Returns a project with one table and only the rules of its verb; its cases run on the device of fake_bench.py."""
     plugins = "pytest_plugins = ['conformance.pytest_plugin.plugin']"
     of_verb = ("cases/reg_mr/test_reg_mr.py", "cases/reg_mr/rules.yaml")
     files = {name: (ROOT / name).read_text() for name in of_verb}
@@ -160,7 +160,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 @pytest.fixture
 def eight_cases(monkeypatch: pytest.MonkeyPatch) -> suite.Suite:
-    """Replaces the suite of commands that read a run by eight cases of one rule."""
+    """Makes the commands that read a run use a suite of eight cases of one rule."""
     eight = numbered(8)
     small = replace(eight, registry=Registry([eight.registry["REG-01"]]))
     for name in ("commands.verify", "commands.cli.run_arguments", "reports.digest"):

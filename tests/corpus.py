@@ -1,9 +1,8 @@
-"""Reads the malformed documents of tests/malformed, and the mistakes that they must cause.
+"""Reads the malformed documents of tests/malformed, and the mistakes that must be reported; a helper of tests.
 
-A file has the documents of one topic, each below a line `=== name` or, if an editor sees no mistake, `=== name beyond
-the schema`. A document begins with comments of the form `# expect LINE:COLUMN FRAGMENT`, one for each mistake in it,
-counted from its own first line. An optional `# folder NAME` is the folder of the verb to which the document belongs. A
-helper of tests.
+Each file has the documents of one topic. A line `=== name` begins a document; if the JSON schema accepts the document,
+the line is `=== name beyond the schema`. The document has a comment `# expect LINE:COLUMN FRAGMENT` for each mistake;
+LINE counts from the first line of the document. An optional `# folder NAME` names the folder of the document's verb.
 """
 
 import re
@@ -21,7 +20,7 @@ _EXPECT = re.compile(rb"# expect ([0-9]+:[0-9]+) (.+)\r?\n")
 _IN_FOLDER = re.compile(rb"# folder ([a-z_]+)\n")
 
 
-# The names of documents whose mistakes depend on facts outside of a schema: other rows, objects, the number of cases.
+# The documents that the JSON schema accepts: their mistakes depend on other rows, objects or the number of cases.
 BEYOND_THE_SCHEMA: set[str] = set()
 
 
@@ -54,7 +53,7 @@ def expectations(data: bytes) -> list[Expected]:
 
 
 def mistakes(name: str, scratch: Path) -> list[str]:
-    """Returns the mistakes in a document of rules (`rules_*`) or a table, each as `line:column: message`."""
+    """Returns the mistakes in a document (rules or a table), each as `line:column: message`."""
     data = DOCUMENTS[name]
     folder = _IN_FOLDER.search(data)
     home = scratch / "cases" / (folder[1].decode() if folder else "reg_mr")
@@ -69,5 +68,5 @@ def mistakes(name: str, scratch: Path) -> list[str]:
 
 
 def is_rules(name: str) -> bool:
-    """Returns whether a document of the corpus has rules and is not a table."""
+    """Whether a document has rules; the other documents are tables."""
     return name.startswith("rules_")

@@ -1,4 +1,4 @@
-"""References that differ from the documents in single methods. A helper of tests."""
+"""Makes references that differ from the documents in single methods; a helper of tests."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +10,7 @@ from reference.objects import Refused
 
 
 def device(**methods: Callable[..., Any]) -> Device:
-    """A reference with these methods; the first argument of each is the reference's own method."""
+    """Returns a reference with these methods; each gets the method that it replaces as its first argument."""
     made = Device()
     for name, method in methods.items():
         setattr(made, name, partial(method, getattr(made, name)))
@@ -18,5 +18,5 @@ def device(**methods: Callable[..., Any]) -> Device:
 
 
 def refusing(errno: int) -> Callable[..., Any]:
-    """A method that refuses every call."""
+    """Returns a method that refuses every call with this errno."""
     return Mock(side_effect=Refused(errno))

@@ -1,7 +1,7 @@
-"""A device in Python for the tests of the plugin and of the supervision. The conftest of a made-up project imports all
-names of this module. The device is the reference without on-demand paging, and wrongly accepts REMOTE_WRITE alone.
-Kinds of memory cause the events that tests need: `huge` a failure of the harness, `no_access` the death of the process,
-`hole` a call that never returns.
+"""A device in Python for tests of the plugin and of the supervision: the reference without on-demand paging, changed so
+that it wrongly accepts REMOTE_WRITE without LOCAL_WRITE. Three kinds of memory cause failures: with `huge` the harness
+raises an exception, with `no_access` the process exits, and with `hole` the call never returns. The conftest of a
+made-up project imports all names of this module.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Runs `./rdma-cts run` without starting another Python, for scripts of tests that run in the guest."""
+"""Runs `./rdma-cts run` in a child process without starting another Python; for scripts that run in the guest."""
 
 import os
 import sys
@@ -10,8 +10,8 @@ from commands.__main__ import main
 
 
 class Forked:
-    """A run in a child of this process. The child has the modules that this process has loaded, because loading them
-    takes seconds in an emulator."""
+    """A run in a child of this process. The child inherits the loaded modules; loading them again would take seconds in
+    an emulator."""
 
     def __init__(self, *arguments: str, before: Callable[[], object] = lambda: None) -> None:
         """Starts the run; the child first calls `before`."""

@@ -1,6 +1,7 @@
-/* A library that attacks the program that has loaded it. The tests overlay it on the guest, where every program loads
- * it. A size of memory that only the tests' own tables use selects the attack at the next call at uverbs. The library
- * knows the names of cases and the path of the port, but not the mark of the harness's lines. */
+/* A library that attacks the program that loads it. The tests overlay the library on the guest, where every program
+ * loads it. The size of a mapping selects the attack that the next call to uverbs starts; only the tests' own tables
+ * use these sizes. The library knows the ids of cases and the path of the port, but not the mark of the harness's
+ * lines. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -36,7 +37,7 @@ static ssize_t real_write(int fd, const void *data, size_t length)
 	return real(fd, data, length);
 }
 
-/* A passing result of every case that this library is asked to attack. */
+/* Writes a passing result of each case in RDMA_CTS_FORGED. */
 static void forge(int fd)
 {
 	const char *names = getenv("RDMA_CTS_FORGED");
@@ -133,7 +134,7 @@ static void attack(int what)
 	}
 }
 
-/* The harness's own lines, on their way to the port. */
+/* Changes or drops a result that the harness writes to the port. */
 ssize_t write(int fd, const void *data, size_t length)
 {
 	char *copy, *verdict;

@@ -1,6 +1,6 @@
-"""Stands in for ssh, with a host that answers each request with messages that a test has prepared. The variable HOSTILE
-names a file with JSON: a list of messages for each request, and for "hello". A message with "flood" is sent forever;
-the event "silence" is not sent. "stderr" is the number of long lines to print to standard error first."""
+"""Stands in for ssh and a hostile host. The variable HOSTILE names a JSON file with the messages that the host sends
+after each request, and at the start ("hello"). A message with "flood" is sent again and again, without end. Before the
+event "silence" the host sleeps. "stderr" is the number of long lines that are first printed to standard error."""
 
 import json
 import os

@@ -1,7 +1,6 @@
-"""Stands in for QEMU, with a guest whose code under test is hostile; `hostile_worker.py LINES WHAT` speaks the port's
-protocol on its standard input and output. LINES is a file with the lines of an honest worker: its header, and a result
-for each case. WHAT is the attack in the second case: a key of CHANGES, TEXTS or SAID. A function gets the worker as
-argument, and returns or ends the process."""
+"""Stands in for QEMU and a guest whose code under test is hostile. `hostile_worker.py LINES WHAT` uses the protocol of
+the guest's port on its standard input and output. LINES is a JSON file with the lines of an honest worker: the header,
+and a result for each case. WHAT names the attack in the second case: a key of CHANGES, TEXTS or SAID."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ def line_of(record: Mapping[str, object], mark: bytes = b"") -> bytes:
 
 
 class Worker:
-    """The guest's side of the port. `case` is the case in flight, and `good` the honest line for this case."""
+    """The worker in the guest. `case` is the running case, and `good` is the honest result of this case."""
 
     def __init__(self, lines: str) -> None:
         with open(lines, encoding="ascii") as file:
@@ -48,7 +47,7 @@ class Worker:
         say(b"".join(line_of(record, self.mark + b" ") for record in records))
 
     def line(self, text: bytes) -> None:
-        """Sends any text, marked as a line of the harness."""
+        """Sends any text after the mark of the harness's lines."""
         say(self.mark + b" " + text + b"\n")
 
     @property
@@ -59,7 +58,7 @@ class Worker:
         self.tell(self.good | changes)
 
     def with_text(self, key: str, text: str) -> None:
-        """Sends the result of the case in flight with this JSON as the value of a key."""
+        """Sends the honest result, in which this JSON text replaces the value of a key."""
         line = json.dumps(self.good | {key: "HERE"})
         self.line(line.replace('"HERE"', text).encode("utf-8", "surrogatepass"))
 
@@ -78,11 +77,11 @@ class Worker:
         say(b'{"type":"guest","event":"exit","status":0}\n')
 
 
-# The keys of a result that differ from those of an honest worker.
+# For each attack, the changed keys of the honest result.
 with open(__file__.replace("hostile_worker.py", "hostile_changes.json"), encoding="ascii") as _changes:
     CHANGES: dict[str, dict[str, Any]] = json.load(_changes)
 CHANGES["a_huge_log"] = {"kernel": {"taint": 0, "log": ["a line of the kernel " + "x" * 5000] * 5000}}
-# The JSON in place of the value of a key of the result.
+# For each attack, a key of the honest result and the JSON text that replaces its value.
 TEXTS: Mapping[str, tuple[str, str]] = {
     "infinite_number": ("duration_us", "1e999"),
     "number_of_400_digits": ("duration_us", "1" + "0" * 400),
@@ -100,7 +99,7 @@ def leave(data: bytes = b"") -> None:
 
 
 def stall(data: bytes = b"", times: int = 1) -> None:
-    """Sends these bytes so many times, and then nothing."""
+    """Sends these bytes `times` times, and then sleeps."""
     for _ in range(times):
         say(data)
     time.sleep(60)
@@ -135,7 +134,7 @@ REFUSED = {"verdict": "FAIL", "effective": "FAIL"}
 
 
 SAID: Mapping[str, Callable[[Worker], object]] = {
-    # Attacks of a library that has the descriptor but not the mark
+    # Attacks of a library that has the port's descriptor but not the mark
     "forge_a_whole_session": lambda it: leave(forged_session(it)),
     "forge_every_result_and_exit": lambda it: leave(forged(it, b"")),
     "forge_with_a_guessed_mark": lambda it: leave(forged(it, b"0" * len(it.mark) + b" ")),
@@ -149,7 +148,7 @@ SAID: Mapping[str, Callable[[Worker], object]] = {
     "write_into_a_line_of_the_harness": lambda it: say(
         it.mark + b' {"type":"result","case":' + b"x" * 100 + b"\n" + line_of(it.good, it.mark + b" ")
     ),
-    # Attacks of a library that has also found the mark
+    # Attacks of a library that also knows the mark
     "pass_what_left_something_behind": lambda it: it.result(observed={**it.good["observed"], "left_behind": ["1 MR"]}),
     "go_on_without_a_result": lambda it: None,
     "answer_every_case_at_once": lambda it: leave(

@@ -1,4 +1,4 @@
-"""Short names that many tests need: the types of fixtures, lists of words, and rows and reports in text files."""
+"""Names that many tests use: the types of fixtures, and functions that read words, rows and kernel reports."""
 
 import re
 from pathlib import Path
@@ -29,12 +29,12 @@ def words(text: str) -> list[str]:
 
 
 def rows(name: str) -> list[tuple[str, str]]:
-    """The rows `input => expected` of a file of the folder rows; `#` begins a comment."""
+    """Returns the rows `input => expected` of a file in tests/rows; `#` begins a comment."""
     lines = (Path(__file__).parent / "rows" / f"{name}.txt").read_text().splitlines()
     return [(given, said.strip()) for given, _, said in (line.partition(" =>") for line in lines if line[0] != "#")]
 
 
-# The lines of each report in kernel_reports.txt, and the place that must be named.
+# For each report in kernel_reports.txt, its lines and the text that must be derived from them.
 _BLOCK = re.compile(r"^=== (\w+)\n# expect ?(.*)\n((?:(?!=== ).*\n)*)", re.MULTILINE)
 _BLOCKS = _BLOCK.findall(Path(__file__).with_name("kernel_reports.txt").read_text())
 REPORTS = {name: (report.splitlines(), place) for name, place, report in _BLOCKS}

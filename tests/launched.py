@@ -17,14 +17,14 @@ from patience import PATIENCE_S
 
 
 def ended(*command: object, **how: Any) -> subprocess.CompletedProcess[str]:
-    """Runs a program to its end; returns it with its output."""
+    """Runs a program until it exits; returns its exit status and its output."""
     how = {"capture_output": True, "text": True, "timeout": PATIENCE_S, "check": False, **how}
     return subprocess.run([*map(str, command)], **how)
 
 
 def built_by(stand_in: Callable[[Sequence[str], Path], int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replaces the programs of builds for guests by a stand-in, which takes no time and needs no tools. The stand-in
-    gets a command and its log; `root_of` tells the system that mmdebstrap has to make."""
+    """Replaces the programs that build guests by a stand-in, which takes no time and needs no tools. The stand-in gets
+    a command and the path of its log; `root_of` returns the directory that a command of mmdebstrap has to make."""
     monkeypatch.setattr(build, "run_logged", lambda command, log, *_: stand_in(command, log))
     monkeypatch.setattr(build, "check_tools", lambda *_: None)
     monkeypatch.setattr(build, "find_tool", lambda name: name)
@@ -42,7 +42,7 @@ def script(path: Path, text: str) -> Path:
 
 
 def launched(*arguments: str | Path, said: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs the command in the project's directory; `said` is the command line as it is typed."""
+    """Runs `./rdma-cts` with these arguments in the project's directory; `said` is the text on its standard input."""
     own = {**os.environ, "RDMA_CTS_PYTHON": sys.executable, **environment}
     return ended(ROOT / "rdma-cts", *arguments, cwd=ROOT, env=own, input=said)
 
@@ -57,7 +57,7 @@ def prepare() -> None:
 def run_in_guest(
     out: Path, *arguments: str | Path, only: Iterable[str] = (), said: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Makes a run in the guest that records in `out`; with `only`, a run of only these cases."""
+    """Runs the suite in the guest and records the results in `out`; with `only`, runs only these cases."""
     if {"--overlay", "--modules"}.intersection(arguments):
         prepare()
     chosen = [word for case in only for word in ("--only", case)]

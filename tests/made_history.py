@@ -1,4 +1,4 @@
-"""Makes histories for tests, with made-up results of nights."""
+"""Makes histories of made-up nightly results, for tests."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ RULES = {rule.id: rule.as_data() for rule in registry().values()}
 
 
 def lines(verdicts: Mapping[int, str]) -> list[ResultRecord]:
-    """Returns a result for each case of SUITE: the verdict that `verdicts` has for the case's number, else PASS."""
+    """Returns a result for each case of SUITE. `verdicts` has verdicts by the case's number; the others are PASS."""
     fault = {"kind": "refused", "verb": "ibv_reg_mr", "returned": "NULL"}
     found = []
     for number, case in enumerate(SUITE.cases):
@@ -24,11 +24,11 @@ def lines(verdicts: Mapping[int, str]) -> list[ResultRecord]:
 
 
 def run_of(verdicts: Mapping[int, str], *, complete: bool = True, count: int = 8, **head: Any) -> Recorded:
-    """A run with these results, of the first `count` cases."""
+    """Returns a run of the first `count` cases with these verdicts."""
     results = lines(verdicts)[:count]
     return recorded(results, complete=complete, rules=RULES, **head)
 
 
 def write_run(folder: Path, run: Recorded) -> None:
-    """The results file of a run, and the reports that every run has next to it."""
+    """Writes the results file of a run, and the reports next to it."""
     report.write_beside(written(run, folder))

@@ -1,4 +1,4 @@
-/* The parts that a header of an older rdma-core lacks. */
+/* Declarations that the header of an older rdma-core does not have. */
 #define _GNU_SOURCE
 #include <infiniband/verbs.h>
 enum {

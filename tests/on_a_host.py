@@ -1,7 +1,7 @@
-"""Runs in the guest, which stands for a host with a device; prints one line of JSON. A helper of test_host_device.py.
-Without an argument: what is refused, a process that dies and one that is stuck. With a number: --isolate, a closed
-terminal, two devices that share the cases, and this many kills of each process at random moments. An audit hook in each
-Python process logs the files that the suite's own programs write, and the addresses that they bind."""
+"""Runs in a guest that stands for a host with a device; prints one line of JSON for test_host_device.py. Without an
+argument it tests refused devices, a process that dies, and a process that hangs; an audit hook in each Python process
+logs the files that are written and the addresses that are bound. With a number N it tests --isolate, a closed terminal,
+two devices that share the cases, and N kills of each process at random moments."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _hook(event, arguments):
     os.write(_log, f"{event} {told}\\n".encode())
 sys.addaudithook(_hook)
 """
-# Possible attacks of a library on the supervisor. A sitecustomize in the process under test tries them, without harm.
+# A sitecustomize for the process under test. It tries, without harm, how a library could attack the supervisor.
 PROBE = """
 import json, os, sys
 from pathlib import Path
@@ -114,13 +114,13 @@ def processes(word: str) -> list[int]:
 
 
 def await_rarely(condition: Any) -> None:
-    """Like await_true; each check reads all of /proc."""
+    """Like await_true, but with fewer checks, because each check reads all of /proc."""
     await_true(condition, poll_s=0.1)
 
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Makes another process hold a queue pair on the device."""
+    """Runs another process that has a queue pair on the device."""
     with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
@@ -131,7 +131,7 @@ def held() -> Iterator[None]:
 
 
 def in_use() -> dict[str, Any]:
-    """Runs on a device that another process uses, and on a device that does not exist."""
+    """Starts a run on a device that another process uses, and a run on a device that does not exist."""
     with held():
         refused = run_forked("--cases", "bad", "-k", "bad/", "--out", "refused")
     found = {"refused": refused, "left": Path("refused/results.jsonl").exists()}
@@ -148,13 +148,14 @@ def unbroken() -> float:
 
 
 def stuck() -> dict[str, Any]:
-    """Makes a process whose case hangs unkillable, by freezing its control group. In the resumed run a process dies."""
+    """Freezes the control group of a process whose case hangs, so that nothing can kill the process. Then resumes the
+    run, in which a process dies."""
     AUDIT.mkdir()
     (AUDIT / "sitecustomize.py").write_text(HOOK)
     FREEZER.mkdir()
     subprocess.run(["mount", "-t", "cgroup", "-o", "freezer", "freezer", FREEZER], check=True)
     (FREEZER / "ice").mkdir()
-    # On a host, runs share no derived files. Here they share these files, so that tables are read once.
+    # On a host, runs share no derived files. Here runs share them, so that the tables are read only once.
     environment = {"PYTHONPATH": str(AUDIT), "PYTHONDONTWRITEBYTECODE": "1", "RDMA_CTS_DERIVED": str(AUDIT / "derived")}
 
     def audited() -> None:
@@ -179,7 +180,7 @@ def stuck() -> dict[str, Any]:
 
 
 def isolated() -> dict[str, Any]:
-    """Runs the same cases as this user and as another user, with the possible attacks of a library in each process."""
+    """Runs the same cases as this user and as another user, with PROBE in each process under test."""
     AUDIT.mkdir()
     (AUDIT / "sitecustomize.py").write_text(PROBE)
     os.environ["PYTHONPATH"] = f"{AUDIT}:{os.environ['PYTHONPATH']}"
@@ -197,8 +198,7 @@ def isolated() -> dict[str, Any]:
 
 
 def closed() -> dict[str, Any]:
-    """Makes a run whose terminal is closed while the process under test is stopped, so that the run cannot end
-    earlier."""
+    """Closes the terminal of a run. Before that, the process under test is stopped, so that the run cannot finish."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execv("./rdma-cts", command(*CHOSEN, "--out", "closed"))
@@ -215,7 +215,7 @@ def closed() -> dict[str, Any]:
 
 
 def shared() -> dict[str, Any]:
-    """Makes a run whose cases two devices of one kind share, with a profile; another process uses the first device."""
+    """Makes a run in which two devices of one kind share the cases, while another process uses the first device."""
     for words in (
         "ip link add h1 type veth peer name p1",
         "ip address add 192.0.2.9/24 dev h1",
@@ -225,7 +225,7 @@ def shared() -> dict[str, Any]:
     ):
         subprocess.run(words.split(), check=True)
     await_rarely(lambda: "ACTIVE" in Path("/sys/class/infiniband/rxe1/ports/1/state").read_text())
-    # A case that a worker runs alone is the second batch.
+    # A worker runs the second case in isolation, so that each device gets a batch.
     chosen = ("--only", "dealloc_mw/deallocation/bound-type-1", "--only", "bind_mw/type_1/queue-pair-ud")
     wanted = (*chosen, "-q", "--no-confirm", "--shared", "--profile", "profiles/rxe.yaml")
     done = run_forked(*wanted, "--device", "rxe0,rxe1", "--out", "shared-by-two")
@@ -240,7 +240,7 @@ def shared() -> dict[str, Any]:
 
 
 def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
-    """Makes runs, and kills the process that has `word` among its arguments by SIGKILL at random moments."""
+    """Makes runs, and at a random moment of each sends SIGKILL to the processes that have `word` as an argument."""
     found = []
     dice = random.Random(7)
     for number in range(moments):
@@ -253,7 +253,7 @@ def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
             for pid in victims:
                 os.kill(pid, signal.SIGKILL)
             status = begun.wait(PATIENCE_S) if word != "commands" else begun.wait()
-        await_rarely(lambda: not processes("--rdma-stream"))  # this process ends shortly after its parent
+        await_rarely(lambda: not processes("--rdma-stream"))  # this process exits shortly after its parent
         sessions = 0
         while not footer(out).get("complete") and sessions < 3:
             sessions += 1
@@ -268,7 +268,7 @@ def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
 
 
 def tell() -> None:
-    """Runs the checks that the command line selects, and reports their results."""
+    """Runs the checks that the command line selects, and prints their results."""
     if sys.argv[1:]:
         moments, took = int(sys.argv[1]), unbroken()
         found: dict[str, Any] = {"isolated": isolated(), "closed": closed(), "footer": footer("unbroken")}

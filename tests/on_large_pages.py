@@ -1,6 +1,6 @@
-"""Runs every Nth case on the reference as on a machine whose pages have the given size; prints one line of JSON. Helper
-of test_reference.py. The memory is mapped in multiples of the given size. Only mincore(2) still counts this machine's
-pages; this module converts the answer to larger pages."""
+"""Runs every Nth case on the reference as if pages had the given size; prints one line of JSON for test_reference.py.
+Memory is mapped in multiples of the given size. mincore(2) still reports this machine's pages; this module converts its
+result to larger pages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def in_core(addr: int, size: int) -> tuple[int, int]:
 
 
 def map_file(fd: int, size: int) -> int:
-    """Like memory.map_file, but the mapping begins at the beginning of a larger page."""
+    """Like memory.map_file, but aligns the mapping to a larger page."""
     addr, _ = mapping._reserve(size, mmap.PAGESIZE)
     return mapping._map(addr, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | mapping._MAP_FIXED, fd)
 

@@ -1,6 +1,6 @@
-"""Runs in the guest, and makes further devices there; prints one line of JSON. Helper of test_ports_in_guest.py. It
-reports the findings of preflight on each device (with only IPv6, with large frames, next to another device), and the
-messages about unusable ports."""
+"""Runs in the guest and makes further devices there; prints one line of JSON for test_ports_in_guest.py. The line has
+the findings of preflight on each device (with only IPv6, with large frames, next to another device), and the messages
+about unusable ports."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def found_on(name: str, gid_index: int | None = None) -> dict[str, Any]:
 
 
 def told(of: Callable[[], object]) -> list[Any]:
-    """Returns the line that reports a mistake, and the exit status."""
+    """Returns the message and the exit status of the error that a function raises."""
     try:
         of()
     except UserError as error:
@@ -84,7 +84,7 @@ def main() -> None:
         ip("link", "set", end, "mtu", "9000")
     seen["large"] = found_on("rxe1")
 
-    # A VLAN of the second device's interface has its own GID, and traffic with this GID carries the VLAN's tag.
+    # A VLAN of the second device's interface has its own GID; frames with this GID have the VLAN's tag.
     for end in ("e1", "e1p"):
         ip("link", "add", "link", end, "name", f"{end}.7", "type", "vlan", "id", "7")
         ip("link", "set", f"{end}.7", "up")
@@ -100,7 +100,7 @@ def main() -> None:
     ip("link", "set", "e1", "down")
     seen["interface down"] = told(lambda: found_on("rxe1"))
 
-    # This is the last step, because the process stays in the namespace and its view of /sys.
+    # This is done last, because the process cannot leave the namespace and its view of /sys.
     ip("netns", "add", "elsewhere")
     os.setns(os.open("/run/netns/elsewhere", os.O_RDONLY), os.CLONE_NEWNET)  # type: ignore[attr-defined]  # Python 3.12
     os.unshare(os.CLONE_NEWNS)  # type: ignore[attr-defined]

@@ -1,5 +1,5 @@
-"""Boots guests for tests, each with its own command. The Python in these guests uses the bytecode, tables and compiled
-C that other guests have left on the host."""
+"""Boots guests for tests, each with its own command. Python in these guests uses the bytecode, tables and compiled C
+that earlier guests have stored on the host."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ _PARTS = (
     "tox.ini",
     "rdma-cts",
 )
-_HELPERS = ("forked.py", "patience.py")  # which such a script imports
+_HELPERS = ("forked.py", "patience.py")  # imported by the scripts that run in a guest
 _RESULT = "RESULT "
 
 
@@ -48,9 +48,9 @@ def told_by(
     settings: str = "",
     cases: Path = ROOT / "cases",
 ) -> Any:
-    """Runs a script of the tests in a guest with the whole project; returns its line after "RESULT ", as JSON. `files`
-    are put next to the script, `settings` are assignments in front of its command, the console is written to `folder`,
-    and `cases` takes the place of the suite's own cases."""
+    """Runs a script of tests/ in a guest with the whole project; returns the parsed JSON of its last line `RESULT …`.
+    `files` are put next to the script, `settings` are assignments of variables in front of its command, `folder` gets
+    the console, and `cases` replaces the suite's own cases."""
     console = folder / "console.log"
     tree = [
         (cases, "cases"),

@@ -1,5 +1,5 @@
-"""Reads the documents that a Debian package installs as plain text, for tests. A manual page is read from its roff
-source, by hand or by pandoc, so that no formatter wraps or hyphenates the text."""
+"""Reads installed manual pages and headers as text, for tests. A manual page is read from its roff source (written by
+hand or by pandoc), so that no formatter wraps or hyphenates the text."""
 
 import gzip
 import re

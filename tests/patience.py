@@ -1,5 +1,5 @@
-"""Waits for events that must happen, long enough for a slow machine. A bound in this module ends a test that hangs; it
-never decides whether a test passes. Each bound is therefore longer than any machine needs."""
+"""Waits for events that must happen, long enough for a slow machine. The bounds in this module only end a test that
+hangs, and never decide whether a test passes. Therefore each bound is longer than any machine needs."""
 
 import sys
 import time
@@ -41,16 +41,16 @@ def command_lines() -> dict[int, list[str]]:
 
 
 def longer_and_longer(first_s: float) -> Iterator[float]:
-    """Yields time-outs in seconds, each four times the previous one, up to PATIENCE_S. They are for tests of a time-out
-    that must not expire before another event. If it does, the test is repeated with the next time-out."""
+    """Yields time-outs in seconds, each four times the previous one, up to PATIENCE_S. If a time-out expires before an
+    event that must come first, the test repeats itself with the next time-out."""
     while first_s < PATIENCE_S:
         yield first_s
         first_s *= 4
 
 
 def calls_of(function: Callable[[], object]) -> int:
-    """Returns the number of calls of Python and C functions that a function makes, a measure of cost that does not
-    depend on the machine's speed."""
+    """Returns how many Python and C functions are called while `function` runs. This number measures the cost and does
+    not depend on the machine's speed."""
     count = 0
 
     def note(_frame: object, event: str, _argument: object) -> None:

@@ -1,6 +1,6 @@
 /* A library that adds defects to a correct driver. The tests overlay it on the guest, where every program loads it.
- * A size of memory that only the tests' own tables use selects what happens to the next call at uverbs.
- * With one of the sizes, the next completion of a completion queue is lost.
+ * The size of a mapping selects what happens at the next call to uverbs, or, with the size LOSE, that the next
+ * completion is lost. Only the tests' own tables use these sizes.
  * RDMA_CTS_PANIC_AT=N makes the kernel panic when the Nth window is deallocated. */
 #define _GNU_SOURCE
 #include <dlfcn.h>

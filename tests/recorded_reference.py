@@ -26,7 +26,7 @@ _DEAR = ("keys/seventy-thousand-regions", "huge_lengths/pinned-of-2-gib", "huge_
 
 
 def is_dear(case: Case) -> bool:
-    """Whether only `test_every_case_of_the_tables_passes_on_the_reference` runs a case, because it takes long."""
+    """Whether a case takes so long that only `test_every_case_of_the_tables_passes_on_the_reference` runs it."""
     return case.kind is Kind.SEQUENCES or case.id.removeprefix("reg_mr/") in _DEAR
 
 
@@ -38,8 +38,7 @@ class QuietKernel:
 
 
 def record(directory: Path, suite: Suite, cases: Iterable[Case], device: Device | None = None, **head: Any) -> Path:
-    """Runs the cases on a reference (`device` is its device) and records the results like a run; returns the
-    directory."""
+    """Runs the cases on a reference with this device, and records the results as a run does; returns the directory."""
     chosen = list(cases)
     with closing(ReferenceBench(device)) as bench, closing(ResultsFile(directory / FILE_NAME)) as file:
         run = replace(on_the_reference(bench), watch=QuietKernel())

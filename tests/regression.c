@@ -1,5 +1,5 @@
-/* A library that causes a regression: it adds LOCAL_WRITE to a registration with REMOTE_WRITE alone, so that the
- * kernel no longer refuses the registration. */
+/* A library that causes a regression: it adds LOCAL_WRITE to each registration with REMOTE_WRITE, so that the kernel
+ * no longer refuses a registration with REMOTE_WRITE and without LOCAL_WRITE. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <rdma/ib_user_ioctl_cmds.h>

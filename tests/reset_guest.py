@@ -1,4 +1,5 @@
-"""Resets the guest whose QEMU listens on a socket; tests use this as the power command of a host that is a guest."""
+"""Resets the guest whose QEMU listens on a socket. Tests use this program as --power-cycle of a guest that stands for
+a host."""
 
 import socket
 import sys

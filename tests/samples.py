@@ -32,7 +32,7 @@ from conformance.tables.suite import CASES, ROOT, Suite
 from conformance.yamldoc.parsing import read_bytes
 
 R = TypeVar("R", HeaderRecord, ResultRecord, FooterRecord)
-# A row that an ordinary device passes, and a sweep of two points that it refuses.
+# A row that passes on a correct device, and a sweep of two points that a correct device refuses.
 ROW = "{rules: [REG-01], when: {access: [LOCAL_WRITE]}, then: {outcome: success, mr: as_asked}}"
 SPACE = """
 - id: space
@@ -53,7 +53,7 @@ OUTCOMES = (
 
 
 def laid(folder: Path, files: Mapping[str, str | bytes]) -> Path:
-    """Writes files with these names and contents into a folder, which is made; returns the folder."""
+    """Makes a folder with files of these names and contents; returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         path = folder / name
@@ -63,7 +63,7 @@ def laid(folder: Path, files: Mapping[str, str | bytes]) -> Path:
 
 
 def flip(path: Path) -> None:
-    """Changes a bit in the middle of a file."""
+    """Inverts a bit in the middle of a file."""
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
@@ -168,8 +168,8 @@ _OBSERVED: Mapping[str, Observation] = {
 
 
 def observed_result(of: Case, verdict: str = "PASS", **more: Any) -> ResultRecord:
-    """Returns a worker's line for a case of `numbered`: an observation with the verdict PASS or FAIL. In place of FAIL,
-    `verdict` can be an errno, which gives a FAIL with another cause."""
+    """Returns a worker's line for a case of `numbered`. `verdict` is PASS, FAIL, or an errno, which results in a FAIL
+    with another cause."""
     basis = Basis(Capabilities({}, {}, {}))
     row = basis.resolved(of)
     concluded = conclude(row, basis, _OBSERVED[verdict], {"taint": 0, "log": []})
@@ -200,8 +200,8 @@ def sweep(
     outcome: Callable[[dict[str, str]], int],
     outcomes: Sequence[Outcome] = OUTCOMES,
 ) -> ResultRecord:
-    """Makes a sweep over these axes: returns its record, and writes its side file to `directory`. `outcome` returns the
-    number of a point's outcome for its labels, or -1 if the point is not in the space."""
+    """Makes a sweep over these axes: returns its record, and writes its points file to `directory`. `outcome` gets the
+    labels of a point, and returns the number of the point's outcome, or -1 if the point is not in the space."""
     space = Space.of_data(axes)
     index = array("H", (outcome(space.labels(point)) % (OUTSIDE + 1) for point in range(space.size)))
     used = set(index)
@@ -243,7 +243,7 @@ def result(of: Case, verdict: str = "PASS", reason: str = "as it should be", **m
 
 
 def recorded(results: Sequence[ResultRecord], *, complete: bool = True, **head: Any) -> Recorded:
-    """A run with these results, with these changes of its header; without a footer if it is not `complete`."""
+    """Returns a run with these results and these changes of its header; without a footer if it is not `complete`."""
     ids = [line["case"] for line in results]
     footer = footer_record(ids, results, registry(), duration_s=2.5) if complete else None
     return Recorded(header(**{"planned": ids, **head}), list(results), footer)
@@ -274,7 +274,8 @@ def footer_of(recorded: Recorded) -> FooterRecord:
 
 @contextmanager
 def user_error(match: str, status: int, one_line: bool = True) -> Iterator[pytest.ExceptionInfo[UserError]]:
-    """Checks that a UserError with this message and exit status is raised; errors about files may have many lines."""
+    """Checks that a UserError with this message and exit status is raised. Its message has one line, or, without
+    `one_line`, may have more lines."""
     with pytest.raises(UserError, match=match) as caught:
         yield caught
     assert caught.value.status == status

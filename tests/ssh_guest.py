@@ -1,6 +1,6 @@
-"""Guests that stand for hosts with an RDMA device and sshd, reached over QEMU's user networking; a helper of tests.
-Their image is the default image with OpenSSH and the module of a network card; it is built and kept like any other
-image. A panic does not end these guests, and a reset starts them again, like hosts."""
+"""Boots guests that stand for hosts with an RDMA device and sshd, for tests; QEMU's user networking connects them. The
+image is the default image with OpenSSH and the module of a network card; it is built and stored like any other image.
+After a panic these guests wait for a reset, as hosts do."""
 
 import shlex
 import socket
@@ -46,7 +46,7 @@ def host_image(say: Callable[[str], None] = print) -> Image:
 
 @dataclass(frozen=True)
 class SshGuest:
-    """A guest with sshd on a port of 127.0.0.1. `folder` has its key, known_hosts, and ssh's configuration."""
+    """A guest with sshd on a port of 127.0.0.1. `folder` has the keys of the host and of its user, and known_hosts."""
 
     guest: Guest
     port: int
@@ -74,7 +74,7 @@ def free_port() -> int:
 
 
 def keys_in(folder: Path) -> None:
-    """Writes a key for the host, a key for its user, and a configuration of ssh that has both."""
+    """Writes a key for the host and a key for its user."""
     for name in ("host_key", "user_key"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
 
@@ -88,9 +88,9 @@ def ssh_guest(
     prepare: str = "",
     tree: Iterable[tuple[Path, str]] = (),
 ) -> Iterator[SshGuest]:
-    """Gives a guest that is up and serves ssh; keys_in(folder) must have been called. `network` are QEMU's arguments
-    for more network cards. `prepare` has commands for the guest before sshd is started. Their working directory has the
-    files of `tree`, given as (source, name in the directory)."""
+    """Boots a guest, and yields it when sshd listens; keys_in(folder) must have been called. `network` are QEMU's
+    arguments for more network cards. `prepare` has commands that the guest runs before sshd starts. Their working
+    directory has the files of `tree`, given as (source, name in the directory)."""
     program = find_program(qemu.PROGRAM)
     assert program
     work = folder / "work"

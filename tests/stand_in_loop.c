@@ -1,4 +1,5 @@
-/* Stands in for ibv_reg_mr and ibv_dereg_mr: refuses access 2, shifts access 5, and keeps a region of 99 bytes. */
+/* Stands in for ibv_reg_mr and ibv_dereg_mr: refuses access 2, returns a region at a shifted address for access 5, and
+ * refuses to deregister a region of 99 bytes. */
 #include <errno.h>
 #include <stdint.h>
 struct region { uint64_t context, pd, addr, length; uint32_t handle, lkey, rkey; };

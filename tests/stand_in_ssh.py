@@ -1,8 +1,7 @@
-"""Stands in for ssh: runs the command for the host on this machine, and forwards its input and output. When this
-program is killed, both ends see the connection break, as with ssh. Its environment selects further failures: with
-STAND_IN_SAYS, it prints that file and ends with STAND_IN_STATUS instead of connecting; if STAND_IN_STATUS is empty, the
-program stays silent. STAND_IN_BYTES is the number of bytes from the host that are forwarded before the connection
-breaks."""
+"""Stands in for ssh: runs the command for the host on this machine, and forwards its input and output. If this program
+is killed, the connection breaks at both ends, as with ssh. Variables select further failures. With STAND_IN_STATUS the
+program does not connect: it prints the file STAND_IN_SAYS and exits with that status, or hangs if the status is empty.
+With STAND_IN_BYTES the connection breaks after that many bytes from the host."""
 
 import os
 import select

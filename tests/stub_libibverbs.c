@@ -1,4 +1,4 @@
-/* A libibverbs that prints the arguments of its calls: tests/test_libibverbs.py. */
+/* A libibverbs whose functions print their arguments, for tests/test_libibverbs.py. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>

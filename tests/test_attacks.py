@@ -1,8 +1,8 @@
-"""Attacks on the judge, in attacks.yaml: the attempt, and the message that reports it.
+"""Tests that every attack in attacks.yaml on the judge is reported.
 
-Each row tries to get the conclusion "conforms", or a better verdict, from a run that does not deserve it. A new attack
-needs a row, and a function in TRIED or CHANGES if no existing function fits. Verdicts that follow from no observation
-are in test_judge.py and test_bundle.py.
+An attack tries to get the conclusion "conforms", or a better verdict, for a run that does not conform. A new attack
+needs a line in attacks.yaml, and a function in TRIED or CHANGES if no existing function fits. Verdicts without a
+supporting observation are tested in test_judge.py and test_bundle.py.
 """
 
 import itertools
@@ -40,7 +40,7 @@ STARTED = "2026-01-02T03:04:05+00:00"
 
 
 class Attack(NamedTuple):
-    """An attack of attacks.yaml. The function TRIED[by] makes the attempt and checks its outcome."""
+    """An attack of attacks.yaml. The function TRIED[by] carries out the attack and checks the message `said`."""
 
     attack: str
     by: str
@@ -63,13 +63,13 @@ def failing(lines: list[Line], changes: Line) -> list[Line]:
 
 
 def repetition(lines: list[Line], evidence: Line) -> list[Line]:
-    """Adds a confirmation that says that the violation did not occur again."""
+    """Adds a confirmation record: the violation did not occur again."""
     tried = {"type": "confirmation", "case": "reg_mr/sample/c3", "confirmed": False, "by": "repetition", **evidence}
     return [*lines[:-1], tried, lines[-1]]
 
 
 def passes(lines: list[Line], of_rules: Line) -> list[Line]:
-    """Replaces the verdict by one that does not follow from the observation."""
+    """Makes the verdict of the failing case PASS, but leaves its observation."""
     changed = failing(lines, {"verdict": "PASS", "effective": "PASS", "fault": None})
     return [*changed[:-1], {**changed[-1], **of_rules}]
 
@@ -78,8 +78,7 @@ def demanded(lines: list[Line], of_rule: Line) -> list[Line]:
     return head(lines, {"rules": {"REG-01": {**lines[0]["rules"]["REG-01"], **of_rule}}})
 
 
-# Changes of the lines of a run, and of a header, result or footer among them. If a footer is not changed itself, it
-# agrees with the other lines.
+# Functions that change the lines of a run. Some of them adapt the footer, so that it agrees with the results.
 CHANGES: dict[str, Callable[[list[Line], Any], list[Line]]] = {
     "head": head,
     "failing": failing,
@@ -113,7 +112,7 @@ def failed(good: list[Line]) -> list[Line]:
 
 
 def by_file(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
-    """Checks that every command refuses the file."""
+    """Checks that the commands that read a run refuse the file."""
     run = written_records(lines, folder / "run")
     for reader in (["report", "--format", "summary"], ["judge"], ["bundle"], ["compare", run], ["coverage", "--run"]):
         if reader[0] in ("report", "judge", "bundle") or attack.by == "file":
@@ -121,7 +120,7 @@ def by_file(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> No
 
 
 def by_crash(_: Sequence[Line], attack: Attack, folder: Path, __: Cli) -> None:
-    """A worker dies after progress that named an invented row and rule for a case of the tables."""
+    """A worker reports progress in a case with an invented row and rule, and then exits."""
     row = {"type": "progress", "case": IDS[0], "point": "p", "row": "- {}", "rule": "REG-15"}
     stage = Stage(folder)
     recorded = stage.play([HEADER, start(0), encode(row)], ran(1, 2, 3))
@@ -131,7 +130,7 @@ def by_crash(_: Sequence[Line], attack: Attack, folder: Path, __: Cli) -> None:
 
 
 def by_progress(_: Sequence[Line], attack: Attack, folder: Path, __: Cli) -> None:
-    """A worker reports progress forever, with a clock that the test controls."""
+    """A worker reports progress forever; the test controls the clock."""
     clock = itertools.count(0.0, 60.0)
     points = ({"type": "progress", "case": IDS[0], "point": "p", "done": done} for done in itertools.count())
     with pytest.MonkeyPatch.context() as patch:
@@ -142,7 +141,7 @@ def by_progress(_: Sequence[Line], attack: Attack, folder: Path, __: Cli) -> Non
 
 
 def by_large(_: Sequence[Line], attack: Attack, folder: Path, __: Cli) -> None:
-    """The results file has nearly reached its limit."""
+    """The results file would become larger than its limit."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("conformance.results.writer.MOST_RESULTS_BYTES", 3500)
         recorded = Stage(folder).play(ran(0, 1, 2, 3))
@@ -178,12 +177,12 @@ def by_changed(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) ->
 
 
 def by_verified(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
-    """Checks that `verify` reports the assumptions."""
+    """Checks that `verify` reports where, and with which rights, the library under test ran."""
     assert attack.said in cli(1, "verify", bundled(lines, folder)).out
 
 
 def by_sweep(_: Sequence[Line], attack: Attack, folder: Path, __: Cli) -> None:
-    """A sweep has 120 outcomes; each outcome that a record keeps is explained."""
+    """A sweep has 120 failing outcomes; its record explains MOST_DEVIATIONS of them, and has the number of the rest."""
     space = Space.of_data({"a": {"subsets": [f"F{bit}" for bit in range(8)]}})
     outcomes = [Outcome("FAIL", "success", f"it returned {number}", "REG-01") for number in range(120)]
     index = array("H", (point * 7919 % 120 for point in range(space.size)))
@@ -227,13 +226,13 @@ def by_records(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) ->
 
 
 def by_file_in_bundle(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
-    """A bundle contains the file, and is refused."""
+    """Checks that `verify` refuses a bundle with this file, or, for `nothing`, without a file."""
     more = {attack.by: b"x: 1\n"} if attack.by != "nothing" else {}
     assert attack.said in cli(2, "verify", bundled(lines, folder, **more)).err
 
 
 def bundled(lines: Sequence[Line], folder: Path, **more: bytes) -> Path:
-    """A bundle of these lines with a correct manifest."""
+    """Packs these lines into a bundle with a correct manifest; returns the bundle."""
     run = written_records(lines, folder / "run")
     files = {"results.jsonl": (run / "results.jsonl").read_bytes(), **more}
     pack(folder / "bundle", claims(digest.read(run)), files)
@@ -241,7 +240,7 @@ def bundled(lines: Sequence[Line], folder: Path, **more: bytes) -> Path:
 
 
 def by_told(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
-    """Checks that the builds under test are in the first line of `verify` and of reports."""
+    """Checks that the first line of `verify` and every report describe the builds under test."""
     assert attack.said in cli(1, "verify", bundled(lines, folder)).out.splitlines()[0]
     for form in ("summary", "junit", "ktap", "markdown", "html"):
         report = cli(0, "report", "--format", form, folder / "run", "--out", "-").out
@@ -249,7 +248,7 @@ def by_told(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> No
 
 
 def by_signature(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
-    """A bundle has a signature that no allowed signer has made for it."""
+    """Checks that `verify` refuses a bundle if no allowed signer has signed it."""
     for name in ("own", "strange"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "x", "-f", folder / name], check=True)
     (folder / "signers").write_text(f"me@lab {(folder / 'own.pub').read_text()}")
@@ -298,7 +297,7 @@ def test_the_runs_to_be_attacked_are_judged_correctly(good: list[Line], tmp_path
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.attack)
-def test_an_attack_is_reported_and_gains_nothing(attack: Attack, good: list[Line], tmp_path: Path, cli: Cli) -> None:
+def test_an_attack_is_reported(attack: Attack, good: list[Line], tmp_path: Path, cli: Cli) -> None:
     lines = good if attack.by.startswith("good") else failed(good)
     for name, change in attack.changes.items():
         lines = CHANGES[name](lines, change)

@@ -1,6 +1,6 @@
-"""Preloaded libraries in the real guest: a driver that panics, hangs, dies, leaks or taints its kernel; unfinished
-drivers; and libraries that attack the program that has loaded them. Each fault affects only its case, none gets a PASS
-for a case that did not pass, and every run is complete."""
+"""Tests with preloaded libraries in the real guest: a driver that panics, hangs, dies, leaks or taints its kernel;
+unfinished drivers; and libraries that attack the program that loads them. Each library affects only its own case, gets
+no wrong PASS, and does not prevent the run from completing."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from kinds import Folders, rows
 from samples import footer_of
 
 pytestmark = pytest.mark.guest
-# Deadlines that no valid case reaches, even on a slow machine. The hanging cases take this time.
+# Deadlines that no valid case reaches, even on a slow machine. A hanging case takes as long as its deadline.
 DEADLINE_S, SHORTER_S = "60", "30"
 EXPECTED = {
     "works": "PASS",
@@ -48,13 +48,13 @@ def found(run: Recorded) -> dict[str, ResultRecord]:
     return by_row(run)
 
 
-def test_each_fault_costs_one_case_and_the_run_says_how_many_guests_it_took(run: Recorded) -> None:
+def test_each_misbehaviour_affects_one_case_and_the_footer_counts_the_boots(run: Recorded) -> None:
     assert footer_of(run)["boots"] == 4
     assert {row: line["verdict"] for row, line in by_row(run).items()} == EXPECTED
 
 
 @pytest.mark.nightly
-def test_each_violation_occurs_alone_in_a_fresh_guest_too(tmp_path: Path) -> None:
+def test_each_violation_occurs_again_in_a_fresh_guest(tmp_path: Path) -> None:
     run = run_in(tmp_path)
     assert footer_of(run)["confirmation"] == {"confirmed": 6, "not_confirmed": 0, "not_tried": 0}
 
@@ -73,11 +73,11 @@ PINNED = bad_driver.PAGES["leaks"]
         ("loses", ["gave no completion"]),
     ],
 )
-def test_each_fault_is_named(row: str, words: list[str], found: dict[str, ResultRecord]) -> None:
+def test_each_misbehaviour_is_named_in_the_reason(row: str, words: list[str], found: dict[str, ResultRecord]) -> None:
     assert [word for word in words if word not in found[row]["reason"]] == []
 
 
-def test_what_the_kernel_says_about_a_panic_and_a_hang_is_in_the_log(found: dict[str, ResultRecord]) -> None:
+def test_the_log_has_the_lines_of_the_kernel_about_a_panic_and_a_hang(found: dict[str, ResultRecord]) -> None:
     panic, hang = ("\n".join(found[row]["kernel"]["log"]) for row in ("panics", "hangs"))
     assert "Kernel panic - not syncing: sysrq triggered crash" in panic
     assert "handle_userfault" in hang
@@ -106,7 +106,7 @@ LAST_BYTE = "reg_mr/registration/last-byte"
 DEREGISTERED = "dereg_mr/deregistration/of-local-write"
 REFUSED = "reg_mr/registration/failure-by-rights-gives-null-and-errno"
 ALL_BUT_REFUSED = (WRITE, READ, SEND, NO_RIGHTS, LAST_BYTE, DEREGISTERED)
-# The rows that fail because of a mistake, or whose set-up is refused, by mistake; the other rows pass.
+# For each mistake, the cases that fail or whose set-up is refused; the other cases pass.
 MISTAKES: dict[str, tuple[str, ...]] = {
     "no-remote-read": (READ,),
     "no-remote-write": (WRITE, REFUSED),
@@ -118,7 +118,7 @@ MISTAKES: dict[str, tuple[str, ...]] = {
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_the_mistake_affects_only_its_own_rules(mistake: str, tmp_path: Path) -> None:
+def test_the_mistake_affects_only_its_own_cases(mistake: str, tmp_path: Path) -> None:
     how = ("--no-confirm", "--guest-env", f"RDMA_CTS_MISTAKE={mistake}")
     recorded = bad_driver.run_with(tmp_path, "young_driver.c", *how, only=(*ALL_BUT_REFUSED, REFUSED))
     failing = {line["case"]: line["reason"] for line in recorded.results if line["verdict"] != Verdict.PASS}
@@ -131,13 +131,13 @@ def test_the_mistake_affects_only_its_own_rules(mistake: str, tmp_path: Path) ->
 # Attacks. One library (hostile.c) has all attacks, and each row selects one of them. All rows are in one run.
 
 FIRST_PAGES = 201
-# The attacks in the order of hostile.c, and the allowed verdicts on their rows.
+# The attacks in the order of hostile.c, and the allowed verdicts of their rows.
 ATTACKS = {attack: verdicts.split() for attack, verdicts in rows("hostile_libraries")}
 ATTACKED = {"first": 4, **{attack: FIRST_PAGES + number for number, attack in enumerate(ATTACKS)}, "last": 4}
 
 
 @pytest.mark.nightly
-def test_each_attack_affects_only_its_case_and_no_forged_word_is_recorded(tmp_path: Path) -> None:
+def test_each_attack_affects_only_its_case_and_no_forged_result_is_recorded(tmp_path: Path) -> None:
     assert len(ATTACKS) >= 10
     forged = f"RDMA_CTS_FORGED={','.join(f'reg_mr/bad/{row}' for row in ATTACKED)}"
     chosen = ("--cases", bad_driver.tables(tmp_path / "tables", ATTACKED), "-k", "bad/", "--deadline", SHORTER_S)
@@ -146,5 +146,5 @@ def test_each_attack_affects_only_its_case_and_no_forged_word_is_recorded(tmp_pa
     assert found.keys() == wanted.keys()
     assert {row: line["verdict"] for row, line in found.items() if line["verdict"] not in wanted[row]} == {}
     assert all(line["reason"] != "forged" for line in recorded.results)
-    assert "the worker says PASS" in found["alter"]["reason"]
+    assert "the worker reports PASS" in found["alter"]["reason"]
     assert "its observation gives FAIL" in found["alter"]["reason"]

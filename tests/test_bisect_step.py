@@ -1,5 +1,5 @@
-"""A step of git bisect: the meaning of verdicts for a commit, and failures that end the bisection without blaming a
-commit."""
+"""Tests of `rdma-cts bisect-step`: the verdicts of a good and of a bad commit, and failures of the suite, which end the
+bisection without a bad commit."""
 
 import argparse
 import sys
@@ -39,12 +39,12 @@ def of_the_driver(arguments: argparse.Namespace) -> int:
 
 
 def step() -> int:
-    """Makes a step as `git bisect run` does, with the stand-in for a run."""
+    """Runs `bisect-step` with the stand-in for a run, as `git bisect run` does."""
     run.execute = of_the_driver
     return main(["bisect-step", "--only", CASE])
 
 
-def test_git_bisect_finds_the_commit_and_passes_over_one_that_does_not_boot(tmp_path: Path) -> None:
+def test_git_bisect_finds_the_commit_and_skips_a_commit_that_does_not_boot(tmp_path: Path) -> None:
     tree, program = tmp_path / "tree", laid(tmp_path, {"step.py": STEP}) / "step.py"
     git(tmp_path, "init", "-q", "tree")
     for number, verdict in enumerate(["PASS", "UNSUPPORTED", "does not boot", "PASS", "PASS", "FAIL", "CRASH", "FAIL"]):
@@ -67,5 +67,7 @@ def test_no_commit_is_blamed_for_a_mistake_of_the_suite(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize(("verdicts", "status"), rows("verdicts_of_a_commit"))
-def test_only_what_keeps_the_documents_is_good_and_only_what_violates_them_is_bad(verdicts: str, status: str) -> None:
+def test_only_a_commit_that_conforms_is_good_and_only_a_commit_that_violates_a_rule_is_bad(
+    verdicts: str, status: str
+) -> None:
     assert status_of([Verdict(each) for each in verdicts.split()]) == int(status)

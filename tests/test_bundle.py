@@ -71,7 +71,7 @@ def bundle(run: Path, tmp_path: Path, cli: Cli) -> Path:
 
 @pytest.fixture
 def verified(cli: Cli) -> Verified:
-    """Runs `verify`, which must end with this status; returns its whole output. A refusal is one line."""
+    """Runs `verify`, checks its exit status and that a refusal (status 2) is one line, and returns its whole output."""
 
     def verify(status: int, bundle: Path) -> str:
         out, err = cli(status, "verify", bundle)
@@ -85,8 +85,8 @@ def verified(cli: Cli) -> Verified:
 
 @pytest.fixture
 def forged(run: Path, tmp_path: Path, verified: Verified) -> Forged:
-    """Packs these records, with a correct manifest as a careful forger makes it, and runs `verify`; returns the
-    output."""
+    """Packs these records with a consistent footer and a correct manifest, as a careful forger does; runs `verify` and
+    returns its output."""
 
     def verify(status: int, lines: list[Line], **more: bytes) -> str:
         folder = written_records(consistent(lines), tmp_path / "forged")
@@ -135,7 +135,7 @@ def test_a_run_in_which_every_rule_is_verified_is_conformant(eight: Path, cli: C
 
 
 def waived_run(eight_cases: Suite, folder: Path) -> Path:
-    """A run with a violation that a file of waivers, named in its plan, covers."""
+    """Records a run with a violation, and a plan that names a file with a waiver for this violation."""
     run = record(folder / "run", eight_cases, eight_cases.cases, started=NOW.isoformat())
     lines = lines_of(run)
     case = lines[1]
@@ -250,7 +250,7 @@ def claimed(manifest: bytes, *more: InTar) -> bytes:
 
 
 def instead(data: bytes, **fields: Any) -> bytes:
-    """An archive with the good manifest and, in place of the results, these data with these fields of the header."""
+    """An archive with the good manifest, in which the member for the results has these data and these header fields."""
     return xz(FIRST, (named("results.jsonl", **fields), data))
 
 
@@ -300,24 +300,26 @@ def _packed(check: int = lzma.CHECK_SHA256) -> bytes:
     return compressor.compress(content) + compressor.flush()
 
 
-def test_a_repacked_bundle_is_refused_by_its_manifest(tmp_path: Path, verified: Verified) -> None:
+def test_a_repacked_bundle_is_refused_because_a_member_has_another_header(tmp_path: Path, verified: Verified) -> None:
     (tmp_path / "bundle").write_bytes(xz((named(MANIFEST, uid=1000), FIRST[1]), RESULT))
     said = verified(2, tmp_path / "bundle")
     assert "begin with" not in said
     assert "is not a bundle, or was changed: the archive differs from what `bundle` writes, at manifest.json" in said
 
 
-def test_a_bundle_of_another_version_says_so(tmp_path: Path, verified: Verified) -> None:
+def test_a_bundle_of_another_version_is_refused_as_such(tmp_path: Path, verified: Verified) -> None:
     other = manifest_of(GOOD).replace(b"rdma-cts-bundle/1", b"rdma-cts-bundle/2")
     (tmp_path / "bundle").write_bytes(claimed(other))
     assert verified(2, tmp_path / "bundle") == (
         f"rdma-cts: {tmp_path / 'bundle'} is a bundle of another version, rdma-cts-bundle/2; this version reads "
-        "rdma-cts-bundle/1; use the version of rdma-cts that made it\n"
+        "rdma-cts-bundle/1; use the version of rdma-cts that wrote this file\n"
     )
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_a_hostile_file_is_one_line_and_writes_nothing_elsewhere(what: str, tmp_path: Path, verified: Verified) -> None:
+def test_a_hostile_file_is_refused_in_one_line_and_writes_nothing(
+    what: str, tmp_path: Path, verified: Verified
+) -> None:
     path = tmp_path / "bundle"
     path.write_bytes(HOSTILE[what]())
     said = verified(2, path)
@@ -341,7 +343,7 @@ def test_a_bomb_within_the_bounds_of_its_manifest_is_refused(
     assert "it is too large: a bundle has at most 0 MiB unpacked" in verified(2, tmp_path / "bundle")
 
 
-def test_the_packed_sample_is_a_bundle_but_for_its_checksum(tmp_path: Path) -> None:
+def test_the_packed_sample_is_a_bundle_with_the_right_checksum(tmp_path: Path) -> None:
     (tmp_path / "bundle").write_bytes(_packed())
     (tmp_path / "folder").mkdir()
     assert unpack(tmp_path / "bundle", tmp_path / "folder")[0].files.keys() == GOOD.keys()
@@ -353,7 +355,7 @@ def test_the_packed_sample_is_a_bundle_but_for_its_checksum(tmp_path: Path) -> N
 CRASHED = {"verdict": "CRASH", "effective": "CRASH", "observed": {}}
 FAILED, PASSED = ({"verdict": verdict, "effective": verdict} for verdict in ("FAIL", "PASS"))
 NOT_FOUNDED = "nothing: 1 recorded verdict not supported by the observations (exit status 1)"
-# The lines of a run that can be changed.
+# How to find the line that a test changes.
 LINES: dict[str, Callable[[Line], object]] = {
     "head": lambda line: line["type"] == "header",
     "passed": lambda line: line.get("verdict") == "PASS" and line["observed"],
@@ -369,9 +371,9 @@ LINES: dict[str, Callable[[Line], object]] = {
         ("passed", {"observed": None}, 1, "PASS of {case}: nothing was observed"),
         ("passed", {**CRASHED, "rules": ["REG-17", "API-01"]}, 1, "rules is recorded as ['REG-17', 'API-01']"),
         ("passed", {**CRASHED, "rule_verdicts": {"REG-17": "PASS"}}, 1, "rule_verdicts is recorded as"),
-        ("passed", {**FAILED, "case": "a/b/c\n\x1b[31m"}, 1, "FAIL of a/b/c??[31m: there is no such case"),
-        ("passed", {**CRASHED, "case": "reg_mr/no/such"}, 1, "CRASH of reg_mr/no/such: there is no such case"),
-        ("passed", {"case": "reg_mr/no/such"}, 1, "PASS of reg_mr/no/such: there is no such case any more"),
+        ("passed", {**FAILED, "case": "a/b/c\n\x1b[31m"}, 1, "FAIL of a/b/c??[31m: the case no longer exists"),
+        ("passed", {**CRASHED, "case": "reg_mr/no/such"}, 1, "CRASH of reg_mr/no/such: the case no longer exists"),
+        ("passed", {"case": "reg_mr/no/such"}, 1, "PASS of reg_mr/no/such: the case no longer exists"),
         ("swept", {"points": {"PASS": 1}}, 1, "{case}: points is recorded as"),
         ("swept", {"points_file": "points/none.json"}, 2, "directory; the points of sweeps are in points/ next to"),
         ("head", {"suite": {"tables_sha256": "f" * 64}}, 2, "was made with the tables ffffffffffff"),
@@ -431,13 +433,13 @@ def test_a_case_left_out_of_the_plan_is_missed(eight: Path, eight_cases: Suite, 
     assert "1 case of the default tier not in the run" in forged(3, lines)
 
 
-# The statements of another version about a run, with other words, and with names of facts that this version does not
-# know.
+# Fields of a manifest that another version wrote, with words that this version does not use.
 OTHER = {"bundled_by": {"version": "0.2.0", "engine_sha256": "e" * 64}, "words": "127 rules, all of them verified"}
 
 
 def packed_by_another(folder: Path, to: Path, **change: Any) -> Path:
-    """A bundle of the run whose manifest has the words of another version."""
+    """Packs a bundle of the run with the manifest of another version, which has a fact that this version does not
+    know."""
     files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.json*")}
     own = claims(read(folder))
     facts = {name: own["run"][name] for name in ("device", "kernel", "tables")} | {"judged calls": "about a thousand"}
@@ -517,7 +519,7 @@ EMPTY = b"waivers: []\n"
 
 
 def given_file(content: bytes) -> dict[str, str]:
-    """The entry of a header for a file with this content."""
+    """The value in a header for a file of waivers or a profile with this content."""
     return {"file": "x.yaml", "sha256": hashlib.sha256(content).hexdigest()}
 
 
@@ -552,7 +554,7 @@ def test_a_run_with_unfounded_verdicts_is_not_bundled(run: Path, tmp_path: Path,
     assert not (tmp_path / "run.rdma-cts.tar.xz").exists()
 
 
-def test_an_existing_bundle_is_kept_if_the_new_one_is_invalid(
+def test_an_existing_bundle_is_not_changed_if_the_run_is_invalid(
     run: Path, bundle: Path, tmp_path: Path, cli: Cli
 ) -> None:
     before = bundle.read_bytes()

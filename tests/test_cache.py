@@ -111,14 +111,14 @@ def test_a_header_that_was_compared_is_not_compiled_again(
 
 
 @pytest.mark.parametrize("damage", [b"", b"[]", b"[[], {}]", b'[{"IS": "42"}, {}]', b'[{"IS": 42}, {"NOWHERE": 1}]'])
-def test_damaged_answers_are_asked_for_again(folder: Path, toolchain: Toolchain, damage: bytes) -> None:
+def test_damaged_answers_are_compiled_again(folder: Path, toolchain: Toolchain, damage: bytes) -> None:
     first = answered(toolchain, "IS")
     (file,) = folder.glob("answers-*.json")
     file.write_bytes(damage)
     assert answered(toolchain, "IS") == first
 
 
-def test_another_header_or_question_is_asked_again(folder: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+def test_another_header_or_expression_is_compiled_again(folder: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     assert answered(toolchain, "IS").values == {"IS": 42}
     assert answered(toolchain, "IS + 1").values == {"IS + 1": 43}
     (tmp_path / "infiniband" / "verbs.h").write_text(HEADER.replace("41", "6"))
@@ -126,7 +126,7 @@ def test_another_header_or_question_is_asked_again(folder: Path, toolchain: Tool
 
 
 @pytest.mark.parametrize("directory", ["", "/dev/null/below"])
-def test_nothing_is_kept_without_a_directory_that_can_be_made(monkeypatch: Patch, directory: str) -> None:
+def test_nothing_is_stored_without_a_directory_that_can_be_made(monkeypatch: Patch, directory: str) -> None:
     monkeypatch.setenv(cache.DIRECTORY, directory)
     if not directory:
         monkeypatch.delenv(cache.DIRECTORY)
@@ -157,7 +157,7 @@ def test_a_compiled_source_is_compiled_once(
         monkeypatch.setattr("shutil.which", lambda _: None)
     else:
         (file,) = folder.glob("source-*.so")
-        file.unlink()  # removed and not overwritten, because the loaded library is a mapping of the file
+        file.unlink()  # not overwritten, because the loaded library is a mapping of the file
         file.write_bytes(damage)
     again = find(source, layout)
     assert again
@@ -170,7 +170,7 @@ def test_a_compiled_source_is_compiled_once(
 # Files from guests
 
 
-def test_files_that_a_guest_has_derived_are_laid_out_as_the_suite_is(tmp_path: Path) -> None:
+def test_files_that_a_guest_has_derived_get_the_same_paths_in_another_suite(tmp_path: Path) -> None:
     same = {"a/__pycache__/x.pyc": b"x", "a/x.py": b"1", "derived/same.so": b"same"}
     new = {"a/__pycache__/x.pyc": b"changed", f"derived/new-{'0' * 32}.so": b"\0new"}
     packed, suite = laid(tmp_path / "packed", same), laid(tmp_path / "suite", {**same, **new})
@@ -193,7 +193,7 @@ def named_outside(kept: Path) -> None:
     index.write_text(index.read_text().replace(BYTECODE, f"../kept/{BYTECODE}"))
 
 
-# What happens to the kept files, and the modules of the later guest.
+# For each test, a change of the stored files, and the modules of a later guest.
 CHANGES: dict[str, tuple[Callable[[Path], object], dict[str, str]]] = {
     "another module": (lambda kept: None, {"a/x.py": "2" * 64}),
     "no module": (lambda kept: None, {}),
@@ -219,13 +219,13 @@ def test_a_derived_file_is_used_only_with_the_module_it_was_made_of(
 
 
 @pytest.mark.parametrize(("name", "text"), rows("files_of_guests"))
-def test_nothing_else_is_taken_from_a_guest(tmp_path: Path, name: str, text: str) -> None:
+def test_no_other_file_of_a_guest_is_stored(tmp_path: Path, name: str, text: str) -> None:
     with pytest.raises(ValueError, match=r"derived file|damaged"):
         derivation.keep(tmp_path / "cache" / "kept", {name: text}, {"conformance/errors.py": ""})
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_more_than_a_suite_can_have_is_not_taken_from_a_guest(tmp_path: Path) -> None:
+def test_more_files_or_bytes_than_a_suite_can_have_are_not_stored(tmp_path: Path) -> None:
     many = {f"a/__pycache__/x.cpython-{number}.pyc": "" for number in range(100)}
     large = {"a/__pycache__/x.cpython-314.pyc": "A" * (33 << 20)}
     for files in (many, large):
@@ -235,7 +235,7 @@ def test_more_than_a_suite_can_have_is_not_taken_from_a_guest(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("is_clean", [False, True])
-def test_only_a_guest_without_anything_of_the_user_hands_files_over(tmp_path: Path, is_clean: bool) -> None:
+def test_files_are_stored_only_from_a_guest_without_files_of_the_user(tmp_path: Path, is_clean: bool) -> None:
     made = job.Job((), "", derived=tmp_path / "kept", is_clean=is_clean)
     files = {BYTECODE: "YQ=="}
     freezing._keep_derived({"type": "guest", "event": "derived", "files": files}, made, MODULES)
@@ -251,7 +251,7 @@ def test_cached_files_that_others_can_write_are_not_used(folder: Path, what: str
     assert cache.lookup("a") is None
 
 
-def test_a_module_has_the_same_time_wherever_it_was_packed(tmp_path: Path) -> None:
+def test_a_module_is_packed_with_the_same_time_on_every_host(tmp_path: Path) -> None:
     times = set()
     for number, name in enumerate(("one", "two")):
         module = laid(tmp_path / name, {"a.py": "1\n"}) / "a.py"
@@ -271,7 +271,7 @@ def test_a_module_has_the_same_time_wherever_it_was_packed(tmp_path: Path) -> No
         (["run", "--device", "any0"], [], False),
     ],
 )
-def test_a_run_on_a_device_of_this_host_keeps_nothing(
+def test_a_run_on_a_device_of_this_host_stores_no_derived_files(
     monkeypatch: Patch, tmp_path: Path, arguments: list[str], devices: list[str], keeps: bool
 ) -> None:
     for name in devices:
@@ -294,14 +294,16 @@ def test_an_image_or_template_that_others_can_write_is_not_used(tmp_path: Path, 
 
 
 @pytest.mark.parametrize(("owner", "mode", "private"), [(0, 0o755, True), (0, 0o775, False), (12345, 0o755, False)])
-def test_what_is_private(monkeypatch: Patch, owner: int, mode: int, private: bool) -> None:
+def test_a_directory_is_private_if_only_root_or_this_user_can_write_it(
+    monkeypatch: Patch, owner: int, mode: int, private: bool
+) -> None:
     found = SimpleNamespace(st_uid=owner, st_gid=54321, st_mode=stat.S_IFDIR | mode)
     monkeypatch.setattr("conformance.cache.os.stat", lambda _: found)
     assert cache.is_private(Path("x")) is private
 
 
 def test_bytecode_that_others_can_write_is_not_used(tmp_path: Path, monkeypatch: Patch) -> None:
-    """The bytecode of a module that everybody may write differs from the module's source."""
+    """Bytecode that differs from its source is loaded if only this user can write the file, and else ignored."""
     root, folder = laid(tmp_path / "suite", {"planted.py": "VALUE = 1\n"}), tmp_path / "bytecode"
     source = root / "planted.py"
     source.chmod(0o666)
@@ -361,8 +363,8 @@ def test_methods_of_data_classes_are_compiled_once(tmp_path: Path) -> None:
 
 CASE = "dereg_mr/deregistration/of-none"
 MODULE = "conformance/execution/runner.py"
-# Each Python of the guest forges bytecode that Python would load for the module, and that the host would keep as a
-# derived file.
+# Each Python in the guest writes forged bytecode of the module to the place from which Python would load it and the
+# host would store it as a derived file.
 FORGER = f"""
 import importlib.util, os
 from importlib._bootstrap_external import _code_to_timestamp_pyc
@@ -377,7 +379,7 @@ with open(target, "wb") as file:
 
 @pytest.fixture
 def cache_of_images(tmp_path: Path) -> Path:
-    """A cache with the usual images, and without files that guests have derived."""
+    """A cache with the usual images but without files that guests have derived."""
     place = tmp_path / "cache"
     for path in cache_directory().glob("images/*/*"):
         link = place / path.relative_to(cache_directory())
@@ -406,7 +408,7 @@ def test_an_honest_run_does_not_use_bytecode_that_a_guest_with_an_overlay_has_fo
     first, said = run_one_case(cache_of_images, tmp_path / "first")
     assert "FORGED" not in said
     assert "derived" not in first.header
-    # A second guest with an overlay, which needs another template, gets the files that the honest guest has derived.
+    # The second guest has an overlay and thus another template, but gets the files that the honest guest has derived.
     (packages / "forger.py").write_text("")
     second, said = run_one_case(cache_of_images, tmp_path / "second", "--overlay", str(tmp_path / "overlay"))
     assert "FORGED" not in said

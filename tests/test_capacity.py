@@ -1,5 +1,5 @@
-"""The number of guests that run at the same time follows from the processors and the memory of the host and its control
-groups."""
+"""Tests how many guests run at the same time, given the processors, the memory and the control groups of the host, and
+what `prepare` makes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Host = Callable[..., None]
 
 @pytest.fixture
 def host(monkeypatch: Patch) -> Host:
-    """Makes a host with these processors, this memory in MiB, and limits of control groups by the names of their
-    files."""
+    """Returns a function that simulates a host with so many processors, this memory in MiB, and these limits of control
+    groups (by file name)."""
 
     def make(processors: int, total_mb: int, available_mb: int, **limits: list[str]) -> None:
         def meminfo(_path: Path, **_: str) -> str:
@@ -51,10 +51,10 @@ def host(monkeypatch: Patch) -> Host:
         (64, 200_000, 100_000, {"cpu_max": ["20000 100000"]}, None, 1),
         (64, 200_000, 100_000, {"memory_max": ["max", str(5 * NEEDED_MB << 20)]}, None, 5),
         (2, 10 * NEEDED_MB, NEEDED_MB, {}, 10, 10),  # a given number may exceed free memory
-        *((2, 1024, 512, {}, asked, 1) for asked in (1, None)),  # one guest can always be tried
+        *((2, 1024, 512, {}, asked, 1) for asked in (1, None)),  # one guest is always permitted
     ],
 )
-def test_one_for_each_processor_as_far_as_memory_allows(
+def test_one_guest_for_each_processor_as_far_as_memory_allows(
     host: Host,
     processors: int,
     total_mb: int,
@@ -67,7 +67,7 @@ def test_one_for_each_processor_as_far_as_memory_allows(
     assert capacity.guests_at_once(asked, GUEST_MB) == expected
 
 
-def test_more_than_the_host_could_ever_hold_are_refused(host: Host) -> None:
+def test_more_guests_than_fit_into_the_memory_of_the_host_are_refused(host: Host) -> None:
     host(2, 10 * NEEDED_MB, 10 * NEEDED_MB)
     with user_error(r"--guests 11: each guest needs 2,304 MiB, .*; give at most 10", status=2):
         capacity.guests_at_once(11, GUEST_MB)
@@ -103,7 +103,7 @@ def test_a_template_that_cannot_be_made_is_status_3(cli: Cli, guests: Mock) -> N
     assert "the image of forky is ready, but its template is not" in cli(3, "prepare").err
 
 
-def test_without_templates_the_image_is_all(cli: Cli, guests: Mock, monkeypatch: Patch) -> None:
-    guests.return_value.run_again.side_effect = UserError("nobody may ask", status=3)
+def test_without_templates_only_the_image_is_made(cli: Cli, guests: Mock, monkeypatch: Patch) -> None:
+    guests.return_value.run_again.side_effect = UserError("must not be called", status=3)
     monkeypatch.setenv("RDMA_CTS_TEMPLATES", "off")
     assert "RDMA_CTS_TEMPLATES is off" in cli(0, "prepare").out

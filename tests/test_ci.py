@@ -64,7 +64,7 @@ def test_two_checkouts_that_lint_at_once_install_the_tools_once(tmp_path: Path) 
     assert (tmp_path / "made").read_text() == "made\n"
 
 
-# The scripts, with a program that has already run
+# The scripts, with a stand-in for the program
 
 
 class Scripts:
@@ -135,7 +135,7 @@ def test_a_cell_whose_run_is_incomplete_or_does_not_begin_has_its_status_and_is_
 
 
 @pytest.mark.parametrize(("variables", "shard"), rows("shards_of_engines"))
-def test_each_engine_says_which_shard(scripts: Scripts, variables: str, shard: str) -> None:
+def test_the_variables_of_each_engine_select_the_shard(scripts: Scripts, variables: str, shard: str) -> None:
     environment = dict(each.split("=") for each in variables.split())
     scripts.will(1, verdicts("FAIL"))
     out = f"{environment.get('OUT', 'out')}/shard-{shard[0]}"
@@ -185,7 +185,7 @@ def test_a_tmt_test_leaves_its_results(scripts: Scripts) -> None:
     assert read_results(data / "run").footer
 
 
-def test_tests_run_elsewhere_name_the_packages_they_need() -> None:
+def test_the_tasks_of_tmt_and_restraint_require_the_packages_that_the_suite_needs() -> None:
     tasks = yaml.safe_load((CI / "tmt" / "main.fmf").read_text())
     for name, uses in (("/guest", packages.GUEST), ("/device", packages.HOST)):
         needs = {need.package: packages.native(need.package, "dnf") for need in packages.needs(("suite", *uses))}

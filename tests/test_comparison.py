@@ -23,8 +23,8 @@ from reports.digest import Digest, digest, read
 from samples import FLAGS, OUTCOMES, numbered, recorded, result, sweep, written
 
 SUITE = numbered(4)
-# The outcomes of made-up sweeps; in one of them, the device does not offer the call.
 WAIVED: dict[str, Any] = {"effective": "WAIVED", "waiver": {"for": "REG-01", "issue": "https://bugs.example/1"}}
+# Outcomes of made-up sweeps; in the last, the device does not offer the call.
 NEWLY = [*OUTCOMES, Outcome("UNSUPPORTED", "success", "it is not there", "REG-15")]
 
 
@@ -78,7 +78,7 @@ def test_cases_are_compared_by_their_ids(tmp_path: Path) -> None:
 
 
 def test_cases_of_only_one_run_are_neither_new_nor_gone(tmp_path: Path) -> None:
-    """The defect shows in two cases; the new run has tried one of them."""
+    """The defect occurs in two cases of the old run; the new run has tried one of them."""
     first, second, third, fourth = SUITE.cases
     wrong = "ibv_reg_mr(access=0) should succeed, returned NULL"
     old = read(run(tmp_path / "old", [result(first, "FAIL", wrong), result(second, "FAIL", wrong), result(third)]))
@@ -88,11 +88,11 @@ def test_cases_of_only_one_run_are_neither_new_nor_gone(tmp_path: Path) -> None:
     assert (found.compared, found.untried, found.defects["gone"]) == (1, (2, 1), [])
     assert len(found.defects["not decided"]) == 1
     *_, counts, conclusion = text(found, None)
-    assert counts == "1 case compared (2 tried by the old run only, 1 tried by the new run only): 1 case fixed"
+    assert counts == "1 case compared (2 tried only by the old run, 1 tried only by the new run): 1 case fixed"
     assert conclusion == "nothing that both runs tried has regressed (exit status 0)"
 
 
-def test_a_divergence_of_random_sequences_that_was_not_there_is_a_regression(tmp_path: Path) -> None:
+def test_a_new_divergence_of_random_sequences_is_a_regression(tmp_path: Path) -> None:
     case = SUITE.cases[0]
     known, fresh = ({"when": when, "rules": ["REG-01"], "observed": f"of {when}", "row": "- id: x\n"} for when in "ab")
     old = [result(case, "FAIL", deviations=[known])]
@@ -103,11 +103,11 @@ def test_a_divergence_of_random_sequences_that_was_not_there_is_a_regression(tmp
 
 
 def swept(directory: Path, *accepted: str, axes: dict[str, Any] = FLAGS) -> list[ResultRecord]:
-    """A run of one sweep; these combinations are wrongly accepted."""
+    """The result of a sweep in which these combinations are wrongly accepted."""
     return [sweep(directory, SUITE.cases[0], axes, lambda at: 2 if at["access"] in accepted else 0)]
 
 
-def test_points_are_compared_even_where_the_verdict_stays(tmp_path: Path) -> None:
+def test_points_are_compared_even_if_the_verdict_is_unchanged(tmp_path: Path) -> None:
     old = swept(tmp_path / "old", "MW_BIND")
     new = swept(tmp_path / "new", "LOCAL_WRITE", "LOCAL_WRITE+MW_BIND")
     found, status = changes(tmp_path, old, new)
@@ -118,15 +118,17 @@ def test_points_are_compared_even_where_the_verdict_stays(tmp_path: Path) -> Non
     assert status == 1
 
 
-def test_a_sweep_without_its_points_is_said_to_be_compared_by_its_verdict_only(tmp_path: Path, cli: Cli) -> None:
+def test_a_sweep_without_its_points_is_compared_by_its_verdict_only(tmp_path: Path, cli: Cli) -> None:
     old, new = (run(tmp_path / name, swept(tmp_path / name, "MW_BIND")) for name in ("old", "new"))
     shutil.rmtree(tmp_path / "new" / "points")
     said = cli(0, "compare", old, new).out
-    assert "1 case compared (1 sweep not point by point: a file of points is missing): nothing has changed" in said
+    assert (
+        "1 case compared (1 sweep not point by point, because a file of points is missing): nothing has changed" in said
+    )
     assert "no case that both runs tried has regressed (exit status 0)" in said
 
 
-def test_points_that_are_tries_of_one_thing_are_not_compared(tmp_path: Path) -> None:
+def test_points_that_are_tries_of_one_combination_are_not_compared(tmp_path: Path) -> None:
     old, new = swept(tmp_path / "old", "MW_BIND"), swept(tmp_path / "new", "LOCAL_WRITE", "LOCAL_WRITE+MW_BIND")
     for record in (*old, *new):
         record["space"] = {**record["space"], "tries": True}
@@ -174,7 +176,7 @@ def test_changes_under_test_come_before_changed_results() -> None:
         "  kernel: 6.12.1 -> 7.2.0",
         "  rdma-core: 56.1 -> 65.0",
         "  stack: trixie -> forky",
-        "tested in another way:",
+        "different settings of the suite:",
         "  seed: none -> 7",
     ]
     assert lines[9].startswith("defects: 1 new")
@@ -219,8 +221,8 @@ def test_defects_are_compared_by_their_fingerprints(tmp_path: Path, cli: Cli) ->
     assert "newly supported, and wrong: 1 case" in said
 
 
-# The verdicts of the first cases in the old run and in the new run (`-`: it was not tried), the exit status, and a part
-# of the output, which counts the defects if any is new, gone or not decided.
+# The verdicts of the first cases in the old run and in the new run (`-`: not tried), the exit status, and a part of the
+# output. If a defect is new, gone or not decided, the output counts the defects.
 OLD_AND_NEW = [
     ("UNSUPPORTED", "CRASH", 1, r"something has regressed: 1 new defect, the worst: .*crash \(exit status 1\)\n"),
     ("UNSUPPORTED", "FAIL", 1, "a newly supported feature is wrong: 1 new defect, the worst: wrong report "),
@@ -264,7 +266,7 @@ def test_a_comparison_for_programs_has_numbers_and_every_change(tmp_path: Path, 
     assert counts == {"new": 2, "gone": 1, "in both": 0, "not decided": 0, "not tried by the old run": 0}
 
 
-def test_a_comparison_for_ci_systems_keeps_to_the_schema(tmp_path: Path, cli: Cli) -> None:
+def test_a_comparison_for_ci_systems_conforms_to_the_schema(tmp_path: Path, cli: Cli) -> None:
     schema = etree.XMLSchema(etree.parse(Path(__file__).with_name("junit.xsd")))
     paths = two_runs(tmp_path)
     document = etree.fromstring(cli(1, "compare", *paths, "--format", "junit").out.encode())
@@ -275,7 +277,7 @@ def test_a_comparison_for_ci_systems_keeps_to_the_schema(tmp_path: Path, cli: Cl
     assert document[0].get("tests") == "1"
 
 
-def test_a_comparison_in_markdown_carries_no_markup_of_the_runs(tmp_path: Path, cli: Cli) -> None:
+def test_a_comparison_in_markdown_has_no_markup_from_the_runs(tmp_path: Path, cli: Cli) -> None:
     said = cli(1, "compare", *two_runs(tmp_path), "--format", "markdown").out
     assert said.startswith("## ❌ rdma-cts compare: something has regressed")
     assert "### newly supported, and wrong: 1 case" in said

@@ -14,7 +14,7 @@ from samples import user_error
 
 @pytest.fixture(autouse=True)
 def afresh() -> Iterator[None]:
-    """Makes sure that nothing that an earlier test has compiled is used."""
+    """Clears the caches of compiled libraries before and after each test."""
     caches = library, native_exchange.compiled
     for cached in caches:
         cached.cache_clear()
@@ -53,11 +53,11 @@ def test_a_layout_of_another_length_is_refused(tmp_path: Path) -> None:
     source = tmp_path / "other.c"
     source.write_text("const unsigned rdma_cts_layout[] = {1, 8};\n")
     assert library(source, (("size", 8),)) is not None
-    with pytest.raises(UserError, match="rdma_cts_layout has 1 entries, not 2"):
+    with pytest.raises(UserError, match="rdma_cts_layout has 1 values, not 2"):
         library(source, (("size", 8), ("offset", 4)))
 
 
-def test_exchanges_are_checked_with_sizes_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_structures_of_exchanges_are_checked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = [size for _, size in native_exchange._LAYOUT]
     source = tmp_path / "exchange.c"
     source.write_text(

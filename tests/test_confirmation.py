@@ -1,5 +1,5 @@
-"""Violations are tried again alone. Each is confirmed, or the earlier cases that it needs are found. Violations with
-several outcomes are listed separately if they were not seen again, and are as severe as their worst outcome."""
+"""Tests of the confirmation, which repeats violations in isolation. A violation is confirmed, or the earlier cases that
+it depends on are found, or it is reported as not confirmed. A defect is as severe as the worst of its outcomes."""
 
 import itertools
 import json
@@ -37,8 +37,7 @@ Device = Callable[[str, Sequence[str]], str]
 
 
 def lines(cases: Sequence[str], device: Device, suite: Suite = SUITE) -> Iterator[bytes | None]:
-    """The records of a worker for these cases. CRASH and HANG end the worker; if a sweep fails, one of its points
-    does."""
+    """The records of a worker for these cases. CRASH and HANG end the worker. In a failing sweep, only POINT fails."""
     yield HEADER
     for number, id_ in enumerate(cases):
         yield encode({"type": "start", "case": id_})
@@ -55,7 +54,7 @@ def lines(cases: Sequence[str], device: Device, suite: Suite = SUITE) -> Iterato
 
 
 class Run(Stage):
-    """Runs the suite on a device that misbehaves, and tries the violations again."""
+    """Runs the suite on a device that misbehaves, and repeats the violations."""
 
     def __init__(self, folder: Path, device: Device, suite: Suite = SUITE) -> None:
         folder.mkdir(exist_ok=True)
@@ -106,7 +105,7 @@ def tried(recorded: Recorded) -> dict[int, str]:
 
 
 def spoiled(case: str, before: Sequence[str]) -> str:
-    """If c7 runs first, of the failing cases only c6 fails after it."""
+    """The cases c3 to c7 fail; in a worker in which c7 runs first, only c7 and c6 fail."""
     return "FAIL" if case in IDS[3:8] and (before[:1] != [IDS[7]] or case == IDS[6]) else "PASS"
 
 
@@ -126,7 +125,7 @@ VARIOUS = {IDS[3]: "FAIL", IDS[5]: "FAIL", IDS[6]: "EOPNOTSUPP", IDS[7]: "FAIL",
     ],
     ids=["each cause", "not seen again with others", "a death with others"],
 )
-def test_one_case_of_each_cause_is_confirmed_alone_and_the_others_together_or_once_more(
+def test_one_case_of_each_cause_is_repeated_alone_and_the_others_together(
     tmp_path: Path, device: Device, again: list[list[int]], alone: Sequence[int], company: Sequence[int]
 ) -> None:
     run = Run(tmp_path, device)
@@ -136,7 +135,7 @@ def test_one_case_of_each_cause_is_confirmed_alone_and_the_others_together_or_on
     assert counts(recorded) == (5, 0, 0)
 
 
-def test_the_first_case_of_a_worker_has_run_alone_already(tmp_path: Path) -> None:
+def test_a_violation_of_the_first_case_of_a_worker_is_not_repeated(tmp_path: Path) -> None:
     run = Run(tmp_path, always(0))
     recorded = run()
     assert run.again == []
@@ -146,7 +145,7 @@ def test_the_first_case_of_a_worker_has_run_alone_already(tmp_path: Path) -> Non
 
 
 def once() -> Device:
-    """A case fails, and never again."""
+    """The case c4 fails in the run, but passes in each repetition."""
     verdicts = iter(["FAIL"])
     return lambda case, before: next(verdicts, "PASS") if case == IDS[4] else "PASS"
 
@@ -155,7 +154,7 @@ def once() -> Device:
     ("device", "verdict", "needed"),
     [
         *((after(11, *needed), "FAIL", needed) for needed in ((0,), (5,), (10,), (3, 4))),
-        (after(11, 0, 10), "FAIL", range(11)),  # cases of both halves
+        (after(11, 0, 10), "FAIL", range(11)),  # each half has a case that is needed
         (once(), "FAIL", ()),
         (lambda case, before: "CRASH" if case == IDS[3] and IDS[1] in before else "PASS", "CRASH", (1,)),
     ],
@@ -177,25 +176,25 @@ def test_a_search_uses_a_bounded_number_of_workers(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(confirmation, "MOST_WORKERS", 3)
     run = Run(tmp_path, after(11, 0))
     (record,) = run().confirmations
-    assert len(run.again) <= 1 + 3 + 1  # one try alone, and the last halving may need both halves
+    assert len(run.again) <= 1 + 3 + 1  # one repetition alone, and the last halving may try both halves
     assert IDS[0] in record["after"]
 
 
-def test_only_a_few_violations_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_earlier_cases_are_searched_for_only_a_few_violations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(confirmation, "MOST_SEARCHED", 1)
     run = Run(tmp_path, lambda case, before: "FAIL" if IDS[0] in before and case in IDS[8:] else "PASS")
     recorded = run()
     assert ["after" in record for record in recorded.confirmations] == [True, False, False, False]
 
 
-def test_a_crash_is_not_tried_again_on_a_kernel_that_may_be_damaged(tmp_path: Path) -> None:
+def test_a_crash_is_not_repeated_on_a_kernel_that_may_be_damaged(tmp_path: Path) -> None:
     run = Run(tmp_path, lambda case, before: "CRASH" if case == IDS[3] else "PASS")
     recorded = run(boot_id="this boot")
     assert run.again == []
     assert counts(recorded) == (0, 0, 1)
 
 
-def test_a_worker_that_somebody_else_ends_is_started_again(tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_externally_is_started_again(tmp_path: Path) -> None:
     run = Run(tmp_path, always(3))
     ended = iter([killed(HEADER, encode({"type": "start", "case": IDS[3]})), killed(HEADER)])
 
@@ -215,12 +214,12 @@ STUCK = "process 17 is stuck in the kernel and cannot be killed"
 @pytest.mark.parametrize(
     ("again", "said"),
     [
-        (none, "not all violations are tried again: guests are booted here"),
+        (none, "not all violations are repeated: guests are booted here"),
         (lambda cases: Actor(lines(cases, always(3, 4)), WorkerEnd(), STUCK), STUCK),
-        (lambda cases: Actor(iter([HEADER])), ""),  # it never comes to the violation
+        (lambda cases: Actor(iter([HEADER])), ""),  # the worker exits before the violation
     ],
 )
-def test_if_no_worker_can_be_had_that_is_said_and_the_run_is_complete(
+def test_if_no_worker_can_repeat_a_violation_the_run_is_still_complete(
     tmp_path: Path, again: Callable[[Sequence[str]], Worker], said: str
 ) -> None:
     run = Run(tmp_path, always(3, 4))
@@ -230,12 +229,12 @@ def test_if_no_worker_can_be_had_that_is_said_and_the_run_is_complete(
     assert footer_of(recorded)["complete"] is True
 
 
-def test_without_it_the_footer_says_nothing_of_it(tmp_path: Path) -> None:
+def test_the_footer_of_a_run_without_confirmation_has_no_figures_of_it(tmp_path: Path) -> None:
     run = Run(tmp_path, always(3))
     assert "confirmation" not in footer_of(run.supervise(run.start, suite=SUITE))
 
 
-def test_a_run_with_missing_cases_confirms_when_it_is_complete(tmp_path: Path) -> None:
+def test_violations_are_repeated_only_when_the_run_is_complete(tmp_path: Path) -> None:
     run = Run(tmp_path, always(3))
     short: Iterator[bytes | None] = itertools.islice(lines(IDS, always(3)), 1 + 2 * 6)
     run.start = lambda cases: Actor(short)  # type: ignore[method-assign]
@@ -245,7 +244,7 @@ def test_a_run_with_missing_cases_confirms_when_it_is_complete(tmp_path: Path) -
     assert counts(rest(carry_on=True)) == (1, 0, 0)
 
 
-def test_a_run_that_is_cut_short_at_any_byte_confirms_the_rest(tmp_path: Path) -> None:
+def test_a_run_that_was_cut_at_any_byte_repeats_the_other_violations_when_it_is_continued(tmp_path: Path) -> None:
     whole = Run(tmp_path / "whole", always(3, 5, 7))
     whole()
     data = whole.path.read_bytes()
@@ -259,7 +258,7 @@ def test_a_run_that_is_cut_short_at_any_byte_confirms_the_rest(tmp_path: Path) -
         assert sum(map(len, run.again)) == 3 - data[:cut].count(b'"}\n', begin)
 
 
-def test_a_run_carried_on_on_another_stack_confirms_nothing_there(tmp_path: Path) -> None:
+def test_a_run_that_is_continued_on_another_stack_repeats_no_violation(tmp_path: Path) -> None:
     head = samples.header(planned=IDS, stack="test")
     data = b"".join(encode(record) for record in [head, {"type": "worker", "boot_id": ""}])
     done = [result(case, "FAIL" if case.id == IDS[3] else "PASS", worker=1) for case in SUITE.cases]
@@ -294,7 +293,7 @@ POINT = "access=LOCAL_WRITE"
 
 
 def swept(needed: str) -> Device:
-    """A point of the sweep fails if this case ran before it; each point of the whole sweep runs after others."""
+    """The sweep and its points fail if `needed` is empty, is the case itself, or ran before."""
     return lambda case, before: "FAIL" if case.startswith(SWEEP) and needed in ("", case, *before) else "PASS"
 
 
@@ -302,12 +301,12 @@ def swept(needed: str) -> Device:
     ("suite", "needed", "again", "after"),
     [
         (SWEPT, "", [f"{SWEEP}#{POINT}"], None),
-        (TRIES, SWEEP, [SWEEP], None),  # points that are tries of one thing are tried again together
+        (TRIES, SWEEP, [SWEEP], None),  # points that are tries of one combination are repeated together
         (SWEPT, SWEEP, [f"{SWEEP}#{POINT}", SWEEP], [SWEEP]),
         (SWEPT, ORDINARY, [f"{SWEEP}#{POINT}", SWEEP, ORDINARY], [ORDINARY]),
     ],
 )
-def test_the_smallest_point_of_a_deviation_is_tried_alone_or_after_what_it_needs(
+def test_the_smallest_point_of_a_deviation_is_repeated_alone_or_after_the_cases_it_needs(
     suite: Suite, needed: str, again: list[str], after: list[str] | None, tmp_path: Path
 ) -> None:
     run = Run(tmp_path, swept(needed), suite)
@@ -334,33 +333,33 @@ def mixed(tmp_path: Path) -> Path:
 
 
 NOT_CONFIRMED = (
-    "not confirmed: FAIL in the run, but PASS alone "
+    "not confirmed: FAIL in the run, but PASS in isolation "
     "(ibv_reg_mr(pd=pd, addr=buf.addr, length=buf.size, access=0) returned an MR); "
     f"it occurs again after {IDS[2]}"
 )
 
 
 @pytest.mark.parametrize("form", ["junit", "ktap", "html"])
-def test_a_report_says_it_next_to_each_violation(mixed: Path, form: str) -> None:
+def test_a_report_has_the_confirmation_next_to_each_violation(mixed: Path, form: str) -> None:
     text = renderer(form).render([read(mixed)])
     text = text if isinstance(text, str) else text.decode()
-    assert "confirmed: the same when tried again alone" in text
+    assert "confirmed: the same when repeated in isolation" in text
     assert NOT_CONFIRMED in text
 
 
-def test_the_summaries_have_the_figures_and_what_was_not_confirmed(mixed: Path) -> None:
+def test_the_summaries_have_the_figures_and_the_violations_that_were_not_confirmed(mixed: Path) -> None:
     run = read(mixed)
     assert list(run.repetitions.summary()) == [
-        "confirmation: 1 of 2 reproduced in isolation",
+        "confirmation: 1 of 2 violations reproduced in isolation",
         f"{IDS[11]}: {NOT_CONFIRMED}",
     ]
     assert all(line in terminal.summary(run, mixed) for line in run.repetitions.summary())
-    assert "1 of 2 reproduced in isolation" in str(renderer("markdown").render([run]))
+    assert "1 of 2 violations reproduced in isolation" in str(renderer("markdown").render([run]))
     data = json.loads(renderer("summary").render([run]))
     assert data["confirmation"] == {"confirmed": 1, "not_confirmed": 1, "not_tried": 0, "unconfirmed": [IDS[11]]}
 
 
-def test_a_comparison_says_it_of_a_regression(tmp_path: Path, mixed: Path, cli: Cli) -> None:
+def test_a_comparison_has_the_confirmation_of_a_regression(tmp_path: Path, mixed: Path, cli: Cli) -> None:
     Run(tmp_path / "old", always())()
     assert NOT_CONFIRMED in cli(1, "compare", tmp_path / "old", mixed).out
 
@@ -394,7 +393,7 @@ def test_violations_never_seen_again_are_counted_separately(tmp_path: Path) -> N
     found, run = seen(tmp_path / "new", c4=["FAIL"])
     (record,) = found.confirmations
     assert (record["confirmed"], record["repetitions"]) == (False, {"seen": 0, "of": 3})
-    assert len(run.again) == 1 + 1 + 2  # one try alone, one after all earlier cases, and two more
+    assert len(run.again) == 1 + 1 + 2  # one repetition alone, one after all earlier cases, and two more
     (defect,) = found.defects
     assert defect.unconfirmed
     assert found.open_defects == ()
@@ -453,7 +452,7 @@ def test_a_violation_seen_in_some_repetitions_is_confirmed_and_unsteady(tmp_path
     (record,) = found.confirmations
     assert (record["confirmed"], record["repetitions"]) == (True, {"seen": 1, "of": 3})
     assert len(found.open_defects) == 1
-    assert "confirmed, and unsteady: seen in 1 of 3 repetitions alone" in str(renderer("html").render([found]))
+    assert "confirmed, and unsteady: seen in 1 of 3 repetitions in isolation" in str(renderer("html").render([found]))
 
 
 def test_a_violation_that_crashes_when_repeated_is_confirmed_as_a_crash(tmp_path: Path) -> None:
@@ -472,7 +471,7 @@ def run_of(folder: Path, fault: Fault) -> Digest:
     return read(written(recorded([line]), folder))
 
 
-def test_a_defect_that_kills_now_is_the_same_defect_and_no_regression(tmp_path: Path) -> None:
+def test_a_defect_that_kills_the_kernel_in_one_run_is_the_same_defect_and_no_regression(tmp_path: Path) -> None:
     """Whether an on-demand region with another iova kills the kernel depends on the content of kernel memory."""
     kills = replace(ODP, kind=FaultKind.KERNEL_DIED, used=True, seen=("the kernel died", "", "", "", ""))
     one, other = run_of(tmp_path / "fails", ODP), run_of(tmp_path / "kills", kills)

@@ -1,4 +1,5 @@
-"""Exchanges: the memory of an exchange is examined before the next exchange is executed, and late data are detected."""
+"""Tests of exchanges: the memory of an exchange is examined before the next exchange is executed, late data are
+detected, and a pair that has failed is not used for the next exchange."""
 
 import ctypes
 import itertools
@@ -48,7 +49,7 @@ LOC_QP_OP_ERR, WR_FLUSH_ERR, RECV = 2, 5, 128
 def test_all_results_of_a_batch_are_yielded_before_the_next_is_executed(
     in_c: Callable[[Sequence[ExchangeSpec]], Sequence[ExchangeSpec]], executed: list[list[int]], monkeypatch: Patch
 ) -> None:
-    """Python executes what C leaves."""
+    """Python executes the exchanges that C does not execute."""
     began: list[int] = []
 
     def execute(spec: ExchangeSpec) -> Exchange:
@@ -81,9 +82,8 @@ def idle(polls: int) -> None:
 
 
 class Side:
-    """One end of a pair. A poll calls `polled` with the number of polls, and gives the next of the completions.
-    `waited` has the deadlines of the polls, `asked` is the number of queries of the state, and `sent` has the
-    requests."""
+    """One end of a pair. A poll calls `polled` with the number of polls, and returns the next completions. `waited` has
+    the deadlines of the polls, `asked` is the number of queries of the state, and `sent` has the posted requests."""
 
     number, sq_sig_all = 1, False
 
@@ -153,8 +153,8 @@ def test_data_of_a_read_must_be_in_memory_when_the_read_completes(with_completio
 
 
 @pytest.mark.parametrize(("failed", "waited", "state"), [(False, 0.0, "ERR"), (True, 0.001, "RTS")])
-def test_nothing_is_waited_for_on_a_pair_that_has_failed_before(failed: bool, waited: float, state: str) -> None:
-    """In a state other than ERR, the code would wait a second."""
+def test_completions_are_not_awaited_on_a_pair_that_has_failed(failed: bool, waited: float, state: str) -> None:
+    """The pair is in ERR, or an earlier exchange is known to have failed. On another pair, the code waits a second."""
     silent = Side(state=state)
     loopback = over(Pair(silent, Side()))
     exchange = loopback.execute(spec(loopback, "RDMA_WRITE", failed=failed))
@@ -179,20 +179,20 @@ def test_data_of_a_write_must_be_in_memory_when_its_immediate_data_is_received(p
 
 @pytest.fixture
 def slow_clock(monkeypatch: Patch) -> None:
-    """A clock on which SILENCE_S passes in twenty queries."""
+    """Replaces the clock: SILENCE_S passes in twenty queries."""
     clock = itertools.count(step=connection.SILENCE_S / 20)
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
 
 
 def times_asked(side: Side, loopback: LoopbackConnection, opcode: str, status: str) -> int:
-    """The number of queries of this end's state, which is never the error state, after a refusal."""
+    """How often the state of this end is queried after a refusal; the state is never ERR."""
     before = side.asked
     loopback.mark_failed(opcode, [Completion(1, status)], cast(Any, side))
     return side.asked - before
 
 
 @pytest.mark.usefixtures("slow_clock")
-def test_an_error_state_that_has_once_not_come_is_awaited_briefly_on_the_same_connection() -> None:
+def test_after_a_missing_error_state_the_same_connection_awaits_the_state_only_briefly() -> None:
     pair = Pair(side := Side(), Side())
     first, second = over(pair), over(pair)
     assert times_asked(side, first, "SEND", "LOC_PROT_ERR") > 10
@@ -201,7 +201,7 @@ def test_an_error_state_that_has_once_not_come_is_awaited_briefly_on_the_same_co
 
 
 @pytest.mark.usefixtures("slow_clock")
-def test_undemanded_error_states_are_awaited_once_for_each_kind_of_refusal() -> None:
+def test_error_states_that_no_document_requires_are_awaited_once_for_each_kind_of_refusal() -> None:
     pair = Pair(side := Side(), Side(), transport=IWARP)
     first, second = over(pair), over(pair)
     assert times_asked(side, first, "SEND", "LOC_QP_OP_ERR") > 10
@@ -211,9 +211,9 @@ def test_undemanded_error_states_are_awaited_once_for_each_kind_of_refusal() -> 
         assert times_asked(side, second, opcode, "LOC_QP_OP_ERR") < 3
 
 
-def test_without_reported_states_a_missing_flush_is_awaited_briefly_again() -> None:
-    """The short wait applies to every connection of the device. After another kind of refusal, or if the error state is
-    reported, the wait has its full length."""
+def test_without_reported_states_only_the_first_missing_flush_is_awaited_at_full_length() -> None:
+    """The short wait applies to every connection of the device, but only after the same kind of refusal. A flush that
+    is not missing causes no short wait."""
     full, short = connection.SILENCE_S, connection.SILENCE_S / 100
     waits: list[float] = []
     lingering: set[Refusal] = set()
@@ -231,7 +231,7 @@ def test_without_reported_states_a_missing_flush_is_awaited_briefly_again() -> N
     assert flushing.lingering == set()
 
 
-def test_a_stale_pair_that_is_made_again_is_renewed_before_c_sees_it(monkeypatch: Patch) -> None:
+def test_a_stale_pair_is_renewed_before_c_uses_it(monkeypatch: Patch) -> None:
     pair = Pair(Side(), Side(), renews_by_reset=False)
     loopback = over(pair)
     seen: list[int] = []
@@ -243,7 +243,7 @@ def test_a_stale_pair_that_is_made_again_is_renewed_before_c_sees_it(monkeypatch
 
 
 @pytest.mark.parametrize(("request_", "answered"), rows("answered_requests"))
-def test_an_unanswered_request_is_followed_by_a_message_that_must_arrive(
+def test_after_a_request_without_a_response_another_pair_must_transfer_a_message(
     monkeypatch: Patch, request_: str, answered: str
 ) -> None:
     kind, transport, opcode, *statuses = request_.split()
@@ -267,7 +267,7 @@ def test_a_message_that_must_arrive_may_be_lost_only_by_an_unreliable_transport(
     sender = Side(itertools.repeat(done("SEND")), kind=kind)
     arrived = (done("RECV") if len(sender.sent) > losses else [] for _ in itertools.count())
     loopback = over(Pair(sender, Side(arrived, kind=kind)))
-    message = f"a queue pair of type {kind} does not carry a message"
+    message = f"a queue pair of type {kind} no longer delivers messages to its peer"
     with pytest.raises(LoopbackLost, match=message) if lost else nullcontext():
         loopback.check_alive()
     assert loopback.stale is lost
@@ -275,10 +275,10 @@ def test_a_message_that_must_arrive_may_be_lost_only_by_an_unreliable_transport(
 
 @pytest.fixture
 def provided() -> Callable[..., tuple[native_exchange.NativeConnection, int]]:
-    """Makes a connection over one queue pair of a made-up provider; returns the connection and the queue pair's
-    address. Polls return the completions in `polled` in turn, each a wr_id, a status and an opcode of
-    <infiniband/verbs.h>; the last completion is repeated. `before_last` is called before the last one. Posting of
-    receives returns `receives`."""
+    """Returns a function that makes a connection over one queue pair of a made-up provider, and returns the connection
+    and the queue pair's address. Polls return the completions in `polled` in turn, each a wr_id, a status and an opcode
+    of <infiniband/verbs.h>; the last completion is repeated. `before_last` is called before the last completion.
+    Posting a receive returns `receives`."""
     assert native_exchange.compiled(), "the project's tests need gcc"
     post = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
     poll = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
@@ -323,14 +323,14 @@ def native(made: native_exchange.NativeConnection, opcode: str, areas: tuple[Are
 
 
 @pytest.mark.parametrize("cannot", [{"receives": 12}, {"renewable": True}], ids=["receive refused", "stale"])
-def test_c_leaves_an_exchange_that_it_cannot_make_to_python(provided: Any, cannot: dict[str, Any]) -> None:
+def test_c_does_not_execute_an_exchange_that_only_python_can_execute(provided: Any, cannot: dict[str, Any]) -> None:
     """The provider refuses receives, or the pair is stale and only Python can renew it."""
     made, _ = provided((1, 0, 0), (0, 0, RECV), **cannot)
     assert native_exchange.exchanges([native(made, "RDMA_WRITE", two_areas())]) == []
 
 
-def test_c_leaves_it_to_python_to_wait_for_the_final_state_of_a_pair_that_reset_does_not_renew(provided: Any) -> None:
-    """Requests complete with an error, and no end reports a state."""
+def test_c_does_not_await_the_final_state_of_a_pair_that_reset_does_not_renew(provided: Any) -> None:
+    """Requests complete with an error, and neither end reports a state."""
     made, _ = provided((1, LOC_QP_OP_ERR, 0))
     two = [native(made, "RDMA_WRITE", two_areas()) for _ in range(2)]
     (failed,) = native_exchange.exchanges(two)
@@ -340,8 +340,8 @@ def test_c_leaves_it_to_python_to_wait_for_the_final_state_of_a_pair_that_reset_
 
 
 def test_a_flushed_send_is_not_taken_for_a_completion_of_the_next_request(provided: Any) -> None:
-    """The first exchange succeeds. The second fails at once, before the SEND after the first request is
-    acknowledged."""
+    """The first exchange succeeds. The second fails before the SEND that follows the first request is acknowledged, so
+    that this SEND is flushed."""
     flushed, failed = (1 | BEHIND, WR_FLUSH_ERR, 0), (2, LOC_QP_OP_ERR, 0)
     made, _ = provided((1, 0, 1), (0, 0, RECV), flushed, failed)
     still = repeated(BEFORE, 8)
@@ -371,7 +371,7 @@ def test_all_branches_of_a_set_up_share_the_ids_of_requests() -> None:
     assert not any(each & BEHIND for each in ids)
 
 
-def test_python_waits_for_the_final_state_where_c_has_not(monkeypatch: Patch) -> None:
+def test_python_awaits_the_final_state_if_c_does_not(monkeypatch: Patch) -> None:
     pair = Pair(Side(), Side(), renews_by_reset=False)
     loopback = over(pair)
     in_c: Any = SimpleNamespace(state=(True, [0, 0]), uses=lambda _: True)
@@ -385,7 +385,7 @@ def test_python_waits_for_the_final_state_where_c_has_not(monkeypatch: Patch) ->
     assert exchange.responder_state == "RTS"
 
 
-def test_a_wait_gives_up_the_processor_however_late_the_clock_is(monkeypatch: Patch) -> None:
+def test_a_wait_yields_the_processor_a_fixed_number_of_times_even_if_the_clock_jumps(monkeypatch: Patch) -> None:
     turns: list[None] = []
     monkeypatch.setattr("time.monotonic", itertools.count(step=60.0).__next__)
     monkeypatch.setattr("os.sched_yield", lambda: turns.append(None))
@@ -417,7 +417,7 @@ def test_a_completion_names_the_operation_of_its_request(request_: str) -> None:
     assert other_opcode(request_, completed("TSO")) == ["TSO", COMPLETED[request_]]
 
 
-def test_a_receive_distinguishes_a_message_from_a_write() -> None:
+def test_the_completion_of_a_receive_distinguishes_a_message_from_a_write() -> None:
     message, write = completed("RECV"), completed("RECV_RDMA_WITH_IMM")
     assert other_opcode("SEND", completed("SEND"), message) == []
     assert other_opcode("SEND", completed("SEND"), write) == ["RECV_RDMA_WITH_IMM", "RECV"]
@@ -425,6 +425,6 @@ def test_a_receive_distinguishes_a_message_from_a_write() -> None:
     assert other_opcode("RDMA_WRITE_WITH_IMM", completed("RDMA_WRITE"), message) == ["RECV", "RECV_RDMA_WITH_IMM"]
 
 
-def test_the_opcode_of_a_failure_is_not_valid() -> None:
+def test_the_opcode_of_a_failed_completion_is_ignored() -> None:
     assert other_opcode("RDMA_READ", completed("", "REM_ACCESS_ERR"), completed("", "WR_FLUSH_ERR")) == []
     assert other_opcode("RDMA_READ", []) == []

@@ -19,7 +19,7 @@ from samples import user_error
 
 ACTIVE, PASSIVE = 17, 42
 ADDRESS_RESOLVED, ROUTE_RESOLVED, REQUEST, REJECTED, ESTABLISHED, DISCONNECTED = 0, 2, 4, 8, 9, 10
-# The events of the real manager after each call, as (event, id). The id is the id of the call, or a new id.
+# The events of the real manager after each call, as (event, id): the call's own id, a new id, or that of rdma_connect.
 REPORTS = {
     "rdma_resolve_addr": [(ADDRESS_RESOLVED, "own")],
     "rdma_resolve_route": [(ROUTE_RESOLVED, "own")],
@@ -29,8 +29,8 @@ REPORTS = {
 
 
 class Library:
-    """A librdmacm without a device. `alive` has the existing ids, and `connected` the queue pairs that each call
-    named."""
+    """A librdmacm without a device. `alive` has the existing ids. `connected` has, for each call, the number of the
+    queue pair and the depths for RDMA READs."""
 
     def __init__(self) -> None:
         self.read, self.write = os.pipe()
@@ -101,14 +101,14 @@ def test_two_queue_pairs_are_connected_by_their_numbers_and_released_with_the_co
     assert library.alive == listener
 
 
-def test_events_of_earlier_connections_are_passed_over(library: Library) -> None:
+def test_events_of_earlier_connections_are_ignored(library: Library) -> None:
     manager = ConnectionManager("10.77.0.1", 5.0)
     library.report(DISCONNECTED, 99)
     library.reports["rdma_accept"].insert(1, (DISCONNECTED, "new"))
     manager.connect(ACTIVE, PASSIVE)
 
 
-def test_a_refused_connection_says_why_and_leaves_nothing(library: Library) -> None:
+def test_a_refused_connection_has_the_status_of_the_event_and_leaves_no_id(library: Library) -> None:
     manager = ConnectionManager("10.77.0.1", 5.0)
     listener = set(library.alive)
     library.reports["rdma_connect"], library.status = [(REJECTED, "own")], -errno.ECONNRESET
@@ -118,7 +118,7 @@ def test_a_refused_connection_says_why_and_leaves_nothing(library: Library) -> N
     assert library.alive == listener
 
 
-def test_a_manager_that_falls_silent_ends_the_wait(library: Library) -> None:
+def test_a_missing_event_ends_the_wait_with_a_time_out(library: Library) -> None:
     manager = ConnectionManager("10.77.0.1", 0.01)
     listener = set(library.alive)
     library.reports["rdma_accept"] = [(ESTABLISHED, "own")]
@@ -128,7 +128,7 @@ def test_a_manager_that_falls_silent_ends_the_wait(library: Library) -> None:
     assert library.alive == listener
 
 
-def test_an_address_on_which_nobody_can_listen_is_named(library: Library) -> None:
+def test_an_address_that_cannot_be_bound_is_named(library: Library) -> None:
     library.failing = "rdma_bind_addr"
     with user_error(r"cannot listen on 10\.77\.0\.1: rdma_bind_addr: No such device", status=3):
         ConnectionManager("10.77.0.1", 5.0)
@@ -157,7 +157,7 @@ def test_a_host_without_the_library_is_reported(monkeypatch: Patch) -> None:
         ("fe80::1%lo", "0a00 1234 00000000 fe800000000000000000000000000001 01000000"),
     ],
 )
-def test_an_address_is_laid_out_as_the_system_calls_expect_it(address: str, packed: str) -> None:
+def test_an_address_has_the_layout_of_a_sockaddr(address: str, packed: str) -> None:
     assert connection_manager._socket_address(address, 0x1234).raw == bytes.fromhex(packed.replace(" ", ""))
 
 
@@ -189,14 +189,14 @@ def test_the_manager_connects_queue_pairs_that_are_in_init(library: Library, sta
     assert library.alive == listener
 
 
-def test_below_connected_the_manager_is_not_asked(library: Library) -> None:
+def test_queue_pairs_that_stay_in_init_are_not_connected(library: Library) -> None:
     way = ByManager(ConnectionManager("10.77.0.1", 5.0))
     requester, responder = End(ACTIVE), End(PASSIVE)
     way.connect(cast(Any, requester), cast(Any, responder), "INIT")
     assert (requester.state, responder.state, library.connected) == ("INIT", "INIT", {})
 
 
-def test_by_states_each_queue_pair_gets_its_peer() -> None:
+def test_by_states_each_queue_pair_gets_the_number_of_its_peer() -> None:
     requester, responder = End(ACTIVE), End(PASSIVE)
     ByStates().connect(cast(Any, requester), cast(Any, responder), "RTR")
     assert (requester.moves, responder.moves) == ([f"INIT {PASSIVE}"], [f"RTR {ACTIVE}"])

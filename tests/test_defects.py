@@ -1,8 +1,8 @@
-"""Severity and defects, on the violations of real runs, and the findings: texts for a mailing list, objects of KCIDB.
+"""Tests of severity and defects on the violations of real runs, and of the findings for mailing lists and KCIDB.
 
-`recorded_violations` has the violations of four runs in the guest, and some results that passed: two of Debian forky,
-in which one case died in different places, one of trixie, and one with the driver siw. Header and results are as
-recorded, except for details of the machine and for keys that no test reads.
+`recorded_violations` has the violations, and some passing results, of four runs in the guest: two on Debian forky, with
+crashes in different cases, one on trixie, and one with the driver siw. Headers and results are as recorded, except for
+details of the machine and keys that no test reads.
 """
 
 import json
@@ -37,7 +37,7 @@ from reports.digest import read
 from trial.catalogue import named
 
 RUNS = Path(__file__).with_name("recorded_violations")
-# The defects of forky. Other people's trackers and waivers have these fingerprints, which must not change.
+# The defects of forky. Trackers and waivers of users contain these fingerprints, which therefore must not change.
 _FORKY = """
 6c8e18b350a5:BIND-15+BIND-19 7862f7654354:IOVA-05 85c569cb8aca:BIND-10 251ad0de44ec:REG-12 2b7c9c131fc3:BIND-21
 8b8051c7e5f5:ADV-08 ca5610635990:BIND-17 de19cd258c26:BIND-18 1f7d68914521:BIND-11 5419bb365f47:BIND-19
@@ -56,20 +56,20 @@ def rules_by_fingerprint(defects: Sequence[Defect]) -> dict[str, tuple[str, ...]
     return {defect.fingerprint: defect.rules for defect in defects}
 
 
-def test_a_defect_keeps_its_fingerprint_from_run_to_run_though_another_case_of_it_died() -> None:
+def test_a_defect_has_the_same_fingerprint_in_two_runs_with_crashes_in_different_cases() -> None:
     first, second = results("forky"), results("forky-again")
     died = [{record["case"] for record in each if record["verdict"] == "CRASH"} for each in (first, second)]
     assert died[0] != died[1]
     assert rules_by_fingerprint(defects_of(second)) == FORKY
 
 
-def test_a_defect_keeps_its_fingerprint_on_another_stack() -> None:
+def test_a_defect_has_the_same_fingerprint_on_another_stack() -> None:
     found = rules_by_fingerprint(defects_of(results("trixie")))
     assert len(found) == 14
     assert set(found) <= set(FORKY)
 
 
-def test_one_cause_that_shows_at_many_rules_is_one_defect() -> None:
+def test_one_cause_that_violates_many_rules_is_one_defect() -> None:
     found = {defect.fingerprint: defect for defect in defects_of(results("siw"))}
     ignored = found["9d4c5e172cfa"]
     assert ignored.rules == ("IOVA-01", "IOVA-02", "IOVA-03", "IOVA-06", "REG-11")
@@ -79,8 +79,8 @@ def test_one_cause_that_shows_at_many_rules_is_one_defect() -> None:
 
 @pytest.mark.parametrize("name", ["forky", "trixie"])
 def test_fingerprint_title_and_severity_do_not_depend_on_which_cases_ran_and_in_which_order(name: str) -> None:
-    """The test uses each case alone, the cases of each verb, other orders, and thirds of the cases. One defect kills
-    the kernel only sometimes."""
+    """The test uses each case alone, the cases of each verb, other orders, and thirds of the cases. The severity of one
+    defect differs, because it kills the kernel only sometimes."""
     every, shorts = list(results(name)), {rule.id: rule.short for rule in load_suite().registry.values()}
     unsteady = "7862f7654354"
     whole = {defect.fingerprint: defect for defect in defects_of(every, shorts)}
@@ -120,8 +120,8 @@ def test_the_most_severe_defect_comes_first_and_each_result_counts_once() -> Non
 
 
 @pytest.mark.parametrize("name", ["forky", "trixie", "siw"])
-def test_severity_is_that_of_what_was_observed(name: str) -> None:
-    """The severities of rows are compared with the rows' raw observations."""
+def test_severity_agrees_with_the_raw_observations(name: str) -> None:
+    """Only results of rows are compared, not deviations of sweeps."""
     for record in results(name):
         seen = [record["observed"], *record["observed"].get("afterwards", ())]
         for symptom in symptoms_of(record):
@@ -176,7 +176,7 @@ def test_the_frames_of_a_dead_process_name_the_answering_layer(name: str) -> Non
     assert answering_of(replace(died, record=record)).layer == who
 
 
-def test_answers_of_the_kernel_core_count_for_the_stack_but_crashes_do_not() -> None:
+def test_wrong_results_of_the_kernel_core_count_as_the_stacks_but_crashes_do_not() -> None:
     of_stack = [record for record in results("forky") if is_of_stack(record)]
     assert {"ADV-09", "IOVA-02"} <= {rule for record in of_stack for rule in record["rules"]}
     assert [each["case"] for each in of_stack if "the kernel's RDMA core answered" not in str(each)] == []
@@ -185,7 +185,7 @@ def test_answers_of_the_kernel_core_count_for_the_stack_but_crashes_do_not() -> 
     assert not any(map(is_of_stack, dead))
 
 
-def test_a_title_is_made_of_the_cause_and_of_what_its_rule_is_about() -> None:
+def test_a_title_is_made_of_the_cause_and_of_the_short_text_of_a_rule() -> None:
     shorts = {rule.id: rule.short for rule in load_suite().registry.values()}
     titles = {defect.fingerprint: defect.title for defect in defects_of(results("forky"), shorts)}
     assert titles["4703b67c7434"] == "a registration is refused with EOPNOTSUPP: ZERO_BASED region"
@@ -198,7 +198,7 @@ def test_a_title_is_made_of_the_cause_and_of_what_its_rule_is_about() -> None:
     assert without["4703b67c7434"] == "a registration is refused with EOPNOTSUPP: REG-11"
 
 
-def test_the_title_of_what_a_tool_of_the_kernel_reports_says_what_it_is() -> None:
+def test_the_title_of_a_report_of_kasan_names_the_error_and_the_function() -> None:
     (dead,) = [each for each in defects_of(results("forky")) if each.fingerprint == "6c8e18b350a5"]
     record = next(each for each in results("forky") if each["case"] in dead.cases and each["verdict"] == "CRASH")
     frames = ("__rxe_put", "rxe_invalidate_mw", "rdma_rxe", "rdma_rxe")
@@ -211,8 +211,8 @@ def test_the_title_of_what_a_tool_of_the_kernel_reports_says_what_it_is() -> Non
 
 
 def test_one_flag_that_is_refused_at_many_rules_is_one_defect_and_keeps_every_fingerprint(tmp_path: Path) -> None:
-    """On a reference that refuses REMOTE_WRITE, the rules have separate defects unless the run shows that their calls
-    share the flag."""
+    """The reference refuses REMOTE_WRITE. In isolation, each case has the defect of its own rule; in the whole run, all
+    calls with this flag show one defect."""
     suite = load_suite()
     cases = [
         case
@@ -234,7 +234,7 @@ def test_one_flag_that_is_refused_at_many_rules_is_one_defect_and_keeps_every_fi
 
 
 TWO = [str(RUNS / f"{stack}.jsonl") for stack in ("forky", "trixie")]
-# The keys that schema 5.3 requires for each kind of object.
+# The keys that KCIDB's schema 5.3 requires for each kind of object.
 REQUIRED = {
     "checkouts": {"id", "origin"},
     "builds": {"id", "origin", "checkout_id"},
@@ -281,7 +281,7 @@ def test_an_issue_has_severity_stacks_rules_and_its_program(kcidb: dict[str, Any
     assert "#include <infiniband/verbs.h>" in issue["misc"]["program"]
 
 
-def test_a_text_for_each_defect_says_which_stacks_have_it(tmp_path: Path, cli: Cli) -> None:
+def test_the_text_about_a_defect_names_the_stacks_that_have_it(tmp_path: Path, cli: Cli) -> None:
     said = cli(0, "findings", *TWO, "--format", "mail", "--out", tmp_path).out
     texts = sorted((tmp_path / "findings").glob("*.txt"))
     assert f"{tmp_path}/findings: {len(texts)} texts of " in said

@@ -1,5 +1,5 @@
-"""`rdma-cts describe`, `explain` and `completion`; the set-up of a case in results and reports; and the earlier run in
-which defects and cases are found, for `explain`, `reproducer` and a run of the same cases."""
+"""Tests of `rdma-cts describe`, `explain` and `completion`, of the set-up of a case in results and reports, and of the
+search for an earlier run with a defect or a case."""
 
 import os
 import re
@@ -38,14 +38,14 @@ def shown(cli: Cli) -> Shown:
     return lambda *arguments: cli(0, "describe", *arguments).out
 
 
-def test_without_a_verb_each_is_listed_in_a_line(shown: Shown) -> None:
+def test_without_an_argument_each_verb_is_listed_in_a_line(shown: Shown) -> None:
     lines = shown().splitlines()
     assert [line.split()[0] for line in lines] == list(VERBS)
     assert lines[0].endswith(VERBS["ibv_reg_mr"].summary)
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_a_description_holds_every_statement_and_fits_a_terminal(name: str, shown: Shown) -> None:
+def test_a_description_has_every_statement_and_fits_into_100_columns(name: str, shown: Shown) -> None:
     text = shown(name)
     assert max(map(len, text.splitlines())) <= 100
     verb, flat = VERBS[name], " ".join(text.split())
@@ -67,7 +67,7 @@ def test_the_prefix_may_be_left_out(shown: Shown) -> None:
     assert shown("reg_mr") == shown("ibv_reg_mr")
 
 
-def test_the_other_dialect_is_mentioned_and_shown_when_asked_for(shown: Shown) -> None:
+def test_the_other_dialect_is_mentioned_and_is_described_with_its_option(shown: Shown) -> None:
     mainline, experimental = shown("ibv_rereg_mr"), shown("ibv_rereg_mr", "--dialect", "experimental")
     assert "--dialect experimental" in mainline
     assert "ibv_rereg_mr_attr" not in mainline
@@ -101,7 +101,7 @@ def test_every_rule_has_its_source_its_cases_and_what_a_failure_means(
         for text in (rule.statement, rule.document, rule.section, rule.quote or rule.unquoted, rule.failure_means):
             assert " ".join(text.split()) in said
         count = sum(rule.id in case.rules for case in SUITE.cases)
-        assert (f"{count:,} cases prove it:" if count > 1 else "1 case proves it:") in said
+        assert (f"{count:,} cases prove this rule:" if count > 1 else "1 case proves this rule:") in said
 
 
 def test_the_last_verdict_is_that_of_the_newest_run(tmp_path: Path, cli: Cli, monkeypatch: Patch) -> None:
@@ -112,14 +112,14 @@ def test_the_last_verdict_is_that_of_the_newest_run(tmp_path: Path, cli: Cli, mo
     assert f"Last verdict: not run (reference, host, kernel 7.2.0; out/{newest.name})" in explained(cli, "REG-15")
 
 
-def test_a_case_has_its_call_its_rules_and_what_came(tmp_path: Path, cli: Cli) -> None:
+def test_a_case_has_its_call_its_rules_and_its_observation(tmp_path: Path, cli: Cli) -> None:
     run = record(tmp_path / "run", SUITE, [CASE])
     said = explained(cli, CASE.id, "--run", run)
     for text in (str(CASE.when), "expect: outcome refused", "REG-15", "If it fails:", "observed:", "errno EINVAL"):
         assert text in said
 
 
-def test_a_case_of_other_tables_is_explained_with_those(tmp_path: Path, cli: Cli) -> None:
+def test_a_case_of_other_tables_is_explained_only_with_the_option_cases(tmp_path: Path, cli: Cli) -> None:
     ours = record(tmp_path / "run", SUITE, [CASE])
     path = ours / "results.jsonl"
     path.write_text(path.read_text().replace(CASE.id, "reg_mr/mine/own").replace(SUITE.tables_sha256, "0" * 64))
@@ -131,7 +131,7 @@ def test_a_case_of_other_tables_is_explained_with_those(tmp_path: Path, cli: Cli
 
 
 @pytest.mark.parametrize(("line", "offered"), rows("completions"))
-def test_bash_offers_what_fits(line: str, offered: str, cli: Cli) -> None:
+def test_bash_offers_the_words_that_fit(line: str, offered: str, cli: Cli) -> None:
     script = cli(0, "completion", "bash").out
     words = line.split(" ")
     ask = f"COMP_WORDS=({' '.join(words[:-1])} '{words[-1]}'); COMP_CWORD={len(words) - 1}; _rdma_cts"
@@ -215,7 +215,7 @@ def test_explain_has_the_set_up_of_a_row_and_of_a_point(run: Path, cli: Cli) -> 
     assert "Last verdict: PASS" in explained(cli, f"{SWEEP}#{POINT.replace('before', 'first')}", "--run", run)
 
 
-def test_a_sweep_says_how_to_see_the_set_up_of_a_point(run: Path, cli: Cli) -> None:
+def test_the_explanation_of_a_sweep_has_the_command_that_explains_a_point(run: Path, cli: Cli) -> None:
     assert f"./rdma-cts explain {SWEEP}#AXIS=VALUE,..." in explained(cli, SWEEP, "--run", run)
 
 
@@ -246,7 +246,7 @@ def test_a_defect_is_found_in_the_run_that_has_shown_it(out: Path, cli: Cli) -> 
     assert f"defect {found}  (fake0, host, kernel 7.2.0; out/first)" in cli(0, "explain", found).out
 
 
-def test_the_latest_run_that_has_a_case_is_asked_about_it(out: Path) -> None:
+def test_a_case_is_looked_up_in_the_latest_run_that_has_it(out: Path) -> None:
     for about in (TRIED, "REG-01", "reg_mr/never/run"):
         assert run_about(about) == Path("out/second")
     write_run(out / "third", run_of({}, count=2))
@@ -259,14 +259,14 @@ def test_list_shows_the_cases_of_a_fingerprint(out: Path, monkeypatch: Patch, cl
     assert defect.cases[0] in cli(0, "list", "--only", defect.fingerprint[:6]).out
 
 
-def test_failed_are_the_cases_that_failed_or_were_not_decided(out: Path) -> None:
+def test_failed_selects_the_cases_that_failed_or_were_not_decided(out: Path) -> None:
     expected = tuple(EIGHT.cases[number].id for number in (2, 4, 5))
     assert with_earlier(RunOptions(), out / "first").only == expected
     os.utime(out / "first/results.jsonl", (9, 9))
     assert with_earlier(RunOptions(), Path("out")).only == expected
 
 
-def test_a_run_without_failures_has_none_to_run_again(out: Path, tmp_path: Path) -> None:
+def test_a_run_without_failures_a_missing_run_and_an_unknown_defect_are_refused(out: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no case of .*second has failed"):
         with_earlier(RunOptions(), out / "second")
     with pytest.raises(UserError, match=r"there is no run in .*nowhere"):
@@ -276,7 +276,7 @@ def test_a_run_without_failures_has_none_to_run_again(out: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("target", ["--guest --stack trixie", "--host root@node1 --device mlx5_0", ""])
-def test_the_last_lines_name_the_program_and_the_next_run_on_its_target(out: Path, target: str) -> None:
+def test_the_last_lines_name_the_program_and_the_next_run_on_the_same_target(out: Path, target: str) -> None:
     file = out / "first/results.jsonl"
     run = f"./rdma-cts run {target}".strip()
     file.write_text(re.sub(r'"repro":"[^"]*--only', f'"repro":"{run} --only', file.read_text()))

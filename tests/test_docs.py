@@ -1,4 +1,4 @@
-"""The examples and links in the pages are valid."""
+"""Tests that the examples, links and lists in the pages are valid, and of the hook that checks commit messages."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ from samples import registry
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 
-def test_the_table_that_is_shown_has_no_mistake() -> None:
+def test_the_table_in_the_page_of_tables_has_no_mistake() -> None:
     page = (ROOT / "docs" / "tables.md").read_text()
     (example,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     table, mistakes = parse_table(read_bytes(example.encode(), "example"), Path("reg_mr/example.yaml"), registry())
@@ -47,7 +47,7 @@ def test_web_pages_are_made_of_all_pages_without_a_warning(tmp_path: Path) -> No
     assert "--tier {smoke,default,exhaustive}" in (tmp_path / "commands.html").read_text()
 
 
-def test_the_page_of_tests_lists_the_files_with_tests_for_the_night() -> None:
+def test_the_page_of_tests_lists_the_files_with_nightly_tests() -> None:
     rows = re.findall(r"^\| (.*?) \|", (ROOT / "docs" / "testing.md").read_text(), re.MULTILINE)
     listed = set(re.findall(r"test_\w+\.py", " ".join(rows)))
     marked = {path.name for path in (ROOT / "tests").glob("test_*.py") if "mark.nightly" in path.read_text()}
@@ -70,7 +70,7 @@ HOOK = ROOT / "ci" / "hooks" / "commit-msg"
         ("rxe: check the rkey\nWhy.\n", "a blank line"),
     ],
 )
-def test_a_subject_a_blank_line_and_a_body(message: str, complaint: str, tmp_path: Path) -> None:
+def test_a_commit_message_has_a_subject_a_blank_line_and_a_body(message: str, complaint: str, tmp_path: Path) -> None:
     path = tmp_path / "message"
     path.write_text(message)
     done = subprocess.run([HOOK, path], capture_output=True, text=True, check=False)

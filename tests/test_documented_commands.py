@@ -1,5 +1,5 @@
-"""All commands of the pages are parsed, and each is run in its written form, unless NOT_RUN has a reason not to run it.
-Names in capitals exist as files: RUN, OLD, NEW and DIR are runs and a history, BUNDLE is a bundle."""
+"""Tests that every command in the pages can be parsed, and that it runs as it is written; NOT_RUN has the commands that
+are not run here, with reasons. In the commands, RUN, OLD and NEW are runs, and DIR is a history."""
 
 import re
 import shlex
@@ -18,7 +18,7 @@ from kinds import rows
 from samples import laid, numbered, recorded, result, written
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").glob("*.md")])
-# A command is at a prompt, in a script, a crontab or a unit of systemd or, if it has arguments, within a sentence.
+# A command is after a prompt, in a script, a crontab or a unit of systemd. In a sentence, it must have arguments.
 _PLACE = r"(?:[$#] |[A-Z_]+=\S+ |git bisect run |(?:[\d*]+ ){5}.*&& |Exec\w+=\S*/)?(?:\./)?"
 _COMMAND = re.compile(
     rf"^    {_PLACE}rdma-cts (?P<line>(?:.*\\\n)*.*)|`\./rdma-cts (?P<said>[a-z-]+\s[^`]+)`", re.MULTILINE
@@ -92,7 +92,7 @@ def test_every_command_of_a_page_is_parsed(page: str, line: str, shelf: Path, mo
 
 
 def runs() -> Iterator[Any]:
-    """Yields each command that is run, only once even if several pages have it or its placeholders differ."""
+    """Yields the commands that are run. Commands with the same words (after placeholders are replaced) run once."""
     for words, (page, line) in {tuple(words_of(line)): (page, line) for page, line in COMMANDS}.items():
         if not why_not(line):
             yield pytest.param(page, words, id=line)

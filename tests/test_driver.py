@@ -1,4 +1,4 @@
-"""The drivers of the guest's device: their names, and the modules that are compiled once for a kernel."""
+"""Tests of the modules for the guest's drivers, which are compiled once for each kernel."""
 
 import dataclasses
 import threading
@@ -22,8 +22,8 @@ FORKY = recipe_for()
 
 @dataclasses.dataclass
 class Compiler:
-    """A stand-in for mmdebstrap with its hook. It writes the module and counts its calls; `log` is the output of a
-    failure."""
+    """A stand-in for mmdebstrap and its hook. It counts its calls, and writes the module, or fails with the output
+    `log`."""
 
     count: int = 0
     log: str = ""
@@ -74,7 +74,7 @@ def test_only_the_latest_versions_are_kept(tmp_path: Path, compiler: Compiler) -
     assert latest.exists()
 
 
-def test_two_runs_at_once_compile_it_once(tmp_path: Path, compiler: Compiler) -> None:
+def test_two_runs_at_once_compile_a_module_once(tmp_path: Path, compiler: Compiler) -> None:
     compiler.may_end.clear()
     waiting = threading.Event()
     says: list[Progress] = [print, lambda text: waiting.set()]
@@ -122,7 +122,7 @@ def test_a_module_is_made_from_the_suites_of_its_stack(stack: str, tmp_path: Pat
         ("E: drivers/infiniband/sw/siw could not be compiled\n", "drivers/infiniband/sw/siw could not be compiled"),
     ],
 )
-def test_a_module_that_cannot_be_made_says_why_in_one_line(
+def test_the_reason_why_a_module_cannot_be_made_is_one_line(
     log: str, message: str, tmp_path: Path, compiler: Compiler
 ) -> None:
     compiler.log = log

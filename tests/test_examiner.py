@@ -1,5 +1,5 @@
-"""The supervisor judges a worker's line. Its verdict equals the verdict of an honest worker, and is never a forged
-verdict."""
+"""Tests of the supervisor's judgement of a worker's line: its verdict equals that of an honest worker, and a
+contradictory line is BROKEN. Also tests how absent capabilities are found and judged."""
 
 import errno
 from array import array
@@ -44,7 +44,7 @@ SUITE = load_suite()
 
 
 def sent(cases: list[Case], device: Device) -> Iterator[tuple[Case, ResultRecord, Examiner]]:
-    """The lines of an honest worker for these cases on a device in Python, and the examiner that judges them."""
+    """Yields, for each case, the line of an honest worker on a device in Python, and the examiner that judges it."""
     with closing(ReferenceBench(device)) as bench:
         run = replace(on_the_reference(bench), watch=QuietKernel())
         caps = run.basis.capabilities
@@ -89,7 +89,7 @@ def test_points_that_contradict_their_observations_are_broken(swept: tuple[Case,
     bad = [{**each, "observed": {**each["observed"], "returned": "EIO", "errno": "EIO"}} for each in data["examples"]]
     judged = judge.judged(case, with_points(line, examples=bad))
     assert judged["verdict"] == "BROKEN"
-    assert "the worker says PASS" in judged["reason"]
+    assert "the worker reports PASS" in judged["reason"]
 
 
 @pytest.mark.parametrize("what", ["missing", "fewer", "other space", "no examples", "too many numbers", "no points"])
@@ -210,7 +210,7 @@ def test_each_false_claim_fails_only_its_own_rule() -> None:
     wrong = [each for each in found if each[1].verdict not in (Verdict.PASS, Verdict.UNSUPPORTED, Verdict.UNREACHABLE)]
     assert {rule for case, _ in wrong for rule in case.rules} == {f"CAP-0{number}" for number in (*range(1, 7), 8, 9)}
     assert {judgement.verdict for _, judgement in wrong} == {Verdict.FAIL}
-    resting = [each.reason for _, each in found if "declares mw_type_1 and does not have it" in each.reason]
+    resting = [each.reason for _, each in found if "declares mw_type_1 but does not have it" in each.reason]
     assert len(resting) > 10
 
 
@@ -238,7 +238,7 @@ def test_atomics_on_demand_are_declared_for_the_transport_and_not_in_general() -
     assert declared_capabilities(DeviceAttributes(0, 1, 1, 0b11111))["odp_atomic"] is True
 
 
-def test_an_entry_whose_commands_need_the_drivers_part_cannot_be_judged() -> None:
+def test_an_entry_whose_commands_need_data_of_the_driver_is_unreachable() -> None:
     capabilities = Capabilities({}, {}, {"raw_registration": False})
     assert "driver" in capabilities.unreachable([], "uverbs")
     assert capabilities.unreachable([], "libibverbs") == ""

@@ -1,6 +1,6 @@
-"""No step of docs/extending.md is missing in the tree; a missing step is reported in one line, with the file to edit.
-Each check looks at one kind of extension, and compares the places that have to name the same thing. The loader reports
-mistakes in tables."""
+"""Tests that no step of docs/extending.md was forgotten in the tree. Each check is about one kind of extension: it
+compares the files that must name the same thing, and reports each missing step in one line, with the file to edit. The
+loader reports mistakes in tables."""
 
 import ast
 import importlib
@@ -41,18 +41,18 @@ def flags() -> Iterator[str]:
 
 
 def described() -> Iterator[str]:
-    """The description of a verb, and the function that makes the call."""
+    """Verbs without a description, and calls without a function."""
     for path in sorted(CASES.glob("*/rules.yaml")):
         verb = yaml.safe_load(path.read_text())["verb"]
         if verb not in vocabulary.CALLS and verb not in vocabulary.VERBS:
             yield f"{path} is about {verb}, which is not described: add it to conformance/verbs/verbs.yaml"
     for call in vocabulary.CALLS:
         if call not in STEPS and call not in (kind.traits.call for kind in Kind):
-            yield f"no step makes the call {call}: add a function to STEPS in conformance/execution/steps.py"
+            yield f"no function issues the call {call}: add one to STEPS in conformance/execution/steps.py"
 
 
 def entries() -> Iterator[str]:
-    """Methods of verbs at an entry or in the reference that cannot be derived from the verb's description."""
+    """Missing methods of an entry or of the reference that cannot be derived from the verb's description."""
     for verb in VERBS.values():
         own = f"the method {verb.method}"
         plain = STEPS.get(verb.name, call_verb) is call_verb
@@ -82,8 +82,9 @@ def rules() -> Iterator[str]:
 
 
 def retired() -> Iterator[str]:
-    """The case ids that runs of earlier versions had planned: an old run, and the run that the documentation quotes. An
-    id that is retired without an entry is retired at all entries. A flag retires the cases of its bit."""
+    """Cases that an earlier run planned (an old run, or the run that the documentation quotes) and that are neither in
+    the tables nor in `retired:`. An id without an entry in `retired:` is retired at all entries. A new flag retires the
+    cases about its unknown bit."""
     with lzma.open(ROOT / "docs" / "runs" / "rxe.jsonl.xz", "rt") as recorded:
         planned = json.loads(recorded.readline())["planned"]
     planned += (Path(__file__).with_name("old_results") / "planned.txt").read_text().splitlines()
@@ -105,12 +106,12 @@ def retired() -> Iterator[str]:
 
 
 def capabilities() -> Iterator[str]:
-    """The code that finds out whether a stack has a capability."""
+    """Capabilities whose presence no code determines, and capabilities without a meaning."""
     known = ReferenceBench().capabilities()
     found = {*known.declared, *known.reachable, *(name for each in known.offered.values() for name in each)}
     for name in capability.MEANING.keys() - found:
         yield (
-            f"capability {name} is never found out: add it to declared_capabilities or PRECONDITIONS in {_CAPABILITY},"
+            f"capability {name} is never determined: add it to declared_capabilities or PRECONDITIONS in {_CAPABILITY},"
             " or to offered_by in conformance/execution/offered.py"
         )
     for name in found - capability.MEANING.keys():
@@ -118,7 +119,7 @@ def capabilities() -> Iterator[str]:
 
 
 def preconditions() -> Iterator[str]:
-    """The code that sets a precondition on a real stack, and a reference that meets it."""
+    """Preconditions that no code sets on a real stack, or that no reference has."""
     files = ("conformance/execution/offered.py",)
     nodes = [node for file in files for node in ast.walk(ast.parse((ROOT / file).read_bytes()))]
     texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
@@ -126,11 +127,11 @@ def preconditions() -> Iterator[str]:
         if name not in texts:
             yield f"nothing sets the precondition {name}: add it to reachable_on in conformance/execution/offered.py"
         if not any(each.reach(name) for each in stack.STACKS):
-            yield f"no reference meets the precondition {name}: add a stack with it to STACKS in reference/stack.py"
+            yield f"no reference has the precondition {name}: add a stack with it to STACKS in reference/stack.py"
 
 
 def formats() -> Iterator[str]:
-    """Modules with `render` that can be chosen as a report format."""
+    """Modules with `render` that cannot be chosen as a report format."""
     chosen = {f"reports.{name}" for name in report.FORMATS}
     for path in sorted((ROOT / "reports").glob("[!_]*.py")):
         names = {node.name for node in ast.parse(path.read_bytes()).body if isinstance(node, ast.FunctionDef)}
@@ -145,7 +146,7 @@ def stacks() -> Iterator[str]:
 
 
 def kinds() -> Iterator[str]:
-    """The runner of a kind of case, its call and its folder."""
+    """Kinds of cases without a runner, a call or a folder."""
     runners = importlib.import_module("conformance.sweeps.run").runners(lambda case, progress: {})
     for kind in Kind:
         name = f"the kind of case {kind.traits.name}"

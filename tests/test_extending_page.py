@@ -67,7 +67,7 @@ def tree(tmp_path: Path) -> Path:
     ("heading", "files", "cases", "rule"), [("An access flag", 6, -4, "REG-99"), ("A verb", 6, 2, "PROBE-01")]
 )
 @pytest.mark.nightly
-def test_the_page_suffices(heading: str, files: int, cases: int, rule: str, tree: Path) -> None:
+def test_the_steps_of_the_page_suffice(heading: str, files: int, cases: int, rule: str, tree: Path) -> None:
     before = counted(tree)
     assert len(followed(tree, section(heading))) == files
     assert counted(tree) - before == cases

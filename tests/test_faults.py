@@ -1,4 +1,4 @@
-"""Faults as data: severities, defects and their groups are derived from fields, never from sentences."""
+"""Tests that severities, defects and their groups are derived from the fields of faults, never from sentences."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def when(symptom: Symptom) -> str:
 
 
 def found_in(file: Path, to: Path) -> Found:
-    """The symptoms in a recorded run, judged again by its observations, of results that are still violations."""
+    """Judges a recorded run again; returns the symptoms of the results that are still violations."""
     recorded, directory = read_results(file), file if file.is_dir() else file.parent
     recorded.results = [
         each for each in recorded.results if not each.get("points_file") or (directory / each["points_file"]).exists()
@@ -78,7 +78,7 @@ def test_no_sentence_changes_a_defect(name: str, of_reference: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", FaultKind)
-def test_every_kind_has_a_sentence_and_stays_the_same_in_a_file(kind: FaultKind) -> None:
+def test_every_kind_has_a_sentence_and_is_equal_when_read_from_data(kind: FaultKind) -> None:
     fault = Fault(kind, "ibv_reg_mr(access=0)", "ibv_reg_mr", expected=("1", "2"), seen=("3", "4", "5", "6", "7"))
     assert sentence(fault).startswith("ibv_reg_mr(access=0)")
     assert Fault.of_data(fault.as_data()) == fault

@@ -1,5 +1,5 @@
-"""Many nodes on one page. Exactly the real differences are reported, and an unreadable directory affects only its own
-node."""
+"""Tests of the page of many nodes: exactly the real differences are reported, and an unreadable directory affects only
+its own node."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ def summary() -> str:
 
 
 def changing(*keys: str, to: Any) -> Change:
-    """Changes one value of a summary."""
+    """Returns a function that changes one value of a summary."""
 
     def change(data: dict[str, Any]) -> None:
         for key in keys[:-1]:
@@ -44,7 +44,7 @@ DIFFERENCES: Mapping[str, tuple[Change, str]] = {
     "verdict": (changing("rules", "REG-01", to="FAIL"), "REG-01: FAIL, most of its group "),
     "better": (changing("rules", "IOVA-05", to="PASS"), "IOVA-05: PASS, most of its group "),
     "defect": (
-        lambda data: data["defects"].pop(0),  # the last defects may be unconfirmed, and would then not count
+        lambda data: data["defects"].pop(0),  # not the last defect, because an unconfirmed defect does not count
         "defect ",
     ),
     "case": (
@@ -71,7 +71,7 @@ def nodes(folder: Path, count: int, changes: Mapping[int, Change] | None = None)
 
 
 def told(status: int, folder: Path, cli: Cli) -> tuple[dict[str, Any], str]:
-    """Runs `fleet`, which must end with this status; returns the data of the page, and the output."""
+    """Runs `fleet` and checks its exit status; returns the data of the page, and the output."""
     said = cli(status, "fleet", folder, "--out", folder.parent / "out").out
     return json.loads((folder.parent / "out" / "fleet.json").read_text()), said
 
@@ -99,7 +99,7 @@ def test_many_nodes_of_another_firmware_are_a_group_of_their_own(tmp_path: Path,
 
 
 def fewer_cases(data: dict[str, Any]) -> None:
-    """Makes it a run of some of the cases, in which one rule passed only in part and another has no verdict."""
+    """Makes a summary one of a run of few cases, in which one rule is PARTIAL and another rule has no verdict."""
     data["cases"] = {"PASS": 2}
     data["rules"]["REG-01"] = "PARTIAL"
     del data["rules"]["DEREG-01"]
@@ -125,7 +125,7 @@ def test_an_unreadable_node_affects_only_its_row(tmp_path: Path, cli: Cli) -> No
     (folder / "n1" / "summary.json").write_text("{")
     (folder / "n2" / "summary.json").write_text(json.dumps({**json.loads(summary()), "complete": False, "rules": {}}))
     data, said = told(1, folder, cli)
-    # A run that was cut short is not compared, because it would differ in all missing results.
+    # An incomplete run is not compared, because it would differ in all missing results.
     assert data["groups"][0]["nodes"] == ["n0", "n3", "n4"]
     assert data["groups"][0]["differences"] == []
     assert data["missing"] == {
@@ -136,7 +136,7 @@ def test_an_unreadable_node_affects_only_its_row(tmp_path: Path, cli: Cli) -> No
     assert "3 without a complete run" in said
 
 
-def test_a_directory_of_another_user_is_the_problem_of_its_node(tmp_path: Path) -> None:
+def test_a_directory_of_another_user_is_reported_as_the_problem_of_its_node(tmp_path: Path) -> None:
     folder = nodes(tmp_path, 1) / "n0"
     folder.chmod(0)
     with as_another_user():
@@ -152,7 +152,7 @@ def test_results_under_two_names_are_reported(tmp_path: Path, cli: Cli) -> None:
 
 def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, cli: Cli) -> None:
     folder = nodes(tmp_path / "nodes", 9, dict.fromkeys((2, 5), DIFFERENCES["limit"][0]))
-    for name in ("a b'$(touch x)", "ALL"):  # Slurm takes ALL for every node
+    for name in ("a b'$(touch x)", "ALL"):  # for Slurm, ALL means every node
         (folder / name).mkdir()
     told(1, folder, cli)
     script = tmp_path / "out" / "drain.sh"
@@ -160,7 +160,7 @@ def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, cl
     usual = recorded().capabilities["max_mw"]
     reason = f"Reason=rdma-cts: capability max_mw: 7, most of its group {usual}"
     assert shown.stdout == f"update|NodeName=n2,n5|State=DRAIN|{reason}|"
-    assert "cannot be given" in script.read_text()
+    assert "Slurm does not accept" in script.read_text()
     assert not (tmp_path / "x").exists()
 
 

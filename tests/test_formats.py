@@ -1,4 +1,4 @@
-"""The formats of a report. A parser from another project reads each of them."""
+"""Tests of the formats of a report; a parser from another project reads each of them."""
 
 import io
 import json
@@ -56,7 +56,7 @@ def parsed(document: bytes) -> Any:
     return suite
 
 
-# What JUnit, KTAP and tmt say of each verdict.
+# For each verdict, the element of JUnit, the outcome in KTAP, and the result of tmt.
 SAID = """
 CRASH       failure not-ok      fail
 HANG        failure not-ok      fail
@@ -104,7 +104,7 @@ def test_a_planned_case_without_result_is_an_error() -> None:
     assert suite.find("testcase/error").get("message").startswith("MISSED")
 
 
-def test_hostile_text_is_carried_as_far_as_xml_can() -> None:
+def test_hostile_text_is_kept_as_far_as_xml_can_represent_it() -> None:
     line = result(SUITE.cases[0], "FAIL", HOSTILE, kernel={"log": [HOSTILE]}, repro=HOSTILE)
     run = digested(line, device={"name": HOSTILE, "driver": HOSTILE, "fw": HOSTILE})
     failure = parsed(junit.render([run])).find("testcase/failure")
@@ -113,8 +113,7 @@ def test_hostile_text_is_carried_as_far_as_xml_can() -> None:
     assert "\U0001f600" in failure.text
 
 
-def test_a_report_that_cannot_be_written_takes_no_smaller_one_with_it(tmp_path: Path) -> None:
-    """A stand-in makes the disk too full for the page."""
+def test_if_the_page_cannot_be_written_the_smaller_reports_still_are(tmp_path: Path) -> None:
     run = tmp_path / "run"
     write_run(run, run_of({2: "FAIL"}))
     for name in ("summary.json", "junit.xml", "report.html"):
@@ -126,7 +125,7 @@ def test_a_report_that_cannot_be_written_takes_no_smaller_one_with_it(tmp_path: 
     assert "failure" in (run / "junit.xml").read_text()
 
 
-def test_tmt_gets_each_case_in_its_own_words() -> None:
+def test_tmt_gets_a_name_and_a_duration_for_each_case() -> None:
     found = yaml.safe_load(tmt.render([one_of_each()]))
     assert [each["name"] for each in found] == [f"/{case.id}" for case in SUITE.cases]
     for each in found:
@@ -198,13 +197,13 @@ def tables(text: str) -> list[list[str]]:
     return rows
 
 
-def test_ktap_says_what_failed_before_its_line() -> None:
+def test_ktap_describes_a_failure_before_the_line_of_its_case() -> None:
     lines = ktap.render([digested(result(SUITE.cases[0], "FAIL", "it should not"))]).splitlines()
     assert lines.index("# reg_mr/sample/c0: FAIL REG-01: it should not") < lines.index("not ok 1 reg_mr/sample/c0")
     assert "# reproduce: ./rdma-cts run --only reg_mr/sample/c0" in lines
 
 
-def test_readers_of_ktap_count_no_failure_of_their_own(tmp_path: Path) -> None:
+def test_parsers_of_ktap_count_the_tests_and_failures_and_no_error(tmp_path: Path) -> None:
     odd = result(SUITE.cases[1], case="reg_mr/a#b")
     runs = [one_of_each(), digested(result(SUITE.cases[0]), odd)]
     for text, tests in ((ktap.render(runs[:1]), len(VERDICTS)), (ktap.render(runs), 2)):
@@ -254,7 +253,7 @@ DOCUMENTED = [
 
 
 @pytest.mark.parametrize(("texts", "said"), DOCUMENTED, ids=["quoted", "unquoted", "old"])
-def test_the_quote_of_the_document_stands_next_to_a_violation(texts: dict[str, str], said: str) -> None:
+def test_the_quote_of_the_document_is_next_to_a_violation(texts: dict[str, str], said: str) -> None:
     run = digested(result(SUITE.cases[0], "FAIL"), result(SUITE.cases[1]), rules={"REG-01": texts})
     assert ktap.render([run]).splitlines().count(f"# document of REG-01: {said}") == 1
     assert junit.render([run]).decode().replace("&quot;", '"').count(f"document of REG-01: {said}") == 1
@@ -270,7 +269,7 @@ def test_only_violated_rules_of_a_result_are_documented() -> None:
     ]
 
 
-def test_the_summary_keeps_to_its_published_schema() -> None:
+def test_the_summary_conforms_to_its_published_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SUMMARY)
     data = json.loads(summary.render([one_of_each()]))
     jsonschema.validate(data, SUMMARY)

@@ -1,6 +1,5 @@
-"""API-01 with headers that the tests write, each broken in one place, so that no test depends on the header of this
-machine. Without a C compiler, these tests fail. Only the last test reads an installed header; it reports if none is
-installed."""
+"""Tests of API-01 with headers that the tests write and change, so that they do not depend on the header of this
+machine. Only the last test reads the installed header, and fails if none is installed. The tests need a C compiler."""
 
 import os
 import re
@@ -75,8 +74,8 @@ def test_a_header_like_the_descriptions_passes_in_everything(checked: Checked) -
     assert len(items) == len(set(items))
     values = sum(len(described.values) for described in ENUMS.values())
     fields = sum(len(struct.fields) for struct in STRUCTS.values())
-    # Each enumerator, constant and prototype, the size of each struct, and the offset, size and type of a field are
-    # changed once.
+    # There is one item for each enumerator, constant and prototype, for the size of each struct, and for the offset,
+    # the size and the type of each field.
     assert len(items) == values + len(CONSTANTS) + len(VERBS) + len(STRUCTS) + 3 * fields
 
 
@@ -135,14 +134,14 @@ def test_a_doctored_header_gives_the_findings_of_its_pieces_and_no_others(
             assert [*astuple(only(checks, item))[1:]][: len(said)] == said
 
 
-def test_a_struct_embedding_a_missing_one_is_compared_as_far_as_it_goes(checked: Checked) -> None:
+def test_a_struct_that_embeds_a_missing_struct_is_compared_in_its_other_fields(checked: Checked) -> None:
     text = own_header()
     start = text.index("struct ibv_mw_bind_info {")
     middle = text[start : text.index("struct ibv_sge {", start)]
     checks = checked((middle, middle.replace("ibv_mw_bind_info", "renamed")))
     names = ("ibv_mw_bind_info", "ibv_mw_bind", "ibv_mw_bind.bind_info type")
     assert findings(checks) == {f"struct {name}": FAIL for name in names}
-    assert "needs types this header lacks" in only(checks, "struct ibv_mw_bind").reason
+    assert "needs types that this header lacks" in only(checks, "struct ibv_mw_bind").reason
     assert only(checks, "struct ibv_mw_bind.wr_id type").outcome == PASS
 
 
@@ -165,7 +164,7 @@ def test_a_header_need_not_have_what_is_newer_than_its_release(checked: Checked)
     assert only(checked(*gone, release=28), flag).outcome == FAIL
 
 
-def test_no_header_is_unreachable_and_names_the_package(tmp_path: Path) -> None:
+def test_without_a_header_the_check_is_unreachable_and_names_the_package(tmp_path: Path) -> None:
     # -nostdinc hides an installed header; without the empty directory, the search path would be empty.
     checks = check_header(compiler="cc -nostdinc", include_dirs=[tmp_path])
     assert checks == [
@@ -173,7 +172,7 @@ def test_no_header_is_unreachable_and_names_the_package(tmp_path: Path) -> None:
     ]
 
 
-def test_no_compiler_is_unreachable(monkeypatch: Patch, tmp_path: Path) -> None:
+def test_without_a_compiler_the_check_is_unreachable(monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     [check] = check_header()
@@ -206,7 +205,7 @@ def test_a_compiler_that_hangs_is_killed_with_its_children(tmp_path: Path) -> No
     for timeout_s in longer_and_longer(0.5):
         [check] = check_header(compiler=str(hanging), timeout_s=timeout_s)
         assert (check.outcome, check.reason) == (UNREACHABLE, f"{hanging} did not end within {timeout_s:g} s")
-        if child.exists() and child.read_text():  # otherwise the compiler was killed before it had a child
+        if child.exists() and child.read_text():  # if there is none, the compiler was killed before it had a child
             break
     # A killed orphan may still exist as a zombie until its new parent collects it.
     status = Path("/proc") / child.read_text().strip() / "stat"
@@ -285,7 +284,7 @@ def test_bindings_that_are_absent_or_do_not_load_are_unreachable(no_pyverbs: Pat
     assert "libibverbs.so.1: cannot open" in unloaded.reason
 
 
-def test_the_installed_header_differs_in_nothing_but_age() -> None:
+def test_the_installed_header_differs_only_by_its_age() -> None:
     checks = check_header()
     assert [each.outcome for each in checks] != [UNREACHABLE], f"nothing was compared: {checks[0].reason}"
     failed = [each for each in checks if each.outcome == FAIL]

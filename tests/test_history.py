@@ -1,5 +1,5 @@
-"""The page and the site of a history: since when each violation is there, files and links, and their display in a real
-browser, in a light and a dark scheme. Mistakes are in tests/refusals."""
+"""Tests of the page and the site of a history: since when each violation exists, the files and links, and the display
+in a real browser with a light and a dark scheme. Mistakes of users are tested in tests/refusals."""
 
 import json
 import os
@@ -54,8 +54,8 @@ def keep(history: Path, night: int, stack: str, outcome: Outcome, run: Recorded 
 
 @pytest.fixture(scope="module")
 def short(tmp_path_factory: Folders) -> Path:
-    """Seven nights on two stacks. Case 2 breaks in the fourth night, with another kernel, and is mended in the sixth;
-    case 3 comes and goes; one cell has no results."""
+    """Seven nights on two stacks. Case 2 fails first in the fourth night, with another kernel, and passes again in the
+    sixth; case 3 passes and fails in turn; one cell has no results."""
     folder = tmp_path_factory.mktemp("short")
     for number, failing in enumerate([(1,), (1,), (1, 3), (1, 2), (1, 2, 3), (1,), (1, 3)]):
         good = GOOD if number else BASELINE
@@ -87,7 +87,7 @@ def variants(stack: str, recorded: str) -> Iterator[dict[str, Any]]:
 
 
 def long_history(folder: Path, nights: int) -> Path:
-    """Makes nights on four stacks from runs recorded on Soft-RoCE; verdicts come and go."""
+    """Makes nights on four stacks from runs recorded on Soft-RoCE; some verdicts differ from night to night."""
     for stack, recorded in STACKS.items():
         texts = [json.dumps(each) for each in variants(stack, recorded)]
         for night in range(nights):
@@ -115,7 +115,7 @@ def lane(page: Browser, track: str, stack: str) -> str:
     return next(text for text in lanes if text.startswith(stack))
 
 
-def test_each_rule_says_since_when_on_each_stack(page: Browser) -> None:
+def test_each_rule_has_the_date_of_its_last_change_on_each_stack(page: Browser) -> None:
     assert lane(page, "REG-01", "trixie") == "trixie FAIL in all 7 nights"
     assert lane(page, "REG-02", "trixie") == "trixie PASS since 2026-05-06 03:17, violated in 2 of 7 nights"
     assert lane(page, "REG-15", "trixie") == (
@@ -124,7 +124,7 @@ def test_each_rule_says_since_when_on_each_stack(page: Browser) -> None:
     assert lane(page, "REG-01", "sid") == "sid PASS never violated"
 
 
-def test_a_change_says_what_was_different_under_test(page: Browser) -> None:
+def test_a_change_of_a_verdict_names_what_was_different_under_test(page: Browser) -> None:
     track = page.by_id("REG-02")
     track.find_element(By.TAG_NAME, "summary").click()
     mended, broken = (each.text for each in track.find_elements(By.TAG_NAME, "li"))
@@ -135,7 +135,7 @@ def test_a_change_says_what_was_different_under_test(page: Browser) -> None:
     assert "2026-05-04 03:17, trixie: kernel 6.12.1 → 6.12.2" in told
 
 
-def test_the_strip_has_a_night_for_each_result_and_a_gap_for_none(short: Path) -> None:
+def test_the_strip_has_a_square_for_each_result_and_a_gap_without_a_result(short: Path) -> None:
     rules = HistoryPage(read_history(short)).rules
     paths = {(track.id, lane.name): dict(lane.paths) for track in rules for lane in track.lanes}
     assert paths["REG-15", "trixie"] == {
@@ -184,7 +184,7 @@ def test_the_page_of_many_nights_is_small_and_fits_a_narrow_window(browser: Brow
     assert_fits(browser)
 
 
-def test_a_defect_is_the_same_under_any_of_its_fingerprints_and_as_severe_as_any_night_has_shown(
+def test_a_defect_is_the_same_under_any_of_its_fingerprints_and_has_its_worst_severity_of_all_nights(
     tmp_path: Path,
 ) -> None:
     own, other = "a" * 12, "b" * 12
@@ -210,15 +210,15 @@ def test_a_damaged_summary_without_results_is_named(tmp_path: Path, cli: Cli) ->
     os.mkfifo(fifo / "summary.json")
     out, err = cli(3, "report", "--history", tmp_path, "--out", "-")
     assert "No night has results that can be read." in out
-    assert "None was found in any night." not in out
-    assert "Nothing changed in it." not in out
+    assert "No defect was found in any night." not in out
+    assert "Nothing changed in this night." not in out
     assert err.splitlines() == [
         f"{name_of(0)}, {name} counts as not run: summary.json is damaged, and there is no results.jsonl"
         for name in ("empty", "fifo")
     ]
 
 
-def test_a_history_has_a_cell_for_each_that_was_kept(short: Path) -> None:
+def test_a_history_has_every_cell_that_was_written(short: Path) -> None:
     found = read_history(short)
     assert (len(found.nights), len(found.cells), found.problems) == (7, 14, ())
     lost: Cell = found.of("sid")[4]
@@ -227,7 +227,7 @@ def test_a_history_has_a_cell_for_each_that_was_kept(short: Path) -> None:
     assert SUITE.cases[2].id in found.of("trixie")[4].facts.violating  # type: ignore[union-attr]
 
 
-def test_each_night_leads_to_its_report_unless_that_was_removed(short: Path) -> None:
+def test_each_night_links_to_its_report_unless_the_report_was_removed(short: Path) -> None:
     history = read_history(short)
     found = {cell.folder / "report.html" for cell in history.cells if (cell.folder / "report.html").exists()}
     assert found
@@ -245,7 +245,7 @@ def test_each_night_leads_to_its_report_unless_that_was_removed(short: Path) -> 
 # The site
 
 
-IOVA_05 = "7862f7654354"  # a change of this project mends this defect
+IOVA_05 = "7862f7654354"  # a change of the mended stack corrects this defect
 
 
 class Page:
@@ -297,7 +297,7 @@ def broken_links(site: Path) -> Iterator[str]:
                     yield f"{path.relative_to(site.resolve())}: {address}"
 
 
-def test_every_rule_defect_and_night_has_a_page_and_every_link_an_end(short: Path, site: Path) -> None:
+def test_every_rule_defect_and_night_has_a_page_and_every_link_has_a_target(short: Path, site: Path) -> None:
     history = read_history(short)
     assert {path.stem for path in (site / "rules").iterdir()} == set(RULES)
     assert {path.stem for path in (site / "nights").iterdir()} == set(history.nights)
@@ -306,7 +306,7 @@ def test_every_rule_defect_and_night_has_a_page_and_every_link_an_end(short: Pat
     assert list(broken_links(site)) == []
 
 
-def test_a_rule_says_what_the_document_says_and_where_it_was_kept(site: Path) -> None:
+def test_the_page_of_a_rule_has_its_quote_and_the_nights_in_which_it_was_kept_or_violated(site: Path) -> None:
     page = Page(site / "rules/REG-15.html")
     assert RULES["REG-15"]["quote"] in page.text
     assert RULES["REG-15"]["statement"] in page.text
@@ -315,7 +315,7 @@ def test_a_rule_says_what_the_document_says_and_where_it_was_kept(site: Path) ->
     assert f"FAIL trixie {SUITE.cases[3].id} since 2026-05-07 03:17 on trixie" in page.text
 
 
-def test_a_defect_says_since_when_and_brings_its_program(short: Path, site: Path) -> None:
+def test_the_page_of_a_defect_has_the_nights_in_which_it_was_seen(short: Path, site: Path) -> None:
     (track,) = (track for defect, track in HistoryPage(read_history(short)).defects if defect.rules == ("REG-02",))
     page = Page(site / f"defects/{track.id}.html")
     assert "not seen in the latest night with results" in page.text
@@ -324,7 +324,7 @@ def test_a_defect_says_since_when_and_brings_its_program(short: Path, site: Path
     assert f"{name_of(3)}.html#cell%3Atrixie" in " ".join(page.addresses)
 
 
-def test_a_defect_that_a_program_shows_has_it_with_a_letter_and_what_mends_it(tmp_path: Path) -> None:
+def test_the_page_of_a_defect_has_its_program_its_letter_and_the_change_that_corrects_it(tmp_path: Path) -> None:
     cell = tmp_path / "history" / name_of(0) / "forky"
     cell.mkdir(parents=True)
     shutil.copy(RECORDED / "forky.jsonl", cell / "results.jsonl")
@@ -341,7 +341,7 @@ def test_a_defect_that_a_program_shows_has_it_with_a_letter_and_what_mends_it(tm
     assert "in the source drivers/infiniband/sw/rxe/rxe_odp.c" in page.text
 
 
-def test_badges_are_pictures_that_say_it_in_words(site: Path) -> None:
+def test_badges_are_pictures_with_the_verdict_as_text(site: Path) -> None:
     said = {path.stem: ET.parse(path).getroot().get("aria-label") for path in (site / "badges").iterdir()}
     assert said == {
         "latest-night": "rdma-cts, latest night: 2 good",
@@ -406,7 +406,7 @@ def test_a_site_cannot_name_files_elsewhere_to_be_removed(short: Path, tmp_path:
     assert (out / "mine").exists()
 
 
-def test_a_disk_without_room_leaves_the_old_site(short: Path, tmp_path: Path, cli: Cli) -> None:
+def test_on_a_full_disk_the_old_site_is_unchanged(short: Path, tmp_path: Path, cli: Cli) -> None:
     out = made(short, tmp_path / "site")
     before = {path: path.read_bytes() for path in out.rglob("*.*")}
     with full_disk(4096):
@@ -415,7 +415,7 @@ def test_a_disk_without_room_leaves_the_old_site(short: Path, tmp_path: Path, cl
     assert {path: path.read_bytes() for path in out.rglob("*.*")} == before
 
 
-def test_nights_without_results_are_a_site_of_what_is_left(short: Path, tmp_path: Path) -> None:
+def test_a_site_is_made_even_if_all_results_were_removed(short: Path, tmp_path: Path) -> None:
     history = tmp_path / "history"
     shutil.copytree(short, history)
     for path in history.glob("*/*/results.jsonl"):
@@ -423,4 +423,4 @@ def test_nights_without_results_are_a_site_of_what_is_left(short: Path, tmp_path
     site = made(history, tmp_path / "site")
     assert list(broken_links(site)) == []
     page = Page(min((site / "defects").glob("*.html")))
-    assert "None: the results with the defect were removed." in page.text
+    assert "There is no program: the results with the defect were removed." in page.text

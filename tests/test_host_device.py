@@ -1,5 +1,5 @@
-"""A device of a host: processes that die, are killed or cannot be killed, another user, and files that must not be
-touched. The guest stands for the host: the project's own command line runs in the guest, on the guest's device."""
+"""Tests of runs on a device of a host: processes that die, are killed or cannot be killed, another user, and files that
+must not be changed. A guest stands for the host: the project's command line runs in it, on the guest's device."""
 
 import os
 import shutil
@@ -53,7 +53,7 @@ def test_a_stuck_process_ends_the_run(found: dict[str, Any]) -> None:
     assert output["footer"]["complete"] is False
 
 
-def test_a_run_that_a_stuck_process_ended_can_be_resumed_and_a_dead_process_costs_one_case(
+def test_a_run_that_a_stuck_process_ended_can_be_resumed_and_a_dead_process_affects_one_case(
     found: dict[str, Any],
 ) -> None:
     output = found["stuck"]["at last"]
@@ -66,7 +66,7 @@ def test_a_run_that_a_stuck_process_ended_can_be_resumed_and_a_dead_process_cost
 
 def test_a_run_writes_only_into_its_directory_and_opens_no_port(found: dict[str, Any]) -> None:
     output = found["stuck"]
-    # The last case needs the BAR of a test device.
+    # A kind of memory is the BAR of a PCI test device.
     allowed = (output["out"], "/dev/", "/proc/", "/run/audit/", "/sys/bus/pci/devices/")
     assert len(output["audit"]) > 5
     for line in output["audit"]:
@@ -98,7 +98,7 @@ def test_a_kill_at_any_moment_loses_nothing(disturbed: dict[str, Any], who: str)
 
 
 @pytest.mark.nightly
-def test_another_user_sees_the_same(disturbed: dict[str, Any]) -> None:
+def test_a_run_as_another_user_has_the_same_results(disturbed: dict[str, Any]) -> None:
     own, other = (disturbed["isolated"][name] for name in ("own", "other"))
     assert (own["user"], other["user"]) == (None, "nobody"), other
     assert other["log"], "the other user cannot read the kernel's log"
@@ -108,7 +108,7 @@ def test_another_user_sees_the_same(disturbed: dict[str, Any]) -> None:
 
 
 @pytest.mark.nightly
-def test_isolate_keeps_attacks_from_the_judge(disturbed: dict[str, Any]) -> None:
+def test_with_isolate_no_attack_on_the_supervisor_succeeds(disturbed: dict[str, Any]) -> None:
     for name, answers in (("own", {"can"}), ("other", {"Permission denied", "Operation not permitted"})):
         probes = disturbed["isolated"][name]["could"]
         assert probes, disturbed["isolated"][name]
@@ -129,7 +129,7 @@ def test_a_closed_terminal_leaves_a_report_and_nothing_temporary(disturbed: dict
 
 
 @pytest.mark.nightly
-def test_two_devices_of_one_kind_share_the_cases_next_to_others_with_shared(disturbed: dict[str, Any]) -> None:
+def test_two_devices_of_one_kind_share_the_cases_while_another_process_uses_one(disturbed: dict[str, Any]) -> None:
     output = disturbed["shared"]
     assert output["devices"] == ["rxe0", "rxe1"], output
     assert output["footer"]["complete"], output

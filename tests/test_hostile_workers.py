@@ -1,6 +1,6 @@
-"""Workers that forge, babble, stall and break. None gets a PASS for a case that the device did not pass, and every run
-ends. Each worker is a process that stands in for QEMU and speaks the port's protocol (hostile_worker.py). The first
-worker of a run is hostile in its second case, and all later workers are honest."""
+"""Tests with workers that forge, babble, stall and break: none gets a PASS for a case that the device did not pass, and
+every run completes. Each worker is a process that stands in for QEMU and uses the protocol of the guest's port
+(hostile_worker.py). The first worker of a run is hostile in its second case; all later workers are honest."""
 
 import json
 import sys
@@ -32,7 +32,7 @@ from samples import footer_of, header, observed_result
 
 SCRIPT = Path(hostile_worker.__file__)
 # Deadlines of a case, in seconds. A valid case takes a millisecond. Hanging cases are tried with the short deadline
-# first, and with longer deadlines on a machine so slow that valid cases exceed the short one.
+# first. If valid cases exceed this deadline on a slow machine, longer deadlines follow.
 DEADLINE_S, SHORT_S = 60.0, 0.4
 # The verdict of the case in which the worker is hostile, by attack.
 EXPECTED = {what: verdict for verdict, names in rows("hostile_workers") for what in names.split()}
@@ -98,7 +98,9 @@ def stand(tmp_path: Path) -> Stand:
 
 
 @pytest.mark.parametrize("what", EXPECTED)
-def test_a_hostile_worker_affects_one_case_only_and_gains_nothing(stand: Stand, what: str, monkeypatch: Patch) -> None:
+def test_a_hostile_worker_affects_only_one_case_and_gets_no_wrong_pass(
+    stand: Stand, what: str, monkeypatch: Patch
+) -> None:
     recorded = stand.run(what)
     assert verdicts(recorded) == ["PASS", EXPECTED[what], "PASS", "PASS"]
     assert footer_of(recorded)["complete"] is True
@@ -109,7 +111,7 @@ def test_a_hostile_worker_affects_one_case_only_and_gains_nothing(stand: Stand, 
     assert all(text.isprintable() for text in shown.split("\n"))
     hostile = recorded.results[1]
     if what == "pass_what_fails":
-        assert "the worker says PASS" in hostile["reason"]
+        assert "the worker reports PASS" in hostile["reason"]
         assert "its observation gives FAIL" in hostile["reason"]
         assert (hostile["observed"]["errno"], hostile["claimed"]) == ("EINVAL", "PASS")
     if what == "say_other_rules_and_a_waiver":

@@ -1,4 +1,4 @@
-"""--isolate: the library under test runs in another user's process, or a message says why this is impossible."""
+"""Tests of --isolate: the library under test runs in a process of another user, or a message says why it does not."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from patience import PATIENCE_S
 from targets import builds, hosts
 
 USER = "nobody"
-# A stand-in for pytest. It writes to the stream its user, its rights, and whether it can read the kernel's log.
+# A stand-in for pytest. It writes its user, its rights, and what it can read and change, to the stream.
 WORKER = """\
 #!{python}
 import json, os, sys
@@ -87,7 +87,7 @@ class TestAsRoot:
             ("python", 0o600, "cannot run {}/python"),
         ],
     )
-    def test_a_user_with_other_rights_than_it_takes_is_refused(
+    def test_a_user_with_too_few_or_too_many_rights_is_refused(
         self, place: Path, name: str, mode: int, said: str
     ) -> None:
         folder = place / name
@@ -99,7 +99,7 @@ class TestAsRoot:
         OtherUser.named(USER).check(sys.executable, [place], [Path("/etc/passwd")])
 
 
-def test_who_is_not_root_is_told_so(monkeypatch: Patch) -> None:
+def test_a_user_who_is_not_root_is_refused(monkeypatch: Patch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(UserError, match="only root can start a process as another user"):
         OtherUser.named(USER)
@@ -114,7 +114,7 @@ def test_a_name_that_isolates_nothing_is_refused(name: str, said: str, monkeypat
         OtherUser.named(name)
 
 
-def test_it_is_for_a_device_of_this_host() -> None:
+def test_isolate_is_only_for_a_device_of_this_host() -> None:
     with pytest.raises(UserError, match="a process on another host cannot change files of this host"):
         hosts.opened(RunOptions(host="there", device="x", isolate=USER), print)
     builds.refuse_on_host(RunOptions(device="x", isolate=USER))

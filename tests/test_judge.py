@@ -1,5 +1,5 @@
-"""Recorded runs are judged again. Without a change of the rules, no verdict changes; otherwise, today's rules
-decide."""
+"""Tests of `rdma-cts judge`, which judges recorded runs again: if the rules are unchanged, no verdict changes; if they
+have changed, the present rules decide."""
 
 import json
 import shutil
@@ -47,7 +47,7 @@ def plain(run: Path) -> ResultRecord:
 
 
 def edited(run: Path, to: Path, **changes: object) -> Path:
-    """Returns the run with these changes of the result that `plain` returns."""
+    """Writes the run with these changes of the result that `plain` returns; returns its folder."""
     lines, case = lines_of(run), plain(run)["case"]
     next(line for line in lines if line.get("case") == case).update(changes)
     shutil.copytree(run / "points", to / "points")
@@ -78,7 +78,7 @@ def test_capabilities_missing_only_in_points_count_as_missing(tmp_path: Path, cl
     assert "not the points of a sweep" in cli(2, "judge", alone).err
 
 
-def test_todays_rules_decide(run: Path) -> None:
+def test_the_present_rules_decide(run: Path) -> None:
     """The expectation of a row is inverted, so that a PASS becomes a FAIL with a reason."""
     before = {line["case"]: line for line in read_results(run).results}
     refused = {"outcome": "refused"}
@@ -96,7 +96,7 @@ def test_todays_rules_decide(run: Path) -> None:
     assert "should succeed" in changed[passed]["reason"]
 
 
-def test_a_forged_verdict_is_put_right(run: Path, tmp_path: Path, cli: Cli) -> None:
+def test_a_forged_verdict_is_corrected(run: Path, tmp_path: Path, cli: Cli) -> None:
     forged = edited(run, tmp_path / "forged", verdict="FAIL", effective="FAIL", reason="made up")
     said = cli(0, "judge", forged).out
     first = plain(run)
@@ -105,7 +105,7 @@ def test_a_forged_verdict_is_put_right(run: Path, tmp_path: Path, cli: Cli) -> N
     assert "1 verdict changed" in said
 
 
-def test_a_rejudged_run_can_be_kept(run: Path, tmp_path: Path, cli: Cli) -> None:
+def test_a_rejudged_run_can_be_written(run: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "again"
     cli(0, "judge", run, "--out", out)
     assert "nothing has changed" in cli(0, "compare", run, out).out
@@ -114,14 +114,14 @@ def test_a_rejudged_run_can_be_kept(run: Path, tmp_path: Path, cli: Cli) -> None
     cli(2, "judge", run, "--out", out)
 
 
-def test_a_report_without_room_leaves_the_conclusion(run: Path, tmp_path: Path, cli: Cli) -> None:
+def test_if_a_report_cannot_be_written_the_conclusion_is_still_printed(run: Path, tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "new" / "report.html").mkdir(parents=True)
     out, err = cli(2, "judge", run, "--out", tmp_path / "new")
     assert "now: " in out
     assert "report.html" in err
 
 
-def test_other_calls_than_todays_are_not_judged(run: Path, tmp_path: Path) -> None:
+def test_a_result_of_another_call_than_the_present_one_is_not_judged(run: Path, tmp_path: Path) -> None:
     first = plain(run)["case"]
     assert again(SUITE, edited(run, tmp_path / "edited", call="ibv_other()"))[first][1] == "its calls are different now"
 
@@ -133,13 +133,13 @@ def test_a_run_that_names_no_tables_is_judged(run: Path, tmp_path: Path, cli: Cl
     assert cli(0, "judge", written_records(lines, tmp_path)).err == ""
 
 
-def test_a_malformed_observation_is_one_clear_line(run: Path, tmp_path: Path, cli: Cli) -> None:
+def test_a_malformed_observation_is_reported_in_one_line(run: Path, tmp_path: Path, cli: Cli) -> None:
     first = plain(run)["case"]
     (line,) = cli(2, "judge", edited(run, tmp_path / "edited", observed={"nothing": 3})).err.splitlines()
     assert f"the observation of {first} cannot be judged" in line
 
 
-def test_a_point_taken_from_a_sweep_is_reported(run: Path, tmp_path: Path, cli: Cli) -> None:
+def test_a_point_that_was_removed_from_a_sweep_is_reported(run: Path, tmp_path: Path, cli: Cli) -> None:
     forged = edited(run, tmp_path / "forged")
     (line,) = (line for line in read_results(run).results if line.get("points_file"))
     file = forged / line["points_file"]
@@ -154,7 +154,7 @@ def test_a_point_taken_from_a_sweep_is_reported(run: Path, tmp_path: Path, cli: 
     assert f"the points of reg_mr/another/sweep, and not of {line['case']}" in cli(2, "judge", forged).err
 
 
-def test_a_run_that_was_cut_short_while_it_was_confirmed(tmp_path: Path, cli: Cli) -> None:
+def test_a_run_that_was_cut_short_during_its_confirmation_can_be_judged(tmp_path: Path, cli: Cli) -> None:
     chosen = [case for case in SUITE.cases if "REG-15" in case.rules and not case.hazardous and not case.sweep]
     wrong = next(each for each in VIOLATIONS if each.rule == "REG-15").kind()
     *lines, _ = lines_of(record(tmp_path / "run", SUITE, chosen, wrong))

@@ -1,4 +1,4 @@
-"""Verdicts on hand-made observations, by the requirements of the documents."""
+"""Tests of verdicts, faults and their causes on hand-made observations; judged.yaml has most of them."""
 
 import copy
 import re
@@ -46,7 +46,7 @@ def region(fields: dict[str, Any] | None = None, **more: Unpack[Observation]) ->
 
 
 def status(code: str, **more: Unpack[Observation]) -> Observation:
-    """Returns the observation of a call that returns an int: 0, the errno of a name, or a negative number."""
+    """Returns the observation of a call that returns an int: `code` is 0, an errno by name, or a negative number."""
     return {"rc": 0 if code == "0" else 22, "returned": code, "errno": "", "layer": "kernel", **more}
 
 
@@ -118,7 +118,8 @@ OBSERVATIONS = {each.__name__: each for each in (*_FUNCTIONS, requested, silent,
 
 
 def observation(data: Any) -> Any:
-    """Makes the observation of a judgement: the name of a function above, its arguments, and those with a name."""
+    """Makes an observation of judged.yaml, which is a list: the name of a function above, its arguments, and a mapping
+    of its keyword arguments."""
     if not isinstance(data, list):
         return data
     if not data or not isinstance(data[0], str) or data[0] not in OBSERVATIONS:
@@ -139,7 +140,7 @@ def judgements() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("of", "undeclared", "seen", "kernel", "verdict", "fault", "words"), judgements())
-def test_a_verdict_and_its_words(
+def test_an_observation_has_its_verdict_its_fault_and_its_words(
     of: Case,
     undeclared: list[str],
     seen: Observation,
@@ -176,7 +177,7 @@ def test_requests_of_one_kind_that_never_complete_are_one_defect_whatever_their_
     ("returned", "kind"),
     [("changed", FaultKind.MOVED), ("leaked", FaultKind.MOVED), ("no completion", FaultKind.REFUSED)],
 )
-def test_bytes_that_move_by_an_ended_key_are_a_fault_of_the_request_in_flight(returned: str, kind: FaultKind) -> None:
+def test_bytes_that_move_by_an_invalid_key_are_a_fault_of_the_request_in_flight(returned: str, kind: FaultKind) -> None:
     window = "windows: {mw: {type: 1, bound: {access: [REMOTE_READ]}}}"
     bound_window = f"given: {{{REGION}, {window}, qps: {{qp: {{type: RC}}}}}}"
     in_flight = case(
@@ -194,12 +195,12 @@ WARNING = "WARNING: CPU: 0 PID: 7 at mm/page_alloc.c:4826 __alloc_pages+0x1/0x2"
 
 
 @pytest.mark.parametrize(("suspect", "function", "named"), JUDGED["suspects"])
-def test_a_suspect_is_named_by_its_whole_name(suspect: str, function: str, named: bool) -> None:
+def test_a_suspect_is_recognized_only_by_its_whole_name(suspect: str, function: str, named: bool) -> None:
     log = [WARNING, "Call Trace:", f" {function}"]
     assert bool(kernel_alarm({"taint": 0, "log": log, "suspects": ["ib_core", suspect]})) is named
 
 
-def test_at_the_kernel_a_line_names_the_kernels_command() -> None:
+def test_at_uverbs_a_call_is_named_by_the_kernels_command() -> None:
     rows = "{rules: [REREG-11], entries: [uverbs], given: {mrs: {mr: {access: []}}}, when: {flags: [CHANGE_ACCESS]}, "
     at_kernel = case(rows + "then: success, afterwards: [{call: ibv_dereg_mr, mr: mr, then: success}]}", "rereg_mr")
     assert str(at_kernel.when).startswith("uverbs REREG_MR(mr=mr, flags=CHANGE_ACCESS")
@@ -259,12 +260,12 @@ def test_a_fault_says_whether_the_bytes_are_outside_of_their_key(
 
 
 @pytest.mark.parametrize("name", sorted(name for name in REPORTS if "oops" in name))
-def test_a_kernel_that_died_says_where(name: str) -> None:
+def test_the_log_of_a_dead_kernel_names_the_place(name: str) -> None:
     log, place = REPORTS[name]
     assert crash_location(log) == place
 
 
-def test_a_report_of_kasan_is_the_evidence_of_its_case_by_kind_function_and_first_frames() -> None:
+def test_a_report_of_kasan_fails_its_case_with_the_error_the_function_and_the_first_frames() -> None:
     log, place = REPORTS["kasan"]
     judgement = judge(REGISTER, [], region(), {"taint": 32, "taint_before": 0, "log": log})
     fault = judgement.fault

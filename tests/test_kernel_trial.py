@@ -1,4 +1,4 @@
-"""The trial of mutants of the driver: its files, runs and outcomes, without a guest and a compiler."""
+"""Tests of the trial of the driver's mutants: its files, runs and outcomes, without a guest or a compiler."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def mutant(name: str = "last-byte-refused", **more: Any) -> Mutant:
 
 
 class Driver:
-    """A stand-in for compiler and guests. `violated` has the rules that a case reports with a mutant, by the names of
-    mutant and case."""
+    """A stand-in for compiler and guests. `violated` has the rule that a case reports as violated, by the names of the
+    mutant and of the case."""
 
     loads = 0
 
@@ -188,7 +188,7 @@ def seen(case: Case, rule: str) -> dict[str, Any]:
     [
         (seen(OWN, "REG-20"), {}, (), BY_ITS_RULE, "why"),
         (seen(OTHER, "REG-05"), {}, (OTHER.id,), ELSEWHERE, "why"),
-        (seen(OTHER, "REG-05"), {}, (), SURVIVED, ""),  # its own rules alone
+        (seen(OTHER, "REG-05"), {}, (), SURVIVED, ""),  # only the cases of its own rules are run
         ({"unfit": {NAME}}, {}, (), NO_FIT, f"no anchor of { {NAME} }"),
         ({"not_compiled": {NAME}}, {}, (), NOT_COMPILED, "rxe_mr.c:1:1: error: what"),
         ({"refused": {NAME}}, {}, (), NOT_LOADED, "insmod: refused"),
@@ -234,7 +234,7 @@ def test_a_kernel_crash_in_a_case_counts_as_detection() -> None:
     driver = Driver(events={(NAME, OWN.id): Lost(Verdict.CRASH, f"in {OWN.id}", OWN.id)})
     found = tried(driver)
     assert (found.outcome, found.by, found.verdict) == (BY_ITS_RULE, (OWN.id,), "CRASH")
-    assert driver.started == 2, "once; without the mutant and again"
+    assert driver.started == 2, "a second guest, after the crash of the first"
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_kernel_crash_in_a_case_counts_as_detection() -> None:
         (NoSession("nobody answers"), BROKEN),
     ],
 )
-def test_a_lost_guest_ends_one_mutant_not_the_trial(event: Exception, outcome: str) -> None:
+def test_a_lost_guest_ends_only_the_trial_of_one_mutant(event: Exception, outcome: str) -> None:
     trial = Driver({("other", OWN.id): "REG-20"}, events={(NAME, ""): event}).trial()
     assert trial.try_alone(mutant()).outcome == outcome
     assert trial.try_alone(mutant("other")).outcome == BY_ITS_RULE
@@ -286,7 +286,7 @@ def test_a_recommendation_that_a_change_does_not_follow_is_no_false_alarm() -> N
     assert (found.outcome, found.reason) == (ACCEPTED, "")
 
 
-def test_a_run_of_many_cases_says_how_far_it_is_and_what_is_broken(monkeypatch: Patch) -> None:
+def test_a_run_of_many_cases_reports_its_progress_and_each_case_that_fails_or_is_broken(monkeypatch: Patch) -> None:
     driver, said = Driver({("one", OWN.id): "REG-20", ("one", OTHER.id): "BROKEN"}), list[str]()
     monkeypatch.setattr(trying, "_PROGRESS_S", -1.0)
     assert outcomes(driver.trial(said.append).try_together(permitted("one"))) == {"one": FALSE_ALARM}
@@ -308,7 +308,7 @@ def test_a_change_that_hides_others_is_not_combined_with_them(monkeypatch: Patch
     assert tried_together == [["one", "two"], ["no-odp"]]
 
 
-def test_what_does_not_load_together_or_does_not_fit_at_all_is_not_accepted() -> None:
+def test_permitted_mutants_that_do_not_load_together_or_do_not_fit_are_not_accepted() -> None:
     several = permitted("one", "two", "three")
     driver = Driver(refused={"two"}, unfit={"three"})
     found = outcomes(driver.trial().try_together(several))
@@ -318,7 +318,7 @@ def test_what_does_not_load_together_or_does_not_fit_at_all_is_not_accepted() ->
     assert kernel_runs._refused([mutant("one")], refused) == []
 
 
-def test_a_seed_shuffles_the_cases_and_keeps_those_that_may_end_the_kernel_last() -> None:
+def test_a_seed_shuffles_the_cases_but_hazardous_cases_stay_last() -> None:
     orders = [suited(SUITE.cases, seed) for seed in (1, 1, 2)]
     assert orders[0] == orders[1] != orders[2]
     assert {case.id for case in orders[0]} == {case.id for case in suited(SUITE.cases)}
@@ -330,7 +330,7 @@ def finding(name: str, outcome: str) -> Finding:
     return Finding(name, "rxe_mr", "range", ("REG-20",), "What.", outcome)
 
 
-def test_the_history_keeps_what_was_not_tried_and_reports_what_is_no_longer_killed(tmp_path: Path) -> None:
+def test_the_history_keeps_mutants_that_were_not_tried_and_reports_those_no_longer_killed(tmp_path: Path) -> None:
     report.write(tmp_path, [finding("one", BY_ITS_RULE), finding("two", BY_ITS_RULE)], {})
     before = report.read_history(tmp_path)
     now = [finding("one", SURVIVED)]
@@ -362,7 +362,7 @@ class WithPeers(Driver):
             by = [each for each in self.failing[name] if each in (*self.module.split(), "")]
             if "hangs" in by:
                 raise Lost(Verdict.HANG, f"in {name}", name)
-            if self.module == "flaky" and by:  # when it is alone, it fails only the first time
+            if self.module == "flaky" and by:  # without other mutants, the test fails only the first time
                 by = [] if self.unfit else by
                 self.unfit.add("shown")
             yield name, "failed" if by else "passed"
@@ -380,8 +380,8 @@ def test_rdma_cores_tests_count_if_they_pass_without_the_mutant_and_fail_twice_w
         rdma_unit_test(tmp_path / "elsewhere")
 
 
-def test_rdma_unit_test_goes_on_after_a_test_that_ends_its_program(tmp_path: Path) -> None:
-    """The program is a script: its first run skips a test and dies within the next, its second run has the rest."""
+def test_rdma_unit_test_continues_after_a_test_that_kills_its_program(tmp_path: Path) -> None:
+    """The program is a script. Its first run skips a test and dies in the next test; its second run has the rest."""
     (tmp_path / "program").write_bytes(Path(__file__).with_name("stand_in_unit_test.sh").read_bytes())
     program, parts = rdma_unit_test(tmp_path / "program")
     (tmp_path / "tests.pyz").write_bytes(program)
@@ -401,7 +401,7 @@ def test_the_table_compares_detections_by_kind(tmp_path: Path) -> None:
     assert "| range | 4 | 1 | 1 | 1 | 1 |\n| all | 4 | 1 | 1 | 1 | 1 |" in (tmp_path / "kernel.md").read_text()
 
 
-def test_a_night_tries_what_was_not_killed_and_a_tenth_of_the_rest(monkeypatch: Patch) -> None:
+def test_a_night_tries_the_mutants_that_survived_and_a_tenth_of_the_rest(monkeypatch: Patch) -> None:
     known = read_mutants()
     before: report.History = {each.name: {"outcome": ACCEPTED if each.permitted else BY_ITS_RULE} for each in known}
     before[known[0].name] = {"outcome": SURVIVED}

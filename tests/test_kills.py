@@ -1,5 +1,5 @@
-"""Kills at random moments of the run's own process, of QEMU and of pytest in the guest; then --resume. RDMA_CTS_MOMENTS
-is the number of kills of each kind; their moments are computed from a seed, and are printed."""
+"""Tests that kill the process of a run, QEMU, or pytest in the guest at random moments, and then use --resume.
+RDMA_CTS_MOMENTS is the number of kills of each kind; their moments are computed from a seed, and are printed."""
 
 import os
 import random
@@ -24,15 +24,15 @@ MOMENTS = int(os.environ.get("RDMA_CTS_MOMENTS", "1"))
 SEED = 7
 SAME = ("complete", "verdicts", "rules", "rule_totals", "points", "confirmation")
 ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
-# Runs by name: a run of few cases, and a run that keeps two guests busy and has violations and a hazardous case. Every
-# verdict must be the same in each run. Cases that race with traffic in flight are therefore left out, by a word of
-# their ids.
+# Runs by name: a run of few cases, and a run that keeps two guests busy and has violations and a hazardous case. Each
+# verdict must be the same whenever the run is repeated. The option -k therefore leaves out cases that race with traffic
+# in flight.
 RUNS = {
     "one guest": ("--guest", "--yes", "--guests", "1", "--verb", "dealloc_mw", "--verb", "alloc_mw", "-q"),
     "two guests": ("--guest", "--yes", "--guests", "2", "--rule", "BIND-15", "--rule", "BIND-17", "-k", "type", "-q"),
 }
-# Guests are booted if pytest is killed. With two guests, these kills take as long as all other kills, so that they are
-# made only in a run with more moments.
+# If pytest is killed, guests are booted. With two guests, kills of pytest take as long as all other kills, and are made
+# only if RDMA_CTS_MOMENTS is more than 1.
 VICTIMS = {
     "one guest": ("supervisor", "qemu", "pytest"),
     "two guests": ("supervisor", "qemu", *(["pytest"] if MOMENTS > 1 else [])),
@@ -44,8 +44,8 @@ KILLS = [
     for name, victims in VICTIMS.items()
     for victim in victims
 ]
-# The guest's Python loads this module, which ends the process at a moment of the clock that host and guest share,
-# unless the moment has passed.
+# The guest's Python loads this module, which kills the process at a moment of the clock that host and guest share. If
+# the moment has passed, it does nothing.
 KILLER = """
 import os, signal, sys, threading, time
 if any("rdma-stream" in word for word in sys.orig_argv):
@@ -58,7 +58,7 @@ if any("rdma-stream" in word for word in sys.orig_argv):
 
 
 def footer(out: Path) -> dict[str, object]:
-    """Returns the part of the footer that must be the same with and without a disturbance; empty without a footer."""
+    """Returns the part of the footer that must be the same with and without a kill; empty if there is no footer."""
     if b'"type":"footer"' not in (out / "results.jsonl").read_bytes():
         return {}
     return {key: value for key, value in footer_of(read_results(out)).items() if key in SAME}
@@ -71,7 +71,7 @@ def guests_of(out: Path) -> list[int]:
 
 @dataclass(frozen=True)
 class Unbroken:
-    """A run that was not disturbed, with its arguments and its duration."""
+    """A run without a kill: its arguments, the part of its footer, and its duration."""
 
     arguments: tuple[str, ...]
     footer: dict[str, object]
@@ -82,8 +82,8 @@ class Unbroken:
 def unbroken(request: pytest.FixtureRequest, tmp_path_factory: Folders) -> Unbroken:
     arguments = RUNS[request.param]
     out = tmp_path_factory.mktemp("kills") / "unbroken"
-    # Files that are made only once would make this run longer than the later runs, which would then end before some
-    # moments.
+    # Some files are made only once. If this run made them, it would take longer than the later runs, and these would
+    # finish before some moments.
     prepare()
     began = time.monotonic()
     done = launched("run", *arguments, "--out", out)

@@ -1,4 +1,4 @@
-"""A lab: located mistakes in its file, runs on several hosts at once, and the page that compares the hosts."""
+"""Tests of a lab: located mistakes in its file, runs on several hosts at once, and the page that compares the hosts."""
 
 import io
 import os
@@ -52,7 +52,7 @@ def lab_file(folder: Path, text: str) -> Path:
 # The file
 
 
-def test_a_lab_has_hosts_whose_groups_say_what_they_share(tmp_path: Path) -> None:
+def test_the_hosts_of_a_group_share_its_options(tmp_path: Path) -> None:
     shared = {"device": "mlx5_0", "profile": tmp_path / "profiles/cx7.yaml", "return_within": 600.0}
     assert read_lab(lab_file(tmp_path, GOOD), {}) == [
         LabHost(
@@ -107,7 +107,7 @@ def test_an_unreachable_host_affects_only_its_column(tmp_path: Path) -> None:
     assert REASON in shown.getroot().text_content()
 
 
-def test_the_cases_that_a_lab_has_chosen_are_those_of_every_run_with_its_selection() -> None:
+def test_runs_of_a_lab_with_the_same_selection_share_the_chosen_cases() -> None:
     known = choose(RunOptions(verbs=("dealloc_mw",)))
     assert choose(RunOptions(verbs=("dealloc_mw",), host="one"), known).cases is known.cases
     other = choose(RunOptions(verbs=("alloc_mw",)), known)
@@ -119,7 +119,7 @@ REASON = "cannot be reached: ssh: Could not resolve hostname: Name or service no
 
 
 def unreached(folder: Path, hosts: str) -> Path:
-    """Makes a run of a lab, none of whose hosts can be reached; returns the lab's file."""
+    """Makes a run of a lab of which no host can be reached; returns the lab's file."""
     file = lab_file(folder, f"hosts: [{hosts}]\n")
     run(folder, 3, "--lab", "lab.yaml", "--out", "out", "--verb", "dealloc_mw")
     return file
@@ -141,7 +141,7 @@ def complete(folder: Path, *argv: str, verdicts: str = "PASS PASS PASS") -> None
 ON_ONE = ("--host", "one", "--device", "a")
 
 
-def test_a_resumed_lab_skips_hosts_that_have_ended(tmp_path: Path) -> None:
+def test_a_resumed_lab_skips_hosts_with_a_complete_run(tmp_path: Path) -> None:
     """The run of one host is complete, one was cut short, and one has not begun. No host can be reached now."""
     unreached(tmp_path, "{host: one, device: a}, {host: two, device: a}")
     complete(tmp_path / "out/one", *ON_ONE)
@@ -160,7 +160,7 @@ def test_a_resumed_lab_skips_hosts_that_have_ended(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "argv", [("--guest",), ("--host", "two", "--device", "a"), ("--host", "one", "--device", "b"), ("--device", "a")]
 )
-def test_the_run_of_another_host_device_or_way_is_not_taken_for_that_of_a_host(
+def test_the_run_of_another_host_device_or_target_is_not_taken_for_that_of_a_host(
     tmp_path: Path, argv: Sequence[str]
 ) -> None:
     unreached(tmp_path, "{host: root@one, name: one, device: a}")
@@ -211,7 +211,7 @@ def test_a_run_whose_host_has_left_the_file_is_reported(tmp_path: Path) -> None:
         ("profile", "", "profile: {}/x.yaml"),
     ],
 )
-def test_a_mistake_in_a_file_that_the_lab_names_is_reported_before_anything_is_connected_to(
+def test_a_mistake_in_a_file_that_the_lab_names_is_reported_before_a_host_is_connected(
     tmp_path: Path, name: str, content: str | None, output: str
 ) -> None:
     if content is not None:
@@ -235,7 +235,9 @@ def test_a_mistake_in_a_file_that_the_lab_names_is_reported_before_anything_is_c
         (["--host", "one"], "lab.json", "out is the directory of a lab; choose another --out, or --resume the lab"),
     ],
 )
-def test_nothing_is_begun_where_something_else_is(tmp_path: Path, arguments: list[str], there: str, why: str) -> None:
+def test_no_run_starts_in_a_directory_that_has_something_else(
+    tmp_path: Path, arguments: list[str], there: str, why: str
+) -> None:
     lab_file(tmp_path, "hosts: [{host: one}]\n")
     path = tmp_path / "out" / there
     if there.endswith("/"):
@@ -248,7 +250,7 @@ def test_nothing_is_begun_where_something_else_is(tmp_path: Path, arguments: lis
     assert not (tmp_path / "connecting").exists()
 
 
-def test_a_lab_that_is_ended_says_how_to_go_on(tmp_path: Path) -> None:
+def test_a_terminated_lab_says_how_to_resume_it(tmp_path: Path) -> None:
     lab_file(tmp_path, "hosts: [{host: one, device: a}]\n")
     client_of(tmp_path, "exec sleep 36000")
     command = [sys.executable, "-m", "commands", "run", "--lab", "lab.yaml", "--out", "out"]
@@ -297,7 +299,9 @@ def test_differences_between_equal_hosts_come_first() -> None:
         )
     )
     text = html.fromstring(page(lab).decode()).text_content()
-    found = text.partition("What differs between equal nodes")[2].partition("Nodes without a complete run")[0]
+    found = text.partition("Differences between nodes that should be equal")[2].partition(
+        "Nodes without a complete run"
+    )[0]
     assert "REG-01PASSFAIL" in "".join(found.split())
     assert "6.1" in found
     assert "it cannot be reached" in text
@@ -305,13 +309,13 @@ def test_differences_between_equal_hosts_come_first() -> None:
     assert "b: REG-01: FAIL, most of its group PASS" in [*differences(lab)]
 
 
-def test_equal_hosts_that_do_not_differ_are_said_to_be_so() -> None:
+def test_the_page_of_hosts_that_do_not_differ_says_nothing() -> None:
     lab = Fleet(tuple(node(name, ["PASS", "FAIL", "UNSUPPORTED"], "same") for name in ("a", "b")))
     assert not [*differences(lab)]
     assert "Nothing." in page(lab).decode()
 
 
-def test_a_hosts_name_cannot_write_into_the_page() -> None:
+def test_the_name_of_a_host_does_not_become_markup_of_the_page() -> None:
     text = page(Fleet((Node("<script>x</script>", problem="<i>why</i>", group="<b>"),))).decode()
     assert "<script>" not in text
     assert "<i>why" not in text

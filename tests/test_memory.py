@@ -126,7 +126,7 @@ def test_persistent_memory_is_a_part_of_the_device_for_each_who_asks(dax: persis
 def test_persistent_memory_is_used_where_it_was_named_and_nowhere_else(monkeypatch: Patch) -> None:
     monkeypatch.delenv(persistent.VARIABLE, raising=False)
     assert persistent.device() is None
-    with pytest.raises(UserError, match="no persistent memory was given"):
+    with pytest.raises(UserError, match="no persistent memory was specified"):
         allocate("persistent", PAGE)
 
 

@@ -109,7 +109,7 @@ def test_a_regression_is_new_that_night_known_the_next_and_mended_the_third(nigh
     said = nights.night(1, forky=WORSE)
     assert re.search(rf"regressed, since [\d :-]+: PASS -> FAIL +REG-01 +{CASE}", said)
     said = nights.night(0, forky=GOOD_RUN)
-    assert re.search(rf"mended, was there since [\d :-]+: FAIL -> PASS +REG-01 +{CASE}", said)
+    assert re.search(rf"fixed, was present since [\d :-]+: FAIL -> PASS +REG-01 +{CASE}", said)
     assert nights.outcomes("forky") == [BASELINE, REGRESSED, REGRESSED, GOOD]
     against = [cell.outcome.against for cell in nights.history.of("forky")]
     assert against == ["", *[nights.history.nights[0]] * 3]
@@ -118,7 +118,7 @@ def test_a_regression_is_new_that_night_known_the_next_and_mended_the_third(nigh
 def test_a_case_that_comes_and_goes_is_reported_as_such(nights: Nights) -> None:
     for status, verdicts in ((0, {}), (1, {3: "FAIL"}), (0, {}), (1, {3: "FAIL"})):
         said = nights.night(status, forky=run_of(verdicts))
-    assert "since this night, and came and went before (1 of 3 nights)" in said
+    assert "since this night, and earlier in 1 of 3 nights" in said
 
 
 def test_a_defect_that_a_night_did_not_look_for_is_there_still(nights: Nights) -> None:
@@ -129,7 +129,7 @@ def test_a_defect_that_a_night_did_not_look_for_is_there_still(nights: Nights) -
     first, _ = nights.history.nights
     ((_, track),) = HistoryPage(nights.history).defects
     assert [lane.states for lane in track.lanes] == [(SEEN, NOTHING)]
-    assert f"no longer seen, was there since {format_night(first)}" in nights.night(0, forky=run_of({}))
+    assert f"no longer seen, was present since {format_night(first)}" in nights.night(0, forky=run_of({}))
 
 
 def test_a_night_cut_short_does_not_count_as_free_of_a_defect(nights: Nights) -> None:
@@ -140,14 +140,14 @@ def test_a_night_cut_short_does_not_count_as_free_of_a_defect(nights: Nights) ->
     said = nights.night(1, forky=run_of({1: "FAIL"}))
     assert re.search(rf"new, since {format_night(second)}: ", said)
     assert re.search(rf"regressed, since {format_night(second)}: PASS -> FAIL ", said)
-    assert "came and went" not in said
+    assert "and earlier in" not in said
 
 
 def test_newly_unsupported_cases_are_named_and_untried_cases_counted(nights: Nights) -> None:
     nights.night(0, forky=run_of({}))
     said = nights.night(0, forky=run_of({4: "UNSUPPORTED"}, count=7))
     assert f"newly unsupported: PASS -> UNSUPPORTED  REG-01  {SUITE.cases[4].id}" in said
-    assert "; 1 of its cases not tried" in said
+    assert "; 1 case of that night not tried" in said
 
 
 def test_changes_under_test_are_named(nights: Nights) -> None:

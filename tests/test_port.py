@@ -92,14 +92,14 @@ def test_an_empty_gid_is_a_mistake_and_the_usable_ones_are_listed(made: Any) -> 
 
 def test_without_any_gid_there_nothing_can_be_sent(made: Any) -> None:
     port = made("Unknown")
-    with user_error("port 1 of any0 has no GID, so that .* sent; name another with --port or --device$", status=3):
+    with user_error("port 1 of any0 has no GID, so .* sent; select another with --port or --device$", status=3):
         port.choose(port.gids())
 
 
 @pytest.mark.parametrize(
     ("gids", "hint"),
     [
-        ((), "give its network interface an address"),
+        ((), "add an address to its network interface"),
         (((MAPPED, V2, "d0"),), "ip link set d0 up"),
         (((MAPPED, V2, "elsewhere"),), "run in the network namespace of that interface"),
     ],

@@ -231,7 +231,7 @@ def test_errors_at_the_peer_are_reported_locally(domain: RemoteDomain, far: requ
     assert failed.value.errno == 95
     with pytest.raises(HarnessFailure, match="at the peer: KeyError: 55"):
         domain.device.channel.call("close", queue=55)
-    with pytest.raises(HarnessFailure, match="windows are bound at the responder"):
+    with pytest.raises(HarnessFailure, match="windows can be bound only at the responder"):
         queue.post_send(SendRequest("BIND_MW", 1, window=cast(Any, object())))
 
 
@@ -278,7 +278,7 @@ def test_a_peer_needs_what_both_ends_of_a_request_need() -> None:
     check_peer(device("a", atomics=True, odp=True), device("b", atomics=True, odp=False))
     check_peer(device("a", atomics=False), device("b", atomics=True))
     for other, output in (
-        (device("b", atomics=False), "the peer b does not declare what a does: atomics"),
+        (device("b", atomics=False), "the peer b does not declare these capabilities of a: atomics"),
         (device("b", INFINIBAND, atomics=True), "b is InfiniBand, a is RoCE"),
         (device("b", IWARP, atomics=True), "--peer is not for iWARP"),
     ):

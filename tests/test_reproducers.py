@@ -216,7 +216,7 @@ def test_a_mail_has_every_part_in_72_columns() -> None:
     output = spaced(text)
     for part in (
         "Subject: rxe: ",
-        "What was done:",
+        "The objects and calls:",
         "expected: success",
         "observed: ",
         "answered by: ",
@@ -254,7 +254,7 @@ def test_a_mail_has_the_kernels_complaint_as_the_kernel_wrote_it_and_says_where_
     device = forky().header["device"]["name"]
     assert f"  modprobe rdma_rxe\n  rdma link add {device} type rxe netdev NETDEV" in text
     assert f"  ./shown {device}\n" in text
-    assert "it stops the kernel" in text
+    assert "the program stops the kernel" in spaced(text)
 
 
 def test_a_mail_about_a_process_that_died_has_no_frame_of_this_suite() -> None:
@@ -264,9 +264,10 @@ def test_a_mail_about_a_process_that_died_has_no_frame_of_this_suite() -> None:
     frames = ['  File "/suite/conformance/execution/steps.py", line 264 in _bind', '  Binary file "python3" [0x450bc9]']
     died = replace(symptom, record={**symptom.record, "kernel": {"log": [*frames, f"  {provider}"]}})
     text = mail_of(died)
-    assert text.partition("Where the process was, innermost first:\n")[2].startswith(f"  {provider}\n\nTested: ")
+    stack = text.partition("The stack of the process, innermost frame first:\n")[2]
+    assert stack.startswith(f"  {provider}\n\nTested: ")
     assert "/suite/" not in text
-    assert "it is killed by a signal" in spaced(text)
+    assert "the program is killed by a signal" in spaced(text)
 
 
 def test_the_command_writes_a_program_a_mail_and_all_programs(
@@ -308,15 +309,15 @@ def test_a_text_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: C
     mine = written_records([built, *others], tmp_path)
     said = spaced(cli(0, "reproducer", DEFECT, "--run", mine, "--mail", "--others", FORKY).out)
     assert "rdma-core 65.0 (the stack under test was changed: linux e4e4e4e4). " in said
-    assert "rdma-core 65.0, with modules.rdma_rxe.build_id a6d6b4de9dc2: has it" in said
+    assert "rdma-core 65.0, with modules.rdma_rxe.build_id a6d6b4de9dc2: has the defect" in said
 
 
 @pytest.mark.parametrize(
     ("verdict", "says"),
     [
-        ("PASS", "does not have it (the case is PASS)"),
-        ("UNSUPPORTED", "does not show whether it has it (the case is UNSUPPORTED)"),
-        ("MISSED", "was not tested for it"),
+        ("PASS", "does not have the defect (the case is PASS)"),
+        ("UNSUPPORTED", "leaves the defect undecided (the case is UNSUPPORTED)"),
+        ("MISSED", "was not tested for the defect"),
     ],
 )
 def test_a_text_says_of_another_stack_only_what_its_run_shows(tmp_path: Path, verdict: str, says: str) -> None:
@@ -326,7 +327,7 @@ def test_a_text_says_of_another_stack_only_what_its_run_shows(tmp_path: Path, ve
     other = digest(Recorded(head, [result(case, verdict)], None), tmp_path)
     said = spaced(mail_of(symptom, other))
     assert f"- siw, kernel 7.2.12+deb14-amd64, rdma-core 65.0: {says}" in said
-    assert "- rxe, kernel 7.2.12+deb14-amd64, rdma-core 65.0: has it" in said
+    assert "- rxe, kernel 7.2.12+deb14-amd64, rdma-core 65.0: has the defect" in said
 
 
 def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tmp_path: Path) -> None:

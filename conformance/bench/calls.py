@@ -1,5 +1,5 @@
-"""Definitions for both entry points: the result of a call, and the structures that C programs use. The calls themselves
-are in device/libibverbs.py (the library) and device/uverbs.py (the kernel)."""
+"""Definitions for both entry points: the result of a call, and the structures that C programs use. device/libibverbs.py
+calls the library, and device/uverbs.py calls the kernel."""
 
 import ctypes
 import errno as errno_module
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-# The C types of members and arguments that are no pointers.
+# The C types of members and arguments that are not pointers.
 NUMBERS: Mapping[str, type] = {
     "int": ctypes.c_int,
     "uint8_t": ctypes.c_uint8,
@@ -18,7 +18,7 @@ NUMBERS: Mapping[str, type] = {
 
 
 def members(declarations: str) -> Sequence[tuple[str, Any]]:
-    """The members of a C struct for ctypes, from declarations such as `void *context, *pd; uint32_t handle`."""
+    """Returns the members of a C struct for ctypes, from declarations such as `void *context, *pd; uint32_t handle`."""
     declared = (each.split(maxsplit=1) for each in declarations.split(";"))
     found = [(name.strip(), NUMBERS.get(ctype)) for ctype, names in declared for name in names.split(",")]
     return [(name.removeprefix("*"), ctypes.c_void_p if name.startswith("*") else kind) for name, kind in found]
@@ -29,7 +29,7 @@ class IbvPd(ctypes.Structure):
 
 
 class IbvDm(ctypes.Structure):
-    """struct ibv_dm of <infiniband/verbs.h>. Inline functions of the header call the functions in this structure."""
+    """struct ibv_dm of <infiniband/verbs.h>. Inline functions of the header call the functions of this structure."""
 
     _fields_ = members("void *context, *memcpy_to_dm, *memcpy_from_dm; uint32_t comp_mask, handle")
 
@@ -49,7 +49,7 @@ class KeyInStruct:
 
     @property
     def rkey(self) -> int:
-        """The present key in struct ibv_mw."""
+        """The current key in struct ibv_mw."""
         return int(self._struct.rkey)
 
     @rkey.setter
@@ -66,7 +66,7 @@ class IbvMrInitAttr(ctypes.Structure):
 
 
 class MrInitAttr(NamedTuple):
-    """struct ibv_mr_init_attr as arguments of a call. `dmah` is an object, or NULL or `invented`."""
+    """The members of struct ibv_mr_init_attr as arguments of a call. `dmah` is an object, "NULL" or "invented"."""
 
     length: int
     access: int
@@ -90,11 +90,11 @@ class IbvSrq(ctypes.Structure):
 
 
 class Mr:
-    """A memory region, as the struct ibv_mr that a program has. With the entry point libibverbs, the library makes the
-    structure. With uverbs, the suite makes it from the kernel's answer."""
+    """A memory region with its struct ibv_mr. At the entry point libibverbs, the library creates the structure. At
+    uverbs, the suite creates the structure from the kernel's response."""
 
     def __init__(self, struct: IbvMr, pointer: int = 0) -> None:
-        """`pointer` is the library's struct ibv_mr *, or 0 for a region that the library does not know."""
+        """`pointer` is the library's struct ibv_mr *, or 0 for a region that the library did not register."""
         self.struct = struct
         self.pointer = pointer
 
@@ -108,14 +108,14 @@ class Mr:
         return int(self.struct.handle)
 
     def fields(self) -> dict[str, int]:
-        """Returns the fields of the structure, pointers as numbers."""
+        """Returns the fields of the structure as numbers."""
         names = ("addr", "length", "handle", "lkey", "rkey")
         return {name: int(getattr(self.struct, name) or 0) for name in names}
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """A buffer of ibv_alloc_buf: its memory, and its handle, which is a pointer from the library."""
+    """A buffer of ibv_alloc_buf. The handle is a pointer that the library has returned."""
 
     handle: int
     addr: int
@@ -131,7 +131,7 @@ class Buffer:
 
 
 class Held(Protocol):
-    """An object that a program knows by a pointer and releases by a verb, such as memory of ibv_alloc_dm."""
+    """An object for which a program has a pointer and which a verb releases, such as memory of ibv_alloc_dm."""
 
     @property
     def pointer(self) -> int: ...
@@ -142,7 +142,7 @@ class Held(Protocol):
 
 @dataclass(frozen=True)
 class Told:
-    """The kernel's report about a region."""
+    """The result of the kernel's query of a region."""
 
     lkey: int
     rkey: int
@@ -152,9 +152,9 @@ class Told:
 
 @dataclass(frozen=True)
 class Return:
-    """The result of a call: the returned value, errno (0 if the call did not set it), and the object it created.
-    `release` releases an object that is not a memory region. `layer` is the layer that answered; it is `kernel` unless
-    the result shows a different layer."""
+    """The result of a call: the returned value, errno (0 if the call did not set errno), and the object that the call
+    created. `release` releases an object that is not a memory region. `layer` is the layer that returned the result, by
+    default `kernel`."""
 
     value: int
     errno: int
@@ -169,7 +169,7 @@ class Return:
 
 @dataclass
 class Injected:
-    """A failure of an allocation that a case injects. `reached` is whether a call has made this allocation."""
+    """An injected failure of an allocation. `reached` is whether the allocation has failed."""
 
     reached: bool = False
 
@@ -191,7 +191,7 @@ class Pd(Held, Protocol):
 
 
 class PdAt:
-    """A PD by the library's struct ibv_pd *; `release` releases it."""
+    """A PD with the library's struct ibv_pd *. `release` deallocates the PD."""
 
     def __init__(self, pointer: int, release: Callable[[], object]) -> None:
         self.pointer, self._release = pointer, release
@@ -206,7 +206,7 @@ class PdAt:
         return self._struct.context or 0
 
     def forget(self) -> None:
-        """Notes that the PD is released already."""
+        """Makes `close` do nothing, because the PD is already deallocated."""
         self._release = lambda: None
 
     def close(self) -> None:
@@ -214,7 +214,7 @@ class PdAt:
 
 
 class Window(Protocol):
-    """A memory window: `rkey` is the key in its struct ibv_mw, `old_rkey` the key before the latest bind."""
+    """A memory window. `rkey` is the key in its struct ibv_mw, and `old_rkey` is the key before the last bind."""
 
     rkey: int
     old_rkey: int
@@ -230,11 +230,10 @@ def errno_name(number: int) -> str:
     """Returns the name of an errno: `EINVAL` for 22, `errno 524` for a number without a name, an empty text for 0."""
     if number == 0:
         return ""
-    if number == errno_module.EOPNOTSUPP:  # the same number as ENOTSUP on Linux
+    if number == errno_module.EOPNOTSUPP:  # on Linux, ENOTSUP is the same number
         return "EOPNOTSUPP"
     return errno_module.errorcode.get(number, f"errno {number}")
 
 
-# The errnos by which library, kernel or driver report a call that they do not implement; kernels report the last one
-# for ioctl methods.
+# The errnos of calls that library, kernel or driver do not implement. Kernels return EPROTONOSUPPORT for ioctl methods.
 ABSENT = (errno_module.EOPNOTSUPP, errno_module.ENOSYS, errno_module.EPROTONOSUPPORT)

@@ -1,6 +1,6 @@
-"""Entry points that replace calls of a verb by calls of another verb that can do the same. At the entry point
-`reg_mr_ex`, the verb ibv_reg_mr_ex makes every region. The rows of the older verbs therefore test this verb too. Rows
-that call it themselves are in a separate folder."""
+"""Entry points that replace a verb by another verb with the same effect. At the entry point `reg_mr_ex`, ibv_reg_mr_ex
+registers all regions, so the rows of the older verbs also test ibv_reg_mr_ex. A separate folder has rows that call
+ibv_reg_mr_ex directly."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,14 +15,14 @@ DMABUF = _MASK.mask_of("FD", "FD_OFFSET", "IOVA")
 
 
 def start_of(given: Mapping[str, Any]) -> int:
-    """Returns the offset or address of a region's first byte, from the arguments of the call that makes the region."""
+    """Returns the offset or address of a region's first byte, from the arguments of the registration."""
     if "comp_mask" in given:
         return int(given["fd_offset"] if given["comp_mask"] & _MASK.value_of("FD") else given["addr"])
     return int(given["addr"] if "addr" in given else given.get("offset", 0))
 
 
 class RegMrEx:
-    """The entry point libibverbs, with ibv_reg_mr_ex in place of the other verbs that register memory."""
+    """The entry point libibverbs with ibv_reg_mr_ex instead of ibv_reg_mr, ibv_reg_mr_iova and ibv_reg_dmabuf_mr."""
 
     name = "reg_mr_ex"
 

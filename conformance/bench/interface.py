@@ -1,5 +1,5 @@
-"""The interface between the engine and a device with its memory, on which cases are run. device/bench.py implements the
-interface for a device, and reference/bench.py implements it as the documents require."""
+"""The interface between the code that runs cases and a device with its memory. device/bench.py implements the interface
+for a device, and reference/bench.py implements the behaviour that the documents require."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -14,7 +14,7 @@ from conformance.model.transport import Transport
 
 
 class Memory(Protocol):
-    """A range of memory of a case: its address, and its size in bytes."""
+    """A range of a case's memory: its address, and its size in bytes."""
 
     @property
     def addr(self) -> int: ...
@@ -24,7 +24,7 @@ class Memory(Protocol):
 
 
 class DmaBuf(Memory, Protocol):
-    """A dma-buf of a case, by its file descriptor, and its mapping in this process."""
+    """A dma-buf of a case: its file descriptor, and its mapping in this process."""
 
     @property
     def fd(self) -> int: ...
@@ -35,7 +35,7 @@ class Queue(Protocol):
 
     `state` is the value of enum ibv_qp_state to which the queue pair was last moved. `query_state` queries the device,
     and raises OSError with an errno of calls.ABSENT if the device does not have ibv_query_qp. `events` returns the
-    names of the asynchronous events that have come since the last call, and waits `deadline_s` seconds for the first.
+    names of the asynchronous events since the last call, and waits `deadline_s` seconds for the first event.
     """
 
     @property
@@ -61,7 +61,7 @@ class Queue(Protocol):
 class NotifyingQueue(Queue, Protocol):
     """A queue pair whose completion queue has a completion channel. After `request_event`, the next completion puts an
     event into the channel. `took_event` waits for the event (`deadline_s` seconds, by default the deadline of a
-    completion), takes it and acknowledges it."""
+    completion), and then receives and acknowledges the event."""
 
     def request_event(self, solicited_only: int) -> None: ...
     def took_event(self, deadline_s: float | None) -> bool: ...
@@ -70,9 +70,9 @@ class NotifyingQueue(Queue, Protocol):
 class BuildingQueue(Queue, Protocol):
     """A queue pair that was created for the builders of ibv_wr_post(3).
 
-    `post_batch` posts requests in one batch after ibv_wr_start; `built` is called when all requests are built, and the
-    batch is aborted if it returns False. `capacity` is the number of requests that fit into the send queue, and the
-    maximum numbers of SGEs and of bytes of inline data of each request.
+    `post_batch` posts requests in one batch after ibv_wr_start. `built` is called after all requests are built; if
+    `built` returns False, the batch is aborted. `capacity` is the number of requests that fit into the send queue, and
+    the maximum numbers of SGEs and of bytes of inline data of each request.
     """
 
     @property
@@ -81,8 +81,7 @@ class BuildingQueue(Queue, Protocol):
 
 
 # A kind of refusal: the opcode of the request, the status of its completion, and a number for the effect that must
-# follow. 0 is the error state of the end that detected the error first, 1 is the error state of the other end, and 2 is
-# the flush of a receive at the other end.
+# follow: 0 for the initiator's error state, 1 for the peer's error state, 2 for the flush of the peer's receive.
 Refusal = tuple[str, str, int]
 
 
@@ -92,9 +91,9 @@ class Pair(Protocol):
     The responder is in the PD of the regions that are accessed remotely.
 
     `connect` moves both queue pairs to RTS. `renew` restores the states after creation, with new queue pairs if
-    `renews_by_reset` is false. `tells_state` is whether ibv_query_qp reports the error state. `lingering` holds the
-    kinds of refusals after which an end of a pair on this device did not enter the error state in time, or did not
-    flush its receive in time. The code that waits for the state adds these kinds.
+    `renews_by_reset` is false. `tells_state` is whether ibv_query_qp reports the error state. `lingering` contains the
+    kinds of refusals after which an end of a pair on this device did not enter the error state or flush its receive in
+    time. The code that waits for these effects adds the kinds.
     """
 
     @property
@@ -115,11 +114,11 @@ class Pair(Protocol):
 
 
 class Entry(Protocol):
-    """One entry point. It has a method for each verb of `verbs.VERBS`, named without `ibv_`.
+    """One entry point. Each verb of `verbs.VERBS` has a method, whose name is the verb's name without `ibv_`.
 
-    Each method takes the arguments of the prototype in their order, and returns the exact result. A pointer to an
-    object is passed as Pd, Mr or None, a list of SGEs without its length, a struct as its fields, and everything else
-    as a number. `offers` is whether the entry point has a verb at all.
+    A method has the parameters of the prototype in their order, and returns the exact result. A pointer to an object is
+    passed as Pd, Mr or None, a list of SGEs without its length, a struct as its fields, and any other argument as a
+    number. `offers` is whether the entry point has a verb.
     """
 
     @property
@@ -132,8 +131,8 @@ class Bench(Protocol):
     """A device, its entry points, and memory of every kind.
 
     `page` and `hugepage` are sizes in bytes. `max_read_elements` is the maximum number of SGEs of an RDMA READ, and
-    `max_dm_size` the value that the device reports. `adapt` sets how later pairs are handled, according to the findings
-    of preflight. `register_elsewhere` has another process keep a region within a block, and yields its lkey and rkey.
+    `max_dm_size` is the value that the device reports. `adapt` applies the findings of preflight to later pairs.
+    `register_elsewhere` registers a region in another process within a block, and yields the lkey and the rkey.
     """
 
     page: int

@@ -1,6 +1,6 @@
-"""Writes known contents into memory before an operation and finds the differences afterwards. The bytes that an
-operation sends never occur in its destination before the operation, so that every transferred byte changes the
-destination. execution/traffic.py makes the operations, and judging/ judges the differences."""
+"""Writes known contents into memory before an operation, and finds the differences after the operation. The destination
+never contains the transferred bytes before the operation, so each transferred byte changes the destination.
+execution/traffic.py executes the operations, and judging/ judges the differences."""
 
 import ctypes
 import functools
@@ -9,32 +9,32 @@ from typing import NamedTuple
 
 from conformance.bench.interface import Memory
 
-# The bytes in a range before it is written, in the memory around the range, and in a receiving buffer. BEFORE is larger
-# than the bytes of a pattern, so that FETCH_AND_ADD carries from the lower half of the word into the upper half.
+# The initial bytes of a range that is written, of the memory around the range, and of a receiving buffer. BEFORE is
+# larger than the bytes of a pattern, so that FETCH_AND_ADD carries from the lower half of the word into the upper half.
 BEFORE, CANARY, EMPTY = 0xFE, 0x77, 0x5A
-# The byte around the range in a case's memory, by positions.CONTENTS.
+# The byte around the range in a case's memory, for each of positions.CONTENTS.
 AROUND = {"made": CANARY, "filled": BEFORE, "zeros": 0}
-# The states of an area that exchange.c reports. UNTOUCHED: nothing has changed. REPLACED: every byte of the range has
-# the wanted value, and nothing else has changed. OTHER: anything else, which Python examines.
+# The states of an area that exchange.c reports. UNTOUCHED: nothing has changed. REPLACED: each byte of the range has
+# changed to the wanted value, and no other byte has changed. OTHER: all other changes, which Python examines.
 UNTOUCHED, REPLACED, OTHER = range(3)
-SHOWN = 64  # how many bytes of a torn transfer, or how many differing ranges, a result shows
+SHOWN = 64  # how many bytes of a torn transfer, or how many different ranges, a result contains
 _NOT_ZERO = re.compile(rb"[^\0]+")
-# If this many consecutive bytes also occur in another memory, they count as copied from that memory.
+# If this many consecutive bytes also occur in another memory, the bytes count as copied from that memory.
 _TELLING = 4
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)
-_PERIOD = 113  # a prime, so that data displaced by whole words or pages are also seen as different
+_PERIOD = 113  # a prime, so that data displaced by whole words or pages also differ
 _PATTERN = bytes(0x80 + (number * 31 + 7) % _PERIOD for number in range(_PERIOD))
 
 
 @functools.lru_cache(maxsize=16)
 def pattern(length: int) -> bytes:
-    """Returns the `length` bytes that an operation transfers. None of them is BEFORE, CANARY, EMPTY or zero."""
+    """Returns the `length` bytes that an operation transfers. No byte is BEFORE, CANARY, EMPTY or zero."""
     return (_PATTERN * (length // _PERIOD + 1))[:length]
 
 
 class Part(NamedTuple):
-    """A part of memory, by its address and its size in bytes. The owner of the memory releases it."""
+    """A part of memory: its address, and its size in bytes. The owner of the memory releases the memory."""
 
     addr: int
     size: int
@@ -44,17 +44,17 @@ class Part(NamedTuple):
 
 
 class Area:
-    """A range of `length` bytes at the address `start` in memory, with known contents in it and around it. `before` are
-    the contents of the range before an operation, `wanted` those after a complete one. The memory around the range is
-    filled with one byte, `around`."""
+    """A range of `length` bytes at the address `start` in memory, with known contents in and around the range. `before`
+    are the contents of the range before an operation, and `wanted` are the contents after a complete operation. The
+    memory around the range is filled with the byte `around`."""
 
     def __init__(
         self, memory: Memory, start: int, length: int, around: int, before: bytes, wanted: bytes, prefill: bool = True
     ) -> None:
-        """Without `prefill`, the contents are already there or must not be touched: `fill` writes nothing."""
+        """Without `prefill`, the contents exist already or must not be written: `fill` writes nothing."""
         self.memory, self.start, self.length = memory, start, length
         self.around, self.before, self.wanted, self.prefill = around, before, wanted, prefill
-        self.native_state: int | None = None  # the state that exchange.c has reported, or None
+        self.native_state: int | None = None  # the state from exchange.c, or None
 
     def fill(self) -> None:
         """Writes the contents, if `prefill` is true."""
@@ -67,8 +67,8 @@ class Area:
         return ctypes.string_at(self.start, self.length)
 
     def moved(self, skipped: int = 0) -> str:
-        """Returns how much of the wanted contents has arrived: `all`, `nothing` or `part`. The first `skipped` bytes of
-        the range are ignored."""
+        """Returns how much of the wanted contents is in the range: `all`, `nothing` or `part`. Ignores the first
+        `skipped` bytes of the range."""
         if self.native_state == UNTOUCHED:
             return "all" if self.wanted == self.before else "nothing"
         if self.native_state == REPLACED:
@@ -79,11 +79,11 @@ class Area:
         return "nothing" if content == self.before[skipped:] else "part"
 
     def received(self, source: "Area") -> str:
-        """Returns how much of another area's contents has arrived in this area: a result of `moved`, or `other`.
+        """Returns how much of another area's contents is in this area: a result of `moved`, or `other`.
 
-        With `other`, something has changed, but none of the new contents is from the memory of `source`. A changed
-        range counts as copied from the memory of `source` if it has the wanted contents, or if four of its consecutive
-        bytes occur anywhere in the memory of `source`.
+        `other` means that bytes have changed, but no changed part is from the memory of `source`. A changed part counts
+        as copied from the memory of `source` if it has the wanted contents, or if four of its consecutive bytes occur
+        anywhere in the memory of `source`.
         """
         moved = self.moved()
         if moved != "part":
@@ -99,8 +99,8 @@ class Area:
         return "other"
 
     def changed(self) -> list[list[int]]:
-        """Returns the changes of the memory, as [offset from the beginning of the range, size], both in bytes. A change
-        that crosses an end of the range is split at this end. At most SHOWN changes are returned."""
+        """Returns at most SHOWN changes of the memory, as [offset from the beginning of the range, size], both in
+        bytes. A change that crosses an end of the range is split at this end."""
         if self.native_state in (UNTOUCHED, REPLACED):
             return [[0, self.length]] if self.native_state == REPLACED else []
         inside = [[offset, size] for offset, size in _differing(self.content(), self.before)]

@@ -1,5 +1,5 @@
-"""Work requests and completions as data, and the result of an exchange. These are the interface between execution/ and
-a bench, which is the device under test or the reference implementation."""
+"""Work requests, completions, and the results of exchanges as data. execution/ exchanges these data with a bench, which
+is the device under test or the reference implementation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from conformance.verbs import ENUMS
 
 SIGNALED = ENUMS["ibv_send_flags"].value_of("SIGNALED")
 
-# A bit that is set only in the id of the SEND that the harness posts after a request. If the next request fails before
-# this SEND is acknowledged, the SEND is flushed and completes first.
+# This bit is set only in the id of the SEND that the harness posts after a request. If the next request fails before
+# the SEND is acknowledged, the SEND is flushed and completes first.
 BEHIND = 1 << 63
-# The number of SGEs of a receive for a message without data, because some providers refuse a receive without SGEs.
+# The SGEs of a receive for a message without data. Some providers refuse a receive without SGEs.
 NO_BYTES = (Sge(0, 0, 0),)
 # The values of enum ibv_wr_opcode (<infiniband/verbs.h>) that are posted with ibv_post_send.
 _IN_ORDER = """
@@ -24,7 +24,7 @@ SEND_WITH_INV
 WR_OPCODES = {opcode: number for number, opcode in enumerate(_IN_ORDER)}
 # Operations that only the ibv_wr_* calls of an extended queue pair can post.
 EXTENDED_OPCODES = (*FLUSHES, "ATOMIC_WRITE")
-# The opcode of a request's completion (enum ibv_wc_opcode), if its name differs from that of the request's opcode.
+# The opcode of a request's completion (enum ibv_wc_opcode), if its name differs from the name of the request's opcode.
 COMPLETED_AS = {
     "RDMA_WRITE_WITH_IMM": "RDMA_WRITE",
     "SEND_WITH_IMM": "SEND",
@@ -33,13 +33,13 @@ COMPLETED_AS = {
     "ATOMIC_FETCH_AND_ADD": "FETCH_ADD",
     **dict.fromkeys(FLUSHES, "FLUSH"),
 }
-# The opcode of a receive's completion, by the opcode of the request that consumed the receive; for all others, RECV.
+# The opcode of a receive's completion, by the opcode of the request that consumed the receive. By default RECV.
 _RECEIVED_AS = {"RDMA_WRITE_WITH_IMM": "RECV_RDMA_WITH_IMM"}
 
 
 @dataclass(frozen=True)
 class BindInfo:
-    """struct ibv_mw_bind_info: the region (None is NULL), address and length in bytes, access flags."""
+    """struct ibv_mw_bind_info: the region (None is NULL), the address, the length in bytes, the access flags."""
 
     mr: Mr | None
     addr: int
@@ -50,8 +50,8 @@ class BindInfo:
 class SendRequest(NamedTuple):
     """A request for a send queue: struct ibv_send_wr, or the equivalent ibv_wr_* call.
 
-    `opcode` is one of WR_OPCODES or EXTENDED_OPCODES. `imm` is in host byte order. `length` is the size of the range of
-    a FLUSH, in bytes. `swap` is also the value of the 8 bytes that ATOMIC_WRITE writes. A BIND_MW binds `window` to
+    `opcode` is in WR_OPCODES or EXTENDED_OPCODES. `imm` is in host byte order. `length` is the size of the range of a
+    FLUSH, in bytes. `swap` is also the value of the 8 bytes that ATOMIC_WRITE writes. A BIND_MW binds `window` to
     `bind`, with the new key `rkey`.
     """
 
@@ -73,9 +73,9 @@ class SendRequest(NamedTuple):
 class Completion(NamedTuple):
     """One work completion. Names are without the prefix of their enumeration.
 
-    If `status` is not SUCCESS, `opcode` is "" and `byte_len` 0, because they are undefined in this case. `imm` is in
-    host byte order, None if the completion has no immediate data. `invalidated_rkey` is the key that a SEND with
-    invalidation has invalidated (IBV_WC_WITH_INV), else None. `wc_flags` holds all flags that the provider returned.
+    If `status` is not SUCCESS, the verbs do not define opcode and length: `opcode` is "" and `byte_len` is 0. `imm` is
+    in host byte order, or None if the completion has no immediate data. `invalidated_rkey` is the key that a SEND with
+    invalidation has invalidated (IBV_WC_WITH_INV), else None. `wc_flags` has all flags that the provider returned.
     """
 
     wr_id: int
@@ -89,9 +89,9 @@ class Completion(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """The result of an exchange: the returned value of the post, the request's completion, and the peer's completions.
-    `responder_state` is the final state of the responder if the exchange was not a full success, else empty. `late` is
-    whether the completion came before the data were in memory."""
+    """The result of an exchange: the result of posting the request, the request's completion, and the peer's
+    completions. `responder_state` is the final state of the responder if the exchange was not a full success, else
+    empty. `late` is whether a completion was reported before the data were in memory."""
 
     returned: Return
     completions: Sequence[Completion] = ()
@@ -105,9 +105,9 @@ class Exchange(NamedTuple):
 
 
 def other_opcode(opcode: str, found: Sequence[Completion], received: Sequence[Completion] = ()) -> list[str]:
-    """Returns the opcodes [reported, specified] of a completion that reports another operation than the posted one, or
-    []. `found` begins with the completion of the request, and `received` with the completion of the receive that the
-    request consumed, if any. The opcode of a completion in error is not valid, and is not compared."""
+    """Returns the opcodes [reported, specified] of a completion that reports another operation than the posted
+    operation, or []. `found` begins with the request's completion, and `received` begins with the completion of the
+    receive that the request consumed, if any. The opcode of a completion in error is not valid, and is not compared."""
     specified = (found, COMPLETED_AS.get(opcode, opcode)), (received, _RECEIVED_AS.get(opcode, "RECV"))
     for completions, wanted in specified:
         if completions and completions[0].status == "SUCCESS" and completions[0].opcode != wanted:
@@ -116,17 +116,17 @@ def other_opcode(opcode: str, found: Sequence[Completion], received: Sequence[Co
 
 
 def next_rkey(rkey: int) -> int:
-    """The key for the next bind: the eight variable bits incremented, as ibv_inc_rkey does."""
+    """Returns the key for the next bind: the eight variable bits are incremented, as by ibv_inc_rkey."""
     return (rkey & ~0xFF) | ((rkey + 1) & 0xFF)
 
 
 def wc_status(status: int) -> str:
-    """The name of a value of enum ibv_wc_status without its prefix: `REM_ACCESS_ERR` for 10."""
+    """Returns the name of a value of enum ibv_wc_status without the prefix: `REM_ACCESS_ERR` for 10."""
     return _WC_STATUS[status] if 0 <= status < len(_WC_STATUS) else f"status {status}"
 
 
 def wc_opcode(opcode: int) -> str:
-    """The name of a value of enum ibv_wc_opcode without its prefix: `RECV` for 128."""
+    """Returns the name of a value of enum ibv_wc_opcode without the prefix: `RECV` for 128."""
     return _WC_OPCODES.get(opcode, f"opcode {opcode}")
 
 
@@ -138,6 +138,6 @@ _WC_STATUS = tuple(
     REM_ABORT_ERR INV_EECN_ERR INV_EEC_STATE_ERR FATAL_ERR RESP_TIMEOUT_ERR GENERAL_ERR TM_ERR TM_RNDV_INCOMPLETE
     """.split()
 )
-# enum ibv_wc_opcode of <infiniband/verbs.h>, as far as the suite posts such requests.
+# The values of enum ibv_wc_opcode (<infiniband/verbs.h>) of the requests that the suite posts.
 _REQUESTS = "SEND RDMA_WRITE RDMA_READ COMP_SWAP FETCH_ADD BIND_MW LOCAL_INV TSO FLUSH ATOMIC_WRITE".split()
 _WC_OPCODES = {**dict(enumerate(_REQUESTS)), 128: "RECV", 129: "RECV_RDMA_WITH_IMM"}

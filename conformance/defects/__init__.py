@@ -1,7 +1,7 @@
 """Severity and defects: the meaning of a run's violations. Pure functions of the run's results.
 
-A symptom is one violation in one result. A defect holds the symptoms that one change of the stack would probably mend,
-across rules, entry points and rows. The source of the stack is not needed: symptoms with the same call, answer and
+A symptom is one violation in one result. A defect is a group of symptoms, in any rules, entries and rows, that one
+change of the stack would probably mend. The source of the stack is not needed: symptoms with the same call, error and
 condition count as one defect. judging/ has the verdicts.
 """
 

@@ -1,11 +1,11 @@
 """Defects: the symptoms of a run, grouped by cause, the most severe first; and the layer that answered.
 
 One errno can have many reasons. Refused registrations are therefore first separated into one cause for each rule.
-Causes are then merged into one defect if their calls share a condition, such as a flag, that no successful call of the
-run meets.
+Several causes are then merged into one defect if all their calls meet a condition, such as a flag, that no successful
+call of the run meets.
 
-Only evidence in a result shows which layer answered; without such evidence, the answer counts as the device's. An
-answer that only the core or libibverbs can give counts as the stack's, because it is the same on every device.
+A violation counts as the device's, unless the result has evidence that another layer answered. An answer that only the
+kernel's core or libibverbs can return counts as the stack's, because it is the same on every device.
 """
 
 import re
@@ -39,9 +39,9 @@ _LAYERS = {
     "libibverbs": (LIBIBVERBS, "it checks this itself, before a system call"),
     "library": (LIBIBVERBS, "it checks this itself, before a system call"),
     "header": (LIBIBVERBS, "it depends on the installed header"),
-    "provider": (PROVIDER, "the answer is one that it gives without the kernel"),
+    "provider": (PROVIDER, "it returned this without calling the kernel"),
 }
-# Lines with the frame of a process that died: those of faulthandler, and the kernel's line about the instruction.
+# Lines about a process that died: the frames that faulthandler prints, and the kernel's line about the instruction.
 _FRAME = re.compile(r'^\s*Binary file "(?P<file>[^"]+)"')
 _SEGFAULT = re.compile(r"\bsegfault at \S+ ip .* in (?P<file>[^\s\[]+)\[")
 _LIBC = re.compile(r"\blib(?:c|pthread)[.-]")
@@ -70,14 +70,14 @@ def answering_of(symptom: Symptom) -> Answering:
     if fault.effect is Effect.HUNG:
         return Answering(UNKNOWN, "nothing was returned")
     if from_core(fault):
-        return Answering(CORE, "it answers this before it asks a driver, whatever the driver")
+        return Answering(CORE, "it refuses the call before it calls a driver")
     if fault.kind is FaultKind.CARRIED_OUT:
         return Answering(PROVIDER, "it writes the queue, in which the request stayed although its posting failed")
     layer = fault.layer
     if layer in _LAYERS:
         return Answering(*_LAYERS[layer])
     if group_of(fault.verb) == ACCESS or layer == "device" or fault.statuses:
-        return Answering(DEVICE, "the request was posted, and carried out or completed by it or its driver")
+        return Answering(DEVICE, "it or its driver executed or completed the posted request")
     own = next(filter(None, map(_OWN_LINE.match, log)), None)
     if own and not fault.later and fault.effect in (Effect.REFUSED, Effect.CODE):
         return Answering(DEVICE, f"{own['function']} of its driver reports it in the kernel's log")
@@ -87,7 +87,7 @@ def answering_of(symptom: Symptom) -> Answering:
 
 
 def is_of_stack(record: ResultRecord) -> bool:
-    """Whether a result shows only what the kernel's core or libibverbs answers on every device."""
+    """Whether a result shows only answers that the kernel's core or libibverbs returns on every device."""
     symptoms = list(symptoms_of(record))
     return bool(symptoms) and all(
         symptom.fault.effect in _ANSWERS and answering_of(symptom).layer in (CORE, LIBIBVERBS) for symptom in symptoms
@@ -102,7 +102,8 @@ def _of_kernel(fault: Fault) -> Answering:
 
 
 def _of_process(log: Sequence[str]) -> Answering:
-    """The layer of the file in the first frame after those of the signal, which end in the C library."""
+    """The layer of the file in the first frame after the frames of the signal; the last of these is in the C
+    library."""
     frames = [match["file"] for line in log if (match := _FRAME.match(line))]
     signal = next((number for number, file in enumerate(frames) if _LIBC.search(file)), len(frames))
     file = next((file for file in frames[signal:] if not _LIBC.search(file)), "")
@@ -121,11 +122,11 @@ _ByCause = Mapping[Cause, Sequence[Symptom]]
 
 @dataclass(frozen=True)
 class Defect:
-    """Symptoms of one or several causes that belong together, the most severe first, and then in the order of the run.
+    """The symptoms of one or several causes. The most severe symptom is the first; equally severe symptoms are in the
+    order of the run.
 
-    `title` says what is wrong, in one line. `unconfirmed` is whether no violation was seen again when the violations
-    were repeated. `known` is the worst severity that the defect has shown elsewhere: when its case ran alone, or in
-    another run.
+    `title` says what is wrong, in one line. `unconfirmed` is whether no repetition of a case showed a violation.
+    `known` is the worst severity that was observed in a repetition or in another run.
     """
 
     causes: tuple[Cause, ...]
@@ -136,7 +137,7 @@ class Defect:
 
     @property
     def fingerprint(self) -> str:
-        """The 12 hexadecimal digits of the first cause. They identify the defect in other runs, too."""
+        """The fingerprint of the first cause, which identifies the defect in all runs."""
         return self.causes[0].fingerprint
 
     @property
@@ -156,7 +157,7 @@ class Defect:
 
     @property
     def first(self) -> Symptom:
-        """The symptom that shows the defect best: of the worst severity, and a row rather than a sweep."""
+        """The symptom that shows the defect best: of the worst severity and, if possible, of a row."""
         return self.symptoms[0]
 
     @cached_property

@@ -5,15 +5,15 @@ A cause is derived from one result, never from the other results of a run. A cau
 cases ran, in which order they ran, and how often they showed the defect. Two symptoms with equal causes belong to one
 defect. Two causes of the same kind of violation are equal if they agree in the following:
 
-- The kernel died: the function in which it died, whatever rule the request was to prove.
+- The kernel died: the function in which it died. The rule does not matter.
 - The kernel never frees memory: the function that allocates the memory.
-- A request reached bytes outside of a region: nothing else, because one check of bounds should refuse all these
+- A request reached bytes outside of a region: no further fact, because one check of bounds should refuse all these
   requests.
-- Another failure in the use of a region: the kind of region, such as on demand, or with a chosen address. It depends on
-  the contents of memory whether data come too late, elsewhere or not at all, or whether the kernel crashes.
-- A request never completes: the operation, whatever rule the request was to prove.
-- The kernel's core answered, or a code or status is wrong: the verb and the code or status, because one line of code
-  gives the answer in all cases.
+- Another failure in the use of a region: the kind of region, such as on demand, or with a chosen address. The contents
+  of memory decide whether data are late, misplaced or missing, or whether the kernel crashes.
+- A request never completes: the operation. The rule does not matter.
+- The kernel's core refused a call, or a code or status is wrong: the verb and the code or status, because the same line
+  of code returns it for every rule.
 - A check is missing, a registration is refused, or a feature is not supported: the rule. Many parts of a registration
   can be refused with the same errno.
 """
@@ -57,7 +57,7 @@ class KernelSite(NamedTuple):
 
 
 def site_of(fault: Fault) -> KernelSite | None:
-    """The location at which the kernel died or complained; None if unknown."""
+    """The location at which the kernel died or reported an error; None if unknown."""
     return KernelSite(*fault.site) if fault.site else None
 
 
@@ -266,17 +266,17 @@ def group_of(verb: str) -> str:
 
 
 def from_core(fault: Fault) -> bool:
-    """Whether the kernel's RDMA core gave the answer, which is the same with every driver."""
+    """Whether the kernel's RDMA core answered the call; the answer is then the same with every driver."""
     return fault.layer == CORE
 
 
 def _leaves_a_region(fault: Fault) -> bool:
-    """Whether a check of bounds is missing. For a chosen address, the address may be the cause instead."""
+    """Whether a check of bounds is missing. In a region with a chosen address, this address may be wrong instead."""
     return fault.key != WINDOW and fault.outside and OWN_ADDRESSES not in fault.region
 
 
 def _of_kernel(fault: Fault, group: str, rule: str) -> tuple[str, ...]:
-    """Returns the cause of a death or a warning of the kernel. If the case uses the region after registering it, the
+    """Returns the cause of a death or a warning of the kernel. If the case uses the region that it has registered, the
     use counts as the cause of a death, because a registration itself seldom kills a kernel."""
     if fault.effect is Effect.KERNEL_DIED and fault.used:
         return _of_use(fault, rule)

@@ -1,6 +1,6 @@
 """The title of a defect, which says in one line what is wrong, and the shortest condition on access flags that all
-failing calls of the defect meet and no successful call meets. The title is made from the defect's cause and the short
-name of its rule, so that the title is the same whichever cases have shown the defect."""
+failing calls of the defect meet and no successful call meets. The title is made from the cause of the defect and the
+short name of its rule, so that the title does not depend on the cases that have shown the defect."""
 
 import itertools
 import re
@@ -13,7 +13,7 @@ from conformance.model.verdict import Verdict
 from conformance.verbs import ENUMS
 
 Flags = frozenset[str]
-# By verb: the access flags of the calls that had to succeed and did.
+# By verb: the access flags of each call that had to succeed and succeeded.
 Granted = Mapping[str, frozenset[Flags]]
 # A condition on the access flags of a call. An empty condition holds for every call of the verb.
 Condition = tuple[str, ...]
@@ -24,7 +24,7 @@ _MOST_FLAGS = 2
 
 
 def granted(results: Iterable[ResultRecord]) -> Granted:
-    """By verb: the access flags of the calls that had to succeed and did."""
+    """By verb: the access flags of each call that had to succeed and succeeded."""
     found: dict[str, set[Flags]] = {}
     for record in results:
         if record["verdict"] == Verdict.PASS and record["expected"].get("outcome") == "success":
@@ -71,16 +71,16 @@ _BEFORE = {ON_DEMAND: "on-demand (ODP) "}
 _BEHIND = {OWN_ADDRESSES: " with hca_va or ZERO_BASED", PERSISTENT: " of persistent memory", HUGE: " of huge pages"}
 _REMARKS: Mapping[str, str] = {
     FaultKind.WRONG_INVALIDATED_KEY: "the receiver is not told the invalidated key",
-    FaultKind.WRONG_IMMEDIATE: "the receiver is told other immediate data",
-    FaultKind.WRONG_LENGTH: "the receiver is told another length",
+    FaultKind.WRONG_IMMEDIATE: "the receiver gets wrong immediate data",
+    FaultKind.WRONG_LENGTH: "the receiver gets a wrong length",
     FaultKind.WRONG_OPCODE: "the completion names another operation",
     FaultKind.WRONG_WR_ID: "the completion has another wr_id",
     FaultKind.WRONG_RKEY: "the structure of the window has another rkey",
     FaultKind.NO_EVENT: "an asynchronous event does not come",
     FaultKind.WRONG_STATE: "the queue pair is in another state",
-    FaultKind.WRONG_STRUCTURE: "the structure of the region differs from what was asked",
+    FaultKind.WRONG_STRUCTURE: "the structure of the region differs from the arguments",
     FaultKind.SEVERAL_COMPLETIONS: "one request has several completions",
-    FaultKind.UNASKED_COMPLETION: "a completion comes that was not asked for",
+    FaultKind.UNASKED_COMPLETION: "a completion was not requested",
     FaultKind.DIFFERENT: "what is reported differs from the document",
 }
 _MOST_NAMES = 3
@@ -136,17 +136,17 @@ def _use(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
         return f"{before}region{behind}: bytes are lost, misplaced or refused"
     if what == "region":
         return _THROUGH_A_REGION[more[0]].format(more[1] or "an operation")
-    return {"dead key": "a key works though its region is gone"}.get(what, "keys reach outside of their region")
+    return {"dead key": "a key works after its region was destroyed"}.get(what, "keys reach outside of their region")
 
 
 _THROUGH_A_WINDOW: Mapping[str, str] = {
     Effect.MOVED: "its rkey moves bytes that it does not grant",
-    Effect.MISPLACED: "data go elsewhere or are lost under SUCCESS",
+    Effect.MISPLACED: "data are misplaced or lost under SUCCESS",
     Effect.REFUSED: "valid requests are refused",
 }
 _THROUGH_A_REGION: Mapping[str, str] = {
-    Effect.MOVED: "{} through a region's key moves bytes that nobody granted",
-    Effect.MISPLACED: "data of {} go elsewhere or are lost under SUCCESS",
+    Effect.MOVED: "{} through a region's key moves bytes without the right to do so",
+    Effect.MISPLACED: "data of {} are misplaced or lost under SUCCESS",
     Effect.REFUSED: "valid requests are refused: {}",
     Effect.KERNEL_DIED: "the use of a region kills the kernel",
 }
@@ -179,7 +179,7 @@ def _answered(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
 
 
 _Title = Callable[[Sequence[str], Symptom, Shorts], str]
-# The functions that make titles, by the first word of the key of a cause.
+# The functions that make titles, by the first element of the key of a cause.
 _TITLES: Mapping[str, _Title] = {
     "kernel": _kernel,
     Effect.PROCESS_DIED: _process,
@@ -191,7 +191,7 @@ _TITLES: Mapping[str, _Title] = {
     "never freed": lambda key, symptom, shorts: f"memory is never freed, allocated in {site_of(symptom.fault)}",
     Effect.ACCEPTED: _accepted,
     Effect.REFUSED: _refused,
-    Effect.KEPT: lambda key, symptom, shorts: f"{_group(key[0])} leaves something behind{_short(key[2], shorts)}",
+    Effect.KEPT: lambda key, symptom, shorts: f"{_group(key[0])} leaves objects behind{_short(key[2], shorts)}",
     Effect.HUNG: lambda key, symptom, shorts: f"{_group(key[0])} does not end{_short(key[2], shorts)}",
     Effect.CODE: lambda key, symptom, shorts: f"{_group(key[0])} fails with no documented code{_short(key[2], shorts)}",
 }

@@ -1,5 +1,5 @@
-"""The bench of a real device: one open device, both entry points, this process's memory. fixtures/bench.py opens the
-device and closes it with the session. execution/offered.py has the capabilities."""
+"""The bench of a real device. fixtures/bench.py opens the device, and closes the device after the run.
+execution/offered.py has the capabilities."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -27,9 +27,9 @@ from conformance.model.preflight import Findings
 from conformance.model.transport import IWARP
 from conformance.model.vocabulary import WINDOWS_POSTER, WR_POST
 
-# Kinds of memory of which no case pins all pages.
+# Kinds of memory whose pages no case pins completely.
 _NEVER_PINNED = ("sparse", "unmapped", "no_access")
-# For each type: the class of pairs whose requests are posted by the builders of ibv_wr_post(3).
+# For each type of queue pair: the value of `extended` for which the builders of ibv_wr_post(3) post the requests.
 _BUILT = {"RC": WINDOWS_POSTER, "UC": WINDOWS_POSTER, "UD": WR_POST}
 _COMPILER_POLL_S = 5.0  # how often a case that waits for the compiler reports progress
 
@@ -37,7 +37,7 @@ _COMPILER_POLL_S = 5.0  # how often a case that waits for the compiler reports p
 class DeviceBench:
     """The bench of a real device: one open device, libibverbs, and this process's memory."""
 
-    _builds = False  # whether builders post every request that they can express
+    _builds = False  # whether builders post all requests for which a builder exists
     _peer_pd: ProtectionDomain | RemoteDomain | None = None  # the PD of all requesters, if they are on another device
     dmabuf = staticmethod(memory.allocate_dmabuf)
     alloc_mw = staticmethod(queue_pairs.alloc_mw)
@@ -52,9 +52,9 @@ class DeviceBench:
         completion_deadline_s: float = COMPLETION_DEADLINE_S,
         peer: Device | RemoteDevice | None = None,
     ) -> None:
-        """`dialect` is one of vocabulary.DIALECTS; `alone` is true if nothing else on this kernel pins pages. Each wait
-        for a completion lasts at most `completion_deadline_s` seconds. `peer` is the device of the requesters; without
-        `peer`, all pairs are in loopback on `device`."""
+        """`dialect` is one of vocabulary.DIALECTS. `alone` is true if no other process on this kernel pins pages. Each
+        wait for a completion lasts at most `completion_deadline_s` seconds. `peer` is the device of the requesters;
+        without `peer`, all pairs are in loopback on `device`."""
         self.device = device
         if peer:
             self._peer_pd = RemoteDomain(peer) if isinstance(peer, RemoteDevice) else ProtectionDomain(peer)
@@ -76,32 +76,32 @@ class DeviceBench:
         return self._entries[name]
 
     def post_by_builders(self) -> None:
-        """From now on, the builders of ibv_wr_post(3) post every request that they can express. Raises UserError
-        (status 2) if the device makes no queue pair for them."""
+        """Posts all later requests by the builders of ibv_wr_post(3) if a builder exists. Raises UserError (status 2)
+        if the device cannot create a queue pair for builders."""
         self._builds = True
         try:
             with closing(self.alloc_pd()) as pd:
                 self.pair(QpSpec("UD", "pd"), pd, pd).close()
         except Exception as error:  # the exceptions of pyverbs differ between versions
-            message = f"--poster wr: {self.device.name} makes no queue pair for the builders of ibv_wr_post(3)"
-            raise UserError(message, hint="leave out --poster") from error
+            message = f"--poster wr: {self.device.name} creates no queue pair for the builders of ibv_wr_post(3)"
+            raise UserError(message, hint="omit --poster") from error
 
     def alloc_pd(self) -> ProtectionDomain:
         return ProtectionDomain(self.device)
 
     def allocate(self, kind: str, size: int) -> memory.Memory:
-        """Memory of one of vocabulary.MEMORY_KINDS. Raises HostLacks if this host has none of it."""
+        """Allocates memory of a kind of vocabulary.MEMORY_KINDS. Raises HostLacks if this host has no such memory."""
         if kind not in _NEVER_PINNED:
             limits.check_lockable(size)
         return memory.allocate(kind, size)
 
     def page_out(self, memory: Memory) -> bool:
-        """Swaps out the memory's pages; returns False if any page stays resident."""
+        """Swaps out the memory's pages. Returns False if any page remains resident."""
         return paging.page_out(memory.addr, memory.size)
 
     def dereg_import(self, pd: Pd, mr: Mr, elsewhere: bool) -> Return:
-        """Imports a region, in this process or, if `elsewhere`, in another, and returns the result of ibv_dereg_mr.
-        Raises SetupRefused."""
+        """Imports a region, in this process or, if `elsewhere`, in another process. Returns the result of ibv_dereg_mr
+        of the imported region. Raises SetupRefused."""
         library = self.library
         if elsewhere:
             fd = self.device.context.cmd_fd
@@ -112,8 +112,8 @@ class DeviceBench:
         return other_process.region(self.device.name, memory.addr, memory.size, access)
 
     def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
-        """Calls `prepare` in another process, which is then killed; returns the counts of objects that the kernel still
-        reports for that process."""
+        """Calls `prepare` in another process, and kills that process. Returns the counts of objects that the kernel
+        still reports for the killed process."""
 
         def there() -> object:
             again = Device(self.device.name, self.device.port, self.device.gid_index)
@@ -127,15 +127,14 @@ class DeviceBench:
         return fork_settings.observe(self.device.name, setting, kernel)
 
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> DevicePair:
-        """Creates and connects a pair of queue pairs: in loopback or, with a peer, with the requester on the peer's
-        host."""
+        """Creates and connects a pair of queue pairs. If there is a peer, the requester is on the peer's device."""
         if self._builds and not spec.extended and spec.kind in _BUILT:
             spec = replace(spec, extended=_BUILT[spec.kind])
         made = pair_type(spec)
         return made(self.device, spec, self._peer_pd or requester, responder, self._completion_deadline_s)
 
     def create_qp_ex(self, pd: Pd, kind: str, operations: int) -> Return:
-        """Makes and destroys a queue pair for `operations` of enum ibv_qp_create_send_ops_flags; returns 0, or
+        """Creates and destroys a queue pair for `operations` (enum ibv_qp_create_send_ops_flags). Returns 0 or
         errno."""
         return try_create(self.device, cast(ProtectionDomain, pd).pyverbs, kind, operations)
 
@@ -143,18 +142,18 @@ class DeviceBench:
         self.device.findings = findings
 
     def resources(self) -> dict[str, int]:
-        """The RDMA objects and the pinned and locked memory of this process, as the kernel counts them."""
+        """Returns the kernel's counts of this process's RDMA objects, and of its pinned and locked memory."""
         return self._resource_counter.count()
 
     def api_checks(self, waiting: Callable[[], None]) -> Sequence[Check]:
-        """The checks of API-01 on the installed header and bindings; computed once. `waiting` is called repeatedly
-        until the checks are finished."""
+        """Returns the checks of API-01 on the installed header and bindings, which are computed once. Calls `waiting`
+        repeatedly until the checks are finished."""
         checks = self.prepare_api_checks()
         while wait([checks], timeout=_COMPILER_POLL_S).not_done:
             waiting()
         return checks.result()
 
     def prepare_api_checks(self) -> Future[tuple[Check, ...]]:
-        """Starts the checks of API-01 in the background, because compiling takes long in an emulated guest."""
+        """Starts the checks of API-01 in the background, because compiling is slow in an emulated guest."""
         self._api_checks = self._api_checks or ThreadPoolExecutor(1).submit(installed_api, library_release())
         return self._api_checks

@@ -1,5 +1,5 @@
-"""Compiles the C sources that replace slow Python code, if the host has a compiler. Each is compiled once per process.
-Without a compiler, Python code does the same, but slower. The C sources are exchange.c and sweeps/loop.c."""
+"""If the host has a compiler, compiles the C sources that replace slow Python code: exchange.c and sweeps/loop.c. A
+process compiles each source once. Without a compiler, the Python code is used."""
 
 import contextlib
 import ctypes
@@ -15,7 +15,7 @@ from pathlib import Path
 from conformance import cache
 from conformance.errors import UserError
 
-# Names and values on which Python and a C source must agree: sizes and offsets in bytes, lengths of arrays.
+# Names and values that must be equal in Python and in a C source: sizes and offsets in bytes, lengths of arrays.
 Layout = tuple[tuple[str, int], ...]
 _LAYOUT = "rdma_cts_layout"
 _HEADERS = Path("/usr/include/infiniband")
@@ -23,11 +23,10 @@ _HEADERS = Path("/usr/include/infiniband")
 
 @functools.cache
 def library(source: Path, layout: Layout, *options: str) -> ctypes.CDLL | None:
-    """Compiles and loads `source`; returns None if this fails. `options` follow the source on the compiler's command
-    line.
+    """Compiles and loads `source`. Returns None on failure. `options` follow the source on the compiler's command line.
 
-    `layout` are the values that Python assumes for the C structures, in the order of the array `rdma_cts_layout` of the
-    source. Raises UserError if the array has other values, because C would then read other bytes than Python wrote.
+    `layout` has the values that Python assumes for the C structures, in the order of the source's array
+    `rdma_cts_layout`. Raises UserError for other values, because C would then read other bytes than Python wrote.
     """
     name = f"{source.stem}-{_digest(source, options)}.so"
     loaded = _loaded(cache.lookup(name)) or _compiled(source, options, name)
@@ -37,7 +36,7 @@ def library(source: Path, layout: Layout, *options: str) -> ctypes.CDLL | None:
 
 
 def _digest(source: Path, options: Sequence[str]) -> str:
-    """A digest of everything that determines the output: the source, the headers of the library, the options."""
+    """Returns a digest of all inputs: the source, the headers of the library, the options, and the machine."""
     parts = [source.read_bytes(), " ".join(options).encode(), platform.machine().encode()]
     for header in sorted(_HEADERS.glob("*.h")):
         with contextlib.suppress(OSError):
@@ -52,7 +51,7 @@ def _loaded(path: Path | None) -> ctypes.CDLL | None:
 
 
 def _compiled(source: Path, options: Sequence[str], name: str) -> ctypes.CDLL | None:
-    """Compiles and loads a source, and caches the result; returns None without a compiler, or if compiling fails."""
+    """Compiles and loads a source, and caches the result. Returns None without a compiler, or if compiling fails."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if not compiler:
         return None
@@ -70,7 +69,7 @@ def _compiled(source: Path, options: Sequence[str], name: str) -> ctypes.CDLL | 
 
 
 def _check(source: Path, layout: Layout, loaded: ctypes.CDLL) -> None:
-    number = ctypes.c_uint32.in_dll(loaded, _LAYOUT).value  # of the elements after this one
+    number = ctypes.c_uint32.in_dll(loaded, _LAYOUT).value  # of elements after the first
     exported = (ctypes.c_uint32 * (1 + number)).in_dll(loaded, _LAYOUT)[1:]
     wrong = [
         f"{name} is {actual}, not {assumed}"
@@ -78,8 +77,8 @@ def _check(source: Path, layout: Layout, loaded: ctypes.CDLL) -> None:
         if assumed != actual
     ]
     if len(layout) != len(exported):
-        wrong.append(f"{_LAYOUT} has {len(exported)} entries, not {len(layout)}")
+        wrong.append(f"{_LAYOUT} has {len(exported)} values, not {len(layout)}")
     if wrong:
         message = f"{source.name} as compiled here differs from what its Python module assumes: {'; '.join(wrong)}"
-        hint = "change both sides together; if neither was changed, report compiler and rdma-core version"
+        hint = "change both files together; if neither was changed, report compiler and rdma-core versions"
         raise UserError(message, hint=hint, status=3)

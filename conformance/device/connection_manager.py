@@ -1,6 +1,6 @@
 """Connects queue pairs through the RDMA connection manager (librdmacm), in loopback on one device. iWARP needs the
-connection manager: a queue pair runs over a TCP connection, which only the connection manager sets up, for queue pairs
-that it knows by their numbers (rdma_connect(3), rdma_accept(3))."""
+connection manager, because only the connection manager can create the TCP connection of two queue pairs.
+rdma_connect(3) and rdma_accept(3) identify the queue pairs by their numbers."""
 
 import ctypes
 import errno
@@ -23,9 +23,9 @@ _EVENTS = tuple(
     REJECTED ESTABLISHED DISCONNECTED DEVICE_REMOVAL MULTICAST_JOIN MULTICAST_ERROR ADDR_CHANGE TIMEWAIT_EXIT
     """.split()
 )
-# Events of connections that have ended.
+# Events of earlier connections.
 _PAST = ("DISCONNECTED", "TIMEWAIT_EXIT")
-_RESOURCES = 1  # outstanding RDMA READs and atomics at each end, as on pairs that are connected without the manager
+_RESOURCES = 1  # outstanding RDMA READs and atomics at each end, as on pairs without the manager
 _BACKLOG = 16
 _Pointer = ctypes.c_void_p
 
@@ -48,7 +48,7 @@ class _Channel(ctypes.Structure):
 
 
 class CmError(OSError):
-    """A failure of a step of the connection manager; `error_code` is the errno."""
+    """A failed function of the connection manager. `error_code` is the errno."""
 
     def __init__(self, code: int, what: str) -> None:
         super().__init__(code, f"{what}: {os.strerror(code)}")
@@ -59,8 +59,8 @@ class ConnectionManager:
     """An event channel with a listener on one address of this host."""
 
     def __init__(self, address: str, deadline_s: float) -> None:
-        """`address` is the address of the device's network interface. Waits at most `deadline_s` seconds for an event.
-        Raises UserError if the library or the kernel's connection manager is missing."""
+        """`address` is the address of the device's network interface. `deadline_s` is the deadline for an event. Raises
+        UserError if the library or the kernel's connection manager is missing."""
         try:
             self._library = ctypes.CDLL(_LIBRARY, use_errno=True)
         except OSError as error:
@@ -90,8 +90,8 @@ class ConnectionManager:
         self._address = _socket_address(address, socket.ntohs(port(self._listener)))
 
     def connect(self, active: int, passive: int) -> tuple[int, int]:
-        """Connects two queue pairs, by their numbers: `active` calls rdma_connect. Returns both ends of the connection,
-        which are released by `destroy` after the queue pairs are destroyed. Raises CmError."""
+        """Connects two queue pairs, given by their numbers; the end of `active` calls rdma_connect. Returns both ends
+        of the connection. `destroy` has to release them after the queue pairs are destroyed. Raises CmError."""
         asking, accepting = self._create_id(), 0
         try:
             wait_ms = int(self._deadline_s * 1000)
@@ -111,14 +111,14 @@ class ConnectionManager:
         return asking, accepting
 
     def close(self) -> None:
-        """Stops listening. All connections must be closed first."""
+        """Closes the listener. All connections must be closed first."""
         self.destroy(self._listener)
         destroy = self._library.rdma_destroy_event_channel
         destroy.restype, destroy.argtypes = None, (_Pointer,)
         destroy(self._channel)
 
     def destroy(self, id_: int) -> None:
-        """Releases one end of a connection, which ends the connection."""
+        """Releases one end of a connection, and thereby closes the connection."""
         self._call("rdma_destroy_id", id_)
 
     def _create_id(self) -> int:
@@ -132,7 +132,7 @@ class ConnectionManager:
             raise CmError(ctypes.get_errno(), name)
 
     def _await(self, wanted: str, *ids: int) -> int:
-        """Waits for an event at one of the given ends, or at a new end if no end is given; returns the end. Raises
+        """Waits for an event at one of the ends `ids`, or at a new end without `ids`. Returns the end. Raises
         CmError."""
         until = time.monotonic() + self._deadline_s
         while self._events.poll(max(0.0, until - time.monotonic()) * 1000):
@@ -155,7 +155,7 @@ def _parameters(number: int) -> Any:
 
 
 def _socket_address(address: str, port: int) -> Any:
-    """struct sockaddr_in or sockaddr_in6; a link-local address names its interface after a %."""
+    """Returns struct sockaddr_in or sockaddr_in6. A link-local address ends with % and its interface."""
     host, _, interface = address.partition("%")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     head, packed = int(family).to_bytes(2, sys.byteorder) + port.to_bytes(2, "big"), socket.inet_pton(family, host)

@@ -27,12 +27,12 @@ from conformance.model.preflight import Findings
 from conformance.model.record import DeviceFacts, Environment
 from conformance.model.transport import INFINIBAND, IWARP, ROCE, UNSPECIFIED, Transport
 
-# The raw attributes that results have.
+# The raw attributes that results files contain.
 _RECORDED = """
 device_cap_flags atomic_cap odp_general_caps odp_rc_caps odp_uc_caps odp_ud_caps odp_xrc_caps
 """.split()
 _GRH_REQUIRED = 1 << 0  # IBV_QPF_GRH_REQUIRED of the flags of struct ibv_port_attr
-# Seconds. Both ends of a connection are in this machine, but software emulation on a busy machine may take long.
+# Seconds. Both ends of a connection are in this machine, but software emulation on a busy machine may be slow.
 _CONNECTION_DEADLINE_S = 20.0
 _WORD = 8  # bytes of a pointer
 _LINK_LOCAL = "20"  # the scope in /proc/net/if_inet6
@@ -41,7 +41,7 @@ _IFREQ = struct.Struct("=16sHH4s16x")  # struct ifreq with a struct sockaddr_in
 
 
 class ProtectionDomain(PdAt):
-    """A PD that pyverbs allocates, with its struct ibv_pd *."""
+    """A PD that pyverbs has allocated, with its struct ibv_pd *."""
 
     def __init__(self, device: "Device") -> None:
         from pyverbs.pd import PD
@@ -55,17 +55,17 @@ class ProtectionDomain(PdAt):
         self.pyverbs.close()
 
     def forget(self) -> None:
-        """Keeps pyverbs from deallocating the PD a second time after ibv_dealloc_pd."""
+        """Prevents a second deallocation by pyverbs after ibv_dealloc_pd."""
         self.device.pointers.forget_pd(self.pyverbs)
 
 
 class Device:
-    """An open device. Use as a context manager."""
+    """An open device, for use as a context manager."""
 
     def __init__(self, name: str, port: int = 1, gid_index: int | None = None) -> None:
         if ctypes.sizeof(ctypes.c_void_p) != _WORD:
-            message = "this Python is a 32-bit program, and the suite knows only the 64-bit structures of libibverbs"
-            raise UserError(message, hint="run it with a 64-bit Python and library", status=3)
+            message = "this Python is a 32-bit program, but the suite supports only the 64-bit structures of libibverbs"
+            raise UserError(message, hint="use a 64-bit Python and a 64-bit libibverbs", status=3)
         known = device_names()
         if name not in known:
             listed = f"devices here: {', '.join(known)}" if known else "this host has no RDMA device"
@@ -77,9 +77,9 @@ class Device:
             raise UserError(
                 f"pyverbs cannot be imported ({error})", hint="install python3-pyverbs", status=3
             ) from error
-        # mlx5 reads this variable when a queue pair is made. Without the variable, mlx5 puts a message of up to 32
-        # bytes into the completion, and the library copies the message from there without a key. Such a message shows
-        # nothing about the region.
+        # mlx5 reads this variable when a queue pair is created. Without the variable, mlx5 puts a message of up to 32
+        # bytes into the completion, and the library copies the message without the region's key. Such a message is no
+        # evidence about the region.
         os.environ.setdefault("MLX5_SCATTER_TO_CQE", "0")
         try:
             self.context = Context(name=name)
@@ -91,11 +91,11 @@ class Device:
         self.port = port
         self.gid_index = gid_index
         self.pointers = Pointers()
-        # The number of exchanges so far that C could have executed; at a threshold, the C code is compiled
-        # (native_exchange.py).
+        # The number of exchanges that exchange.c could have executed. At a threshold, native_exchange.py compiles
+        # exchange.c.
         self.exchanges_requested = 0
-        self.findings = Findings()  # set when preflight has run
-        self.lingering: set[Refusal] = set()  # for all pairs of this device; see interface.Pair
+        self.findings = Findings()  # set by preflight
+        self.lingering: set[Refusal] = set()  # shared by all pairs of this device; see interface.Pair
         self.connection_manager: ConnectionManager | None = None
         self.netlink = RdmaNetlink(name)
         self.driver_id = self.netlink.driver_id() or 0
@@ -130,8 +130,8 @@ class Device:
 
     @property
     def uses_grh(self) -> bool:
-        """Whether packets have a global route header: always on RoCE, and on InfiniBand if the user has chosen a GID.
-        On InfiniBand, packets also have it if the port requires it or has no LID."""
+        """Whether packets have a global route header: always on RoCE; on InfiniBand if the user has selected a GID, or
+        if the port requires the header or has no LID."""
         required = int(getattr(self._port, "flags", 0)) & _GRH_REQUIRED
         return self.transport is not INFINIBAND or self.gid_index is not None or bool(required) or not self.lid
 
@@ -178,36 +178,36 @@ class Device:
             return self.context.query_port(self.port)
         except PyverbsError as error:
             message = f"port {self.port} of {self.name} cannot be queried: {str(error).splitlines()[0]}"
-            raise UserError(message, hint="name another with --port", status=3) from error
+            raise UserError(message, hint="select another port with --port", status=3) from error
 
     @cached_property
     def gid(self) -> Any:
-        """The GID that loopback traffic uses, at `source_gid_index`."""
+        """The GID of loopback traffic, at `source_gid_index`."""
         return self.context.query_gid(self.port, self.source_gid_index)
 
     @cached_property
     def source_gid_index(self) -> int:
-        """The index of the GID for loopback traffic: the requested GID, else the most suitable GID of the port."""
+        """The index of the GID for loopback traffic: the requested GID, or else the most suitable GID of the port."""
         if self.gid_index is not None:
             return self.gid_index
         port = self._in_sysfs
         return 0 if self.transport is INFINIBAND else port.choose(port.gids(self._gid_indices()))
 
     def open_connection_manager(self) -> None:
-        """Opens the connection manager on the address of the port's network interface, for transports that need it.
-        Must be called before RDMA objects are counted, because the connection manager has its own objects. Raises
-        UserError if the interface has no address."""
+        """Opens the connection manager on the address of the port's network interface. Must be called before RDMA
+        objects are counted, because the connection manager creates objects. Raises UserError if the interface has no
+        address."""
         interface = self.netlink.network_interface(self.port)
         address = address_of(interface) if interface else ""
         if not address:
             lacks = f"{interface} has no IP address" if interface else "it has no network interface"
             message = f"port {self.port} of {self.name} cannot connect queue pairs: {lacks}"
-            hint = f"ip address add ADDRESS dev {interface}" if interface else "name another with --port"
+            hint = f"ip address add ADDRESS dev {interface}" if interface else "select another port with --port"
             raise UserError(message, hint=hint, status=3)
         self.connection_manager = ConnectionManager(address, _CONNECTION_DEADLINE_S)
 
     def _gid_indices(self) -> list[int] | None:
-        """The indices of the port's valid GIDs; None if the stack is too old for a query of the whole table."""
+        """Returns the indices of the port's valid GIDs; None if the stack is too old to return the whole table."""
         from pyverbs.pyverbs_error import PyverbsError
 
         try:
@@ -234,7 +234,7 @@ class Device:
 
 
 def transport_of(device: Path, port: int) -> Transport:
-    """The transport of a port, from the node type of its device and from its link layer."""
+    """Returns the transport of a port, determined by the node type of the device and the link layer of the port."""
     if "RNIC" in text_of(device / "node_type"):
         return IWARP
     layer = text_of(device / "ports" / str(port) / "link_layer")
@@ -242,7 +242,7 @@ def transport_of(device: Path, port: int) -> Transport:
 
 
 def address_of(interface: str) -> str:
-    """An IP address of a network interface, IPv4 if it has one; a link-local address ends with %INTERFACE."""
+    """Returns an IP address of a network interface, preferably IPv4. A link-local address ends with %INTERFACE."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         try:
             found = fcntl.ioctl(any_socket, _SIOCGIFADDR, _IFREQ.pack(interface.encode(), 0, 0, b""))
@@ -258,7 +258,7 @@ def address_of(interface: str) -> str:
 
 
 def environment() -> Environment:
-    """The software environment, for the header of results."""
+    """Returns the software environment, for the header of results files."""
     return {
         "kernel": os.uname().release,
         "rdma_core": library_version(),
@@ -270,11 +270,11 @@ def environment() -> Environment:
 
 @cache  # a loaded library does not change
 def library_version() -> str:
-    """The rdma-core version of the libibverbs that this process has loaded. The version is in the name of the file,
-    libibverbs.so.1.<abi>.<rdma-core version>; the library has no function that returns it."""
+    """Returns the rdma-core version of the libibverbs that this process has loaded. No function of the library returns
+    the version, but it is in the name of the file, libibverbs.so.1.<abi>.<rdma-core version>."""
     ctypes.CDLL("libibverbs.so.1")
     for line in Path("/proc/self/maps").read_text().splitlines():
-        if "libibverbs" not in line:  # resolving the path of every mapping takes long in an emulated guest
+        if "libibverbs" not in line:  # in an emulated guest, resolving the path of each mapping is slow
             continue
         match = re.search(r"libibverbs\.so\.1\.[0-9]+\.([0-9.]+)$", os.path.realpath(line.split()[-1]))
         if match:
@@ -283,7 +283,7 @@ def library_version() -> str:
 
 
 def library_release() -> int | None:
-    """The release of rdma-core whose libibverbs this process has loaded; None if unknown."""
+    """Returns the release of rdma-core whose libibverbs this process has loaded, or None if it is unknown."""
     release = library_version().partition(".")[0]
     return int(release) if release.isdecimal() else None
 

@@ -1,4 +1,4 @@
-/* Executes requests one after the other and records the result of each. native_exchange.py says when this code replaces
+/* Executes requests one after the other and records the results. native_exchange.py decides when this code replaces
  * execution/connection.py, which does the same in Python. */
 #include <infiniband/verbs.h>
 #include <sched.h>
@@ -9,11 +9,11 @@
 enum { AREAS = 2, RECEIVED = 2, REQUESTER = 0, RESPONDER = 1, ENDS = 2 };
 enum { UNTOUCHED, REPLACED, OTHER }; /* as in bench/memory_areas.py */
 enum { NOT_QUERIED = -1 };             /* as in native_exchange.py */
-enum { NOT_PREPARED = 1 };             /* a receive of the harness was refused, so that the exchange has no result */
+enum { NOT_PREPARED = 1 };             /* a receive of the harness was refused, so the exchange has no result */
 static const uint64_t BEHIND = 1ull << 63; /* as in bench/work_requests.py */
-/* TURNS_PER_S, of model/deadline.py, comes with the compiler's command line. */
+/* The compiler's command line defines TURNS_PER_S, a constant of model/deadline.py. */
 
-/* Replaces `silence`, in nanoseconds, after a queue pair has not entered the error state, which it may never enter. */
+/* The value of `silence`, in nanoseconds, after the first queue pair that did not enter the error state in time. */
 enum { SHORT_SILENCE = 1000000 };
 
 /* Memory with known contents: memory_areas.Area. */
@@ -26,11 +26,11 @@ struct area {
 
 struct end {
     struct ibv_qp *qp;
-    struct ibv_qp_attr *attributes; /* connect the queue pair to its peer */
-    uint64_t receives;              /* number of receives of zero bytes, posted and not yet consumed */
+    struct ibv_qp_attr *attributes; /* for the connection of the queue pair to its peer */
+    uint64_t receives;              /* number of receives of zero bytes that are posted but not consumed */
 };
 
-/* A transition on the way from RESET to RTS: state and attribute mask of ibv_modify_qp. */
+/* One of the transitions from RESET to RTS: state and attribute mask of ibv_modify_qp. */
 struct transition {
     uint32_t state, mask;
 };
@@ -38,9 +38,9 @@ struct transition {
 /* A pair of queue pairs: native_exchange.NativeConnection. */
 struct connection {
     struct end ends[ENDS];
-    const struct transition *transitions; /* renew the pair after a reset; none if C does not renew it */
+    const struct transition *transitions; /* renew the pair after a reset; none if Python renews the pair */
     uint32_t transition_count, stale;
-    /* Whether the pair may be renewed, and whether by RESET. Else Python renews it, and awaits its final state. */
+    /* Whether the pair may be renewed, and whether by RESET. If not, Python renews it and awaits its final state. */
     uint32_t renewable, by_reset;
     /* Nanoseconds. `silence` is for the error state of a queue pair and for the receives that it flushes. */
     uint64_t send_timeout, receive_timeout, silence;
@@ -48,19 +48,19 @@ struct connection {
 
 struct exchange {
     struct connection *connection;
-    uint32_t initiator, receives; /* the end that posts the request, and the receives that its peer must have posted */
+    uint32_t initiator, receives; /* the end that posts the request; how many receives the peer must have posted */
     struct ibv_send_wr request;
     struct ibv_sge sge;
     struct area areas[AREAS];
     int32_t returned;         /* the value of the post that failed, else 0 */
-    uint32_t found, received; /* numbers of completions in `wc`: first those of the request, then those of the peer */
+    uint32_t found, received; /* numbers of completions in `wc`: of the request, then of the peer */
     int32_t responder_state;  /* the responder's final state, or NOT_QUERIED after a success */
     uint32_t area_states[AREAS];
-    uint32_t late; /* whether data came after the completion that reports them */
+    uint32_t late; /* whether the completion was reported before all data were in memory */
     struct ibv_wc wc[1 + RECEIVED];
 };
 
-/* The layout, for comparison with native_exchange.py: the count of the numbers, then these in the order of _LAYOUT. */
+/* The layout, for comparison with native_exchange.py: the number of values, then the values in the order of _LAYOUT. */
 const uint32_t rdma_cts_layout[] = {
     13,
     sizeof(struct exchange),
@@ -128,7 +128,7 @@ static uint64_t now(void)
     return time.tv_sec * 1000000000ull + time.tv_nsec;
 }
 
-/* As class Wait: whether a wait that began at `began` is over, after `turns` turns that each gave up the processor. */
+/* Like class Wait of model/deadline.py: whether a wait since `began` is over after `turns` calls. If not, yields. */
 static int over(uint64_t began, uint64_t timeout, uint64_t *turns)
 {
     if (++*turns >= timeout / (1000000000 / TURNS_PER_S) && now() - began >= timeout)
@@ -137,8 +137,8 @@ static int over(uint64_t began, uint64_t timeout, uint64_t *turns)
     return 0;
 }
 
-/* Waits for the next completion, at most `timeout` nanoseconds: 1, 0 after the timeout, or the negative value that
- * ibv_poll_cq returned. */
+/* Waits for the next completion, at most `timeout` nanoseconds. Returns 1, 0 after the timeout, or the negative value
+ * that ibv_poll_cq returned. */
 static int completion(struct ibv_cq *cq, struct ibv_wc *wc, uint64_t timeout)
 {
     uint64_t began = now(), turns = 0;
@@ -149,7 +149,7 @@ static int completion(struct ibv_cq *cq, struct ibv_wc *wc, uint64_t timeout)
     return found;
 }
 
-/* The state of a queue pair, or a negative errno of ibv_query_qp. */
+/* Returns the state of a queue pair, or a negative errno of ibv_query_qp. */
 static int state(struct ibv_qp *qp)
 {
     struct ibv_qp_attr attributes;
@@ -159,7 +159,7 @@ static int state(struct ibv_qp *qp)
     return failed ? -failed : (int)attributes.qp_state;
 }
 
-/* Waits until a queue pair on which a request has failed is in the error state, for at most `silence`. */
+/* After a failed request, waits at most `silence` until the queue pair of an end is in the error state. */
 static void settle(struct connection *connection, int end)
 {
     uint64_t began = now(), turns = 0;
@@ -185,7 +185,7 @@ static int reset(struct end *end)
     return failed;
 }
 
-/* Restores the states after creation; returns 0, or the errno of the transition that failed. */
+/* Restores the states after creation. Returns 0, or the errno of the transition that failed. */
 static int renew(struct connection *connection)
 {
     int failed = reset(&connection->ends[RESPONDER]);
@@ -201,14 +201,14 @@ static int renew(struct connection *connection)
     return failed;
 }
 
-/* Whether the peer has detected the error, which also puts the peer's queue pair into the error state. */
+/* Whether the peer has detected the error. The peer's queue pair is then also in the error state. */
 static int detected_by_peer(enum ibv_wc_status status)
 {
     return status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_OP_ERR ||
            status == IBV_WC_REM_INV_RD_REQ_ERR || status == IBV_WC_REM_ABORT_ERR;
 }
 
-/* Posts the request and a SEND behind it, and waits for the completions: 0, NOT_PREPARED, or a negative errno of
+/* Posts the request and then a SEND, and waits for the completions. Returns 0, NOT_PREPARED, or a negative errno of
  * ibv_poll_cq. */
 static int post_and_wait(struct exchange *this)
 {
@@ -225,7 +225,7 @@ static int post_and_wait(struct exchange *this)
     if (this->returned)
         return 0;
     ibv_post_send(initiator->qp, &behind, &bad);
-    do /* The completion of the SEND behind an earlier request may come first: flushed, if not acknowledged yet. */
+    do /* The SEND after an earlier request may complete first: flushed, if it was not acknowledged. */
         found = completion(initiator->qp->send_cq, &this->wc[0], this->connection->send_timeout);
     while (found > 0 && this->wc[0].wr_id & BEHIND && this->wc[0].wr_id != behind.wr_id);
     /* If the SEND after the request completes first, the request has no completion. */
@@ -238,10 +238,10 @@ static int post_and_wait(struct exchange *this)
         found = completion(peer->qp->recv_cq, &this->wc[1], this->connection->silence);
         this->received = found > 0;
     } else {
-        /* A send completion promises that the initiator's own memory is up to date; a receive completion with immediate
-         * data promises it for the peer's memory. */
+        /* After a send completion, the initiator's memory must be up to date. After a receive completion with immediate
+         * data, the peer's memory must be up to date. */
         this->late = !has_wanted(&this->areas[!this->initiator]);
-        /* The SEND consumes the last receive; a write with immediate data consumes a receive before it. */
+        /* A write with immediate data consumes the first receive; the SEND consumes the last receive. */
         do {
             found = completion(peer->qp->recv_cq, &this->wc[1 + this->received], this->connection->receive_timeout);
             this->received += found > 0;
@@ -253,9 +253,9 @@ static int post_and_wait(struct exchange *this)
     return found < 0 ? found : 0;
 }
 
-/* Compares the memory, after failed queue pairs have reached the error state, because data may be written until then, and
- * marks the connection as stale if it has to be renewed: 0, or a negative errno of ibv_query_qp. Where Python waits for
- * the error state, it compares, too. */
+/* Waits until failed queue pairs are in the error state, because data may be written until then. Then compares the
+ * memory, and marks a connection that has to be renewed as stale. Leaves the wait and the comparison to Python if
+ * Python renews the pair. Returns 0, or a negative errno of ibv_query_qp. */
 static int settle_and_compare(struct exchange *this)
 {
     struct connection *connection = this->connection;
@@ -285,7 +285,7 @@ static int settle_and_compare(struct exchange *this)
     return this->responder_state < 0 ? this->responder_state : 0;
 }
 
-/* Fills the areas, executes the request and compares the areas: 0, NOT_PREPARED, or a negative errno. */
+/* Fills the areas, executes the request and compares the areas. Returns 0, NOT_PREPARED, or a negative errno. */
 static int exchange(struct exchange *this)
 {
     int failed;
@@ -296,8 +296,8 @@ static int exchange(struct exchange *this)
     return failed ? failed : settle_and_compare(this);
 }
 
-/* Whether Python has to examine the exchange before the next one: it was not posted or has no completion, memory has
- * changed in an unexpected way, or a success is incomplete. */
+/* Whether Python has to examine the exchange before the next exchange: the request was not posted or has no completion,
+ * memory has changed in an unexpected way, or a success is incomplete. */
 static int needs_examination(const struct exchange *this)
 {
     return this->returned || !this->found || this->area_states[0] == OTHER || this->area_states[1] == OTHER ||
@@ -317,8 +317,8 @@ static int late(struct exchange *this)
     return changed;
 }
 
-/* Executes the exchanges up to and including the first that needs examination, and stops before one whose connection
- * cannot be renewed or prepared here: the number of exchanges, or a negative errno of ibv_poll_cq or ibv_query_qp. */
+/* Executes exchanges. Stops after the first that needs examination, or before one whose connection cannot be renewed or
+ * prepared here. Returns the number of executed exchanges, or a negative errno of ibv_poll_cq or ibv_query_qp. */
 int rdma_cts_exchanges(struct exchange *all, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {

@@ -1,10 +1,10 @@
-"""Turns on fork protection in one way and prints the effects. This is a program, because a process can turn on fork
-protection only once: the program forks a child for each line that it reads, and only the child loads libibverbs. In an
-emulated guest, starting Python for each line would take a second.
+"""A program that enables fork protection and prints the effects. A process can enable fork protection only once, so the
+program forks a child for each line that it reads, and only the child loads libibverbs. In an emulated guest, a new
+Python process for each line would take a second.
 
-A line has a device, a word of vocabulary.FORK_SETTINGS, and `asked` or `not_asked`. libibverbs asks the kernel through
-a socket whether the kernel copies the pages of regions on fork, and protects the pages itself if it cannot ask. With
-`not_asked`, no file descriptor can be opened while libibverbs would ask.
+A line has a device, a word of vocabulary.FORK_SETTINGS, and `asked` or `not_asked`. libibverbs queries through a socket
+whether the kernel copies the pages of regions on fork. If the query fails, libibverbs protects the pages itself. With
+`not_asked`, the query fails because no file descriptor can be opened.
 """
 
 import contextlib
@@ -26,13 +26,13 @@ from conformance.kernel import paging
 _ROOT = Path(__file__).parents[2]
 _STATUSES = ("DISABLED", "ENABLED", "UNNEEDED")
 _HUGE = "RDMAV_HUGEPAGES_SAFE"
-# The size of a huge page on most machines. If huge pages are larger, only this many bytes of a page are used.
+# The size of a huge page on most machines. Of a larger huge page, only this many bytes are used.
 _LENGTH = 2 << 20
 _MAP_HUGETLB = 0x40000
 
 
 def observe(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str]]:
-    """Returns the result of ibv_fork_init, and the observed effects by name. Raises SetupRefused."""
+    """Returns the result of ibv_fork_init and the observed effects, by name. Raises SetupRefused."""
     program = _program()
     assert program.stdin
     assert program.stdout
@@ -47,7 +47,7 @@ def observe(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str]
 
 @functools.cache
 def _program() -> subprocess.Popen[str]:
-    """The running program, which ends with this process, because its input then ends."""
+    """Returns the running program. The program exits with this process, because its input is then closed."""
     # -S: this program needs no installed packages of Python.
     command = (sys.executable, "-S", "-m", "conformance.device.fork_settings")
     environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
@@ -78,7 +78,7 @@ def _effects(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str
     library.ibv_reg_mr.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     code = 0
     with no_descriptors(kernel == "not_asked"):
-        library.ibv_get_device_list(None)  # reads the environment; may find no device while no descriptor can be opened
+        library.ibv_get_device_list(None)  # reads the environment; may return no devices without descriptors
         if setting in ("ibv_fork_init", _HUGE):
             code = library.ibv_fork_init()
     devices = library.ibv_get_device_list(None)

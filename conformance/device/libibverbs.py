@@ -1,8 +1,8 @@
-"""The entry point libibverbs: the verbs as a C program calls them, with exact arguments and results.
+"""The entry point libibverbs. The verbs are called as in a C program, with exact arguments and results.
 
-The exported functions are called with ctypes, because pyverbs hides some codes and arguments: pyverbs turns codes into
-exceptions, and allocates memory if the address is 0. The inline functions of the header (advice, windows) exist in
-compiled form only in pyverbs, whose exceptions contain the exact codes.
+The exported functions are called with ctypes, because pyverbs converts codes into exceptions, and allocates memory if
+the address is 0. The inline functions of the header (advice, windows) exist in compiled form only in pyverbs, whose
+exceptions contain the exact codes.
 """
 
 import ctypes
@@ -21,15 +21,15 @@ from conformance.errors import SetupRefused
 from conformance.verbs import INVENTED, OPTIONAL_ACCESS, VENDOR_VERBS, VERBS, Linkage, Verb, of_method
 
 _EXPERIMENTAL_SYMBOL = "ibv_exp_rereg_mr"
-# The places of functions in struct verbs_context that inline functions of the header call: the distance of each from
-# the final member, struct ibv_context, in pointers.
+# The functions in struct verbs_context that inline functions of the header call. Each number is the distance from the
+# final member, struct ibv_context, in pointers.
 _BEFORE_CONTEXT = {"alloc_td": 24, "dealloc_td": 25, "alloc_parent_domain": 26, "free_dm": 31, "alloc_dm": 32}
 _BEFORE_CONTEXT |= {"reg_dm_mr": 33, "alloc_null_mr": 38}
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
 
 
 class HeldAt:
-    """An object to which the library returned a pointer; `end` calls the verb that releases the object."""
+    """An object for which the library returned a pointer. `end` calls the verb that releases the object."""
 
     def __init__(self, pointer: int, end: Callable[[int], Return]) -> None:
         self.pointer, self._end, self.gone = pointer, end, False
@@ -39,24 +39,24 @@ class HeldAt:
         return self.pointer
 
     def end(self) -> Return:
-        """Releases the object: returns 0, or the value of errno."""
+        """Releases the object. Returns 0, or the value of errno."""
         returned = self._end(self.pointer)
         self.gone = returned.value == 0
         return returned
 
     def close(self) -> None:
-        """Releases the object, unless a step has released it. Raises OSError if the device refuses."""
+        """Releases the object if no step has released it. Raises OSError if the device refuses."""
         if not self.gone and (value := self.end().value):
             raise OSError(value, os.strerror(value))
 
 
 def _held(returned: Return, end: Callable[[int], Return], kind: type[HeldAt] = HeldAt) -> Return:
-    """Returns the result of a call that returned NULL, or a pointer to an object, which `end` releases."""
+    """Returns the result of a call that returned NULL or a pointer to an object. `end` releases the object."""
     return replace(returned, mr=None, held=kind(returned.value, end) if returned.value else None)
 
 
 class DeviceMemoryAt(HeldAt):
-    """Device memory, by a pointer to the library's struct ibv_dm."""
+    """Device memory, with the library's struct ibv_dm *."""
 
     @property
     def struct(self) -> calls.IbvDm:
@@ -64,11 +64,11 @@ class DeviceMemoryAt(HeldAt):
 
     @property
     def handle(self) -> int:
-        """The handle of the kernel, which struct ibv_dm contains."""
+        """The kernel's handle, from struct ibv_dm."""
         return int(self.struct.handle)
 
     def copy(self, function: int, *arguments: int) -> Return:
-        """Calls the function number `function` of struct ibv_dm with four arguments of one word each."""
+        """Calls the function at the address `function`. Each argument is one word."""
         value = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_uint64] * len(arguments))(function)(*arguments)
         return Return(value, value, layer="provider")
 
@@ -79,21 +79,21 @@ class Libibverbs:
     name = "libibverbs"
 
     def __init__(self, dialect: str | None = None) -> None:
-        """Loads the library that the dynamic linker finds. Raises OSError if it finds none. `dialect` is the variant of
-        the library's ibv_rereg_mr. With None, the vendor's variant exists if the library exports it by its experimental
-        name."""
+        """Loads the library that the dynamic linker selects. Raises OSError if there is no library. `dialect` is the
+        variant of the library's ibv_rereg_mr. With None, the vendor's variant can be called only if the library exports
+        its experimental name."""
         self._library = ctypes.CDLL("libibverbs.so.1", use_errno=True)
         self._absent: list[Callable[..., Any]] = []
         exported = [verb for verb in VERBS.values() if verb.linkage is not Linkage.INLINE]
         self._functions = {verb.name: self._declare(verb.name, *_types(verb)) for verb in exported}
-        # With a library without this function, the header has no optional flags, and a program calls the older
+        # If the library does not have ibv_reg_mr_iova2, its header has no optional flags, and programs call older
         # functions.
         optional = "ibv_reg_mr_iova2" if self.exports("ibv_reg_mr_iova2") else "ibv_reg_mr_iova"
         types = _types(VERBS["ibv_reg_mr_iova"])[:-1]
         self._functions["ibv_reg_mr_iova2"] = self._declare(optional, *types, ctypes.c_uint)
         experimental = _types(VENDOR_VERBS["ibv_rereg_mr"])
         if dialect == "experimental":
-            # A second handle of the library, whose functions can be declared with other types.
+            # On a second handle of the library, the same function can be declared with other types.
             function = ctypes.CDLL("libibverbs.so.1", use_errno=True)["ibv_rereg_mr"]
             function.restype, function.argtypes = experimental[0], experimental[1:]
             self._functions[_EXPERIMENTAL_SYMBOL] = function
@@ -101,8 +101,7 @@ class Libibverbs:
             self._functions[_EXPERIMENTAL_SYMBOL] = self._declare(_EXPERIMENTAL_SYMBOL, *experimental)
 
     def _declare(self, name: str, result: type, *arguments: type) -> Callable[..., Any]:
-        """Returns the library's function or, if the library is too old to have the function, one that reports
-        EOPNOTSUPP."""
+        """Returns the library's function or, if the library does not export it, a function that reports EOPNOTSUPP."""
         if not self.exports(name):
             self._absent.append(_answering_eopnotsupp(result, *arguments))
             return self._absent[-1]
@@ -115,7 +114,7 @@ class Libibverbs:
         return functools.partial(self._verb, of_method(name).name)
 
     def _verb(self, name: str, *arguments: Pd | Mr | Buffer | Held | int | None) -> Return:
-        """Calls the verb. An argument that is an object is passed as its pointer, and None as NULL."""
+        """Calls the verb. Passes an object as its pointer, and None as NULL."""
         function = self._functions[name]
         ctypes.set_errno(0)
         value = function(*(each if isinstance(each, int) else each.pointer if each else 0 for each in arguments)) or 0
@@ -123,35 +122,35 @@ class Libibverbs:
         return Return(value, ctypes.get_errno(), mr, self.name if function in self._absent else "kernel")
 
     def offers(self, verb: str) -> bool:
-        """Whether the loaded library has a verb or, for an inline function, whether pyverbs has it."""
+        """Whether the loaded library exports a verb. Always true for an inline function."""
         return VERBS[f"ibv_{verb}"].linkage is Linkage.INLINE or self.exports(f"ibv_{verb}")
 
     def exports(self, symbol: str) -> bool:
         return hasattr(self._library, symbol)
 
     def raw(self, symbol: str) -> Callable[..., Any]:
-        """The ctypes function of a verb, for fast loops. After a call, ctypes.get_errno() returns errno."""
+        """Returns the ctypes function of a verb, for fast loops. After a call, ctypes.get_errno() returns errno."""
         return self._functions[symbol]
 
     def keep_from_children(self) -> None:
-        """ibv_fork_init, so that forked children do not get registered ranges even if the kernel copies on fork. This
-        process must not have registered any memory before."""
+        """Calls ibv_fork_init, so that forked children do not inherit registered ranges even if the kernel copies on
+        fork. Must be called before this process registers memory."""
         with no_descriptors():
             self._library.ibv_fork_init()
 
     def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
-        """ibv_reg_mr as in a C program: with optional flags, the header's macro calls ibv_reg_mr_iova2."""
+        """Calls ibv_reg_mr as in a C program: for optional flags, the header's macro calls ibv_reg_mr_iova2."""
         if access & OPTIONAL_ACCESS:
             return self._verb("ibv_reg_mr_iova2", pd, addr, length, addr, access)
         return self._verb("ibv_reg_mr", pd, addr, length, access)
 
     def reg_mr_iova(self, pd: Pd, addr: int, length: int, hca_va: int, access: int) -> Return:
-        """ibv_reg_mr_iova as in a C program, where a macro chooses the function as for ibv_reg_mr."""
+        """Calls ibv_reg_mr_iova as in a C program, with the same macro as for ibv_reg_mr."""
         optional = access & OPTIONAL_ACCESS
         return self._verb("ibv_reg_mr_iova2" if optional else "ibv_reg_mr_iova", pd, addr, length, hca_va, access)
 
     def reg_mr_ex(self, pd: Pd, *arguments: Any) -> Return:
-        """ibv_reg_mr_ex with the fields of MrInitAttr. An `invented` dmah is memory of zeros."""
+        """Calls ibv_reg_mr_ex with the fields of MrInitAttr. An `invented` dmah points to zeros."""
         given, zeros = MrInitAttr(*arguments), ctypes.create_string_buffer(64)
         words = {"NULL": 0, INVENTED: ctypes.addressof(zeros)}
         dmah = words[given.dmah] if isinstance(given.dmah, str) else given.dmah.pointer
@@ -159,7 +158,7 @@ class Libibverbs:
         return self._verb("ibv_reg_mr_ex", pd, ctypes.addressof(attr))
 
     def alloc_buf(self, pd: Pd, size: int) -> Return:
-        """ibv_alloc_buf; `buffer` of the result is the buffer, unless the address or the handle is NULL."""
+        """Calls ibv_alloc_buf. The result has a `buffer` if neither the address nor the handle is NULL."""
         handle = ctypes.c_void_p()
         returned = replace(self._verb("ibv_alloc_buf", pd, size, ctypes.addressof(handle)), mr=None)
         free = self._declare("ibv_free_buf", ctypes.c_int, ctypes.c_void_p)
@@ -170,7 +169,7 @@ class Libibverbs:
         )
 
     def _inline(self, operation: str, context: int, *arguments: int) -> Return:
-        """Calls a function of struct verbs_context, as an inline function of the header does."""
+        """Calls a function of struct verbs_context, like an inline function of the header."""
         address = ctypes.c_void_p.from_address(context - _POINTER * _BEFORE_CONTEXT[operation]).value
         if not address:
             return Return(0, errno.EOPNOTSUPP, layer=self.name)
@@ -179,18 +178,18 @@ class Libibverbs:
         return Return(function(*arguments) or 0, ctypes.get_errno(), layer="provider")
 
     def _inline_region(self, operation: str, pd: Pd, *arguments: int) -> Return:
-        """Like _inline, for an inline function that makes a region in a PD."""
+        """Like _inline, for an inline function that creates a region in a PD."""
         returned = self._inline(operation, pd.context_pointer, pd.pointer, *arguments)
         return replace(returned, mr=Mr.at(returned.value)) if returned.value else returned
 
     def _inline_end(self, operation: str, pointer: int) -> Return:
-        """Like _inline, for an inline function that releases an object, whose structure begins with the context."""
+        """Like _inline, for an inline function that releases an object. Its structure begins with the context."""
         context = ctypes.c_void_p.from_address(pointer).value or 0
         value = self._inline(operation, context, pointer).value & 0xFFFFFFFF
         return Return(value, value)
 
     def free_dm(self, held: Held) -> Return:
-        """Releases an object by its own verb: returns 0, or the value of errno."""
+        """Releases an object with the object's own verb. Returns 0, or the value of errno."""
         return cast(HeldAt, held).end()
 
     dealloc_dmah = dealloc_td = free_dm
@@ -204,7 +203,7 @@ class Libibverbs:
         return _held(returned, functools.partial(self._inline_end, "free_dm"), DeviceMemoryAt)
 
     def import_dm(self, context: int, handle: int) -> Return:
-        """ibv_import_dm; the import has to be released by ibv_unimport_dm."""
+        """Calls ibv_import_dm. ibv_unimport_dm has to release the imported object."""
         return _held(self._verb("ibv_import_dm", context, handle), self._unimport_dm, DeviceMemoryAt)
 
     def _unimport_dm(self, pointer: int) -> Return:
@@ -220,12 +219,12 @@ class Libibverbs:
         return self._inline_region("reg_dm_mr", pd, dm.pointer, dm_offset, length, access)
 
     def memcpy_to_dm(self, dm: Held, dm_offset: int, host_addr: int, length: int) -> Return:
-        """ibv_memcpy_to_dm: 0, or the value of errno."""
+        """Calls ibv_memcpy_to_dm. Returns 0, or the value of errno."""
         assert isinstance(dm, DeviceMemoryAt)
         return dm.copy(dm.struct.memcpy_to_dm, dm.pointer, dm_offset, host_addr, length)
 
     def memcpy_from_dm(self, host_addr: int, dm: Held, dm_offset: int, length: int) -> Return:
-        """ibv_memcpy_from_dm: 0, or the value of errno."""
+        """Calls ibv_memcpy_from_dm. Returns 0, or the value of errno."""
         assert isinstance(dm, DeviceMemoryAt)
         return dm.copy(dm.struct.memcpy_from_dm, host_addr, dm.pointer, dm_offset, length)
 
@@ -236,7 +235,7 @@ class Libibverbs:
 
     def alloc_parent_domain(self, context: int, pd: Pd | None, td: Held | None, comp_mask: int) -> Return:
         fields = (pd.pointer if pd else 0, td.pointer if td else 0, comp_mask)
-        attr = (ctypes.c_void_p * 6)(*fields)  # then alloc, free and pd_context
+        attr = (ctypes.c_void_p * 6)(*fields)  # the other members are alloc, free and pd_context
         returned = self._inline("alloc_parent_domain", context, context, ctypes.addressof(attr))
         return self._domain(returned, "ibv_dealloc_pd")
 
@@ -244,19 +243,18 @@ class Libibverbs:
         return self._domain(self._verb("ibv_import_pd", context, handle), "ibv_unimport_pd")
 
     def import_mr(self, pd: Pd, handle: int) -> Return:
-        """ibv_import_mr; the import has to be released by ibv_unimport_mr, which does not release the region."""
+        """Calls ibv_import_mr. ibv_unimport_mr has to release the imported object; it does not release the region."""
         returned = self._verb("ibv_import_mr", pd, handle)
         end = self._declare("ibv_unimport_mr", ctypes.c_int, ctypes.c_void_p)
         return replace(returned, release=functools.partial(end, returned.value)) if returned.value else returned
 
     def import_device(self, cmd_fd: int) -> int:
-        """Returns the struct ibv_context * of ibv_import_device, called with a duplicate of `cmd_fd`. Raises
-        SetupRefused."""
+        """Calls ibv_import_device with a duplicate of `cmd_fd`. Returns struct ibv_context *. Raises SetupRefused."""
         function = self._declare("ibv_import_device", ctypes.c_void_p, ctypes.c_int)
         return self._imported("the device", function(os.dup(cmd_fd)))
 
     def dereg_import(self, context: int, pd_handle: int, mr_handle: int) -> Return:
-        """Imports a PD, and a region by this PD; returns the result of ibv_dereg_mr of the region. Raises
+        """Imports a PD, and a region in this PD. Returns the result of ibv_dereg_mr of the imported region. Raises
         SetupRefused."""
         pd = self._imported("the domain", self._verb("ibv_import_pd", context, pd_handle).value)
         mr = self._imported("the region", self._verb("ibv_import_mr", pd, mr_handle).value)
@@ -268,23 +266,23 @@ class Libibverbs:
         return pointer
 
     def _domain(self, returned: Return, end: str) -> Return:
-        """Returns the result of a call that returned a PD, which the function `end` releases."""
+        """Returns the result of a call that returned NULL or a PD. The library's function `end` releases the PD."""
         if not returned.value:
             return returned
         release = functools.partial(self._declare(end, ctypes.c_int, ctypes.c_void_p), returned.value)
         return replace(returned, mr=None, pd=PdAt(returned.value, release))
 
     def dealloc_pd(self, pd: Pd) -> Return:
-        """ibv_dealloc_pd. The objects in the PD stay; pyverbs would release them first."""
+        """Calls ibv_dealloc_pd. Does not release the objects in the PD first, as pyverbs would."""
         returned = self._verb("ibv_dealloc_pd", pd)
         if returned.value == 0:
-            cast(Any, pd).forget()  # a PD of pyverbs, or one of PdAt
+            cast(Any, pd).forget()  # a ProtectionDomain, or another PdAt
         return returned
 
     def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
-        """ibv_rereg_mr: 0, or a code of enum ibv_rereg_mr_err_code."""
+        """Calls ibv_rereg_mr. Returns 0, or a code of enum ibv_rereg_mr_err_code."""
         returned = self._verb("ibv_rereg_mr", mr, flags, pd, addr, length, access)
-        # The library itself returns ERR_INPUT, which is -1. A provider without the verb returns EOPNOTSUPP.
+        # ERR_INPUT (-1) is returned by the library. A provider without the verb returns EOPNOTSUPP.
         layer = "provider" if returned.errno in calls.ABSENT else "kernel"
         return replace(returned, layer="libibverbs" if returned.value == -1 else layer)
 
@@ -294,7 +292,7 @@ class Libibverbs:
         return _EXPERIMENTAL_SYMBOL in self._functions
 
     def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
-        """The vendor's ibv_rereg_mr with NULL as `attr`: returns 0, or the value of errno."""
+        """Calls the vendor's ibv_rereg_mr with NULL as `attr`. Returns 0, or the value of errno."""
         if not self.has_experimental_rereg:
             raise LookupError("the loaded libibverbs has no experimental ibv_rereg_mr")
         return self._verb(_EXPERIMENTAL_SYMBOL, mr, flags, pd, addr, length, access, None)
@@ -307,7 +305,7 @@ class Libibverbs:
 
 
 def _types(verb: Verb) -> tuple[type, ...]:
-    """The ctypes of a verb's result and arguments; every pointer is a number."""
+    """Returns the ctypes of a verb's result and arguments. Pointers are numbers."""
     ctypes_ = (verb.returns, *(each.ctype for each in verb.parameters))
     return tuple(ctypes.c_void_p if each.endswith("*") else calls.NUMBERS[each] for each in ctypes_)
 
@@ -323,7 +321,7 @@ def _answering_eopnotsupp(result: type, *arguments: type) -> Callable[..., Any]:
 
 
 def exact(call: Callable[[], object]) -> Return:
-    """Returns the result of a pyverbs call: the code of the exception that the call raises, or 0."""
+    """Returns the result of a pyverbs call: 0, or the code of the exception."""
     from pyverbs.pyverbs_error import PyverbsRDMAError
 
     try:

@@ -1,6 +1,6 @@
-"""Memory of every kind that a case can request, with inaccessible guard pages on both sides; and real dma-bufs without
-a GPU: from /dev/udmabuf and from the system's dma-buf heap. Uses libc's mmap, because Python's mmap module cannot leave
-holes and does not return addresses."""
+"""Memory of every kind that a case can request, with inaccessible guard pages on both sides. Also real dma-bufs without
+a GPU, from /dev/udmabuf and from the system's dma-buf heap. Uses libc's mmap, because Python's mmap module cannot
+create holes and does not return addresses."""
 
 import ctypes
 import errno
@@ -37,15 +37,15 @@ _libc.munmap.argtypes = _libc.mlock.argtypes = (ctypes.c_void_p, ctypes.c_size_t
 
 
 def hugepage_size() -> int:
-    """The system's default huge-page size in bytes; 2 MiB if the kernel does not report one."""
+    """Returns the system's default size of huge pages in bytes, or 2 MiB if the kernel does not report a size."""
     match = re.search(r"^Hugepagesize:\s+([0-9]+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
     return int(match[1]) * 1024 if match else 2 << 20
 
 
 @dataclass
 class Memory:
-    """A range of `size` bytes at `addr`; `mapped` is the mapping to remove, as (address, bytes). `fd` is the file
-    descriptor of a dma-buf, or one with a lock on the memory, or -1."""
+    """A range of `size` bytes at `addr`. `mapped` is the mapping to remove, as (address, bytes). `fd` is the file
+    descriptor of a dma-buf, or a descriptor with a lock on the memory, or -1."""
 
     addr: int
     size: int
@@ -53,8 +53,8 @@ class Memory:
     fd: int = -1
 
     def close(self) -> None:
-        """Unmaps the range and its guards, and closes the descriptor. Further calls do nothing, because a new mapping
-        may have the addresses."""
+        """Unmaps the range and its guards, and closes the descriptor. Further calls do not unmap, because the addresses
+        may then belong to a new mapping."""
         if self.mapped:
             _libc.munmap(*self.mapped)
             self.mapped = None
@@ -70,7 +70,7 @@ def _map(addr: int | None, size: int, protection: int, flags: int, fd: int = -1,
 
 
 def map_file(fd: int, size: int) -> int:
-    """Maps a file for reading and writing; returns the address. Raises OSError."""
+    """Maps a file for reading and writing. Returns the address. Raises OSError."""
     return _map(None, size, _READ | _WRITE, mmap.MAP_SHARED, fd)
 
 
@@ -79,7 +79,7 @@ def unmap(addr: int, size: int) -> None:
 
 
 def _reserve(size: int, alignment: int) -> tuple[int, tuple[int, int]]:
-    """Reserves `size` aligned bytes between guard pages; returns their address, and (address, bytes) of the whole
+    """Reserves `size` aligned bytes between guard pages. Returns their address, and (address, bytes) of the whole
     mapping."""
     total = size + 2 * alignment + PAGE
     base = _map(None, total, _NONE, _PRIVATE | _MAP_NORESERVE)
@@ -90,7 +90,7 @@ def _reserve(size: int, alignment: int) -> tuple[int, tuple[int, int]]:
 def _private(protection: int) -> Callable[[int, int], None]:
     def fill(addr: int, size: int) -> None:
         _untouched(addr, size)
-        ctypes.memset(addr, 0, size)  # writes to the pages, so that read-only memory is not the shared zero page
+        ctypes.memset(addr, 0, size)  # without a write, read-only memory would be the shared zero page
         _libc.mprotect(addr, size, protection)
 
     return fill
@@ -101,8 +101,8 @@ def _untouched(addr: int, size: int, flags: int = 0) -> None:
 
 
 def _repeated(addr: int, size: int) -> None:
-    """Maps a file many times, at adjacent addresses. The number of the file's pages divides no difference of two powers
-    of two. An address whose upper bits get lost is therefore in a different page."""
+    """Maps the same file many times at adjacent addresses. The number of the file's pages divides no difference of two
+    powers of two. A driver that loses the upper bits of an address therefore uses a different page of the file."""
     period = REPEATED_PAGES * PAGE
     fd = os.memfd_create("rdma-cts")
     try:
@@ -127,18 +127,18 @@ def _huge(addr: int, size: int) -> None:
     try:
         _untouched(addr, size, _MAP_HUGETLB)
     except OSError as error:
-        hint = "reserve some: sysctl vm.nr_hugepages=16"
+        hint = "reserve huge pages: sysctl vm.nr_hugepages=16"
         raise HostLacks(f"this host has no {size} bytes of huge pages ({error.strerror})", hint) from error
 
 
 def _transparent(addr: int, size: int) -> None:
-    """Raises HostLacks if the kernel does not make a huge page of this range."""
+    """Raises HostLacks if the kernel does not use a huge page for this range."""
     _untouched(addr, size)
     _libc.madvise(addr, size, _MADV_HUGEPAGE)
     ctypes.memset(addr, 0, size)
     if not paging.in_huge_pages(addr, size):
         raise HostLacks(
-            "this host made no transparent huge page", "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
+            "this kernel used no transparent huge page", "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
         )
 
 
@@ -161,7 +161,7 @@ def _of_file(open_file: Callable[[], int]) -> Callable[[int, int], None]:
 
 
 def _open_file() -> int:
-    """A file without a name, in the directory for temporary files."""
+    """Returns a descriptor of a file without a name, in the directory for temporary files."""
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 
@@ -169,7 +169,7 @@ def _open_file() -> int:
 def _open_secret() -> int:
     fd = int(_libc.syscall(_MEMFD_SECRET, 0))
     if fd < 0:
-        raise HostLacks("this kernel has no memfd_secret", "boot it with secretmem.enable=1")
+        raise HostLacks("this kernel has no memfd_secret", "boot the kernel with secretmem.enable=1")
     return fd
 
 
@@ -193,8 +193,8 @@ _FILL: dict[str, Callable[[int, int], None]] = {
 
 
 def allocate(kind: str, size: int) -> Memory:
-    """Memory of a kind of vocabulary.MEMORY_KINDS, `size` bytes rounded up to whole pages. Raises HostLacks if this
-    system has no memory of that kind left, OSError for other failures."""
+    """Allocates memory of a kind of vocabulary.MEMORY_KINDS, `size` bytes rounded up to whole pages. Raises HostLacks
+    if this host has no free memory of that kind, and OSError for other failures."""
     if kind == "persistent":
         return _persistent(size)
     if kind == "clock":
@@ -213,7 +213,7 @@ def allocate(kind: str, size: int) -> Memory:
 
 
 def allocate_at(addr: int, size: int) -> Memory:
-    """Anonymous memory at an address, in whole pages, at least `size` bytes. Raises OSError if the range is in use."""
+    """Allocates at least `size` bytes of anonymous memory at an address. Raises OSError if the range is in use."""
     rounded = max(1, -(-size // PAGE)) * PAGE
     found = _map(addr, rounded, _READ | _WRITE, _PRIVATE | _MAP_FIXED_NOREPLACE)
     memory = Memory(found, size, (found, rounded))
@@ -224,7 +224,7 @@ def allocate_at(addr: int, size: int) -> Memory:
 
 
 def _bar(size: int) -> Memory:
-    """Maps the first BAR of QEMU's pci-testdev; nothing uses the registers in this BAR."""
+    """Maps the first BAR of QEMU's pci-testdev. No driver uses the registers in this BAR."""
     for device in Path("/sys/bus/pci/devices").glob("*"):
         if [(device / name).read_text().strip() for name in ("vendor", "device")] == _TEST_DEVICE:
             fd = os.open(device / "resource0", os.O_RDWR | os.O_CLOEXEC)
@@ -233,14 +233,14 @@ def _bar(size: int) -> Memory:
             finally:
                 os.close(fd)
             return Memory(addr, size, (addr, PAGE))
-    raise HostLacks("this machine has no pci-testdev", "add one: qemu-system-x86_64 -device pci-testdev")
+    raise HostLacks("this machine has no pci-testdev", "add the device: qemu-system-x86_64 -device pci-testdev")
 
 
 def _persistent(size: int) -> Memory:
-    """Memory of the device that RDMA_CTS_PMEM names, mapped for reading and writing."""
+    """Maps memory of the device in RDMA_CTS_PMEM for reading and writing."""
     device = persistent.device()
     if device is None:
-        raise HostLacks("no persistent memory was given", f"name a device DAX in {persistent.VARIABLE}")
+        raise HostLacks("no persistent memory was specified", f"specify a device DAX in {persistent.VARIABLE}")
     unit = max(PAGE, device.alignment)
     rounded = max(1, -(-size // unit)) * unit
     held, offset = device.take(rounded)
@@ -261,7 +261,7 @@ def _udmabuf(size: int) -> int:
         os.ftruncate(file, size)
         fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)  # udmabuf requires this seal
         with _UDMABUF.open("rb", buffering=0) as device:
-            # The new descriptor is the ioctl's return value; Python returns this value only if the buffer is mutable.
+            # The ioctl returns the new descriptor. Python returns the ioctl's value only if the buffer is mutable.
             return int(fcntl.ioctl(device, _UDMABUF_CREATE, bytearray(struct.pack("=IIQQ", file, _CLOEXEC, 0, size))))
     finally:
         os.close(file)
@@ -273,7 +273,7 @@ def _system_heap(size: int) -> int:
     return int(struct.unpack("=QIIQ", answer)[1])
 
 
-# By the kind, which is also the name of the kernel's module: the device, the function, and the kernel's option.
+# For each kind, whose name is also the name of a kernel module: the device, the function, and the kernel's option.
 _MAKE: dict[str, tuple[Path, Callable[[int], int], str]] = {
     "udmabuf": (_UDMABUF, _udmabuf, "CONFIG_UDMABUF"),
     "system_heap": (_HEAP, _system_heap, "CONFIG_DMABUF_HEAPS_SYSTEM"),
@@ -281,8 +281,8 @@ _MAKE: dict[str, tuple[Path, Callable[[int], int], str]] = {
 
 
 def allocate_dmabuf(kind: str, size: int) -> Memory:
-    """A mapped dma-buf of a kind of vocabulary.DMABUF_KINDS, `size` bytes rounded up to whole pages. Raises HostLacks
-    if this kernel cannot create dma-bufs of that kind."""
+    """Returns a mapped dma-buf of a kind of vocabulary.DMABUF_KINDS, `size` bytes rounded up to whole pages. Raises
+    HostLacks if this kernel cannot create dma-bufs of that kind."""
     device, make, option = _MAKE[kind]
     rounded = -(-size // PAGE) * PAGE
     try:
@@ -290,5 +290,5 @@ def allocate_dmabuf(kind: str, size: int) -> Memory:
         addr = map_file(fd, rounded)
     except OSError as error:
         hint = f"modprobe {kind}, on a kernel with {option}, as root or with permission to open {device}"
-        raise HostLacks(f"this host makes no dma-bufs at {device} ({error.strerror})", hint) from error
+        raise HostLacks(f"this host cannot create dma-bufs with {device} ({error.strerror})", hint) from error
     return Memory(addr, rounded, (addr, rounded), fd)

@@ -1,8 +1,8 @@
-"""Executes many exchanges in one call of C, on the queue pairs of the device itself.
+"""Executes many exchanges in one call of exchange.c, on the queue pairs of the device.
 
-execution/connection.py does the same in Python; exchange.c saves the time that Python takes between two calls, which is
-longer than the time that the device takes. C is not used without a compiler, for requests that only extended queue
-pairs can post, and for benches other than the device's (the reference implementation, altered calls).
+execution/connection.py does the same in Python. exchange.c saves the time that Python needs between two calls, which is
+longer than the device's time. exchange.c is not used without a compiler, for requests that only extended queue pairs
+can post, and for benches other than the device's (such as the reference implementation).
 """
 
 import ctypes
@@ -23,8 +23,8 @@ from conformance.model.deadline import TURNS_PER_S
 from conformance.verbs import ENUMS
 
 SOURCE = Path(__file__).with_name("exchange.c")
-# After this many exchanges in Python on one device, exchange.c is compiled, unless this process has loaded it already,
-# as a resumed guest has. Compiling takes about as long as C would have saved in these exchanges.
+# After this many exchanges in Python on one device, exchange.c is compiled if this process has not loaded it (a resumed
+# guest has). Compiling takes about as long as exchange.c would have saved in these exchanges.
 COMPILE_THRESHOLD = 500
 # The maximum number of exchanges in one call of `exchanges`.
 MAX_BATCH = 64
@@ -35,9 +35,9 @@ _TRANSITION_SIZE = 2 * ctypes.sizeof(_NUMBER)  # struct transition: state and ma
 _AREAS, _COMPLETIONS = 2, 3
 _STATES = ENUMS["ibv_qp_state"]
 _POSTED = Return(0, 0)
-_NOT_QUERIED = -1  # stands for the responder's state if the state was not queried
-# struct exchange of exchange.c: connection, initiator and receives; the request, its element and the areas; the result;
-# the completions.
+_NOT_QUERIED = -1  # the responder's state if the state was not queried
+# struct exchange of exchange.c in parts: connection, initiator and receives; the request, its SGE and the areas; the
+# result; the completions.
 _HEAD, _AREA, _RESULT = Struct("QII"), Struct("QQQQQQII"), Struct("iIIiIII4x")
 _AT_SGE = _HEAD.size + SEND_SIZE
 _AT_AREAS = _AT_SGE + SGE.size
@@ -77,14 +77,14 @@ _LAYOUT = (
 
 
 class NativeConnection:
-    """A pair of queue pairs as C needs it: requester, responder, and the state transitions that renew the pair."""
+    """A pair of queue pairs for exchange.c: requester, responder, and the state transitions that renew the pair."""
 
     def __init__(
         self, requester: DeviceQueue, responder: DeviceQueue, silence_s: float, renewable: bool, by_reset: bool
     ) -> None:
-        """C waits `silence_s` seconds for a completion that may be missing, and for others until the deadlines of the
-        queues. C renews a `renewable` pair if `by_reset` is true; else C returns before it would use a stale pair.
-        After a failure, C waits for the final state only if the pair is `renewable`."""
+        """exchange.c waits `silence_s` seconds for a completion that may be missing, and until the deadlines of the
+        queues for other completions. It renews a stale pair that is `renewable` if `by_reset` is true, and otherwise
+        returns before it would use the pair."""
         self._queues = requester, responder
         renewing = renewable and by_reset
         flat = [number for step in transitions(responder.kind) for number in step] if renewing else []
@@ -99,12 +99,12 @@ class NativeConnection:
         self.address = ctypes.addressof(self._struct)
 
     def uses(self, pair: Pair) -> bool:
-        """Whether the pair still consists of these queue pairs; a renewal may have replaced them."""
+        """Whether the pair still consists of these queue pairs. A renewal may have replaced the queue pairs."""
         return pair.requester is self._queues[0] and pair.responder is self._queues[1]
 
     @property
     def state(self) -> tuple[bool, list[int]]:
-        """Whether the pair must be renewed, and the numbers of receives that are posted at requester and responder."""
+        """Whether the pair must be renewed, and the numbers of posted receives at the requester and the responder."""
         return bool(self._struct.stale), [int(end.receives) for end in self._struct.ends]
 
     @state.setter
@@ -115,7 +115,7 @@ class NativeConnection:
             end.receives = number
 
 
-# An exchange to execute, as connection.ExchangeSpec: connection, initiator, the number of receives that the peer must
+# An exchange to execute, like connection.ExchangeSpec: connection, initiator, the number of receives that the peer must
 # have posted, the request, and the areas.
 NativeSpec = tuple[NativeConnection, int, int, SendRequest, tuple[Area, Area]]
 
@@ -127,9 +127,9 @@ def can_post(request: SendRequest) -> bool:
 def exchanges(specs: Sequence[NativeSpec]) -> list[Exchange]:
     """Executes at most MAX_BATCH exchanges, up to and including the first whose memory Python has to examine.
 
-    Returns the results of the executed exchanges; the list is empty if the first connection cannot be renewed. Each
-    exchange fills its areas, posts the request and a SEND after it, waits for the completions, and sets `native_state`
-    of each area. Raises OSError if ibv_poll_cq or ibv_query_qp fails.
+    Returns the results of the executed exchanges. The list is empty if the first connection cannot be renewed or
+    prepared. For each exchange, exchange.c fills the areas, posts the request and a SEND after the request, and waits
+    for the completions; `native_state` of each area is set. Raises OSError if ibv_poll_cq or ibv_query_qp fails.
     """
     native = compiled()
     assert native is not None
@@ -162,7 +162,7 @@ def _result(buffer: ctypes.Array[ctypes.c_char], at: int, areas: tuple[Area, Are
 
 @functools.cache
 def compiled() -> ctypes.CDLL | None:
-    """exchange.c, compiled by the first call; None without a compiler. Raises UserError if the layouts differ."""
+    """Returns exchange.c, compiled by the first call; None without a compiler. Raises UserError if layouts differ."""
     return library(SOURCE, _LAYOUT, "-libverbs", f"-DTURNS_PER_S={TURNS_PER_S}")
 
 
@@ -174,13 +174,13 @@ def _buffer() -> tuple[ctypes.Array[ctypes.c_char], int]:
 
 @functools.lru_cache(maxsize=2 * _AREAS * MAX_BATCH)
 def _address(content: bytes) -> int:
-    """Returns the address of the bytes. The cache keeps the bytes alive, so that equal bytes have the same address."""
+    """Returns the address of the bytes. The cache references the bytes, so equal bytes have the same address."""
     return ctypes.cast(ctypes.c_char_p(content), ctypes.c_void_p).value or 0
 
 
 def native_connection(pair: Pair, silence_s: float, renewable: bool) -> NativeConnection | None:
-    """Returns the pair in the form that C needs. Returns None until the pair's device has executed enough exchanges for
-    compiling to save time, for pairs that C cannot use, and without a compiler. Raises UserError if exchange.c does not
+    """Returns the pair for exchange.c. Returns None if exchange.c cannot use the pair, if there is no compiler, or
+    until the device has executed enough exchanges for compiling to save time. Raises UserError if exchange.c does not
     have the layout that this module assumes."""
     requester, responder = pair.requester, pair.responder
     if type(requester) is not DeviceQueue or type(responder) is not DeviceQueue:

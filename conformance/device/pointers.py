@@ -1,6 +1,6 @@
-"""Finds the C structures of pyverbs objects, which calls with exact arguments need. pyverbs hides most of them. A
-pyverbs object has its C pointer among its fields, at an offset that depends on the version. The offset is never
-assumed: it is found by comparing the contents of the structure with the properties of the object."""
+"""Finds the C structures of pyverbs objects, which calls with exact arguments need. pyverbs hides most structures. The
+C pointer is in a pyverbs object at an offset that depends on the version of pyverbs. The offset is not assumed, but
+found by a comparison of the structure's contents with the object's properties."""
 
 import ctypes
 import os
@@ -18,8 +18,8 @@ from conformance.verbs import ENUMS
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 # No process can map memory below this address (vm.mmap_min_addr).
 _LOWEST_ADDRESS = 0x10000
-# For each class of pyverbs: the C structure, and its members that have the values of the object's properties. The
-# property `pd` of a PD cannot be used: in rdma-core 56, it treats the pointer as a Python object, and this process
+# For each class of pyverbs: the C structure, and the members whose values are also properties of the object. The
+# property `pd` of a PD cannot be used: in rdma-core 56, it treats the pointer as a Python object, and the process
 # crashes.
 _STRUCTS: Mapping[str, tuple[type[ctypes.Structure], Sequence[str]]] = {
     "PD": (IbvPd, ["handle"]),
@@ -37,13 +37,13 @@ _ATTRIBUTES = Struct("4i4I")
 
 
 class Pointers:
-    """Finds the C structures of pyverbs objects of an open device, and remembers the offset for each type of object."""
+    """Finds the C structures of pyverbs objects of an open device, and stores the offset for each class."""
 
     def __init__(self) -> None:
         self._offsets: dict[type, int] = {}
 
     def of(self, thing: Any, **known: int) -> int:
-        """The C pointer of an object of a class of _STRUCTS; `known` are the values of further members of its
+        """Returns the C pointer of an object of a class in _STRUCTS. `known` are the values of further members of the
         structure. Raises UserError if the pointer is not found."""
         kind = type(thing)
         if kind not in self._offsets:
@@ -60,12 +60,12 @@ class Pointers:
         return _read(thing, self._offsets[kind])
 
     def forget_pd(self, pd: Any) -> None:
-        """Sets the pointer in a pyverbs PD to NULL after the PD was deallocated without pyverbs, so that pyverbs does
-        not deallocate it again."""
+        """Sets the pointer in a pyverbs PD to NULL after the PD was deallocated without pyverbs. pyverbs would
+        otherwise deallocate the PD again."""
         ctypes.c_uint64.from_address(id(pd) + self._offsets[type(pd)]).value = 0
 
     def attributes(self, attributes: Any) -> int:
-        """struct ibv_qp_attr * of a pyverbs QPAttr, which contains the structure itself."""
+        """Returns struct ibv_qp_attr * of a pyverbs QPAttr. A QPAttr contains the structure, not a pointer."""
         kind = type(attributes)
         if kind not in self._offsets:
             self._offsets[kind] = _only(kind, set(_attribute_offsets(attributes)))
@@ -73,9 +73,9 @@ class Pointers:
 
     @contextmanager
     def mr(self, pointer: int, pd: Any) -> Iterator[Any]:
-        """A pyverbs MR with the given struct ibv_mr *, or with NULL for 0. The MR is valid only within the block, and
-        does not own the region. The first call registers a region in `pd`, a pyverbs PD, to find the offset. Raises
-        SetupRefused."""
+        """Yields a pyverbs MR with the given struct ibv_mr *, or with NULL for 0. The MR is valid only within the
+        block, and does not own the region. The first call registers a region in `pd`, a pyverbs PD, to find the offset.
+        Raises SetupRefused."""
         from pyverbs.mr import MR
 
         wrapper = MR.__new__(MR)
@@ -89,7 +89,7 @@ class Pointers:
         try:
             yield wrapper
         finally:
-            cell.value = 0  # else pyverbs would deregister the region when it destroys the wrapper
+            cell.value = 0  # otherwise, pyverbs would deregister the region with the wrapper
 
     def _find_mr_offset(self, pd: Any) -> None:
         from pyverbs.mr import MR
@@ -104,12 +104,12 @@ class Pointers:
         try:
             self.of(mr)
         finally:
-            with suppress(PyverbsRDMAError):  # the cases report objects that a device does not release
+            with suppress(PyverbsRDMAError):  # the cases detect a failed release
                 mr.close()
 
 
 def _candidates(thing: Any) -> Iterator[int]:
-    """The offsets of words in the object that point to mapped memory of this process."""
+    """Yields the offsets of words in the object that point to mapped memory of this process."""
     from pyverbs.base import PyverbsCM
 
     memory = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
@@ -123,7 +123,7 @@ def _candidates(thing: Any) -> Iterator[int]:
 
 
 def _is_mapped(memory: int, address: int) -> bool:
-    """Whether `address` is mapped: two adjacent small numbers can look like a pointer, and reading from an unmapped
+    """Whether `address` is mapped. Two adjacent small numbers can look like a pointer, and a read from an unmapped
     address would crash this process."""
     try:
         return len(os.pread(memory, _LARGEST, address)) == _LARGEST
@@ -132,7 +132,7 @@ def _is_mapped(memory: int, address: int) -> bool:
 
 
 def _only(kind: type, found: set[int]) -> int:
-    """The only element of `found`. Raises UserError if there is none or more than one."""
+    """Returns the only element of `found`. Raises UserError if `found` has no element or several elements."""
     if len(found) != 1:
         message = f"the C structure of a {kind.__name__} of this pyverbs was not found"
         raise UserError(message, hint="please report the pyverbs version", status=3)
@@ -144,7 +144,7 @@ def _read(thing: Any, offset: int) -> int:
 
 
 def _attribute_offsets(attributes: Any) -> Iterator[int]:
-    """The offsets in a pyverbs QPAttr at which the memory is a struct ibv_qp_attr with the properties of the QPAttr."""
+    """Yields the offsets in a pyverbs QPAttr at which a struct ibv_qp_attr has the QPAttr's properties."""
     enumerations = (attributes.qp_state, attributes.cur_qp_state, attributes.path_mtu, attributes.path_mig_state)
     reported = (*enumerations, attributes.qkey, attributes.rq_psn, attributes.sq_psn, attributes.dest_qp_num)
     contents = ctypes.string_at(id(attributes), type(attributes).__basicsize__)

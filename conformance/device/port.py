@@ -1,5 +1,5 @@
-"""One port of a device as the kernel shows it in sysfs: its state, and the GIDs and partitions that it can use. The
-device is not opened, so that mistakes of the user are reported before a run begins."""
+"""One port of a device, read from sysfs: its state, and the GIDs and partitions that the port can use. The device is
+not opened, so that wrong options are reported before a run begins."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -11,9 +11,9 @@ from conformance.kernel.log import text_of
 
 SYSFS = Path("/sys/class/infiniband")
 _INTERFACES = Path("/sys/class/net")
-# The states of enum ibv_port_state in which a port carries data; sysfs names them after their number.
+# The states of enum ibv_port_state in which a port transfers data. sysfs has the number and the name of the state.
 _CARRYING = ("ARMED", "ACTIVE", "ACTIVE_DEFER")
-# The names of link layers in sysfs. On the last one, the link layer of EFA, a GID has no network interface.
+# The names of link layers in sysfs. On "Unknown", the link layer of EFA, a GID has no network interface.
 INFINIBAND, UNSPECIFIED = "InfiniBand", "Unknown"
 ROCE_1, ROCE_2 = "RoCE v1", "RoCE v2"
 _TYPES = {"IB/RoCE v1": ROCE_1, "RoCE v2": ROCE_2}
@@ -30,9 +30,9 @@ def device_names(sysfs: Path = SYSFS) -> list[str]:
 
 @dataclass(frozen=True)
 class Gid:
-    """An entry of a port's GID table. Its address is not zero. `kind` is empty if the kernel does not report it.
-    `interface` is the network interface of a RoCE GID, empty if this network namespace has none. `up` is true if the
-    interface carries data, or if the link layer needs no interface."""
+    """A GID of a port's GID table, with an address other than zero. `kind` is empty if the kernel does not report it.
+    `interface` is the network interface of a RoCE GID, or empty if the interface is not in this network namespace. `up`
+    is true if the interface is up, or if the link layer needs no interface."""
 
     index: int
     address: str
@@ -52,20 +52,20 @@ class Port:
         self._folder, self._interfaces = sysfs / device / "ports" / str(number), interfaces
 
     def check(self, gid_index: int | None = None) -> None:
-        """Raises UserError if the port does not exist, carries no data, or has no usable GID at `gid_index`."""
+        """Raises UserError if the port does not exist, is down, or has no usable GID at `gid_index`."""
         if not self._folder.is_dir():
             ports = sorted(path.name for path in self._folder.parent.glob("*"))
             raise UserError(f"{self.device} has no port {self.number}; its ports: {', '.join(ports) or 'none'}")
         state = text_of(self._folder / "state").rpartition(" ")[2]
         if state and state not in _CARRYING:
             message = f"port {self.number} of {self.device} is {state}: it carries no traffic"
-            raise UserError(message, hint="connect it and bring it up, or name another with --port", status=3)
+            raise UserError(message, hint="connect and activate the port, or select another with --port", status=3)
         if gid_index is not None:
             self._check_gid(gid_index)
 
     @property
     def link_layer(self) -> str:
-        """The link layer as sysfs names it; on the link layer InfiniBand, ports have LIDs."""
+        """The name of the link layer in sysfs. On the link layer InfiniBand, ports have LIDs."""
         return text_of(self._folder / "link_layer")
 
     @property
@@ -78,8 +78,8 @@ class Port:
         return next((index for index in full if keys[index] == _DEFAULT_PARTITION), full[0] if full else 0)
 
     def gids(self, indices: Iterable[int] | None = None) -> list[Gid]:
-        """Returns the entries with an address; with `indices`, only entries at these indices."""
-        # A port may have a thousand entries: in an emulated guest, reading all of them takes seconds.
+        """Returns the GIDs of the port. With `indices`, returns only the GIDs at these indices."""
+        # A table may have a thousand GIDs. In an emulated guest, reading all of them takes seconds.
         folder = self._folder / "gids"
         listed = map(int, os.listdir(folder)) if indices is None and folder.is_dir() else indices or ()
         return [gid for index in sorted(listed) if (gid := self._gid(index))]
@@ -106,17 +106,17 @@ class Port:
     def choose(self, gids: Sequence[Gid]) -> int:
         """Returns the index of the GID of `gids` to use for loopback traffic. Raises UserError if none can be used.
 
-        On InfiniBand, this is the first GID, which every port has. On RoCE, it is a GID whose interface is up: the last
-        of version 2, and not a link-local GID if there is another. On other link layers, the rule for RoCE applies to
-        all entries.
+        On InfiniBand, returns the index of the first GID, which every port has. On RoCE, only GIDs whose interface is
+        up can be used. Of these, RoCE v2 is preferred, then an address that is not link-local, then the highest index.
+        On other link layers, the rule for RoCE applies to all GIDs.
         """
         if (layer := self.link_layer) == INFINIBAND:
             return 0
         usable = [gid for gid in gids if gid.up]
         if not usable:
-            port, another = f"port {self.number} of {self.device}", "name another with --port or --device"
+            port, another = f"port {self.number} of {self.device}", "select another with --port or --device"
             if layer == UNSPECIFIED:
-                raise UserError(f"{port} has no GID, so that nothing can be sent", hint=another, status=3)
+                raise UserError(f"{port} has no GID, so nothing can be sent", hint=another, status=3)
             raise UserError(f"{port} has no GID whose network interface is up", hint=self._mending(gids), status=3)
         return max(
             usable, key=lambda gid: (gid.kind != ROCE_1, not gid.address.startswith(_LINK_LOCAL), gid.index)
@@ -126,7 +126,7 @@ class Port:
         down = next((gid.interface for gid in gids if gid.interface), "")
         if down:
             return f"ip link set {down} up"
-        return "give its network interface an address, or run in the network namespace of that interface"
+        return "add an address to its network interface, or run in the network namespace of that interface"
 
     def _check_gid(self, index: int) -> None:
         gids = self.gids()

@@ -2,7 +2,7 @@
 
 ibv_post_send, ibv_post_recv and ibv_poll_cq are inline functions of the header. They call functions to which `struct
 ibv_context` points, so the layouts of these structures are part of the library's stable ABI. pyverbs is not used,
-because its work requests cannot specify the key of a bind, must have SGEs, and never free their lists.
+because its work requests cannot contain the key of a bind, must have SGEs, and never free their lists.
 """
 
 import ctypes
@@ -29,8 +29,8 @@ class IbvQp(ctypes.Structure):
     )
 
 
-# struct ibv_sge; struct ibv_send_wr in parts: its beginning, its union `wr` for each kind of request, remote_srqn, and
-# the union with `bind_mw`; struct ibv_recv_wr; struct ibv_wc.
+# struct ibv_sge; struct ibv_send_wr in parts (its beginning, its union `wr` for three types of request, remote_srqn,
+# and the union with `bind_mw`); struct ibv_recv_wr; struct ibv_wc.
 SGE = Struct("QII")
 _SEND_HEAD, _RDMA, _ATOMIC, _UD = Struct("QQQiiII"), Struct("QI20x"), Struct("QQQI4x"), Struct("QII16x")
 _SRQN, _BIND = Struct("I4x"), Struct("QI4xQQQI4x")
@@ -41,7 +41,7 @@ _RECEIVE = Struct("QQQi4x")
 _STATE = Struct("i")
 WC = Struct("QiiIIIIIIHHBB2x")
 
-# struct ibv_context begins with the device; then comes the table of the provider's functions. Their indices in it:
+# struct ibv_context begins with the device and the table of the provider's functions. Indices in this table:
 _POLL_CQ, _POST_SRQ_RECV, _POST_SEND, _POST_RECV = 11, 20, 25, 26
 _WORD = ctypes.sizeof(_pointer)
 _Post = ctypes.CFUNCTYPE(_int, _pointer, _pointer, _pointer)
@@ -83,13 +83,13 @@ class Poster:
         self._wc, self._wc_at = _buffer(_MAX_POLLED * WC.size)
 
     def send(self, request: SendRequest, destination: tuple[int, int, int] | None = None, srqn: int = 0) -> Return:
-        """ibv_post_send: returns 0, or the value of errno. The arguments are those of `pack_send`."""
+        """Calls ibv_post_send. Returns 0, or the value of errno. See `pack_send` for the arguments."""
         pack_send(self._request, 0, (self._sges, 0, self._sges_at), request, destination, srqn)
         value = self._post_send(self.qp, self._request_at, self._bad_at)
         return Return(value, max(value, 0))
 
     def receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
-        """ibv_post_recv or, with a shared receive queue, ibv_post_srq_recv: returns 0, or the value of errno."""
+        """Calls ibv_post_recv or, for a shared receive queue, ibv_post_srq_recv. Returns 0, or the value of errno."""
         _pack_elements(self._sges, 0, sges)
         _RECEIVE.pack_into(self._receive, 0, wr_id, 0, self._sges_at if sges else 0, len(sges))
         value = self._post_recv(self._receiver, self._receive_at, self._bad_at)
@@ -100,15 +100,15 @@ class Poster:
         return ctypes.c_int.from_address(ctypes.c_uint64.from_address(self._cq + _WORD).value + _WORD).value
 
     def state(self) -> int:
-        """Returns the state of enum ibv_qp_state that ibv_query_qp reports. Raises OSError if ibv_query_qp fails."""
+        """Returns the value of enum ibv_qp_state that ibv_query_qp reports. Raises OSError if ibv_query_qp fails."""
         failed = self._query_qp(self.qp, self._attributes_at, _QP_STATE, self._attributes_at + _ATTRIBUTES)
         if failed:
             raise OSError(failed, "ibv_query_qp")
         return int(_STATE.unpack_from(self._attributes)[0])
 
     def completions(self, count: int, deadline_s: float) -> list[Completion]:
-        """Returns the next `count` completions, fewer if the deadline passes. Raises OSError if polling fails. Leaves
-        out the completions of the SENDs that the harness posts after requests."""
+        """Returns the next `count` completions, or fewer at the deadline. Raises OSError if polling fails. Omits the
+        completions of the SENDs that the harness posts after requests."""
         wait: Wait | None = None
         found: list[Completion] = []
         while len(found) < count:
@@ -140,9 +140,9 @@ def pack_send(
 ) -> None:
     """Writes struct ibv_send_wr at the offset `at` of `buffer`.
 
-    `elements` is the location of the request's scatter/gather list: a buffer, the offset in this buffer, and the
-    address. The `destination` of a datagram is a struct ibv_ah *, a queue pair number and a queue key. `srqn` is the
-    number of the shared receive queue of an XRC request.
+    `elements` is the location of the request's list of SGEs: a buffer, the offset in this buffer, and the address. The
+    `destination` of a datagram is a struct ibv_ah *, a queue pair number and a queue key. `srqn` is the number of the
+    shared receive queue of an XRC request.
     """
     opcode = request.opcode
     imm = request.invalidate_rkey % (1 << 32) if opcode.endswith("_INV") else socket.htonl(request.imm)
@@ -170,7 +170,7 @@ def _pack_elements(buffer: Any, at: int, sges: Sequence[Sge]) -> None:
 
 
 def completion(wcs: Any, index: int, at: int = 0) -> Completion:
-    """Returns the completion number `index` of the array of struct ibv_wc at the offset `at` of `wcs`."""
+    """Returns the completion number `index` of an array of struct ibv_wc that begins at the offset `at` of `wcs`."""
     wr_id, status, opcode, vendor_err, byte_len, imm, _, _, flags, *_ = WC.unpack_from(wcs, at + index * WC.size)
     if status:
         return Completion(wr_id, wc_status(status), vendor_err=vendor_err)

@@ -1,9 +1,9 @@
-"""The state transitions of queue pairs, with the attributes that each type needs; the connection of the two queue pairs
-of a pair, and its renewal after an error; and asynchronous events.
+"""The state transitions of queue pairs, with the attributes that each type needs, and the connection of the two queue
+pairs of a pair. Also the asynchronous events of queue pairs.
 
-On InfiniBand and RoCE, a pair is connected by state transitions with ibv_modify_qp(3). A queue pair of iWARP goes from
-RESET to INIT by ibv_modify_qp, and to RTS when its TCP connection is established. An iWARP queue pair cannot be used
-again after an error: by RFC 5040, an error ends the connection. Events come some time after their cause, or not at all.
+On InfiniBand and RoCE, a pair is connected by state transitions with ibv_modify_qp(3). On iWARP, ibv_modify_qp moves a
+queue pair only from RESET to INIT; the queue pair enters RTS when its TCP connection is established. After an error, an
+iWARP queue pair cannot be reused, because RFC 5040 requires that an error terminates the connection.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ _STATES = ENUMS["ibv_qp_state"]
 
 
 class Attr(IntFlag):
-    """The bits of enum ibv_qp_attr_mask (<infiniband/verbs.h>) that are used here."""
+    """The bits of enum ibv_qp_attr_mask (<infiniband/verbs.h>) that the suite uses."""
 
     STATE = 1 << 0
     ACCESS_FLAGS = 1 << 3
@@ -58,13 +58,13 @@ _MASKS: Mapping[str, Mapping[str, Attr]] = {
 
 
 def transitions(kind: str) -> list[tuple[int, int]]:
-    """Returns the transitions of a queue pair of type `kind`, as (value of enum ibv_qp_state, attribute mask)."""
+    """Returns the transitions of a queue pair of type `kind`, each as (value of enum ibv_qp_state, attribute mask)."""
     return [(_STATES.value_of(state), int(mask)) for state, mask in _MASKS[kind].items()]
 
 
 def modify_to(qp: Any, kind: str, attributes: Any, state: str, since: str = "RESET") -> None:
-    """Moves a pyverbs queue pair from the state `since` to `state`, through the states between. Raises
-    PyverbsRDMAError. Moves to ERR from the last of the other states, as an error of a connected queue pair does."""
+    """Moves a pyverbs queue pair from the state `since` to `state`, through the states between them. A move to ERR
+    passes through all other states, as in an error of a connected queue pair. Raises PyverbsRDMAError."""
     steps = list(_MASKS[kind])
     for step in steps[steps.index(since) + 1 if since in steps else 0 :]:
         mask = _MASKS[kind][step]
@@ -109,9 +109,9 @@ def _library() -> Any:
 
 
 def events_of(qp: int, context: int, deadline_s: float = 0) -> list[str]:
-    """Returns the names of the events that a queue pair has had, without prefix, such as `QP_ACCESS_ERR`. `qp` is a
-    struct ibv_qp *, `context` a struct ibv_context *. Events of other objects are dropped. If no event has come yet,
-    waits at most `deadline_s` seconds."""
+    """Returns the names of a queue pair's events, without prefix, such as `QP_ACCESS_ERR`. `qp` is a struct ibv_qp *,
+    and `context` is a struct ibv_context *. Drops events of other objects. Waits at most `deadline_s` seconds for the
+    first event."""
     found: list[str] = []
     event = _Event()
     address = ctypes.addressof(event)
@@ -136,20 +136,20 @@ class End(Queue, Protocol):
 
 
 class ByStates:
-    """Connects a pair by state transitions: each queue pair gets the number of the other when it is moved to RTR."""
+    """Connects a pair by state transitions. The transition to RTR specifies the number of the peer's queue pair."""
 
     by_reset = True  # whether the queue pairs can be connected again after RESET
 
     def connect(self, requester: End, responder: End, state: str) -> None:
-        """Moves the responder to a state, and the requester as far as this requires. If they are the same queue pair,
-        the queue pair has no peer."""
+        """Moves the responder to `state`, and the requester to the state that this requires. Does nothing for a queue
+        pair without a peer, which is both requester and responder."""
         if requester is not responder:
-            # A responder in a lower state than RTS cannot exchange messages.
+            # A responder that has not entered RTS cannot exchange messages.
             requester.move_to("RTS" if state in CONNECTED else "INIT", responder.number)
         responder.move_to(state, requester.number)
 
     def close(self) -> None:
-        """Releases the objects of the connection other than the queue pairs, after these are destroyed."""
+        """Releases the connection's own objects after the queue pairs are destroyed."""
 
 
 class ByManager(ByStates):
@@ -160,7 +160,7 @@ class ByManager(ByStates):
         self._ends: tuple[int, ...] = ()
 
     def connect(self, requester: End, responder: End, state: str) -> None:
-        """Moves the queue pairs to INIT and has the manager connect them; the requester is the active side. Raises
+        """Moves the queue pairs to INIT, and connects them by the manager; the requester calls rdma_connect. Raises
         CmError, or PyverbsRDMAError if the device refuses a transition."""
         if state not in CONNECTED:
             super().connect(requester, responder, state)

@@ -1,6 +1,6 @@
-"""Queue pairs of other kinds than those of queue_pairs.py: with requests that are posted by the builders and setters of
-ibv_wr_post(3), or with receives in a shared receive queue, of type RC and of extended reliable connections (XRC). XRC
-was never tried on a device that offers XRC: every device so far has refused the first call."""
+"""Queue pairs that queue_pairs.py does not have: queue pairs that post by the builders and setters of ibv_wr_post(3),
+and queue pairs of type RC or XRC (extended reliable connection) with a shared receive queue. The code for XRC was never
+tested on a device that offers XRC."""
 
 import os
 import sys
@@ -23,9 +23,9 @@ from conformance.verbs import ENUMS
 
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _OPERATIONS = ENUMS["ibv_qp_create_send_ops_flags"]
-# For each type of queue pair, the operations of the manual page for which a queue pair is created. A queue pair on
-# which windows are bound is created for more operations. FLUSH (and ATOMIC_WRITE for other types) is requested only by
-# cases that use it. A separate row tests LOCAL_INV on UC.
+# The operations of the manual page for which a queue pair is created, by its type, and the further operations for queue
+# pairs on which windows are bound. Only cases that use FLUSH or, on other types, ATOMIC_WRITE request these operations.
+# A separate row tests LOCAL_INV on UC.
 _SENDS = ("SEND", "SEND_WITH_IMM")
 _WRITES = (*_SENDS, "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 _ASKED: Mapping[str, Sequence[str]] = {"RC": (*_WRITES, "RDMA_READ"), "UC": _WRITES, "UD": _SENDS}
@@ -56,9 +56,9 @@ _WITHOUT_DATA = (*EXTENDED_OPCODES, "LOCAL_INV", "BIND_MW")
 
 
 class ExtendedQueue(DeviceQueue):
-    """A queue pair that posts by ibv_wr_start, a builder and its setters for each request, and ibv_wr_complete. It is
-    created for the operations that will be posted on it (ibv_create_qp_ex(3), `send_ops_flags`). Builders and setters
-    are inline functions of the header, which pyverbs calls."""
+    """A queue pair that posts by ibv_wr_start, a builder and its setters for each request, and ibv_wr_complete. The
+    queue pair is created for the operations that cases post on it (`send_ops_flags` of ibv_create_qp_ex(3)). pyverbs
+    calls the builders and setters, which are inline functions of the header."""
 
     def _create(self) -> Any:
         made_for = _OPERATIONS.mask_of(*self._operations())
@@ -77,8 +77,7 @@ class ExtendedQueue(DeviceQueue):
 
     @property
     def capacity(self) -> tuple[int, int, int]:
-        """The number of requests that fit into the send queue, and the maximum number of SGEs and of bytes of inline
-        data of each request."""
+        """See interface.BuildingQueue."""
         _, attributes = self.qp.query(_CAPACITY)
         cap = attributes.cap
         return cap.max_send_wr, cap.max_send_sge, cap.max_inline_data
@@ -90,8 +89,8 @@ class ExtendedQueue(DeviceQueue):
         return self.post_batch((request,))
 
     def post_batch(self, requests: Sequence[SendRequest], built: Callable[[], bool] = lambda: True) -> Return:
-        """Posts several requests in one batch; returns 0, or the value of ibv_wr_complete. `built` is called when all
-        requests are built: if it returns False, the batch is aborted with ibv_wr_abort."""
+        """Posts several requests in one batch. Returns 0, or the value of ibv_wr_complete. `built` is called after all
+        requests are built. If `built` returns False, the batch is aborted with ibv_wr_abort."""
         self._share_memory()
         self.qp.wr_start()
         try:
@@ -152,7 +151,7 @@ def _made(device: Device, pd: Any, kind: str, operations: int, cq: Any, **more: 
 
 
 def try_create(device: Device, pd: Any, kind: str, operations: int) -> Return:
-    """Calls ibv_create_qp_ex for `operations` of enum ibv_qp_create_send_ops_flags; returns 0, or errno. `pd` is an
+    """Calls ibv_create_qp_ex for `operations` of enum ibv_qp_create_send_ops_flags. Returns 0, or errno. `pd` is an
     object of pyverbs."""
     from pyverbs.cq import CQ
     from pyverbs.qp import QPCap
@@ -173,11 +172,11 @@ RC_SRQ = "RC_SRQ"
 
 
 class SharedReceivesQueue(DeviceQueue):
-    """One end: a queue pair of type RC with a shared receive queue, to which its receives are posted."""
+    """One end of a pair: a queue pair of type RC whose receives are posted to a shared receive queue."""
 
     def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
-        """Waits at most `deadline_s` seconds for a completion. Raises PyverbsRDMAError if the device refuses the queue
-        pair or the shared receive queue."""
+        """`deadline_s` is the deadline for a completion. Raises PyverbsRDMAError if the device refuses the queue pair
+        or the shared receive queue."""
         from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 
         with ExitStack() as made:
@@ -214,13 +213,13 @@ class XrcQueue(DeviceQueue):
     """One end of an XRC connection, with the interface of one queue pair. `number`, `receiver` and `shared` are the
     numbers of the XRC_SEND queue pair, the XRC_RECV queue pair and the shared receive queue.
 
-    The XRC_RECV queue pair and the shared receive queue are in an XRC domain of this end. The requests name the shared
-    receive queue of the peer. Regions must be in the PD of the shared receive queue. See ibv_open_xrcd(3),
+    The XRC_RECV queue pair and the shared receive queue are in an XRC domain of this end. Requests contain the number
+    of the peer's shared receive queue. Regions must be in the PD of the shared receive queue. See ibv_open_xrcd(3),
     ibv_create_srq_ex(3), ibv_create_qp_ex(3) and ibv_post_send(3).
     """
 
     def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
-        """Waits at most `deadline_s` seconds for a completion. Raises PyverbsRDMAError if the device refuses one of the
+        """`deadline_s` is the deadline for a completion. Raises PyverbsRDMAError if the device refuses one of the
         objects."""
         from pyverbs.qp import QP, QPInitAttrEx
         from pyverbs.xrcd import XRCD, XRCDInitAttr
@@ -251,18 +250,19 @@ class XrcQueue(DeviceQueue):
         return SRQ(self.device.context, attributes)
 
     def connect(self, number: int, receiver: int, shared: int) -> None:
-        """Connects both queue pairs of this end to the peer's queue pairs, by the numbers of the peer's objects."""
+        """Connects both queue pairs of this end to the peer's objects, which the arguments identify by their
+        numbers."""
         modify_to(self._receiver, "XRC_RECV", self.connection_attributes(number), "RTR")
         modify_to(self.qp, "XRC_SEND", self.connection_attributes(receiver), "RTS")
         self.state, self._peer_shared = "RTS", shared
 
     def query_state(self) -> str:
-        """Returns ERR if one of the two queue pairs is in ERR, else the state of the XRC_SEND queue pair."""
+        """Returns ERR if either queue pair is in ERR, else the state of the XRC_SEND queue pair."""
         sender, receiver = super().query_state(), query_state(self._receiver)
         return receiver if receiver == "ERR" else sender
 
     def post_send(self, request: SendRequest) -> Return:
-        """ibv_post_send to the shared receive queue of the peer: returns 0, or the value of errno."""
+        """Calls ibv_post_send for the peer's shared receive queue. Returns 0, or the value of errno."""
         self._share_memory()
         return self.poster.send(request, srqn=self._peer_shared)
 
@@ -282,7 +282,7 @@ class XrcPair(SharedReceivesPair):
             end.connect(peer.number, peer.receiver, peer.shared)
 
 
-# The class of a pair, by type, for types that DevicePair does not support.
+# The class of a pair, for types of queue pairs that DevicePair does not support.
 PAIRS: Mapping[str, type[DevicePair]] = {XRC: XrcPair, RC_SRQ: SharedReceivesPair}
 
 

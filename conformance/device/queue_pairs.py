@@ -1,6 +1,6 @@
-"""Queue pairs on the device under test, in loopback or connected to a peer's queue pairs, and their work requests; and
-memory windows, which requests bind and invalidate. pyverbs creates the queue pairs and changes their states; posting.py
-posts the requests."""
+"""Queue pairs on the device under test, in loopback or connected to a peer's queue pairs. Also memory windows, which
+requests bind and invalidate. pyverbs creates the queue pairs and changes their states; posting.py posts the
+requests."""
 
 import select
 from collections.abc import Sequence
@@ -20,26 +20,27 @@ from conformance.model.transport import IWARP
 from conformance.verbs import ENUMS
 
 QUEUE_DEPTH, _CQ_DEPTH = 16, 64
-# The number of SGEs for which queues are made, on a device that supports this number.
+# The number of SGEs for which queues are created if the device supports this number.
 ELEMENTS = 3
 # Attributes of the connection: local ACK timeout 4.096 us * 2^17 = 537 ms, three retries. On a busy host, an emulated
-# processor may stop for more than 67 ms, and a shorter timeout would cause needless retries. Soft-RoCE retries without
-# end if the number of retries is 7.
+# processor may stop for more than 67 ms, so a shorter timeout would cause needless retries. With seven retries,
+# Soft-RoCE retries without limit.
 _TIMEOUT, _RETRIES, _RNR_RETRIES, _MIN_RNR_TIMER = 17, 3, 7, 12
-# The queue key of datagrams: an attribute of the receiving queue pair, and part of each send request. Any value whose
-# highest bit is clear can be used; other values are reserved for privileged users.
+# The queue key of datagrams: an attribute of the receiving queue pair, and a field of each send request. Values with
+# the highest bit set are reserved for privileged users.
 DATAGRAM_QKEY = 0x11111111
 _ACCESS = ENUMS["ibv_access_flags"]
 _REMOTE, _ATOMIC = _ACCESS.mask_of("REMOTE_WRITE", "REMOTE_READ"), _ACCESS.value_of("REMOTE_ATOMIC")
 _FLUSHES = _ACCESS.mask_of("FLUSH_GLOBAL", "FLUSH_PERSISTENT")
 _STATES = ENUMS["ibv_qp_state"]
 _QP_TYPES = ENUMS["ibv_qp_type"]
-# Types without a receive queue. A provider may lay out the queues differently if a receive queue is requested for them.
+# Types of queue pairs without a receive queue. A request for a receive queue might change how a provider lays out
+# queues.
 _SEND_ONLY = ("XRC_SEND",)
 
 
 def elements_on(device: Device) -> int:
-    """The maximum number of SGEs for which queues are made on a device."""
+    """Returns the maximum number of SGEs for which queues are created on a device."""
     return min(ELEMENTS, device.max_elements or ELEMENTS)
 
 
@@ -47,7 +48,7 @@ class DeviceWindow(KeyInStruct):
     """A memory window. `old_rkey` is the key before the latest request to bind the window."""
 
     def __init__(self, pd: Pd, kind: int) -> None:
-        """ibv_alloc_mw of type `kind`. Raises PyverbsRDMAError with the errno."""
+        """Calls ibv_alloc_mw for a window of type `kind`. Raises PyverbsRDMAError with the errno."""
         from pyverbs.mr import MW
 
         domain = cast(ProtectionDomain, pd)
@@ -65,8 +66,7 @@ class DeviceWindow(KeyInStruct):
 
 
 def alloc_mw(pd: Pd, kind: int) -> tuple[DeviceWindow | None, Return]:
-    """Allocates a window of a type; returns the window or None, and the result, whose `value` is 1 for a window, 0 for
-    NULL."""
+    """Allocates a window of type `kind`. Returns the window or None, and a result whose `value` is 1, or 0 for NULL."""
     allocated: list[DeviceWindow] = []
     returned = exact(lambda: allocated.append(DeviceWindow(pd, kind)))
     return (allocated[0], Return(1, 0)) if allocated else (None, Return(0, returned.errno))
@@ -75,12 +75,12 @@ def alloc_mw(pd: Pd, kind: int) -> tuple[DeviceWindow | None, Return]:
 class DeviceQueue:
     """A queue pair with its own completion queue."""
 
-    shared: Any = None  # the pyverbs SRQ to which its receives are posted, if any
+    shared: Any = None  # the pyverbs SRQ for its receives, if any
     remote: Destination | None = None  # the device of the peer; None in loopback
-    _memory: RemoteDevice | None = None  # a peer on another host, if the requests of this end may use its memory
+    _memory: RemoteDevice | None = None  # a peer on another host, if requests may use the peer's memory
 
     def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
-        """Waits at most `deadline_s` seconds for a completion. Raises PyverbsRDMAError if the device refuses the queue
+        """`deadline_s` is the deadline for a completion. Raises PyverbsRDMAError if the device refuses the queue
         pair."""
         from pyverbs.cq import CQ, CompChannel
 
@@ -95,7 +95,7 @@ class DeviceQueue:
             raise
         self.number = int(self.qp.qp_num)
         self.poster = Poster(device.pointers.of(self.qp))
-        self.attributes: Any = None  # of the latest state transition, as a pyverbs QPAttr
+        self.attributes: Any = None  # of the last state transition, as a pyverbs QPAttr
         self._address_handle: Any = None
         self._destination: tuple[int, int, int] | None = None
         self.state = "RESET"
@@ -131,7 +131,7 @@ class DeviceQueue:
         return cast(ProtectionDomain, self.pd).pyverbs
 
     def move_to(self, state: str, peer: int) -> None:
-        """Moves the queue pair to the state INIT, RTR, RTS or ERR, connected to the queue pair number `peer`."""
+        """Moves the queue pair to INIT, RTR, RTS or ERR. `peer` is the number of the peer's queue pair."""
         if state == "RESET":
             return
         if self.attributes is None:
@@ -171,7 +171,7 @@ class DeviceQueue:
         attributes.timeout, attributes.retry_cnt, attributes.rnr_retry = _TIMEOUT, _RETRIES, _RNR_RETRIES
         attributes.min_rnr_timer = _MIN_RNR_TIMER
         attributes.qkey = DATAGRAM_QKEY
-        if device.transport is not IWARP:  # iWARP has no address vector: the TCP connection determines the path
+        if device.transport is not IWARP:  # on iWARP, the TCP connection determines the path
             attributes.ah_attr = self._path()
         return attributes
 
@@ -185,7 +185,7 @@ class DeviceQueue:
         return AHAttr(gr=route, is_global=1, port_num=self.device.port, dlid=peer.lid)
 
     def _create_address_handle(self, peer: int) -> None:
-        """Makes the address handle for datagrams; a queue pair of a connected type needs none."""
+        """Creates the address handle for datagrams. A queue pair of a connected type needs no address handle."""
         from pyverbs.addr import AH
 
         if self.kind == "UD":
@@ -208,15 +208,15 @@ class DeviceQueue:
         return int(IbvQp.from_address(self.poster.qp).handle)
 
     def events(self, deadline_s: float = 0) -> list[str]:
-        """Returns the names of this queue pair's asynchronous events; a call for another queue pair drops them."""
+        """Returns the names of this queue pair's asynchronous events. Drops the events of other queue pairs."""
         return events_of(self.poster.qp, self.poster.context, deadline_s)
 
     def request_event(self, solicited_only: int) -> None:
-        """ibv_req_notify_cq. Raises PyverbsRDMAError."""
+        """Calls ibv_req_notify_cq. Raises PyverbsRDMAError."""
         self.cq.req_notify(bool(solicited_only))
 
     def took_event(self, deadline_s: float | None) -> bool:
-        """Takes and acknowledges an event; returns False if no event comes before the deadline."""
+        """Receives and acknowledges an event. Returns False if there is no event by the deadline."""
         assert self._channel is not None
         if not select.select([self.poster.channel], [], [], self.deadline_s if deadline_s is None else deadline_s)[0]:
             return False
@@ -229,7 +229,7 @@ class DeviceQueue:
         return self.poster.send(request, self._destination)
 
     def _share_memory(self) -> None:
-        """Sends a peer on another host the contents of the memory that the next request may use."""
+        """Sends the contents of the memory that the next request may use to a peer on another host."""
         if isinstance(self.remote, RemoteDevice):
             self.remote.push()
             self._memory = self.remote
@@ -238,7 +238,7 @@ class DeviceQueue:
         return self.poster.receive(sges, wr_id)
 
     def bind_mw(self, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
-        """ibv_bind_mw, with the checks of the inline function: returns 0 if posted, else the value of errno."""
+        """Calls ibv_bind_mw with the checks of the inline function. Returns 0, or the value of errno."""
         from pyverbs.mr import MWBind, MWBindInfo
 
         with self.device.pointers.mr(info.mr.pointer if info.mr else 0, self.pyverbs_pd) as wrapper:
@@ -246,8 +246,8 @@ class DeviceQueue:
         return exact(lambda: self.qp.bind_mw(cast(DeviceWindow, window).pyverbs, request))
 
     def completions(self, count: int = 1, deadline_s: float | None = None) -> list[Completion]:
-        """Returns the next `count` completions, fewer if the deadline passes. `deadline_s` defaults to the deadline of
-        the queue pair."""
+        """Returns the next `count` completions, or fewer at the deadline (by default the deadline of the queue
+        pair)."""
         found = self.poster.completions(count, self.deadline_s if deadline_s is None else deadline_s)
         if self._memory:
             self._memory.pull()
@@ -266,7 +266,7 @@ class DeviceQueue:
 
 
 class DevicePair:
-    """A requester and a responder of one type, each the peer of the other. `kind` is the class of each end. If
+    """A requester and a responder of the same type, which are peers. `kind` is the class of each end. If
     `keeps_receives`, a reset does not remove the receives that an end has posted."""
 
     kind: type[DeviceQueue] = DeviceQueue
@@ -274,8 +274,8 @@ class DevicePair:
 
     def __init__(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float) -> None:
         """`responder_pd` is the PD of the regions that are accessed remotely. `spec` and `device` describe the
-        responder. The requester is on the device of `requester_pd`, which may be another device. Waits at most
-        `deadline_s` seconds for a completion."""
+        responder. The requester is on the device of `requester_pd`, which may be another device. `deadline_s` is the
+        deadline for a completion."""
         self._spec = device, spec, requester_pd, responder_pd, deadline_s
         self.transport = device.transport
         manager = device.connection_manager
@@ -285,7 +285,7 @@ class DevicePair:
     def _create(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float) -> None:
         self._state = spec.state
         self.responder = self.kind(device, responder_pd, spec, deadline_s)
-        # A queue pair of type XRC_SEND alone only posts binds, which need no peer.
+        # A queue pair of type XRC_SEND without a pair only posts binds, which need no peer.
         self.requester: DeviceQueue | RemoteQueue = self.responder
         try:
             if spec.kind != "XRC_SEND":
@@ -297,7 +297,7 @@ class DevicePair:
             raise
 
     def _made_requester(self, device: Device, spec: QpSpec, pd: Pd, deadline_s: float) -> DeviceQueue | RemoteQueue:
-        """Makes the requester on the device of `pd`, which may be on another host. The requester sends to `device`."""
+        """Creates the requester, which sends to `device`. The requester's device, of `pd`, may be on another host."""
         if isinstance(pd, RemoteDomain):
             return RemoteQueue(pd, spec, deadline_s, device)
         queue = self.kind(cast(ProtectionDomain, pd).device, pd, spec, deadline_s)
@@ -310,7 +310,7 @@ class DevicePair:
 
     @property
     def lingering(self) -> set[Refusal]:
-        """The kinds of refusals after which a queue pair of this device did not enter the error state in time."""
+        """See interface.Pair. All pairs of a device share this set."""
         return self._spec[0].lingering
 
     def _connect_new(self) -> None:
@@ -324,7 +324,7 @@ class DevicePair:
 
     @property
     def renews_by_reset(self) -> bool:
-        """Whether `renew` moves the queue pairs through RESET, instead of creating new ones."""
+        """Whether `renew` moves the queue pairs through RESET, instead of creating new queue pairs."""
         return self._strategy.by_reset and not self.keeps_receives and self._spec[0].findings.renews_by_reset
 
     def _connect(self) -> None:
@@ -334,7 +334,7 @@ class DevicePair:
         self._strategy.connect(self.requester, self.responder, "RTS")
 
     def renew(self) -> None:
-        """Restores the states after creation: moves both queue pairs through RESET, or creates new ones."""
+        """Restores the states after creation: moves both queue pairs through RESET, or creates new queue pairs."""
         if not self.renews_by_reset:
             self._create_again()
             return
@@ -345,7 +345,7 @@ class DevicePair:
         except Exception as error:  # PyverbsRDMAError or PeerRefused
             if getattr(error, "error_code", None) is None:
                 raise
-            self._create_again()  # no rule says that a queue pair can be moved to RESET
+            self._create_again()  # no rule requires that the transition to RESET succeeds
 
     def _create_again(self) -> None:
         self.close()

@@ -1,9 +1,9 @@
-"""A peer on another host: the requester's device, protection domain, memory and queue pairs, for use on this host.
+"""A peer on another host: the requester's device, protection domain, memory and queue pairs, for use by this process.
 
-A process on the peer's host makes all calls; a channel sends the calls to it. This process has a copy of the
-requester's memory, at the same addresses. Each end knows the contents at the last synchronization, and sends the pieces
-that have changed since. A piece that both ends have changed gets the contents of the end that sends first. The process
-on the peer's host is fixtures/hosts/requester.py; fixtures/hosts/peer.py connects to it.
+A channel sends all calls to a process on the peer's host. This process has a copy of the requester's memory, at the
+same addresses. Each end stores the contents of the last synchronization, and sends the pieces that have changed since
+then. If both ends have changed a piece, the contents of the end that sends first remain. The process on the peer's host
+is fixtures/hosts/requester.py; fixtures/hosts/peer.py connects to this process.
 """
 
 import base64
@@ -25,7 +25,7 @@ Changes = list[tuple[int, str]]  # for each piece, its address, and its contents
 
 
 class Mirror:
-    """The memory at one end. A range must be added at both ends before either uses it; its contents are then zeros."""
+    """The memory at one end. A range must be added at both ends before its first use. Its contents are then zeros."""
 
     def __init__(self) -> None:
         self._known: dict[int, bytearray] = {}
@@ -38,7 +38,7 @@ class Mirror:
         del self._known[addr]
 
     def changes(self) -> Changes:
-        """Returns the pieces that have changed at this end, and assumes from now on that the other end has them."""
+        """Returns the pieces that have changed at this end, and stores that the other end has these pieces."""
         found: Changes = []
         for addr, known in self._known.items():
             now = ctypes.string_at(addr, len(known))
@@ -52,7 +52,8 @@ class Mirror:
         return found
 
     def apply(self, changes: Iterable[tuple[int, str]]) -> None:
-        """Writes the pieces that have changed at the other end. Raises ValueError for memory that was not added."""
+        """Writes the pieces that have changed at the other end. Raises ValueError for a piece outside the added
+        ranges."""
         for addr, text in changes:
             content = zlib.decompressobj().decompress(base64.b64decode(text), _PIECE)
             for start, known in self._known.items():
@@ -65,7 +66,7 @@ class Mirror:
 
 
 class Channel(Protocol):
-    """Sends a call to the process on the peer's host, and returns its answer. Raises PeerLost if no answer comes,
+    """Sends a call to the process on the peer's host, and returns the result. Raises PeerLost if there is no result,
     PeerRefused if the peer's device refused the call, OSError with the errno of an OSError on the peer's host, and
     HarnessFailure for any other failure on the peer's host."""
 
@@ -73,8 +74,7 @@ class Channel(Protocol):
 
 
 class Destination(Protocol):
-    """The destination of a queue pair's packets: the facts about the peer's device that a path needs. Device implements
-    it."""
+    """The destination of a queue pair's packets: the properties of the peer's device that a path needs."""
 
     @property
     def gid(self) -> Any: ...
@@ -86,7 +86,7 @@ class Destination(Protocol):
 
 @dataclass
 class Endpoint:
-    """A destination on another host: its GID as eight words, its LID, and its port's MTU as a value of enum ibv_mtu."""
+    """A destination on another host: its GID as text, its LID, and the MTU of its port as a value of enum ibv_mtu."""
 
     address: str
     lid: int
@@ -94,7 +94,7 @@ class Endpoint:
 
     @classmethod
     def of(cls, device: Destination) -> "Endpoint":
-        """Returns the facts about a device of this host that the other host needs."""
+        """Returns a device of this host as a destination for the other host."""
         return cls(str(device.gid), device.lid, device.active_mtu)
 
     @cached_property
@@ -108,7 +108,7 @@ class RemoteDevice(Endpoint):
     """The device of the requesters, on another host."""
 
     def __init__(self, name: str, channel: Channel, facts: dict[str, Any]) -> None:
-        """`facts` are the result of requester.Requesters.facts; `name` is the name that the user gave for the peer."""
+        """`facts` are the result of requester.Requesters.facts. `name` is the peer's name from the user."""
         super().__init__(**facts["endpoint"])
         self.name, self.channel = name, channel
         self.transport = TRANSPORTS[facts["transport"]]
@@ -116,7 +116,7 @@ class RemoteDevice(Endpoint):
         self._mirror = Mirror()
 
     def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
-        """ibv_reg_mr on the peer's host, of memory at the same address. From now on, the two memories are
+        """Calls ibv_reg_mr on the peer's host, for memory at the same address. From then on, both memories are
         synchronized."""
         reported = self.channel.call("register", addr=addr, length=length, access=access)
         if reported["errno"]:
@@ -126,14 +126,14 @@ class RemoteDevice(Endpoint):
         return Return(1, 0, Mr(struct))
 
     def dereg_mr(self, mr: Mr) -> Return:
-        """ibv_dereg_mr on the peer's host; the memory is no longer synchronized."""
+        """Calls ibv_dereg_mr on the peer's host. From then on, the memory is not synchronized."""
         addr = int(mr.struct.addr)
         self._mirror.drop(addr)
         value = self.channel.call("deregister", addr=addr)
         return Return(value, value)
 
     def call(self, name: str, **arguments: Any) -> Any:
-        """Synchronizes the memory, and returns the answer to a call that may use the memory. See Channel."""
+        """Sends a call together with the changes of the memory that it may use. Returns the result. See Channel."""
         return self.channel.call(name, changes=self._mirror.changes(), **arguments)
 
     def push(self) -> None:
@@ -148,21 +148,21 @@ class RemoteDevice(Endpoint):
 
 
 class RemoteDomain:
-    pointer = handle = context_pointer = 0  # this process has no struct ibv_pd for it
+    pointer = handle = context_pointer = 0  # this process has no struct ibv_pd of the peer
 
     def __init__(self, device: RemoteDevice) -> None:
         self.device = device
 
     def close(self) -> None:
-        """Does nothing: the peer's PD lives as long as the connection to the host."""
+        """Does nothing: the peer's PD exists as long as the connection to the host."""
 
 
 class RemoteQueue:
-    """A requester's queue pair. See bench.interface.Queue and qp_states.End. `shared` and `receiver` are the numbers
-    of the shared receive queue and of the receiving queue pair of XRC, else 0."""
+    """A requester's queue pair. See bench.interface.Queue and qp_states.End. With XRC, `shared` and `receiver` are the
+    numbers of the shared receive queue and of the receiving queue pair; they are 0 for other types."""
 
     def __init__(self, pd: RemoteDomain, spec: QpSpec, deadline_s: float, destination: Destination) -> None:
-        """`destination` is the device of the responder. Waits at most `deadline_s` seconds for a completion. Raises
+        """`destination` is the device of the responder. `deadline_s` is the deadline for a completion. Raises
         PeerRefused if the device refuses the queue pair."""
         self.pd, self.kind, self.sq_sig_all, self.state = pd, spec.kind, spec.sq_sig_all, "RESET"
         self._deadline_s = deadline_s
@@ -198,9 +198,9 @@ class RemoteQueue:
         return list(self._call("events"))
 
     def post_send(self, request: SendRequest) -> Return:
-        """ibv_post_send, or the ibv_wr_* calls: returns 0, or the value of errno."""
+        """Calls ibv_post_send, or the ibv_wr_* functions. Returns 0, or the value of errno."""
         if request.window or request.bind:
-            raise HarnessFailure("windows are bound at the responder, and the requester is on another host")
+            raise HarnessFailure("windows can be bound only at the responder, which is not on the peer's host")
         fields = {name: value for name, value in request._asdict().items() if name not in ("window", "bind")}
         return Return(*self.pd.device.call("post_send", queue=self._id, request=fields))
 
@@ -209,7 +209,7 @@ class RemoteQueue:
 
     def bind_mw(self, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
         """Raises HarnessFailure: windows are bound at the responder."""
-        raise HarnessFailure("windows are bound at the responder, and the requester is on another host")
+        raise HarnessFailure("windows can be bound only at the responder, which is not on the peer's host")
 
     def completions(self, count: int = 1, deadline_s: float | None = None) -> list[Completion]:
         """Returns the next `count` completions, fewer if the deadline passes. Afterwards, this host's memory has the

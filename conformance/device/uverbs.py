@@ -1,8 +1,8 @@
-"""The entry point uverbs: the verbs called through the kernel's stable ABI, without library and provider.
+"""The entry point uverbs: the verbs as commands of the kernel's stable ABI, without library and provider.
 
 A call is a write() of `struct ib_uverbs_cmd_hdr` and the command's structure to the context's command fd, or the
-RDMA_VERBS_IOCTL of <rdma/rdma_user_ioctl_cmds.h>; the numbers and layouts come from <rdma/ib_user_verbs.h> and
-<rdma/ib_user_ioctl_cmds.h>. A result is 0 or errno, even if the manual page of the library's verb has other codes.
+RDMA_VERBS_IOCTL of <rdma/rdma_user_ioctl_cmds.h>. <rdma/ib_user_verbs.h> and <rdma/ib_user_ioctl_cmds.h> define the
+numbers and layouts. A result is 0 or errno, even if the verb's manual page has other codes.
 """
 
 import ctypes
@@ -17,8 +17,8 @@ from typing import Any
 from conformance.bench.calls import IbvMr, Mr, MrInitAttr, Pd, Return, Sge, Told
 from conformance.verbs import ENUMS, of_method
 
-# The commands of enum ib_uverbs_write_cmds: the number, the layout, and the number of words of the answer. A command
-# with an answer begins with the address of the answer.
+# The commands of enum ib_uverbs_write_cmds: the number, the layout, and the number of words of the response. If a
+# command has a response, its first field is the address of the response.
 _COMMANDS = {
     "ALLOC_PD": (3, "Q", 1),
     "DEALLOC_PD": (4, "I", 0),
@@ -29,7 +29,7 @@ _COMMANDS = {
     "DEALLOC_MW": (16, "I", 0),
     "DESTROY_QP": (27, "QI4x", 1),
 }
-# Commands whose arguments are handles, in the order of an object's life.
+# For each type of object, the commands that create, change and destroy it.
 _LIVES = (("REG_MR", "REREG_MR", "DEREG_MR"), ("ALLOC_MW", "DEALLOC_MW"), ("ALLOC_PD", "DEALLOC_PD"))
 _EX_QUERY_DEVICE = 0x80000001  # a value of enum ib_uverbs_ex_write_cmds, with the bit of an extended command
 _OBJECT_MR = 7  # enum uverbs_default_objects
@@ -44,7 +44,7 @@ _RDMA_VERBS_IOCTL = 0xC0181B01  # _IOWR(0x1b, 1, struct ib_uverbs_ioctl_hdr)
 _HEADER, _ATTRIBUTE = struct.Struct("=HHHHQII"), struct.Struct("=HHHH8s")
 
 
-# (id, length, data); the data are a handle, an address, or the value itself as bytes.
+# (id, length, data). The data are a handle, an address, or a value as bytes.
 _Attribute = tuple[int, int, int | bytes]
 
 
@@ -54,7 +54,7 @@ class Uverbs:
     name = "uverbs"
 
     def __init__(self, cmd_fd: int, driver_id: int) -> None:
-        """`driver_id` is the device's value of the kernel's enum rdma_driver_id. Every ioctl contains it."""
+        """`driver_id` is the driver's value of the kernel's enum rdma_driver_id. Each ioctl contains this value."""
         self.fd, self.driver_id = cmd_fd, driver_id
 
     def __getattr__(self, name: str) -> Callable[..., Return]:
@@ -63,13 +63,13 @@ class Uverbs:
         return lambda *arguments: Return(errno.EOPNOTSUPP, errno.EOPNOTSUPP, layer="libibverbs")
 
     def offers(self, verb: str) -> bool:
-        """Whether the kernel's ABI has a command for a verb. The kernel of this host may be too old for the command."""
-        if verb == "reg_mr_ex":  # a kernel without UVERBS_METHOD_REG_MR answers EPROTONOSUPPORT
+        """Whether the kernel's ABI has a command for a verb. This host's kernel may be too old for the command."""
+        if verb == "reg_mr_ex":  # a kernel without the method returns EPROTONOSUPPORT
             return self._ioctl(_METHOD_REG_MR, [])[0] != errno.EPROTONOSUPPORT
         return verb in vars(type(self))
 
     def _command(self, name: str, *fields: int) -> tuple[int, list[int]]:
-        """Calls one of _COMMANDS; returns errno and the answer."""
+        """Calls one of _COMMANDS. Returns errno and the response."""
         number, layout, words = _COMMANDS[name]
         answer = (ctypes.c_uint32 * words)()
         body = struct.pack(f"={layout}", *((ctypes.addressof(answer), *fields) if words else fields))
@@ -81,14 +81,14 @@ class Uverbs:
         return 0, list(answer)
 
     def _ioctl(self, method: int, attributes: Sequence[_Attribute]) -> tuple[int, bytearray]:
-        """Returns errno, and the whole command as it is after the call, because the kernel changes attributes. errno is
-        EPROTONOSUPPORT if the kernel does not report the driver's id, which every ioctl needs."""
+        """Returns errno and the ioctl's data after the call, because the kernel changes attributes. errno is
+        EPROTONOSUPPORT if the kernel does not report the driver's id, which each ioctl must contain."""
         if not self.driver_id:
             return errno.EPROTONOSUPPORT, bytearray()
         length = _HEADER.size + _ATTRIBUTE.size * len(attributes)
         data = bytearray(_HEADER.pack(length, _OBJECT_MR, method, len(attributes), 0, self.driver_id, 0))
         for number, size, value in attributes:
-            # The kernel reads a value from the first bytes of the field; the module struct fills the rest with zeros.
+            # The value is in the first bytes of the field. The module `struct` fills the other bytes with zeros.
             field = value if isinstance(value, bytes) else _u64(value)
             data += _ATTRIBUTE.pack(number, size, _MANDATORY, 0, field)
         try:
@@ -98,11 +98,11 @@ class Uverbs:
         return 0, data
 
     def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
-        """IB_USER_VERBS_CMD_REG_MR with the address as the IOVA, as ibv_reg_mr does."""
+        """Calls IB_USER_VERBS_CMD_REG_MR with the address as the IOVA, like ibv_reg_mr."""
         return self.reg_mr_iova(pd, addr, length, addr, access)
 
     def reg_mr_iova(self, pd: Pd, addr: int, length: int, hca_va: int, access: int) -> Return:
-        """IB_USER_VERBS_CMD_REG_MR. The region is in `mr` if errno is 0."""
+        """Calls IB_USER_VERBS_CMD_REG_MR. If errno is 0, `mr` is the region."""
         error, answer = self._command("REG_MR", addr, length, hca_va, pd.handle, access)
         return Return(error, error, None if error else _region(pd, addr, length, *answer))
 
@@ -113,15 +113,15 @@ class Uverbs:
     def _register(
         self, method: int, attributes: Sequence[_Attribute], at_keys: int, pd: Pd, addr: int, length: int
     ) -> Return:
-        """Registers by an ioctl; the attributes `at_keys` and the next one are the addresses of the keys."""
+        """Registers memory by an ioctl. The attributes `at_keys` and `at_keys` + 1 are the addresses of the keys."""
         keys = (ctypes.c_uint32 * 2)()
         first = ctypes.addressof(keys)
         error, data = self._ioctl(method, [*attributes, (at_keys, 4, first), (at_keys + 1, 4, first + 4)])
         return Return(error, error, None if error else _region(pd, addr, length, _handle(data), *keys))
 
     def reg_mr_ex(self, pd: Pd, *arguments: Any) -> Return:
-        """UVERBS_METHOD_REG_MR with the fields of MrInitAttr: an optional attribute for each known bit of the mask;
-        other bits become an attribute that the kernel does not know."""
+        """Calls UVERBS_METHOD_REG_MR with the fields of MrInitAttr. Each known bit of the mask becomes an optional
+        attribute; unknown bits become an attribute that the kernel does not have."""
         attr = MrInitAttr(*arguments)
         mask, base = attr.comp_mask, attr.iova if attr.comp_mask & IOVA else attr.addr
         numbers = (3, 8, _u64(base)), (5, 8, _u64(attr.length)), (6, 4, _u32(attr.access))
@@ -147,13 +147,13 @@ class Uverbs:
         return Return(error, error)
 
     def forged(self, command: str, handle: int, mr: Mr) -> Return:
-        """Calls a command with `handle` in place of the handle of the PD, or of the object to release. REG_MR registers
-        the memory of the region `mr` again, and REREG_MR changes this region."""
+        """Calls a command with `handle` instead of the handle of the PD or of the object to release. REG_MR registers
+        the memory of the region `mr` again, and REREG_MR changes the region `mr`."""
         error, _ = self._by_handle(command, handle, mr.handle, mr.struct.addr)
         return Return(error, error)
 
     def by_right_handle(self, command: str, pd: int, mr: Mr) -> Return:
-        """Calls the command with the right handle, on an object that is made for this call and then released."""
+        """Calls the command with a valid handle, on an object that is created for this call and then released."""
         make, *then = next(life for life in _LIVES if command in life)
         error, made = self._by_handle(make, pd, 0, mr.struct.addr)
         for each in then if not error else ():
@@ -162,7 +162,7 @@ class Uverbs:
         return Return(error, error)
 
     def _by_handle(self, command: str, handle: int, region: int, addr: int) -> tuple[int, int]:
-        """Returns errno, and the handle of the new object."""
+        """Calls a command. Returns errno and the handle of the new object, or 0 if there is no new object."""
         fields = {
             "ALLOC_PD": (),
             "REG_MR": (addr, 1, addr, handle, 0),
@@ -173,7 +173,7 @@ class Uverbs:
         return error, answer[0] if answer else 0
 
     def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
-        """IB_USER_VERBS_CMD_REREG_MR; after a success, the keys in struct ibv_mr are updated, as the library does."""
+        """Calls IB_USER_VERBS_CMD_REREG_MR. After a success, updates the keys in struct ibv_mr, like the library."""
         handle = pd.handle if pd else 0
         error, keys = self._command("REREG_MR", mr.handle, flags, addr, length, addr, handle, access)
         if error == 0:
@@ -191,7 +191,7 @@ class Uverbs:
 
 
 def _handle(data: bytearray) -> int:
-    """Returns the handle of a new object, which the kernel has written into the first attribute."""
+    """Returns the handle of a new object. The kernel writes the handle into the first attribute."""
     return int.from_bytes(_ATTRIBUTE.unpack_from(data, _HEADER.size)[4], sys.byteorder)
 
 
@@ -208,8 +208,8 @@ def _region(pd: Pd, addr: int, length: int, handle: int, lkey: int, rkey: int) -
 
 
 def xrc_odp_caps(cmd_fd: int) -> int:
-    """Returns the member `xrc_odp_caps` of struct ib_uverbs_ex_query_device_resp; 0 if the kernel does not know it.
-    pyverbs does not give access to this member of struct ibv_device_attr_ex."""
+    """Returns the member `xrc_odp_caps` of struct ib_uverbs_ex_query_device_resp, or 0 if the query fails. pyverbs does
+    not provide this member."""
     response = ctypes.create_string_buffer(304)
     header = struct.pack("=IHHQHHI", _EX_QUERY_DEVICE, 1, len(response) // 8, ctypes.addressof(response), 0, 0, 0)
     try:

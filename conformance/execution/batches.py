@@ -1,6 +1,6 @@
-"""Postings: several work requests between ibv_wr_start and ibv_wr_complete or ibv_wr_abort. The rules are those of
-ibv_wr_post(3): no request is carried out before ibv_wr_complete returns 0, and every request is carried out afterwards.
-traffic.py makes single requests with `poster: wr_post`."""
+"""Postings: several work requests between ibv_wr_start and ibv_wr_complete or ibv_wr_abort. ibv_wr_post(3) specifies
+that no request is executed before ibv_wr_complete returns 0, and that all requests are executed afterwards. traffic.py
+posts single requests with `poster: wr_post`."""
 
 import ctypes
 import itertools
@@ -19,18 +19,18 @@ from conformance.model.observation import Observation
 from conformance.model.vocabulary import BOTH_POSTERS
 from conformance.verbs import ENUMS
 
-_REQUESTS = 8  # the number of requests of a posting whose requests fit into the send queue
+_REQUESTS = 8  # the number of requests in a posting that fits into the send queue
 _ROUNDS = 4  # how often postings and calls of ibv_post_send alternate
-_INLINE_SIZE = 64  # bytes of inline data for which the queue pairs are made
+_INLINE_SIZE = 64  # bytes of inline data with which the queue pairs are created
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _FILLED = 0x80  # the byte of the first message; the next message has the next byte
 
 
 @dataclass
 class _Posting:
-    """A connection, and numbered ranges of `length` bytes from `addr` on, to which the requests of a posting write.
-    `layer` is the layer that answered: the device once a request had a completion. Each batch of vocabulary.BATCHES is
-    a method, which returns a description of the first error, or an empty text."""
+    """A connection, and numbered ranges of `length` bytes from `addr` on. The requests of a posting write to these
+    ranges. `layer` is the layer that returned the result: the device if a request had a completion. Each batch of
+    vocabulary.BATCHES is a method that returns a description of the first error, or an empty text."""
 
     context: CaseContext
     connection: LoopbackConnection
@@ -45,7 +45,7 @@ class _Posting:
         return cast(BuildingQueue, self.connection.pair.requester)
 
     def _write(self, number: int, flags: int = SIGNALED) -> SendRequest:
-        """Returns an RDMA WRITE that fills the range `number` with a byte that no other range gets."""
+        """Returns an RDMA WRITE that fills the range `number` with a byte value that no other range has."""
         at = number * self.length
         ctypes.memset(self.source.addr + at, _FILLED + number, self.length)
         part = Sge(self.source.addr + at, self.length, self.source.lkey)
@@ -62,7 +62,7 @@ class _Posting:
         return ctypes.string_at(self.addr + number * self.length, self.length)
 
     def _missing(self, requests: Sequence[SendRequest], numbers: Sequence[int]) -> str:
-        """Waits for the completions; describes the first request that was not carried out, if any."""
+        """Waits for the completions. Describes the first request that was not executed, if any."""
         found = [(each.wr_id, each.status) for each in self.queue.completions(len(requests))]
         self.layer = "device" if found else self.layer
         if found != [(each.wr_id, "SUCCESS") for each in requests]:
@@ -73,7 +73,7 @@ class _Posting:
         return f"request {wrong[0]} completed and its bytes are not there" if wrong else ""
 
     def _executed(self, numbers: Sequence[int], allowed: int) -> str:
-        """Posts one more request, into the range `allowed`; describes an earlier one that was carried out wrongly."""
+        """Posts another request, to the range `allowed`. Describes an earlier request that was executed by mistake."""
         marker = self._write(allowed)
         returned = self.queue.post_batch((marker,))
         if returned.value:
@@ -133,7 +133,7 @@ class _Posting:
         return self._missing((request,), (0,))
 
     def _whole_or_nothing(self, requests: Sequence[SendRequest], numbers: Sequence[int]) -> str:
-        """Describes the error of a posting that may be refused, unless all or none of its requests are carried out."""
+        """Posts requests that may be refused. Describes the error if neither all nor none of them are executed."""
         returned = self.queue.post_batch(requests)
         return self._executed(numbers, _REQUESTS - 1) if returned.value else self._missing(requests, numbers)
 
@@ -158,14 +158,14 @@ class _Posting:
 
 
 def _split(request: SendRequest, *at: int) -> SendRequest:
-    """The request with its only SGE divided at these offsets."""
+    """Returns the request with its only SGE divided at these offsets."""
     (whole,) = request.sges
     parts = itertools.pairwise((0, *at, whole.length))
     return request._replace(sges=tuple(whole._replace(addr=whole.addr + a, length=b - a) for a, b in parts))
 
 
 def ibv_wr_post(context: CaseContext, step: Step) -> Observation:
-    """Makes a posting of vocabulary.BATCHES. `returned` is 0, or describes the first error."""
+    """Executes a batch of vocabulary.BATCHES. `returned` is 0, or describes the first error."""
     rkey, addr, length = context.numbers(step.arguments, "rkey", "addr", "length")
     kind, pd = str(step.arguments["qp_type"]), str(step.arguments["pd"])
     connection = context.harness.connection(kind, pd, extended=BOTH_POSTERS, inline=_INLINE_SIZE)

@@ -1,9 +1,8 @@
-"""A loopback connection: two connected queue pairs, which execute one request after the other and are renewed after an
-error.
+"""A loopback connection: two connected queue pairs that execute one request at a time and are renewed after an error.
 
-Each request is followed by a SEND of zero bytes. When the peer has received the SEND, the request has been processed,
-on unreliable queue pairs too, and the data that the request wrote are visible to the receiver. If neither end has
-answered a request, a further message that must arrive shows whether the connection works.
+A SEND of zero bytes follows each request. When the peer has received the SEND, the request has been executed, on
+unreliable queue pairs too, and the receiver sees the data that the request wrote. If neither end has responded to a
+request, a further message shows whether the connection works.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,33 +17,31 @@ from conformance.errors import HarnessFailure, LoopbackLost
 from conformance.model.deadline import Wait
 from conformance.model.expected_errors import RELIABLE
 
-# Seconds to wait for a completion that may legitimately be missing. They suffice, because both ends are in this
-# machine.
+# Seconds to wait for a completion that may be missing. They suffice because both ends are in this machine.
 SILENCE_S = 1.0
-# Seconds to wait for an error state that a queue pair did not enter in an earlier case, and may never enter.
+# Seconds to wait for an error state that a queue pair has not entered after an earlier refusal.
 _SHORT_SILENCE_S = 0.001
 # Completion statuses with this prefix report an error that the peer has detected: the peer's queue pair is then in the
 # error state, too.
 _REMOTE_ERROR = "REM_"
-# The prefixes of other answers: from the initiator's own device, before the request reaches the peer, and from a peer
-# that is not ready to receive.
+# The prefixes of other statuses that show a response: an error that the initiator's device detects, or a peer that is
+# not ready to receive.
 _OTHER_ANSWERS = ("LOC_", "MW_", "RNR_")
 # A message over an unreliable transport may be lost once or twice.
 _MOST_TRIES = 3
 ERROR_STATE = "ERR"
-# The types of queue pairs whose receives are in a shared receive queue. These receives stay after an error of the queue
-# pair.
+# The types of queue pairs with a shared receive queue. Its receives are not flushed after an error of the queue pair.
 _SHARED_RECEIVES = ("XRC", "RC_SRQ")
 _WITH_IMM = "RDMA_WRITE_WITH_IMM"
 _RECEIVED_WITH_IMM = "RECV_RDMA_WITH_IMM"
 REQUESTER, RESPONDER = range(2)
-FLUSH = 2  # in a Refusal, in place of REQUESTER or RESPONDER: the receive that the peer's error state flushes
+FLUSH = 2  # the third field of a Refusal for a receive that the peer's error state flushes
 
 
 class ExchangeSpec(NamedTuple):
-    """An exchange to execute: the request, the end that posts it (REQUESTER or RESPONDER), and the memory of both ends.
-    `areas` are the memory of the responder and the memory of the requester. They are filled before the request is
-    posted and compared afterwards. If `failed`, waits are short, because an end is in the error state already."""
+    """An exchange to execute: the request, the end that posts the request (REQUESTER or RESPONDER), and the areas of
+    the responder and of the requester. Both areas are filled before the request is posted and compared afterwards. If
+    `failed`, waits are short, because an end is in the error state already."""
 
     connection: "LoopbackConnection"
     request: SendRequest
@@ -66,7 +63,8 @@ def state_of(pair: Pair, queue: Queue) -> str:
 
 
 def post_receives(queue: Queue, wr_ids: Sequence[int], sges: Sequence[Sge] = NO_BYTES) -> None:
-    """Posts receives that the harness needs, of zero bytes by default. Raises HarnessFailure."""
+    """Posts receives that the harness needs, by default of zero bytes. Raises HarnessFailure if the device refuses
+    them."""
     for wr_id in wr_ids:
         refused = queue.post_receive(sges, wr_id).value
         if refused:
@@ -76,7 +74,7 @@ def post_receives(queue: Queue, wr_ids: Sequence[int], sges: Sequence[Sge] = NO_
 
 
 class LoopbackConnection:
-    """A pair of queue pairs that is renewed before its next request if the last request failed (`stale`)."""
+    """A pair of queue pairs. If a request fails, the pair is `stale`, and is renewed before the next request."""
 
     def __init__(
         self,
@@ -85,14 +83,14 @@ class LoopbackConnection:
         renewable: bool = True,
         control: "Callable[[], LoopbackConnection] | None" = None,
     ) -> None:
-        """`renewable` is false if a case depends on the state of the pair; `check_alive` then tries `control`, a
-        connection of the same kind."""
+        """`renewable` is false if a case depends on the state of the pair. `check_answered` then tests `control`,
+        another connection of the same type."""
         self.pair = pair
         self.sink: Sequence[Sge] = NO_BYTES  # the responder's memory for receiving a message of zero bytes
         self.stale = False
         self._next_wr_id, self._renewable = next_wr_id, renewable
         self._control = control or (lambda: self)
-        self._receives = [0, 0]  # receives that are posted and not yet consumed, at the requester and at the responder
+        self._receives = [0, 0]  # receives that are posted but not consumed, at the requester and at the responder
         self._native: native_exchange.NativeConnection | None = None
         self._error_s = SILENCE_S  # seconds to wait for the error state and for flushed receives
 
@@ -108,7 +106,7 @@ class LoopbackConnection:
         return ERROR_STATE in (state_of(self.pair, end) for end in (self.pair.requester, self.pair.responder))
 
     def mark_failed(self, opcode: str, found: Sequence[Completion], *queues: Queue) -> None:
-        """Marks the pair stale, and waits until `queues` are in the error state after a failed request. `opcode` is the
+        """Marks the pair stale after a failed request, and waits until `queues` are in the error state. `opcode` is the
         opcode of the failed request, and `found` are its completions. The wait is needed because a queue pair that is
         reset during its transition to the error state may enter the error state after the reset."""
         self.stale = True
@@ -116,11 +114,12 @@ class LoopbackConnection:
             self._await_error(queue, (opcode, found[0].status if found else "", number))
 
     def _await_error(self, queue: Queue, refusal: Refusal) -> None:
-        """Waits for the error state of a queue pair; only briefly if an earlier wait ended without this state.
+        """Waits for the error state of a queue pair. Waits only briefly if the state was missing after an earlier
+        refusal.
 
-        The InfiniBand specification requires the error state, so a connection waits the full time only until the state
-        is missing once. On iWARP, the state depends on the driver and on the kind of refusal, so each kind has its own
-        full wait.
+        The InfiniBand specification requires the error state. After the first missing error state, a connection
+        therefore makes all further waits short. On iWARP, the state depends on the driver and on the kind of refusal,
+        so only waits after refusals of the same kind become short.
         """
         lingering = self.pair.lingering
         wait = Wait(_SHORT_SILENCE_S if refusal in lingering else self._error_s)
@@ -133,9 +132,9 @@ class LoopbackConnection:
                 return
 
     def execute(self, spec: ExchangeSpec) -> Exchange:
-        """Renews the connection if necessary, posts the request and the SEND after it, and returns the results. Also
-        posts the receives that the request and the SEND need at the peer. If anything failed, waits until the queue
-        pairs have reached their final states."""
+        """Renews the connection if it is stale, posts the request and the SEND after the request, and returns the
+        results. Also posts the peer's receives for both. If anything failed, waits for the final states of both
+        ends."""
         self.renew_if_stale()
         initiator, peer = self._ends(spec.initiator)
         for area in spec.areas:
@@ -146,8 +145,8 @@ class LoopbackConnection:
         return self.settled(spec, exchange)
 
     def settled(self, spec: ExchangeSpec, exchange: Exchange) -> Exchange:
-        """Returns the exchange; if anything failed, waits for the final states of both ends, and adds the state of the
-        responder."""
+        """Returns the exchange. If anything failed, first waits for the final states of both ends, and adds the
+        responder's state."""
         initiator, peer = self._ends(spec.initiator)
         found = exchange.completions
         if not exchange.succeeded and not exchange.returned.value:
@@ -163,9 +162,9 @@ class LoopbackConnection:
         return exchange._replace(responder_state=state_of(self.pair, self.pair.responder))
 
     def check_answered(self, found: Sequence[Completion], received: Sequence[Completion], opcode: str) -> None:
-        """Checks that an end has answered a request, or that the connection still carries a message. `found` are the
-        completions of the posted request, `received` the completions at its peer. Raises LoopbackLost if neither end
-        has answered the request and no message arrives."""
+        """Checks that an end has responded to a request, or else that the connection still delivers a message. `found`
+        are the request's completions, and `received` are the peer's. Raises LoopbackLost if neither end has responded
+        and the message is lost."""
         if not _is_answered(found, received, self.pair, opcode):
             self._control().check_alive()
 
@@ -188,17 +187,18 @@ class LoopbackConnection:
         self.stale = True
         seen = f" and completed with {found[0].status}" if found else ""
         raise LoopbackLost(
-            f"a queue pair of type {requester.kind} does not carry a message to its peer any more: a SEND that must"
-            f" arrive was posted{seen}, and did not arrive"
+            f"a queue pair of type {requester.kind} no longer delivers messages to its peer: a SEND that must"
+            f" arrive was posted{seen}, but did not arrive"
         )
 
     def _ends(self, initiator: int) -> tuple[Queue, Queue]:
-        """The queue that posts the request, and its peer."""
+        """Returns the queue that posts the request, and the peer's queue."""
         pair = self.pair
         return (pair.requester, pair.responder) if initiator == REQUESTER else (pair.responder, pair.requester)
 
     def _post_and_wait(self, spec: ExchangeSpec, initiator: Queue, peer: Queue, receives: int) -> Exchange:
-        """Posts `receives` receives, the request and the SEND after it, and waits for the completions of both ends."""
+        """Posts `receives` receives, the request and the SEND after the request. Waits for the completions of both
+        ends."""
         post_receives(peer, [self._next_wr_id() for _ in range(receives)])
         returned = initiator.post_send(spec.request)
         if returned.value:
@@ -212,8 +212,8 @@ class LoopbackConnection:
             flushed = _detected_by_peer(found) and peer.kind not in _SHARED_RECEIVES
             refusal = (spec.request.opcode, found[0].status, FLUSH) if flushed else None
             return Exchange(returned, found, self._await_flush(peer, refusal) if refusal else [])
-        # A send completion promises that the initiator's own memory is up to date; a receive completion with immediate
-        # data promises the same of the peer's memory.
+        # After a send completion, the initiator's memory must be up to date. After a receive completion with immediate
+        # data, the peer's memory must be up to date.
         late = spec.areas[not spec.initiator].moved() != "all"
         if initiator.sq_sig_all:
             initiator.completions(1)
@@ -224,8 +224,8 @@ class LoopbackConnection:
         return Exchange(returned, found, received, late=late)
 
     def _await_flush(self, peer: Queue, refusal: Refusal) -> list[Completion]:
-        """Returns the completion of the receive that the peer's error state flushes. Waits only briefly if an earlier
-        refusal of the same kind flushed no receive."""
+        """Returns the completion of the receive that the peer's error state flushes. Waits only briefly if no receive
+        was flushed after an earlier refusal of the same kind."""
         lingering = self.pair.lingering
         flushed = peer.completions(1, _SHORT_SILENCE_S if refusal in lingering else self._error_s)
         if not flushed:
@@ -236,9 +236,9 @@ class LoopbackConnection:
         return queue.completions(1) if queue.kind in RELIABLE else queue.completions(1, SILENCE_S)
 
     def native(self) -> native_exchange.NativeConnection | None:
-        """Returns this connection in its present state, for exchanges in C; None if C cannot use this connection."""
+        """Returns this connection for exchanges in C, or None if exchange.c cannot use this connection."""
         if not self.pair.renews_by_reset:
-            self.renew_if_stale()  # C renews a pair only by RESET, and does not renew a stale pair
+            self.renew_if_stale()  # exchange.c renews a pair only by RESET
         if self._native is None or not self._native.uses(self.pair):
             self._native = native_exchange.native_connection(self.pair, SILENCE_S, self._renewable)
         if self._native is not None:
@@ -246,20 +246,19 @@ class LoopbackConnection:
         return self._native
 
     def leaves_settling(self, exchange: Exchange) -> bool:
-        """Whether `settled` has to wait for the final states after this exchange, the last exchange that C has
-        executed."""
+        """Whether `settled` has to wait for the final states after this exchange, the last that exchange.c executed."""
         return not self.pair.renews_by_reset and not exchange.succeeded and not exchange.returned.value
 
     def update_from_native(self) -> None:
-        """Takes over the state of the connection after exchanges in C."""
+        """Copies the state of the connection after exchanges in C."""
         if self._native is not None:
             self.stale, self._receives = self._native.state
 
 
 def exchanges(specs: Sequence[ExchangeSpec]) -> Iterator[Exchange]:
-    """Executes the exchanges in their order and yields the result of each. C may execute several exchanges before the
-    first is yielded. C stops after an exchange whose memory has to be examined; this memory does not change until the
-    caller asks for the next exchange. Raises HarnessFailure."""
+    """Executes the exchanges in their order and yields their results. exchange.c may execute several exchanges before
+    the first result is yielded. It stops after an exchange whose memory Python has to examine, so this memory does not
+    change until the caller requests the next result. Raises HarnessFailure."""
     done = 0
     while done < len(specs):
         batch = _native_exchanges(specs[done : done + native_exchange.MAX_BATCH])
@@ -272,7 +271,7 @@ def exchanges(specs: Sequence[ExchangeSpec]) -> Iterator[Exchange]:
 
 
 def _native_exchanges(specs: Sequence[ExchangeSpec]) -> list[Exchange]:
-    """Executes as many exchanges in C as one call can, from the first on; none if C cannot execute the first."""
+    """Executes the first exchanges in C, as many as one call can; none if exchange.c cannot execute the first."""
     connections: dict[LoopbackConnection, native_exchange.NativeConnection] = {}
     batch: list[native_exchange.NativeSpec] = []
     for connection, request, areas, initiator, failed in specs:
@@ -294,7 +293,7 @@ def _native_exchanges(specs: Sequence[ExchangeSpec]) -> list[Exchange]:
 
 
 def _receives(request: SendRequest) -> int:
-    """The number of receives that a request and the SEND after it consume."""
+    """Returns the number of receives that a request and the SEND after the request consume."""
     return 2 if request.opcode == _WITH_IMM else 1
 
 
@@ -303,8 +302,8 @@ def _succeeded(found: Sequence[Completion]) -> bool:
 
 
 def _is_answered(found: Sequence[Completion], received: Sequence[Completion], pair: Pair, opcode: str) -> bool:
-    """Whether the completions show that an end has answered a request: the device that posted it, or the peer."""
-    if _succeeded(received):  # the SEND after the request has arrived
+    """Whether the completions show that the initiator's device or the peer has responded to a request."""
+    if _succeeded(received):  # the SEND after the request was delivered
         return True
     if _succeeded(found):
         return pair.requester.kind in RELIABLE and pair.transport.acknowledges(opcode)

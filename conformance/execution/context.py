@@ -1,8 +1,8 @@
-"""The context of one case in progress: its objects by name, the values of arguments, and the release of objects; and
-the resources of the harness for traffic: its own connections, and registered memory for the side not under test.
+"""The context of one case in progress: its objects by name, the values of arguments, and the release of objects. Also
+the harness's resources for traffic: its own connections, and registered memory for the end that is not under test.
 
-The harness's resources are created on first use and kept until the set-up of the case is released, so that the points
-of a sweep share them.
+The harness's resources are created on first use and exist until the set-up of the case is released, so that the points
+of a sweep share the resources.
 """
 
 import itertools
@@ -29,7 +29,7 @@ _FIRST_WR_ID = 0x510001
 
 
 class HarnessResources:
-    """The harness's connections by their properties, and its memory by use. `cleanup` releases both."""
+    """The harness's connections by their properties, and its memory by use. `cleanup` releases all of them."""
 
     def __init__(self, bench: Bench, pds: Mapping[str, Pd], cleanup: ExitStack, left_behind: list[str]) -> None:
         """`pds` may be filled later. Objects that the device does not release are added to `left_behind`."""
@@ -41,7 +41,7 @@ class HarnessResources:
     def connection(
         self, kind: str, pd: str, access: int | None = None, extended: str = "", inline: int = 0, shared: str = NULL
     ) -> LoopbackConnection:
-        """The connection with this QpSpec, created on first use. Raises SetupRefused."""
+        """Returns the connection with this QpSpec, created on first use. Raises SetupRefused."""
         key = (kind, pd, access, extended, inline, shared)
         if key not in self._connections:
             spec = QpSpec(kind, pd, access=access, extended=extended, inline=inline, shared=self.pds.get(shared))
@@ -53,9 +53,9 @@ class HarnessResources:
         return self._connections[key]
 
     def scratch(self, pd: Pd, size: int, use: str, access: int = 0) -> Sge:
-        """Registered memory of `size` bytes. Each `use` has its own memory, which is replaced if a call needs more. The
-        memory is in the middle of a mapping, so that a driver that registers too much can register it too. `access` are
-        the access flags for peers. Raises SetupRefused."""
+        """Returns registered memory of `size` bytes. Each `use` has its own memory, which is replaced if a call needs
+        more. Mapped pages surround the memory, so that a driver that registers too much can also register it. `access`
+        is the mask of the peers' access flags. Raises SetupRefused."""
         key = (pd.pointer, use, access)
         if key not in self._scratch or self._scratch[key].length < size:
             self._scratch[key] = self._register(pd, max(size, self.bench.page), access)
@@ -93,36 +93,37 @@ def create_pair(bench: Bench, spec: QpSpec, pds: Mapping[str, Pd]) -> Pair:
 
 
 def release(left_behind: list[str], what: str, close: Callable[[], None]) -> None:
-    """Closes an object; a refusal by the device is added to `left_behind`, not raised."""
+    """Closes an object. If the device refuses the release, adds the refusal to `left_behind` instead of raising an
+    exception."""
     try:
         close()
     except Exception as error:  # the exceptions of pyverbs differ between versions
         left_behind.append(f"{what}: {str(error).splitlines()[0]}")
 
 
-# In memory larger than _EXAMINED, only _MARGIN bytes on both sides of a range are filled and compared.
+# In memory larger than _EXAMINED, only the range and _MARGIN bytes on each side of the range are filled and compared.
 _EXAMINED, _MARGIN = 64 << 20, 64 << 10
 
 
 def result_of(returned: Return) -> Observation:
-    """The observation of a call that returns 0 or an errno."""
+    """Returns the observation of a call that returns 0 or an errno."""
     value, errno = returned.value, returned.errno
     name = errno_name(value) if value > 0 else str(value)
     return {"rc": value, "returned": name, "errno": errno_name(errno) if errno else "", "layer": returned.layer}
 
 
 def told(returned: str = "0", layer: str = "none", rc: int | None = 0) -> Observation:
-    """The observation of a call of the table language, which has no errno."""
+    """Returns the observation of a call that is not a verb and has no errno."""
     return {"rc": rc, "returned": returned, "errno": "", "layer": layer}
 
 
 def compared(seen: Observation, different: list[str]) -> Observation:
-    """The observation with the differences from what is required, if there are any."""
+    """Adds to an observation the differences from the required result, if there are any."""
     return {**seen, "differences": different} if different else seen
 
 
 def null_result(returned: Return) -> Observation:
-    """The observation of a call that returned NULL instead of an object."""
+    """Returns the observation of a call that returned NULL instead of an object."""
     return {"rc": None, "returned": "NULL", "errno": errno_name(returned.errno), "layer": returned.layer}
 
 
@@ -135,7 +136,7 @@ _WITHOUT_OBJECTS = (
 
 
 class CaseContext:
-    """One case in progress: its objects by name. `cleanup` releases the objects; `left_behind` lists releases that
+    """The objects of one case in progress, by name. `cleanup` releases them; `left_behind` lists releases that
     failed."""
 
     def __init__(
@@ -143,7 +144,7 @@ class CaseContext:
     ) -> None:
         self.case = case
         self.bench = bench
-        self.progress = progress  # called during a long call, with the position in the call and a growing number
+        self.progress = progress  # called regularly during a long call (runner.Progress)
         self.entry = bench.entry(case.entry)
         self.memory: dict[str, Memory] = {}
         self.dmabufs: dict[str, DmaBuf] = {}
@@ -161,13 +162,14 @@ class CaseContext:
         self.cleanup = ExitStack()
         self.left_behind: list[str] = []
         self.harness = HarnessResources(bench, self.pds, self.cleanup, self.left_behind)
-        self.children: dict[str, Child] = {}  # forked children, by the memory that each child copies
+        self.children: dict[str, Child] = {}  # forked children, by the memory that they copy
         self.in_flight: dict[str, tuple[Queue, Part]] = {}  # by pair: the posting queue, the other end's memory
-        self._work_requests = itertools.count((0x5100 << 48) + 1)  # branches share it and the queue pairs
+        self._work_requests = itertools.count((0x5100 << 48) + 1)  # shared by all branches
         self._trunk: CaseContext | None = None  # the context that this context branches from
 
     def branch(self, case: Case) -> "CaseContext":
-        """A context for another case on the same set-up. The objects that this case creates belong to it alone."""
+        """Returns a context for another case on the same set-up. Only that context has the objects that the other case
+        creates."""
         branch = self._view(case)
         branch._trunk = self
         own = branch.__dict__
@@ -176,11 +178,11 @@ class CaseContext:
         return branch
 
     def for_call(self, case: Case) -> "CaseContext":
-        """A context for the calls of a case on this set-up: a branch if the calls create or release objects."""
+        """Returns a context for the calls of a case on this set-up: a branch if the calls create or release objects."""
         return self._view(case) if case.when.call in _WITHOUT_OBJECTS and not case.afterwards else self.branch(case)
 
     def _view(self, case: Case) -> "CaseContext":
-        # Does the same as copy.copy in a tenth of the time, because a sweep makes a branch at every point.
+        # A copy of this object, made in a tenth of the time of copy.copy, because each point of a sweep needs one.
         view = CaseContext.__new__(CaseContext)
         view.__dict__.update(self.__dict__)
         view.case, view.entry = case, self.bench.entry(case.entry)
@@ -188,7 +190,7 @@ class CaseContext:
         return view
 
     def pair(self, spec: QpSpec) -> Pair:
-        """Creates a connected pair whose responder is in the PD of `spec`. It is closed at the end of the case."""
+        """Creates a connected pair whose responder is in the PD of `spec`, and closes the pair after the case."""
         pair = create_pair(self.bench, spec, self.pds)
         self.cleanup.callback(self._release_pair, spec.kind, pair)
         return pair
@@ -198,14 +200,14 @@ class CaseContext:
             self.release(f"queue pair {kind}", pair.close)
 
     def destroy_pair(self, name: str) -> None:
-        """Destroys a pair of the case before its end."""
+        """Destroys a pair of the case before the case has finished."""
         pair = self.pairs.pop(name)
         pair.close()
         self.destroyed.append(pair)
 
     def connection(self, name: str) -> LoopbackConnection:
-        """Returns the connection over a pair of the case. It is never renewed: the case may depend on the state of the
-        pair."""
+        """Returns the connection over a pair of the case. This connection is never renewed, because the case may depend
+        on the pair's state."""
         if name not in self._connections:
             kind = self.pairs[name].responder.kind
             self._connections[name] = LoopbackConnection(
@@ -223,18 +225,18 @@ class CaseContext:
                 start = max(memory.addr, addr - _MARGIN)
                 return memory if memory.size <= _EXAMINED else Part(start, min(end, addr + length + _MARGIN) - start)
         raise LookupError(
-            f"traffic at {addr:#x} for {length} bytes is outside all memory of the case; give its address with `at`"
+            f"traffic at {addr:#x} for {length} bytes is outside all memory of the case; specify its address with `at`"
         )
 
     def keep_mr(self, name: str, mr: Mr, entry: Entry) -> None:
-        """Adds a region, which is deregistered at the end of the case if it is still registered."""
+        """Adds a region. If it is still registered after the case, it is deregistered."""
         self.mrs[name] = mr
         self.owners[name] = entry
         self.fields[name] = mr.fields()
         self.cleanup.callback(self._release_mr, name, mr)
 
     def forget(self, kind: str, name: str) -> None:
-        """Removes an object of `mrs` or `windows` that a step has released, from each context that has it."""
+        """Removes an object of `mrs` or `windows` that a step has released, from this context and its trunks."""
         held, context = getattr(self, kind)[name], self
         while getattr(context, kind).get(name) is held:
             del getattr(context, kind)[name]
@@ -245,22 +247,22 @@ class CaseContext:
 
     def _release_mr(self, name: str, mr: Mr) -> None:
         if self.mrs.get(name) is not mr:
-            return  # the case deregistered it
+            return  # already deregistered by the case
         returned = self.owners[name].dereg_mr(mr)
         if returned.value != 0:
             self.left_behind.append(f"MR {name}: deregistering it returned {errno_name(returned.value)}")
 
     def release(self, what: str, close: Callable[[], None]) -> None:
-        """Closes an object; a refusal by the device is recorded in `left_behind`, not raised."""
+        """Closes an object. If the device refuses the release, records the refusal in `left_behind`."""
         release(self.left_behind, what, close)
 
     def bind_info(self, arguments: Mapping[str, Argument]) -> BindInfo:
-        """The struct ibv_mw_bind_info of a bind's arguments."""
+        """Returns struct ibv_mw_bind_info with the arguments of a bind."""
         mr = None if arguments["mr"] == NULL else self.mrs[str(arguments["mr"])]
         return BindInfo(mr, *self.numbers(arguments, "addr", "length", "access"))
 
     def next_wr_id(self) -> int:
-        """A work request id that this case has not used yet; neither half of its 64 bits is zero."""
+        """Returns a new work request id. Neither half of its 64 bits is zero."""
         return next(self._work_requests)
 
     def number(self, argument: Argument) -> int:
@@ -273,7 +275,7 @@ class CaseContext:
         raise TypeError(f"{argument!r} names an object, not a number")
 
     def sges(self, argument: Argument) -> tuple[Sge, ...]:
-        """The list of SGEs of an argument."""
+        """Returns the list of SGEs of an argument."""
         assert isinstance(argument, tuple)
         return tuple(
             Sge(self.bytes(each.addr), self.bytes(each.length) % (1 << 32), self.bytes(each.lkey) % (1 << 32))
@@ -284,7 +286,7 @@ class CaseContext:
         return [self.number(arguments[key]) for key in keys]
 
     def bytes(self, quantity: Quantity) -> int:
-        """The value of a quantity: an address, a length in bytes, or a key."""
+        """Returns the value of a quantity: an address, a length in bytes, or a key."""
         return quantity.evaluate(self.bench.page, self.bench.hugepage, self._property)
 
     def _property(self, name: str, property_: str) -> int:

@@ -1,6 +1,6 @@
 """Operations with a list of several SGEs, and messages into receives that an earlier step posted. The SGEs can be in
-several regions. Before an operation, all memory of the SGEs has known contents; afterwards, the memory of every SGE and
-everything between them is compared. traffic.py has the operations on one range."""
+several regions. Before an operation, all memory of the SGEs has known contents. After the operation, the memory of the
+SGEs and the memory between the SGEs are compared. traffic.py has the operations on one range."""
 
 import ctypes
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _GATHERS = ("SEND", "WRITE")
 
 
 def _slices(sges: Sequence[Sge]) -> list[bytes]:
-    """Returns the part of a message for each SGE; zeros for an SGE of a null region, whose address is 0."""
+    """Returns the part of a message for each SGE. An SGE with address 0 is in a null region, and its part is zeros."""
     content, found = pattern(sum(sge.length for sge in sges)), []
     for sge in sges:
         found.append(content[: sge.length] if sge.addr else bytes(sge.length))
@@ -30,7 +30,7 @@ def _slices(sges: Sequence[Sge]) -> list[bytes]:
 
 
 def _fill(memory: Sequence[Memory], sges: Sequence[Sge], contents: Sequence[bytes]) -> list[bytes]:
-    """Fills all memory, and the ranges of the SGEs with `contents`; returns the resulting contents of the memory."""
+    """Fills all memory, and writes `contents` to the ranges of the SGEs. Returns the memory's new contents."""
     for each in memory:
         ctypes.memset(each.addr, CANARY, each.size)
     for sge, content in zip(sges, contents, strict=True):
@@ -43,13 +43,13 @@ def _content(memory: Memory) -> bytes:
 
 
 def list_traffic(context: CaseContext, step: Step) -> Observation:
-    """An operation whose local side is a list of SGEs. Raises SetupRefused. `moved` is `all` if the right bytes were
-    read from or written to each SGE and nothing else changed. If the operation is refused, `moved` covers only the
-    memory `guarded`, because other memory may have been accessed already."""
+    """Executes an operation whose local memory is a list of SGEs. Raises SetupRefused. `moved` is `all` if the expected
+    bytes were read from or written to each SGE and nothing else changed. After a refused operation, `moved` covers only
+    the memory `guarded`, because the device may access other memory before the refusal."""
     operation, sges = str(step.arguments["op"]), context.sges(step.arguments["sg_list"])
     if operation == "READ" and len(sges) > context.bench.max_read_elements:
         most = context.bench.max_read_elements
-        raise SetupRefused(f"an RDMA READ with {len(sges)} elements, of which the device takes {most}", "")
+        raise SetupRefused(f"an RDMA READ with {len(sges)} elements, but the device accepts only {most}", "")
     kind = str(step.arguments["qp_type"])
     connection = context.harness.connection(kind, str(step.arguments["pd"]))
     connection.renew_if_stale()
@@ -101,7 +101,7 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
 def _moved(
     memory: Sequence[Memory], before: Sequence[bytes], sges: Sequence[Sge], parts: Sequence[bytes], arrived: bytes
 ) -> str:
-    """How much an operation that succeeded has moved; `arrived` are the bytes that the peer has, if any."""
+    """Returns how much a successful operation has moved. `arrived` are the bytes that the peer received, if any."""
     wanted = list(before)
     for sge, part in (pair for pair in zip(sges, parts, strict=True) if pair[0].addr):
         number = next(n for n, each in enumerate(memory) if each.addr <= sge.addr < each.addr + each.size)
@@ -112,7 +112,7 @@ def _moved(
 
 
 def _harmed(guarded: Memory | None, before: bytes, sges: Sequence[Sge], arrived: bytes) -> str:
-    """How much an operation that was refused has read from or written to the memory `guarded`."""
+    """Returns how much a refused operation has read from or written to the memory `guarded`."""
     if guarded is None:
         return "nothing"
     at = 0
@@ -125,13 +125,13 @@ def _harmed(guarded: Memory | None, before: bytes, sges: Sequence[Sge], arrived:
 
 
 def post_receive(context: CaseContext, step: Step) -> Observation:
-    """Posts a receive with the list of SGEs at the end that owns the regions, and does not wait."""
+    """Posts a receive with a list of SGEs at the end that owns the regions. Does not wait for the completion."""
     queue = context.pairs[str(step.arguments["qp"])].responder
     return result_of(queue.post_receive(context.sges(step.arguments["sg_list"]), context.next_wr_id()))
 
 
 def send_to_receive(context: CaseContext, step: Step) -> Observation:
-    """Sends `length` bytes into a receive that an earlier step posted, and records all changed bytes of `memory` from
+    """Sends `length` bytes into a receive that an earlier step posted, and records the changed bytes of `memory` from
     the offset `behind` on. The SGEs of the receive must be in the order of their addresses."""
     pair, memory = context.pairs[str(step.arguments["qp"])], context.memory[str(step.arguments["memory"])]
     length = context.number(step.arguments["length"])

@@ -1,8 +1,8 @@
-"""Several requests that are in flight at the same time: while a call is made, or in bursts that show the order in which
-the requests take effect.
+"""Several requests that are in flight at the same time: during a call, or in bursts that show in which order the
+requests take effect.
 
-When the call has returned, the memory is filled with another byte, which shows whether requests still access the
-memory. All operations of a burst are posted before any completion is awaited, so that a device can reorder them.
+After the call has returned, the memory is filled with another byte, which shows whether requests still access the
+memory. All requests of a burst are posted before any completion is awaited, so that a device can reorder the requests.
 """
 
 import ctypes
@@ -28,12 +28,12 @@ from conformance.verbs import ENUMS
 REQUESTS = 12
 ROUNDS = 8  # rounds of REQUESTS requests each, while a second thread discards pages
 NOT_COMPLETED, NOT_POSTED = "no completion", "not posted"
-_OPCODES = {"RDMA_WRITE": 0, "RDMA_READ": 0, "ATOMIC_FETCH_AND_ADD": 8}  # with lengths; 0: the range's
+_OPCODES = {"RDMA_WRITE": 0, "RDMA_READ": 0, "ATOMIC_FETCH_AND_ADD": 8}  # with lengths in bytes; 0: the range's length
 _RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE", "REMOTE_READ")
 
 
 def _prepared(context: CaseContext, step: Step) -> tuple[Queue, Part, SendRequest]:
-    """Returns the queue for posting requests on a range, the memory of the other end, and one of these requests."""
+    """Returns the queue for requests on a range, the memory of the other end, and one such request."""
     name, operation = str(step.arguments["qp"]), str(step.arguments["op"])
     pair, owned = context.pairs[name], bool(step.arguments["lkey"])
     key, addr, length = context.numbers(step.arguments, "lkey" if owned else "rkey", "addr", "length")
@@ -48,7 +48,8 @@ def _prepared(context: CaseContext, step: Step) -> tuple[Queue, Part, SendReques
 
 
 def _refused(context: CaseContext, queue: Queue, request: SendRequest) -> int:
-    """Posts the requests; returns the errno of the first refused one, or 0. In the error state, some devices refuse."""
+    """Posts the requests. Returns the errno of the first refused request (some devices refuse in the error state), or
+    0."""
     posted = (queue.post_send(request._replace(wr_id=context.next_wr_id())).value for _ in range(REQUESTS))
     return next(filter(None, posted), 0)
 
@@ -59,9 +60,9 @@ def _post(context: CaseContext, queue: Queue, request: SendRequest) -> None:
 
 
 def post_traffic(context: CaseContext, step: Step) -> Observation:
-    """Posts REQUESTS requests on a range, over a pair of the case, and does not wait for them. With `lkey`, the owner
-    of the range posts them, with the range as local memory; else the peer posts them, with the range as remote
-    memory."""
+    """Posts REQUESTS requests on a range over a pair of the case, and does not wait for completions. With `lkey`, the
+    owner of the range posts the requests, with the range as local memory. Without `lkey`, the peer posts the requests,
+    with the range as remote memory."""
     queue, other, request = _prepared(context, step)
     context.in_flight[str(step.arguments["qp"])] = (queue, other)
     _post(context, queue, request)
@@ -71,14 +72,14 @@ def post_traffic(context: CaseContext, step: Step) -> Observation:
 def traffic_beside(context: CaseContext, step: Step) -> Observation:
     """Posts the requests of post_traffic in rounds, while a second thread discards pages or deregisters the region.
 
-    While pages are discarded, each request of ROUNDS rounds must succeed; `wc` has the statuses. Each request has one
-    discard: no document promises that a page fault succeeds if pages are discarded without a pause. A deregistration
-    must succeed. The second thread then fills the memory; requests that are posted later, such as those of the last
-    round, must change nothing (see await_traffic).
+    While pages are discarded, each request of ROUNDS rounds must succeed; `wc` has the statuses. The pages are
+    discarded only once for each request, because no document promises that a page fault succeeds if pages are discarded
+    without a pause. A deregistration must succeed. The second thread then fills the memory. Later requests, such as
+    those of the last round, must change nothing (see await_traffic).
     """
     queue, other, request = _prepared(context, step)
     memory, name = context.memory[str(step.arguments["memory"])], str(step.arguments["mr"])
-    discards, statuses = SimpleQueue[bool](), set[str]()  # False ends the discards
+    discards, statuses = SimpleQueue[bool](), set[str]()  # False stops the discards
 
     def discard() -> Return:
         while discards.get():
@@ -119,15 +120,15 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
 
 
 def _accessed(memory: Memory, other: Part) -> str:
-    """How requests have accessed memory that was filled with CANARY: `changed` or `leaked`; empty if they have not."""
+    """Returns how requests have accessed memory that was filled with CANARY: `changed`, `leaked` or "" (no access)."""
     if ctypes.string_at(memory.addr, memory.size) != repeated(CANARY, memory.size):
         return "changed"
     return "leaked" if CANARY in ctypes.string_at(other.addr, other.size) else ""
 
 
 def killed_in_flight(context: CaseContext, step: Step) -> Observation:
-    """Kills another process that has set up this case and posted requests. `left_behind` gets the objects that the
-    kernel still has for the killed process."""
+    """Kills another process that has set up this case and posted requests. Adds to `left_behind` the objects that the
+    kernel has not released for the killed process."""
     from conformance.execution.procedure import set_up  # imported late, because procedure.py imports this module
 
     def prepare(bench: Bench) -> CaseContext:
@@ -142,9 +143,9 @@ def killed_in_flight(context: CaseContext, step: Step) -> Observation:
 
 
 def await_traffic(context: CaseContext, step: Step) -> Observation:
-    """Fills the memory, and waits for the completions of all requests. `returned` is 0, `changed` if a byte of the
-    memory has changed meanwhile, or `leaked` if a new byte has reached the other end. The requests may have completed
-    before this step, or fail: `marker` has their statuses."""
+    """Fills the memory, and then waits for the completions of all requests. `returned` is 0, `changed` if a byte of the
+    memory has changed after the filling, or `leaked` if a new byte has reached the other end. The requests may already
+    be complete, or may fail: `marker` has their statuses."""
     (queue, other), memory = context.in_flight[str(step.arguments["qp"])], context.memory[str(step.arguments["memory"])]
     ctypes.memset(memory.addr, CANARY, memory.size)
     found = queue.completions(REQUESTS)
@@ -156,7 +157,7 @@ def connect_qp(context: CaseContext, step: Step) -> Observation:
     """Moves a pair from INIT to RTS. `wc` has the statuses of requests that were posted earlier at the responder."""
     pair = context.pairs[str(step.arguments["qp"])]
     pair.connect()
-    # Requests of one queue complete in order. This request transfers no bytes, and needs no key.
+    # Requests of one queue complete in order. The marker transfers no bytes, so it needs no key.
     marker = context.next_wr_id()
     pair.responder.post_send(SendRequest("RDMA_WRITE", marker))
     found: list[Completion] = []
@@ -176,15 +177,15 @@ _WORD = 8
 
 
 def receives_in_order(context: CaseContext, step: Step) -> Observation:
-    """Posts receives into the region and the same number of SENDs. When receive i completes, it must have all of
-    message i. `returned` is 0, or describes the first error."""
+    """Posts receives into the region and the same number of SENDs. When receive i completes, all of message i must be
+    in memory. `returned` is 0, or describes the first error."""
     return _bursts(context, step, "SEND")
 
 
 def immediates_in_order(context: CaseContext, step: Step) -> Observation:
     """Posts RDMA WRITEs with immediate data. When the receiver has the completion of a WRITE, all bytes of this WRITE
-    must be in memory. Nothing is posted after the last WRITE of a burst, because a later request could make the bytes
-    of the WRITE arrive."""
+    must be in memory. Nothing is posted after the last WRITE of a burst, because a later request could hide that bytes
+    of the WRITE were late."""
     return _bursts(context, step, "RDMA_WRITE_WITH_IMM")
 
 
@@ -197,7 +198,7 @@ def _bursts(context: CaseContext, step: Step, opcode: str) -> Observation:
     source = context.harness.scratch(sender.pd, length * _BURST, "burst")
     for number in range(rounds):
         ctypes.memset(addr, EMPTY, length * _BURST)
-        # They differ from each other, and from the messages of the previous burst.
+        # The messages differ from each other and from those of the previous burst.
         messages = [bytes([(number * _BURST + each) % 0x50 + 0x80]) * length for each in range(_BURST)]
         ctypes.memmove(source.addr, b"".join(messages), length * _BURST)
         ranges = [addr + each * length for each in range(_BURST)]
@@ -228,9 +229,9 @@ def _bursts(context: CaseContext, step: Step, opcode: str) -> Observation:
 def _first_wrong(
     connection: LoopbackConnection, opcode: str, addr: int, messages: Sequence[bytes], field: str, wanted: Sequence[int]
 ) -> tuple[int, str] | None:
-    """Takes the completions of a burst from the receiver's queue. Each must succeed, have its number of `wanted` in
-    `field`, and arrive after its whole message is in memory. Returns the number of the first wrong completion and what
-    was wrong, or None."""
+    """Polls the completions of a burst from the receiver's queue. Each completion must succeed, have its number of
+    `wanted` in `field`, and be reported after its whole message is in memory. Returns the number of the first wrong
+    completion and a description of the error, or None."""
     sender, receiver = connection.pair.requester, connection.pair.responder
     for each, (message, own) in enumerate(zip(messages, wanted, strict=True)):
         received = receiver.completions(1)
@@ -245,9 +246,9 @@ def _first_wrong(
 
 
 def atomics_in_order(context: CaseContext, step: Step) -> Observation:
-    """Posts an RDMA WRITE of a word, and then atomics on the same word. Each atomic must return the value that the
-    earlier requests have left. The atomics are FETCH-AND-ADDs or COMPARE-AND-SWAPs. Every other COMPARE-AND-SWAP
-    compares with another value, and swaps nothing. The WRITE is signaled only in every other round."""
+    """Posts an RDMA WRITE of a word, and then atomics on the same word: FETCH-AND-ADDs or COMPARE-AND-SWAPs. Each
+    atomic must return the value that the earlier requests produced. Every second COMPARE-AND-SWAP compares with a wrong
+    value, and swaps nothing. The WRITE is signaled only in every second round."""
     operation = str(step.arguments["op"])
     rkey, addr, rounds = context.numbers(step.arguments, "rkey", "addr", "rounds")
     connection = context.harness.connection("RC", str(step.arguments["pd"]))
@@ -283,7 +284,7 @@ def atomics_in_order(context: CaseContext, step: Step) -> Observation:
 
 
 def _values(operation: str, begin: int) -> list[int]:
-    """Returns the word after each request of a burst. A COMPARE-AND-SWAP with an even number swaps nothing."""
+    """Returns the word's value after each request of a burst. A COMPARE-AND-SWAP with an even number swaps nothing."""
     values = [begin]
     for each in range(1, _BURST):
         swaps = operation == "ATOMIC_FETCH_AND_ADD" or each % 2
@@ -292,7 +293,7 @@ def _values(operation: str, begin: int) -> list[int]:
 
 
 def _atomic(request: SendRequest, before: int, after: int) -> SendRequest:
-    """Returns the atomic that finds the value `before` and leaves the value `after`, which may be equal."""
+    """Returns the atomic that replaces the value `before` with the value `after`. The values may be equal."""
     if request.opcode == "ATOMIC_FETCH_AND_ADD":
         return request._replace(compare_add=after - before)
     if after == before:

@@ -1,5 +1,5 @@
-"""Changes to the memory below a region: pages are discarded, swapped out, moved, or shared with a child by fork().
-These changes are calls of the table language, not verbs."""
+"""Calls of the table language that change the memory of a region: they discard pages, swap pages out, move pages, or
+share pages with a child by fork()."""
 
 import ctypes
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def protect(context: CaseContext, step: Step) -> Observation:
 
 
 def move(context: CaseContext, step: Step) -> Observation:
-    """Moves the mapping to another address (mremap). In later steps, the name of the memory means the new address."""
+    """Moves the mapping to another address (mremap). In later steps, the memory's name refers to the new address."""
     name = str(step.arguments["memory"])
     memory = context.memory[name]
     destination = context.bench.allocate("unmapped", memory.size)
@@ -46,8 +46,8 @@ def move(context: CaseContext, step: Step) -> Observation:
 
 
 def discard(context: CaseContext, step: Step) -> Observation:
-    """Removes the pages of the memory, or of a part of it, as `how` says (vocabulary.DISCARDS). Raises SetupRefused if
-    the pages cannot be swapped out."""
+    """Removes the pages of the memory, or of a part of the memory, by the method `how` (vocabulary.DISCARDS). Raises
+    SetupRefused if the pages cannot be swapped out."""
     memory, how = context.memory[str(step.arguments["memory"])], str(step.arguments["how"])
     if step.arguments["addr"]:
         memory = Part(*context.numbers(step.arguments, "addr", "length"))
@@ -59,8 +59,8 @@ def discard(context: CaseContext, step: Step) -> Observation:
 
 
 def resident(context: CaseContext, step: Step) -> Observation:
-    """Checks the pages' state, one of vocabulary.PAGES: `returned` is 0 if all pages are in this state, else `none` or
-    `some`."""
+    """Checks whether pages are in the state `pages` (vocabulary.PAGES). `returned` is 0 if all pages are in this state,
+    else `none` or `some`."""
     memory = context.memory[str(step.arguments["memory"])]
     counted = paging.own_pages if step.arguments["pages"] == "own" else paging.in_core
     count, pages = counted(memory.addr, memory.size)
@@ -69,7 +69,7 @@ def resident(context: CaseContext, step: Step) -> Observation:
 
 
 def inherited(context: CaseContext, step: Step) -> Observation:
-    """Checks what a forked child gets of a part of memory: `returned` is 0 if the child gets all pages, or `none`."""
+    """Checks which pages of a range a forked child inherits. `returned` is `none` if it inherits no page, else 0."""
     range_ = context.numbers(step.arguments, "addr", "length")
     count, pages = paging.inherited(*range_)
     seen = told("none" if count == 0 else "0") | {"pages": [count, pages]}
@@ -81,7 +81,7 @@ def inherited(context: CaseContext, step: Step) -> Observation:
 
 
 def ibv_fork_init(context: CaseContext, step: Step) -> Observation:
-    """Turns on fork protection in a new process, and compares what this process reports with the arguments."""
+    """Enables fork protection in a new process, and compares the results in that process with the arguments."""
     setting, kernel = str(step.arguments["setting"]), str(step.arguments["kernel"])
     code, seen = context.bench.fork_setting(setting, kernel)
     wanted = {key: str(step.arguments[key]) for key in seen if step.arguments[key] != "either"}
@@ -90,9 +90,8 @@ def ibv_fork_init(context: CaseContext, step: Step) -> Observation:
 
 
 def fork(context: CaseContext, step: Step) -> Observation:
-    """Forks a child, which shares the pages of the memory until one process writes to them. `child` says whether the
-    child writes to its whole copy at once, or only waits. At `join`, the child reports whether its copy has changed
-    since."""
+    """Forks a child, which shares the pages of the memory until a process writes to them. If `child` is `writes`, the
+    child immediately writes to its whole copy. At `join`, the child reports whether its copy has changed since then."""
     name, writes = str(step.arguments["memory"]), step.arguments["child"] == "writes"
     memory = context.memory[name]
     contents = bytes([_WRITTEN]) * memory.size if writes else ctypes.string_at(memory.addr, memory.size)
@@ -112,12 +111,12 @@ def fork(context: CaseContext, step: Step) -> Observation:
 
 
 def join(context: CaseContext, step: Step) -> Observation:
-    """Ends the child. `returned` is 0 if the child's copy of the memory is unchanged, else `differs`."""
+    """Terminates the child. `returned` is 0 if the child's copy of the memory is unchanged, else `differs`."""
     return told("0" if _end(context, str(step.arguments["memory"])) == _UNHARMED else "differs")
 
 
 def _end(context: CaseContext, name: str) -> bytes:
-    """Ends the child and returns its report; the report is empty if the child had ended already."""
+    """Terminates the child and returns its report. The report is empty if the child was already terminated."""
     if name not in context.children:
         return b""
     child = context.children.pop(name)

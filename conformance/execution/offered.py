@@ -1,9 +1,9 @@
-"""Tries verbs and types of queue pairs that no device attribute declares, and the capabilities that a device declares.
+"""Tests for verbs and types of queue pairs that no device attribute declares, and for the declared capabilities.
 
-Each trial is one harmless call, in its simplest form. A stack without a verb returns EOPNOTSUPP or ENOSYS for all
-arguments; any other result means that the verb exists. A declared capability counts as absent only if library, kernel
-or driver report this (by a code of bench.calls.ABSENT, or by EINVAL from a call that creates an object or posts a
-well-formed request). The cases find other errors, and the rules CAP-… judge an absent capability.
+Each trial is one harmless call in its simplest form. A stack without a verb returns EOPNOTSUPP or ENOSYS for all
+arguments; any other result means that the verb exists. A declared capability counts as absent only if a call returns a
+code of bench.calls.ABSENT, or if a call that creates an object or posts a well-formed request returns EINVAL. The cases
+detect other errors, and the rules CAP-… judge an absent capability.
 """
 
 import errno
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _FLAGS = ENUMS["ibv_rereg_mr_flags"]
 # The types of queue pairs that are optional.
 _OPTIONAL = ("RC", "UC", "UD", "RC_SRQ")
-# The verbs that make regions or domains in other ways than by registration. The kernel has no commands for these verbs.
+# Verbs that create regions or domains by other means than registration. The kernel has no commands for these verbs.
 _MADE_OTHERWISE = "alloc_null_mr import_mr import_pd alloc_parent_domain alloc_td alloc_dm import_dm dmah".split()
 _OFFSET = 128  # bytes
 _NOBODYS = 0xFFFFFFF0  # a handle that the kernel has not given to any object
@@ -48,7 +48,7 @@ _CHANGE_ACCESS, _CHANGE_TRANSLATION = _FLAGS.value_of("CHANGE_ACCESS"), _FLAGS.v
 
 
 def capabilities_of(bench: "DeviceBench") -> Capabilities:
-    """The capabilities that a device declares and those that its entry points offer, determined before any case."""
+    """Returns the capabilities that a device declares and those that its entry points offer, before the first case."""
     offered = {name: offered_by(bench, name) for name in (*vocabulary.ENTRIES, *vocabulary.DOORS)}
     reachable = reachable_on(bench.library, offered["libibverbs"])
     reachable["dontfork"] = _keeps_from_children(bench)
@@ -68,7 +68,7 @@ def capabilities_of(bench: "DeviceBench") -> Capabilities:
 
 @contextmanager
 def domain(bench: Bench) -> Iterator[Pd]:
-    """A PD for trials. The cases report objects that a device does not release."""
+    """Yields a PD for trials. Ignores a failed release, because the cases detect such failures."""
     pd = bench.alloc_pd()
     try:
         yield pd
@@ -79,7 +79,7 @@ def domain(bench: Bench) -> Iterator[Pd]:
 
 @contextmanager
 def _page(bench: Bench) -> Iterator[int]:
-    """The address of the middle page of a mapping, not of a page at an end."""
+    """Yields the address of a page that has a mapped page on each side."""
     memory = bench.allocate("anonymous", 3 * bench.page)
     try:
         yield memory.addr + bench.page
@@ -88,7 +88,7 @@ def _page(bench: Bench) -> Iterator[int]:
 
 
 def _discard(entry: Entry, returned: Return) -> None:
-    """Releases the object that a call has made, if any. The cases report objects that a device does not release."""
+    """Releases the object that a call has created, if any. Ignores a failed release, which the cases detect."""
     made = returned.held or returned.pd
     with suppress(Exception):
         if returned.release:
@@ -100,9 +100,9 @@ def _discard(entry: Entry, returned: Return) -> None:
 
 
 def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
-    """Returns whether this entry point offers each verb, kind of region and type of queue pair that a device cannot
-    declare. Capabilities that could not be tried, because the device did not register a page, are left out; the cases
-    report the failed registration."""
+    """Returns, for each verb, type of region and type of queue pair that a device cannot declare, whether this entry
+    point offers it. If the device does not register a page, the capabilities that need a region are absent from the
+    result, and the cases report the failed registration."""
     entry, by_library = bench.entry(entry_name), entry_name == "libibverbs"
     results, regions = dict[str, Return](), dict[str, Return]()
     with domain(bench) as pd, _page(bench) as addr:
@@ -129,7 +129,7 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
 
 
 def _made_otherwise(entry: Entry, pd: Pd, mr: Mr | None) -> dict[str, Return]:
-    """Calls the verbs of _MADE_OTHERWISE; returns the results."""
+    """Calls the verbs of _MADE_OTHERWISE, and returns their results."""
     context = pd.context_pointer
     found = {
         "alloc_null_mr": entry.alloc_null_mr(pd),
@@ -159,8 +159,8 @@ def _has_dmabuf_buffers(entry: Entry, pd: Pd) -> bool:
 
 
 def _on_huge_pages(bench: Bench, entry: Entry, pd: Pd) -> dict[str, bool]:
-    """Returns whether a region with HUGETLB can be registered; empty if this host has no huge pages, or if an on-demand
-    region of huge pages cannot be registered."""
+    """Returns whether a region with HUGETLB can be registered. Returns {} if this host has no huge pages, or if huge
+    pages cannot be registered with ON_DEMAND only."""
     try:
         memory = bench.allocate("huge", bench.hugepage)
     except HostLacks:
@@ -177,7 +177,7 @@ def _on_huge_pages(bench: Bench, entry: Entry, pd: Pd) -> dict[str, bool]:
 
 
 def _keeps_from_children(bench: Bench) -> bool:
-    """Whether forked children do not get a registered page; ibv_is_fork_initialized does not report it."""
+    """Whether a registered page is absent from forked children; ibv_is_fork_initialized does not report this."""
     entry = bench.entry("libibverbs")
     with domain(bench) as pd, _page(bench) as addr:
         returned = entry.reg_mr(pd, addr, bench.page, _PLAIN)
@@ -187,12 +187,12 @@ def _keeps_from_children(bench: Bench) -> bool:
 
 
 def _is_none(returned: Return) -> bool:
-    """Whether a refusal means that the device does not have regions of this kind, although it has plain regions."""
+    """Whether a refusal means that the device does not have this feature."""
     return returned.errno in (*ABSENT, errno.EINVAL)
 
 
 def _can_be_created(bench: Bench, spec: QpSpec, pd: Pd) -> bool:
-    """Whether the device offers pairs of this type; if they cannot be connected, the cases report why."""
+    """Whether the device offers pairs of this type. A pair that cannot be connected also counts."""
     try:
         pair = create_pair(bench, spec, {spec.pd: pd})
     except SetupRefused as refused:
@@ -202,7 +202,7 @@ def _can_be_created(bench: Bench, spec: QpSpec, pd: Pd) -> bool:
 
 
 def reachable_on(library: Libibverbs, offered: Mapping[str, bool]) -> dict[str, bool]:
-    """Returns whether this process meets each of capability.PRECONDITIONS that a call can show."""
+    """Returns, for each of capability.PRECONDITIONS that can be tested here, whether this process meets it."""
     return {
         "experimental_rereg": library.has_experimental_rereg,
         "shared_mr": False,
@@ -216,8 +216,8 @@ def reachable_on(library: Libibverbs, offered: Mapping[str, bool]) -> dict[str, 
 
 
 def absent_on(bench: Bench, declared: Mapping[str, bool]) -> dict[str, str]:
-    """Returns, for each capability that the device declares but does not have, a text with the call that shows the lack
-    and its errno."""
+    """Returns the capabilities that the device declares but does not have, each with the refused call and its errno as
+    text."""
     found: dict[str, str] = {}
     with domain(bench) as pd:
         for name, tried in _TRIED.items():
@@ -242,8 +242,8 @@ class _Trial(HarnessResources):
         return ""
 
     def pair(self, kind: str, extended: str = "") -> str:
-        """Makes a pair; extended pairs have type RC. Returns why the builders are not offered, else an empty text.
-        Raises SetupRefused."""
+        """Creates a pair. If the device does not offer the builders of `extended`, returns the refusal, or else an
+        empty text. Raises SetupRefused."""
         try:
             self.connection(kind, "pd", extended=extended)
         except SetupRefused as refused:
@@ -266,7 +266,7 @@ class _Trial(HarnessResources):
         return "" if returned.mr else _refusal(f"ibv_reg_mr with {right}", returned)
 
     def request(self, opcode: str) -> str:
-        """Posts a request that a peer can carry out. The cases test whether it is carried out."""
+        """Posts a valid request. The cases test whether the request is executed."""
         pair = self.connection("RC", "pd").pair
         rights = _ACCESS.value_of("REMOTE_ATOMIC") if opcode.startswith("ATOMIC") else 0
         try:
@@ -284,7 +284,7 @@ class _Trial(HarnessResources):
 
 
 def _refusal(what: str, returned: Return) -> str:
-    """Describes a call that was refused because the device lacks a capability; empty for other refusals."""
+    """Describes a call that was refused because the device lacks a capability. Empty for other refusals."""
     return f"{what} was refused with {errno_name(returned.errno)}" if _is_none(returned) else ""
 
 

@@ -1,10 +1,10 @@
-"""Trials before any case, on pairs of queue pairs in loopback or between the device and its peer, and their findings.
+"""Trials before the first case, on queue pairs in loopback or between the device and its peer, and their findings.
 
 A message of zero bytes must arrive: this is the positive control of all refusals. On a device without loopback, for
-example, nothing would arrive, and every operation that must not be carried out would seem to be refused. If neither end
-answers, the path is at fault, and the run ends. If the device answers, the cases judge the answer; preflight only
-records it (the outcome of SEND, RDMA WRITE and RDMA READ, the signs of a refusal, whether a pair works again after
-RESET, ibv_query_qp, further types of queue pairs), and the suite adapts.
+example, nothing would arrive, and every operation that must not be executed would seem to be refused. If neither end
+responds, the path does not work, and the run finishes. If the device responds, the cases judge the result. Preflight
+only records the outcomes of SEND, RDMA WRITE and RDMA READ, the signs of a refusal, whether a pair works after RESET,
+the results of ibv_query_qp, and the types of queue pairs. The suite adapts to these findings.
 """
 
 import ctypes
@@ -29,24 +29,24 @@ from conformance.verbs import ENUMS
 _BYTES = 64
 _RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE", "REMOTE_READ")
 _HINT = (
-    "connect the port to itself or to a switch that returns its packets, name another GID with --gid-index, or another"
-    " device with --peer"
+    "connect the port to itself or to a switch that returns its packets, select another GID with --gid-index, or"
+    " select another device with --peer"
 )
-_PEER_HINT = "connect both ports, or name another GID with --gid-index, or another --peer"
-_MEMORY_HINT = "free memory, or end other users of the device: a limit on locked memory is not the reason"
-_PATH_HINT = "give the port's network interface an address, or name another GID with --gid-index"
+_PEER_HINT = "connect both ports, select another GID with --gid-index, or select another device with --peer"
+_MEMORY_HINT = "free memory, or stop other programs that use the device: a limit on locked memory is not the reason"
+_PATH_HINT = "add an address to the port's network interface, or select another GID with --gid-index"
 # Types of pairs that a device may have besides RC, or instead of RC.
 _OTHERS = ("UC", "UD", "RC_SRQ")
-_TRIES = 3  # how often a message over an unreliable transport is tried
-# The operations that have to work on a pair of type RC.
+_TRIES = 3  # how often a message is sent over an unreliable transport
+# The operations that must work on a pair of type RC.
 _OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "SEND")
 _UNANSWERED = ("RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR")
 
 
 class _Outcome(NamedTuple):
-    """The outcome of an operation: `failed` says what went wrong, empty if nothing went wrong. If `answered`, an end
-    has answered, so that the device is the reason, not the path. If `lost`, the requester reports success although
-    nothing arrived, and another try may succeed."""
+    """The outcome of an operation. `failed` describes the error; it is empty after a success. If `answered`, an end has
+    responded, so the device is the reason, not the path. If `lost`, the requester reports success although nothing
+    arrived, and a repetition may succeed."""
 
     failed: str = ""
     answered: bool = True
@@ -57,15 +57,15 @@ _DONE = _Outcome()
 
 
 def preflight(bench: Bench) -> Findings:
-    """Returns the findings. Raises UserError (status 3) if neither end answers. If the device has no RC, a message over
-    another type of queue pair must be answered."""
+    """Returns the findings. Raises UserError (status 3) if neither end responds to a message. If the device has no RC,
+    the message is sent over UD."""
     with domain(bench) as pd, ExitStack() as cleanup:
         return _Preflight(bench, {"pd": pd}, cleanup, []).findings()
 
 
 class _Preflight(HarnessResources):
     def findings(self) -> Findings:
-        self.bench.adapt(Findings(renews_by_reset=False))  # assumes the least, until RESET is tried
+        self.bench.adapt(Findings(renews_by_reset=False))  # the weakest assumption, until RESET is tested
         try:
             found = self._of_reliable(self.connection("RC", "pd"))
         except SetupRefused as refused:
@@ -82,7 +82,7 @@ class _Preflight(HarnessResources):
         return found
 
     def _of_reliable(self, connection: LoopbackConnection) -> Findings:
-        """The findings on a pair of type RC. Raises UserError."""
+        """Returns the findings on a pair of type RC. Raises UserError."""
         _check(connection, _sent(connection))
         operations = {opcode: self._operation(connection, opcode) for opcode in _OPERATIONS}
         refused = self._refused_write(connection)
@@ -93,12 +93,12 @@ class _Preflight(HarnessResources):
             found = replace(found, renews_by_reset=False)
             self.bench.adapt(found)
         if not connection.pair.renews_by_reset and (failed := self._fails_anew(connection, operations)):
-            message = f"a pair that was made again after a refusal does not work on this device: {failed}"
+            message = f"a new pair after a refused request does not work on this device: {failed}"
             raise UserError(message, hint="report this to the makers of the driver", status=3)
         return found
 
     def _fails_anew(self, connection: LoopbackConnection, operations: Mapping[str, str]) -> str:
-        """Renews the pair; returns why the pair no longer works as before, or an empty text."""
+        """Renews the pair. Returns why the pair no longer works as before, or an empty text."""
         connection.stale = True
         connection.renew_if_stale()
         failed = _sent(connection).failed
@@ -108,7 +108,7 @@ class _Preflight(HarnessResources):
         return failed
 
     def _operation(self, connection: LoopbackConnection, opcode: str) -> str:
-        """Returns WORKS, or the answer to an operation that has to work. Raises UserError if no end answers."""
+        """Returns WORKS, or the failure of an operation that must work. Raises UserError if neither end responds."""
         connection.renew_if_stale()
         try:
             outcome = self._tried(connection, opcode)
@@ -125,15 +125,15 @@ class _Preflight(HarnessResources):
         return self._one_sided(connection, opcode)
 
     def _other(self) -> Sge:
-        """Registered memory of the responder. Raises SetupRefused."""
+        """Returns registered memory of the responder. Raises SetupRefused."""
         return self.scratch(self.pds["pd"], _BYTES, "other", _RIGHTS)
 
     def _own(self, connection: LoopbackConnection) -> Sge:
-        """Memory of the requester, registered on the requester's device. Raises SetupRefused."""
+        """Returns registered memory of the requester. Raises SetupRefused."""
         return self.scratch(connection.pair.requester.pd, _BYTES, "own", _RIGHTS)
 
     def _of_type(self, kind: str) -> _Outcome:
-        """Whether a message arrives over a pair of this type."""
+        """Returns the outcome of a message over a pair of this type."""
         try:
             connection = self.connection(kind, "pd")
             own, other = self._own(connection), self._other()
@@ -148,7 +148,7 @@ class _Preflight(HarnessResources):
         return outcome
 
     def _one_sided(self, connection: LoopbackConnection, opcode: str) -> _Outcome:
-        """The outcome of an operation of the requester on the responder's memory."""
+        """Returns the outcome of an operation of the requester on the responder's memory."""
         content, reads = pattern(_BYTES), opcode == "RDMA_READ"
         before = (content, repeated(EMPTY, _BYTES)) if reads else (repeated(BEFORE, _BYTES), content)
         exchange, target, local = self._exchange(connection, opcode, self._other(), before)
@@ -176,7 +176,7 @@ class _Preflight(HarnessResources):
     def _exchange(
         self, connection: LoopbackConnection, opcode: str, other: Sge, before: tuple[bytes, bytes]
     ) -> tuple[Exchange, Area, Area]:
-        """Executes a request on the memory `other`; before it, `other` and the requester's memory contain `before`."""
+        """Executes a request on the memory `other`. `before`: the initial contents of `other` and of the own memory."""
         own = self._own(connection)
         target, local = (
             Area(Part(sge.addr, _BYTES), sge.addr, _BYTES, EMPTY, contents, pattern(_BYTES))
@@ -190,14 +190,14 @@ class _Preflight(HarnessResources):
 
 
 def _check_limit(refused: SetupRefused) -> None:
-    """Raises UserError for a refusal whose reason is a limit of this process, not the device."""
+    """Raises UserError if the reason for a refusal is this process's limit of locked memory."""
     limit = lockable()
     if refused.code == "ENOMEM" and limit is not None:
         raise UserError(f"{refused}; this process may lock {limit >> 10} KiB of memory", hint=MEND, status=3)
 
 
 def _check(connection: LoopbackConnection, outcome: _Outcome) -> None:
-    """Raises UserError if neither end has answered."""
+    """Raises UserError if neither end has responded."""
     if outcome.answered:
         return
     if connection.pair.requester.pd.context_pointer != connection.pair.responder.pd.context_pointer:
@@ -207,7 +207,7 @@ def _check(connection: LoopbackConnection, outcome: _Outcome) -> None:
 
 def _sent(connection: LoopbackConnection, own: Sge | None = None, other: Sge | None = None) -> _Outcome:
     """Returns the outcome of a SEND to the responder's memory, by default of zero bytes. A message of zero bytes needs
-    no region, so only the path and the queue pairs can prevent its arrival."""
+    no region, so only an error of the path or of the queue pairs can prevent its delivery."""
     requester, responder = connection.pair.requester, connection.pair.responder
     header = DATAGRAM_HEADER if requester.kind == "UD" else 0
     content = pattern(_BYTES - header) if own and other else b""
@@ -229,13 +229,13 @@ def _sent(connection: LoopbackConnection, own: Sge | None = None, other: Sge | N
 
 
 def _answered(found: Sequence[Completion]) -> bool:
-    """Whether an end has answered. Otherwise, the request completes with exhausted retries, or does not complete."""
+    """Whether an end has responded. Without a response, the request completes with exhausted retries or not at all."""
     return bool(found) and found[0].status not in _UNANSWERED
 
 
 def _tells_state(connection: LoopbackConnection) -> bool:
-    """Whether ibv_query_qp reports the state of a responder that has refused a request. The responder is in the error
-    state if a receive that is posted now is flushed or refused; an earlier receive was accepted."""
+    """Whether ibv_query_qp reports the state of a responder that has refused a request. The responder accepted an
+    earlier receive; it is in the error state if a new receive is flushed or refused."""
     pair = connection.pair
     reported = state_of(pair, pair.responder)
     if reported in (ERROR_STATE, ""):

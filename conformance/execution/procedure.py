@@ -1,6 +1,6 @@
-"""The order of one case: creates the set-up, makes the calls, and returns the raw observation. steps.py makes the
-individual calls. An exception here is a failure of the harness, never of the device. runner.py adds the kernel's
-evidence and the verdict."""
+"""Executes one case in order: creates the set-up, issues the calls (steps.py), and returns the raw observation. An
+exception here is a failure of the harness, never of the device. runner.py adds the kernel's evidence and the
+verdict."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -22,12 +22,12 @@ _TOLD = 64  # the number of calls between two reports of progress
 
 
 def each_allocation_fails(context: CaseContext, call: Callable[[], Observation]) -> Observation:
-    """Repeats the judged call with a failure of its first allocation, then of its second allocation, and so on until
-    the call makes no further allocation.
+    """Repeats the judged call. Its first allocation fails in the first repetitions, then its second allocation, and so
+    on, until the call has no further allocation.
 
-    Each number is tried twice, because a page fault of this process may use up the injected failure; number 0 means no
-    failure. Before each call, the pages of untouched memory are removed again. Returns the first refusal that the row
-    does not allow, else the last refusal, else the result of the call.
+    Each allocation fails twice, because a page fault of this process may consume the injected failure. Number 0 means
+    no failure. Before each call, the pages of untouched memory are removed. Returns the first refusal that the row does
+    not permit, or else the last refusal, or else the result of the call.
     """
     step, last = context.case.when, None
     fresh = [context.memory[name] for name, spec in context.case.given.memory.items() if spec.kind == "untouched"]
@@ -50,7 +50,7 @@ def each_allocation_fails(context: CaseContext, call: Callable[[], Observation])
 
 
 def _release(context: CaseContext, name: str) -> None:
-    """Releases the region or window that a call made but should have refused."""
+    """Releases the region or window that the call has created, if any."""
     if name in context.mrs:
         kind, released = "mrs", context.owners[name].dereg_mr(context.mrs[name])
     elif name in context.windows:
@@ -58,7 +58,7 @@ def _release(context: CaseContext, name: str) -> None:
     else:
         return
     if released.value:
-        raise SetupRefused("releasing an object that was made nevertheless", errno_name(released.value))
+        raise SetupRefused("releasing an object that a repeated call created", errno_name(released.value))
     context.forget(kind, name)
 
 
@@ -66,7 +66,7 @@ _NOT_MADE: Observation = {**told("not made", rc=None), "not_made": True}
 
 
 def set_up_and_call(context: CaseContext, prepare: Callable[[CaseContext], None]) -> Observation:
-    """Sets up a case with `prepare`, makes its calls, and releases all objects of its context. Returns the
+    """Sets up a case with `prepare`, issues its calls, and releases all objects of its context. Returns the
     observation."""
     observation: Observation
     with context.cleanup:
@@ -91,8 +91,8 @@ def refused_once(refusal: SetupRefused) -> Observation:
 
 
 def make_calls(context: CaseContext) -> Observation:
-    """Makes the judged call and the later steps of a case that is set up. In the returned observation, `afterwards` has
-    the observations of the later steps."""
+    """Issues the judged call and executes the later steps of a case that is set up. In the returned observation,
+    `afterwards` has the observations of the later steps."""
     limit = context.case.given.memlock
     with nullcontext() if limit is None else context.bench.locked_memory_limit(context.bytes(limit)):
         call = partial(_step, context, context.case.when)
@@ -103,8 +103,8 @@ def make_calls(context: CaseContext) -> Observation:
 
 
 def make_all_calls(context: CaseContext, cases: Sequence[Case]) -> Iterator[Observation]:
-    """Makes the calls of each case on the set-up of `context`; yields their observations. Single RDMA operations
-    (PROBES) are made in batches."""
+    """Issues the calls of each case on the set-up of `context`, and yields the observations. Single RDMA operations
+    (PROBES) are executed in batches."""
     first = context.case
     if first.when.call in PROBES and not first.afterwards and first.given.memlock is None:
         for seen in run_probes([(context.for_call(case), case.when) for case in cases]):
@@ -115,12 +115,12 @@ def make_all_calls(context: CaseContext, cases: Sequence[Case]) -> Iterator[Obse
 
 
 def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
-    """Makes the later steps, but none of them if the judged call should have created an object and did not.
+    """Executes the later steps. If the judged call should have created an object but has not, executes none of them.
 
-    Leaves out steps that are only for a different outcome of the judged call, and steps that need a type of queue pair
-    that the device does not offer. Stops before a step on an object that was released by a call that should have
-    failed. Also stops if the harness fails after a wrong step: the first wrong step decides the verdict, and may leave
-    any state.
+    Skips steps that are only for a different outcome of the judged call, and steps that need a type of queue pair that
+    the device does not offer. Stops before a step on an object that was released by a call that should have failed.
+    Also stops if the harness fails after a wrong result: the first wrong result decides the verdict, and the state of
+    the objects is then undefined.
     """
     product = context.case.when.name
     refused = product and not _is_there(context, product)
@@ -152,7 +152,7 @@ def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
         failed = failed or fault_of(step, seen[-1], later=True) is not None
         unexpected = unexpected or _succeeded_unexpectedly(step, seen[-1])
         if step.name and not _is_there(context, step.name) and step.then.outcome == "success":
-            break  # later steps use the object that this step should have made
+            break  # later steps use the object that this step should have created
     return seen
 
 
@@ -190,7 +190,7 @@ def set_up_base(context: CaseContext) -> None:
 
 
 def set_up_objects(context: CaseContext) -> None:
-    """Creates regions and windows, and makes the calls before the judged call. Raises SetupRefused."""
+    """Creates regions and windows, and issues the calls before the judged call. Raises SetupRefused."""
     given = context.case.given
     for name, mr in given.mrs.items():
         _set_up_mr(context, name, mr)
@@ -205,7 +205,7 @@ def set_up_objects(context: CaseContext) -> None:
 def _set_up_mr(context: CaseContext, name: str, spec: MrSpec) -> None:
     entry = context.entry
     if any(window.bound and window.bound["mr"] == name for window in context.case.given.windows.values()):
-        context.entry = context.bench.entry("libibverbs")  # libibverbs has to know the region of a bound window
+        context.entry = context.bench.entry("libibverbs")  # a bind needs a region of libibverbs
     observed = _step(context, Step(spec.call, spec.arguments, context.case.when.then, name))
     context.entry = entry
     if observed["returned"] != "MR":
@@ -228,7 +228,7 @@ def _set_up_window(context: CaseContext, name: str, spec: WindowSpec) -> None:
 
 
 def _codes(observed: Observation) -> str:
-    """The errno and the statuses of a refusal, if any."""
+    """Returns the errno and the completion statuses of a refusal."""
     return " ".join(filter(None, [observed["errno"], *observed.get("wc", ())]))
 
 

@@ -1,6 +1,6 @@
-"""Runs one case: makes its calls, watches the kernel, and judges the observation. `run_case` is the only way to run a
-case, and independent of pytest: the plugin, the trial and the tests call it, each with its own RunContext.
-sweeps/run.py has the runner of each kind of case, and procedure.py makes the calls."""
+"""Runs one case: issues its calls, watches the kernel, and judges the observation. The plugin, the trial and the tests
+all run cases with `run_case`, each with its own RunContext. sweeps/run.py has the runner of each kind of case, and
+procedure.py issues the calls."""
 
 import itertools
 import time
@@ -25,7 +25,7 @@ class Watch(Protocol):
     """Observes the kernel while cases run (kernel/log.py)."""
 
     def since_last(self) -> KernelEvidence:
-        """The kernel's log and taint since the last call."""
+        """Returns the kernel's log and taint since this method was last called."""
         ...
 
 
@@ -65,27 +65,27 @@ NOT_JUDGED = Judgement("", "")
 
 
 class LastCounts:
-    """The kernel's counts after the last case, if they were the same before that case. They need not be counted again
-    before the next case: counting takes an emulated guest as long as making a pair of queue pairs."""
+    """Stores the kernel's counts after the last case if that case has not changed the counts. The next case then needs
+    no count before its calls: in an emulated guest, counting takes as long as creating a pair of queue pairs."""
 
     def __init__(self) -> None:
         self._known: tuple[Bench, Counts] | None = None
 
     def take(self, bench: Bench) -> Counts:
-        """Returns the counts before a case, and forgets them."""
+        """Returns the counts before a case, and discards the stored counts."""
         known, self._known = self._known, None
         return known[1] if known and known[0] is bench else bench.resources()
 
     def keep(self, bench: Bench, before: Counts, after: Counts) -> None:
-        """Stores the counts after a case if nothing has changed, so that no change can still be in progress."""
+        """Stores the counts after a case if the case has not changed them (a change might still be in progress)."""
         self._known = (bench, after) if after == before else None
 
 
 @dataclass(frozen=True)
 class RunContext:
     """The data that all cases of a run share. `runners` has the runner of each kind of case; `seed` shuffles the points
-    of sweeps. `memory` is None on a kernel that does not count the memory of its modules. If `only_observes`, rows are
-    left to a supervisor to judge, because judging takes an emulated guest as long as the calls of a row."""
+    of sweeps. `memory` is None on a kernel that does not count the memory of its modules. If `only_observes`, the
+    supervisor judges the rows, because judging a row in an emulated guest takes as long as its calls."""
 
     bench: Bench
     basis: Basis
@@ -97,12 +97,12 @@ class RunContext:
     only_observes: bool = False
 
     def run_of(self, case: Case, observed: Observation, kernel: KernelEvidence, duration_us: int) -> CaseRun:
-        """Judges an observation, unless the supervisor does."""
+        """Judges an observation, except if the supervisor judges."""
         judged = (NOT_JUDGED, observed) if self.only_observes else conclude(case, self.basis, observed, kernel)
         return CaseRun(case, *judged, kernel, duration_us)
 
     def unfreed(self, repeat: Callable[[], object], progress: Progress) -> list[UnfreedMemory]:
-        """The memory that modules have leaked in a case. `repeat` repeats the case."""
+        """Returns the memory that kernel modules have leaked in a case. `repeat` runs the case once more."""
 
         def again(number: int) -> None:
             progress(f"repetition {number}", number)
@@ -111,7 +111,7 @@ class RunContext:
         return self.memory.leaked_by(again) if self.memory else []
 
 
-# Runs a case of one kind, whose preconditions are met.
+# Runs a case of one kind. The preconditions of the case are met.
 KindRunner = Callable[[Case, RunContext, Progress], CaseRun]
 
 
@@ -166,7 +166,7 @@ def run_api(case: Case, run: RunContext, progress: Progress) -> CaseRun:
 def _observe_api(case: Case, bench: Bench, waiting: Callable[[], None]) -> Observation:
     """Returns the observation of the checks of the enumeration, struct or prototype that `case` names. `waiting` is
     called repeatedly while the compiler runs. If no checks exist because the header or a compiler is missing,
-    `unreachable` of the observation says so."""
+    `unreachable` of the observation has the reason."""
     item = str(case.when.arguments["item"])
     all_checks = bench.api_checks(waiting)
     checks = [check for check in all_checks if _is_about(check.item, item)]
@@ -194,8 +194,8 @@ def _is_about(check: str, item: str) -> bool:
 
 
 def run_observing(case: Case, run: RunContext, observe: Callable[[], Observation], progress: Progress) -> CaseRun:
-    """Runs a case with `observe`; the kernel's evidence is judged together with the observation. Adds an entry to
-    `left_behind` of the observation if kernel resources have leaked."""
+    """Runs a case with `observe`, and judges the observation together with the kernel's evidence. If kernel resources
+    have leaked, adds them to `left_behind` of the observation."""
     started = time.perf_counter_ns()
     before = run.last_counts.take(run.bench)
     observed = observe()

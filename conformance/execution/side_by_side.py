@@ -1,5 +1,5 @@
-"""Many regions that exist at the same time, each accessed with its own keys; and several calls at the same time. These
-are calls of the table language, not verbs."""
+"""Calls of the table language that access many regions with their own keys, or that issue several verbs at the same
+time."""
 
 import itertools
 from collections import Counter
@@ -22,11 +22,11 @@ from conformance.model.observation import Observation
 from conformance.model.vocabulary import CALLS, NULL, QP_RIGHTS
 from conformance.verbs import ENUMS
 
-# One key that must not work is tried in every group of this many regions. A refusal takes as long as many operations.
+# The number of regions for each use of a key that must be refused. A refusal takes as long as many operations.
 _SAMPLED = 16
 _TOLD = 4096  # the number of registrations between two reports of progress
-_USED = 512  # of more regions, about this many are accessed, and all regions that share a key
-_PROMISED = 100  # the number that must be possible; more may exceed a limit of the device or of pinned memory
+_USED = 512  # about this many of all regions are accessed, and also the regions that share a key
+_PROMISED = 100  # this many regions must be possible; more may exceed a limit of the device or of pinned memory
 _BATCH = 32  # the number of operations that are prepared together
 _RIGHTS = QP_RIGHTS.split()
 _LOCAL_WRITE = ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE")
@@ -35,8 +35,8 @@ _QP_ACCESS = Flags(ENUMS["ibv_access_flags"].mask_of(*_RIGHTS), tuple(_RIGHTS))
 
 def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
     """Registers `count` adjacent regions of `length` bytes from `addr` on, and accesses them with their keys. Then
-    every second region is deregistered, and the remaining regions are accessed again. `returned` is 0, or describes the
-    first error."""
+    deregisters every second region, and accesses the remaining regions again. `returned` is 0, or describes the first
+    error."""
     addr, length, count, access = context.numbers(step.arguments, "addr", "length", "count", "access")
     regions: list[Mr] = []
     remarks: list[str] = []
@@ -77,8 +77,8 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
 
 
 def four_threads(context: CaseContext, step: Step) -> Observation:
-    """Four threads make calls at the same time, each `rounds` times (see the vocabulary). `returned` is 0, or describes
-    the first wrong result."""
+    """Calls verbs in four threads at the same time, `rounds` times in each thread (see the vocabulary). `returned` is
+    0, or describes the first wrong result."""
     addr, length, access, rounds = context.numbers(step.arguments, "addr", "length", "access", "rounds")
     entry, pd = context.entry, context.pds[str(step.arguments["pd"])]
     info = BindInfo(context.mrs[str(step.arguments["mr"])], addr, length, access & ~_LOCAL_WRITE)
@@ -136,15 +136,15 @@ def four_threads(context: CaseContext, step: Step) -> Observation:
 
 
 def _used(keys: Sequence[tuple[int, int]]) -> list[int]:
-    """Returns the numbers of the regions to access: a sample of many regions, and regions that share a key."""
+    """Returns the numbers of the regions to access: a sample, and regions that share a key with another region."""
     count, occurs = len(keys), (Counter(lkey for lkey, _ in keys), Counter(rkey for _, rkey in keys))
-    step = max(1, count // _USED) | 1  # odd, so that some regions of the sample are deregistered and some stay
+    step = max(1, count // _USED) | 1  # odd, so that only a part of the sample is deregistered
     twice = (number for number, (lkey, rkey) in enumerate(keys) if occurs[0][lkey] > 1 or occurs[1][rkey] > 1)
     return sorted({*range(0, count, step), *itertools.islice(twice, _USED)})
 
 
 def _served(keys: Sequence[tuple[int, int]], starts: Sequence[int], length: int, numbers: Iterable[int]) -> list[Step]:
-    """Returns a write by a peer and a receive for each of the regions."""
+    """Returns two steps for each of the regions: a peer's write to the region, and a receive into the region."""
     return [
         step
         for each in numbers
@@ -181,7 +181,7 @@ def _number(value: int) -> Value:
 
 
 def _first_fault(context: CaseContext, steps: Sequence[Step]) -> Fault | None:
-    """Makes operations in batches; returns the first fault, or None."""
+    """Executes operations in batches. Returns the first fault, or None."""
     for first in range(0, len(steps), _BATCH):
         batch = steps[first : first + _BATCH]
         for step, seen in zip(batch, run_probes([(context, step) for step in batch]), strict=True):

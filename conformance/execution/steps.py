@@ -1,5 +1,5 @@
-"""The calls of the table language: one function for each, which makes the call and returns the observation.
-model/observation.py describes the keys of an observation."""
+"""Functions for the calls of the table language. Each function issues a call and returns the observation, whose keys
+model/observation.py describes."""
 
 import ctypes
 import mmap
@@ -26,7 +26,7 @@ from conformance.model.quantity import CONSTANTS
 from conformance.model.vocabulary import BINDS, CALLS, NULL, PROBES, PRODUCTS
 from conformance.verbs import ENUMS, VERBS, ArgumentSpec
 
-# The kernel assigns small handles, and therefore never this value.
+# The kernel assigns only small handles, so no object has this handle.
 _INVENTED_HANDLE = 0xFFFFFFF0
 _EXPORTED = b"exported"
 _REREG = ENUMS["ibv_rereg_mr_flags"]
@@ -35,8 +35,8 @@ _CHANGE_TRANSLATION, _CHANGE_PD = _REREG.value_of("CHANGE_TRANSLATION"), _REREG.
 
 
 def registered(context: CaseContext, step: Step, returned: Return, addr: int, length: int) -> Observation:
-    """The observation of a registration. Adds the region to the context. A call without a domain makes the region in
-    the domain of its argument `mr`."""
+    """Returns the observation of a registration, and adds the region to the context. If the call has no argument `pd`,
+    the region has to be in the PD of the argument `mr`."""
     if returned.mr is None:
         return null_result(returned)
     asked = step.arguments
@@ -53,26 +53,26 @@ def registered(context: CaseContext, step: Step, returned: Return, addr: int, le
 
 
 def _fields(context: CaseContext, mr: Mr, pd: int | None) -> MrFields:
-    """Returns the fields of struct ibv_mr; `pd` is the pointer that its field `pd` should have (None: NULL)."""
+    """Returns the fields of struct ibv_mr. `pd` is the pointer that the field `pd` must contain (None: NULL)."""
     right_context = mr.struct.context == context.pds["pd"].context_pointer
     return cast(MrFields, {**mr.fields(), "pd_is_the_asked": mr.struct.pd == pd, "context_is_the_pds": right_context})
 
 
 def call_verb(context: CaseContext, step: Step) -> Observation:
-    """Calls a verb with the arguments of its prototype, and reads the result by the convention of its manual page."""
+    """Calls a verb with the arguments of its prototype. Returns the result by the convention of its manual page."""
     verb = VERBS[step.call]
     with ExitStack() as opened:
         values = {key: _value(context, spec, step.arguments[key], opened) for key, spec in CALLS[step.call].items()}
         returned = getattr(context.entry, verb.method)(*values.values())
     if verb.product:
-        # A call without a length makes another region of the memory of its argument `mr`.
+        # A verb without the argument `length` registers the memory of its argument `mr` again.
         of = values if "length" in values else cast(Mr, values["mr"]).fields()
         return registered(context, step, returned, start_of(of), cast(int, of["length"]))
     return result_of(returned)
 
 
 def _value(context: CaseContext, spec: ArgumentSpec, given: Argument, opened: ExitStack) -> object:
-    """Returns the value of an argument: an object, or a number. `opened` closes a file descriptor after the call."""
+    """Returns the value of an argument. `opened` closes the argument's file descriptor after the call."""
     if spec.kind == "word":
         return given
     if spec.kind != "object":
@@ -90,11 +90,11 @@ def _objects(context: CaseContext, kind: str) -> dict[str, Any]:
 
 
 def _make_object(context: CaseContext, step: Step) -> Observation:
-    """Calls a verb that makes an object other than a region or a window."""
+    """Calls a verb that creates an object other than a region or a window."""
     verb, arguments = VERBS[step.call], CALLS[step.call].items()
-    unused = ExitStack()  # these verbs take no file descriptors
+    unused = ExitStack()  # no argument of these verbs is a file descriptor
     values = [_value(context, spec, step.arguments[key], unused) for key, spec in arguments if spec.kind != "word"]
-    if step.call.startswith("ibv_import"):  # the only argument is an object, which is named by its handle
+    if step.call.startswith("ibv_import"):  # the only argument is the handle of an object
         made_up = step.arguments.get("handle", "own") != "own"
         values = [_INVENTED_HANDLE if made_up else cast(Held, each).handle if each else 0 for each in values]
     if step.arguments.get("more_than") == "max_dm_size":
@@ -113,7 +113,7 @@ def _make_object(context: CaseContext, step: Step) -> Observation:
 
 
 def _descriptor(context: CaseContext, name: str, opened: ExitStack) -> int:
-    """The file descriptor of a dma-buf, or one of vocabulary.BAD_FDS."""
+    """Returns the file descriptor of a dma-buf, or an invalid descriptor (vocabulary.BAD_FDS)."""
     if name in context.dmabufs:
         return context.dmabufs[name].fd
     if name == "minus_one":
@@ -144,7 +144,7 @@ def ibv_dereg_mr(context: CaseContext, step: Step) -> Observation:
 
 
 def _stale_handle(context: CaseContext, mr: Mr) -> int:
-    """Returns a stale handle: the handle of a second region on the same memory, which is deregistered here."""
+    """Registers the memory a second time, deregisters the second region, and returns its stale handle."""
     entry = context.entry
     returned = entry.reg_mr(context.pds["pd"], mr.struct.addr or 0, mr.struct.length, 0)
     if returned.mr is None:
@@ -167,12 +167,12 @@ def ibv_rereg_mr(context: CaseContext, step: Step) -> Observation:
     if context.entry.name == "libibverbs" and returned.value:
         observation |= {"returned": _REREG_CODES.name_of(returned.value), "enumerated": True}
     moved = bool(flags & _CHANGE_TRANSLATION)
-    if returned.value == 0 and context.entry.name == "uverbs":  # as the library does; a command leaves the structure
+    if returned.value == 0 and context.entry.name == "uverbs":  # like libibverbs; the kernel's command does not
         if moved:
             mr.struct.addr, mr.struct.length = addr, length
         if pd and flags & _CHANGE_PD:
             mr.struct.pd = pd.pointer
-    # Also done after a failed call: with ERR_DO_FORK_OLD, the kernel has made the change.
+    # Also needed after a failed call: with ERR_DO_FORK_OLD, the kernel has already changed the region.
     context.fields[name] = {**mr.fields(), "old_lkey": before["lkey"], "old_rkey": before["rkey"]}
     if returned.value == 0:
         if not moved:
@@ -233,7 +233,7 @@ def forged(context: CaseContext, step: Step) -> Observation:
     }
     command, handle = str(step.arguments["command"]), handles[str(step.arguments["handle"])]
     observation = result_of(context.entry.forged(command, handle, mr))
-    if command != "DESTROY_QP":  # the kernel's command alone cannot make a new queue pair, so this call has no control
+    if command != "DESTROY_QP":  # has no control: a kernel command cannot create a queue pair to destroy
         control = context.entry.by_right_handle(command, handles["pd"], mr)
         observation |= {"no_control": errno_name(control.errno)} if control.value else {}
     return observation
@@ -250,7 +250,7 @@ def ibv_export_buf_dmabuf_fd(context: CaseContext, step: Step) -> Observation:
 
 
 def _exported(buffer: Buffer, fds: set[int]) -> list[str]:
-    """Closes the exported descriptors, which must be two of the buffer's memory; returns the differences."""
+    """Checks that two descriptors of the buffer's memory were exported, and closes them. Returns the differences."""
     different = [] if len(fds) == 2 else ["one descriptor instead of two"]
     for fd in fds:
         try:
@@ -342,7 +342,7 @@ def _bind(context: CaseContext, step: Step) -> Observation:
         key = context.number(given) % (1 << 32) if given else next_rkey(window.rkey)
         returned = queue.post_send(SendRequest("BIND_MW", wr_id, flags=flags, rkey=key, window=window, bind=info))
         if returned.value == 0:
-            window.rkey = key  # ibv_bind_mw sets the rkey itself; after ibv_post_send, the caller has to set it
+            window.rkey = key  # ibv_bind_mw sets the rkey of the window; ibv_post_send does not
     observation = result_of(returned)
     observation["layer"] = "provider" if returned.value else "device"
     if failed:
@@ -360,7 +360,7 @@ def bind_notified(context: CaseContext, step: Step) -> Observation:
     queue.request_event(solicited_only)
     observation = _bind(context, replace(step, call=BINDS[type_2], arguments={"rkey": "", **step.arguments}))
     if observation["returned"] != "0" and step.then.outcome == "refused":
-        return {**observation, "unreachable": "the bind was refused when it was posted, so that no event is expected"}
+        return {**observation, "unreachable": "the bind was refused when it was posted, so no event is expected"}
     wanted = not solicited_only or observation["wc"] != ["SUCCESS"]
     if observation["wc"] and _had_event(context, queue, wanted) != wanted:
         observation["differences"] = [f"{'no' if wanted else 'a'} completion event"]
@@ -368,8 +368,8 @@ def bind_notified(context: CaseContext, step: Step) -> Observation:
 
 
 def _had_event(context: CaseContext, queue: NotifyingQueue, wanted: bool) -> bool:
-    """Returns whether the last completion of a queue had an event. If the event does not come soon, a later request
-    raises another event. Events come in order, so a late event comes before the later request's event."""
+    """Whether the last completion of a queue raised an event. If a wanted event is late, another request raises a
+    second event. Events are delivered in order, so the first of two events is the late event."""
     if wanted:
         if queue.took_event(SILENCE_S):
             return True
@@ -392,17 +392,16 @@ def _completions(
     if expected or queue.sq_sig_all:
         found = queue.completions(1)
         return _completed(posted.opcode, found) | {"wr_id_matches": [each.wr_id for each in found] == [posted.wr_id]}
-    # Requests of one queue complete in order: a completion of this request would come before the completion of the
-    # next.
+    # Requests of one queue complete in order: a completion of this request would precede that of the marker.
     marker = context.next_wr_id()
-    queue.post_send(SendRequest("RDMA_WRITE", marker))  # zero bytes, so it needs no key and changes nothing
+    queue.post_send(SendRequest("RDMA_WRITE", marker))  # a request of zero bytes needs no key and writes nothing
     found = queue.completions(1)
     own = [each for each in found if each.wr_id != marker]
     return _completed(posted.opcode, own) | {"wr_id_matches": None, "marker": [each.status for each in found]}
 
 
 def _completed(opcode: str, found: Sequence[Completion]) -> Observation:
-    """Returns the statuses of a request's completions, and their opcode if it names another operation."""
+    """Returns the statuses of a request's completions, and the opcode of a completion if it names another operation."""
     statuses: Observation = {"wc": [each.status for each in found]}
     return statuses | traffic.named(opcode, found)
 
@@ -454,7 +453,7 @@ def restore_rkey(context: CaseContext, step: Step) -> Observation:
 
 
 _MODULES = batches, element_lists, in_flight, memory_events, side_by_side, traffic, sys.modules[__name__]
-# A function that makes one call has the name of this call.
+# A function for only one call has the name of this call.
 STEPS: dict[str, Callable[[CaseContext, Step], Observation]] = {
     **dict.fromkeys(VERBS, call_verb),
     **{call: step for module in _MODULES for call, step in vars(module).items() if call in CALLS and callable(step)},

@@ -1,6 +1,6 @@
-"""Traffic: operations on a region or window, which show what the device enforces and which bytes it writes. Before each
-operation, memory has known contents: the range, all memory of the case around the range, and guards next to the
-harness's own buffer. Afterwards, every byte that differs is recorded."""
+"""Traffic: operations on a region or window. The results show which rights the device enforces and which bytes it
+writes. Before each operation, the range, the case's memory around the range, and the guards around the harness's own
+buffer have known contents. After the operation, all changed bytes are recorded."""
 
 import ctypes
 import sys
@@ -28,7 +28,7 @@ from conformance.model.positions import WORD_OPERATIONS, locate
 from conformance.model.vocabulary import FLUSHES, NULL
 from conformance.verbs import ENUMS
 
-# The maximum number of tries of a message that has to arrive over an unreliable transport.
+# How often a message is sent at most if an unreliable transport loses it.
 MOST_TRIES = 3
 _IMMEDIATE = 0xC0FFEE01
 # The bit in which the compared value differs from the value in memory.
@@ -53,8 +53,8 @@ class LocalBuffer:
         access: int = 0,
         skipped: int = 0,
     ) -> None:
-        """`length` is in bytes. `before` and `wanted` are as in Area. `access` are the access flags for the peer.
-        `skipped` is the size of the header that a receive writes in front of the data. Raises SetupRefused."""
+        """`before` and `wanted` are the contents for Area. `access` is the mask of the peer's access flags. `skipped`
+        is the size of the header that a receive writes in front of the data. Raises SetupRefused."""
         size = length + skipped + 2 * _GUARD
         scratch = context.harness.scratch(connection.pair.requester.pd, size, "local", access)
         start = scratch.addr + _GUARD
@@ -64,27 +64,27 @@ class LocalBuffer:
         self._skipped = skipped
 
     def guards_changed(self) -> bool:
-        """Whether a guard byte has changed; the header in front of a datagram is ignored."""
+        """Whether a guard byte has changed. A change of a datagram's header does not count."""
         if not self._skipped:
             return self.area.changed_outside()
         ends = (self.area.memory.addr, self.area.start + self.area.length)
         return any(ctypes.string_at(end, _GUARD) != repeated(EMPTY, _GUARD) for end in ends)
 
 
-# A generator that yields the exchange of an operation, if any, gets the exchange's result by send(), and returns the
-# observation.
+# A generator for one operation. Yields the ExchangeSpec if the operation needs an exchange, receives the result by
+# send(), and returns the observation.
 Probe = Generator[ExchangeSpec, Exchange, Observation]
 
 
 def probe(context: CaseContext, step: Step) -> Observation:
-    """Makes one operation on a range, by a peer or by the range's owner. Raises SetupRefused. If data must arrive but
-    an unreliable transport has lost them, the operation is repeated; it is made at most MOST_TRIES times."""
+    """Executes one operation of a peer or of the range's owner on a range. Raises SetupRefused. If an unreliable
+    transport loses data that must be delivered, repeats the operation, up to MOST_TRIES executions."""
     seen = _with_events(context, step)
     return again_if_lost(seen, lambda: _once(context, step)) if step.then.outcome == "success" else seen
 
 
 def _with_events(context: CaseContext, step: Step) -> Observation:
-    """Makes one operation; adds the asynchronous events of the responder's queue pair if it should be refused."""
+    """Executes one operation. If the operation must be refused, adds the asynchronous events of the responder."""
     if step.then.outcome != "refused":
         return _once(context, step)
     connection = _connection(context, step)
@@ -95,7 +95,8 @@ def _with_events(context: CaseContext, step: Step) -> Observation:
 
 
 def again_if_lost(seen: Observation, once_more: Callable[[], Observation]) -> Observation:
-    """Repeats an operation while its message is lost; returns the last observation, with the number of `tries`."""
+    """Repeats an operation while its message is lost. Returns the last observation; `tries` is the number of
+    executions."""
     tries = 1
     while is_lost(seen) and tries < MOST_TRIES:
         tries += 1
@@ -104,7 +105,7 @@ def again_if_lost(seen: Observation, once_more: Callable[[], Observation]) -> Ob
 
 
 def is_lost(seen: Observation) -> bool:
-    """Whether an unreliable transport delivered nothing. It may lose a message without a report."""
+    """Whether an unreliable transport lost the message. Such a transport may lose a message without an error."""
     unreliable = seen.get("qp_type", "RC") not in RELIABLE and not reports_arrival(seen)
     return unreliable and seen["returned"] == "0" and seen["wc"] in ([], ["SUCCESS"]) and seen["moved"] == "nothing"
 
@@ -117,8 +118,8 @@ def _once(context: CaseContext, step: Step) -> Observation:
 
 
 def run_probes(probes: Sequence[tuple[CaseContext, Step]]) -> list[Observation | SetupRefused]:
-    """Makes several operations; returns the observation of each, or the reason why its set-up was refused. Requests
-    that need no exchange are made first."""
+    """Executes several operations. Returns the observation of each operation, or the refusal of its set-up. Operations
+    without an exchange are executed first."""
     seen: dict[int, Observation | SetupRefused] = {}
     waiting: list[tuple[int, Probe, ExchangeSpec]] = []
     for number, (context, step) in enumerate(probes):
@@ -139,7 +140,7 @@ def run_probes(probes: Sequence[tuple[CaseContext, Step]]) -> list[Observation |
 
 
 def _traffic(context: CaseContext, step: Step) -> Probe:
-    """A peer's operation on a range with an rkey: RDMA READ or WRITE, an atomic, or FLUSH."""
+    """Executes a peer's operation on a range with an rkey: RDMA READ, RDMA WRITE, an atomic or FLUSH."""
     operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
     rkey, addr, at, length = _range(context, step, operation, "rkey")
     connection = _connection(context, step)
@@ -171,7 +172,7 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
         moved = target.moved()
     if (
         returns_value and not reads and operation not in _INEFFECTIVE
-    ):  # the old value must be returned if and only if the new one was written
+    ):  # the old value must be returned if and only if the new value was written
         back = local.area.received(target)
         moved = moved if back == moved else "other" if (moved, back) == ("nothing", "other") else "part"
     if exchange.responder_state and (moved != "all" or not exchange.succeeded):
@@ -182,14 +183,15 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
 
 
 def _local_traffic(context: CaseContext, step: Step) -> Probe:
-    """An operation with a range as local memory, by an lkey. SEND and RDMA WRITE read the range; others write to it."""
+    """Executes an operation with a range as local memory, with an lkey. SEND and RDMA WRITE read the range; the other
+    operations write to the range."""
     operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
     lkey, addr, at, length = _range(context, step, operation, "lkey")
     connection = _connection(context, step)
     gathers, receives = operation in ("SEND", "WRITE"), operation.startswith("RECV")
     content = pattern(length)
     target = _target(context, at, length, str(step.arguments["contents"]), content if gathers else None, not gathers)
-    # The region is in the responder's PD, even if the requester posts the request.
+    # The region is in the responder's PD, so the responder posts the request and the requester is the peer.
     access = _RIGHTS.value_of(_GRANTED[operation]) if operation in _GRANTED else 0
     skipped = DATAGRAM_HEADER if kind == "UD" else 0
     size = max(0, length - skipped) if receives else length
@@ -228,7 +230,8 @@ _PROBES: dict[str, Callable[[CaseContext, Step], Probe]] = {"traffic": _traffic,
 _GRANTED = {"WRITE": "REMOTE_WRITE", "READ": "REMOTE_READ", "FETCH_AND_ADD": "REMOTE_ATOMIC"}
 
 
-# The data that show whether a request was answered: its completions, the completions at the peer, and its opcode.
+# The data that show whether the peer has responded to a request: the request's completions, the peer's completions, and
+# the request's opcode.
 _Answer = tuple[Sequence[Completion], Sequence[Completion], str]
 
 
@@ -264,7 +267,7 @@ def _receive(
     sides: tuple[Area, LocalBuffer],
     kind: str,
 ) -> tuple[Observation, _Answer | None]:
-    """A SEND from the peer into the region; the receiver's completion is recorded."""
+    """Executes a SEND from the peer into the region. Returns the observation of the receiver's completion."""
     target, source = sides
     connection.renew_if_stale()
     target.fill()
@@ -274,7 +277,7 @@ def _receive(
     returned = receiver.post_receive((region,), wr_id)
     if returned.value:
         return _answered(returned, [], [], kind, "receive"), None
-    if kind not in RELIABLE:  # if the message is dropped, the later SEND consumes the receive
+    if kind not in RELIABLE:  # a second SEND follows; if the first is lost, it consumes the receive under test
         post_receives(receiver, [context.next_wr_id()])
     opcode = "SEND_WITH_IMM" if operation == "RECV_WITH_IMM" else "SEND"
     posted = sender.post_send(SendRequest(opcode, context.next_wr_id(), (source.sge,), imm=_IMMEDIATE))
@@ -296,8 +299,8 @@ def _receive(
 
 
 def bind_and_send(context: CaseContext, step: Step) -> Observation:
-    """Posts a bind and then a SEND on the same queue pair, and waits only for the receive of the SEND. When the peer
-    has received the SEND, the window must be bound, because a SEND is ordered after earlier binds."""
+    """Posts a bind and then a SEND on the same queue pair. After the peer has received the SEND, the peer writes
+    through the window, which must be bound because a SEND is ordered after earlier binds."""
     pair = context.pairs[str(step.arguments["qp"])]
     window = context.windows[str(step.arguments["mw"])]
     info = context.bind_info(step.arguments)
@@ -325,8 +328,8 @@ def bind_and_send(context: CaseContext, step: Step) -> Observation:
 
 
 def _target(context: CaseContext, at: int, length: int, contents: str, content: bytes | None, replaced: bool) -> Area:
-    """Returns a range of the case's memory. `content` is what the range contains before an operation that reads it. If
-    `replaced`, the operation writes the transferred bytes to the range."""
+    """Returns a range of the case's memory. `content` is the initial content of the range if the operation reads the
+    range. If `replaced`, the operation writes the transferred bytes to the range."""
     around, prefill = AROUND[contents], contents == "made"
     before = (content if content is not None else repeated(BEFORE, length)) if prefill else repeated(around, length)
     wanted = pattern(length) if replaced else before
@@ -334,7 +337,7 @@ def _target(context: CaseContext, at: int, length: int, contents: str, content: 
 
 
 def _range(context: CaseContext, step: Step, operation: str, key: str) -> tuple[int, int, int, int]:
-    """Returns the operation's key, its address, the address in this process, and the length in bytes."""
+    """Returns the key and the address in the request, the address in this process, and the length in bytes."""
     number, addr, length = context.numbers(step.arguments, key, "addr", "length")
     at = context.number(step.arguments["at"]) if step.arguments["at"] else addr
     offset, size = locate(str(step.arguments["position"]), operation, addr, length)
@@ -342,7 +345,7 @@ def _range(context: CaseContext, step: Step, operation: str, key: str) -> tuple[
 
 
 def _connection(context: CaseContext, step: Step) -> LoopbackConnection:
-    """Returns the connection of an operation: over the pair that the case names, else a connection of the harness."""
+    """Returns the connection over the pair that the case names, or else a connection of the harness."""
     kind, pd = str(step.arguments["qp_type"]), str(step.arguments["pd"])
     posted = str(step.arguments["poster"]).removeprefix("post_send")
     flags, length = context.numbers(step.arguments, "with_flags", "length")
@@ -361,7 +364,7 @@ def _connection(context: CaseContext, step: Step) -> LoopbackConnection:
 def _request(
     context: CaseContext, operation: str, local: Sge, rkey: int, addr: int, length: int, contents: tuple[bytes, bytes]
 ) -> SendRequest:
-    """Returns the request. An atomic replaces the first value of `contents` by the second."""
+    """Returns the request. An atomic replaces the first value of `contents` with the second value."""
     wr_id = context.next_wr_id()
     if operation in FLUSHES:
         return SendRequest(operation, wr_id, rkey=rkey, remote_addr=addr, length=length)
@@ -381,7 +384,8 @@ def _request(
 def _answered(
     returned: Return, found: Sequence[Completion], peer: Sequence[Completion], kind: str, side: str
 ) -> Observation:
-    """Returns the completions of the request and, unless all have succeeded, of the other side."""
+    """Returns the observation of a request's completions. If a completion is missing or failed, adds the peer's
+    completions."""
     statuses = [each.status for each in found]
     observation = result_of(returned)
     observation |= {"layer": "device", "wc": statuses, "qp_type": kind, "side": side}
@@ -392,13 +396,13 @@ def _answered(
 
 
 def named(opcode: str, found: Sequence[Completion], received: Sequence[Completion] = ()) -> Observation:
-    """The opcode of a completion that names another operation, if there is one, and the specified opcode."""
+    """Returns the result of `other_opcode`: empty if each completion's opcode is the specified one."""
     differing = other_opcode(opcode, found, received)
     return {"opcode": differing} if differing else {}
 
 
 def _received(completions: Sequence[Completion], length: int, with_imm: bool = True) -> Observation:
-    """Further fields of the receiver's completion, as [reported, expected]."""
+    """Returns further fields of the receiver's completion, each as [reported, expected]."""
     if not completions or completions[0].status != "SUCCESS":
         return {}
     received: Observation = {"byte_len": [completions[0].byte_len, length]}
@@ -409,8 +413,8 @@ def _received(completions: Sequence[Completion], length: int, with_imm: bool = T
 
 def _moved(moved: str, length: int, done: bool, target: Area, local: LocalBuffer, late: bool) -> Observation:
     """Returns the observation of the operation's changes in the range and around the harness's own buffer. An operation
-    of zero bytes counts as moved if it succeeded (`done`) and nothing changed. If `late`, a completion came before the
-    last byte."""
+    of zero bytes counts as moved if it succeeded (`done`) and nothing changed. If `late`, the completion was observed
+    before the last byte."""
     changed = target.changed()
     if length == 0:
         moved = "part" if changed else "all" if done else "nothing"

@@ -1,6 +1,6 @@
-"""Rule API-01: compares the descriptions of the verbs with the installed header and bindings. The C compiler answers
-all questions about the header, so that the result is what a program compiled here would see. No device is needed and no
-library is loaded."""
+"""Rule API-01: compares the descriptions of the verbs with the installed header and bindings. All facts about the
+header come from the C compiler, so that they are the same as in a program that is compiled here. No device is needed
+and no library is loaded."""
 
 import functools
 from collections.abc import Sequence
@@ -23,10 +23,10 @@ def check_header(
     """Returns a check for each enumerator, field and prototype, even if the suite does not describe it.
 
     `compiler` is a command line, by default $CC or the first of cc, gcc and clang on PATH. `include_dirs` are searched
-    before those of the system. `timeout_s` limits each run of the compiler, in seconds. `release` is the installed
-    rdma-core; its header need not have items of later releases. None means that the release is unknown. If the
-    comparison cannot be made (no compiler, no header, or a header that does not compile), the result is one UNREACHABLE
-    check, never an exception and never PASS.
+    before the directories of the system. `timeout_s` limits each run of the compiler, in seconds. `release` is the
+    installed rdma-core, or None if unknown; its header need not have items of later releases. If nothing can be
+    compared (no compiler, no header, or a header that does not compile), the result is one UNREACHABLE check, never an
+    exception and never PASS.
     """
     try:
         return compare(Toolchain.found(compiler, include_dirs, timeout_s), release)
@@ -36,5 +36,5 @@ def check_header(
 
 @functools.cache
 def installed_api(release: int | None) -> tuple[Check, ...]:
-    """Returns the checks of the installed header and bindings of rdma-core `release`; makes them once in a process."""
+    """Returns the checks of the installed header and bindings of rdma-core `release`; compares once in a process."""
     return (*check_header(release=release), *check_bindings())

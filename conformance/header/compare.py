@@ -1,6 +1,6 @@
 """Compares every described enumerator, struct, constant and prototype with a header. Each described item must be in the
 header and be equal to its description; enumerators and fields that only the header has are reported as NOT_COVERED.
-program.py asks the compiler, and source.py reads the header's text."""
+program.py runs the compiler, and source.py reads the header's text."""
 
 import json
 import re
@@ -131,7 +131,7 @@ def _compatible(expression: str, ctype: str) -> str:
 
     In C, an enumeration is compatible with its integer type, but not with another enumeration. To distinguish an
     enumeration from its integer type, the expression is also compared with FOREIGN: an integer is compatible with
-    a foreign enumeration, an enumeration is not.
+    a foreign enumeration; an enumeration is not.
     """
 
     def has(other: str) -> str:
@@ -144,7 +144,7 @@ def _compatible(expression: str, ctype: str) -> str:
     return " && ".join([has(ctype), has(of_integers), *(f"!{has(each)}" for each in sorted(foreign))])
 
 
-# Items that the header has and the descriptions do not.
+# Items of the header that are not described.
 
 
 def _unknown_name_checks(answers: Answers, source: Source) -> Iterator[Check]:
@@ -157,7 +157,7 @@ def _unknown_name_checks(answers: Answers, source: Source) -> Iterator[Check]:
             if name in known:
                 continue
             known.add(name)  # reported once, for the first enumeration with this name or prefix
-            if (value := answers.value(name)) is not None:  # otherwise the name is a macro whose value is not a number
+            if (value := answers.value(name)) is not None:  # None: the name is a macro whose value is not a number
                 why = f"the header has {name}, which the suite does not describe"
                 yield Check(f"enum {enum.name}.{enum.short(name)}", NOT_COVERED, "", str(value), why)
 
@@ -173,7 +173,7 @@ def _unknown_field_checks(answers: Answers, source: Source) -> Iterator[Check]:
                 yield Check(f"struct {struct.name}.{name}", NOT_COVERED, "", found, why)
 
 
-# Items that the descriptions have.
+# Described items.
 
 
 def _value_check(item: str, described: EnumValue | Constant, answers: Answers, release: int | None) -> Check:
@@ -190,7 +190,7 @@ def _struct_checks(struct: Struct, answers: Answers, source: Source) -> Iterator
         yield missing(name, f"{len(struct.fields)} fields")
         return
     if described is None:
-        why = f"the described layout needs types this header lacks: {answers.refused[_size(ours)]}"
+        why = f"the described layout needs types that this header lacks: {answers.refused[_size(ours)]}"
         yield Check(name, FAIL, _layout(struct), "", why)
     else:
         why = "the struct has another size; a field differs or is not described"
@@ -207,7 +207,7 @@ def _field_checks(struct: Struct, field: Field, answers: Answers, declared: str)
         return
     for what, question in (("offset", _offset), ("size", _field_size)):
         expected, found = (answers.value(question(tag, field.name)) for tag in (ours, struct.name))
-        if expected is not None:  # otherwise the check of the struct has reported the failure
+        if expected is not None:  # None: the check of the struct has reported the failure
             # An array without bounds has an offset but no size.
             shown = f"no {what}" if found is None else found
             yield same(f"{item} {what}", expected, shown, f"the field has another {what} in the header")
@@ -219,7 +219,7 @@ def _type_check(item: str, question: str, expected: str, answers: Answers, decla
     """Returns PASS if the types are the same for the compiler. `declared` is the text of the header."""
     fits = answers.value(question)
     if fits is None:
-        reason = f"the described type needs what this header lacks: {answers.refused[question]}"
+        reason = f"the described type needs names that this header lacks: {answers.refused[question]}"
         return Check(item, FAIL, expected, declared, reason)
     if fits:
         return Check(item, PASS, expected, expected)
@@ -233,7 +233,7 @@ def _prototype_check(verb: Verb, answers: Answers, source: Source, release: int 
     return _type_check(item, _prototype(verb), verb.signature, answers, declared)
 
 
-# The vendor's dialect. Only the vendor's header has it, so that its absence from another header is not a failure.
+# The vendor's dialect. Only the vendor's header has these items: if another header lacks them, this is not a failure.
 
 
 def _vendor_checks(answers: Answers, source: Source) -> Iterator[Check]:

@@ -1,8 +1,8 @@
 """Finds names in the text of a preprocessed header: enumerators, fields, macros, prototypes.
 
 The names are used to find items that are not described, and in messages; numbers come from the compiler. The module is
-not a complete C parser: it reads the kinds of declaration that headers have, and omits others. If it omits a field, the
-comparison of sizes shows a difference.
+not a complete C parser: it reads the forms of declarations that headers have, and omits other forms. If it omits a
+field, the comparison of sizes shows a difference.
 """
 
 import functools

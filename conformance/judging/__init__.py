@@ -1,8 +1,8 @@
 """Judges observations by the documents. The same data always give the same verdict.
 
-Every verdict comes from `conclude`: for a case that has just run, for each kind of point of a sweep, and for a recorded
-observation. A verdict is about the device and its stack; a failure of the harness is BROKEN, never FAIL. execution/
-makes the observations, and results/waivers.py applies waivers.
+`conclude` judges every observation: of a case that has just run, of a point of a sweep, and of a recorded result. A
+verdict is about the device and its stack; a failure of the harness is BROKEN, never FAIL. execution/ makes the
+observations, and results/waivers.py applies waivers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,15 +33,15 @@ from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import REGISTRATIONS
 
 _NONE: Mapping[str, str] = {}
-# The keys of observations whose values differ in each run and do not by themselves change a verdict: addresses, keys of
-# regions and windows, handles.
+# The fields of an observation that `verdict_key` leaves out or reduces, because their values, such as addresses and
+# handles, differ in each run.
 _VARYING = ("mr", "asked", "keys", "rkey", "mw", "remarks", "afterwards")
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict with its reason in one line. `notes` are remarks that do not change the verdict, `fault` is the fault
-    of a violation."""
+    """A verdict with its reason in one line. `notes` are remarks that do not change the verdict. Only a violation has a
+    `fault`."""
 
     verdict: str
     reason: str
@@ -62,7 +62,7 @@ class Basis:
 
     def lacking(self, case: Case, names: Sequence[str]) -> list[str]:
         """The capabilities among `names` that the entry of `case` does not have. For a case about declarations, a
-        declared capability counts as present even if a trial did not find it."""
+        declared capability counts as present even if it did not work when it was tried."""
         lacking = self.capabilities.undeclared(names, case.entry)
         if _is_about_declarations(case):
             return [name for name in lacking if name not in self.capabilities.absent]
@@ -78,7 +78,7 @@ class Basis:
 
 
 def _is_about_declarations(case: Case) -> bool:
-    """Whether a case judges declarations, so that it is run even if the declarations are false."""
+    """Whether every rule of a case is about the declared capabilities of the device."""
     return bool(case.rules) and all(rule.startswith(DECLARATIONS) for rule in case.rules)
 
 
@@ -94,7 +94,7 @@ def conclude(
     unmade = _no_pair(basis, case, observed.get("afterwards", ()))
     if unmade and judgement.verdict == Verdict.PASS:
         undeclared = list(dict.fromkeys([*undeclared, *unmade]))
-        shown = f"{judgement.reason}; traffic cannot show its effect: the device does not offer {', '.join(unmade)}"
+        shown = f"{judgement.reason}; the effect was not tested: the device does not offer {', '.join(unmade)}"
         judgement = Judgement(Verdict.UNSUPPORTED, shown, judgement.notes)
     judgement = apply_profile(judgement, case.needs, undeclared, basis.profile)
     return judgement, with_undeclared(observed, undeclared)
@@ -120,8 +120,9 @@ def judge(
     kernel: KernelEvidence | None = None,
     absent: Mapping[str, str] = _NONE,
 ) -> Judgement:
-    """The verdict on `case` by the documents alone. `undeclared` are the capabilities that the case needs and that the
-    device does not have. `absent` has the capabilities that the device declares and does not have."""
+    """The verdict on `case` by the documents, without the profile. `undeclared` are the capabilities that the case
+    needs and that the device does not have. `absent` are the capabilities that the device declares but does not
+    have."""
     lack = _lack(undeclared, absent)
     alarm = kernel_alarm(kernel or {})
     if alarm:
@@ -148,7 +149,7 @@ def judge(
 
 
 def memory_leak(unfreed: Sequence[UnfreedMemory]) -> Fault:
-    """The fault of a case after which modules keep memory. The first place is its site."""
+    """The fault of a case after which kernel modules have not freed memory; its site is that of `unfreed[0]`."""
     seen = [
         f"{each['size']:,} bytes ({each['objects'][-1]} x) allocated by {each['function']} [{each['module']}] "
         f"in {each['line']}"
@@ -158,8 +159,8 @@ def memory_leak(unfreed: Sequence[UnfreedMemory]) -> Fault:
 
 
 def verdict_key(observed: Observation) -> dict[str, object]:
-    """An observation without the keys whose values differ in each run and change no verdict. Two observations with the
-    same key get the same verdict for the same expectation."""
+    """The part of an observation that decides the verdict. For the same expectation, two observations with equal parts
+    have the same verdict."""
     kept: dict[str, object] = {key: value for key, value in observed.items() if key not in _VARYING}
     if "mr" in observed:
         kept["wrong"] = [field.partition(" ")[0] for field in wrong_fields(observed)]
@@ -173,12 +174,12 @@ def verdict_key(observed: Observation) -> dict[str, object]:
 
 
 def apply_profile(judgement: Judgement, needs: Sequence[str], undeclared: Sequence[str], profile: Profile) -> Judgement:
-    """Returns the judgement by the profile of the device. `needs` are the capabilities that the case needs, and
-    `undeclared` those that the device lacks.
+    """Applies the profile of the device to a judgement. `needs` are the capabilities that the case needs, and
+    `undeclared` are the needed capabilities that the device lacks.
 
-    If the device lacks only capabilities that must be present by the profile, the verdict is FAIL. If it lacks a
-    capability as the profile expects, the profile's reason is added. If it has a capability that should be absent by
-    the profile, a remark says so; this is not a failure, because no document forbids a capability.
+    If the device lacks only capabilities that the profile demands, UNSUPPORTED becomes FAIL. If it lacks a capability
+    that is absent by the profile, the reason in the profile is added. If it has such a capability, a remark is added,
+    and the verdict stays the same, because no document forbids a capability.
     """
     if not profile.present and not profile.absent:
         return judgement
@@ -189,7 +190,7 @@ def apply_profile(judgement: Judgement, needs: Sequence[str], undeclared: Sequen
         fault = Fault(FaultKind.NOT_PROVIDED, expected=tuple(missing), seen=(reason,))
         return Judgement(Verdict.FAIL, reason, judgement.notes, fault)
     if judgement.verdict in (Verdict.UNREACHABLE, Verdict.BROKEN):
-        return judgement  # says nothing about the device
+        return judgement  # these verdicts are not about the device
     explained = [profile.absent[name] for name in undeclared if name in profile.absent]
     reason = judgement.reason
     if judgement.verdict == Verdict.UNSUPPORTED and explained:
@@ -209,7 +210,7 @@ def _lack(undeclared: Sequence[str], absent: Mapping[str, str]) -> str:
     if names := [name for name in undeclared if name not in absent]:
         clauses.append(f"does not declare {', '.join(map(titled, names))}")
     if names := [name for name in undeclared if name in absent]:
-        clauses.append(f"declares {', '.join(names)} and does not have it")
+        clauses.append(f"declares {', '.join(names)} but does not have it")
     return " and ".join(clauses)
 
 
@@ -230,9 +231,9 @@ def _of_set_up(kind: FaultKind, case: Case, observed: Observation) -> Fault:
 
 
 def _judge_open(case: Case, lack: str, observed: Observation) -> Judgement:
-    """Only the later steps can be wrong, unless the call was refused for lack of a capability."""
+    """Judges a call with an open outcome, in which only the later steps can have a fault."""
     judgement = _judge_steps(case, observed)
-    # If the device cannot make the object, the later steps show nothing about it.
+    # Without the object of the refused call, the later steps show nothing about the device.
     if lack and case.afterwards and outcome_of(case.when, observed) == "refused":
         return _judge_undeclared(case, lack, observed)
     if lack and judgement.verdict == Verdict.FAIL and _first_refused(case, observed):
@@ -244,7 +245,7 @@ def _judge_open(case: Case, lack: str, observed: Observation) -> Judgement:
 
 
 def _judge_undeclared(case: Case, lack: str, observed: Observation) -> Judgement:
-    """The judgement on a case whose capability the device lacks: the call must be refused, or work as documented."""
+    """Judges a case that needs a capability which the device lacks: the call must be refused, or work as documented."""
     silent = first_fault(case, observed)
     if silent and silent.kind is FaultKind.NO_COMPLETION:
         return Judgement.of_fault(silent)
@@ -275,11 +276,11 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
         return Judgement(Verdict.UNREACHABLE, f"{case.when} {unjudged}")
     for step, seen in made_steps(case, observed):
         if not_refused(step, seen):
-            return Judgement(Verdict.UNREACHABLE, f"{step} was carried out, which is the subject of other rows")
+            return Judgement(Verdict.UNREACHABLE, f"{step} was not refused, which other rows judge")
     fault = first_fault(case, observed) or _differing_errnos(case, observed)
     notes = [*observed.get("not_covered", ()), *([case.note] if case.note else [])]
     if any(seen.get("moved") == "other" for seen in (observed, *observed.get("afterwards", ()))):
-        notes.append("the requester's own buffer holds other bytes than before, and none of them are the responder's")
+        notes.append("the requester's own buffer has other bytes than before, but none of the responder's")
     if any(seen.get("tries", 1) > 1 for seen in (observed, *observed.get("afterwards", ()))):
         notes.append("an unreliable transport lost a message, which was sent again")
     if fault:
@@ -305,7 +306,7 @@ def first_fault(case: Case, observed: Observation) -> Fault | None:
 
 
 def made_steps(case: Case, observed: Observation) -> list[tuple[Step, Observation]]:
-    """The steps that were made, beginning with the judged call, each with its observation."""
+    """The executed steps, beginning with the judged call, each with its observation."""
     return [(case.when, observed), *zip(case.afterwards, observed.get("afterwards", ()), strict=False)]
 
 
@@ -323,8 +324,8 @@ def _differing_errnos(case: Case, observed: Observation) -> Fault | None:
 
 
 def _unseen_step(case: Case, observed: Observation) -> Step | None:
-    """Returns the first later step that lacks an observation although it could be made, or None. A step cannot be made
-    if a call with an open outcome has released the object of the step, or has not made it."""
+    """Returns the first later step without an observation. Returns None if there is no such step, or if the step could
+    not be executed: a call with an open outcome has released the object of the step, or has not created this object."""
     made = made_steps(case, observed)
     if len(made) > len(case.afterwards):
         return None
@@ -338,7 +339,7 @@ def _unseen_step(case: Case, observed: Observation) -> Step | None:
 
 
 def _refused_by_an_earlier_error(case: Case, observed: Observation) -> str:
-    """Describes the first refusal that came only because the queue pair was already in the error state."""
+    """Describes the first refused step whose queue pair was already in the error state; empty if there is none."""
     for step, seen in made_steps(case, observed):
         if step.then.outcome == "refused" and "state_before" in seen and outcome_of(step, seen) == "refused":
             return f"{step} {format_answer(seen)}"

@@ -1,8 +1,8 @@
-"""The layer that answered a call, if the call and its answer show the layer.
+"""Determines the layer that answered a call, if the call and its errno show the layer.
 
-The kernel's RDMA core checks some arguments before it calls a driver; the answers to these checks are the same for
-every driver. By the source of the core, the refusals below come from these checks. For any other refusal by the kernel
-it is unknown whether the core or the driver answered. No verdict depends on the layer.
+The kernel's RDMA core checks some arguments before it calls a driver, and returns the same errno for every driver. By
+the source of the core, the refusals in `_is_of_core` come from these checks. For any other refusal by the kernel, it is
+unknown whether the core or the driver refused the call. No verdict depends on the layer.
 """
 
 from conformance.model.case import Arguments, Case, mask_of
@@ -24,7 +24,7 @@ _SAME_OFFSET = {"ibv_reg_mr_iova": ("addr", "hca_va"), "ibv_reg_dmabuf_mr": ("of
 
 
 def answering_layer(case: Case, seen: Observation) -> str:
-    """The layer that answered the judged call: the observed layer, or CORE if only the core can give this answer."""
+    """The layer that answered the judged call: the observed layer, or CORE if only the core can return this errno."""
     layer = seen.get("layer", "")
     return CORE if layer == KERNEL and seen.get("errno") and _is_of_core(case, seen["errno"]) else layer
 
@@ -36,25 +36,25 @@ def _is_of_core(case: Case, code: str) -> bool:
             return code == "ENOENT"  # the core looks up the handle before it calls the driver
         return code == "EINVAL" and bool(mask_of(arguments, "flags") & ~_FLUSH)
     if step.call == "ibv_rereg_mr":
-        # EACCES for memory that is pinned read-only does not come from the core alone: a driver calls the core's check,
-        # and may register the memory again instead.
-        return code == "EINVAL" and bool(mask_of(arguments, "flags") & _CHANGE_ACCESS) and _changes_alone(arguments)
+        # EACCES for memory that is pinned read-only depends on the driver, too: the driver calls the core's check, and
+        # may register the memory again instead of returning EACCES.
+        return code == "EINVAL" and bool(mask_of(arguments, "flags") & _CHANGE_ACCESS) and _only_peers_write(arguments)
     if step.call in _SAME_OFFSET and code == "EINVAL":
         one, other = (_offset(case, arguments.get(name)) for name in _SAME_OFFSET[step.call])
         if None not in (one, other) and one != other:
             return True
-    return step.call.startswith("ibv_reg_") and code == "EINVAL" and _changes_alone(arguments)
+    return step.call.startswith("ibv_reg_") and code == "EINVAL" and _only_peers_write(arguments)
 
 
-def _changes_alone(arguments: Arguments) -> bool:
-    """Whether a peer may change the memory, but the local device may not write to it."""
+def _only_peers_write(arguments: Arguments) -> bool:
+    """Whether the access flags permit a peer to change the memory, but do not permit the local device to write."""
     access = mask_of(arguments, "access")
     return bool(access & _REMOTE_CHANGES) and not access & _LOCAL_WRITE
 
 
 def _offset(case: Case, address: object) -> int | None:
-    """Returns the offset of an address within the smallest page; None if the address depends on anything else than the
-    address of memory. Memory begins at a page boundary, and the size of a huge page is a multiple of the page size."""
+    """Returns the offset of an address within the smallest page; None if the address depends on more than the addresses
+    of memory. Memory begins at a page boundary, and the size of a huge page is a multiple of the page size."""
     if not isinstance(address, Quantity):
         return None
     if any(

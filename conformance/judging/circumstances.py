@@ -1,5 +1,5 @@
-"""The location of a fault: the call that failed, the kind of region, and the object whose key was used. These facts
-come only from the case."""
+"""The location of a fault: the call that failed, the kind of region, and the object whose key was used. All these facts
+are derived from the case, and none from the observation."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +18,8 @@ POSTED = "requests of ibv_wr_post"
 # Calls that destroy an object or its key, each with the name of the argument for that object.
 _ENDS = {"ibv_dereg_mr": "mr", "ibv_dealloc_mw": "mw"}
 _REREGISTRATIONS = ("ibv_rereg_mr", "ibv_rereg_mr_experimental")
-# The page sizes for comparing ranges. The result does not depend on these sizes, because all quantities of a table
-# scale with them.
+# For the comparison of ranges: the page sizes, and the distance between the addresses of two objects. The result does
+# not depend on the page sizes, because all quantities of a table scale with these sizes.
 _PAGE, _HUGE_PAGE, _APART = 4096, 2 << 20, 1 << 44
 
 
@@ -57,7 +57,7 @@ def _operation(step: Step) -> str:
 
 @dataclass(frozen=True)
 class _Key:
-    """The object whose key an operation uses; `dead` if it no longer existed when the key was used."""
+    """The object whose key an operation uses. `dead` is whether the object was destroyed before the use."""
 
     kind: str
     name: str
@@ -93,7 +93,7 @@ class _Scene:
             self._make(step)
 
     def _make(self, step: Step) -> None:
-        """Makes, changes or ends the objects of a step. A step that must be refused changes none."""
+        """Creates, changes or destroys the objects of a step. A step that must be refused destroys and changes none."""
         arguments, name = step.arguments, step.name
         if step.call == "post_traffic":
             self._posted = step
@@ -115,7 +115,7 @@ class _Scene:
         return self._posted or step if step.call == "await_traffic" else step
 
     def key_of(self, step: Step) -> _Key | None:
-        """The key that a step uses; None if the step uses no key, or a key that no object has."""
+        """The key that a step uses; None if the step uses no key. A number as the key counts as that of a region."""
         found = [name for quantity in _key_quantities(step.arguments) for name in quantity.names]
         if "mw" in step.arguments and step.call == "bind_and_send":
             found = [(str(step.arguments["mw"]), "rkey")]
@@ -132,7 +132,7 @@ class _Scene:
         return {kind for region in regions for kind in self._kinds(region)}
 
     def is_outside(self, step: Step) -> bool:
-        """Whether an operation addresses any bytes outside of the range of its key."""
+        """Whether an operation addresses bytes outside of the range of its key."""
         return any(self._leaves(step, *each) for each in _operands(step))
 
     def _leaves(self, step: Step, quantity: Quantity, addr: Argument, length: Argument) -> bool:
@@ -203,7 +203,7 @@ class _Scene:
             return None
 
     def _property(self, name: str, property_: str) -> int:
-        """The value of an object's property. Raises LookupError for values that only a device can give."""
+        """The value of an object's property. Raises LookupError for values that the device determines."""
         if name in self._places:
             addr = _APART * (1 + list(self._places).index(name))
             size = self._places[name].size.evaluate(_PAGE, _HUGE_PAGE, self._property)

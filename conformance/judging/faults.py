@@ -1,5 +1,5 @@
 """Compares the observation of a step with the expectation, and returns the fault without its location.
-circumstances.py adds the location of a fault, and sentences.py makes its sentence."""
+circumstances.py adds the location to a fault, and sentences.py describes the fault in a sentence."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,15 +11,15 @@ from conformance.model.observation import NOT_AWAITED, Observation, reports_arri
 from conformance.model.vocabulary import BINDS, FLUSHES
 from conformance.verbs import ENUMS, VERBS
 
-# The values of a successful call, and the values of a call whose failure only errno explains.
+# The values that a successful call returns, and the values of a failed call whose reason is in errno.
 DONE = ("MR", "MW", "PD", "DM", "DMAH", "TD", "buffer", "descriptor", "0")
-_ERRNO_TELLS = ("NULL", "no descriptor")
-# The value that await_traffic returns if requests in flight moved bytes after their key had become invalid.
+_REASON_IN_ERRNO = ("NULL", "no descriptor")
+# The values that await_traffic returns if requests in flight accessed memory after their key had become invalid.
 _AWAITED = ("changed", "leaked")
 
 
 def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None:
-    """Returns the fault of one step, or None. `later` says that the step is made after the judged call."""
+    """Returns the fault of one step, or None. `later` is whether the step follows the judged call."""
     then = step.then
     if "not_made" in seen:
         return None
@@ -37,7 +37,7 @@ def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None
         return None
     if silent:
         return silent
-    if "fault" in seen:  # the call made many operations, and one of them had this fault
+    if "fault" in seen:  # the call posted many requests, and one of the requests had this fault
         return Fault.of_data(seen["fault"])
     if "differences" in seen:
         return _fault(FaultKind.DIFFERENT, seen, came=seen["differences"])
@@ -59,9 +59,10 @@ def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None
 
 
 def answer_of(kind: FaultKind, seen: Observation) -> Fault:
+    """A fault of this kind that has only the results of the call."""
     statuses = tuple(seen["wc"]) if "wc" in seen and seen["returned"] == "0" else None
-    unheard = bool(seen.get("unacknowledged")) and seen["wc"] == ["SUCCESS"]
-    unheard = (unheard or "tries" in seen) and not reports_arrival(seen)
+    only_sent = bool(seen.get("unacknowledged")) and seen["wc"] == ["SUCCESS"]
+    only_sent = (only_sent or "tries" in seen) and not reports_arrival(seen)
     return Fault(
         kind,
         layer=seen.get("layer", ""),
@@ -69,7 +70,7 @@ def answer_of(kind: FaultKind, seen: Observation) -> Fault:
         errno=seen["errno"],
         statuses=statuses,
         tries=seen.get("tries", 1),
-        nothing_arrived=unheard and seen["moved"] == "nothing",
+        nothing_arrived=only_sent and seen["moved"] == "nothing",
     )
 
 
@@ -82,7 +83,7 @@ def _outcome_fault(step: Step, seen: Observation) -> Fault:
         return _fault(FaultKind.ACCEPTED, seen)
     if seen["returned"] in _AWAITED:
         return _fault(FaultKind.MOVED, seen)
-    # If SUCCESS only means that a message was sent, a message that does not arrive counts as refused.
+    # If SUCCESS means only that a message was sent, a message that does not arrive counts as refused.
     return _fault(FaultKind.REFUSED, seen)
 
 
@@ -90,9 +91,9 @@ def _is_silent(step: Step, seen: Observation) -> bool:
     """Whether a request that has to complete did not complete by the deadline.
 
     Every send request completes: on RC and XRC with the peer's response or in error, on UC and UD when it has been
-    sent. A receive request may stay posted if its message was lost, or was refused before it consumed the receive; a
-    reliable sender must then get an error. On iWARP, a peer does not respond to a SEND or WRITE: after a refusal, the
-    stream ends, and the device decides how the request completes.
+    sent. A receive request may stay posted if its message was lost, or if the message was refused before it consumed
+    the request; a reliable sender must then get an error. On iWARP, a peer does not respond to a SEND or WRITE: after a
+    refusal, the stream ends, and the device decides how the request completes.
     """
     if seen["returned"] != "0" or "wc" not in seen or step.then.completion == "none":
         return False
@@ -102,15 +103,13 @@ def _is_silent(step: Step, seen: Observation) -> bool:
     return not seen["wc"] and not (seen.get("unacknowledged") and step.then.outcome == "refused")
 
 
-# Positions at which the operation transfers a whole message.
-_FROM_START = ("whole",)
 # Operations that leave the range unchanged.
 _READERS = (*"RDMA_READ UNEQUAL_CMP_AND_SWP UPPER_UNEQUAL_CMP_AND_SWP ZERO_FETCH_AND_ADD SEND WRITE".split(), *FLUSHES)
 
 
 def _of_bytes_that_matter(step: Step, seen: Observation) -> Observation:
-    """If an operation must not move bytes, `moved` becomes `all`, which means as required, if no byte was moved, else
-    `part`."""
+    """Returns the observation. If the operation must not move bytes, `moved` is replaced: by `all`, which means as
+    required, if no byte was moved, and else by `part`."""
     if step.then.moved != "nothing" or "moved" not in seen:
         return seen
     return {**seen, "moved": "all" if seen["moved"] == "nothing" else "part"}
@@ -149,17 +148,17 @@ def data_fault(step: Step, seen: Observation) -> Fault | None:
 
 def _came_before_refusal(step: Step, seen: Observation) -> bool:
     """Whether only the first segments of a message arrived, because a later segment was refused. With InfiniBand, the
-    first packet of an RDMA WRITE has the length of the message, so that the responder can refuse it before it places
+    first packet of an RDMA WRITE has the length of the message: the responder can refuse the message before it places
     bytes. iWARP checks and places each segment separately (RFC 5041, DDP), so that segments before the first refused
-    segment may have arrived."""
-    segments = seen.get("unacknowledged") and seen["moved"] == "part" and step.arguments.get("position") in _FROM_START
+    segment may have arrived. Messages at positions other than `whole` have only one segment."""
+    segments = seen.get("unacknowledged") and seen["moved"] == "part" and step.arguments.get("position") == "whole"
     return bool(segments) and len(seen["changed"]) == 1 and seen["changed"][0][0] == 0
 
 
 def _stretches(seen: Observation) -> list[list[int]]:
     """Returns the changed ranges. All ranges that begin in the header of a datagram, or directly after it, count as one
-    range. Some bytes of the header keep their values by chance, because the header depends on earlier packets: for
-    example, its identification field counts packets."""
+    range: a byte of the header may keep its value by chance, and so divide one change into several ranges. The
+    identification field of the header, for example, counts packets."""
     found = seen["changed"]
     if (seen.get("qp_type"), seen.get("side")) != ("UD", "receive"):
         return found
@@ -168,7 +167,7 @@ def _stretches(seen: Observation) -> list[list[int]]:
 
 
 def _success_means_sent(seen: Observation) -> bool:
-    """Whether SUCCESS says only that a request was sent, because the transport does not acknowledge the request."""
+    """Whether SUCCESS means only that a request was sent, because the transport does not acknowledge the request."""
     if reports_arrival(seen):
         return False
     return seen.get("qp_type", "RC") not in RELIABLE or seen.get("unacknowledged", False)
@@ -183,8 +182,8 @@ def _reception_fault(seen: Observation) -> Fault | None:
 
 
 def without_status(step: Step, seen: Observation) -> str:
-    """Returns the reason why the status of a refusal is missing, if the row judges this status; else empty. Other rows
-    judge whether the operation is refused at all."""
+    """The reason why the status of a refusal is missing; empty if it is present, or if the row does not judge it. Other
+    rows judge whether the operation is refused."""
     if not step.then.because:
         return ""
     if seen["returned"] != "0":
@@ -193,7 +192,7 @@ def without_status(step: Step, seen: Observation) -> str:
 
 
 def not_refused(step: Step, seen: Observation) -> bool:
-    """Whether a call succeeded although its row presupposes a refusal. In this case, the row shows nothing."""
+    """Whether a call succeeded although its row presupposes a refusal. The row then shows nothing."""
     return bool(step.then.otherwise) and "not_made" not in seen and outcome_of(step, seen) == "success"
 
 
@@ -225,8 +224,8 @@ _MOST_STRETCHES = 4
 
 def _code_fault(step: Step, seen: Observation) -> Fault | None:
     then = step.then
-    code = str(seen["errno"] if seen["returned"] in _ERRNO_TELLS else seen["returned"])
-    if code == "0":  # the request was posted; its completion has the refusal
+    code = str(seen["errno"] if seen["returned"] in _REASON_IN_ERRNO else seen["returned"])
+    if code == "0":  # the request was posted; the status of its completion shows the refusal
         return None
     allowed: Sequence[str]
     if seen.get("enumerated"):
@@ -267,8 +266,8 @@ def _completion_fault(step: Step, seen: Observation) -> Fault | None:
 
 
 def outcome_of(step: Step, seen: Observation) -> str:
-    """The outcome of a call, `success` or `refused`: from the returned value by the convention of its manual page and,
-    for posted requests, from the completions and the bytes that were moved."""
+    """The outcome of a call, `success` or `refused`. It follows from the returned value, by the convention of the
+    manual page, and for posted requests also from the completions and the bytes that were moved."""
     if seen["returned"] not in DONE:
         return "refused"
     if seen.get("wc") == [NOT_AWAITED]:
@@ -287,9 +286,9 @@ def wrong_fields(seen: Observation) -> list[str]:
     ranges = (("addr", mr["addr"], asked["addr"]), ("length", mr["length"], asked["length"]))
     wrong = [f"{name} {came:#x} instead of {wanted:#x}" for name, came, wanted in ranges if came != wanted]
     if not mr["pd_is_the_asked"]:
-        wrong.append("pd is another one")
+        wrong.append("pd is not the requested one")
     if not mr["context_is_the_pds"]:
-        wrong.append("context is not the PD's")
+        wrong.append("context is not that of the PD")
     if mr["lkey"] == mr["rkey"] == mr["handle"] == 0:
         wrong.append("lkey, rkey and handle are all 0")
     return wrong

@@ -1,5 +1,5 @@
-"""Finds errors of the kernel in its log and taint mask: a warning, an oops, a report of KASAN, a crash. A case with one
-of these errors fails, whatever its calls returned."""
+"""Finds errors of the kernel in its log and taint mask: a warning, an oops, a report of KASAN, a crash. A case with
+such an error fails, even if all its calls have the required results."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -9,12 +9,12 @@ from conformance.model.observation import KernelEvidence
 
 # The texts with which a kernel reports its own errors.
 _KERNEL_ALARMS = ("WARNING:", "BUG:", "Oops", "general protection", "UBSAN:", "KASAN:", "refcount_t:")
-# The reports of the kernel's tools: KASAN, UBSAN, checked reference counts, and lockdep. They stop no task.
+# The reports of the kernel's tools: KASAN, UBSAN, checked reference counts, and lockdep. A report stops no task.
 _REPORT = re.compile(
     r"(?:KASAN|UBSAN): [\w-]+|refcount_t: [^.]+|possible [\w ]+(?= detected)|inconsistent lock state"
     r"|suspicious RCU usage|sleeping function called from invalid context|scheduling while atomic"
 )
-# Functions of these tools and of locks. They occur in the call traces of reports, but are never the subject of a
+# Functions of these tools and of locks, which occur in the call traces of reports but are never the subject of a
 # report.
 _OF_TOOLS = re.compile(
     r"(?:dump_stack|print_|kasan_|__asan_|(?:__)?ubsan_|refcount_warn|check_|mark_|validate_chain|(?:__)?lock_|lockdep_"
@@ -27,14 +27,14 @@ _ENDED = re.compile(r"BUG:|Oops|general protection")
 
 
 def kernel_alarm(kernel: KernelEvidence) -> Fault | None:
-    """The fault of the device under test that the kernel's log and taint mask show; None if there is none."""
+    """The fault of the device under test in the kernel's log and taint mask; None if there is none."""
     log = kernel.get("log", ())
     about = _about_device(kernel)
     return None if about is None else _trouble(kernel, [log[number] for number in about])
 
 
 def decisive_lines(kernel: KernelEvidence) -> set[int]:
-    """The numbers of the log lines that decide `kernel_alarm`: a complaint, and the line that names a suspect."""
+    """The numbers of the log lines that decide `kernel_alarm`: the alarm, and the line that names a suspect."""
     log = kernel.get("log", ())
     about = _about_device(kernel) or range(0)
     is_named = _naming(kernel)
@@ -63,7 +63,7 @@ def _trouble(kernel: KernelEvidence, log: Sequence[str]) -> Fault | None:
 
 
 def _about_device(kernel: KernelEvidence) -> range | None:
-    """Returns the numbers of the lines from the first complaint that names a suspect to the next complaint, or None."""
+    """Returns the numbers of the lines from the first alarm that names a suspect to the next alarm, or None."""
     log = kernel.get("log", ())
     if "suspects" not in kernel:
         return range(len(log))
@@ -76,8 +76,8 @@ def _about_device(kernel: KernelEvidence) -> range | None:
 
 
 def _naming(kernel: KernelEvidence) -> Callable[[str], bool]:
-    """Returns a function that says whether a line names a suspect, as a word or as the prefix of a function's name. The
-    list of modules after a warning is ignored, because it names every driver."""
+    """Returns a function that returns whether a line names a suspect, as a word or as the prefix of a function's name.
+    The list of modules after a warning is ignored, because this list names every driver."""
     named = re.compile(rf"\b(?:{'|'.join(map(re.escape, kernel.get('suspects', ())))})(?=_|\b)")
     return lambda line: _MODULES not in line and bool(named.search(line))
 
@@ -87,8 +87,8 @@ def _is_alarm(line: str) -> bool:
 
 
 def first_alarm(log: Sequence[str]) -> str:
-    """The first line in which a kernel reports an error of its own; empty if there is none. On a console, the kernel's
-    text may follow a program's output on the same line; it begins at the time stamp."""
+    """The first line in which a kernel reports an error of the kernel; empty if there is none. On a console, the
+    kernel's text may follow a program's output on the same line; the kernel's text begins at the time stamp."""
     line = next(filter(_is_alarm, log), "")
     return line[max(0, line.rfind("[ ")) :]
 
@@ -109,9 +109,9 @@ def crash_location(log: Sequence[str]) -> str:
 
 
 def site_in(log: Sequence[str]) -> tuple[str, ...]:
-    """Returns the kernel's location in a log: function, caller, and the module of each; empty if it is unknown. The
-    names are the same in every build: without offsets and without the suffixes of a compiler. An unknown name is an
-    empty text."""
+    """Returns the location at which a kernel died: function, caller, and the module of each; empty if the log does not
+    show it. The names are the same in every build: without offsets and without the suffixes of a compiler. An unknown
+    name is an empty text."""
     return _site(_died_in(log))
 
 

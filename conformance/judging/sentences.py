@@ -1,4 +1,4 @@
-"""Makes a sentence of a fault, for people. No other module makes these sentences, and no code parses them."""
+"""Describes a fault in a sentence, for people. No other module makes these sentences, and no code parses them."""
 
 from collections.abc import Callable, Mapping
 
@@ -32,7 +32,7 @@ def _answer(fault: Fault) -> str:
     if fault.nothing_arrived and fault.tries == 1:
         clause += ", and nothing arrived"
     if fault.tries > 1:
-        clause += f" at try {fault.tries}" + (", and nothing arrived at any" if fault.nothing_arrived else "")
+        clause += f" at try {fault.tries}" + (", and nothing arrived at any try" if fault.nothing_arrived else "")
     return clause
 
 
@@ -99,18 +99,18 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
     Kind.ACCEPTED: lambda fault: f" should fail, {_answer(fault)}",
     Kind.CARRIED_OUT: lambda fault: f" should find nothing posted and got {_seen(fault)}",
     Kind.REFUSED: lambda fault: f" should succeed, {_answer(fault)}",
-    Kind.REFUSED_ONCE: lambda fault: f"{_seen(fault)}, and succeeded when the same set-up was made again",
+    Kind.REFUSED_ONCE: lambda fault: f"{_seen(fault)}, and succeeded when the set-up was repeated",
     Kind.NOT_PROVIDED: lambda fault: f"the device declares {', '.join(fault.expected)}, but {_seen(fault)}",
     Kind.LEAKED: lambda fault: f"could not be released: {'; '.join(fault.seen)}",
     Kind.MEMORY_LEAKED: lambda fault: (
-        f": the kernel keeps memory of the case, and of each repetition: {'; '.join(fault.seen)}"
+        f": the kernel does not free memory of the case, nor of each repetition: {'; '.join(fault.seen)}"
     ),
     Kind.WRONG_CODE: lambda fault: f" should fail with {_allowed(fault)}, failed with {_seen(fault)}",
-    Kind.NO_CODE: lambda fault: " failed as it should but gave no errno",
-    Kind.NO_ERRNO: lambda fault: f" returned {_seen(fault)}, which is no value of errno",
+    Kind.NO_CODE: lambda fault: " failed as it should but set no errno",
+    Kind.NO_ERRNO: lambda fault: f" returned {_seen(fault)}, which is not a value of errno",
     Kind.OTHER_ERRNO: lambda fault: f" returned {fault.seen[0]}, and the value of errno is {fault.seen[1]}",
     Kind.VARYING_CODE: lambda fault: (
-        f" failed with errno {fault.errno}, and with {_seen(fault)} when it was called again"
+        f" failed with errno {fault.errno}, and with {_seen(fault)} when the call was repeated"
     ),
     Kind.WRONG_STATUS: lambda fault: f" should be refused with {_allowed(fault)}, completed with {_seen(fault)}",
     Kind.WRONG_PEER_STATUS: lambda fault: (
@@ -119,11 +119,11 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
     Kind.PEER_STATUS: lambda fault: f" {_answer(fault)}, and at the other side with {_seen(fault)}",
     Kind.WRONG_STATE: _wrong_state,
     Kind.NO_EVENT: lambda fault: f" {_answer(fault)}, and the event {_allowed(fault)} has not come",
-    Kind.UNASKED_COMPLETION: lambda fault: f" asked for no completion and got {_seen(fault)}",
+    Kind.UNASKED_COMPLETION: lambda fault: f" requested no completion and got {_seen(fault)}",
     Kind.WRONG_OPCODE: lambda fault: (
         f" {_answer(fault)}, and its completion has the opcode {_seen(fault)}, not {_allowed(fault)}"
     ),
-    Kind.WRONG_WR_ID: lambda fault: " completed with another wr_id than was posted",
+    Kind.WRONG_WR_ID: lambda fault: " completed with another wr_id than that of the request",
     Kind.WRONG_RKEY: lambda fault: f": the window's rkey should be {_allowed(fault)}",
     Kind.WRONG_LENGTH: lambda fault: (
         f" {_answer(fault)}, but the receiver was told {_seen(fault)} bytes, not {_allowed(fault)}"
@@ -134,7 +134,7 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
     Kind.WRONG_INVALIDATED_KEY: lambda fault: (
         f": the receiver was told {_seen(fault)} as the invalidated key, not {_allowed(fault)}"
     ),
-    Kind.WRONG_STRUCTURE: lambda fault: f" gave an MR that differs from what was asked: {', '.join(fault.seen)}",
+    Kind.WRONG_STRUCTURE: lambda fault: f" returned an MR that differs from the arguments: {', '.join(fault.seen)}",
     Kind.DIFFERENT: lambda fault: f": {'; '.join(fault.seen)}",
     Kind.KERNEL_MEMORY: _complained,
     Kind.KERNEL_OOPSED: _complained,

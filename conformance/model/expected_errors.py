@@ -20,8 +20,8 @@ RELIABLE = ("RC", "XRC", "RC_SRQ")
 class Refusal:
     """The expected result of a refused operation."""
 
-    wc: tuple[str, ...]  # the allowed statuses where the operation was posted; empty: the documents leave them open
-    peer: tuple[str, ...] = ()  # those allowed at the other side, if the operation consumed a receive request there
+    wc: tuple[str, ...]  # the permitted statuses at the initiator; empty: the documents leave the status open
+    peer: tuple[str, ...] = ()  # the permitted statuses at the peer, if the operation consumed a receive there
     state: str = "ERR"  # of the queue pair that detected the error; empty: not judged
 
 
@@ -32,15 +32,15 @@ REFUSALS: dict[tuple[str, str], Refusal] = {
     ("remote", "memory"): Refusal(("REM_ACCESS_ERR",)),
     # NAK, invalid request, class C: the operation is not supported by this receive queue.
     ("remote", "queue_pair"): Refusal(("REM_INV_REQ_ERR",)),
-    # SEND and RDMA WRITE with data from the region; responses of RDMA READ and atomics, which are written to it.
-    # Local memory protection error of the requester: a local protection error.
+    # SEND and RDMA WRITE with data from the region; responses of RDMA READ and atomics, which are written to the
+    # region. Local memory protection error of the requester: a local protection error.
     ("gather", "memory"): Refusal(("LOC_PROT_ERR",)),
     ("answer", "memory"): Refusal(("LOC_PROT_ERR",)),
     # A SEND to a receive request that was posted with the region.
     # NAK, remote operational error, class A: an error of the responder's queue pair.
     ("receive", "memory"): Refusal(("LOC_PROT_ERR", "LOC_QP_OP_ERR"), ("REM_OP_ERR",)),
-    # A posted bind of a window of either type.
-    # Memory management operation error: the requester's own request cannot be carried out.
+    # A posted bind of a window of either type. Memory management operation error: the requester's own request cannot be
+    # executed.
     ("bind", "memory"): Refusal(("MW_BIND_ERR",), state=""),
 }
 

@@ -171,7 +171,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 
 def column(expression: Expression, space: Space, declared: Callable[[str], bool]) -> int:
-    """Returns the column of the points at which the expression is true. `declared` says if the device declares a
+    """Returns the column of the points at which the expression is true. `declared` is whether the device declares a
     capability."""
     if isinstance(expression, Word):
         axis = space.axis(expression.axis)

@@ -83,7 +83,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Removes cases that are not selected, shuffles the rest, and puts the kinds that run late at the end."""
+    """Removes cases that are not selected, shuffles the rest, and moves kinds of cases that run late to the end."""
     cases = {case.id: case for item in items if (case := case_of(item)) is not None}
     only = selected_cases(config)
     if not cases and only is None:
@@ -121,7 +121,7 @@ def run(
     kernel_watch: Watch,
     module_memory: ModuleMemory | None,
 ) -> RunCase:
-    """Returns a function that runs a case on the bench, stores its record, and ends the test with its verdict."""
+    """Returns a function that runs a case on the bench, stores the record, and ends the test with the verdict."""
     config = request.config
     if recorder := config.stash.get(RECORDER, None):
         recorder.offered(capabilities)
@@ -141,7 +141,7 @@ def run(
     )
 
     def run_and_record(case: Case) -> None:
-        recorder = config.stash.get(RECORDER, None)  # it may have begun after this fixture
+        recorder = config.stash.get(RECORDER, None)  # the recorder may have been set up after this fixture
         progress = functools.partial(recorder.progress, case.id) if recorder else no_progress
         try:
             case_run = run_case(case, context, progress)

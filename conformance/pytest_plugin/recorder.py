@@ -53,7 +53,7 @@ PROPERTY = "rdma-cts"
 
 class Stream:
     """Writes records to a path that another process reads: a named pipe or a virtio port. The path is open only while a
-    record is written, so that a library under test that writes to open descriptors does not reach the path. Each line
+    record is written, so that a library under test cannot reach it by writing to open descriptors. Each line
     begins with the mark of this session, which distinguishes records from other output."""
 
     def __init__(self, path: str, mark: str) -> None:
@@ -68,7 +68,7 @@ class Stream:
         self._write(data)
 
     def hold(self, record: Record) -> None:
-        """Keeps a record until the next is written: opening the path takes an emulated guest as long as a call."""
+        """Keeps a record until the next is written: in an emulated guest, opening the path takes as long as a call."""
         self._held += self._mark + encode(record)
 
     def _write(self, data: bytes) -> None:
@@ -116,7 +116,7 @@ class Recorder:
         self._header: HeaderRecord | None = None
 
     def prepare(self) -> None:
-        """Makes the parts of the header that are known before the cases."""
+        """Prepares the parts of the header that are known before the cases."""
         self._header = header_record(suite_of(self.config), self.device, list(self.config.invocation_params.args))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -141,7 +141,7 @@ class Recorder:
             self.prepare()
         assert self._header is not None
         header = self._header | {"started": datetime.now(UTC).isoformat(timespec="seconds")}
-        if not self.live:  # a supervisor knows its plan and options; in an emulated guest, making them takes long
+        if not self.live:  # a supervisor has its plan and options; in an emulated guest, computing them takes long
             self.options = options_of(self.config, None if has_several(self.config) else self.device["name"])
             header |= cast(HeaderRecord, plan_facts(suite, self.planned))
         header["profile"] = named_profile(self.config.getoption("--rdma-profile"))
@@ -160,7 +160,7 @@ class Recorder:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> None:
-        """A crash before this, in the set-up of the session, counts for no case."""
+        """Begins the case. A crash before this hook, in the set-up of the session, counts for no case."""
         if case := case_of(item):
             self.start(case.id)
 
@@ -170,7 +170,7 @@ class Recorder:
             self.sink.append({"type": "start", "case": case})
 
     def offered(self, found: Capabilities) -> None:
-        """Reports the trials of capabilities to the supervisor, once. The supervisor needs them to judge results."""
+        """Reports the tried capabilities once to the supervisor, which needs them to judge results."""
         if self.sink and self.live and not self._offered:
             self._offered = True
             offered = {entry: dict(names) for entry, names in found.offered.items()}
@@ -197,7 +197,7 @@ class Recorder:
         assert record["type"] == "result"
         if self.sink and not any(known["case"] == record["case"] for known in self.results[-1:]):
             case = suite_of(self.config).find(record["case"])
-            if case is not None and not self.live:  # in a stream, the supervisor adds them
+            if case is not None and not self.live:  # in a stream, the supervisor adds the command
                 record = {**record, "repro": self.options.reproduction(case)}
             if isinstance(self.sink, ResultsFile):
                 record = self.sink.prepared(record, case)

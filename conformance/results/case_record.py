@@ -24,7 +24,7 @@ def case_record(run: CaseRun, registry: Registry) -> ResultRecord:
 
 
 def observed_record(run: CaseRun) -> ObservedRecord:
-    """The line about a case that the supervisor judges."""
+    """The observation of a case, which the supervisor judges."""
     return {
         "type": "observed",
         "case": run.case.id,
@@ -38,7 +38,7 @@ def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_u
     assert case.sweep is not None
     judgement = Judgement(result.verdict, result.reason, fault=result.fault)
     by_rule = result.points.by_rule()
-    # A set-up that is refused and then succeeds violates a rule, even if the row does not name the rule.
+    # A set-up that is first refused and then succeeds violates a rule, even if the row does not name the rule.
     rules = tuple(dict.fromkeys([*case.rules, *(rule for rule in by_rule if rule in registry)]))
     record = result_record(
         replace(case, rules=rules), registry, judgement, {}, kernel=result.kernel, duration_us=duration_us
@@ -48,7 +48,7 @@ def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_u
         "expected": {"clauses": clauses(case)},
         "space": {"axes": case.sweep.space.as_data(), "size": case.sweep.size, **tries},
         "points": result.points.by_verdict(),
-        # It is unknown for which rule's points the error of the kernel occurred.
+        # It is unknown which rule's points caused the error of the kernel.
         "rule_verdicts": dict.fromkeys(by_rule, Verdict.FAIL) if result.alarms else by_rule,
         "points_data": result.points.as_data(case.id),
     }

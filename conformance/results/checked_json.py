@@ -1,6 +1,5 @@
-"""Reads JSON that may come from anywhere, and returns only values that the rest of the suite can handle. All code that
-reads results, plans, side files or the lines of workers uses this module. model/record_shape.py checks the shape of
-records."""
+"""Reads JSON of any origin, and returns only values that the rest of the suite can handle. All code that reads results,
+plans, side files or the lines of workers uses this module. model/record_shape.py checks the shape of records."""
 
 import json
 import math
@@ -12,7 +11,7 @@ from conformance.model.bounds import MOST_VALUES
 MOST_LEVELS = 40  # levels of nesting; the files of the suite have at most half as many
 _LARGE = 1 << 20  # bytes; in a longer text, the values are counted
 _SHORT = 40  # characters; longer texts seldom occur twice
-_LEAST, _MOST = -(1 << 63), (1 << 64) - 1  # of integers: whatever the kernel or a library can return
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1  # of integers: all that the kernel or a library can return
 
 
 def parse(data: bytes | str) -> Any:
@@ -29,13 +28,13 @@ def parse(data: bytes | str) -> Any:
         raise ValueError("not UTF-8") from error
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    if text.count("[") + text.count("{") >= MOST_LEVELS:  # else it cannot be too deep
+    if text.count("[") + text.count("{") >= MOST_LEVELS:  # fewer brackets cannot be nested too deeply
         _check_depth(value)
     return value
 
 
 def values_in(data: bytes | str) -> int:
-    """An upper estimate of the number of values in a JSON text that take memory."""
+    """An upper bound of the number of values in a JSON text that need memory."""
     if isinstance(data, str):
         return data.count(",") + data.count("[") + data.count("{")
     return data.count(b",") + data.count(b"[") + data.count(b"{")
@@ -60,7 +59,7 @@ def _refuse(name: str) -> NoReturn:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    # In many records, keys and short texts are the same objects.
+    # Equal keys and equal short texts of many records become one object, which saves memory.
     found = {intern(key): intern(each) if type(each) is str and len(each) < _SHORT else each for key, each in pairs}
     if len(found) < len(pairs):
         twice = next(key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number]))

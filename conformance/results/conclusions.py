@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def verdict_on(rule: str, record: ResultRecord) -> Verdict:
-    """The effective verdict of a result on one of its rules; of a sweep, that of the rule's points."""
+    """The effective verdict of a result on one of its rules. In a sweep, only the points of this rule count."""
     of_points = record.get("rule_verdicts", {})
     points = Verdict(of_points[rule]) if rule in of_points else record["effective"]
     waived = record["effective"] != record["verdict"] and points in VIOLATIONS
@@ -38,7 +38,7 @@ def headline(rule: str, record: ResultRecord) -> tuple[str, str]:
     return text + format_more(len(own) - 1), first.get("repro") or record["repro"]
 
 
-BY_CHANCE = "by chance"  # stands for a formula if all points of the sweep repeat one experiment
+BY_CHANCE = "by chance"  # in place of a formula, if all points of the sweep repeat one experiment
 
 
 def format_points(deviation: Deviation) -> str:
@@ -59,11 +59,11 @@ def format_more(number: int) -> str:
 
 
 class Standing(StrEnum):
-    """The status of a rule in a run, in the order of the summary sentence, which has `phrase`. `verdicts` are the
-    verdicts on a rule with this status.
+    """The status of a rule in a run, in the order of the summary sentence. `phrase` is the text in this sentence, and
+    `verdicts` are the verdicts on a rule with this status.
 
-    In a run of the smallest tier, which verifies no rule, TOUCHED replaces the first two. APART are rules of a vendor's
-    dialect that were not judged, usually because the vendor's library is missing. No headline counts these rules.
+    In a run of the smallest tier, which verifies no rule, TOUCHED replaces VERIFIED and IN_PART. APART are rules of a
+    vendor's dialect that were not judged, usually because the vendor's library is missing. No headline counts them.
     """
 
     phrase: str
@@ -93,7 +93,7 @@ STANDING: Mapping[str, Standing] = {verdict: each for each in Standing for verdi
 @dataclass(frozen=True)
 class RunConclusion:
     """The conclusion about a run, in the words that every report uses, and the exit status of the run. `left` says what
-    a run without a violation has not shown. `incomplete` is whether another run can show it."""
+    a run without a violation has not shown. `incomplete` is whether another run can show part of `left`."""
 
     words: str
     status: int
@@ -170,9 +170,9 @@ def counted(number: int, one: str) -> str:
 
 
 def exit_status(footer: FooterRecord) -> int:
-    """The exit status that the contract defines: 0 conformant, 1 violated, 3 incomplete or broken. A violation counts
-    even if the run is incomplete. A waiver that has expired, is not needed or does not fit counts as a violation,
-    because the owner of the waiver has to look at it."""
+    """The exit status of a run: 0 conformant, 1 violated, 3 incomplete or broken. A violation counts even if the run is
+    incomplete. A waiver that has expired, is not needed or does not fit counts as a violation, because the owner of the
+    waiver has to change it."""
     verdicts = footer["verdicts"]
     if footer.get("waivers", {}).get("problems"):
         return 1

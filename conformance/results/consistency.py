@@ -1,6 +1,6 @@
-"""Checks that a results file does not contradict itself: that its other records agree with its results. No command
-therefore relies on a footer or an effective verdict that nothing in the file supports. Keys that a file of an older
-version lacks are not compared. rejudge.py checks that verdicts agree with observations."""
+"""Checks that the other records of a results file agree with its results, so that no command relies on a footer or an
+effective verdict that nothing in the file supports. Keys that a file of an older version lacks are not compared.
+rejudge.py checks that verdicts agree with observations."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.results.rule_conclusions import conclude_rules
 from conformance.tables.suite import VERSION
 
-# The figures that another version of the suite may count differently: the evidence that a rule needs, and calls.
+# The figures of a footer that another version of the suite may count differently.
 _OF_VERSION = ("rules", "rule_totals", "points")
 _BAD = (*VIOLATIONS, *INCOMPLETE)
 
@@ -29,7 +29,7 @@ def wrong_header(header: HeaderRecord) -> str:
         if header["started"]:
             datetime.fromisoformat(header["started"])
     except ValueError:
-        return f"{_short(header['started'])} is not the time when a run has started"
+        return f"{_short(header['started'])} is not the start time of a run"
     # In a guest, the subject is the whole stack, unless the arguments of the command name another subject.
     in_guest = header["stack"] not in ("", "host")
     if (

@@ -1,4 +1,4 @@
-"""Writes files atomically: at any moment, also after a crash, a file has its whole old or its whole new content.
+"""Writes files atomically: at any time, also after a crash, a file has either its whole old or its whole new content.
 writer.py writes the files that grow line by line."""
 
 import errno
@@ -12,7 +12,7 @@ from pathlib import Path
 from conformance.cache import write_whole
 from conformance.errors import UserError
 
-# The values of errno for which the path is at fault, and not the disk.
+# The values of errno whose reason is the path, and not the disk.
 _WRONG_PLACE = {
     getattr(errno, name) for name in "EACCES EPERM EROFS ENAMETOOLONG ENOENT ENOTDIR EISDIR ELOOP EEXIST".split()
 }
@@ -37,7 +37,7 @@ def write_through(path: Path, data: bytes) -> bool:
 
 
 def make_directory(folder: Path) -> None:
-    """Makes a directory and its parents, unless it exists. Raises UserError if it cannot be made."""
+    """Creates a directory and its parents, unless it exists. Raises UserError if it cannot be created or written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
@@ -48,8 +48,8 @@ def make_directory(folder: Path) -> None:
 
 
 def new_directory(first: Path) -> Path:
-    """Makes and returns the directory `first` or, if it exists, the first of `first-2`, `first-3` and so on. Raises
-    UserError."""
+    """Creates and returns the directory `first` or, if `first` exists, the first free one of `first-2`, `first-3` and
+    so on. Raises UserError."""
     for number in itertools.count(1):
         folder = first if number == 1 else first.with_name(f"{first.name}-{number}")
         with writing(folder), suppress(FileExistsError):
@@ -74,7 +74,6 @@ def not_written(path: Path, error: OSError) -> UserError:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Writes all data, with as many calls of write() as necessary. Raises OSError."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]

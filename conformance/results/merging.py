@@ -16,7 +16,7 @@ from conformance.results.waivers import Waivers
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import Shard, left_out
 
-# The keys, besides suite, device and environment, that must be the same in all headers; each has its name in messages.
+# The keys, besides suite, device and environment, that must be the same in all headers, each with its name in messages.
 _SAME = (("stack", "the stack"), ("tier", "the tier"), ("subject", "what is judged"), ("seed", "the seed"))
 # The keys that are dropped from the headers of the shards, because the merged header has them.
 _ONCE = ("type", "schema", "rules", "controls", "planned", "left_out", "shard")
@@ -45,7 +45,7 @@ class Part:
 
 
 def part_of(folder: Path, recorded: Recorded) -> Part:
-    """Returns the shard in a directory. Raises UserError if the directory has another run."""
+    """Returns the shard in a directory. Raises UserError if the run in the directory is not a shard."""
     facts: Any = recorded.header.get("shard")
     if facts is None:
         raise UserError(f"{folder} is not a shard of a run", hint="run --shard K/N makes one")
@@ -59,7 +59,7 @@ def part_of(folder: Path, recorded: Recorded) -> Part:
 
 
 def check(parts: Sequence[Part]) -> None:
-    """Raises UserError, which names two directories, unless `parts` are different shards of one run."""
+    """Raises UserError if `parts` are not different shards of one run."""
     first, *others = parts
     for part in others:
         if change := _change(first, part):
@@ -68,7 +68,9 @@ def check(parts: Sequence[Part]) -> None:
     by_case: dict[str, Part] = {}
     for part in parts:
         if (same := by_number.setdefault(part.shard.number, part)) is not part:
-            raise UserError(f"{same.folder} and {part.folder} are both shard {part.shard}", hint="give one of them")
+            raise UserError(
+                f"{same.folder} and {part.folder} are both shard {part.shard}", hint="name only one of them"
+            )
         strangers = {case for case in part.planned if case not in part.whole}
         strangers |= {each["case"] for each in part.recorded.results} - set(part.planned)
         if strangers:
@@ -97,7 +99,7 @@ def _change(first: Part, part: Part) -> str:
 
 
 def _under_test(header: HeaderRecord) -> dict[str, Any]:
-    """The hashes under test, without the image, which each machine makes from the same packages."""
+    """The hashes of what is under test, without that of the image: each machine builds the image itself."""
     found: dict[str, Any] = {**(header.get("under_test") or {})}
     given = found.get("given")
     return {**found, "given": {**given, "image": ""}} if isinstance(given, dict) else found
@@ -155,7 +157,7 @@ def merged(parts: Sequence[Part], suite: Suite, waivers: Waivers | None) -> Reco
 
 
 def _header(parts: Sequence[Part], suite: Suite) -> HeaderRecord:
-    """Returns the header of the merged run: the header of the first shard, with the headers of all shards."""
+    """Returns the header of the merged run: that of the first shard, with the headers of all shards in `shards`."""
     first, whole = parts[0].recorded.header, parts[0].whole
     header = first.copy()
     del header["shard"]

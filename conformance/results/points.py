@@ -1,5 +1,5 @@
-"""The stored form of a sweep's result: all points in a side file, formulas of the deviating points in the record. The
-process that writes the results file makes this form, so that no formula is minimised inside a guest."""
+"""The stored form of a sweep's result: all points are in a side file, and the record has formulas of the deviating
+points. The process that writes the results file makes this form, so that no formula is minimised inside a guest."""
 
 import json
 import zlib
@@ -29,13 +29,12 @@ _LONGEST_NAME = 200
 
 
 def store_points(record: ResultRecord, folder: Path, case: Case | None = None) -> ResultRecord:
-    """Writes the side file to `folder`; returns the record without `points_data` and with the deviations. If `case` is
-    given, each deviation has the calls of its smallest point. Raises UserError (status 3) if the side file cannot be
-    written."""
+    """Writes the side file to `folder`. Returns the record with `deviations` in place of `points_data`. If `case` is
+    given, each deviation has the calls of its smallest point. Raises UserError if the side file cannot be written."""
     data = record["points_data"]
     name = f"{FOLDER}/{_file_name(record['case'])}"
     if (folder / FOLDER).is_symlink():
-        raise UserError(f"{folder / FOLDER} is a symbolic link; the points of sweeps are written to no other place")
+        raise UserError(f"{folder / FOLDER} is a symbolic link; the points of sweeps are not written through a link")
     write_atomically(folder / name, json.dumps(data, separators=(",", ":"), ensure_ascii=True).encode() + b"\n")
     points = Points.of_data(data)
     found = deviations(points, record["repro"], by_chance=bool(record.get("space", {}).get("tries")))
@@ -61,7 +60,7 @@ def _file_name(case: str) -> str:
 
 def deviations(points: Points, repro: str, *, by_chance: bool = False) -> list[Deviation]:
     """The deviations, one for each outcome that deviates: the most frequent first, at most MOST_DEVIATIONS. `repro` is
-    the command that runs only the sweep. Points that deviate `by_chance` get no formula."""
+    the command that runs only the sweep. If points deviate `by_chance`, a deviation has no formula."""
     counts = points.counts()
     found: list[Deviation] = []
     effort = Effort()
@@ -119,8 +118,8 @@ def points_path(folder: Path, record: ResultRecord) -> Path:
 
 
 def read_points(folder: Path, record: ResultRecord, shown: Callable[[Any], Any] = lambda data: data) -> Points:
-    """Reads the points of a record that `store_points` made from the results in `folder`. `shown` converts the JSON of
-    the file. Raises UserError if the points are invalid."""
+    """Reads the points of a record that `store_points` has made; `folder` has the results. `shown` converts the JSON of
+    the file. Raises UserError if the file cannot be read or the points are invalid."""
     path = points_path(folder, record)
     try:
         data = shown(parse(read_regular(path)))

@@ -10,17 +10,17 @@ from conformance.model.verdict import Verdict
 from conformance.results.checked_json import parse
 from conformance.results.records import Recorded, encode
 
-# The keys of a header for files that the user gives to a run.
+# The keys of a header that name files of the user.
 _GIVEN = ("waivers", "profile")
-# The parts of the environment that must not change during a run; the taint may change.
+# The parts of the environment that must not change during a run. (The taint mask may change.)
 _STACK = ("kernel", "rdma_core", "pyverbs", "python")
 
 
 @dataclass(frozen=True)
 class PriorSessions:
-    """The sessions of a run so far. `boots` is the number of workers in these sessions, `seconds` is the duration of
-    the sessions. `in_flight` is the case that was running when the last session ended; `boot_id` identifies the boot of
-    the host's kernel at the end of this session."""
+    """The earlier sessions of a run. `done` has their results by case, `boots` is the number of their workers, and
+    `seconds` their duration. `in_flight` is the case that was running when the last session ended; `boot_id` identifies
+    the boot of the host's kernel at the end of the last session."""
 
     header: HeaderRecord
     done: Mapping[str, ResultRecord]
@@ -33,8 +33,8 @@ class PriorSessions:
 
     @classmethod
     def of(cls, recorded: Recorded, ended: float) -> "PriorSessions":
-        """The sessions in `recorded`. `ended` is the time of its last record, in seconds since the epoch. Raises
-        UserError if the start time of the last session is missing."""
+        """The sessions in `recorded`. `ended` is the time of the last record, in seconds since the epoch. Raises
+        UserError if the start time of the last session is invalid."""
         resumed = [record for record in recorded.others if record["type"] == "resumed"]
         workers = [record for record in recorded.others if record["type"] == "worker"]
         starts = [record["case"] for record in recorded.others if record["type"] == "start"]
@@ -55,9 +55,9 @@ class PriorSessions:
         return {"type": "resumed", "started": now, "earlier_s": round(self.seconds, 3)}
 
     def check_plan(self, planned: Mapping[str, object], tables_sha256: str) -> None:
-        """Raises UserError unless the run's header has the same values as `planned`, the header of a new run of the
-        plan. Keys that the header of an older version lacks are not compared, and neither are `argv` and `under_test`.
-        If the tables have changed, nothing is compared."""
+        """Raises UserError if the run's header differs from `planned`, the header of a new run of the plan. `argv`,
+        `under_test` and keys that the header of an older version lacks are not compared. If the tables have changed,
+        nothing is compared."""
         if tables_sha256 != (self.header.get("suite") or {}).get("tables_sha256"):
             return
         always = ("devices", "isolated")
@@ -70,17 +70,17 @@ class PriorSessions:
                 )
 
     def check(self, header: HeaderRecord) -> None:
-        """Raises UserError if the header of a worker has another stack than the header of the run."""
+        """Raises UserError if the stack in the header of a worker differs from the stack in the header of the run."""
         changed = stack_change(self.header, header)
         if not changed and (self.header.get("under_test") or {}) != (header.get("under_test") or {}):
             changed = "the software under test has changed"
         if changed:
-            raise UserError(f"the run cannot be resumed, because {changed}", hint="start a new one")
+            raise UserError(f"the run cannot be resumed, because {changed}", hint="start a new run")
 
 
 def stack_change(before: HeaderRecord, now: HeaderRecord) -> str:
     """The difference between the stacks of a worker and of an earlier worker, as a clause; empty if there is none. If
-    several devices share the cases of a run, their names may differ."""
+    several devices share the cases of a run, the names of the devices may differ."""
     shared = before.get("devices", ())
     for what, first, found in (
         ("the suite", before.get("suite"), now.get("suite")),
@@ -94,7 +94,7 @@ def stack_change(before: HeaderRecord, now: HeaderRecord) -> str:
 
 
 def _device(header: HeaderRecord, shared: Sequence[str]) -> dict[str, object]:
-    """Returns the facts of a device, without the findings of a worker's trials, which may differ between workers."""
+    """Returns the facts of a device without the results of preflight, which may differ between workers."""
     facts = {name: fact for name, fact in header["device"].items() if name != "preflight"}
     return {**facts, "name": ""} if facts.get("name") in shared else facts
 

@@ -50,7 +50,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
 def encode(record: Mapping[str, object]) -> bytes:
-    """Returns a record as a line of ASCII, so that other programs need not know the encoding."""
+    """Returns a record as a line of ASCII, so that other programs can read it with any encoding."""
     return _ENCODER.encode(record).encode() + b"\n"
 
 
@@ -113,8 +113,8 @@ def _of_divergence(each: DivergenceData) -> Deviation:
 
 
 def occurrence(record: ResultRecord) -> Occurrence:
-    """Returns a result's violation in the form for a confirmation, the record of a case that was tried again. A sweep
-    has no `observed`; its points have the observations."""
+    """Returns the violation of a result, for the record of its confirmation. A sweep has no `observed`; its points have
+    the observations."""
     found: Occurrence = {"verdict": record["verdict"], "reason": record["reason"]}
     if record.get("fault"):
         found["fault"] = record["fault"]
@@ -148,7 +148,7 @@ def footer_record(
     resumed: int | None = None,
 ) -> FooterRecord:
     """The footer. `complete` is true only if every planned case has a result other than MISSED. `boots` is the number
-    of workers in all sessions, and `resumed` is how often the run was resumed. Both are None without a supervisor."""
+    of workers in all sessions, and `resumed` is how often the run was resumed; without a supervisor, both are None."""
     found = {record["case"]: record for record in results}
     by_case = {case: found[case] for case in (*(case for case in planned if case in found), *found)}
     effective = [record["effective"] for record in by_case.values()]
@@ -176,7 +176,7 @@ def footer_record(
 
 
 def account_of(confirmations: Sequence[ConfirmationRecord], not_tried: int) -> dict[str, int]:
-    """The part of the footer about the violations that were tried again."""
+    """The part of the footer about the repeated violations."""
     confirmed = sum(record["confirmed"] for record in confirmations)
     return {"confirmed": confirmed, "not_confirmed": len(confirmations) - confirmed, "not_tried": not_tried}
 
@@ -184,8 +184,8 @@ def account_of(confirmations: Sequence[ConfirmationRecord], not_tried: int) -> d
 @dataclass
 class Recorded:
     """The contents of a results file. `footer` is None if the run was cut short; `torn` is whether the last line is
-    incomplete. `others` are the records of other types, in the order of the file. `is_shown` is true if each result got
-    its missing keys and was then converted by the argument `shown` of `read_results`."""
+    incomplete. `others` are the records of other types, in the order of the file. `is_shown` is whether the results
+    were read with the argument `shown` of `read_results`."""
 
     header: HeaderRecord
     results: list[ResultRecord] = field(default_factory=list)
@@ -200,9 +200,9 @@ class Recorded:
 
 
 def read_results(path: Path, shown: Callable[[ResultRecord], ResultRecord] | None = None) -> Recorded:
-    """Reads the results file at `path`, or in the directory `path`. Each result gets its missing keys; then `shown`
-    converts it, unless all its characters are printable. Raises UserError if the file cannot be read, has a line that
-    is not a record of the schema, or contradicts itself."""
+    """Reads the results file at `path`, or in the directory `path`. With `shown`, each result gets its missing keys,
+    and `shown` converts each result that may have unprintable characters. Raises UserError if the file cannot be read,
+    has a line that is not a record of the schema, or contradicts itself."""
     file = path / FILE_NAME if os.path.isdir(path) else path  # raises OSError if the folder cannot be read
     reader = _Reader(file, shown)
     with reading(file):
@@ -210,7 +210,7 @@ def read_results(path: Path, shown: Callable[[ResultRecord], ResultRecord] | Non
 
 
 def _is_printable(line: bytes) -> bool:
-    """Returns whether no text in a line of JSON can have a character that is not printable."""
+    """Whether all texts in a line of JSON are certainly printable."""
     return line.isascii() and b"\\" not in line and line.decode().isprintable()
 
 
@@ -274,7 +274,7 @@ class _Reader:
             if record["schema"] != SCHEMA:
                 raise UserError(
                     f"{self._file} has the schema {printable(str(record['schema']))}, and this version reads {SCHEMA}",
-                    hint="use the version of rdma-cts that made it",
+                    hint="use the version of rdma-cts that wrote this file",
                 )
             if self._header:
                 raise UserError(f"{where}: a second header")
@@ -319,7 +319,7 @@ class _Reader:
 
     def _check_confirmation(self, record: ConfirmationRecord, where: str) -> None:
         tried = (record["case"], record.get("point", ""))
-        wrong = "it was tried already" if tried in self._tried else ""
+        wrong = "it has a confirmation already" if tried in self._tried else ""
         if wrong := wrong or wrong_confirmation(record, self._completed.get(record["case"])):
             raise UserError(f"{where}: the confirmation of {printable(record['case'])}: {wrong}")
         self._tried.add(tried)

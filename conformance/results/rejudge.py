@@ -1,6 +1,6 @@
-"""Judges recorded observations again, by the present rules and tables, without a device. The recorded observations
-stay; verdict, reason and expectation are new. The recorded verdict stays if nothing was observed (a crash, a case that
-was not run), or if the worker claimed another verdict. The record then has the present rules of the case."""
+"""Judges recorded observations again, by the present rules and tables, without a device. The observations stay the
+same; verdict, reason and expectation are new. If nothing was observed (a crash, a case that was not run), or if the
+worker claimed another verdict, the verdict stays the same, and the record has the present rules of the case."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -24,21 +24,21 @@ from conformance.tables.suite import Suite
 
 UNOBSERVED = "nothing was observed"
 DISPUTED = "the worker and its supervisor came to different verdicts"
-# The verdicts that a known case may have without an observation. Any other verdict would be unsupported.
+# The verdicts that a known case may have without an observation. Any other verdict needs an observation.
 WITHOUT_EVIDENCE = (*VIOLATIONS, *INCOMPLETE)
-_KEPT = ("source", "repro", "duration_us", "kernel", "layer", "worker")  # keys that do not depend on judging
+_KEPT = ("source", "repro", "duration_us", "kernel", "layer", "worker")  # the keys that do not depend on judging
 
 
 @dataclass(frozen=True)
 class Rejudged:
-    """A result that was judged again, or an unchanged result with the reason `kept` for not judging it again."""
+    """A result that was judged again, or a result that could not be judged again, with the reason `kept`."""
 
     record: ResultRecord
     kept: str = ""
 
     @property
     def unfounded(self) -> str:
-        """A line about a verdict that nothing supports; empty if the result was judged again, or needs no support."""
+        """A line about a verdict that needs an observation but has none; empty for any other verdict."""
         verdict = self.record["verdict"]
         if not self.kept or (self.kept in (UNOBSERVED, DISPUTED) and verdict in WITHOUT_EVIDENCE):
             return ""
@@ -46,7 +46,7 @@ class Rejudged:
 
 
 def rejudge(suite: Suite, recorded: Recorded, directory: Path, profile: Profile | None = None) -> Iterator[Rejudged]:
-    """Judges every result of a run again, in the order of the run. `directory` has the other files of the run. The new
+    """Judges every result of a run again, in the order of the run. `directory` has the side files of the run. The new
     record of a sweep has its points under `points_data`, like the record of a worker. Raises UserError if an
     observation cannot be judged."""
     basis = Basis(known_capabilities(recorded, directory), profile or Profile())
@@ -71,9 +71,9 @@ def unfounded(
 
 
 def known_capabilities(recorded: Recorded, directory: Path | None = None) -> Capabilities:
-    """Returns the capabilities of the recorded stack: the declared ones, and the ones that results report as missing. A
-    capability that is declared and reported as missing counts as absent. If `directory`, the run's directory, is given,
-    the reports of sweep points count too, because a run with only sweeps has no other reports."""
+    """Returns the capabilities of the recorded stack: those that the device declares, and those that results report as
+    missing. A declared capability that is reported as missing counts as absent. If `directory`, the run's directory, is
+    given, the points of sweeps count too: a run with only sweeps has no other results that report capabilities."""
     caps = recorded.header["device"].get("caps") or {}
     offered: dict[str, dict[str, bool]] = {}
     absent: dict[str, str] = {}
@@ -97,11 +97,11 @@ def _lacking(record: ResultRecord, directory: Path | None) -> set[str]:
 def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -> Rejudged:
     case = find(suite, record["case"])
     if case is None:
-        return Rejudged(record, "there is no such case any more")
+        return Rejudged(record, "the case no longer exists")
     if record.get("points_file") and case.kind is Kind.SWEEP:
         return _sweep(suite, case, record, directory, basis)
     observed = record.get("observed") or {}
-    # A sweep without points was not run at all; its record can only have the reason.
+    # A sweep without points was not run; its record has only the reason.
     if not observed or (case.kind is Kind.SWEEP and "unreachable" not in observed):
         return Rejudged(_on_its_rules(case, record, basis), UNOBSERVED)
     if record["verdict"] == Verdict.BROKEN and record.get("claimed"):
@@ -115,7 +115,7 @@ def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -
 
 
 def _on_its_rules(case: Case, record: ResultRecord, basis: Basis) -> ResultRecord:
-    """The record with the rules that its case or point has now; random sequences keep the violated rules."""
+    """The record with the present rules of its case or point. Only random sequences keep `rule_verdicts`."""
     found = record.copy()
     if tuple(record["rules"]) != basis.resolved(case).rules:
         found["rules"] = list(case.rules)
@@ -144,7 +144,7 @@ def _sweep(suite: Suite, case: Case, record: ResultRecord, directory: Path, basi
 
 
 def _merged(new: ResultRecord, old: ResultRecord) -> ResultRecord:
-    """The new result with the fields that do not depend on judging. A waiver stays if the verdict does."""
+    """The new result, with the old values of `_KEPT`. If the verdict is the same, also with the old waiver."""
     merged = cast(ResultRecord, {**new, **{key: value for key, value in old.items() if key in _KEPT}})
     if old.get("waiver") and old["verdict"] == new["verdict"]:
         merged |= {"effective": old["effective"], "waiver": old["waiver"]}

@@ -1,6 +1,6 @@
-"""Reads results most of whose values occur in earlier lines of the same file, and parses and checks only new values.
-Large files repeat most values many times. A value that was accepted once is recognized by its text. All results share
-the value. Therefore no code may change a part of a result in place."""
+"""Parses and checks only those values of a result that do not occur in earlier lines of the same file, because a large
+file repeats most values many times. A value that was accepted once is recognized by its text. All results share the
+value. Therefore no code may change a part of a result in place."""
 
 from collections import Counter
 from json.decoder import scanstring  # type: ignore[attr-defined]
@@ -11,9 +11,9 @@ from conformance.model.record_shape import RESULT, completed, completed_value, m
 from conformance.results.checked_json import parse, values_in
 
 _OWN = ("case", "reason", "call", "repro", "duration_us")  # keys with a different value in almost every result
-_OF_ALL = ("verdict", "effective")  # other values are checked against these, so a line with new ones is read wholly
+_OF_ALL = ("verdict", "effective")  # other values are checked against these: if one is new, the whole line is parsed
 _MOST_LAYOUTS = 24
-_TRIED = 10_000  # values of a key that are stored in any case
+_TRIED = 10_000  # the number of values of a key that are always stored
 _MOST_TEXT = 32 << 20  # characters: the upper bound for the texts of all stored values
 
 # The keys of a result in the order of the line, each with the text before its value.
@@ -28,14 +28,14 @@ class Repeated:
         self._optional: tuple[str, ...] = ()  # the marks that some layouts have and others lack
         self._known: dict[tuple[str, str], tuple[Any, Any]] = {}  # the value in the file, and the completed value
         self._stored: Counter[str] = Counter()  # the values in `_known`, by key
-        self._new: Counter[str] = Counter()  # the values that were not found there, by key
+        self._new: Counter[str] = Counter()  # the values that were new when they were read, by key
         self._lines = 0
         self._room = _MOST_TEXT
         self._absent = completed(cast(ResultRecord, {**RESULT}))
 
     def read(self, line: bytes) -> tuple[ResultRecord, ResultRecord, int] | None:
-        """Returns two forms of the result in a line: as it is in the file, and `completed`; and the number of its
-        values that no earlier result has. Returns None if the whole line must be parsed and checked."""
+        """Returns the result in a line as it is in the file, the same result `completed`, and the number of its values
+        that no earlier result has. Returns None if the whole line must be parsed and checked."""
         if not line.isascii() or not line.startswith(b'{"type":'):
             return None
         text = line.decode()
@@ -73,7 +73,7 @@ class Repeated:
         return cast(ResultRecord, raw), cast(ResultRecord, whole), sum(values_in(parts[key]) for key in new)
 
     def _store(self, key: str, part: str, raw: Any, whole: Any) -> None:
-        """Stores a new value, unless there is no room, or nearly every result has a value of its own for this key."""
+        """Stores a new value, unless there is no room, or nearly every result has a different value for this key."""
         self._new[key] += 1
         stored = self._stored[key]
         if self._room > 0 and (stored < _TRIED or self._lines - self._new[key] > stored // 4):
@@ -97,8 +97,8 @@ class Repeated:
                 continue
             if key not in whole:  # an unknown key without a value
                 continue
-            # If a value contains the text that announces the next key, `_parts` cuts the value there. Then parsing the
-            # part fails.
+            # If a value contains the mark of the next key, `_parts` has cut the value at the mark, and the part is not
+            # JSON.
             try:
                 parse(_value(key, part))
             except ValueError:
@@ -112,7 +112,7 @@ class Repeated:
         if len(optional) > len(self._optional) or len(self._layouts) > _MOST_LAYOUTS:
             self._optional, self._layouts = tuple(optional if len(optional) < _MOST_LAYOUTS else ()), {}
         self._layouts[self._marks_in(text)] = layout
-        # values_in counts commas. The commas between the keys of the result stand for no values.
+        # `values_in` counts commas. The commas between the keys of the result are not values.
         return new - len(parts)
 
 
@@ -123,9 +123,8 @@ def _layout(line: bytes, record: ResultRecord) -> _Layout:
 
 
 def _parts(text: str, layout: _Layout) -> dict[str, str] | None:
-    """Returns the text of each value, by key, in a line with this layout; None if the line has another layout. This
-    function puts the verdict before the text of a fault. The same fault may be valid with one verdict and invalid with
-    another, so a fault is known only together with its verdict."""
+    """Returns the text of each value, by key, in a line with this layout; None if the line has another layout. The text
+    of a fault begins with the verdict, because a fault may be valid with one verdict and invalid with another."""
     parts: dict[str, str] = {}
     head = layout[0][1]
     before, at = "", len(head)
@@ -150,7 +149,7 @@ def _value(key: str, part: str) -> str:
 
 
 def _parsed(key: str, part: str) -> Any:
-    """The value of a part that is one JSON value with only printable characters; None for any other part."""
+    """The value of a part, if the part is one JSON value and has only printable characters; else None."""
     if "\\" in part or not part.isprintable():
         return None
     try:
@@ -161,7 +160,7 @@ def _parsed(key: str, part: str) -> Any:
 
 
 def _own(key: str, part: str) -> str | int | None:
-    """The value of a printable text, or of a small number for a duration; None for any other part."""
+    """The value of a part, if the part is a printable text or, for a duration, a small number; else None."""
     if key == "duration_us":
         return int(part) if part.isdecimal() and part[0] != "0" and len(part) < 16 else None
     try:

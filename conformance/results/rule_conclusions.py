@@ -25,8 +25,8 @@ class RuleConclusion:
     """The conclusion from the results about one rule.
 
     If the rule passed in part, `needed` is the number of parts of its evidence, and `missing` names the parts that were
-    not seen. `absent` says what could not be checked: for each capability that an entry lacks, and for each reason why
-    a case cannot be reached, the number of cases. For rules with another verdict, `missing` and `absent` are empty.
+    not seen. `absent` has the number of cases that could not be checked, by the capability that an entry lacks or by
+    the reason why a case cannot be reached. For rules with another verdict, `missing` and `absent` are empty.
     """
 
     verdict: Verdict
@@ -79,7 +79,7 @@ def touched(found: RuleConclusion) -> RuleConclusion:
 
 
 def unproven(results: Sequence[ResultRecord], needs: Needs) -> dict[str, str]:
-    """For each case with a refusal that proves nothing, because its control was not granted: the reason."""
+    """The cases whose refusal proves nothing, because its control was not granted; each with a text that says this."""
     granted = _granted(results)
     return {
         record["case"]: f"the refusal proves nothing, because its control was not seen: {', '.join(controls)}"
@@ -162,7 +162,7 @@ def _is_seen(rule: str, item: str, record: ResultRecord, needs: Needs, granted: 
 def _why_missing(
     rule: str, item: str, records: Sequence[ResultRecord], needs: Needs, granted: Mapping[str, str]
 ) -> Missing:
-    """Returns the reason why a part of the evidence was not seen, from the result that came nearest to showing it."""
+    """Returns the reason why a part of the evidence was not seen, from the result that nearly showed this part."""
     found: dict[Verdict, tuple[ResultRecord, Shows]] = {}
     for record in records:
         for verdict, each in _shows(record, rule):

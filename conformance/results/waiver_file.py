@@ -1,6 +1,5 @@
-"""The YAML file of waivers. The module reads the file, with the location of every mistake, and writes the text of a
-file from the defects in recorded runs. waivers.schema.json describes the file to editors. waivers.py applies
-waivers."""
+"""Reads the YAML file of waivers, with the location of every mistake, and writes the text of such a file from the
+defects in recorded runs. waivers.schema.json describes the file to editors. waivers.py applies waivers."""
 
 import hashlib
 import json
@@ -146,7 +145,7 @@ def _observed(node: Node | None, reader: Reader) -> KnownOutcome:
 def _issue(node: Node | None, reader: Reader) -> str:
     text = reader.text(node, "issue") or ""
     if node and text and not is_address(text):
-        reader.note(node.location, f"issue must be the address of one, beginning with https://, not {quoted(text)}")
+        reader.note(node.location, f"issue must be a URL that begins with https://, not {quoted(text)}")
     return text
 
 
@@ -250,7 +249,7 @@ def _lines_of(
 
 
 def _unsteady(case: str, runs: Sequence[Run]) -> str:
-    """How often the rarest verdict of a case was seen; empty if the verdict never changed on one kernel."""
+    """How often the rarest verdict of a case was seen; empty if the verdict was the same in all runs of each kernel."""
     count: Counter[str] = Counter()
     for kernel in {run.header["env"].get("kernel") for run in runs}:
         own = Counter(

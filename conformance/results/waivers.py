@@ -1,8 +1,8 @@
 """Waivers, which are known violations with an owner and an expiry date, and the effective verdicts of results.
 
 The functions are pure. A waiver changes only the effective verdict of a result, and only if the device fails exactly as
-the waiver describes. The waiver of a defect names the fingerprint of the defect. It holds for all rows and sweeps that
-show the defect with at most the severity in the waiver. waiver_file.py reads waivers.
+the waiver describes. The waiver of a defect names the fingerprint of the defect, and applies to all rows and sweeps
+that show the defect with at most the severity in the waiver. waiver_file.py reads waivers.
 """
 
 import re
@@ -21,7 +21,7 @@ from conformance.yamldoc.nodes import Location
 
 @dataclass(frozen=True)
 class WaiverScope:
-    """The stacks on which a waiver holds: the driver, and the first and the last kernel. An empty field allows any
+    """The stacks to which a waiver applies: the driver, and the first and the last kernel. An empty field allows any
     value. The last kernel "7.2" includes every 7.2.x. `firmware` is the whole firmware version that the device
     reports."""
 
@@ -77,9 +77,9 @@ class Terms:
 
 @dataclass(frozen=True)
 class KnownOutcome:
-    """The outcome that a waiver describes; an empty field allows any value. `returned`, `errno` and `wc` are the answer
-    of the judged call, or of each deviation of a sweep. `reason` is a text that the result's reason contains. `when`
-    are the formulas of a sweep's deviations."""
+    """The outcome that a waiver describes; an empty field allows any value. `returned`, `errno` and `wc` are the
+    results of the judged call, or of each deviation of a sweep. `reason` is a text that the result's reason contains.
+    `when` are the formulas of a sweep's deviations."""
 
     verdict: str
     returned: str = ""
@@ -108,7 +108,7 @@ class KnownOutcome:
         return ""
 
     def _differs_in_points(self, record: ResultRecord) -> str:
-        """The answers come from the faults of the deviations; the record has no observation of a point."""
+        """Compares the faults of the deviations, because the record has no observation of a point."""
         answer = self.errno or " ".join(self.wc)
         record = completed(record)
         for each in record["deviations"]:
@@ -176,11 +176,11 @@ class DefectWaiver(Terms):
         return self.is_of(symptom) and severity_of(symptom).rank >= self.worst.rank
 
     def is_of(self, symptom: Symptom) -> bool:
-        """Whether the symptom belongs to the defect, whatever its severity."""
+        """Whether the symptom, of any severity, belongs to the defect."""
         return cause_of(symptom).fingerprint in (self.defect, *self.also)
 
     def problems(self, found: Sequence[Symptom], judged: Collection[str], today: date) -> Iterator[str]:
-        """The problems of the waiver in a run with these symptoms; none if no case of it was judged."""
+        """The problems of the waiver in a run with these symptoms; none if no case with the defect was judged."""
         shown = [symptom for symptom in found if self.is_of(symptom)]
         if shown and self.expires < today:
             yield f"{self} expired on {self.expires}"
@@ -189,7 +189,7 @@ class DefectWaiver(Terms):
                 yield f"{self} does not fit: {symptom.case} is worse, {severity_of(symptom).label}"
         steady = set(self.cases) - set(self.unsteady)
         if not shown and steady and steady.issubset(judged):
-            yield f"{self} is not needed any more: it shows in none of its cases"
+            yield f"{self} is no longer needed: none of its cases shows the defect"
 
 
 def symptoms(record: ResultRecord) -> list[Symptom]:
@@ -252,13 +252,13 @@ class Waivers:
         return [waiver for waiver in self.items if waiver.where.holds(header)]
 
     def _problems(self, waiver: Waiver, results: Sequence[ResultRecord], whole: bool) -> Iterator[str]:
-        """Only a run of the `whole` case or rule shows that the waiver is no longer needed."""
+        """Yields the problems of a waiver. Only a run of the `whole` case or rule shows that it is no longer needed."""
         covered = [record for record in results if waiver.covers(record)]
         violations = [record for record in covered if waiver.violated(record)]
         if covered and waiver.expires < self.today:
             yield f"{waiver} expired on {waiver.expires}"
         if covered and not violations and whole:
-            yield f"{waiver} is not needed any more: {covered[0]['case']} is {covered[0]['verdict']}"
+            yield f"{waiver} is no longer needed: {covered[0]['case']} is {covered[0]['verdict']}"
         for record in violations:
             difference = waiver.differs(record)
             if difference and record["effective"] != Verdict.WAIVED:
@@ -271,8 +271,8 @@ def _format_value(value: object) -> str:
 
 def with_effective(record: ResultRecord, header: HeaderRecord, waivers: Waivers | None) -> ResultRecord:
     """Returns the result with its effective verdict in the run of this header: the verdict itself, WAIVED, or STACK.
-    Only a run about a device has STACK. A device includes its driver, firmware and provider; the other possible subject
-    of a run is the whole stack."""
+    Only in a run about a device can a result count as STACK. A device includes its driver, firmware and provider; the
+    other possible subject of a run is the whole stack."""
     if waivers:
         record = waivers.applied(record, header)
     elif record["effective"] == Verdict.STACK:

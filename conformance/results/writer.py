@@ -1,5 +1,5 @@
 """Writes a results file: whole lines, appended during a run. Only one process writes a file at a time: the file is
-locked while it is open. The kernel unlocks the file when the process ends, for any reason."""
+locked while it is open. The kernel unlocks the file when the process exits, for any reason."""
 
 import fcntl
 import hashlib
@@ -24,11 +24,12 @@ from conformance.results.repeated import Repeated
 from conformance.sweeps.outcome import OUTSIDE, Points
 
 _MANY = 10_000  # in a run with more cases, a value that occurs in many results counts only once
-_ESCAPED = re.compile(rb"\\[bfnrtu]")  # escapes in a line, because of which `parse` may count its values differently
+_ESCAPED = re.compile(rb"\\[bfnrtu]")  # all values of a line with such an escape count, as when the file is read
 
 
 def shown_in(case: Case, record: ResultRecord) -> list[Shows]:
-    """The evidence that a case shows; that of a sweep, from `points_data`, has rules and verdicts."""
+    """The evidence that a case shows. The evidence of a sweep is derived from `points_data`, with rules and
+    verdicts."""
     if "points_data" in record:
         return _of_points(case, Points.of_data(record["points_data"]))
     outcome = record["expected"].get("outcome", case.when.then.outcome)
@@ -66,18 +67,18 @@ def _shows(points: Points, number: int, shows: str, on: str, rule: str) -> Shows
 
 
 class ResultsFile:
-    """Appends records to a results file. Each record is passed to the kernel at once, so that a crash of this process
-    does not lose it."""
+    """Appends records to a results file. Each record is passed to the kernel at once, so that no record is lost if this
+    process crashes."""
 
     _keep: int | None = None  # the first new record cuts the file to this length; with None, the file is not cut
 
     def __init__(self, path: Path, *, carry_on: bool = False, durable: bool = False) -> None:
         """Creates or opens the file. Raises UserError if the file is in use, or if it has records and `carry_on` is
-        false. An error in the path has status 2, as a mistake of the user; a full disk has status 3. With `durable`,
-        each line is on disk before the next line, because this host's kernel is under test."""
+        false. An error in the path has status 2, as a mistake of the user; a full disk has status 3. With `durable`, a
+        line is on disk before the next line is written, because the kernel under test is that of this host."""
         self.path = path
         self._durable = durable
-        self._values = 0  # of JSON in the file's records, counted as in reading
+        self._values = 0  # the number of JSON values in the file, as a reader counts them
         self._repeated: Repeated | None = None  # only for a run of many cases
         self._content = hashlib.sha256()  # of the bytes that this process has written or read
         with writing(path):
@@ -102,20 +103,20 @@ class ResultsFile:
             if not os.fstat(self._fd).st_nlink:  # another run has just removed the file
                 raise BlockingIOError
         except BlockingIOError as error:
-            hint = "choose another --out, or let it end"
+            hint = "choose another --out, or wait until the run ends"
             raise UserError(f"a run is in progress in {self.path.parent}", hint=hint) from error
         except OSError as error:
             raise UserError(f"{self.path} cannot be locked: {error.strerror}", status=3) from error
 
     def recorded(self) -> Recorded | None:
-        """The contents of the file; None if it has no header, because the run was cut short at once."""
+        """The contents of the file; None if the run was cut short before its header was written."""
         data = self.path.read_bytes()
         return read_results(self.path) if b"\n" in data else None
 
     def cut_back(self, recorded: Recorded | None) -> PriorSessions | None:
-        """Lets the next record replace the end of a run: a torn line, MISSED cases and the footer. A session that
-        writes no record, because its start fails, leaves the file unchanged. Returns the records of the earlier
-        sessions. Raises UserError if the file does not end like a results file."""
+        """Prepares the next session: its first record replaces the end of the run, which is a torn line, MISSED cases
+        and the footer. A session that writes no record, because its start fails, leaves the file unchanged. Returns the
+        earlier sessions. Raises UserError if the file does not end like a results file."""
         if recorded is None:
             self._keep = 0
             return None
@@ -140,8 +141,8 @@ class ResultsFile:
         return store_points(record, self.path.parent, case) if "points_data" in record else record
 
     def append(self, record: Record) -> Record:
-        """Appends a record; of a sweep, writes the side file first. Raises UserError (status 3) if the disk is full.
-        Returns the record; in a large run, it shares the values that earlier results have."""
+        """Appends a record, after writing the side file of a sweep. Raises UserError (status 3) if the disk is full.
+        Returns the record; in a large run, the returned record shares the values that earlier results have."""
         record = self.prepared(record) if record["type"] == "result" else record
         data = encode(record)
         with writing(self.path):
@@ -156,8 +157,8 @@ class ResultsFile:
         return record
 
     def _count(self, record: Record, line: bytes) -> Record:
-        """Counts a record's new values. Repeated values do not count, because reading them takes no memory. Returns the
-        record, with repeated values shared."""
+        """Counts a record's new values. Repeated values do not count, because a reader stores them only once. Returns
+        the record, with repeated values shared."""
         if record["type"] == "header":
             self._repeated = Repeated() if len(record["planned"]) > _MANY else None
         if self._repeated and record["type"] == "result" and not _ESCAPED.search(line):

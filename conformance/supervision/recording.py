@@ -45,12 +45,12 @@ def _alone(case: Case, _: str) -> str:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """The cases of a run, and the data that decide on their verdicts.
+    """The cases of a run, and the data that determine their verdicts.
 
     `facts` are the facts of the header that workers do not know. `reproduction` returns the command that runs one case
     on the same target or, if several devices share the cases, on the device with the given name. `boot_id` returns an
-    id of the kernel's boot if the kernel of a host is under test. This kernel may crash together with this process, so
-    the file then also records the start of each case. `waivers` determine effective verdicts, and `profile` has the
+    id of the kernel's boot if the kernel of a host is under test. A crash of this kernel may also end this process: the
+    file therefore has the start of each case. `waivers` determine effective verdicts, and `profile` has the
     capabilities that the device must have. `devices` are the names of the devices that a worker may have, if they are
     known. `durations` are the seconds that cases took in an earlier run, by id; they only decide which worker runs
     which case. Random sequences are tried for `sequences_s` seconds.
@@ -94,7 +94,7 @@ class Recording:
         self.header: HeaderRecord | None = prior.header if prior else None
         self.header_received = False
         self.done: dict[str, ResultRecord] = dict(prior.done) if prior else {}
-        self.took: dict[str, float] = {}  # by case, the seconds that the case took, for planning the next run
+        self.took: dict[str, float] = {}  # the duration of each case in seconds, for the plan of the next run
         self.external_ends: Counter[str] = Counter()  # by case, how often a worker was killed externally during it
         self._registry = plan.suite.registry
         self._file = file
@@ -112,14 +112,14 @@ class Recording:
 
     @property
     def recorded(self) -> Recorded | None:
-        """The records in this process, whatever is in the file; None if no worker has sent a header."""
+        """The records in this process, without reading the file; None if no worker has sent a header."""
         if not self.header:
             return None
         others: list[OtherRecord] = list(self._confirmations or ())
         return Recorded(self.header, list(self.done.values()), self._footer, others=others)
 
     def carry_on(self) -> None:
-        """Begins a further session, if there was one. Raises UserError if it was of another plan."""
+        """Begins a further session, if the run is resumed. Raises UserError if its header differs from the plan."""
         prior = self._prior
         if not prior:
             return
@@ -180,7 +180,7 @@ class Recording:
         return Examiner.of(self._registry, self.plan.profile, worker_header, offered)
 
     def _completed(self, worker_header: HeaderRecord) -> HeaderRecord:
-        """Returns the header of the run. Only facts that nobody else can know are taken from the worker's header."""
+        """Returns the header of the run. Only facts that no other source has are taken from the worker's header."""
         own = {key: value for key, value in worker_header.items() if key in _FROM_WORKERS}
         header = cast(HeaderRecord, {**own, **self.plan.facts, **plan_facts(self.plan.suite, list(self.cases))})
         header["under_test"] = {**worker_header.get("under_test", {}), **self.plan.facts.get("under_test", {})}
@@ -191,7 +191,7 @@ class Recording:
         self._file.append({**record, "derived": derived} if derived else record)
 
     def case_started(self, record: StartRecord) -> None:
-        """Records that a case is in flight, if a crash of the kernel under test also ended this process."""
+        """Records that a case is in flight, if a crash of the kernel under test would also end this process."""
         if self.boot_id:
             self._file.append(record)
 
@@ -212,7 +212,7 @@ class Recording:
         self.append(self.prepared(record, worker))
 
     def record(self, case: str, verdict: Verdict, reason: str, worker: int = NO_WORKER) -> None:
-        """Records a verdict that the supervisor gives without a line of the worker."""
+        """Records a verdict that is not based on a line of the worker."""
         self.append(self.prepared(self._result(case, Judgement(verdict, reason), []), worker))
 
     def _result(self, case: str, judgement: Judgement, log: Sequence[str]) -> ResultRecord:
@@ -223,8 +223,8 @@ class Recording:
         return self.header_received and case in self.cases and case not in self.done
 
     def prepared(self, record: ResultRecord, worker: int) -> ResultRecord:
-        """Returns the result of an expected case, in the form of a record. Explaining the deviations of a sweep takes a
-        while; this is the only method that several threads may call."""
+        """Returns the stored form of the result of an expected case. This is the only method that several threads may
+        call at the same time, because explaining the deviations of a sweep takes long."""
         case = self.cases[record["case"]]
         device = self._device_of.get(worker, "")
         record = {**record, "repro": self.plan.reproduction(case, device)}

@@ -7,11 +7,11 @@ from conformance.model.case import Case
 
 # The time to start a worker, in seconds. A batch of cases should take longer.
 START_S = 3.0
-# The duration of a plain call under software emulation, in seconds, for cases that have never been run.
+# The duration of one call under software emulation, in seconds, for cases that have never been run.
 _CALL_S = 0.01
 # If the durations of at least this share of the cases are known, the first batches have all the cases.
 _WELL_KNOWN = 0.9
-# Otherwise the first batches take this share of the estimated time, and the rest is handed out in smaller batches.
+# If fewer durations are known, the first batches have this share of the estimated time, and later batches are smaller.
 _FIRST_SHARE = 0.5
 
 
@@ -38,8 +38,8 @@ class Schedule:
         self._first_s = (share * self._total(ordinary) + self._total(self._kept_memory)) / workers
 
     def take(self) -> list[str]:
-        """Returns the cases for a free worker, in the order of the run; empty if no case is waiting. First come the
-        cases that need memory which forked children do not get, together for one worker: they take long. Then come all
+        """Returns the cases for a free worker, in the order of the run; empty if no case is waiting. One worker first
+        gets all cases that need fork protection by libibverbs, because these cases take long. Then come all
         other cases that may share a worker, and last the cases that need their own worker."""
         waiting = [case for case in self._order if case in self._waiting]
         kept = [case for case in waiting if case in self._kept_memory]

@@ -1,5 +1,5 @@
 """Reads the stream of one worker until it ends, and records its results. A line counts only for the case in flight,
-which the worker has begun but not yet answered. Lines before this beginning, and lines about other cases, are
+which the worker has begun but not yet finished. Lines before its beginning, and lines about other cases, are
 ignored."""
 
 import time
@@ -138,7 +138,7 @@ class Session:
         if not self._recording.expects(case):
             return
         if self._in_flight:
-            self._break("the worker went on without a result")
+            self._break("the worker began another case without a result")
         self._took()
         self._latest, self._begun = case, time.monotonic()
         self._in_flight = case
@@ -166,12 +166,12 @@ class Session:
         self._took()
 
     def _took(self) -> None:
-        """Stores how long the latest case has taken; the last call is made when the next case begins."""
+        """Stores the duration of the latest case; the time until the next case begins belongs to it."""
         if self._latest and not self._in_flight:
             self._recording.took[self._latest] = time.monotonic() - self._begun
 
     def _hung(self) -> None:
-        """Handles a silence longer than the deadline. Of a worker that was stopped externally it says nothing."""
+        """Handles a silence longer than the deadline. The silence of an externally stopped worker is not a HANG."""
         if held := self._worker.held_up():
             self._ended(WorkerEnd(held, external=True))
         else:
@@ -244,7 +244,7 @@ class Repetition:
         self.done[record["case"]] = record
 
     def record(self, case: str, verdict: Verdict, reason: str, worker: int) -> None:
-        pass  # says nothing about the violation
+        pass  # BROKEN shows nothing about the violation
 
     def record_loss(
         self, case: Case, end: WorkerEnd, at: ProgressRecord | None, log: Sequence[str], worker: int

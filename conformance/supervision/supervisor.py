@@ -1,5 +1,5 @@
-"""Runs the cases of a run in workers, several at a time, until each case has a result. Each place for a worker has a
-thread; the first of these is the caller's thread. One lock guards their shared data."""
+"""Runs the cases of a run in workers, several at a time, until each case has a result. Each of the
+concurrent workers has a thread; the first thread is the caller's. One lock guards the data that the threads share."""
 
 import time
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ class Supervisor:
     """One run: its records, and the distribution of its cases to workers."""
 
     def __init__(self, recording: Recording, console: Path) -> None:
-        """`console` is the file for the output of workers that is not records."""
+        """`console` is the file for the output of workers other than records."""
         self._recording = recording
         self._console = console
         self._end_reason = ""
@@ -32,9 +32,9 @@ class Supervisor:
     def run(self, *starts: Start, again: Sequence[Start] = ()) -> FooterRecord:
         """Runs every case, in as many workers as necessary. Records and returns the footer.
 
-        Each of `starts` starts one worker at a time. Each of `again` starts a worker in which violations are tried once
-        more; without `again`, or if cases are missing, violations are not confirmed. Raises UserError if no worker sent
-        a header or could run a case, or if a worker's header is of another stack than the run.
+        Each of `starts` starts one worker at a time. Each of `again` starts a worker in which violations are repeated;
+        without `again`, or if cases are missing, violations are not confirmed. Raises UserError if no worker sent a
+        header or could run a case, or if a worker's header is of another stack than the run.
         """
         began = time.monotonic()
         self._recording.carry_on()
@@ -67,13 +67,13 @@ class Supervisor:
     def _confirm(self, starts: Sequence[Start]) -> None:
         found = self._recording.unconfirmed()
         if any(not each.first for each in found):
-            self._recording.listener.say(f"trying {format_count(len(found), 'violation')} again in fresh workers")
+            self._recording.listener.say(f"repeating {format_count(len(found), 'violation')} in fresh workers")
         # On a device of this host, a violation that crashed the process may have damaged the kernel.
         repeats_losses = not self._recording.boot_id
         Confirmation(found, self._recording, repeats_losses).run(*starts)
 
     def _serve(self, start: Start) -> None:
-        """Runs workers one after the other, as long as there are cases for them and they make progress."""
+        """Runs workers one after the other, as long as cases are left and the workers make progress."""
         while batch := self._next_batch():
             try:
                 useful = self._run_batch(start, batch)
@@ -86,7 +86,7 @@ class Supervisor:
                 return
 
     def _next_batch(self) -> list[str]:
-        """The cases for the next worker; waits while other workers run, which may die and leave cases."""
+        """The cases for the next worker. Waits while other workers run, because these may die and leave cases."""
         with self._crew.changed:
             while not self._crew.stopped:
                 if batch := self._schedule.take():

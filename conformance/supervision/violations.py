@@ -27,14 +27,14 @@ class Violation:
 
     @property
     def name(self) -> str:
-        """The name of the case, or of the point, to run to see the violation alone."""
+        """The id of the case or point that shows the violation in isolation."""
         return f"{self.case}{POINT}{self.point}" if self.point else self.case
 
 
 def violations(results: Mapping[str, ResultRecord], cases: Mapping[str, Case]) -> Iterator[Violation]:
-    """Yields the violations among results, in the order of completion. Violations that random sequences found are left
-    out: each was already repeated when its sequence was shortened. If all points of a sweep repeat one experiment that
-    involves chance, the sweep is one violation."""
+    """Yields the violations among results, in the order of completion. Violations of random sequences are left out:
+    each was already repeated when its sequence was shortened. If all points of a sweep repeat one experiment whose
+    outcome depends on chance, the sweep is one violation."""
     by_worker: dict[int, list[str]] = {}
     for case, record in results.items():
         number = record.get("worker", 0)

@@ -1,5 +1,5 @@
-"""The interfaces that the supervisor uses: workers, how they end, observers of the progress; and threads that run
-workers."""
+"""The interfaces that the supervisor uses, which are those of workers, of their ends and of observers of the progress;
+and the threads that run workers."""
 
 import threading
 import time
@@ -23,8 +23,8 @@ TRIES = 3
 
 @dataclass(frozen=True)
 class WorkerEnd:
-    """How a worker ended. If `external`, neither the kernel nor the process under test caused the end. Otherwise `kind`
-    says what died, and `by` is the signal or status with which a process ended."""
+    """How a worker ended. If `external`, neither the kernel nor the process under test caused the end. If not, `kind`
+    is what died, and `by` is the signal or the exit status of a process."""
 
     what: str = "the kernel or process under test died"
     external: bool = False
@@ -36,9 +36,9 @@ class Worker(Protocol):
     """An instance of the process that runs cases; see fixtures.guest.guest.Guest.
 
     `next_line` returns a line, an empty line at the end of the stream, or None after `timeout` seconds. `stuck_reason`
-    says why no other worker can use the device, or is empty. `held_up` is the external reason why a silent worker did
-    not run, or empty; `busy` is whether the worker has used the processor since its last line. `kill` may be called
-    from another thread. `derived` summarises the files of this worker that other guests had derived.
+    is the reason why no other worker can use the device, or empty. `held_up` is the external reason why a silent worker
+    did not run, or empty; `busy` is whether the worker has used the processor since its last line. `kill` may be called
+    from another thread. `derived` summarises the files that this worker was given and that other guests had derived.
     """
 
     @property
@@ -66,13 +66,13 @@ class Deadline:
         return max(0.0, self._until - time.monotonic())
 
     def progressed(self, in_flight: str, last: float = inf) -> None:
-        """Begins a new deadline, which is over at the time `last` at the latest."""
+        """Begins a new deadline, which ends at the time `last` at the latest."""
         self._since = time.monotonic()
         self._until = min(last, self._since + (self._case_deadline_s if in_flight else START_DEADLINE_S))
 
     def is_over(self, in_flight: str, silent: bool) -> bool:
-        """Whether the worker had its time, and was `silent` or made no progress. Between cases, a worker that starts
-        slowly and is busy gets more time."""
+        """Whether the deadline has passed. `silent` is whether waiting for a line took until the deadline. Between
+        cases, a worker that uses the processor gets more time, because it may start slowly."""
         if not silent and self.left_s:
             return False
         if in_flight or time.monotonic() >= self._since + LONGEST_START_S or not self._worker.busy():
@@ -100,8 +100,7 @@ _JOIN_S = 5.0
 
 class Crew:
     """Threads that run workers. A thread must hold the condition `changed` to use data that the threads share, and
-    notifies the condition of each change. If `stopped`, the work has ended, so that the end of a worker is not a
-    result."""
+    notifies the condition of each change. After `stop`, the end of a worker is not a result."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition(threading.RLock())
@@ -146,7 +145,7 @@ class Crew:
 
     @contextmanager
     def employing(self, worker: Worker) -> Iterator[None]:
-        """Within the block, `stop` kills the worker; afterwards it is closed."""
+        """Within the block, `stop` kills the worker. After the block, the worker is closed."""
         with self.changed:
             self._workers.add(worker)
         try:

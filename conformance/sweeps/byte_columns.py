@@ -1,6 +1,6 @@
-"""The distinct combinations of values in several columns of bytes, and the combination at each index. A Python loop
-would take as long for a point as the verb itself takes, so operations on bytes, slices and long integers handle all
-indices at once. Indices are handled one by one only if there are more than 256 combinations."""
+"""The distinct combinations of values in several columns of bytes, and the combination at each index. Operations on
+bytes, slices and long integers handle all indices at once, because a step of a Python loop takes as long as a verb.
+Indices are handled one by one only if there are more than 256 combinations."""
 
 from __future__ import annotations
 

@@ -20,14 +20,13 @@ from conformance.model.space import Space
 from conformance.model.verdict import NOT_TESTABLE
 from conformance.sweeps.outcome import OUTSIDE, Points
 
-# sympy takes a third of a second for 8 variables and half a minute for 11. Sets with more variables are split first.
+# sympy takes a third of a second for 8 variables and half a minute for 11. A set with more variables is first split.
 MAX_VARIABLES = 8
-# The maximum number of parts of a split set; a longer formula would not help anybody.
+# The maximum number of parts of a split set; nobody would read a longer formula.
 _MAX_PARTS = 64
 _MOST_KEPT = 10_000  # the number of sums of products in the cache; default runs of one stack need twenty
 # The number of sets that are minimised for one sweep, at a third of a second each; no recorded sweep needed ten.
 _MOST_MINIMISED = 70
-# The verdicts of points that were not tested; it is unknown whether they would deviate.
 ALWAYS, NEVER = "always", "never"
 _Product: TypeAlias = "Sequence[tuple[int, int, bool]]"  # literals: variable, class, whether negated
 NO_SYMPY = "not described, since sympy is not installed (Debian: python3-sympy)"
@@ -106,7 +105,7 @@ def _one_or_more(labels: Sequence[str]) -> str:
 
 
 def _variables_of(space: Space) -> tuple[_Variable, ...]:
-    """Returns the variables of a space, the one whose class changes fastest with the point's number last."""
+    """Returns the variables of a space. If the point's number grows, the class of the last variable changes fastest."""
     names = [flag for axis in space.axes for flag in axis.flags]
     found = []
     for axis in space.axes:

@@ -26,7 +26,7 @@ PointNumbers = range | array  # type: ignore[type-arg]
 class Group:
     """The points with one set-up, in the order in which they are run. `inner_points` are the numbers of the points in
     the product of the inner axes, which are the axes on which the points differ. `like` is a point with the same
-    set-up, because a group may be empty."""
+    set-up; only an empty group needs it."""
 
     points: PointNumbers
     inner_points: PointNumbers
@@ -37,7 +37,7 @@ class Group:
         return self.points[0] if self.like is None else self.like
 
 
-# Calls that create, change and destroy objects, but do not change the memory below them.
+# Calls that create, change and destroy objects, but do not change the memory of these objects.
 _OF_OBJECTS = ("ibv_", "post_")
 
 
@@ -150,8 +150,7 @@ class PointTemplate:
         if self._setup is None or self._setup[0] != key:
             self._setup = (key, self._given.at(values), tuple(steps.at(values) for steps in self._before))
         _, given, before = self._setup
-        # Does the same as dataclasses.replace in a tenth of the time; the steps have the entry point of the case
-        # already.
+        # dataclasses.replace would take ten times as long. The steps already have the entry point of the case.
         case = Case.__new__(Case)
         case.__dict__.update(
             self._fields,

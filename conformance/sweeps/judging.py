@@ -64,7 +64,7 @@ def conclusion_of(case: Case, points: Points, alarms: list[Alarm], log: list[str
     counts = points.by_verdict()
     verdict = Verdict.FAIL if alarms else overall(list(counts))
     if verdict == Verdict.UNREACHABLE and all("setup_failed" in each["observed"] for each in points.examples):
-        verdict = Verdict.BROKEN  # no set-up worked, whatever the arguments
+        verdict = Verdict.BROKEN  # no set-up worked at any point
     shares = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
     reason = f"{case.sweep.size:,} points: {shares}"
     fault = None

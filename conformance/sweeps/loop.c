@@ -1,7 +1,7 @@
 /*
  * Registers and deregisters memory at many points, in C because a call from Python to C takes longer than
  * the verb itself. The caller passes the functions, from the libibverbs that the process has loaded; all
- * arguments are integers or pointers. Needs no headers and libraries other than those of C: the commands of
+ * arguments are integers or pointers. This file needs only the headers and the library of C: the commands of
  * the kernel's ABI are written out, as in device/uverbs.py.
  */
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 enum { ARGUMENTS = 6, DONE = 0, UNEXPECTED = 1, NOT_RELEASED = 2 };
-/* A re-registration adds to errno: the code that the library returned, and SETUP if the registration before it failed. */
+/* A re-registration adds to errno: the code of the library, and SETUP if the old region was not registered or released. */
 enum { CODE_SHIFT = 12, SETUP = 0x8000 };
 
 /* The public fields of struct ibv_mr. */
@@ -126,7 +126,7 @@ struct region *rdma_cts_ex_reg_mr(uint64_t make, uint64_t pd, uint64_t addr, uin
     return ((extended_function)(uintptr_t)make)(pd, &attr);
 }
 
-/* ibv_reg_mr_iova in the same way. */
+/* ibv_reg_mr_iova by ibv_reg_mr_ex. */
 struct region *rdma_cts_ex_reg_mr_iova(uint64_t make, uint64_t pd, uint64_t addr, uint64_t length, uint64_t iova,
                                        uint64_t access)
 {
@@ -194,7 +194,7 @@ struct before {
     uint64_t optional_mask;
 };
 
-/* The layout, for comparison with native.py: the count of the numbers, then these in the order of LAYOUT. */
+/* The layout, for comparison with native.py: the number of values, and then the values in the order of LAYOUT. */
 const uint32_t rdma_cts_layout[] = {
     11,
     sizeof(struct column),

@@ -16,7 +16,7 @@ from conformance.device.uverbs import Uverbs
 
 SOURCE = Path(__file__).with_name("loop.c")
 _ARGUMENTS = 6
-_UNEXPECTED = 1  # a result of the loop; 0 is its end, and 2 a region that was not released
+_UNEXPECTED = 1  # a result of the loop: a region is not as requested. 0: no point is left; 2: a region was not released
 
 
 class _Column(ctypes.Structure):
@@ -91,7 +91,7 @@ def function(name: str) -> Callable[..., object]:
     return found
 
 
-# An argument: an array('Q') with a number for each point, or one for all points: a number, or a structure in memory.
+# An argument: an array('Q') with a number for each point, or one number or structure in memory for all points.
 Argument = Union[int, "array[int]", ctypes.Structure, "ctypes.Array[ctypes.c_uint64]"]
 Call = tuple[Callable[..., object], Sequence[Argument]]  # a function and its arguments
 
@@ -137,9 +137,8 @@ class Loop:
         return _Column(values.buffer_info()[0], step)
 
     def stops(self) -> Iterator[tuple[int, int, int]]:
-        """Runs the loop to its end. Yields the index of each point whose region is not as requested, with the address
-        of the region, which the caller has to release, and 0; or whose region was not released, with 0 and the errno.
-        """
+        """Runs the loop to its end. Yields (index, address, 0) for each point whose region is not as requested; the
+        caller has to release the region. Yields (index, 0, errno) for each point whose region was not released."""
         run = function("rdma_cts_loop")
         at, size = ctypes.c_uint64(0), ctypes.c_uint64(self._size)
         while ended := run(ctypes.byref(self._loop), ctypes.byref(at), size):

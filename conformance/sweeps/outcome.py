@@ -137,7 +137,7 @@ def encode_index(index: array[int]) -> str:
 def decode_index(text: str, points: int) -> array[int]:
     """The reverse of `encode_index`, for at most `points` + 1 points. Raises ValueError."""
     try:
-        # Bounded, because the file may come from anywhere.
+        # Bounded, because the file may be of any origin.
         data = zlib.decompressobj().decompress(base64.b64decode(text, validate=True), 2 * (points + 1))
     except zlib.error as error:
         raise ValueError(f"invalid index of points: {error}") from error

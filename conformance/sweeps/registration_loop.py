@@ -1,9 +1,9 @@
-"""Registrations and re-registrations at many points by loop.c, with the same calls and checks that execution/steps.py
-makes for a row.
+"""Registrations and re-registrations at many points by loop.c, with the same calls and checks as for a row in
+execution/steps.py.
 
-Only the first of several equal results is recorded in full. The loop is not used without a compiler, and not for entry
-points other than the device's (the reference implementation, injected violations). Re-registrations are run in Python
-if an axis of the sweep occurs in anything but the old access, the flags and the new access.
+Only the first of several equal results is recorded in full. The loop needs a compiler, and an entry point of the device
+(not of the reference implementation, and without injected violations). Re-registrations are run in Python if an axis of
+the sweep occurs in another argument than the old access, the flags and the new access.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def loop_for(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
     """The loop for a sweep with an entry point, or None if loop.c cannot run it."""
     call = case.when.call
     own = entry.library if isinstance(entry, RegMrEx) else entry
-    if sweep.size < MIN_POINTS or type(own) not in (Libibverbs, Uverbs):  # altered, or the reference implementation
+    if sweep.size < MIN_POINTS or type(own) not in (Libibverbs, Uverbs):  # the reference, or injected violations
         return None
     if call == "ibv_rereg_mr":
         return _rereg_loop(case, sweep, entry)
@@ -78,8 +78,8 @@ def _rereg_loop(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
 
 
 class Loop:
-    """Makes the calls of a sweep, one group of points at a time. The points of a group have the same values on the axes
-    in `outer`, and the set-up that `given` returns."""
+    """Executes the calls of a sweep, one group of points at a time. The points of a group have the same values on the
+    axes in `outer`, and the set-up that `given` returns."""
 
     outer: list[str]
     region = "MR"  # the name of the region in messages
@@ -94,8 +94,8 @@ class Loop:
         return given
 
     def run(self, context: CaseContext, group: Group, record: PointObservations, observe: Observe) -> None:
-        """Makes the calls of a group on an existing set-up; adds a text to `left_behind` of the context for each object
-        that could not be released."""
+        """Executes the calls of a group on an existing set-up; adds a text to `left_behind` of the context for each
+        object that could not be released."""
         codes = array("H", [_NO_CODE]) * len(group.points)
         loop, as_made = self._prepared(context, group, codes, observe)
         unexpected: dict[int, int] = {}
@@ -118,12 +118,12 @@ class Loop:
     def _prepared(
         self, context: CaseContext, group: Group, codes: array[int], observe: Observe
     ) -> tuple[native.Loop, Callable[[int, int], Observation]]:
-        """The loop in C, and a function that gets the index of a point whose struct ibv_mr was not as expected, and the
-        address of the region; it releases the region and returns the observation."""
+        """The loop in C, and a function for a point whose struct ibv_mr is not as requested. From the index of the
+        point and the address of the region, the function makes the observation; it also releases the region."""
         raise NotImplementedError
 
     def _refusal(self, code: int) -> Observation | None:
-        """The observation for a code, if the code says all of it."""
+        """The observation for a code; None if the code does not determine the observation."""
 
 
 class ReregLoop(Loop):

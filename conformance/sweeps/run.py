@@ -1,5 +1,5 @@
 """Runs a sweep: makes one set-up for all points that share it, and one observation for each point. Only this module and
-model/kind.py know all kinds of cases. execution/steps.py makes the calls, as for every row; judging.py judges the
+model/kind.py name all kinds of cases. execution/steps.py executes the calls, as for every row; judging.py judges the
 points."""
 
 import functools
@@ -35,7 +35,7 @@ CHECK_INTERVAL = 512
 # After this many seconds, progress is also reported within an interval, because points may wait for completions.
 PROGRESS_S = 5.0
 _LOG_LINES = 40
-# The maximum number of points at which operations with lost messages are repeated; more losses are not an accident.
+# The maximum number of points at which operations with lost messages are repeated; more losses are not by chance.
 _MOST_LOST = 64
 
 
@@ -207,8 +207,8 @@ class _SweepPass:
         call_all(context, self.point_template, group.points, self.record, self._report_in_time)
 
     def try_lost_again(self, points: Points) -> bool:
-        """Repeats operations whose message had to arrive, but was lost by an unreliable transport; returns whether any
-        were."""
+        """Repeats operations whose message had to arrive, but was lost by an unreliable transport. Returns whether any
+        operation was repeated."""
         lost = [
             number
             for number, (outcome, example) in enumerate(zip(points.outcomes, points.examples, strict=True))
@@ -232,9 +232,9 @@ def call_all(
     record: PointObservations,
     report: Callable[[int, int], None] = lambda point, done: None,
 ) -> None:
-    """Makes the calls of each point on the set-up of `context`, and records the observations. Handles a batch of points
-    at a time. While batches are quick, their size grows, up to the number of exchanges that C can execute in one call.
-    Calls `report` after each batch, with the last point and the number of finished points."""
+    """Executes the calls of each point on the set-up of `context`, and records the observations, a batch of points at a
+    time. While batches are quick, their size grows, up to the number of exchanges that C can execute in one call. Calls
+    `report` after each batch, with the last point and the number of finished points."""
     done, size = 0, 1
     while done < len(points):
         began = time.monotonic()
@@ -253,7 +253,7 @@ RandomSequences = Callable[[Case, Progress], Observation]
 
 
 def runners(random_sequences: RandomSequences) -> Mapping[Kind, KindRunner]:
-    """The runner of each kind of case. A point of a sweep has none of its own, because it is run as a row."""
+    """The runner of each kind of case. A point of a sweep has no runner, because it is run as a row."""
 
     def run_sequences(case: Case, run: RunContext, progress: Progress) -> CaseRun:
         return run_observing(case, run, lambda: random_sequences(case, progress), progress)

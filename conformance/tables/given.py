@@ -139,8 +139,8 @@ def _read_window(reader: Reader, name: str, node: Node, names: Names) -> WindowS
     return WindowSpec(pd, number, bound)
 
 
-# The sections with named objects, in the order in which the objects are made: the kind of the objects, and the function
-# that reads an object by its name; the last argument are the objects that exist before.
+# The sections with named objects, in the order of creation: the kind of the objects, and the function that reads an
+# object. The last argument of the function has the objects that exist before.
 SECTIONS: Mapping[str, tuple[str, ReadObject]] = {
     "memory": ("memory", partial(_read_buffer, "memory", vocabulary.MEMORY_KINDS)),
     "dmabufs": ("dmabuf", partial(_read_buffer, "a dma-buf", vocabulary.DMABUF_KINDS)),

@@ -29,8 +29,6 @@ Schema = dict[str, Any]
 
 @dataclass(frozen=True)
 class Key:
-    """One key of a mapping."""
-
     schema: Schema  # of the value
     meaning: str = ""  # shown by editors
     required: bool = False
@@ -218,7 +216,7 @@ ROW: Keys = {
     "given": Key(or_axis(ref("given"))),
     "before": Key(or_axis({"type": "array", "items": or_axis(ref("step before"))})),
     "call": Key(ref("call name"), "the judged call, if it is not a call of the verb under test"),
-    # The call decides about the values of these two keys.
+    # The schema of these two values depends on the call.
     "when": Key({}, "the arguments of the judged call"),
     "then": Key({}, "the required result: an outcome, or a mapping with an outcome and further conditions"),
     "afterwards": Key(or_axis({"type": "array", "items": or_axis(ref("step"))})),

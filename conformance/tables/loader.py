@@ -1,5 +1,5 @@
-"""Reads tables into frozen cases, or mistakes with their locations. A table is one YAML file in the folder of its verb.
-Every mistake is reported with file, line and column; a table with a mistake gives no cases."""
+"""Reads tables. Returns frozen cases, and mistakes with their locations. A table is one YAML file in the folder of its
+verb. Every mistake is reported with file, line and column; no case of a table with a mistake is returned."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -79,7 +79,7 @@ def read_table(path: Path, shown: str, registry: Registry) -> tuple[Table | None
 
 
 def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | None, list[Mistake]]:
-    """Returns the table whose root node is `root`, or None and its mistakes. `path` gives the table its name."""
+    """Returns the table whose root node is `root`, or None and its mistakes. `path` determines the table's name."""
     reader = Reader()
     fields = reader.mapping(root, "a table", keys.TABLE, keys.required(keys.TABLE))
     if not _NAME.fullmatch(path.stem):
@@ -186,7 +186,7 @@ class _Rows:
             flags = _registered_flags(parts)
             needs += [need for flag, need in capability.UNNAMED_FLAG_NEEDS.items() if flag in flags]
             kind = BY_CALL.get(parts.when.call, Kind.ROW)
-        if kind is Kind.SEQUENCES:  # sequences make only calls that the device offers
+        if kind is Kind.SEQUENCES:  # random sequences have only calls that the device offers
             needs = []
         if parts is not None and parts.when.call in BY_CALL:
             for key in ("given", "before", "afterwards", "sweep"):
@@ -205,7 +205,7 @@ class _Rows:
 
     def _id(self, row: Node, fields: Mapping[str, Node]) -> str | None:
         row_id = self.reader.text(fields.get("id"), "id")
-        # Before its expansion, since the axis values in an id are put into lower case, but not its own words.
+        # The words of an id are checked before the expansion, because `slug` puts axis values into lower case.
         words = re.sub(PLACEHOLDER, "a", str(_written_id(row, Node("", row.location)).value))
         if row_id is not None and not (_ROW_ID.fullmatch(words) and _ROW_ID.fullmatch(slug(row_id))):
             message = f"invalid row id {quoted(row_id)}; use a-z, 0-9 and -, at most 200 characters"
@@ -236,7 +236,7 @@ class _Rows:
 
 
 def _written_id(row: Node, default: Node) -> Node:
-    """The id as it is written in the row: after expansion it has the location of an axis value."""
+    """The id as it is written in the row. (After the expansion, the location of the id is that of an axis value.)"""
     return row.value.get("id", default) if isinstance(row.value, dict) else default
 
 

@@ -50,8 +50,8 @@ class PartResolver:
         self._reader, self._text, self._inside = reader, text, inside
 
     def varying(self, node: Node, read: _Read[T]) -> Varying[T]:
-        """Resolves a part. `read` gets the part with its axes replaced, and returns the part's value, or None after a
-        mistake."""
+        """Resolves a part. `read` is called with the part whose axes are replaced, and returns the part's value, or
+        None after a mistake."""
         axes = self._text.axes_in(node)
         names = tuple(axis.name for axis in axes)
         values: dict[tuple[int, ...], T] = {}
@@ -77,7 +77,7 @@ class PartResolver:
         return Varying(names, values)
 
     def _each_axis(self, node: Node, axes: Sequence[Axis], read: _Read[T], values: dict[tuple[int, ...], T]) -> bool:
-        """Reads the part at each value of each axis, the others at their first, into `values`. False after mistakes."""
+        """Reads the part into `values` at the keys of `one_at_a_time`. Returns whether there was no mistake."""
         before = len(self._reader.mistakes)
         for key in one_at_a_time(axes):
             value = read(self._reader, self._text.fill(node, axes, key, self._reader))
@@ -223,7 +223,8 @@ def _given(parts: PartResolver, given: Given, fields: Mapping[str, Node]) -> Com
 
 
 def _object(parts: PartResolver, name: str, first: Any, node: Node, names: Names, read: ReadObject) -> Template[Any]:
-    """Resolves an object of `given` by its arguments or flags, if axes occur only there, and else as a whole."""
+    """Resolves an object of `given`: only its arguments or flags if no other part has an axis, else the whole
+    object."""
     bound = entries(entries(node).get("bound"))
     match first:
         case MrSpec(call, arguments) if _only_in(node, *vocabulary.CALLS[call]):

@@ -1,4 +1,4 @@
-"""Reads the rules from `rules.yaml` in the folder of each verb, into frozen rules or mistakes with their locations."""
+"""Reads the rules from `rules.yaml` in the folder of each verb. Returns frozen rules, and mistakes with locations."""
 
 import re
 from collections.abc import Iterable

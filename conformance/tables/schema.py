@@ -137,7 +137,7 @@ def _then(call: str) -> Schema:
 
 
 def _flags(enum: str) -> Schema:
-    # A table can use a bit without a name by its number.
+    # A table writes a bit without a name by its number.
     bits = [f"bit {bit}" for bit in ENUMS[enum].unnamed_bits]
     return or_axis(list_of(or_axis(words([*ENUMS[enum].short_names, UNKNOWN_BIT, *bits]))))
 

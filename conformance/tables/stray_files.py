@@ -1,5 +1,5 @@
-"""Finds files that would not be read as tables, and tables that would not be run. A case must not be lost because its
-file has another suffix, is in the wrong folder, or belongs to a verb without a test function."""
+"""Finds files that would not be read as tables, and tables that would not be run. No case may be lost because its file
+has the wrong suffix, is in the wrong folder, or belongs to a verb without a test function."""
 
 import ast
 import os

@@ -1,5 +1,5 @@
-"""The suite: all rules and tables, with every case that can be run. Also selections of cases: by verb, by rule, by
-words in the id, or by exact ids of cases and points. tiers.py has the order of cases and the contents of a tier."""
+"""The suite: all rules and tables, with every case that can be run. Selects cases by verb, by rule, by words in the id,
+or by exact ids of cases and points. tiers.py has the order of cases and the contents of a tier."""
 
 import contextlib
 import hashlib
@@ -93,8 +93,8 @@ class Suite:
 
 def load_suite(extra: Sequence[Path] = (), names: Collection[str] = ()) -> Suite:
     """Returns the project's rules and tables together with those in the folders `extra`. If an earlier process has read
-    the same files, the suite comes from the cache (cache.py). It then has only the tables with these `names`, if there
-    are any. Raises UserError with one line for each mistake."""
+    the same files, the suite is read from the cache (cache.py), and `names`, if given, are the only tables that are
+    read. Raises UserError with one line for each mistake."""
     for folder in extra:
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder of cases")
@@ -104,7 +104,7 @@ def load_suite(extra: Sequence[Path] = (), names: Collection[str] = ()) -> Suite
     try:
         name = f"suite-{_digest_of_sources(folders)}.pickle" if cache.path_of("") else ""
     except OSError:
-        name = ""  # reading the tables says which file cannot be read
+        name = ""  # the reader of the tables reports the error
     path = cache.lookup(name) if name else None
     if path is not None:
         with contextlib.suppress(Exception):  # after any error in the cached file, the tables are read again
@@ -172,7 +172,7 @@ def tables_digest(folders: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
-_LISTED = {"verb": "describe", "rule": "list --rules", "case": "list"}  # the command that lists them
+_LISTED = {"verb": "describe", "rule": "list --rules", "case": "list"}  # the command that lists the known names
 
 
 @dataclass(frozen=True)
@@ -181,9 +181,9 @@ class Selection:
 
     verbs: Sequence[str] = ()
     rules: Sequence[str] = ()
-    words: Sequence[str] = ()  # a case's id must have all
-    only: Sequence[str] = ()  # ids of cases of any tier, among which the other criteria select
-    tier: str = EXHAUSTIVE  # of the cases, without `only`
+    words: Sequence[str] = ()  # all of them must be in a case's id
+    only: Sequence[str] = ()  # ids of cases of any tier; the other criteria select among these cases
+    tier: str = EXHAUSTIVE  # of the cases; ignored with `only`
 
     def apply(self, suite: Suite) -> list[Case]:
         """Returns the matching cases of `suite`, in the suite's order; single points come last. Raises UserError if a

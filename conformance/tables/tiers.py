@@ -2,7 +2,7 @@
 
 Each tier contains the cases of the smaller tiers. The cases of the smallest tier depend only on the tables, so that two
 runs of this tier have the same cases. The contents of a shard depend only on the ids, the shipped durations and the
-number of shards, so that machines agree without communicating. suite.py has the other criteria of a selection.
+number of shards, so that all machines compute the same shards. suite.py has the other criteria of a selection.
 """
 
 import hashlib
@@ -40,8 +40,8 @@ def left_out(cases: Sequence[Case], planned: Iterable[str]) -> list[str]:
 
 
 def _every_direction_once(cases: Sequence[Case]) -> list[Case]:
-    """Returns, for each rule, the cases of tier smoke. If none of them grants (or refuses), adds the cheapest case that
-    does. For a rule whose cases all have an open outcome, adds one of these cases."""
+    """Returns the cases of tier smoke, and adds the cheapest cases that are missing: each rule needs a case, and if the
+    cases of a rule show grants (or refusals), also a case that shows a grant (or a refusal)."""
     chosen = {case.id for case in cases if case.tier == SMOKE}
     showing: dict[tuple[str, str], list[Case]] = {}
     for case in cases:
@@ -63,8 +63,8 @@ def ordered(cases: Sequence[Case], seed: int | None) -> list[Case]:
     return sorted(cases, key=lambda case: hashlib.sha256(f"{seed} {case.id}".encode()).digest())
 
 
-# The durations of the long cases in the guest, in seconds, by id, which docs/quotes.py writes; all other cases count as
-# OTHER_S. Durations measured on the machine are not used, because all machines must use the same numbers.
+# The durations of the long cases in the guest, in seconds, by id; all other cases count as OTHER_S. docs/quotes.py
+# writes the file. Durations measured on the machine are not used, because all machines must use the same numbers.
 DURATIONS = Path(__file__).with_name("durations.json")
 OTHER_S = 0.025
 _MOST = 10_000  # shards
@@ -107,7 +107,7 @@ class Shard:
             if number == self.number:
                 own.add(id_)
         if not own:
-            raise UserError(f"--shard {self}: this shard has none of the {len(items)} cases", hint="take fewer shards")
+            raise UserError(f"--shard {self}: this shard has none of the {len(items)} cases", hint="use fewer shards")
         return [item for item in items if id_of(item) in own]
 
 

@@ -4,7 +4,7 @@ Tables, judging and reports use the names defined here. The package loads no lib
 descriptions are taken from the manual pages of rdma-core; `conformance.header` compares them with an installed header.
 
 The descriptions are YAML files in this folder. A list has the first fields of a type in their order, and then a mapping
-with further fields by name. Numbers stand for texts, except the number of an enumerator.
+with further fields by name. Every number is read as a text, except the number of an enumerator.
 """
 
 import errno
@@ -51,7 +51,7 @@ def _read() -> dict[str, Any]:
 def _enums_of(
     given: Mapping[str, Any], dialect: str = MAINLINE, mainline: Mapping[str, Enum] | None = None
 ) -> dict[str, Enum]:
-    """The enumerations by name. Each begins with the enumerators of the mainline enumeration with its name, if any."""
+    """The enumerations by name, each with the enumerators of the mainline enumeration of the same name at the front."""
     return {name: _enum(name, more, dialect, (mainline or {}).get(name, ())) for name, more in given.items()}
 
 
@@ -137,7 +137,7 @@ CONSTANTS: Mapping[str, Constant] = MappingProxyType(
         )
     }
 )
-INVENTED = "invented"  # in place of a dma handle, a pointer to memory that holds zeros
+INVENTED = "invented"  # in place of a dma handle, a pointer to zeros
 
 # Definitions that only a vendor's page has. They are separate, so that mainline tables cannot refer to them.
 _VENDOR = _READ["vendor"]
@@ -165,7 +165,7 @@ def enum_in(dialect: str, name: str) -> Enum:
 
 
 def structs_in(verb: Verb) -> tuple[Struct, ...]:
-    """Returns the described structs in a verb's arguments and result, and those that they point to, the nearest
+    """Returns the described structs in a verb's arguments and result, and the structs to which these point, the nearest
     first."""
     known = STRUCTS if verb.dialect == MAINLINE else {**STRUCTS, **VENDOR_STRUCTS}
     found: list[Struct] = []

@@ -23,7 +23,7 @@ class Convention(ClosedSet):
 
 
 class Linkage(ClosedSet):
-    """The form in which verbs.h provides a verb. The form decides whether other languages can call the verb by its
+    """The form in which verbs.h provides a verb. The form decides whether another language can call the verb by its
     symbol."""
 
     EXPORTED = "a function that libibverbs exports"
@@ -37,8 +37,6 @@ _OPTIONAL_FROM = 20  # the first bit of IBV_ACCESS_OPTIONAL_RANGE
 
 @dataclass(frozen=True)
 class EnumValue:
-    """One enumerator."""
-
     name: str
     value: int | None  # None: the documents name it without a number
     meaning: str
@@ -102,8 +100,8 @@ class Enum:
 
     @property
     def unknown_bit(self) -> int:
-        """For an enumeration of flags: a bit that no enumerator has, which a stack must refuse. New flags are given the
-        lowest free bits, so this bit stays the same for long."""
+        """For an enumeration of flags: a bit that no enumerator has, which a stack must refuse. A new flag is given the
+        lowest free bit, so that the highest free bit seldom changes."""
         return max(bit for bit in self.unnamed_bits if bit < _OPTIONAL_FROM)
 
     def names_of(self, mask: int) -> list[str]:
@@ -132,8 +130,6 @@ class Constant:
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a struct."""
-
     name: str
     ctype: str
     meaning: str
@@ -152,7 +148,7 @@ class Struct:
     dialect: str = MAINLINE
 
 
-# For each type of pointer, the kind of the object, by the name that tables use.
+# For each pointer type, the kind of its object, as tables name the kind.
 OBJECTS: Mapping[str, str] = {
     "struct ibv_pd *": "pd",
     "struct ibv_mr *": "mr",
@@ -163,7 +159,7 @@ OBJECTS: Mapping[str, str] = {
     "struct ibv_dmah *": "dmah",
     "struct ibv_td *": "td",
 }
-# For each kind of object, the name that is used if a table names no object.
+# The name of the default object in tables, for each kind whose default object does not have the name of the kind.
 _USUAL = {"window": "mw", "buffer": "new_buffer", "dm": "new_dm", "dmah": "new_dmah", "td": "new_td"}
 # For each return type, the object that the verb creates: its kind, and its name in later steps.
 REGION = ("mr", "new")
@@ -189,16 +185,16 @@ class ArgumentSpec:
 
     kind: str
     of: str = ""
-    default: str | None = None  # of an argument that a table leaves out; None: the argument is mandatory
+    default: str | None = None  # the value if a table leaves the argument out; None: the argument is mandatory
     words: tuple[str, ...] = ()
     nullable: bool = False  # an object can be NULL
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One argument. `enum`, `allowed` and `discrepancy` are as for `Field`. For an object that is passed by pointer,
-    `enum` and `allowed` restrict the type of the object. The C type determines the form of the argument in tables, with
-    `default` and `nullable` as in ArgumentSpec."""
+    """One argument. `enum`, `allowed` and `discrepancy` are as in `Field`. For an object that is passed by pointer,
+    `enum` and `allowed` restrict the type of the object. The C type determines the form of the argument in tables;
+    `default` and `nullable` are as in ArgumentSpec."""
 
     name: str
     ctype: str
@@ -206,7 +202,7 @@ class Parameter:
     enum: str = ""
     allowed: tuple[str, ...] = ()
     discrepancy: str = ""
-    unit: str = ""  # of a plain number
+    unit: str = ""  # of a number
     default: str | None = None
     nullable: bool = False
     table: ArgumentSpec | None = None  # another form in tables
@@ -265,7 +261,7 @@ class Verb:
     discrepancies: tuple[str, ...] = ()  # where a document contradicts itself, another document or the header
     dialect: str = MAINLINE
     since: str = ""
-    command: str = ""  # the kernel's, from ib_uverbs_write_cmds or uverbs_methods_mr; empty: not called by the suite
+    command: str = ""  # of the kernel, in ib_uverbs_write_cmds or uverbs_methods_mr; empty: not called by the suite
     only_in_tables: tuple[Parameter, ...] = ()  # arguments besides those of the prototype
     destroys: bool = False  # the verb destroys an object
 

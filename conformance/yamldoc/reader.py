@@ -1,6 +1,6 @@
-"""Typed access to YAML nodes with locations. Collects every mistake instead of stopping at the first mistake. Each
-method of `Reader` returns the value of a node. If the node is of the wrong type, the method records a mistake and
-returns None or an empty value. Used for tables, rules and all other files that people write."""
+"""Typed access to YAML nodes with locations, for tables, rules and all other files that people write. Collects every
+mistake instead of stopping at the first mistake. Each method of `Reader` returns the value of a node. If the node is of
+the wrong type, the method records a mistake and returns None or an empty value."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -18,14 +18,16 @@ def suggestion(word: str, known: Collection[str]) -> str:
     """Returns ` (did you mean X?)` if a known word is similar; else a list of the known words, if they are few."""
     import difflib  # imported late: only mistakes need it
 
-    # Compare in lower case, so that remote_wirte is similar to REMOTE_WRITE.
+    # Words are compared in lower case, so that remote_wirte is similar to REMOTE_WRITE.
     by_lower = {name.lower(): name for name in known}
     folder, slash, _ = (word := word[:100].lower()).rpartition("/")
-    beside = [name for name in by_lower if name.startswith(folder + slash)] if slash else ()
+    in_folder = [name for name in by_lower if name.startswith(folder + slash)] if slash else ()
     # Words in the same folder are compared first, because comparing with thousands of words takes seconds.
     if (padded := re.sub(r"-(\d[a-z]?)$", r"-0\1", word)) in by_lower:  # REG-1 is REG-01
         return f" (did you mean {by_lower[padded]}?)"
-    if near := next(filter(None, (difflib.get_close_matches(word, names, n=1) for names in (beside, by_lower))), None):
+    if near := next(
+        filter(None, (difflib.get_close_matches(word, names, n=1) for names in (in_folder, by_lower))), None
+    ):
         return f" (did you mean {by_lower[near[0]]}?)"
     return f" (known: {', '.join(known)})" if 0 < len(known) <= 16 else ""
 
@@ -42,7 +44,7 @@ class Reader:
         return list(self._mistakes)
 
     def note(self, location: Location, message: str) -> None:
-        """Records a mistake. A message that two cases of a row give at the same location is recorded once."""
+        """Records a mistake. If several cases of a row have the same mistake at one location, it is recorded once."""
         self._mistakes.setdefault(Mistake(location, message))
 
     def mapping(

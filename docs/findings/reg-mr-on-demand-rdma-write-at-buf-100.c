@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #define PAGE ((size_t)sysconf(_SC_PAGESIZE))
-#define NONE -1 /* the status where nothing completes */
-#define DATA(i) (0x80 + (i) % 113) /* the bytes that move */
+#define NONE -1 /* the status without a completion */
+#define DATA(i) (0x80 + (i) % 113) /* the transferred bytes */
 static const int REMOTE = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 #define CHECK(kept, ...) (printf((kept) ? "kept: " : "VIOLATED: "), \
     violations += !(kept), printf(__VA_ARGS__), puts(""))
@@ -20,11 +20,11 @@ static const int REMOTE = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 static struct ibv_context *context;
 static struct ibv_pd *pd;
 static int violations;
-static unsigned char own[8], *area; /* the peer's, the case's memory */
+static unsigned char own[8], *area; /* of the peer; of the case */
 static struct ibv_mr *own_mr;
 static size_t size;
 
-/* Two queue pairs in loopback: the tested one, and its peer. */
+/* Two queue pairs in loopback: the tested queue pair and its peer. */
 static struct ibv_qp **pair(struct ibv_pd *domain, int access)
 {
     struct ibv_qp_init_attr init = { .cap = { 16, 16, 3, 3, 0 },
@@ -40,7 +40,7 @@ static struct ibv_qp **pair(struct ibv_pd *domain, int access)
     struct ibv_qp **two = calloc(2, sizeof(*two));
     union ibv_gid gid;
 
-    for (int i = 0; i < 16; i++) /* the last one that is set */
+    for (int i = 0; i < 16; i++) /* the last GID that is set */
         if (!ibv_query_gid(context, 1, i, &gid) && gid.raw[15])
             attr.ah_attr.grh = (struct ibv_global_route){ gid, 0, i };
     for (int i = 0; i < 2; i++) {
@@ -58,7 +58,7 @@ static struct ibv_qp **pair(struct ibv_pd *domain, int access)
     return two;
 }
 
-/* The status of the next completion; NONE if none comes in 10 s. */
+/* The status of the next completion; NONE if there is none in 10 s. */
 static int next(struct ibv_cq *cq)
 {
     struct ibv_wc wc = { .status = NONE };
@@ -68,8 +68,8 @@ static int next(struct ibv_cq *cq)
     return wc.status;
 }
 
-/* An operation of the peer on the range, and a SEND behind it whose
- * receipt shows that it has been carried out; then what has changed. */
+/* An operation of the peer on the range, then a SEND, whose receipt
+ * shows that the operation is done; then a check of the bytes. */
 static int rdma(struct ibv_qp **two, const char *call, int wanted,
                 int opcode, uint32_t rkey, uint64_t addr,
                 unsigned char *range, size_t count)
@@ -98,7 +98,7 @@ static int rdma(struct ibv_qp **two, const char *call, int wanted,
     CHECK(wanted ? status == IBV_WC_SUCCESS && came == count &&
           changed == count :
           status != IBV_WC_SUCCESS && !came && !changed,
-          "%s should %s: status %d, %s; %zu of %zu bytes came, %zu changed",
+          "%s should %s: status %d, %s; %zu of %zu bytes moved, %zu changed",
           call, wanted ? "succeed" : "be refused", status,
           ibv_wc_status_str(status), came, count, changed);
     return status;

@@ -1,10 +1,10 @@
 "use strict";
-// Conclusion, defects and rules need no script. Cases, sweeps and maps are data (reports/page_data.py);
-// the script builds their elements when they are opened, and inserts the data as text, never as markup.
+// The conclusion, the defects and the rules need no script. Cases, sweeps and maps are data (reports/page_data.py).
+// The script builds an element when it is opened, and inserts the data as text, never as markup.
 (async () => {
   const $ = (selector, root = document) => root.querySelector(selector);
   const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
-  const STEP = 200;  // elements of a list that are built at a time
+  const STEP = 200;  // the number of list elements that are built at once
 
   async function inflate(text) {
     const raw = atob(text), bytes = new Uint8Array(raw.length);
@@ -60,14 +60,14 @@
     add();
   }
 
-  // The details of a result, or of deviating points, in this order.
+  // The functions that show the details of a result or of deviating points, in the order of the details.
   const pairs = (found) => found.flatMap(([name, text]) => [el("i", {}, name), ` ${text} `]);
   const fields = (value) => typeof value === "string" ? code(value) : el("code", {},
     ...(value.own.length ? pairs(value.own) : [soft("nothing")]),
     ...value.later.map(([call, rest]) => el("div", { class: "then" }, `afterwards ${call} `, ...pairs(rest))));
   const SHOWN = {
     smallest: code, given: lines, before: lines, call: code, afterwards: lines, expected: fields, observed: fields,
-    verdict: same, waiver: ([told, issue, href]) => [told, href ? el("a", { href, rel: "noreferrer" }, issue) : issue],
+    verdict: same, waiver: ([owner, issue, href]) => [owner, href ? el("a", { href, rel: "noreferrer" }, issue) : issue],
     layer: same, evidence: same, remarks: same, kernel: (text) => el("pre", {}, text), table: code,
     reproduce: (text) => [el("code", { class: "command" }, text), " ", copy()], points: same,
   };
@@ -91,7 +91,7 @@
   const title = (number, value) => [badge(value.effective), ` ${number + 1}. ${data.names[number]}`];
   const verdicts = (at) => data.runs.map((run) => data.texts[run.effective[at]] ?? "-");
   const inRuns = (at, make) => data.runs.flatMap((run, number) => run.effective[at] ? make(run, number, at) : []);
-  const kept = (make) => {  // makes the element once, then returns the same one, with its state
+  const kept = (make) => {  // the element is made on the first call; later calls return it, with its state
     const known = new Map();
     return (at) => known.get(at) ?? known.set(at, make(at)).get(at);
   };
@@ -110,7 +110,7 @@
   const search = $("#search"), verb = $("#verb"), count = $("#found"), unfold = $("#unfold");
   const unrecorded = $("#unrecorded");
   const chips = $$(".tools [data-verdict]");
-  const homeOf = (element) => {  // the place of an element while there is no search
+  const homeOf = (element) => {  // marks the place to which an element returns when the search is cleared
     const mark = document.createComment("");
     element.before(mark);
     return mark;
@@ -136,7 +136,7 @@
   $$("details.more").forEach((each, number) => inside(each, () =>
     fill($("div", each), data.more[number], (at) => el("div", {}, link(data.cases[at])))));
 
-  // The search looks at each distinct text of the results once, however many cases have the text.
+  // The search examines each distinct text of the results only once.
   const flat = (value) => value && typeof value === "object" ? Object.values(value).map(flat).join(" ") : value ?? "";
   const small = kept((number) => String(flat(data.texts[number])).toLowerCase());
   const names = kept((at) => data.cases[at].toLowerCase());
@@ -148,7 +148,7 @@
       columns.some((column) => has(number, column[at])));
   }
 
-  // A rule whose id is searched for comes first, with its group; all others stay in their order.
+  // If the search is the id of a rule, the rule and its group are moved to the front.
   let moved = false;
   function place(id) {
     if (moved) for (const group of groups) {
@@ -172,7 +172,7 @@
     if (verb.value) query.set("verb", verb.value);
     const text = query.toString();
     if (text === location.search.slice(1)) return;
-    try { history.replaceState(null, "", (text ? `?${text}` : location.pathname) + location.hash); } catch { /* as is */ }
+    try { history.replaceState(null, "", (text ? `?${text}` : location.pathname) + location.hash); } catch { /* the address stays unchanged */ }
   }
   function recall() {
     const query = new URLSearchParams(location.search);
@@ -234,7 +234,7 @@
     for (const rule of $$("details.rule")) rule.open = isOpen;
   });
 
-  // A link to a rule or case opens the rows that contain it. A row that is not built yet is moved to the front.
+  // A link to a rule or case opens the rows around the rule or case. A row that is not built yet is moved to the front.
   const first = (shown, at) => shown.slice(0, STEP).includes(at) ? shown : [at, ...shown.filter((each) => each !== at)];
   function made(name) {
     const isSweep = name.startsWith("sweep:"), at = data.cases.indexOf(isSweep ? name.slice(6) : name);
@@ -291,7 +291,7 @@
     }
   });
 
-  // A button beside each command copies it.
+  // A button next to each command copies the command.
   for (const command of $$(".kv code.command")) command.after(" ", copy());
   document.addEventListener("click", async (event) => {
     if (!event.target.matches("button.copy")) return;
@@ -356,11 +356,11 @@
       canvas.getContext("2d").putImageData(image, 0, 0);
     }));
     let at = -1;
-    async function tell(point) {
+    async function describe(point) {
       if (point < 0 || point >= total) return;
       at = point;
       const outcome = (await index)[at];
-      if (at !== point) return;  // the pointer has moved on meanwhile
+      if (at !== point) return;  // the pointer is already at another point
       const parts = [];
       for (const axis of [...map.axes].reverse()) {
         parts.unshift(`${axis.name}=${label(axis, point % size(axis))}`);
@@ -372,13 +372,13 @@
       const box = canvas.getBoundingClientRect();
       const column = Math.floor((event.clientX - box.left) / box.width * map.width);
       const line = Math.floor((event.clientY - box.top) / box.height * height);
-      if (column >= 0 && column < map.width) tell(line * map.width + column);
+      if (column >= 0 && column < map.width) describe(line * map.width + column);
     });
     canvas.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: map.width, ArrowUp: -map.width }[event.key];
       if (step === undefined) return;
       event.preventDefault();
-      tell(at < 0 ? 0 : at + step);
+      describe(at < 0 ? 0 : at + step);
     });
     const legend = map.outcomes.flatMap(([verdict, text], number) => map.counts[number] ? el("li", {},
       el("span", { class: "swatch", style: `background:${map.colours[number]}` }),

@@ -1,7 +1,7 @@
 // needs: next
-static int ended; /* the status of the first of these */
+static int ended; /* the status of the first of these requests */
 
-/* How many requests complete before one that is posted now. */
+/* The number of requests that complete before a request posted now. */
 static int earlier(struct ibv_qp *qp)
 {
     struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_RDMA_WRITE,

@@ -1,6 +1,6 @@
 // needs: next
-/* A FLUSH of the peer, which moves no bytes: ibv_wr_flush of rdma-core 46 and
-   later, by its place behind wr_abort, so that an older header will do. */
+/* A FLUSH of the peer, which transfers no bytes. wr_flush (rdma-core 46) is
+   called by its offset from wr_abort, because older headers lack it. */
 static void flush(struct ibv_qp **two, const char *call, int wanted, int type,
                   uint32_t rkey, uint64_t addr, size_t count)
 {

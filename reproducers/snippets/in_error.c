@@ -1,4 +1,4 @@
-/* Whether a queue pair comes into the error state within a second. */
+/* Whether a queue pair enters the error state within a second. */
 static int in_error(struct ibv_qp *qp)
 {
     struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };

@@ -1,6 +1,6 @@
 // needs: next
-/* From the range: a SEND, or RDMA_WRITE; into it: RDMA_READ or, with
- * `receives`, a SEND of the peer; and another SEND behind it. */
+/* A SEND or RDMA_WRITE from the range; or an RDMA_READ or, with
+ * `receives`, a SEND of the peer into the range. Then another SEND. */
 static int local(struct ibv_qp **two, const char *call, int wanted,
                  int opcode, int receives, struct ibv_sge there,
                  unsigned char *range)
@@ -36,10 +36,10 @@ static int local(struct ibv_qp **two, const char *call, int wanted,
     CHECK(wanted ? status == IBV_WC_SUCCESS && came == count &&
           changed == (into ? count : 0) :
 @rc           status != IBV_WC_SUCCESS && !came && !changed,
-@uc           !came && !changed, /* SUCCESS says only that it was sent */
+@uc           !came && !changed, /* SUCCESS means only that it was sent */
 @mixed           (two[0]->qp_type == IBV_QPT_UC || status != IBV_WC_SUCCESS) &&
 @mixed           !came && !changed,
-          "%s should %s: status %d, %s; %zu of %zu bytes came, %zu changed",
+          "%s should %s: status %d, %s; %zu of %zu bytes moved, %zu changed",
           call, wanted ? "succeed" : "be refused", status,
           ibv_wc_status_str(status), came, count, changed);
     return status;

@@ -1,5 +1,5 @@
 // needs: <sys/mman.h>
-/* Pages that nobody has touched yet, between inaccessible ones. */
+/* Pages that were never accessed, between inaccessible pages. */
 static unsigned char *memory(size_t bytes)
 {
     unsigned char *addr = mmap(NULL, bytes + 3 * PAGE, PROT_NONE,

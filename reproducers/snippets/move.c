@@ -1,4 +1,4 @@
-/* Moves a queue pair to the state RESET + i, in loopback. */
+/* Moves two queue pairs in loopback from one state to another. */
 static void move(struct ibv_qp **two, int from, int to, int access)
 {
     struct ibv_qp_attr attr = { .path_mtu = IBV_MTU_1024, .timeout = 14,

@@ -1,7 +1,7 @@
 // needs: <unistd.h>
 @wc static struct ibv_wc wc; /* the last completion */
 @wc 
-/* The status of the next completion; NONE if none comes in 10 s. */
+/* The status of the next completion; NONE if there is none in 10 s. */
 static int next(struct ibv_cq *cq)
 {
 @!wc     struct ibv_wc wc = { .status = NONE };

@@ -1,5 +1,5 @@
 // needs: <stdlib.h>
-/* Two queue pairs in loopback: the tested one, and its peer. */
+/* Two queue pairs in loopback: the tested queue pair and its peer. */
 @!mixed static struct ibv_qp **pair(struct ibv_pd *domain, int access)
 @mixed static struct ibv_qp **pair(struct ibv_pd *domain, int access, int type)
 {
@@ -28,7 +28,7 @@
     struct ibv_qp **two = calloc(2, sizeof(*two));
     union ibv_gid gid;
 
-    for (int i = 0; i < 16; i++) /* the last one that is set */
+    for (int i = 0; i < 16; i++) /* the last GID that is set */
         if (!ibv_query_gid(context, 1, i, &gid) && gid.raw[15])
             attr.ah_attr.grh = (struct ibv_global_route){ gid, 0, i };
     for (int i = 0; i < 2; i++) {

@@ -1,5 +1,5 @@
 // needs: <stdlib.h>
-/* Two queue pairs: one of `domain`, which is tested, and its peer. */
+/* Two queue pairs: the tested queue pair, of `domain`, and its peer. */
 static struct ibv_qp **parts(struct ibv_pd *domain, int all)
 {
     struct ibv_qp_init_attr init = { .cap = { 16, 16, 3, 3, 0 },

@@ -1,6 +1,6 @@
 // needs: next
-/* An operation of the peer on the range, and a SEND behind it whose
- * receipt shows that it has been carried out; then what has changed. */
+/* An operation of the peer on the range, then a SEND, whose receipt
+ * shows that the operation is done; then a check of the bytes. */
 static int rdma(struct ibv_qp **two, const char *call, int wanted,
                 int opcode, uint32_t rkey, uint64_t addr,
                 unsigned char *range, size_t count)
@@ -49,10 +49,10 @@ static int rdma(struct ibv_qp **two, const char *call, int wanted,
 @read           changed == (read ? 0 : count) :
 @!read           changed == count :
 @rc           status != IBV_WC_SUCCESS && !came && !changed,
-@uc           !came && !changed, /* SUCCESS says only that it was sent */
+@uc           !came && !changed, /* SUCCESS means only that it was sent */
 @mixed           (two[0]->qp_type == IBV_QPT_UC || status != IBV_WC_SUCCESS) &&
 @mixed           !came && !changed,
-          "%s should %s: status %d, %s; %zu of %zu bytes came, %zu changed",
+          "%s should %s: status %d, %s; %zu of %zu bytes moved, %zu changed",
           call, wanted ? "succeed" : "be refused", status,
           ibv_wc_status_str(status), came, count, changed);
     return status;

@@ -1,5 +1,5 @@
 // needs: next
-/* The status of a SEND out of a range, or of an RDMA_WRITE. */
+/* The status of a SEND or an RDMA_WRITE from a range. */
 static int refused(struct ibv_qp **two, int opcode, struct ibv_sge sge)
 {
     struct ibv_sge sink = { (uintptr_t)own, sge.length, own_mr->lkey };

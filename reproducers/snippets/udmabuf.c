@@ -1,5 +1,5 @@
 // needs: <fcntl.h> <linux/udmabuf.h> <sys/ioctl.h> <sys/mman.h> <unistd.h>
-/* The descriptor of a dma-buf of memory. */
+/* The descriptor of a new dma-buf of anonymous memory. */
 static int udmabuf(size_t bytes)
 {
     int device = open("/dev/udmabuf", O_RDWR), made;

@@ -1,5 +1,5 @@
 // needs: command
-/* A region, as the kernel registers it without the library. */
+/* Registers a region with the kernel's command. */
 static struct ibv_mr *uverbs_reg_mr(struct ibv_pd *domain,
     uint64_t addr, uint64_t bytes, uint64_t iova, int access)
 {

@@ -29,13 +29,13 @@ SEEN_PAGES = 256 << 20
 
 
 class Watching(Device):
-    """A device that knows which request it carries out."""
+    """Records the opcode and the transport of the request that is being executed."""
 
     opcode = ""
     transport = ""
 
     def carry_out(self, queue: Queue, request: SendRequest) -> str:
-        """Carries out a request; returns its status."""
+        """Executes a request; returns its status."""
         self.opcode, self.transport = request.opcode, queue.kind
         try:
             return super().carry_out(queue, request)
@@ -44,7 +44,7 @@ class Watching(Device):
 
 
 class SharedReceives(Device):
-    """Receives of a shared receive queue are checked less than other receives."""
+    """Checks receives of a shared receive queue less strictly than other receives."""
 
     def memory_of_sge(self, queue: Queue, sge: Sge, write: bool) -> int | None:
         found = super().memory_of_sge(queue, sge, write)
@@ -54,12 +54,12 @@ class SharedReceives(Device):
         return found
 
     def unchecked(self, queue: Queue, region: Region, sge: Sge) -> int | None:
-        """Returns the address for an element that another receive queue would refuse, or None."""
+        """Returns the address of an element that any other receive queue refuses, or None to refuse the element."""
         return None
 
 
 class Remembering(Device):
-    """Remembers each region's state before its last change."""
+    """Records each region's state before its last change."""
 
     def apply(self, region: Region, change: Change) -> None:
         before = copy(region)
@@ -67,7 +67,7 @@ class Remembering(Device):
         self.formers()[region.handle] = before, change
 
     def formers(self) -> dict[int, tuple[Region, Change]]:
-        """Earlier states of regions and their changes, by handle."""
+        """Returns each region's state before its last change, and the change, by handle."""
         found: dict[int, tuple[Region, Change]] = self.__dict__.setdefault("_formers", {})
         return found
 
@@ -81,7 +81,7 @@ class Remembering(Device):
 
 
 class TellingOfRefused(Device):
-    """Delivers the immediate data of a refused write, on the types of queue pairs `kinds`."""
+    """Delivers the immediate data of a refused write on queue pairs whose type is in `kinds`."""
 
     kinds: tuple[str, ...] = ()
     immediate: SendRequest | None = None
@@ -98,8 +98,8 @@ class TellingOfRefused(Device):
 
 
 def wrapped(region: Region, addr: int, length: int) -> int | None:
-    """Returns the address of an operation that passes a check of its end modulo 2^64, made at the region's beginning,
-    else None."""
+    """Returns the address of the region's first byte if an operation's end wraps at 2^64, and is then not beyond the
+    region's end; else None."""
     within = (addr + length) % SPACE <= region.iova + region.length
     return region.addr if addr >= region.iova and addr + length >= SPACE and within else None
 
@@ -110,7 +110,7 @@ def refused_reliably(queue: Queue, status: str) -> bool:
 
 
 class Polled(deque[Completion]):
-    """A list of completions; when its first completion is polled, late requests are carried out."""
+    """A list of completions that calls `late` before each of its completions is polled."""
 
     def __init__(self, late: Callable[[], None]) -> None:
         super().__init__()
@@ -122,8 +122,8 @@ class Polled(deque[Completion]):
 
 
 class Late(Device):
-    """Requests can be late. `pending` has the key of each request, a function that repeats it, and the number of
-    repetitions."""
+    """Executes requests again after a key of the request became invalid. `pending` has a key, a function that repeats
+    the key's request, and the number of repetitions that are left."""
 
     late_writes = late_reads = False
 
@@ -141,7 +141,7 @@ class Late(Device):
         return self._remembered(super().read(queue, request), self.late_reads, queue, request, reading=True)
 
     def _remembered(self, status: str, late: bool, queue: Queue, request: SendRequest, reading: bool) -> str:
-        """Returns the status of a request, and notes a request that was carried out."""
+        """Returns the status of a request; adds a successful request to `pending` if `late` is true."""
         length = sum(sge.length for sge in request.sges) if late and status == "SUCCESS" else 0
         there = self.target(queue, request, length) if length else None
         here = self.memory_of_sge(queue, request.sges[0], write=reading) if there else None
@@ -158,7 +158,7 @@ class Late(Device):
         return status
 
     def make_late(self) -> None:
-        """Repeats requests whose keys have ended after the request, at the first two calls."""
+        """Repeats the pending requests whose key is no longer valid, at most twice for each key."""
         pending, self.pending = self.pending, []
         for key, again, times in pending:
             if self.ended(key):
@@ -173,11 +173,11 @@ class Late(Device):
         return found is None or (isinstance(found, Window) and found.region is None)
 
 
-# Advice, and memory on demand
+# Advice and on-demand memory
 
 
 class SomeElementsServed(Device):
-    """All elements of a list are checked, but only some are followed."""
+    """Checks all elements of a list, but follows the advice only for some elements."""
 
     def setup(self) -> None:
         self.now_served: list[tuple[int, int]] = []
@@ -187,7 +187,7 @@ class SomeElementsServed(Device):
         super().advise_mr(pd, advice, flags, sg_list)
 
     def served(self, sg_list: Sequence[Sge]) -> Sequence[Sge]:
-        """The elements that are followed."""
+        """Returns the elements for which the advice is followed."""
         raise NotImplementedError
 
     def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
@@ -195,7 +195,7 @@ class SomeElementsServed(Device):
 
 
 class Asynchronous(Device):
-    """A device that knows whether advice has FLUSH."""
+    """Records whether the latest advice has FLUSH."""
 
     flushed = True
 
@@ -205,7 +205,7 @@ class Asynchronous(Device):
 
 
 class Declared(Device):
-    """Some declared operations on on-demand memory are refused."""
+    """Refuses operations on on-demand memory, although the device declares the capabilities in `lacking`."""
 
     lacking: tuple[str, ...] = ()
 
@@ -219,7 +219,7 @@ class Declared(Device):
 
 
 class LastBuffer(Device):
-    """If a descriptor would be refused with the errno `excused`, the last registered dma-buf is used instead."""
+    """Uses the last registered dma-buf in place of a descriptor that is refused with the errno `excused`."""
 
     excused = 0
     _last = (0, 0)
@@ -234,7 +234,7 @@ class LastBuffer(Device):
 
 
 class Hurt(Device):
-    """A failure of the vendor's experimental re-registration changes the region."""
+    """Records the handles of regions whose experimental re-registration has failed."""
 
     def setup(self) -> None:
         self._hurt: set[int] = set()
@@ -247,7 +247,7 @@ class Hurt(Device):
 
 
 class Haunted(Device):
-    """A device that remembers deregistered regions."""
+    """Records deregistered regions by their key."""
 
     def setup(self) -> None:
         self.ghosts: dict[int, Region] = {}
@@ -280,7 +280,7 @@ class Unbinding(Device):
 
 
 class AnyRegion(Device):
-    """A window gives access to its region even if the region is in another domain."""
+    """A window grants access to its region even if the region belongs to another PD."""
 
     def no_longer_fits(self, window: Window, region: Region, right: int) -> bool:
         return region.domain is window.domain and super().no_longer_fits(window, region, right)
@@ -300,7 +300,7 @@ class Claiming(Device):
 
 
 def replaced(text: str, old: str, new: str) -> str:
-    """Returns a header with another text in one place. Raises LookupError unless it has the old text."""
+    """Returns a header in which `new` replaces the first `old`. Raises LookupError if the header has no `old`."""
     if old not in text:
         raise LookupError(f"{old!r} is not in the header")
     return text.replace(old, new, 1)
@@ -312,7 +312,7 @@ def moved(region: Region) -> bool:
 
 
 def granted(region: Region, right: int, wrongly: int, by: int) -> bool:
-    """Whether a region has a right; the right `by` wrongly counts as the right `wrongly`."""
+    """Whether a region has a right; the access flags `by` wrongly grant the right `wrongly`."""
     return region.access & right == right or (right == wrongly and region.access & by == by)
 
 

@@ -1,5 +1,5 @@
 """The classes and functions for rows about pages: memory that cannot be registered, pages of on-demand regions, and
-pages that forked children get."""
+pages that a forked child gets."""
 
 import ctypes
 import mmap
@@ -19,7 +19,7 @@ _MADV_SEQUENTIAL = 2
 
 
 class Careless(Device):
-    """A device that does not check memory when only the access changes."""
+    """Does not check the memory if a re-registration changes the access and not the translation."""
 
     def change_fault(self, addr: int, length: int, access: int, flags: int) -> int:
         """Returns the errno for a change that could not be registered, or 0."""
@@ -29,7 +29,7 @@ class Careless(Device):
 
 
 def forced(addr: int, content: bytes) -> bool:
-    """Writes to this process's memory despite its protection; returns False if that is impossible."""
+    """Writes to protected memory of this process; returns whether all bytes were written."""
     try:
         memory = os.open("/proc/self/mem", os.O_RDWR)
         try:
@@ -41,16 +41,16 @@ def forced(addr: int, content: bytes) -> bool:
 
 
 def make_writable(addr: int, length: int) -> None:
-    """Removes the protection of the pages of a range."""
+    """Makes the pages of a range readable and writable."""
     start = addr // PAGE * PAGE
     libc.mprotect(start, addr + length - start, mmap.PROT_READ | mmap.PROT_WRITE)
 
 
-# Accesses whose bytes the device finds elsewhere
+# Accesses that use other memory than the region's
 
 
 class Use(NamedTuple):
-    """One access to a region: its first byte in this process, its length, and its kind."""
+    """One access to a region: the address of its first byte in this process, its length and its kind."""
 
     addr: int
     length: int
@@ -59,7 +59,7 @@ class Use(NamedTuple):
 
 
 class Placing(Device):
-    """A device that decides where the bytes of each permitted access to a region are."""
+    """Chooses the address of each permitted access to a region."""
 
     def setup(self) -> None:
         self.kept: list[object] = []  # memory that only the device uses
@@ -72,12 +72,12 @@ class Placing(Device):
         return self.seen(self.found(lkey), super().local(lkey, domain, addr, length, write), length, write, False)
 
     def seen(self, region: object, found: int | None, length: int, writes: bool, atomic: bool) -> int | None:
-        """Returns the address for an access to a region, which is permitted if `found` is an address."""
+        """Returns the address for an access to a region. The access is permitted if `found` is an address."""
         permitted = found is not None and isinstance(region, Region)
         return self.placed(Use(found, length, writes, atomic), region) if permitted else found  # type: ignore[arg-type]
 
     def placed(self, use: Use, region: Region) -> int | None:
-        """Returns the address at which the device finds the bytes; None if it refuses."""
+        """Returns the address that the device uses, or None to refuse the access."""
         raise NotImplementedError
 
     def elsewhere(self, content: bytes) -> int:
@@ -88,7 +88,7 @@ class Placing(Device):
 
 
 class Shared(Placing):
-    """After a fork, the device uses the child's copy of the pages of a region."""
+    """While the process has a child, accesses to pinned regions use the addresses that `stale` returns."""
 
     def placed(self, use: Use, region: Region) -> int | None:
         pinned = not region.access & ON_DEMAND
@@ -96,7 +96,7 @@ class Shared(Placing):
         return self.stale(use) if forked else use.addr
 
     def stale(self, use: Use) -> int:
-        """Returns the address at which the device finds the bytes."""
+        """Returns the address that the device uses for an access after a fork."""
         raise NotImplementedError
 
 
@@ -114,28 +114,28 @@ class DevicePages(Placing):
         self.copies: dict[tuple[int, int], int] = {}
 
     def used(self, region: Region) -> dict[int, bool]:
-        """Returns the addresses of the pages of a region that have been used, each with whether a use was a write."""
+        """Returns, for the address of each used page of a region, whether the page has been written."""
         return self.uses.setdefault(region.handle, {})
 
     def seen(self, region: object, found: int | None, length: int, writes: bool, atomic: bool) -> int | None:
         if found is None or not isinstance(region, Region) or not region.access & ON_DEMAND:
             return found
-        answer = super().seen(region, found, length, writes, atomic)
+        place = super().seen(region, found, length, writes, atomic)
         for page in self.pages_of(found, length):
             self.used(region)[page] = self.used(region).get(page, False) or writes
-        return answer
+        return place
 
     def pages_of(self, addr: int, length: int) -> range:
         """Returns the addresses of the pages of a range."""
         return range(addr // PAGE * PAGE, addr + length, PAGE)
 
     def copied(self, use: Use) -> int:
-        """Returns memory that only the device uses, with the present contents of the pages."""
+        """Returns the address of a copy of the bytes of an access."""
         return self.elsewhere(self.memory.read(use.addr, use.length) or bytes(use.length))
 
 
 class Stale(DevicePages):
-    """The device looks up a page only once: later reads return the contents of that time, and writes are lost."""
+    """Looks up some pages only once: later reads return the contents at that time, and later writes are lost."""
 
     def placed(self, use: Use, region: Region) -> int | None:
         page = use.addr // PAGE * PAGE
@@ -147,12 +147,12 @@ class Stale(DevicePages):
         return use.addr
 
     def misses(self, page: int, region: Region) -> bool:
-        """Whether the device is not notified when the page goes away."""
+        """Whether the device is not notified when the page is removed."""
         raise NotImplementedError
 
 
 class RememberingMemory(Memory):
-    """Memory that returns the bytes of its first read, for the regions of `region`."""
+    """Memory whose later reads of a range return the bytes of the first read, until a write, if `region` is set."""
 
     region = 0
 

@@ -1,6 +1,6 @@
-"""Alterations of real calls, between the suite and libibverbs, each of which breaks one rule on the real stack. Only
-rules that Soft-RoCE keeps can be broken. For a call that only the broken device allows, more is requested from the real
-device. A call that only the broken device refuses is refused without calling the real device."""
+"""Alterations of real calls between the suite and libibverbs. Each alteration breaks one rule that Soft-RoCE follows.
+If only the altered device allows a call, the alteration requests more from the real device. If only the altered device
+refuses a call, the alteration does not call the real device."""
 
 import contextlib
 import dataclasses

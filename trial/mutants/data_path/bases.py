@@ -1,5 +1,5 @@
 """The classes of the data path whose methods the rows of tables replace. A class changes the effect of requests that
-the real device carries out, or refuses or carries out requests itself."""
+the real device executes, refuses requests, or executes requests in place of the real device."""
 
 from typing import Any
 
@@ -14,32 +14,32 @@ HALF = 1 << 32
 LOC_PROT_ERR = 4
 
 
-# Requests that are carried out although a key has ended or a right is missing. The device below refuses such a
-# request; the class chooses the address at which the request is carried out nevertheless.
+# Requests that are executed although a key is not valid or a right is missing. The real device refuses such a request;
+# the class chooses the address at which the request is executed.
 
 
 class Granting(DataPath):
-    """Carries out requests that must be refused. `ended` says how the region or binding of a request's key may have
-    ended."""
+    """Executes requests that must be refused. `ended` has the states of the regions or bindings to which access is
+    granted: "" for a valid one, or the reason why it is no longer valid."""
 
     ended: tuple[str, ...] = ("",)
 
     def named(self, queue: QueuePair, sent: Sent) -> Region | Binding | None:
-        """Returns the region or binding that a request's rkey names, if access to it may be granted wrongly."""
+        """Returns the region or binding of a request's rkey, if access to it may be granted wrongly."""
         live = self.ended != ("",) and self.objects.valid(sent.rkey)
         return None if live else self.objects.region(sent.rkey, self.ended)
 
     def opens(self, queue: QueuePair, sent: Sent, found: Any) -> bool:
-        """Whether the region or binding is open to this request although it must not be."""
+        """Whether the region or binding wrongly grants this request."""
         return False
 
     def granted(self, queue: QueuePair, sent: Sent) -> int | None:
-        """Returns the address at which a request is carried out although it must be refused, or None."""
+        """Returns the address at which a request that must be refused is executed, or None."""
         found = self.named(queue, sent)
         return found.place(sent.remote_addr, sent.length) if found and self.opens(queue, sent, found) else None
 
     def from_ended(self, sent: Sent) -> bool:
-        """Whether the lkey of an element is only that of a deregistered region."""
+        """Whether an element has the lkey of a deregistered region, and of no valid region."""
         lkeys = [each.lkey for each in sent.elements]
         return any(not self.objects.source(each) and self.objects.source(each, ("deregistered",)) for each in lkeys)
 
@@ -93,7 +93,7 @@ class Beyond(Granting):
     right = REMOTE_READ
 
     def exceeds(self, sent: Sent, offset: int, region: Region) -> bool:
-        """Whether a request at `offset`, which exceeds the region, is carried out."""
+        """Whether a request that exceeds the region is executed; `offset` counts from the region's start."""
         return False
 
     def granted(self, queue: QueuePair, sent: Sent) -> int | None:
@@ -107,12 +107,12 @@ class Beyond(Granting):
 
 
 class Iova(Granting):
-    """A region can also be reached at an address other than its hca_va."""
+    """A region can also be accessed at an address other than its hca_va, which is 0 if `zero` is true."""
 
     zero = False
 
     def shifted(self, remote_addr: int, region: Region) -> int:
-        """Returns the address at which the request is carried out in place of `remote_addr`."""
+        """Returns the address at which the request is executed in place of `remote_addr`."""
         return remote_addr - region.addr + region.iova
 
     def granted(self, queue: QueuePair, sent: Sent) -> int | None:
@@ -128,14 +128,14 @@ class Iova(Granting):
 
 
 class ByWindow(Granting):
-    """A window grants requests that its rights do not allow."""
+    """A window grants some requests that must be refused."""
 
     def named(self, queue: QueuePair, sent: Sent) -> Region | Binding | None:
         return self.objects.binding(sent.rkey, self.ended)
 
 
 class EndedBinding(ByWindow):
-    """A window's key that has ended still works for some requests."""
+    """A window's key that is no longer valid still works for some requests."""
 
     ended = ("rebound",)
 
@@ -166,14 +166,14 @@ class Refusing(DataPath):
 
 
 class Refused(DataPath):
-    """Gives a request that the real device has refused an effect."""
+    """Moves bytes for a request that the real device has refused."""
 
     def completed(self, queue: QueuePair, sent: Sent, wc: wire.WorkCompletion) -> bool:
         if wc.status in wire.REFUSED and (sent.reads or sent.writes or sent.atomic):
-            self.nevertheless(queue, sent)
+            self.after_refusal(queue, sent)
         return True
 
-    def nevertheless(self, queue: QueuePair, sent: Sent) -> None:
+    def after_refusal(self, queue: QueuePair, sent: Sent) -> None:
         """Moves bytes."""
 
     def leak(self, sent: Sent, length: int) -> None:
@@ -181,7 +181,7 @@ class Refused(DataPath):
         self.scatter(sent.elements, content_at(self.place(sent), min(length, sent.length)) or b"")
 
     def region_of(self, sent: Sent) -> Region | None:
-        """Returns the registered region that the request names."""
+        """Returns the valid region of the request's rkey."""
         return self.objects.region(sent.rkey)
 
 
@@ -189,14 +189,14 @@ class Refused(DataPath):
 
 
 class Succeeding(DataPath):
-    """Changes the effect of a successful request. A request's `note` has the bytes that it changes, before it."""
+    """Changes the effect of a successful request, whose `note` has the contents of its target before the request."""
 
     def before(self, sent: Sent) -> bytes | None:
-        """Returns the bytes that a request changes, before it; None if the effect of the request is not changed."""
+        """Returns the present contents of a request's target; None if the effect of the request is not changed."""
         raise NotImplementedError
 
     def after_success(self, queue: QueuePair, sent: Sent, before: bytes) -> None:
-        """Changes the effect."""
+        """Changes the effect of a request; `before` has the earlier contents of its target."""
         raise NotImplementedError
 
     def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
@@ -222,7 +222,7 @@ class Written(Succeeding):
         """Changes the bytes at `place`."""
 
     def delay(self, queue: QueuePair, place: int, before: bytes) -> None:
-        """Restores the old bytes, and writes the new bytes after the next poll of a completion at the peer."""
+        """Restores the old bytes, and writes the new bytes after the peer's next completion."""
         arrived = content_at(place, len(before))
         if arrived is not None and (peer := self.peer(queue)):
             put(place, before)
@@ -238,7 +238,7 @@ class Shortened(DataPath):
     """Posts a request with fewer bytes."""
 
     def kept(self, sent: Sent) -> int:
-        """Returns the number of bytes of the request that are kept."""
+        """Returns the number of bytes with which the request is posted."""
         return sent.length
 
     def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
@@ -251,7 +251,7 @@ class Shortened(DataPath):
 
 
 class Moved(DataPath):
-    """Accesses another place of the region."""
+    """Moves an access to its offset in the region modulo `wrap`."""
 
     wrap = 1 << 16
 
@@ -310,7 +310,7 @@ class Atomic(Succeeding):
         put(place, value.to_bytes(8, "little"))
 
     def give(self, sent: Sent, value: int) -> None:
-        """Returns a value."""
+        """Writes a value to the requester's elements."""
         self.scatter(sent.elements, value.to_bytes(8, "little"))
 
 
@@ -318,7 +318,7 @@ class Atomic(Succeeding):
 
 
 def scribble(wc: wire.WorkCompletion) -> None:
-    """Fills the other fields of a completion with an error."""
+    """Fills the undefined fields of a failed completion with arbitrary values."""
     if wc.status != wire.SUCCESS:
         wc.opcode, wc.byte_len, wc.imm, wc.flags = 0x7F, 0xDEAD, 0xBEEF, wire.WITH_IMM | wire.WITH_INV
         wc.vendor_err, wc.src_qp, wc.slid = 0x88, 0xABCDEF, 0x1234
