@@ -184,7 +184,7 @@ def test_violations_of_its_own_rules_that_come_back_are_its_own() -> None:
 def test_a_violation_of_other_rules_and_nothing_at_all_are_reported() -> None:
     whole = {IDS[0]: result(CASES[0])}
     assert left_out("a", ["BIND-10"], [], whole, [result(CASES[0], "CRASH")]).outcome == "others as well"
-    assert left_out("a", ["REG-01"], [], whole, [result(CASES[0])]).outcome == "nothing: no case sees it"
+    assert left_out("a", ["REG-01"], [], whole, [result(CASES[0])]).outcome == "nothing: no case detects it"
 
 
 def test_the_changes_of_the_mended_stack_are_listed(cli: Cli) -> None:
