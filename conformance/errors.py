@@ -14,7 +14,7 @@ RECORDED_PROGRAM = "./rdma-cts" if "/" in PROGRAM else PROGRAM
 
 
 def command(*words: object) -> str:
-    """A command of the suite as one types it into a shell."""
+    """A command of the suite as it is typed into a shell."""
     return f"{PROGRAM} {shlex.join(map(str, words))}"
 
 
@@ -96,7 +96,7 @@ class NotConnected(Coded):
 
 
 class PeerRefused(Coded):
-    """A refusal of a call of the harness by the device of a peer on another host."""
+    """The device of a peer on another host refused a call of the harness."""
 
 
 class HarnessFailure(Exception):

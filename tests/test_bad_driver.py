@@ -146,5 +146,5 @@ def test_each_attack_affects_only_its_case_and_no_forged_result_is_recorded(tmp_
     assert found.keys() == wanted.keys()
     assert {row: line["verdict"] for row, line in found.items() if line["verdict"] not in wanted[row]} == {}
     assert all(line["reason"] != "forged" for line in recorded.results)
-    assert "the worker says PASS" in found["alter"]["reason"]
+    assert "the worker reports PASS" in found["alter"]["reason"]
     assert "its observation gives FAIL" in found["alter"]["reason"]

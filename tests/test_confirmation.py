@@ -208,13 +208,13 @@ def none(cases: Sequence[str]) -> Worker:
     raise UserError("guests are booted here", status=3)
 
 
-STUCK = "process 17 is stuck in the kernel and cannot be ended"
+STUCK = "process 17 is stuck in the kernel and cannot be killed"
 
 
 @pytest.mark.parametrize(
     ("again", "said"),
     [
-        (none, "not all violations are tried again: guests are booted here"),
+        (none, "not all violations are repeated: guests are booted here"),
         (lambda cases: Actor(lines(cases, always(3, 4)), WorkerEnd(), STUCK), STUCK),
         (lambda cases: Actor(iter([HEADER])), ""),  # the worker exits before the violation
     ],

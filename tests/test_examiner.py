@@ -89,7 +89,7 @@ def test_points_that_contradict_their_observations_are_broken(swept: tuple[Case,
     bad = [{**each, "observed": {**each["observed"], "returned": "EIO", "errno": "EIO"}} for each in data["examples"]]
     judged = judge.judged(case, with_points(line, examples=bad))
     assert judged["verdict"] == "BROKEN"
-    assert "the worker says PASS" in judged["reason"]
+    assert "the worker reports PASS" in judged["reason"]
 
 
 @pytest.mark.parametrize("what", ["missing", "fewer", "other space", "no examples", "too many numbers", "no points"])
@@ -210,7 +210,7 @@ def test_each_false_claim_fails_only_its_own_rule() -> None:
     wrong = [each for each in found if each[1].verdict not in (Verdict.PASS, Verdict.UNSUPPORTED, Verdict.UNREACHABLE)]
     assert {rule for case, _ in wrong for rule in case.rules} == {f"CAP-0{number}" for number in (*range(1, 7), 8, 9)}
     assert {judgement.verdict for _, judgement in wrong} == {Verdict.FAIL}
-    resting = [each.reason for _, each in found if "declares mw_type_1 and does not have it" in each.reason]
+    resting = [each.reason for _, each in found if "declares mw_type_1 but does not have it" in each.reason]
     assert len(resting) > 10
 
 

@@ -141,7 +141,7 @@ def test_a_struct_that_embeds_a_missing_struct_is_compared_in_its_other_fields(c
     checks = checked((middle, middle.replace("ibv_mw_bind_info", "renamed")))
     names = ("ibv_mw_bind_info", "ibv_mw_bind", "ibv_mw_bind.bind_info type")
     assert findings(checks) == {f"struct {name}": FAIL for name in names}
-    assert "needs types this header lacks" in only(checks, "struct ibv_mw_bind").reason
+    assert "needs types that this header lacks" in only(checks, "struct ibv_mw_bind").reason
     assert only(checks, "struct ibv_mw_bind.wr_id type").outcome == PASS
 
 

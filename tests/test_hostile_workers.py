@@ -111,7 +111,7 @@ def test_a_hostile_worker_affects_only_one_case_and_gets_no_wrong_pass(
     assert all(text.isprintable() for text in shown.split("\n"))
     hostile = recorded.results[1]
     if what == "pass_what_fails":
-        assert "the worker says PASS" in hostile["reason"]
+        assert "the worker reports PASS" in hostile["reason"]
         assert "its observation gives FAIL" in hostile["reason"]
         assert (hostile["observed"]["errno"], hostile["claimed"]) == ("EINVAL", "PASS")
     if what == "say_other_rules_and_a_waiver":

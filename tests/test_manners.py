@@ -315,7 +315,7 @@ def test_an_unforeseen_exception_is_one_line_and_a_file_with_its_traceback(monke
 
     monkeypatch.setattr(listing, "execute", fail)
     (line,) = cli(3, "list").err.splitlines()
-    assert line.startswith("rdma-cts: this is a defect of the suite, or of its environment: RuntimeError: a; see ")
+    assert line.startswith("rdma-cts: this is an error of the suite, or of its environment: RuntimeError: a; see ")
     log = Path(line.rpartition("see ")[2])
     assert "raise RuntimeError" in log.read_text()
     log.unlink()

@@ -145,7 +145,7 @@ def test_refusals_in_preflight_are_left_to_the_cases(made: Device, operation: st
     assert found.pairs["RC"] == "works"
     assert found.renews_by_reset is True
     (line,) = [each for each in format_findings(found.as_data()) if each.startswith(operation)]
-    assert line.endswith("; the cases judge that")
+    assert line.endswith("; the cases judge this")
 
 
 def test_a_device_that_registers_nothing_is_accepted() -> None:
@@ -214,7 +214,7 @@ def test_a_device_that_vanishes_during_preflight_is_reported(monkeypatch: Patch,
     monkeypatch.setattr(fixtures.bench, "device_names", lambda: [])
     with pytest.raises(UserError, match="mlx5_0 is gone: it was removed, or its driver was unloaded") as caught:
         fixtures.bench.look_at(bench)
-    assert (caught.value.status, caught.value.hint) == (3, "the kernel's log says why")
+    assert (caught.value.status, caught.value.hint) == (3, "see the kernel's log")
     monkeypatch.setattr(fixtures.bench, "device_names", lambda: ["mlx5_0"])
     with pytest.raises(UserError if isinstance(error, PeerLost) else type(error)):
         fixtures.bench.look_at(bench)
@@ -226,7 +226,7 @@ def test_further_types_that_cannot_be_connected_are_reported_and_not_taken_for_a
         assert found.pairs["UC"] == "connecting two queue pairs of type UC was refused with ENETUNREACH"
         assert offered_by(bench, "libibverbs")["uc"] is True
     (line,) = format_findings(found.as_data())
-    assert line.startswith("two queue pairs of type UC were made, but ")
+    assert line.startswith("two queue pairs of type UC were created, but ")
 
 
 def test_verbs_that_could_not_be_tried_without_a_region_are_not_taken_for_absent() -> None:

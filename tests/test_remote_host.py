@@ -460,7 +460,7 @@ FACTS: dict[str, Any] = {
 MALFORMED: list[tuple[dict[str, Any], str]] = [
     *((json.loads(line), said) for line, said in rows("malformed_messages")),
     ({**HELLO, "folder": "x" * 5000}, "has a text of 5,000 characters"),
-    ({**CHECKED, "same": {str(number): "x" for number in range(2000)}}, "has 2,000 values in one place"),
+    ({**CHECKED, "same": {str(number): "x" for number in range(2000)}}, "has 2,000 values in one object or list"),
     ({**ERROR, "message": "x" * 30_000_000}, "has a text of 30,000,000 characters"),
     ({"event": "output", "text": "x" * (2 << 20)}, "has a text of 2,097,152 characters"),
 ]

@@ -278,7 +278,7 @@ def test_a_peer_needs_the_capabilities_that_both_ends_of_a_request_need() -> Non
     check_peer(device("a", atomics=True, odp=True), device("b", atomics=True, odp=False))
     check_peer(device("a", atomics=False), device("b", atomics=True))
     for other, output in (
-        (device("b", atomics=False), "the peer b does not declare what a does: atomics"),
+        (device("b", atomics=False), "the peer b does not declare these capabilities of a: atomics"),
         (device("b", INFINIBAND, atomics=True), "b is InfiniBand, a is RoCE"),
         (device("b", IWARP, atomics=True), "--peer is not for iWARP"),
     ):

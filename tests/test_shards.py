@@ -223,7 +223,7 @@ def test_only_the_whole_run_shows_whether_a_waiver_of_a_rule_is_needed(tmp_path:
         written_records(lines, part)
     cli(1, "merge", *parts, "--out", tmp_path / "out")
     (problem,) = read(tmp_path / "out").waivers["problems"]
-    assert "the waiver of ADV-01 (the rdma team, https://bugs.example.org/1) is not needed any more" in problem
+    assert "the waiver of ADV-01 (the rdma team, https://bugs.example.org/1) is no longer needed" in problem
     path.write_text(path.read_text() + "\n")
     said = cli(2, "merge", *parts, "--out", tmp_path / "again").err
     assert f"{path} is not the file of waivers that the shards had" in said

@@ -180,8 +180,8 @@ def manifest_with(**changes: Any) -> Callable[[Path], object]:
         *((name, lambda path: os.truncate(path, 3), "damaged") for name in (*FILES, MANIFEST)),
         (MANIFEST, lambda path: path.write_text('{"files": 7}'), "damaged"),
         (MANIFEST, manifest_with(files={}), "lists other files"),
-        (MANIFEST, manifest_with(digest="0" * 64), "is of another image"),
-        (MANIFEST, manifest_with(kernel_version=7), "is of another image"),
+        (MANIFEST, manifest_with(digest="0" * 64), "belongs to another image"),
+        (MANIFEST, manifest_with(kernel_version=7), "belongs to another image"),
     ],
 )
 def test_a_damaged_or_foreign_image_is_detected_and_built_again(

@@ -79,7 +79,7 @@ def test_a_case_whose_worker_was_killed_externally_is_rerun(stage: Stage) -> Non
 
 
 def test_an_unkillable_process_makes_the_device_suspect(stage: Stage) -> None:
-    stuck = "process 17 is stuck in the kernel and cannot be ended"
+    stuck = "process 17 is stuck in the kernel and cannot be killed"
     recorded = stage.play(Actor(iter([*ran(0), start(1), SILENCE]), left=stuck))
     assert verdicts(recorded) == ["PASS", "HANG", "MISSED", "MISSED"]
     assert recorded.results[-1]["reason"] == f"not run: the device is suspect: {stuck}"
@@ -227,7 +227,11 @@ PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
     "a second worker that is silent": (lambda: [[*ran(0), start(1)], [SILENCE]], "PCMM", "not run"),
     "a second worker that ends after its header": (lambda: [[*ran(0), start(1)], [HEADER]], "PCMM", "not run"),
     "one that is silent after its header": (lambda: [[*ran(0), start(1)], [HEADER, SILENCE]], "PCMM", "not run"),
-    "no result": (lambda: [[HEADER, start(0), *ran(1, 2, 3)[1:]]], "BPPP", "the worker went on without a result"),
+    "no result": (
+        lambda: [[HEADER, start(0), *ran(1, 2, 3)[1:]]],
+        "BPPP",
+        "the worker began another case without a result",
+    ),
     "the shortest header": (lambda: [[SHORT, *ran(0, 1)[1:], start(2)], [SHORT, *ran(3)[1:]]], "PPCP", ""),
     "ended externally each time": (
         lambda: [*(killed(HEADER, start(0)) for _ in range(TRIES)), ran(1, 2, 3)],

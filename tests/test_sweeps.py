@@ -305,7 +305,7 @@ def test_messages_lost_by_an_unreliable_transport_are_sent_again() -> None:
         tries = {example["observed"].get("tries", 1) for example in points.examples}
         assert max(tries) == {1: 2, 4: 3, 99: 3}[losses]
     failed = next(example for example in points.examples if example["observed"].get("tries") == 3)
-    assert "at try 3, and nothing arrived at any" in failed["reason"]
+    assert "at try 3, and nothing arrived at any try" in failed["reason"]
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def test_refusals_of_qemu_are_errors(answers: Sequence[object], reason: str) -> 
 
 def test_a_silent_qemu_is_an_error() -> None:
     ours, theirs = socket.socketpair()
-    with ours, theirs, pytest.raises(QmpError, match="no answer in time"):
+    with ours, theirs, pytest.raises(QmpError, match="did not reply in time"):
         Qmp(ours, 0.05)
 
 

@@ -112,7 +112,7 @@ def test_several_processes_give_the_findings_of_one_in_order() -> None:
 
 def test_a_process_that_dies_ends_the_trial_with_the_name_of_the_violation() -> None:
     deadly = Violation("deadly", "REG-03", "A registration kills the process.", Deadly)
-    with user_error("a process of the trial died during deadly; try each alone", status=3):
+    with user_error("a process of the trial died during deadly; try each name separately", status=3):
         list(try_all([deadly], cases_of("REG-03"), jobs=1))
 
 
@@ -172,7 +172,7 @@ def test_a_violation_known_as_undetectable_may_survive() -> None:
     known = {"name": "no page says so"}
     survived = Trial([finding(SURVIVED)], {}, 1.0, "the reference", undetected=known)
     assert survived.passed
-    assert "rightly: no page says so" in report.summary(survived)
+    assert "correct, because no page says so" in report.summary(survived)
     detected = replace(survived, findings=[finding(KILLED)])
     assert not detected.passed
     assert "killed        REG-15" in report.summary(detected)

@@ -126,7 +126,7 @@ def output_of(process: subprocess.Popen[str]) -> str:
     ("option", "file", "why"),
     [
         ("UserKnownHostsFile", "none", "its host key is not known; "),
-        ("UserKnownHostsFile", "others", "its host key is not the known one"),
+        ("UserKnownHostsFile", "others", "its host key is not the known key"),
         ("IdentityFile", "user_key", "cannot log in without a password (the host offers: "),
     ],
 )

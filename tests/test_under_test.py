@@ -162,7 +162,7 @@ def test_builds_that_do_not_fit_are_refused_in_one_line(tmp_path: Path, kernel: 
     early = laid(tmp_path / "early", {"virtio_blk.ko": module()})
     other = laid(tmp_path / "other", {"udmabuf.ko": module(MINE)})
     assert "give the kernel's modules with --modules" in refused(kernel=kernel)
-    assert "holds no module that a guest uses" in refused(modules=empty)
+    assert "has no module that a guest uses" in refused(modules=empty)
     assert "is for kernel 6.1.0-other, not for 7.2.0-image" in refused(modules=mine)
     assert "only together with --kernel" in refused(modules=early)
     assert "is not a kernel module" in refused(modules=laid(tmp_path / "text", {"rdma_rxe.ko": "no module at all"}))
@@ -170,7 +170,7 @@ def test_builds_that_do_not_fit_are_refused_in_one_line(tmp_path: Path, kernel: 
     assert "is not a directory" in refused(overlay=kernel)
     assert "no libibverbs.so.1" in refused(rdma_core=empty)
     assert "has no module" in refused(kernel=kernel, modules=other)
-    assert "holds no module; give what" in refused(kernel=kernel, modules=laid(empty, {"README": ""}))
+    assert "has no module; give what" in refused(kernel=kernel, modules=laid(empty, {"README": ""}))
 
 
 def test_an_overlay_is_laid_below_usr_where_the_image_has_a_link_of_the_merged_usr(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runs the rows of this folder's tables, each as one item."""
+"""Runs each case of this folder's tables as one pytest item."""
 
 from conformance.model.case import Case, RunCase
 

@@ -1,8 +1,9 @@
 """Severity and defects: the meaning of a run's violations. Pure functions of the run's results.
 
-A symptom is one violation in one result. A defect consists of the symptoms, of all rules, entry points and rows, that
-one change of the stack would probably correct. The source of the stack is not needed: symptoms with the same call,
-error and condition count as one defect. judging/ has the verdicts."""
+A symptom is one violation in one result. A defect is a group of symptoms, in any rules, entries and rows, that one
+change of the stack would probably mend. The source of the stack is not needed: symptoms with the same call, error and
+condition count as one defect. judging/ has the verdicts.
+"""
 
 from conformance.defects.defect import Answering as Answering
 from conformance.defects.defect import Defect as Defect

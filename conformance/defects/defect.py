@@ -39,7 +39,7 @@ _LAYERS = {
     "libibverbs": (LIBIBVERBS, "it checks this itself, before a system call"),
     "library": (LIBIBVERBS, "it checks this itself, before a system call"),
     "header": (LIBIBVERBS, "it depends on the installed header"),
-    "provider": (PROVIDER, "the answer is one that it gives without the kernel"),
+    "provider": (PROVIDER, "it returned this without calling the kernel"),
 }
 # Lines about a process that died: the frames that faulthandler prints, and the kernel's line about the instruction.
 _FRAME = re.compile(r'^\s*Binary file "(?P<file>[^"]+)"')
@@ -70,14 +70,14 @@ def answering_of(symptom: Symptom) -> Answering:
     if fault.effect is Effect.HUNG:
         return Answering(UNKNOWN, "nothing was returned")
     if from_core(fault):
-        return Answering(CORE, "it answers this before it asks a driver, whatever the driver")
+        return Answering(CORE, "it refuses the call before it calls a driver")
     if fault.kind is FaultKind.CARRIED_OUT:
         return Answering(PROVIDER, "it writes the queue, in which the request stayed although its posting failed")
     layer = fault.layer
     if layer in _LAYERS:
         return Answering(*_LAYERS[layer])
     if group_of(fault.verb) == ACCESS or layer == "device" or fault.statuses:
-        return Answering(DEVICE, "the request was posted, and carried out or completed by it or its driver")
+        return Answering(DEVICE, "it or its driver executed or completed the posted request")
     own = next(filter(None, map(_OWN_LINE.match, log)), None)
     if own and not fault.later and fault.effect in (Effect.REFUSED, Effect.CODE):
         return Answering(DEVICE, f"{own['function']} of its driver reports it in the kernel's log")
@@ -87,7 +87,7 @@ def answering_of(symptom: Symptom) -> Answering:
 
 
 def is_of_stack(record: ResultRecord) -> bool:
-    """Whether a result shows only what the kernel's core or libibverbs answers on every device."""
+    """Whether a result shows only answers that the kernel's core or libibverbs returns on every device."""
     symptoms = list(symptoms_of(record))
     return bool(symptoms) and all(
         symptom.fault.effect in _ANSWERS and answering_of(symptom).layer in (CORE, LIBIBVERBS) for symptom in symptoms
@@ -125,8 +125,8 @@ class Defect:
     """The symptoms of one or several causes. The most severe symptom is the first; equally severe symptoms are in the
     order of the run.
 
-    `title` says what is wrong, in one line. `unconfirmed` is whether all repetitions of its violations were without a
-    violation. `known` is the worst severity outside of this run: when a case was repeated alone, or in another run.
+    `title` says what is wrong, in one line. `unconfirmed` is whether no repetition of a case showed a violation.
+    `known` is the worst severity that was observed in a repetition or in another run.
     """
 
     causes: tuple[Cause, ...]
@@ -157,7 +157,7 @@ class Defect:
 
     @property
     def first(self) -> Symptom:
-        """The symptom that shows the defect best: of the worst severity, and a row rather than a sweep."""
+        """The symptom that shows the defect best: of the worst severity and, if possible, of a row."""
         return self.symptoms[0]
 
     @cached_property

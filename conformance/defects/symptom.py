@@ -216,7 +216,7 @@ _LASTING: Mapping[FaultKind, str] = {
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause that one change of the stack would correct, in words that are the same in every run."""
+    """A cause that one change of the stack would mend, in words that are the same in every run."""
 
     key: tuple[str, ...]
 

@@ -136,17 +136,17 @@ def _use(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
         return f"{before}region{behind}: bytes are lost, misplaced or refused"
     if what == "region":
         return _THROUGH_A_REGION[more[0]].format(more[1] or "an operation")
-    return {"dead key": "a key works though its region is gone"}.get(what, "keys reach outside of their region")
+    return {"dead key": "a key works after its region was destroyed"}.get(what, "keys reach outside of their region")
 
 
 _THROUGH_A_WINDOW: Mapping[str, str] = {
     Effect.MOVED: "its rkey moves bytes that it does not grant",
-    Effect.MISPLACED: "data go elsewhere or are lost under SUCCESS",
+    Effect.MISPLACED: "data are misplaced or lost under SUCCESS",
     Effect.REFUSED: "valid requests are refused",
 }
 _THROUGH_A_REGION: Mapping[str, str] = {
-    Effect.MOVED: "{} through a region's key moves bytes that nobody granted",
-    Effect.MISPLACED: "data of {} go elsewhere or are lost under SUCCESS",
+    Effect.MOVED: "{} through a region's key moves bytes without the right to do so",
+    Effect.MISPLACED: "data of {} are misplaced or lost under SUCCESS",
     Effect.REFUSED: "valid requests are refused: {}",
     Effect.KERNEL_DIED: "the use of a region kills the kernel",
 }
@@ -191,7 +191,7 @@ _TITLES: Mapping[str, _Title] = {
     "never freed": lambda key, symptom, shorts: f"memory is never freed, allocated in {site_of(symptom.fault)}",
     Effect.ACCEPTED: _accepted,
     Effect.REFUSED: _refused,
-    Effect.KEPT: lambda key, symptom, shorts: f"{_group(key[0])} leaves something behind{_short(key[2], shorts)}",
+    Effect.KEPT: lambda key, symptom, shorts: f"{_group(key[0])} leaves objects behind{_short(key[2], shorts)}",
     Effect.HUNG: lambda key, symptom, shorts: f"{_group(key[0])} does not end{_short(key[2], shorts)}",
     Effect.CODE: lambda key, symptom, shorts: f"{_group(key[0])} fails with no documented code{_short(key[2], shorts)}",
 }

@@ -131,7 +131,7 @@ def _compatible(expression: str, ctype: str) -> str:
 
     In C, an enumeration is compatible with its integer type, but not with another enumeration. To distinguish an
     enumeration from its integer type, the expression is also compared with FOREIGN: an integer is compatible with
-    a foreign enumeration, an enumeration is not.
+    a foreign enumeration; an enumeration is not.
     """
 
     def has(other: str) -> str:
@@ -144,7 +144,7 @@ def _compatible(expression: str, ctype: str) -> str:
     return " && ".join([has(ctype), has(of_integers), *(f"!{has(each)}" for each in sorted(foreign))])
 
 
-# Items that the header has and the descriptions do not.
+# Items of the header that are not described.
 
 
 def _unknown_name_checks(answers: Answers, source: Source) -> Iterator[Check]:
@@ -173,7 +173,7 @@ def _unknown_field_checks(answers: Answers, source: Source) -> Iterator[Check]:
                 yield Check(f"struct {struct.name}.{name}", NOT_COVERED, "", found, why)
 
 
-# Items that the descriptions have.
+# Described items.
 
 
 def _value_check(item: str, described: EnumValue | Constant, answers: Answers, release: int | None) -> Check:
@@ -190,7 +190,7 @@ def _struct_checks(struct: Struct, answers: Answers, source: Source) -> Iterator
         yield missing(name, f"{len(struct.fields)} fields")
         return
     if described is None:
-        why = f"the described layout needs types this header lacks: {answers.refused[_size(ours)]}"
+        why = f"the described layout needs types that this header lacks: {answers.refused[_size(ours)]}"
         yield Check(name, FAIL, _layout(struct), "", why)
     else:
         why = "the struct has another size; a field differs or is not described"
@@ -219,7 +219,7 @@ def _type_check(item: str, question: str, expected: str, answers: Answers, decla
     """Returns PASS if the types are the same for the compiler. `declared` is the text of the header."""
     fits = answers.value(question)
     if fits is None:
-        reason = f"the described type needs what this header lacks: {answers.refused[question]}"
+        reason = f"the described type needs names that this header lacks: {answers.refused[question]}"
         return Check(item, FAIL, expected, declared, reason)
     if fits:
         return Check(item, PASS, expected, expected)

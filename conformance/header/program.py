@@ -1,4 +1,4 @@
-"""Determines the values of constant expressions, and the preprocessed header, by the C compiler.
+"""Runs the C compiler, for the values of constant expressions and for the preprocessed header.
 
 One program is generated, compiled and run for all expressions. The #line markers in the compiler's errors show which
 expressions do not compile. These expressions are removed and the rest is compiled again, so that an unknown name
@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-# The time limit for one run of the compiler, in seconds. The limit only has to end a hang: under emulation, a compiler
-# takes minutes on a busy host.
+# The time limit for one run of the compiler, in seconds. The limit is only for hangs: under emulation, a compiler takes
+# minutes on a busy host.
 COMPILER_S = 900.0
 HEADER = "infiniband/verbs.h"
 PACKAGE = "libibverbs-dev"
@@ -57,8 +57,8 @@ class Toolchain:
 
     @classmethod
     def found(cls, compiler: str | None, include_dirs: Sequence[Path | str], timeout_s: float) -> "Toolchain":
-        """Returns the toolchain with the compiler of a command line, of $CC or of PATH. Raises Unreachable without a
-        compiler."""
+        """Returns the toolchain with the compiler that the argument, $CC or PATH names. Raises Unreachable if there is
+        no compiler."""
         wanted = compiler or os.environ.get("CC", "")
         try:
             command = tuple(shlex.split(wanted)) or next(((name,) for name in COMPILERS if shutil.which(name)), ())

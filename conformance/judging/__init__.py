@@ -62,7 +62,7 @@ class Basis:
 
     def lacking(self, case: Case, names: Sequence[str]) -> list[str]:
         """The capabilities among `names` that the entry of `case` does not have. For a case about declarations, a
-        declared capability counts as present even if a trial did not find it."""
+        declared capability counts as present even if it did not work when it was tried."""
         lacking = self.capabilities.undeclared(names, case.entry)
         if _is_about_declarations(case):
             return [name for name in lacking if name not in self.capabilities.absent]
@@ -94,7 +94,7 @@ def conclude(
     unmade = _no_pair(basis, case, observed.get("afterwards", ()))
     if unmade and judgement.verdict == Verdict.PASS:
         undeclared = list(dict.fromkeys([*undeclared, *unmade]))
-        shown = f"{judgement.reason}; traffic cannot show its effect: the device does not offer {', '.join(unmade)}"
+        shown = f"{judgement.reason}; the effect was not tested: the device does not offer {', '.join(unmade)}"
         judgement = Judgement(Verdict.UNSUPPORTED, shown, judgement.notes)
     judgement = apply_profile(judgement, case.needs, undeclared, basis.profile)
     return judgement, with_undeclared(observed, undeclared)
@@ -120,8 +120,9 @@ def judge(
     kernel: KernelEvidence | None = None,
     absent: Mapping[str, str] = _NONE,
 ) -> Judgement:
-    """The verdict on `case` by the documents alone. `undeclared` are the capabilities that the case needs and that the
-    device does not have. `absent` are the capabilities that the device declares but does not have."""
+    """The verdict on `case` by the documents, without the profile. `undeclared` are the capabilities that the case
+    needs and that the device does not have. `absent` are the capabilities that the device declares but does not
+    have."""
     lack = _lack(undeclared, absent)
     alarm = kernel_alarm(kernel or {})
     if alarm:
@@ -148,8 +149,7 @@ def judge(
 
 
 def memory_leak(unfreed: Sequence[UnfreedMemory]) -> Fault:
-    """The fault of a case after which kernel modules have not freed memory. Its site is the function that allocated
-    `unfreed[0]`."""
+    """The fault of a case after which kernel modules have not freed memory; its site is that of `unfreed[0]`."""
     seen = [
         f"{each['size']:,} bytes ({each['objects'][-1]} x) allocated by {each['function']} [{each['module']}] "
         f"in {each['line']}"
@@ -177,9 +177,9 @@ def apply_profile(judgement: Judgement, needs: Sequence[str], undeclared: Sequen
     """Applies the profile of the device to a judgement. `needs` are the capabilities that the case needs, and
     `undeclared` are the needed capabilities that the device lacks.
 
-    If the device lacks only capabilities that must be present by the profile, the verdict is FAIL. If it lacks a
-    capability as the profile expects, the profile's reason is added. If it has a capability that should be absent by
-    the profile, a remark says so; this is not a failure, because no document forbids a capability.
+    If the device lacks only capabilities that the profile demands, UNSUPPORTED becomes FAIL. If it lacks a capability
+    that is absent by the profile, the reason in the profile is added. If it has such a capability, a remark is added,
+    and the verdict stays the same, because no document forbids a capability.
     """
     if not profile.present and not profile.absent:
         return judgement
@@ -210,7 +210,7 @@ def _lack(undeclared: Sequence[str], absent: Mapping[str, str]) -> str:
     if names := [name for name in undeclared if name not in absent]:
         clauses.append(f"does not declare {', '.join(map(titled, names))}")
     if names := [name for name in undeclared if name in absent]:
-        clauses.append(f"declares {', '.join(names)} and does not have it")
+        clauses.append(f"declares {', '.join(names)} but does not have it")
     return " and ".join(clauses)
 
 
@@ -245,7 +245,7 @@ def _judge_open(case: Case, lack: str, observed: Observation) -> Judgement:
 
 
 def _judge_undeclared(case: Case, lack: str, observed: Observation) -> Judgement:
-    """The judgement on a case whose capability the device lacks: the call must be refused, or work as documented."""
+    """Judges a case that needs a capability which the device lacks: the call must be refused, or work as documented."""
     silent = first_fault(case, observed)
     if silent and silent.kind is FaultKind.NO_COMPLETION:
         return Judgement.of_fault(silent)
@@ -276,11 +276,11 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
         return Judgement(Verdict.UNREACHABLE, f"{case.when} {unjudged}")
     for step, seen in made_steps(case, observed):
         if not_refused(step, seen):
-            return Judgement(Verdict.UNREACHABLE, f"{step} was carried out, which is the subject of other rows")
+            return Judgement(Verdict.UNREACHABLE, f"{step} was not refused, which other rows judge")
     fault = first_fault(case, observed) or _differing_errnos(case, observed)
     notes = [*observed.get("not_covered", ()), *([case.note] if case.note else [])]
     if any(seen.get("moved") == "other" for seen in (observed, *observed.get("afterwards", ()))):
-        notes.append("the requester's own buffer holds other bytes than before, and none of them are the responder's")
+        notes.append("the requester's own buffer has other bytes than before, but none of the responder's")
     if any(seen.get("tries", 1) > 1 for seen in (observed, *observed.get("afterwards", ()))):
         notes.append("an unreliable transport lost a message, which was sent again")
     if fault:

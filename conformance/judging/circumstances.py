@@ -57,7 +57,7 @@ def _operation(step: Step) -> str:
 
 @dataclass(frozen=True)
 class _Key:
-    """The object whose key an operation uses. `dead` is whether the key was used after the end of the object."""
+    """The object whose key an operation uses. `dead` is whether the object was destroyed before the use."""
 
     kind: str
     name: str
@@ -203,7 +203,7 @@ class _Scene:
             return None
 
     def _property(self, name: str, property_: str) -> int:
-        """The value of an object's property. Raises LookupError for values that only a device can give."""
+        """The value of an object's property. Raises LookupError for values that the device determines."""
         if name in self._places:
             addr = _APART * (1 + list(self._places).index(name))
             size = self._places[name].size.evaluate(_PAGE, _HUGE_PAGE, self._property)

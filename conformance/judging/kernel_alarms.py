@@ -1,5 +1,5 @@
 """Finds errors of the kernel in its log and taint mask: a warning, an oops, a report of KASAN, a crash. A case with
-such an error fails, whatever its calls returned."""
+such an error fails, even if all its calls have the required results."""
 
 import re
 from collections.abc import Callable, Sequence

@@ -32,7 +32,7 @@ def _answer(fault: Fault) -> str:
     if fault.nothing_arrived and fault.tries == 1:
         clause += ", and nothing arrived"
     if fault.tries > 1:
-        clause += f" at try {fault.tries}" + (", and nothing arrived at any" if fault.nothing_arrived else "")
+        clause += f" at try {fault.tries}" + (", and nothing arrived at any try" if fault.nothing_arrived else "")
     return clause
 
 
@@ -99,7 +99,7 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
     Kind.ACCEPTED: lambda fault: f" should fail, {_answer(fault)}",
     Kind.CARRIED_OUT: lambda fault: f" should find nothing posted and got {_seen(fault)}",
     Kind.REFUSED: lambda fault: f" should succeed, {_answer(fault)}",
-    Kind.REFUSED_ONCE: lambda fault: f"{_seen(fault)}, and succeeded when the same set-up was made again",
+    Kind.REFUSED_ONCE: lambda fault: f"{_seen(fault)}, and succeeded when the set-up was repeated",
     Kind.NOT_PROVIDED: lambda fault: f"the device declares {', '.join(fault.expected)}, but {_seen(fault)}",
     Kind.LEAKED: lambda fault: f"could not be released: {'; '.join(fault.seen)}",
     Kind.MEMORY_LEAKED: lambda fault: (
@@ -110,7 +110,7 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
     Kind.NO_ERRNO: lambda fault: f" returned {_seen(fault)}, which is not a value of errno",
     Kind.OTHER_ERRNO: lambda fault: f" returned {fault.seen[0]}, and the value of errno is {fault.seen[1]}",
     Kind.VARYING_CODE: lambda fault: (
-        f" failed with errno {fault.errno}, and with {_seen(fault)} when it was called again"
+        f" failed with errno {fault.errno}, and with {_seen(fault)} when the call was repeated"
     ),
     Kind.WRONG_STATUS: lambda fault: f" should be refused with {_allowed(fault)}, completed with {_seen(fault)}",
     Kind.WRONG_PEER_STATUS: lambda fault: (
@@ -119,11 +119,11 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
     Kind.PEER_STATUS: lambda fault: f" {_answer(fault)}, and at the other side with {_seen(fault)}",
     Kind.WRONG_STATE: _wrong_state,
     Kind.NO_EVENT: lambda fault: f" {_answer(fault)}, and the event {_allowed(fault)} has not come",
-    Kind.UNASKED_COMPLETION: lambda fault: f" asked for no completion and got {_seen(fault)}",
+    Kind.UNASKED_COMPLETION: lambda fault: f" requested no completion and got {_seen(fault)}",
     Kind.WRONG_OPCODE: lambda fault: (
         f" {_answer(fault)}, and its completion has the opcode {_seen(fault)}, not {_allowed(fault)}"
     ),
-    Kind.WRONG_WR_ID: lambda fault: " completed with another wr_id than was posted",
+    Kind.WRONG_WR_ID: lambda fault: " completed with another wr_id than that of the request",
     Kind.WRONG_RKEY: lambda fault: f": the window's rkey should be {_allowed(fault)}",
     Kind.WRONG_LENGTH: lambda fault: (
         f" {_answer(fault)}, but the receiver was told {_seen(fault)} bytes, not {_allowed(fault)}"

@@ -39,7 +39,7 @@ def named_devices(config: pytest.Config) -> list[str]:
     """The devices under test: those of --rdma-device, or the only device of this host. Raises UserError."""
     names = [name for name in str(config.getoption("--rdma-device") or "").split(",") if name]
     if len(set(names)) < len(names):
-        raise UserError(f"--rdma-device {','.join(names)} has a duplicate")
+        raise UserError(f"--rdma-device {','.join(names)} names a device twice")
     if not names:
         names = device_names()
         if len(names) != 1:
@@ -55,7 +55,7 @@ def check_workers(config: pytest.Config) -> None:
     names = named_devices(config)
     workers = config.getoption("numprocesses", None)
     if workers != len(names):
-        raise UserError(f"{len(names)} devices need as many workers, one each", hint=f"add -n {len(names)}")
+        raise UserError(f"{len(names)} devices need as many workers", hint=f"add -n {len(names)}")
 
 
 def own_device(config: pytest.Config) -> str:
@@ -70,7 +70,7 @@ def own_device(config: pytest.Config) -> str:
 
 
 def _lock_device(names: Sequence[str], run: str) -> tuple[str, int]:
-    """Returns a free device, and the descriptor of the device's lock, which this process holds until it ends."""
+    """Returns a free device, and the descriptor of the device's lock, which this process holds until it exits."""
     for name in names:
         path = Path(tempfile.gettempdir()) / f"rdma-cts-{run}-{name}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -125,7 +125,7 @@ def _declarations() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "--rdma-only", {"metavar": "FILE", "help": "run only the cases whose ids are in FILE, one per line"}
     yield (
         "--rdma-alone",
-        {"action": "store_true", "help": "count pinned pages, because no other process on this kernel pins pages"},
+        {"action": "store_true", "help": "count pinned pages; no other process on this kernel may pin pages"},
     )
     yield "--rdma-out", {"metavar": "DIR", "help": "write results.jsonl to this new directory"}
     yield "--rdma-stream", {"metavar": "PATH", "help": "write result lines to PATH for a supervisor"}
@@ -254,4 +254,6 @@ def check_peer(device: Device, peer: Device | RemoteDevice) -> None:
         raise UserError(f"{peer.name} is {peer.transport.name}, {device.name} is {device.transport.name}", status=3)
     lacks = [name for name in _AT_BOTH_ENDS if device.capabilities.get(name) and not peer.capabilities.get(name)]
     if lacks:
-        raise UserError(f"the peer {peer.name} does not declare what {device.name} does: {', '.join(lacks)}", status=3)
+        raise UserError(
+            f"the peer {peer.name} does not declare these capabilities of {device.name}: {', '.join(lacks)}", status=3
+        )

@@ -83,7 +83,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Removes cases that are not selected, shuffles the rest, and puts the kinds that run late at the end."""
+    """Removes cases that are not selected, shuffles the rest, and moves kinds of cases that run late to the end."""
     cases = {case.id: case for item in items if (case := case_of(item)) is not None}
     only = selected_cases(config)
     if not cases and only is None:

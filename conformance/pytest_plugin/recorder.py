@@ -53,7 +53,7 @@ PROPERTY = "rdma-cts"
 
 class Stream:
     """Writes records to a path that another process reads: a named pipe or a virtio port. The path is open only while a
-    record is written, so that a library under test that writes to open descriptors does not reach the path. Each line
+    record is written, so that a library under test cannot reach it by writing to open descriptors. Each line
     begins with the mark of this session, which distinguishes records from other output."""
 
     def __init__(self, path: str, mark: str) -> None:
@@ -68,7 +68,7 @@ class Stream:
         self._write(data)
 
     def hold(self, record: Record) -> None:
-        """Keeps a record until the next is written, because in an emulated guest, opening takes as long as a call."""
+        """Keeps a record until the next is written: in an emulated guest, opening the path takes as long as a call."""
         self._held += self._mark + encode(record)
 
     def _write(self, data: bytes) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def verdict_on(rule: str, record: ResultRecord) -> Verdict:
-    """The effective verdict of a result on one of its rules; of a sweep, that of the rule's points."""
+    """The effective verdict of a result on one of its rules. In a sweep, only the points of this rule count."""
     of_points = record.get("rule_verdicts", {})
     points = Verdict(of_points[rule]) if rule in of_points else record["effective"]
     waived = record["effective"] != record["verdict"] and points in VIOLATIONS

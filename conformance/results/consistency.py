@@ -29,7 +29,7 @@ def wrong_header(header: HeaderRecord) -> str:
         if header["started"]:
             datetime.fromisoformat(header["started"])
     except ValueError:
-        return f"{_short(header['started'])} is not the time when a run has started"
+        return f"{_short(header['started'])} is not the start time of a run"
     # In a guest, the subject is the whole stack, unless the arguments of the command name another subject.
     in_guest = header["stack"] not in ("", "host")
     if (

@@ -59,7 +59,7 @@ def part_of(folder: Path, recorded: Recorded) -> Part:
 
 
 def check(parts: Sequence[Part]) -> None:
-    """Raises UserError, which names two directories, unless `parts` are different shards of one run."""
+    """Raises UserError if `parts` are not different shards of one run."""
     first, *others = parts
     for part in others:
         if change := _change(first, part):
@@ -99,7 +99,7 @@ def _change(first: Part, part: Part) -> str:
 
 
 def _under_test(header: HeaderRecord) -> dict[str, Any]:
-    """The hashes under test, without the image, which each machine makes from the same packages."""
+    """The hashes of what is under test, without that of the image: each machine builds the image itself."""
     found: dict[str, Any] = {**(header.get("under_test") or {})}
     given = found.get("given")
     return {**found, "given": {**given, "image": ""}} if isinstance(given, dict) else found
@@ -157,7 +157,7 @@ def merged(parts: Sequence[Part], suite: Suite, waivers: Waivers | None) -> Reco
 
 
 def _header(parts: Sequence[Part], suite: Suite) -> HeaderRecord:
-    """Returns the header of the merged run: the header of the first shard, with the headers of all shards."""
+    """Returns the header of the merged run: that of the first shard, with the headers of all shards in `shards`."""
     first, whole = parts[0].recorded.header, parts[0].whole
     header = first.copy()
     del header["shard"]

@@ -34,7 +34,7 @@ def store_points(record: ResultRecord, folder: Path, case: Case | None = None) -
     data = record["points_data"]
     name = f"{FOLDER}/{_file_name(record['case'])}"
     if (folder / FOLDER).is_symlink():
-        raise UserError(f"{folder / FOLDER} is a symbolic link; the points of sweeps are written to no other place")
+        raise UserError(f"{folder / FOLDER} is a symbolic link; the points of sweeps are not written through a link")
     write_atomically(folder / name, json.dumps(data, separators=(",", ":"), ensure_ascii=True).encode() + b"\n")
     points = Points.of_data(data)
     found = deviations(points, record["repro"], by_chance=bool(record.get("space", {}).get("tries")))

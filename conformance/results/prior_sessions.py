@@ -75,7 +75,7 @@ class PriorSessions:
         if not changed and (self.header.get("under_test") or {}) != (header.get("under_test") or {}):
             changed = "the software under test has changed"
         if changed:
-            raise UserError(f"the run cannot be resumed, because {changed}", hint="start a new one")
+            raise UserError(f"the run cannot be resumed, because {changed}", hint="start a new run")
 
 
 def stack_change(before: HeaderRecord, now: HeaderRecord) -> str:

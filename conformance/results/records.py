@@ -319,7 +319,7 @@ class _Reader:
 
     def _check_confirmation(self, record: ConfirmationRecord, where: str) -> None:
         tried = (record["case"], record.get("point", ""))
-        wrong = "it was tried already" if tried in self._tried else ""
+        wrong = "it has a confirmation already" if tried in self._tried else ""
         if wrong := wrong or wrong_confirmation(record, self._completed.get(record["case"])):
             raise UserError(f"{where}: the confirmation of {printable(record['case'])}: {wrong}")
         self._tried.add(tried)

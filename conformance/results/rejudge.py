@@ -97,7 +97,7 @@ def _lacking(record: ResultRecord, directory: Path | None) -> set[str]:
 def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -> Rejudged:
     case = find(suite, record["case"])
     if case is None:
-        return Rejudged(record, "there is no such case any more")
+        return Rejudged(record, "the case no longer exists")
     if record.get("points_file") and case.kind is Kind.SWEEP:
         return _sweep(suite, case, record, directory, basis)
     observed = record.get("observed") or {}

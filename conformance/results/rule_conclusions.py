@@ -25,8 +25,8 @@ class RuleConclusion:
     """The conclusion from the results about one rule.
 
     If the rule passed in part, `needed` is the number of parts of its evidence, and `missing` names the parts that were
-    not seen. `absent` says what could not be checked: for each capability that an entry lacks, and for each reason why
-    a case cannot be reached, the number of cases. For rules with another verdict, `missing` and `absent` are empty.
+    not seen. `absent` has the number of cases that could not be checked, by the capability that an entry lacks or by
+    the reason why a case cannot be reached. For rules with another verdict, `missing` and `absent` are empty.
     """
 
     verdict: Verdict
@@ -79,7 +79,7 @@ def touched(found: RuleConclusion) -> RuleConclusion:
 
 
 def unproven(results: Sequence[ResultRecord], needs: Needs) -> dict[str, str]:
-    """By case: the reason why the refusal in the case proves nothing, which is that its control was not granted."""
+    """The cases whose refusal proves nothing, because its control was not granted; each with a text that says this."""
     granted = _granted(results)
     return {
         record["case"]: f"the refusal proves nothing, because its control was not seen: {', '.join(controls)}"

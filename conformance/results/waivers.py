@@ -176,7 +176,7 @@ class DefectWaiver(Terms):
         return self.is_of(symptom) and severity_of(symptom).rank >= self.worst.rank
 
     def is_of(self, symptom: Symptom) -> bool:
-        """Whether the symptom belongs to the defect, whatever its severity."""
+        """Whether the symptom, of any severity, belongs to the defect."""
         return cause_of(symptom).fingerprint in (self.defect, *self.also)
 
     def problems(self, found: Sequence[Symptom], judged: Collection[str], today: date) -> Iterator[str]:
@@ -189,7 +189,7 @@ class DefectWaiver(Terms):
                 yield f"{self} does not fit: {symptom.case} is worse, {severity_of(symptom).label}"
         steady = set(self.cases) - set(self.unsteady)
         if not shown and steady and steady.issubset(judged):
-            yield f"{self} is not needed any more: it shows in none of its cases"
+            yield f"{self} is no longer needed: none of its cases shows the defect"
 
 
 def symptoms(record: ResultRecord) -> list[Symptom]:
@@ -252,13 +252,13 @@ class Waivers:
         return [waiver for waiver in self.items if waiver.where.holds(header)]
 
     def _problems(self, waiver: Waiver, results: Sequence[ResultRecord], whole: bool) -> Iterator[str]:
-        """Only a run of the `whole` case or rule shows that the waiver is no longer needed."""
+        """Yields the problems of a waiver. Only a run of the `whole` case or rule shows that it is no longer needed."""
         covered = [record for record in results if waiver.covers(record)]
         violations = [record for record in covered if waiver.violated(record)]
         if covered and waiver.expires < self.today:
             yield f"{waiver} expired on {waiver.expires}"
         if covered and not violations and whole:
-            yield f"{waiver} is not needed any more: {covered[0]['case']} is {covered[0]['verdict']}"
+            yield f"{waiver} is no longer needed: {covered[0]['case']} is {covered[0]['verdict']}"
         for record in violations:
             difference = waiver.differs(record)
             if difference and record["effective"] != Verdict.WAIVED:

@@ -78,7 +78,7 @@ class ResultsFile:
         line is on disk before the next line is written, because the kernel under test is that of this host."""
         self.path = path
         self._durable = durable
-        self._values = 0  # of JSON in the file's records, counted as in reading
+        self._values = 0  # the number of JSON values in the file, as a reader counts them
         self._repeated: Repeated | None = None  # only for a run of many cases
         self._content = hashlib.sha256()  # of the bytes that this process has written or read
         with writing(path):
@@ -114,9 +114,9 @@ class ResultsFile:
         return read_results(self.path) if b"\n" in data else None
 
     def cut_back(self, recorded: Recorded | None) -> PriorSessions | None:
-        """Lets the next record replace the end of a run: a torn line, MISSED cases and the footer. A session that
-        writes no record, because its start fails, leaves the file unchanged. Returns the records of the earlier
-        sessions. Raises UserError if the file does not end like a results file."""
+        """Prepares the next session: its first record replaces the end of the run, which is a torn line, MISSED cases
+        and the footer. A session that writes no record, because its start fails, leaves the file unchanged. Returns the
+        earlier sessions. Raises UserError if the file does not end like a results file."""
         if recorded is None:
             self._keep = 0
             return None

@@ -1,10 +1,10 @@
-"""Confirms the violations of a run: tries each violation again in a fresh worker.
+"""Confirms the violations of a run: repeats each violation in a fresh worker.
 
-One violation of each cause is tried alone, and so is every violation that killed its worker. The others are tried
-together in one worker, in the reverse order of the run. A violation that does not occur in this worker is tried alone
-too. If a violation kills the worker, the violations after it are tried together again. A violation that does not occur
-alone depends on the cases that ran before it in its worker. The suite then searches, by halving, for a short list of
-these cases after which the violation occurs. Verdicts do not change.
+One violation of each cause is repeated in isolation, and so is every violation that killed its worker. The others are
+repeated together in one worker, in the reverse order of the run. If a violation does not occur in this worker, it is
+then repeated in isolation. If a violation kills the worker, the violations after it are repeated together in another
+worker. A violation that does not occur in isolation depends on the cases that ran before it in its worker. The suite
+searches, by halving, for a short list of these cases after which the violation occurs. Verdicts do not change.
 """
 
 from collections.abc import Sequence
@@ -24,19 +24,19 @@ from conformance.sweeps.outcome import Points
 # workers for each search.
 MOST_SEARCHED = 5
 MOST_WORKERS = 16
-# How often a violation is tried alone before it counts as not confirmed.
+# How often a violation is repeated in isolation before it counts as not confirmed.
 REPETITIONS = 3
-# The number of violations that are tried together in one worker.
+# The maximum number of violations that are repeated together in one worker.
 MOST_TOGETHER = 100
 _SAID_EACH = 25
 
 
 class Confirmation:
     def __init__(self, found: Sequence[Violation], recording: Recording, repeats_losses: bool) -> None:
-        """`found` are the violations to try again, and `recording` gets the outcomes. If `repeats_losses`, violations
-        with CRASH or HANG are tried again, too."""
+        """`found` are the violations to repeat, and `recording` gets the outcomes. If `repeats_losses`, violations with
+        CRASH or HANG are repeated, too."""
         self._found = found
-        self._waiting: list[Sequence[Violation]] = []  # each list is tried in one worker
+        self._waiting: list[Sequence[Violation]] = []  # each list is repeated in one worker
         self._recording = recording
         self._repeats_losses = repeats_losses
         self._crew = Crew()  # the lock of `changed` guards the data
@@ -44,7 +44,7 @@ class Confirmation:
         self._tried = 0
 
     def run(self, *starts: Start) -> None:
-        """Tries all violations; each of `starts` starts one worker at a time. Ends early if no worker starts."""
+        """Repeats all violations; each of `starts` starts one worker at a time. Returns early if no worker starts."""
         alone, like = _divided(self._found)
         self._waiting = [*_batches(like, len(starts)), *((each,) for each in alone)]
         self._crew.run(self._serve, starts)
@@ -53,11 +53,11 @@ class Confirmation:
         while violations := self._next():
             try:
                 if len(violations) > 1:
-                    self._try_together(violations, start)
+                    self._repeat_together(violations, start)
                 else:
                     self._record(self._confirmed(violations[0], start))
             except UserError as error:
-                self._recording.listener.say(f"not all violations are tried again: {error.message}")
+                self._recording.listener.say(f"not all violations are repeated: {error.message}")
                 return self._crew.stop()
         return None
 
@@ -73,11 +73,11 @@ class Confirmation:
             self._tried += 1
             if self._tried % _SAID_EACH == 0 and self._waiting:
                 left = sum(map(len, self._waiting))
-                self._recording.listener.say(f"  {self._tried} tried, {left} left")
+                self._recording.listener.say(f"  {self._tried} repeated, {left} left")
 
-    def _try_together(self, violations: Sequence[Violation], start: Start) -> None:
-        """Tries violations in one worker. Violations that do not occur in it with the same verdict are then tried
-        alone. Violations after a case that ended the worker are tried together again."""
+    def _repeat_together(self, violations: Sequence[Violation], start: Start) -> None:
+        """Repeats violations in one worker. Violations that do not occur in it with the same verdict are then repeated
+        in isolation. Violations after a case that ended the worker are repeated together in another worker."""
         again = self._repeated(start, [each.name for each in violations])
         for violation in violations:
             if violation.name in again and again[violation.name]["verdict"] == violation.seen["verdict"]:
@@ -89,12 +89,12 @@ class Confirmation:
             self._wait(*behind)
 
     def _wait(self, *violations: Violation) -> None:
-        """Adds violations to try in one worker. Several are tried before single ones, because they take longer."""
+        """Adds violations to repeat in one worker. Several violations come before single ones: they take longer."""
         with self._crew.changed:
             self._waiting.insert(0 if len(violations) > 1 else len(self._waiting), violations)
 
     def _confirmed(self, violation: Violation, start: Start) -> ConfirmationRecord | None:
-        """Returns the record about a violation; None if the violation could not be tried again."""
+        """Returns the record about a violation; None if the violation could not be repeated."""
         if violation.first:
             return self._about(violation, True, "run")
         if violation.seen["verdict"] != Verdict.FAIL and "observed" not in violation.seen and not self._repeats_losses:
@@ -113,7 +113,7 @@ class Confirmation:
         return about
 
     def _repeat_more(self, about: ConfirmationRecord, violation: Violation, start: Start) -> None:
-        """Tries a violation that did not occur alone a few more times. If it then occurs, it is unsteady."""
+        """Repeats a violation that did not occur in isolation a few more times. If it then occurs, it is unsteady."""
         more = [each for _ in range(REPETITIONS - 1) if (each := self._last_repeated(start, [violation.name]))]
         seen = [each for each in more if each["verdict"] in VIOLATIONS]
         about["repetitions"] = {"seen": len(seen), "of": 1 + len(more)}
@@ -131,7 +131,7 @@ class Confirmation:
             return self._searched <= MOST_SEARCHED
 
     def _brings_it_back(self, violation: Violation, start: Start) -> list[str]:
-        """The shortest list of tried cases after which the violation occurs again; empty if none was found."""
+        """A short list of cases after which the violation occurs again; empty if none was found."""
         left = MOST_WORKERS
 
         def occurs(before: Sequence[str]) -> bool:
@@ -176,7 +176,7 @@ class Confirmation:
 
 
 def _divided(found: Sequence[Violation]) -> tuple[list[Violation], list[Violation]]:
-    """The violations to try alone, and those to try together. The first case of a worker ran alone already."""
+    """The violations to repeat in isolation, and those to repeat together. A worker's first case was in isolation."""
     alone: list[Violation] = []
     like: list[Violation] = []
     seen: set[Cause] = {violation.cause for violation in found if violation.first}

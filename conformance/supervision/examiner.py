@@ -1,7 +1,7 @@
-"""Judges, in the supervisor, the observations of a worker, and the death or hang of a worker during a case. The code
-under test runs in the worker's process, so a line from a worker is only evidence. Rules, level, call and source are
-taken from the plan, and the verdict follows from the observation, as in `rdma-cts judge`; a verdict of the worker is
-only compared."""
+"""Judges the observations of a worker, and its death or hang during a case. This is done in the supervisor, because the
+code under test runs in the worker's process, so that a line from a worker is only evidence. Rules, level, call and
+source are taken from the plan, and the verdict follows from the observation, as in `rdma-cts judge`; a verdict of the
+worker is only compared."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -31,8 +31,7 @@ MOST_EXAMPLES_BYTES = 1 << 22  # the limit for all observations of a sweep toget
 
 @dataclass(frozen=True)
 class Examiner:
-    """Judges the lines of one worker, by the worker's header and its findings about the capabilities of the entry
-    points."""
+    """Judges the lines of one worker, by the worker's header and the capabilities that it found at each entry."""
 
     registry: Registry
     basis: Basis
@@ -66,12 +65,12 @@ class Examiner:
         try:
             found = self._judged(case, line)
         except Exception as error:  # the line can have any values of the right types
-            return self._broken(case, f"what the worker observed cannot be judged ({type(error).__name__}: {error})")
+            return self._broken(case, f"the worker's observation cannot be judged ({type(error).__name__}: {error})")
         if line["type"] == "observed":
             return _bounded(found, line)
         said, here = line["verdict"], found["verdict"]
         if here != said or found.get("points") != line.get("points"):
-            reason = f"the worker says {said} ({line['reason']}), its observation gives {here} ({found['reason']})"
+            reason = f"the worker reports {said} ({line['reason']}), its observation gives {here} ({found['reason']})"
             return _bounded({**self._broken(case, reason, line), "claimed": said}, line)
         return _bounded(found, line)
 
@@ -82,7 +81,7 @@ class Examiner:
         if line["observed"]:
             judgement, observed = conclude(case, self.basis, without_undeclared(line["observed"]), line["kernel"])
         elif line["type"] == "result" and line["verdict"] == Verdict.BROKEN:
-            # Needs no observation, because it is not a verdict on the device.
+            # BROKEN needs no observation, because it is not a verdict on the device.
             judgement, observed = Judgement(Verdict.BROKEN, line["reason"]), {}
         else:
             judgement, observed = Judgement(Verdict.BROKEN, "the worker sent no observation"), {}

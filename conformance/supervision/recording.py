@@ -94,7 +94,7 @@ class Recording:
         self.header: HeaderRecord | None = prior.header if prior else None
         self.header_received = False
         self.done: dict[str, ResultRecord] = dict(prior.done) if prior else {}
-        self.took: dict[str, float] = {}  # by case, the seconds that the case took, for planning the next run
+        self.took: dict[str, float] = {}  # the duration of each case in seconds, for the plan of the next run
         self.external_ends: Counter[str] = Counter()  # by case, how often a worker was killed externally during it
         self._registry = plan.suite.registry
         self._file = file
@@ -180,7 +180,7 @@ class Recording:
         return Examiner.of(self._registry, self.plan.profile, worker_header, offered)
 
     def _completed(self, worker_header: HeaderRecord) -> HeaderRecord:
-        """Returns the header of the run. Only facts that nobody else can know are taken from the worker's header."""
+        """Returns the header of the run. Only facts that no other source has are taken from the worker's header."""
         own = {key: value for key, value in worker_header.items() if key in _FROM_WORKERS}
         header = cast(HeaderRecord, {**own, **self.plan.facts, **plan_facts(self.plan.suite, list(self.cases))})
         header["under_test"] = {**worker_header.get("under_test", {}), **self.plan.facts.get("under_test", {})}

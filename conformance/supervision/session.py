@@ -138,7 +138,7 @@ class Session:
         if not self._recording.expects(case):
             return
         if self._in_flight:
-            self._break("the worker went on without a result")
+            self._break("the worker began another case without a result")
         self._took()
         self._latest, self._begun = case, time.monotonic()
         self._in_flight = case
@@ -244,7 +244,7 @@ class Repetition:
         self.done[record["case"]] = record
 
     def record(self, case: str, verdict: Verdict, reason: str, worker: int) -> None:
-        pass  # says nothing about the violation
+        pass  # BROKEN shows nothing about the violation
 
     def record_loss(
         self, case: Case, end: WorkerEnd, at: ProgressRecord | None, log: Sequence[str], worker: int

@@ -1,5 +1,5 @@
-"""Runs the cases of a run in workers, several at a time, until each case has a result. For each worker that runs at the
-same time there is one thread, the first of which is the caller's. One lock guards the data that the threads share."""
+"""Runs the cases of a run in workers, several at a time, until each case has a result. Each of the
+concurrent workers has a thread; the first thread is the caller's. One lock guards the data that the threads share."""
 
 import time
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ class Supervisor:
     """One run: its records, and the distribution of its cases to workers."""
 
     def __init__(self, recording: Recording, console: Path) -> None:
-        """`console` is the file for the output of workers that is not records."""
+        """`console` is the file for the output of workers other than records."""
         self._recording = recording
         self._console = console
         self._end_reason = ""
@@ -67,7 +67,7 @@ class Supervisor:
     def _confirm(self, starts: Sequence[Start]) -> None:
         found = self._recording.unconfirmed()
         if any(not each.first for each in found):
-            self._recording.listener.say(f"trying {format_count(len(found), 'violation')} again in fresh workers")
+            self._recording.listener.say(f"repeating {format_count(len(found), 'violation')} in fresh workers")
         # On a device of this host, a violation that crashed the process may have damaged the kernel.
         repeats_losses = not self._recording.boot_id
         Confirmation(found, self._recording, repeats_losses).run(*starts)

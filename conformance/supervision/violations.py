@@ -32,9 +32,9 @@ class Violation:
 
 
 def violations(results: Mapping[str, ResultRecord], cases: Mapping[str, Case]) -> Iterator[Violation]:
-    """Yields the violations among results, in the order of completion. Violations of random sequences are left out,
-    each of which was already repeated when its sequence was shortened. If all points of a sweep repeat one experiment
-    whose outcome depends on chance, the sweep is one violation."""
+    """Yields the violations among results, in the order of completion. Violations of random sequences are left out:
+    each was already repeated when its sequence was shortened. If all points of a sweep repeat one experiment whose
+    outcome depends on chance, the sweep is one violation."""
     by_worker: dict[int, list[str]] = {}
     for case, record in results.items():
         number = record.get("worker", 0)

@@ -1,5 +1,5 @@
-"""The interfaces that the supervisor uses: workers, how they end, observers of the progress; and threads that run
-workers."""
+"""The interfaces that the supervisor uses, which are those of workers, of their ends and of observers of the progress;
+and the threads that run workers."""
 
 import threading
 import time
@@ -100,8 +100,7 @@ _JOIN_S = 5.0
 
 class Crew:
     """Threads that run workers. A thread must hold the condition `changed` to use data that the threads share, and
-    notifies the condition of each change. If `stopped`, the work has ended, so that the end of a worker is not a
-    result."""
+    notifies the condition of each change. After `stop`, the end of a worker is not a result."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition(threading.RLock())

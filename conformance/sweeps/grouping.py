@@ -37,7 +37,7 @@ class Group:
         return self.points[0] if self.like is None else self.like
 
 
-# Calls that create, change and destroy objects, but do not change the memory below them.
+# Calls that create, change and destroy objects, but do not change the memory of these objects.
 _OF_OBJECTS = ("ibv_", "post_")
 
 

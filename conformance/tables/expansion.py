@@ -3,7 +3,7 @@
 The module expands YAML nodes with their locations before they are interpreted, so that a mistake in an axis value is
 reported at the location of that value. The expanded rows are in the order of the file, the same on every machine. The
 values of the axis `{unknown bits of: ibv_access_flags}` are derived from verbs/, so that a bit is no longer a value of
-this axis after it has got a name. sweep_reader.py reads the axes of a sweep.
+this axis as soon as it has a name. sweep_reader.py reads the axes of a sweep.
 """
 
 import itertools

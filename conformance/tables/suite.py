@@ -104,7 +104,7 @@ def load_suite(extra: Sequence[Path] = (), names: Collection[str] = ()) -> Suite
     try:
         name = f"suite-{_digest_of_sources(folders)}.pickle" if cache.path_of("") else ""
     except OSError:
-        name = ""  # reading the tables says which file cannot be read
+        name = ""  # the reader of the tables reports the error
     path = cache.lookup(name) if name else None
     if path is not None:
         with contextlib.suppress(Exception):  # after any error in the cached file, the tables are read again
@@ -172,7 +172,7 @@ def tables_digest(folders: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
-_LISTED = {"verb": "describe", "rule": "list --rules", "case": "list"}  # the command that lists them
+_LISTED = {"verb": "describe", "rule": "list --rules", "case": "list"}  # the command that lists the known names
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class Selection:
 
     verbs: Sequence[str] = ()
     rules: Sequence[str] = ()
-    words: Sequence[str] = ()  # a case's id must have all
+    words: Sequence[str] = ()  # all of them must be in a case's id
     only: Sequence[str] = ()  # ids of cases of any tier; the other criteria select among these cases
     tier: str = EXHAUSTIVE  # of the cases; ignored with `only`
 

@@ -2,7 +2,7 @@
 
 Each tier contains the cases of the smaller tiers. The cases of the smallest tier depend only on the tables, so that two
 runs of this tier have the same cases. The contents of a shard depend only on the ids, the shipped durations and the
-number of shards, so that machines agree without communicating. suite.py has the other criteria of a selection.
+number of shards, so that all machines compute the same shards. suite.py has the other criteria of a selection.
 """
 
 import hashlib

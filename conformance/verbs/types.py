@@ -37,8 +37,6 @@ _OPTIONAL_FROM = 20  # the first bit of IBV_ACCESS_OPTIONAL_RANGE
 
 @dataclass(frozen=True)
 class EnumValue:
-    """One enumerator."""
-
     name: str
     value: int | None  # None: the documents name it without a number
     meaning: str
@@ -132,8 +130,6 @@ class Constant:
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a struct."""
-
     name: str
     ctype: str
     meaning: str
@@ -163,7 +159,7 @@ OBJECTS: Mapping[str, str] = {
     "struct ibv_dmah *": "dmah",
     "struct ibv_td *": "td",
 }
-# The object that is used if a table names none, for each kind of object for which it is not named like the kind.
+# The name of the default object in tables, for each kind whose default object does not have the name of the kind.
 _USUAL = {"window": "mw", "buffer": "new_buffer", "dm": "new_dm", "dmah": "new_dmah", "td": "new_td"}
 # For each return type, the object that the verb creates: its kind, and its name in later steps.
 REGION = ("mr", "new")
@@ -265,7 +261,7 @@ class Verb:
     discrepancies: tuple[str, ...] = ()  # where a document contradicts itself, another document or the header
     dialect: str = MAINLINE
     since: str = ""
-    command: str = ""  # the kernel's, from ib_uverbs_write_cmds or uverbs_methods_mr; empty: not called by the suite
+    command: str = ""  # of the kernel, in ib_uverbs_write_cmds or uverbs_methods_mr; empty: not called by the suite
     only_in_tables: tuple[Parameter, ...] = ()  # arguments besides those of the prototype
     destroys: bool = False  # the verb destroys an object
 

@@ -1,5 +1,5 @@
-"""The nodes of a YAML document: values with their locations; and mistakes. Each `Node` has the line and column of its
-value, so that later checks can report the location of a mistake. parsing.py reads a document into nodes."""
+"""The nodes of a YAML document, and the mistakes in it. Each `Node` has the line and column of its value, so that later
+checks can report the location of a mistake. parsing.py reads a document into nodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +9,6 @@ MAX_NUMBER = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class Location:
-    """A location in a file."""
-
     file: str  # the path in messages
     line: int  # counts from 1; 0 stands for the whole file: messages then show only the path
     column: int  # counts from 1
@@ -46,13 +44,11 @@ class TextError(Exception):
 
 @dataclass(frozen=True)
 class Node:
-    """A value with its location."""
-
     value: "str | int | bool | tuple[Node, ...] | dict[str, Node] | None"  # a scalar, a list, or a mapping by key
     location: Location
     plain: bool = True  # a scalar without quotes
     keys: dict[str, Location] | None = None  # the location of each key of a mapping
-    name: str = ""  # of an axis value, if the table gives it one
+    name: str = ""  # of an axis value; empty if the table has none
 
     @property
     def kind(self) -> str:

@@ -3,8 +3,8 @@
 `tables/loader.py` and other modules check the meaning of the content. If the content is in the cache, they do not
 import this module, which imports PyYAML.
 
-The module uses PyYAML's event stream and not its loaders, because events need no recursion (deep nesting is an error
-message, not a crash), construct no Python objects, and show duplicate keys and aliases. Mistakes after which the
+The module uses PyYAML's event stream and not its loaders, because events need no recursion (deep nesting causes an
+error message, not a crash), construct no Python objects, and show duplicate keys and aliases. Mistakes after which the
 structure can still be read are collected and reported together.
 """
 
@@ -168,7 +168,7 @@ class _Builder:
         location = Location(self.name, mark.line + 1, mark.column + 1)
         if isinstance(event, yaml.DocumentStartEvent):
             if self.root is not None:
-                self.note(location, "a second document; a file holds one")
+                self.note(location, "a second document; a file can have only one")
                 return False
             if event.version or event.tags:
                 self.note(location, "directives (%YAML, %TAG) are not allowed")
