@@ -137,7 +137,7 @@ def test_a_change_that_does_not_fit_is_named_and_the_rest_goes_on(tree: Path, mo
 def test_patches_fails_if_no_change_fits(tree: Path, capsys: Says) -> None:
     commit(tree, "int other;\n", "Another driver")
     assert patches(tree) == 2
-    assert capsys.readouterr().err.splitlines()[-1] == "rdma-cts: no change fits; the lines above say why"
+    assert capsys.readouterr().err.splitlines()[-1] == "rdma-cts: no change fits; see the lines above"
 
 
 def test_bad_input_is_a_line(tree: Path, capsys: Says, monkeypatch: Patch) -> None:
