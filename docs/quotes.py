@@ -71,7 +71,7 @@ def _summary(run: Digest) -> Iterator[str]:
 def _calls(run: Digest) -> Iterator[str]:
     again = (run.footer or {}).get("confirmation", {})
     tried = sum(again.values())
-    yield f"A default run made {run.points:,} calls in {len(run.results):,} cases and tried {tried:,} violations again."
+    yield f"A default run had {run.points:,} judged calls in {len(run.results):,} cases and repeated {tried:,} violations."
 
 
 @functools.cache
