@@ -38,7 +38,7 @@ def observe(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str]
     assert program.stdout
     program.stdin.write(f"{device} {setting} {kernel}\n")
     program.stdin.flush()
-    answer = json.loads(program.stdout.readline() or '"the process has ended"')
+    answer = json.loads(program.stdout.readline() or '"the process has exited"')
     if isinstance(answer, str):
         raise SetupRefused("a registration in a separate process", answer)
     code, seen = answer

@@ -18,7 +18,7 @@ from conformance.bench.calls import IbvMr, Mr, MrInitAttr, Pd, Return, Sge, Told
 from conformance.verbs import ENUMS, of_method
 
 # The commands of enum ib_uverbs_write_cmds: the number, the layout, and the number of words of the response. If a
-# command has a response, its first field is the address of the response.
+# command has a response, the command's first field is the address of the response.
 _COMMANDS = {
     "ALLOC_PD": (3, "Q", 1),
     "DEALLOC_PD": (4, "I", 0),

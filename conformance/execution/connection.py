@@ -24,7 +24,7 @@ _SHORT_SILENCE_S = 0.001
 # Completion statuses with this prefix report an error that the peer has detected: the peer's queue pair is then in the
 # error state, too.
 _REMOTE_ERROR = "REM_"
-# The prefixes of other statuses that show a response: an error that the initiator's device detects, or a peer that is
+# The prefixes of other statuses that are a response: LOC_ and MW_ of the initiator's device, and RNR_ of a peer that is
 # not ready to receive.
 _OTHER_ANSWERS = ("LOC_", "MW_", "RNR_")
 # A message over an unreliable transport may be lost once or twice.
@@ -132,9 +132,8 @@ class LoopbackConnection:
                 return
 
     def execute(self, spec: ExchangeSpec) -> Exchange:
-        """Renews the connection if it is stale, posts the request and the SEND after the request, and returns the
-        results. Also posts the peer's receives for both. If anything failed, waits for the final states of both
-        ends."""
+        """Renews the connection if it is stale, posts the peer's receives, the request and the SEND after the request,
+        and returns the results. If anything failed, waits for the final states of both ends."""
         self.renew_if_stale()
         initiator, peer = self._ends(spec.initiator)
         for area in spec.areas:
@@ -246,7 +245,7 @@ class LoopbackConnection:
         return self._native
 
     def leaves_settling(self, exchange: Exchange) -> bool:
-        """Whether `settled` has to wait for the final states after this exchange, the last that exchange.c executed."""
+        """Whether `settled` has to wait for the final states after this exchange, the last exchange of exchange.c."""
         return not self.pair.renews_by_reset and not exchange.succeeded and not exchange.returned.value
 
     def update_from_native(self) -> None:
@@ -257,8 +256,8 @@ class LoopbackConnection:
 
 def exchanges(specs: Sequence[ExchangeSpec]) -> Iterator[Exchange]:
     """Executes the exchanges in their order and yields their results. exchange.c may execute several exchanges before
-    the first result is yielded. It stops after an exchange whose memory Python has to examine, so this memory does not
-    change until the caller requests the next result. Raises HarnessFailure."""
+    the first result is yielded. exchange.c stops after an exchange whose memory Python has to examine, so this memory
+    does not change until the caller requests the next result. Raises HarnessFailure."""
     done = 0
     while done < len(specs):
         batch = _native_exchanges(specs[done : done + native_exchange.MAX_BATCH])

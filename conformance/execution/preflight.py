@@ -3,8 +3,8 @@
 A message of zero bytes must arrive: this is the positive control of all refusals. On a device without loopback, for
 example, nothing would arrive, and every operation that must not be executed would seem to be refused. If neither end
 responds, the path does not work, and the run finishes. If the device responds, the cases judge the result. Preflight
-only records the outcomes of SEND, RDMA WRITE and RDMA READ, the signs of a refusal, whether a pair works after RESET,
-the results of ibv_query_qp, and the types of queue pairs. The suite adapts to these findings.
+only records the outcomes of SEND, RDMA WRITE and RDMA READ, the status of a refused RDMA WRITE, whether a pair works
+after RESET, the results of ibv_query_qp, and the types of queue pairs. The suite adapts to these findings.
 """
 
 import ctypes
@@ -89,15 +89,15 @@ class _Preflight(HarnessResources):
         tells_state = _tells_state(connection)
         found = Findings({"RC": WORKS}, operations, refused, tells_state, tells_state)
         self.bench.adapt(found)
-        if connection.pair.renews_by_reset and self._fails_anew(connection, operations):
+        if connection.pair.renews_by_reset and self._fails_after_renewal(connection, operations):
             found = replace(found, renews_by_reset=False)
             self.bench.adapt(found)
-        if not connection.pair.renews_by_reset and (failed := self._fails_anew(connection, operations)):
+        if not connection.pair.renews_by_reset and (failed := self._fails_after_renewal(connection, operations)):
             message = f"a new pair after a refused request does not work on this device: {failed}"
-            raise UserError(message, hint="report this to the makers of the driver", status=3)
+            raise UserError(message, hint="report this to the developers of the driver", status=3)
         return found
 
-    def _fails_anew(self, connection: LoopbackConnection, operations: Mapping[str, str]) -> str:
+    def _fails_after_renewal(self, connection: LoopbackConnection, operations: Mapping[str, str]) -> str:
         """Renews the pair. Returns why the pair no longer works as before, or an empty text."""
         connection.stale = True
         connection.renew_if_stale()
@@ -176,7 +176,7 @@ class _Preflight(HarnessResources):
     def _exchange(
         self, connection: LoopbackConnection, opcode: str, other: Sge, before: tuple[bytes, bytes]
     ) -> tuple[Exchange, Area, Area]:
-        """Executes a request on the memory `other`. `before`: the initial contents of `other` and of the own memory."""
+        """Executes a request on `other`. `before` has the initial contents of `other` and of the requester's memory."""
         own = self._own(connection)
         target, local = (
             Area(Part(sge.addr, _BYTES), sge.addr, _BYTES, EMPTY, contents, pattern(_BYTES))
@@ -235,7 +235,7 @@ def _answered(found: Sequence[Completion]) -> bool:
 
 def _tells_state(connection: LoopbackConnection) -> bool:
     """Whether ibv_query_qp reports the state of a responder that has refused a request. The responder accepted an
-    earlier receive; it is in the error state if a new receive is flushed or refused."""
+    earlier receive; the responder is in the error state if a new receive is flushed or refused."""
     pair = connection.pair
     reported = state_of(pair, pair.responder)
     if reported in (ERROR_STATE, ""):

@@ -1,5 +1,5 @@
-"""Functions for the calls of the table language. Each function issues a call and returns the observation, whose keys
-model/observation.py describes."""
+"""Functions for the calls of the table language. Each function issues one call and returns the observation.
+model/observation.py describes the keys of an observation."""
 
 import ctypes
 import mmap
@@ -59,7 +59,7 @@ def _fields(context: CaseContext, mr: Mr, pd: int | None) -> MrFields:
 
 
 def call_verb(context: CaseContext, step: Step) -> Observation:
-    """Calls a verb with the arguments of its prototype. Returns the result by the convention of its manual page."""
+    """Calls a verb with the arguments of its prototype. Interprets the result as the manual page specifies."""
     verb = VERBS[step.call]
     with ExitStack() as opened:
         values = {key: _value(context, spec, step.arguments[key], opened) for key, spec in CALLS[step.call].items()}
@@ -144,7 +144,7 @@ def ibv_dereg_mr(context: CaseContext, step: Step) -> Observation:
 
 
 def _stale_handle(context: CaseContext, mr: Mr) -> int:
-    """Registers the memory a second time, deregisters the second region, and returns its stale handle."""
+    """Registers the memory of `mr` a second time, deregisters the second region, and returns the stale handle."""
     entry = context.entry
     returned = entry.reg_mr(context.pds["pd"], mr.struct.addr or 0, mr.struct.length, 0)
     if returned.mr is None:
@@ -167,7 +167,7 @@ def ibv_rereg_mr(context: CaseContext, step: Step) -> Observation:
     if context.entry.name == "libibverbs" and returned.value:
         observation |= {"returned": _REREG_CODES.name_of(returned.value), "enumerated": True}
     moved = bool(flags & _CHANGE_TRANSLATION)
-    if returned.value == 0 and context.entry.name == "uverbs":  # like libibverbs; the kernel's command does not
+    if returned.value == 0 and context.entry.name == "uverbs":  # updates struct ibv_mr, like libibverbs
         if moved:
             mr.struct.addr, mr.struct.length = addr, length
         if pd and flags & _CHANGE_PD:
@@ -233,7 +233,7 @@ def forged(context: CaseContext, step: Step) -> Observation:
     }
     command, handle = str(step.arguments["command"]), handles[str(step.arguments["handle"])]
     observation = result_of(context.entry.forged(command, handle, mr))
-    if command != "DESTROY_QP":  # has no control: a kernel command cannot create a queue pair to destroy
+    if command != "DESTROY_QP":  # its control would need a new queue pair, which one command cannot create
         control = context.entry.by_right_handle(command, handles["pd"], mr)
         observation |= {"no_control": errno_name(control.errno)} if control.value else {}
     return observation

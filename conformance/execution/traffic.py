@@ -28,7 +28,7 @@ from conformance.model.positions import WORD_OPERATIONS, locate
 from conformance.model.vocabulary import FLUSHES, NULL
 from conformance.verbs import ENUMS
 
-# How often a message is sent at most if an unreliable transport loses it.
+# The maximum number of times that a message is sent if an unreliable transport loses it.
 MOST_TRIES = 3
 _IMMEDIATE = 0xC0FFEE01
 # The bit in which the compared value differs from the value in memory.
@@ -183,8 +183,8 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
 
 
 def _local_traffic(context: CaseContext, step: Step) -> Probe:
-    """Executes an operation with a range as local memory, with an lkey. SEND and RDMA WRITE read the range; the other
-    operations write to the range."""
+    """Executes an operation that uses a range as local memory, with an lkey. SEND and RDMA WRITE read the range; the
+    other operations write to the range."""
     operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
     lkey, addr, at, length = _range(context, step, operation, "lkey")
     connection = _connection(context, step)
@@ -226,7 +226,7 @@ def _local_traffic(context: CaseContext, step: Step) -> Probe:
 
 
 _PROBES: dict[str, Callable[[CaseContext, Step], Probe]] = {"traffic": _traffic, "local_traffic": _local_traffic}
-# The access flag that the peer's memory needs for an operation whose local side is the range under test.
+# The access flag that the peer's memory needs for an operation whose local memory is the range under test.
 _GRANTED = {"WRITE": "REMOTE_WRITE", "READ": "REMOTE_READ", "FETCH_AND_ADD": "REMOTE_ATOMIC"}
 
 
@@ -277,7 +277,7 @@ def _receive(
     returned = receiver.post_receive((region,), wr_id)
     if returned.value:
         return _answered(returned, [], [], kind, "receive"), None
-    if kind not in RELIABLE:  # a second SEND follows; if the first is lost, it consumes the receive under test
+    if kind not in RELIABLE:  # a second SEND follows, which consumes the region's receive if the first SEND is lost
         post_receives(receiver, [context.next_wr_id()])
     opcode = "SEND_WITH_IMM" if operation == "RECV_WITH_IMM" else "SEND"
     posted = sender.post_send(SendRequest(opcode, context.next_wr_id(), (source.sge,), imm=_IMMEDIATE))
@@ -396,7 +396,7 @@ def _answered(
 
 
 def named(opcode: str, found: Sequence[Completion], received: Sequence[Completion] = ()) -> Observation:
-    """Returns the result of `other_opcode`: empty if each completion's opcode is the specified one."""
+    """Returns [reported, specified] as `opcode` if a completion has another opcode than the specified opcode."""
     differing = other_opcode(opcode, found, received)
     return {"opcode": differing} if differing else {}
 
