@@ -152,7 +152,7 @@ def test_bad_input_is_a_line(tree: Path, capsys: Says, monkeypatch: Patch) -> No
     assert f"{out}/linux has files already" in capsys.readouterr().err
     monkeypatch.setenv("PATH", str(tree.parent / "empty"))
     assert patches(tree) == 3
-    assert capsys.readouterr().err == "rdma-cts: git is not installed; it makes the series\n"
+    assert capsys.readouterr().err == "rdma-cts: git, which makes the series, is not installed\n"
 
 
 def test_an_oops_is_trimmed_to_what_is_certain() -> None:
