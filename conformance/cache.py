@@ -137,7 +137,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def prune(paths: Iterable[Path], kept: int) -> None:
-    """Removes these files and directories, except those that were used last; `kept` is their number."""
+    """Removes these files and directories, except the `kept` ones that were used last."""
     for path in sorted(paths, key=lambda path: path.stat().st_mtime)[:-kept]:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

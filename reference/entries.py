@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from conformance.bench import calls
-from conformance.bench.calls import IbvMr, Mr, Pd, Return, Told
+from conformance.bench.calls import IbvMr, Mr, Pd, QueriedMr, Return
 from conformance.bench.doors import start_of
 from conformance.model.capability import BY_SYMBOL
 from conformance.model.vocabulary import CALLS
@@ -37,7 +37,7 @@ class KernelEntry:
 
     def query_mr(self, mr: Mr) -> Return:
         try:
-            return Return(0, 0, told=Told(*self._device.query_mr(mr.handle)))
+            return Return(0, 0, queried=QueriedMr(*self._device.query_mr(mr.handle)))
         except Refused as refused:
             return Return(refused.errno, refused.errno)
 

@@ -1,4 +1,4 @@
-"""The nightly history of what runs cost: what is shown as a regression, and what is not (benchmarks/run_cost.py)."""
+"""Tests of benchmarks/run_cost.py: which costs of a night count as a regression."""
 
 import json
 import runpy
@@ -24,8 +24,8 @@ def night(ratio: float) -> str:
 @pytest.mark.parametrize(
     ("before", "seconds", "told", "status"),
     [
-        ([], 12.0, "compared from the night on that has 5 before it; there are 0", 0),
-        ([1.0] * 4, 60.0, "compared from the night on that has 5 before it; there are 4", 0),
+        ([], 12.0, "compared after 5 nights; there are 0", 0),
+        ([1.0] * 4, 60.0, "compared after 5 nights; there are 4", 0),
         ([5.0, 6.0, 5.5, 6.5, 6.0], 14.3, "nothing is more than a fifth above earlier nights, which differ by 25%", 0),
         (
             [5.0, 6.0, 5.5, 6.5, 6.0],

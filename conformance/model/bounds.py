@@ -1,4 +1,4 @@
-"""Upper bounds for the texts and lists of a record, and for the size of a results file (docs/results.md has them)."""
+"""Upper bounds for texts and lists of a record and for the size of a results file. docs/results.md lists them."""
 
 MOST_CHARACTERS = 2000  # of a reason, of a remark, and of a line of the kernel's log
 MOST_NOTES = 100

@@ -54,7 +54,7 @@ MEANING: Mapping[str, str] = {
     "uc": "a queue pair of type UC can be created: no declaration exists",
     "ud": "a queue pair of type UD can be created: no declaration exists",
     "rc_srq": "a queue pair of type RC with a shared receive queue can be created",
-    "wr_post": "a queue pair of type RC can be created whose requests are posted by the builders of ibv_wr_post(3)",
+    "wr_post": "a queue pair of type RC can be created for the builders of ibv_wr_post(3)",
     "wr_post_windows": "like wr_post, for a queue pair that also has the builders of binds and invalidations",
     "zero_based": "a region with ZERO_BASED can be registered: no declaration exists",
     "hugetlb": "an on-demand region of huge pages can be registered with HUGETLB: no declaration exists",

@@ -41,7 +41,7 @@ class Value:
 
 @dataclass(frozen=True)
 class SgeSpec:
-    """One element of a scatter/gather list from a table."""
+    """One SGE of a list in a table."""
 
     addr: Quantity
     length: Quantity
@@ -129,7 +129,7 @@ class Expectation:
     rkey: str = ""  # changed or unchanged: the required key in struct ibv_mw, relative to the key before
     opcode: str = ""  # as_posted: the completions must name the operation that was posted
     invalidated: str = ""  # as_posted: the completion of a receive must contain the key that a SEND has invalidated
-    because: str = ""  # one of expected_errors.REASONS, which the completions of a refusal must show
+    because: str = ""  # the reason of the refusal that the completions must report (expected_errors.REASONS)
     event: str = ""  # the asynchronous event that a refusal must cause on the responder's queue pair
     otherwise: str = ""  # unreachable: without the refusal, the row is UNREACHABLE
     after: str = ""  # of a later step: the outcome of the judged call after which the step is executed

@@ -1,4 +1,4 @@
-"""A fault as data: of one call, of one case, or of one point of a sweep. judging/ makes a fault from a case and its
+"""A fault as data: of one call, of one case, or of one point of a sweep. judging/ creates a fault from a case and its
 observation, results/ records it, and defects/ reads its fields. Only judging/sentences.py writes a fault as a sentence,
 and no code parses that sentence."""
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 from conformance.model.verdict import Verdict
 
 # Pointers, and the values that a successful call returns.
-_NO_ANSWERS = ("", "0", "NULL", "MR", "MW")
+_NO_CODES = ("", "0", "NULL", "MR", "MW")
 
 
 class Effect(StrEnum):
@@ -44,7 +44,7 @@ class FaultKind(StrEnum):
     OTHER_ARRIVED = "other-arrived", Effect.MISPLACED
     ELSEWHERE = "elsewhere", Effect.MISPLACED  # bytes changed outside of the range
     BESIDE_BUFFER = "beside-buffer", Effect.MISPLACED  # bytes changed outside of the requester's buffer
-    LATE = "late", Effect.MISPLACED  # the completion came before the data
+    LATE = "late", Effect.MISPLACED  # the completion was reported before the data
     KERNEL_MEMORY = "kernel-memory", Effect.KERNEL_ALARM  # a report about kernel memory: KASAN, reference counts
     PROCESS_DIED = "process-died", Effect.PROCESS_DIED
     ACCEPTED = "accepted", Effect.ACCEPTED
@@ -142,7 +142,7 @@ class Fault:
             return self.seen[0] if self.seen else ""
         statuses = self.statuses or ()
         found = (*statuses[:1], self.errno, self.returned)
-        return next((each for each in found if each not in _NO_ANSWERS and each[:1].isalpha()), "")
+        return next((each for each in found if each not in _NO_CODES and each[:1].isalpha()), "")
 
     def as_data(self) -> "FaultData":
         data: FaultData = {"kind": self.kind.value}
@@ -164,7 +164,7 @@ class Fault:
         return cls(**{**values, "kind": FaultKind(data["kind"])})
 
 
-# A fault in a results file: the fields of Fault that do not have their default.
+# A fault in a results file: the fields of Fault whose values are not the defaults.
 FaultData: TypeAlias = Annotated[dict[str, Any], Fault]
 # The fields of a fault that describe the error; the other fields describe its location.
 WHAT = "kind verb step layer returned errno statuses tries nothing_arrived expected seen site".split()

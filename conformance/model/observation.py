@@ -161,7 +161,7 @@ class UnfreedMemory(TypedDict):
 class KernelEvidence(TypedDict, total=False):
     """Kernel log, taint, resources and unfreed memory of modules while a case ran; recorded as `kernel` of a result.
 
-    `log` is absent if the log could not be read, `taint_before` is absent if the taint has not changed. A complaint
+    `log` is absent if the log could not be read. `taint_before` is absent if the taint has not changed. A complaint
     counts against the device under test if it contains one of the names `suspects`. If `suspects` is absent, all
     complaints count.
     """

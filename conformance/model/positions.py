@@ -59,7 +59,7 @@ def _word(position: str, addr: int, length: int) -> int:
         "last": end // _WORD * _WORD - _WORD,
         "before": addr // _WORD * _WORD - _WORD,
         "after": beyond,
-        # These words are aligned only if the table puts the beginning or end of the range in the middle of a word.
+        # These words are aligned only if the beginning or end of the range is in the middle of a word.
         "across-start": addr - _WORD // 2,
         "across-end": end - _WORD // 2,
     }

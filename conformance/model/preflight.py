@@ -15,7 +15,7 @@ class Findings:
     pairs: Mapping[str, str] = field(default_factory=dict)  # WORKS, NOT_OFFERED or a failure, for each tried type
     operations: Mapping[str, str] = field(default_factory=dict)  # WORKS or a failure, for each operation on RC
     refused_write: str = ""  # the result of a WRITE to a region without REMOTE_WRITE; empty without RC
-    renews_by_reset: bool = True  # a pair works again after RESET; true for a transport whose pairs are never reset
+    renews_by_reset: bool = True  # a pair works after RESET; true for a transport whose pairs are never reset
     tells_state: bool = True  # ibv_query_qp reports the error state of a queue pair
 
     def as_data(self) -> dict[str, Any]:

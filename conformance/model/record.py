@@ -184,7 +184,8 @@ Axes: TypeAlias = dict[str, list[str] | Subsets]  # by the name of an axis, the 
 
 
 class SpaceFacts(TypedDict, total=False):
-    """The space of a sweep and its number of points. `tries`: the points repeat one experiment that involves chance."""
+    """The space of a sweep and its number of points. `tries`: the points repeat one experiment that depends on
+    chance."""
 
     axes: Axes
     size: int
@@ -346,7 +347,7 @@ class StartRecord(TypedDict):
 
 class ProgressRecord(TypedDict):
     """The progress of a case: the next point, and the number of finished points. Only a worker's stream has this
-    record. For random sequences, `row` is the sequence as a row of a table and `rule` the rule of its last step."""
+    record. For random sequences, `row` is the sequence as a row of a table, and `rule` is the rule of its last step."""
 
     type: Literal["progress"]
     case: str
@@ -426,8 +427,8 @@ class ObservedRecord(TypedDict):
 
 class GuestRecord(TypedDict):
     """An event of a guest, such as its start, a failure or the exit of its command. Only a guest's stream has this
-    record, except for the event `broken`: any session that ends before its first case reports it, with a `reason`.
-    `files` are the files that the guest has derived from the suite, in base64, by their paths."""
+    record, except for the event `broken`: any session that ends before its first case reports this event, with a
+    `reason`. `files` are the files that the guest has derived from the suite, in base64, by their paths."""
 
     type: Literal["guest"]
     event: NotRequired[str]

@@ -34,7 +34,7 @@ class Sweep:
     clauses: tuple[Clause, ...]
     row: RowTemplate
     needs_of: Mapping[str, tuple[str, ...]]  # for each rule, the needed capabilities
-    tries: bool = False  # chance decides which points show a violation
+    tries: bool = False  # chance determines at which points a violation occurs
 
     @cached_property
     def inside(self) -> int:

@@ -10,7 +10,7 @@ class Verdict(StrEnum):
     HANG = "HANG"  # the case or a request did not complete by the deadline
     FAIL = "FAIL"  # the stack violated a document
     BROKEN = "BROKEN"  # the harness or the environment failed; the device was not judged
-    MISSED = "MISSED"  # planned and not run
+    MISSED = "MISSED"  # planned but not run
     WAIVED = "WAIVED"  # an effective verdict: a waiver covers the violation
     STACK = "STACK"  # an effective verdict in a run about a device: the kernel's core or libibverbs is the cause
     UNREACHABLE = "UNREACHABLE"  # the situation cannot be set up on this stack

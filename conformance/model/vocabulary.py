@@ -73,7 +73,7 @@ API_ITEMS = (
     *(f"prototype {name}" for name in verbs.VERBS),
     *(f"pyverbs enum {name}" for name in verbs.ENUMS),
 )
-# The name that stands for a null pointer in a call.
+# The name of a null pointer in a call.
 NULL = "NULL"
 
 
@@ -302,7 +302,7 @@ BINDS = ("ibv_bind_mw", "post_bind_mw")
 
 @dataclass(frozen=True)
 class ExpectationSpec:
-    """A further condition that `then` can state."""
+    """A further condition that `then` can contain."""
 
     words: tuple[str, ...]  # its values
     outcome: str = ""  # the outcome to which the condition applies; empty: any
