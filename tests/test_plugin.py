@@ -1,4 +1,4 @@
-"""The engine as a pytest plugin: pytest runs in a separate process on a device in Python."""
+"""Tests of the engine as a pytest plugin; pytest runs in a separate process on a device in Python."""
 
 import os
 import re
@@ -73,7 +73,7 @@ def test_the_command_that_reproduces_a_case_names_the_sessions_device_and_tables
     assert line["repro"] == f"./rdma-cts run {options} --only reg_mr/fake/works"
 
 
-# Runs the cases like the session that waits in a guest.
+# Runs the cases as the session that waits in a guest does.
 DIRECTLY = """
 from conformance.pytest_plugin.options import cases_of
 from conformance.pytest_plugin.plugin import run_directly
@@ -116,7 +116,7 @@ def without_times(project: Project) -> dict[str, dict[str, Any]]:
     return results
 
 
-def test_two_workers_and_a_session_without_pytests_protocol_give_the_results_of_one(project: Project) -> None:
+def test_two_workers_and_a_session_without_pytests_protocol_have_the_results_of_one_worker(project: Project) -> None:
     project.run()
     alone, planned = without_times(project), project.results().header["planned"]
     (project.root / "out").rename(project.root / "alone")
@@ -133,7 +133,7 @@ def test_two_workers_and_a_session_without_pytests_protocol_give_the_results_of_
     assert without_times(project) == alone
 
 
-def test_only_takes_the_named_cases_and_no_other_folder_and_overwrites_no_run(project: Project) -> None:
+def test_only_the_named_cases_of_their_folder_run_and_no_run_is_overwritten(project: Project) -> None:
     name = "dereg_mr/test_dereg_mr.py"
     laid(project.root / "cases", {name: (CASES / name).read_bytes()})
     done = project.run(rows=("works",))

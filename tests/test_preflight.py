@@ -1,5 +1,5 @@
-"""Preflight, the positive control of all refusals: operations that have to work before any case are tried on references
-on which they fail."""
+"""Tests of preflight, the positive control of all refusals. Operations that must work before the first case are tried
+on references on which these operations fail."""
 
 import errno
 from collections.abc import Callable
@@ -39,7 +39,7 @@ RELIABLE = ("RC", "RC_SRQ")
 
 
 def lost(opcode: str, status: str) -> Device:
-    """A reference on which requests of one kind are not carried out."""
+    """A reference on which requests with this opcode have no effect and complete with this status."""
     return device(carry_out=lambda was, queue, request: status if request.opcode == opcode else was(queue, request))
 
 
@@ -97,7 +97,7 @@ def found_on(made: Device) -> Findings:
 
 
 @pytest.mark.parametrize("lacks", [(), ("iba_statuses", "immediate_data")])
-def test_a_device_that_moves_bytes_is_let_pass_and_nothing_is_left(lacks: tuple[str, ...]) -> None:
+def test_a_device_that_moves_bytes_is_accepted_and_nothing_is_left(lacks: tuple[str, ...]) -> None:
     with closing(ReferenceBench(Device(without(*lacks)))) as bench:
         before = bench.resources()
         preflight(bench)
@@ -119,7 +119,7 @@ def test_a_device_that_moves_bytes_is_let_pass_and_nothing_is_left(lacks: tuple[
         ),
     ],
 )
-def test_unanswered_requests_of_preflight_end_the_run(made: Device, message: str) -> None:
+def test_lost_requests_of_preflight_end_the_run(made: Device, message: str) -> None:
     with user_error(message, status=3) as caught:
         found_on(made)
     assert "--gid-index" in caught.value.hint
@@ -148,7 +148,7 @@ def test_refusals_in_preflight_are_left_to_the_cases(made: Device, operation: st
     assert line.endswith("; the cases judge this")
 
 
-def test_a_device_that_registers_nothing_is_let_pass() -> None:
+def test_a_device_that_registers_nothing_is_accepted() -> None:
     found = found_on(registering(lambda access: 14))
     refused = "registering the local side's memory was refused with EFAULT"
     assert set(found.operations.values()) == {refused}
@@ -156,7 +156,7 @@ def test_a_device_that_registers_nothing_is_let_pass() -> None:
     assert found.pairs == {"RC": "works", "UC": refused, "UD": refused, "RC_SRQ": refused}
 
 
-def test_only_what_is_needed_is_asked_of_the_device() -> None:
+def test_preflight_registers_memory_only_with_local_write() -> None:
     with closing(ReferenceBench(registering(lambda access: 0 if access & 1 else 22))) as bench:
         assert set(preflight(bench).operations.values()) == {"works"}
         assert bench.capabilities() == ReferenceBench().capabilities()
@@ -175,14 +175,14 @@ def test_the_findings_of_preflight_are_reported() -> None:
 
 
 @pytest.mark.parametrize("errno", [95, 38, 93, 22])
-def test_a_device_without_reliable_connections_is_let_pass(errno: int) -> None:
+def test_a_device_without_reliable_connections_is_accepted(errno: int) -> None:
     found = found_on(unmade(errno, *RELIABLE))
     assert found.pairs == {"RC": "not offered", "UC": "works", "UD": "works", "RC_SRQ": "not offered"}
     assert found.refused_write == ""
     assert format_findings(found.as_data()) == []
 
 
-def test_a_device_without_any_queue_pair_is_let_pass() -> None:
+def test_a_device_without_any_queue_pair_is_accepted() -> None:
     found = found_on(Device(without("rc", "uc", "ud", "rc_srq")))
     assert set(found.pairs.values()) == {"not offered"}
 
@@ -208,7 +208,7 @@ def test_a_limit_of_locked_memory_is_reported_with_its_value(kind: str, monkeypa
 @pytest.mark.parametrize(
     "error", [OSError(5, "ibv_alloc_pd"), UserError("the device cannot be tested: …"), PeerLost("gone, too")]
 )
-def test_a_device_that_vanishes_while_it_is_looked_at_is_one_line(monkeypatch: Patch, error: Exception) -> None:
+def test_a_device_that_vanishes_during_preflight_is_reported(monkeypatch: Patch, error: Exception) -> None:
     bench: Any = SimpleNamespace(device=SimpleNamespace(name="mlx5_0"))
     monkeypatch.setattr(fixtures.bench, "preflight", Mock(side_effect=error))
     monkeypatch.setattr(fixtures.bench, "device_names", lambda: [])
@@ -238,7 +238,7 @@ def test_verbs_that_could_not_be_tried_without_a_region_are_not_taken_for_absent
         assert reachable_on(library, offered)["rereg_absent"] is False
 
 
-def test_a_pair_that_is_dead_after_reset_is_made_again_from_then_on() -> None:
+def test_a_device_whose_pairs_are_dead_after_reset_gets_new_pairs_after_refusals() -> None:
     with closing(ReferenceBench(DeadAfterReset())) as bench:
         found = preflight(bench)
         assert found.renews_by_reset is False
@@ -256,14 +256,14 @@ def test_without_states_of_the_device_pairs_are_made_again_and_nothing_is_broken
         assert_refusals_pass(bench)
 
 
-def test_a_responder_that_goes_on_after_a_refusal_is_judged_by_its_state() -> None:
+def test_a_responder_without_an_error_state_after_a_refusal_fails_cases_about_the_state() -> None:
     with closing(ReferenceBench(device(fail=lambda *_: None))) as bench:
         assert preflight(bench).tells_state is True
         judged_by_state = [case for case in REFUSED if case.rules[0] == "STAT-01"]
         assert {verdict_on(bench, case) for case in judged_by_state[:2]} == {Verdict.FAIL}  # each waits for the state
 
 
-def test_how_a_refusal_shows_is_reported() -> None:
+def test_the_status_of_a_refused_write_is_reported() -> None:
     everything = device(target=lambda was, queue, request, length: request.remote_addr)
     assert found_on(everything).refused_write == "SUCCESS, and its data arrived"
     assert found_on(Device(without("iba_statuses", "immediate_data"))).refused_write == "SUCCESS"
@@ -273,7 +273,7 @@ def test_how_a_refusal_shows_is_reported() -> None:
 
 
 class LostLater(Device):
-    """A reference on which, after some requests, nothing arrives any more and nothing is reported."""
+    """A reference on which, after some requests, every request completes with RETRY_EXC_ERR and nothing arrives."""
 
     remaining = 40
 
@@ -309,7 +309,7 @@ def test_no_call_takes_a_lost_connection_for_a_refusal(call: str) -> None:
 
 
 def test_a_pair_that_dies_in_a_later_reset_is_not_a_refusal() -> None:
-    with closing(ReferenceBench(DeadAfterReset())) as bench:  # without preflight, which would have detected the fault
+    with closing(ReferenceBench(DeadAfterReset())) as bench:  # without preflight, which would have detected this
         refused_twice = next(case for case in SUITE.cases if case.kind is Kind.ROW and refusals(case) > 1)
         with pytest.raises(LoopbackLost):
             run_case(refused_twice, on_the_reference(bench))
@@ -358,7 +358,7 @@ ERROR = UserError("no loopback", hint="mend it")
 
 
 @pytest.mark.parametrize("mark", ["", "abc"])
-def test_a_supervisor_gets_marked_lines_before_there_is_a_header_and_the_mark_is_gone(
+def test_a_supervisor_gets_marked_lines_before_the_header_and_the_file_of_the_mark_is_removed(
     tmp_path: Path, mark: str
 ) -> None:
     port, file = tmp_path / "port", tmp_path / "mark"
@@ -373,5 +373,5 @@ def test_a_supervisor_gets_marked_lines_before_there_is_a_header_and_the_mark_is
     assert port.read_bytes() == 2 * (b"abc " * bool(mark) + told)
 
 
-def test_without_a_supervisor_nobody_is_reported() -> None:
+def test_without_a_supervisor_nothing_is_sent() -> None:
     tell_supervisor(config(""), ERROR)

@@ -1,4 +1,4 @@
-"""The quotations of a run in the documentation equal the output for the recorded run."""
+"""Tests that the quotations of a run in the documentation equal the output for the recorded run."""
 
 import importlib
 import sys

@@ -1,4 +1,4 @@
-"""The reference: every case of the tables passes, and direct calls have the results that the pages define."""
+"""Tests that every case of the tables passes on the reference, and is not a failure if capabilities are undeclared."""
 
 import json
 import os
@@ -68,7 +68,7 @@ BY_DAY = [("odp",), OPTIONAL]
 def test_undeclared_capabilities_are_unsupported_and_never_a_failure(undeclared: tuple[str, ...], suite: Suite) -> None:
     own = {OWN_RULES.get(name) for name in undeclared}
     cases = [case for case in suite.cases if not own & set(case.rules) and not is_dear(case)]
-    if undeclared == ("odp",):  # on all other cases, this device is like the whole reference
+    if undeclared == ("odp",):  # in all other cases, this device does not differ from the complete reference
         cases = [case for case in cases if set(case.needs) & set(undeclared) or "ON_DEMAND" in repr(case)]
         assert len(cases) > 100
     found = list(on_reference(cases, only=without(*undeclared)))
@@ -79,7 +79,7 @@ def test_undeclared_capabilities_are_unsupported_and_never_a_failure(undeclared:
         assert said or Verdict.UNSUPPORTED in {each.verdict for _, each in found}
 
 
-def test_capabilities_are_found_out_as_on_a_real_device() -> None:
+def test_an_undeclared_capability_is_also_not_offered() -> None:
     for undeclared in OPTIONAL:
         with closing(ReferenceBench(Device(without(undeclared)))) as bench:
             capabilities = bench.capabilities()

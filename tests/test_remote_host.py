@@ -1,5 +1,5 @@
-"""Runs on a host over ssh, with a program in place of ssh that connects to this machine, and hosts that attack. The
-supervision is the same as for other workers. test_two_guests.py uses the real sshd, and kernels that die."""
+"""Tests of runs on a host over ssh, with a program in place of ssh that connects to this machine, and of hosts that
+attack. test_two_guests.py uses the real sshd, and kernels that die."""
 
 import compileall
 import json
@@ -69,8 +69,8 @@ class StandIn(Far):
         self.archive = kept.read_bytes()
 
     def _packed(self, suite: Path, project: Project) -> bytes:
-        """Packs the suite, the device of the tests, which needs no bindings on the host, and bytecode, so that sessions
-        need not compile the suite."""
+        """Packs the suite with the device of the tests, which needs no bindings on the host, and with bytecode, so that
+        sessions need not compile the suite."""
         sources = [(ROOT, part) for part in PARTS if part != "cases"]
         for root, part in (*sources, *((project.root, part) for part in ("cases", "conftest.py", "tox.ini"))):
             (suite / part).parent.mkdir(parents=True, exist_ok=True)
@@ -145,8 +145,8 @@ class Run:
         confirms: bool = False,
         **how: Any,
     ) -> Recorded:
-        """Runs the rows; `begins` is called in a worker's thread with each line that reports a start. If `confirms`,
-        violations are tried again."""
+        """Runs the rows; `begins` is called in a worker's thread with each line that reports a start. With `confirms`,
+        violations are repeated."""
         place = self.place(host)
 
         def start(cases: Sequence[str]) -> RemoteWorker:
@@ -177,7 +177,7 @@ def verdicts(recorded: Recorded) -> dict[str, str]:
 
 
 def when_it_hangs(*actions: Callable[[], object]) -> Callable[[str], None]:
-    """Does this when the case `hangs` begins for the first time."""
+    """Returns a function for `begins` that calls `actions` when the case `hangs` starts for the first time."""
     waiting = [actions]
 
     def begins(line: str) -> None:
@@ -192,7 +192,7 @@ def when_it_hangs(*actions: Callable[[], object]) -> Callable[[str], None]:
 
 
 def test_a_violation_is_confirmed_on_the_host(run: Run, stand_in: StandIn) -> None:
-    """Even if the connection breaks during the case."""
+    """The connection breaks when the violation is repeated."""
     began: list[str] = []
 
     def begins(line: str) -> None:
@@ -210,7 +210,7 @@ def test_a_violation_is_confirmed_on_the_host(run: Run, stand_in: StandIn) -> No
     await_true(lambda: not stand_in.left())  # the host itself removes the leftovers when it notices the break
 
 
-def test_a_run_over_ssh_has_the_verdicts_of_one_without(run: Run, stand_in: StandIn) -> None:
+def test_a_run_over_ssh_has_the_verdicts_of_a_local_run(run: Run, stand_in: StandIn) -> None:
     with stand_in.host() as host:
         recorded = run.on(host, *QUIET_VERDICTS, "hangs", case_deadline_s=6.0)
     assert verdicts(recorded) == {**QUIET_VERDICTS, "hangs": "HANG"}
@@ -314,7 +314,7 @@ def test_a_host_that_comes_back_with_another_kernel_is_reported(stand_in: StandI
 
 
 @pytest.mark.parametrize("noise", ["yes", "while :; do echo hi; sleep 0.1; done"])
-def test_a_host_that_sends_only_noise_did_not_answer(stand_in: StandIn, monkeypatch: Patch, noise: str) -> None:
+def test_a_host_that_sends_only_noise_is_reported_as_silent(stand_in: StandIn, monkeypatch: Patch, noise: str) -> None:
     monkeypatch.setattr(link, "_ENDING_S", 0.1)
     stand_in.client(f"{noise}\n:")  # a separate process, which does not read its input
     with user_error(r"^host\.invalid did not respond in time$", status=3):
@@ -441,8 +441,8 @@ def test_a_power_command_that_fails_is_reported(stand_in: StandIn) -> None:
             host.reset(host.first)
 
 
-# Hosts that attack the program that has connected to them. A host can lie about its device, but must not choose a file
-# name, a size or a waiting time on this side.
+# Hosts that attack the program that connects to them. A host can report a wrong device, but must not choose a file
+# name, a size or a waiting time on this machine.
 
 
 HELLO = {"event": "hello", "boot_id": "boot-1", "machine": "x86_64", "python": "3.13.5", "folder": "/tmp/rdma-cts-1"}
@@ -531,7 +531,7 @@ def test_a_host_cannot_choose_device_names(hostile: Hostile, asked: str, answers
     assert caught.value.status == 3
 
 
-def test_a_worker_that_sends_nonsense_counts_as_ended_from_outside(hostile: Hostile) -> None:
+def test_a_worker_that_sends_nonsense_counts_as_ended_externally(hostile: Hostile) -> None:
     hostile.sends(start=[{**ENDED, "external": 1}])
     with hostile.open() as host:
         worker = hostile.worker(host)
@@ -542,7 +542,7 @@ def test_a_worker_that_sends_nonsense_counts_as_ended_from_outside(hostile: Host
 
 
 @pytest.mark.parametrize("flooded", ["start", "tail", "close"])
-def test_a_host_that_prints_forever_fills_no_disk_and_takes_no_time(
+def test_a_host_that_prints_forever_does_not_fill_the_disk_or_block_the_run(
     hostile: Hostile, monkeypatch: Patch, flooded: str
 ) -> None:
     for name in ("_ANSWER_S", "_CLOSED_S"):

@@ -1,5 +1,5 @@
-"""A peer: which devices can be one; and a peer on another host: equal memory addresses, its queue pairs, and its loss.
-test_two_guests.py tests it with two devices.
+"""Tests of a peer: which devices can be a peer, and, for a peer on another host, equal memory addresses, its queue
+pairs, and its loss. test_two_guests.py tests such a peer with two devices.
 """
 
 import ctypes
@@ -173,7 +173,7 @@ class FakeLibrary:
 
 @pytest.fixture
 def domain(far: requester.Requesters) -> RemoteDomain:
-    """A domain whose peer is in this process; text is transported, as between hosts."""
+    """A domain whose peer is in this process; calls and results are converted to text, as between hosts."""
 
     def call(name: str, **arguments: Any) -> Any:
         return peer.value_of(json.loads(json.dumps(far.answer(name, json.loads(json.dumps(arguments))))))
@@ -188,7 +188,7 @@ def made(domain: RemoteDomain, far: requester.Requesters, **spec: Any) -> tuple[
     return queue, cast(Any, far._queues[queue._id])
 
 
-def test_requests_are_carried_out_at_the_peer(domain: RemoteDomain, far: requester.Requesters) -> None:
+def test_calls_of_a_queue_pair_are_made_at_the_peer(domain: RemoteDomain, far: requester.Requesters) -> None:
     queue, there = made(domain, far, access=3)
     assert (queue.number, queue.kind, queue.sq_sig_all, queue.state) == (77, "RC", False, "RESET")
     assert (there.spec, there.deadline_s, there.pd) == (QpSpec("RC", "pd", access=3), 1.5, "pd")
@@ -274,7 +274,7 @@ def test_the_requester_is_on_the_device_of_its_protection_domain(peer: str) -> N
     assert (responder.device, responder.pd, responder.remote) == (under_test, responder_pd, other)
 
 
-def test_a_peer_needs_what_both_ends_of_a_request_need() -> None:
+def test_a_peer_needs_the_capabilities_that_both_ends_of_a_request_need() -> None:
     check_peer(device("a", atomics=True, odp=True), device("b", atomics=True, odp=False))
     check_peer(device("a", atomics=False), device("b", atomics=True))
     for other, output in (
@@ -344,7 +344,7 @@ class Far:
 
 
 def opened(host: RemoteHost) -> RemoteHost:
-    """Opens a host; nothing of it is left if that fails."""
+    """Opens a host; if that fails, nothing is left on the host."""
     try:
         host.open()
     except BaseException:
@@ -364,7 +364,7 @@ def host(tmp_path: Path, monkeypatch: Patch) -> Iterator[Far]:
     await_true(lambda: not found.left())
 
 
-def test_calls_go_over_ssh(host: Far) -> None:
+def test_calls_are_sent_over_ssh(host: Far) -> None:
     channel, device = peer.open_remote("root@node2:fake0", PATIENCE_S)
     with closing(channel):
         assert (device.name, device.transport, device.lid, device.active_mtu) == ("root@node2:fake0", ROCE, 7, 4)

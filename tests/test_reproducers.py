@@ -1,4 +1,4 @@
-"""C programs of cases: the cases that have a program, its form, its compilation, the mail, and the page of findings."""
+"""Tests of C programs of cases: which cases have a program, its form, its compilation, mails, the page of findings."""
 
 import json
 import re
@@ -121,7 +121,7 @@ def test_programs_compile_without_a_warning(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_program_that_finds_no_device_ends_with_2(tmp_path: Path) -> None:
+def test_a_program_that_finds_no_device_exits_with_status_2(tmp_path: Path) -> None:
     (tmp_path / "repro.c").write_text(text_of(WRITE))
     built = ended("cc", "repro.c", "-libverbs", cwd=tmp_path)
     assert (built.returncode, built.stderr) == (0, "")
@@ -240,7 +240,7 @@ def test_the_subject_of_a_mail_names_the_part_at_fault(layer: str, part: str) ->
     assert text.startswith(f"Subject: {part}: ")
 
 
-def test_a_mail_has_the_kernels_complaint_as_the_kernel_wrote_it_and_says_where_the_kernel_dies() -> None:
+def test_a_mail_has_the_kernels_messages_as_the_kernel_wrote_them_and_the_place_where_it_died() -> None:
     symptom = symptom_named(DEADLY)
     log = symptom.record["kernel"]["log"]
     first = next(number for number, line in enumerate(log) if "Oops: general protection" in line)
@@ -289,7 +289,7 @@ def test_the_command_writes_a_program_a_mail_and_all_programs(
     assert f"{count} of " in capsys.readouterr().out.splitlines()[-1]
 
 
-def test_a_defect_is_shown_by_a_case_that_the_tables_have_still(tmp_path: Path, capsys: Says) -> None:
+def test_a_defect_is_shown_by_a_case_that_the_tables_still_have(tmp_path: Path, capsys: Says) -> None:
     symptoms = next(defect for defect in forky().defects if defect.fingerprint == DEFECT).symptoms
     cases = dict.fromkeys(each.case for each in symptoms)
     text, old = FORKY.read_text(), tmp_path / "results.jsonl"
@@ -384,7 +384,7 @@ def test_the_programs_of_the_documented_findings_are_those_that_are_made_now(tmp
     assert len(list((tmp_path / "findings").glob("*.c"))) > 10
 
 
-def test_places_that_are_no_mapping_of_texts_are_one_line(tmp_path: Path, cli: Cli) -> None:
+def test_places_that_are_not_a_mapping_of_texts_are_refused(tmp_path: Path, cli: Cli) -> None:
     laid(tmp_path / "findings", {"places.yaml": "- a list\n"})
     assert "expected a mapping from fingerprints to texts" in cli(2, "findings", FORKY, "--out", tmp_path).err
 
@@ -405,7 +405,9 @@ def test_places_that_are_no_mapping_of_texts_are_one_line(tmp_path: Path, cli: C
         ("FAIL", "it does not compile", DIFFERS),
     ],
 )
-def test_the_end_of_a_program_is_compared_with_the_run(verdict: str, end: int | str, outcome: str) -> None:
+def test_the_exit_of_a_program_is_compared_with_the_verdict_of_the_run(
+    verdict: str, end: int | str, outcome: str
+) -> None:
     assert _finding(Trying("a/b/c", verdict, None), end, "last\n\n").outcome == outcome
 
 
@@ -419,7 +421,7 @@ def test_a_trial_passes_if_95_of_100_violations_are_reproduced() -> None:
 
 
 @pytest.mark.guest
-def test_programs_end_in_the_guest_as_the_run_did(tmp_path: Path) -> None:
+def test_programs_have_the_results_of_the_run_in_the_guest(tmp_path: Path) -> None:
     verdicts = {"reg_mr/registration/last-byte": "PASS", **dict.fromkeys((ADVICE, WRITE), "FAIL")}
     verdicts["bind_mw/type_1/part-from-buf"] = "FAIL"
     made = programs()[0]

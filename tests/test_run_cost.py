@@ -1,4 +1,4 @@
-"""The nightly history of what runs cost: what is shown as a regression, and what is not (benchmarks/run_cost.py)."""
+"""Tests of benchmarks/run_cost.py: which costs of a night count as a regression."""
 
 import json
 import runpy

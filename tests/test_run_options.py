@@ -1,4 +1,4 @@
-"""RunOptions has all options of a run; the real parsers read the command lines made from RunOptions."""
+"""Tests that RunOptions has all options of a run, and that the parsers read the command lines made from RunOptions."""
 
 import argparse
 import functools
@@ -152,7 +152,7 @@ def test_a_hazardous_case_runs_on_a_host_by_its_own_command(monkeypatch: Patch, 
     """The target gets only this case."""
     table = f"verb: ibv_reg_mr\ncases: 2\n{MEMORY}rows:\n{ROWS}"
     own = samples.laid(tmp_path / "own", {"reg_mr/sample.yaml": table})
-    # this host has a device whose port carries traffic
+    # this host seems to have a device with a usable port
     for module in (target, usable):
         monkeypatch.setattr(module, "device_names", lambda: ["rxe7"])
     monkeypatch.setattr(usable, "Port", lambda *_: SimpleNamespace(check=lambda gid_index: None))
@@ -187,7 +187,7 @@ def test_a_command_seen_from_the_projects_directory_names_the_same_files(options
 
 @UNTIMED
 @given(GIVEN)
-def test_a_plan_keeps_all_of_a_run(tmp_path_factory: Folders, options: RunOptions) -> None:
+def test_a_plan_keeps_all_options_of_a_run(tmp_path_factory: Folders, options: RunOptions) -> None:
     folder = tmp_path_factory.mktemp("plan")
     write_plan(Plan(tuple(options.arguments()), "/", (), "0", "host", {}), folder)
     assert parsed(list(read_plan(folder).argv)) == options
@@ -195,8 +195,8 @@ def test_a_plan_keeps_all_of_a_run(tmp_path_factory: Folders, options: RunOption
 
 @UNTIMED
 @given(SETTLED)
-def test_pytest_is_asked_the_same_on_the_host_and_of_its_own_device_and_files_in_the_guest(options: RunOptions) -> None:
-    # The tier is not handed on, because --rdma-only names the cases.
+def test_pytest_gets_the_same_options_on_a_host_and_in_the_guest_its_own_device_and_files(options: RunOptions) -> None:
+    # pytest does not get the tier, because --rdma-only names the cases.
     own: dict[str, Any] = {"tier": RunOptions().tier}
     on_host = options.on("rxe0")
     found = parsed_by_pytest(on_host.plugin_arguments())

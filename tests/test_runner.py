@@ -1,4 +1,4 @@
-"""The runner: each kind of case has its own runner; kernel log, resource counts and profile apply to all kinds."""
+"""Tests of the runner: each kind of case has its own; kernel log, resource counts and profile apply to all kinds."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -86,7 +86,9 @@ def test_a_sweep_has_its_points_in_its_record(run: RunContext) -> None:
 
 
 @pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])
-def test_a_kernel_that_complains_fails_a_case_and_what_it_said_before_does_not(run: RunContext, row: str) -> None:
+def test_a_warning_of_the_kernel_during_a_case_fails_the_case_and_an_earlier_warning_does_not(
+    run: RunContext, row: str
+) -> None:
     quiet: KernelEvidence = {"taint": 0, "log": []}
     before, meanwhile = Kernel(WARNING), Kernel(*[quiet] * (2 if row is SPACE else 1), WARNING)
     case = samples.case(row)
@@ -149,7 +151,7 @@ def on_demand_point() -> Case:
 
 
 @pytest.mark.parametrize(("present", "verdict"), [({}, "UNSUPPORTED"), ({"odp": "the data sheet"}, "FAIL")])
-def test_a_profile_decides_of_rows_and_points_alike(present: dict[str, str], verdict: str) -> None:
+def test_a_profile_applies_to_rows_and_points_alike(present: dict[str, str], verdict: str) -> None:
     with closing(ReferenceBench(Device(without("odp")))) as bench:
         run = on_the_reference(bench)
         run = replace(run, basis=replace(run.basis, profile=Profile("rxe", present)))
@@ -221,8 +223,8 @@ def test_unsupported_is_reported_before_unreachable(declared: bool, row: str, ru
 def test_the_first_failing_step_decides(
     run: RunContext, monkeypatch: Patch, failure: Exception, expected: str, verdict: str
 ) -> None:
-    """If the judged call passed and the harness fails in a later step, the case is BROKEN. Without a verdict, the
-    session ends; a peer that is gone always ends it."""
+    """If the judged call fails, a later failure of the harness does not count. If the judged call passes, a refused
+    set-up makes the case BROKEN, and a lost connection ends the session. A lost peer always ends the session."""
 
     monkeypatch.setitem(STEPS, "traffic", Mock(side_effect=failure))
     row = samples.case(f"""
@@ -255,7 +257,8 @@ def test_absent_but_required_capabilities_fail() -> None:
     pinned = apply_profile(refused, ("odp",), ("odp",), PRESENT)
     assert pinned.verdict == Verdict.FAIL
     assert pinned.reason.endswith("but according to the profile odp must be present: the driver pages on demand")
-    # What a demanded capability contains is demanded too, and the case fails only if nothing else is missing.
+    # A capability that is part of a required capability is required too. The case fails only if no other capability is
+    # missing.
     demanding = Profile("rxe", present={"odp_ud_recv": "the data sheet"})
     for undeclared, verdict in (
         (("odp_ud_recv", "odp", "ud"), "FAIL"),

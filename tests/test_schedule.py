@@ -1,4 +1,4 @@
-"""The cases for the next worker: every case is run once, long cases come first, and hazardous cases run alone."""
+"""Tests of the batches for workers: every case is in one batch, long cases come first, hazardous cases are alone."""
 
 from pathlib import Path
 
@@ -57,14 +57,14 @@ def test_with_known_durations_each_worker_gets_its_share_and_the_longest_come_fi
 
 
 def test_with_unknown_durations_the_batches_become_smaller() -> None:
-    # Too few known durations, so that durations are estimated.
+    # Only half of the durations are known, so that the others are estimated.
     schedule = Schedule(CASES, 2, dict.fromkeys(IDS[:6], 40.0))
     lengths = [len(batch) for batch in batches(schedule)]
     assert len(lengths) > 2
     assert sum(lengths) == COUNT
 
 
-def test_small_batches_are_not_given_a_worker_of_their_own() -> None:
+def test_short_cases_are_one_batch() -> None:
     seconds = dict.fromkeys(IDS, START_S / COUNT / 2)
     assert batches(Schedule(CASES, 4, seconds)) == [IDS]
 

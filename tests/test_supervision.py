@@ -1,4 +1,4 @@
-"""Workers that lie, print noise, hang and die: the records about them, and the end of every run."""
+"""Tests with workers that forge, print noise, hang and die: the records about them, and the end of every run."""
 
 import itertools
 import json
@@ -70,7 +70,7 @@ def test_hazardous_cases_come_last_each_in_a_worker_of_its_own(stage: Stage) -> 
     assert stage.audience.reasons == []
 
 
-def test_a_case_whose_worker_was_killed_from_outside_is_rerun(stage: Stage) -> None:
+def test_a_case_whose_worker_was_killed_externally_is_rerun(stage: Stage) -> None:
     recorded = stage.play(killed(*ran(0), start(1)), killed(HEADER), ran(1, 2, 3))
     assert verdicts(recorded) == ["PASS"] * 4
     assert stage.asked == [IDS, IDS[1:], IDS[1:]]
@@ -109,7 +109,7 @@ BAD_HEADERS: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("bad", BAD_HEADERS.values(), ids=BAD_HEADERS)
-def test_a_header_of_another_shape_is_one_clear_error(stage: Stage, bad: dict[str, object]) -> None:
+def test_a_header_of_another_shape_is_refused(stage: Stage, bad: dict[str, object]) -> None:
     with pytest.raises(UserError) as caught:
         stage.play([encode(bad), start(0), passed(0)])
     assert caught.value.status == 3
@@ -259,7 +259,7 @@ PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
 
 
 @pytest.mark.parametrize(("scripts", "expected", "reason"), PLAYED.values(), ids=PLAYED)
-def test_malformed_results_have_these_verdicts(
+def test_each_behaviour_of_workers_has_these_verdicts(
     stage: Stage, scripts: Callable[[], Sequence[Any]], expected: str, reason: str
 ) -> None:
     recorded = stage.play(*scripts())
@@ -283,7 +283,7 @@ def test_a_defect_of_the_harness_leaves_a_footer(stage: Stage) -> None:
 
 
 class TestPytestAsWorker:
-    """The same tests with real processes: pytest on the device in Python."""
+    """Tests with real processes: pytest on the device in Python."""
 
     def run(
         self, project: Project, tmp_path: Path, *rows: str, case_deadline_s: float = CASE_DEADLINE_S
@@ -298,13 +298,13 @@ class TestPytestAsWorker:
         recorded = stage.supervise(start, suite=suite, cases=cases, case_deadline_s=case_deadline_s)
         return {line["case"].rpartition("/")[2]: line["verdict"] for line in recorded.results}, recorded
 
-    def test_a_process_that_dies_costs_one_case(self, project: Project, tmp_path: Path) -> None:
+    def test_a_process_that_dies_affects_one_case(self, project: Project, tmp_path: Path) -> None:
         found, recorded = self.run(project, tmp_path, "dies", *QUIET_VERDICTS)
         assert found == {**QUIET_VERDICTS, "dies": "CRASH"}
         assert recorded.header["device"]["name"] == "fake0"
         assert footer_of(recorded)["complete"] is True
 
-    def test_a_process_that_hangs_costs_one_case(self, project: Project, tmp_path: Path) -> None:
+    def test_a_process_that_hangs_affects_one_case(self, project: Project, tmp_path: Path) -> None:
         found, _recorded = self.run(project, tmp_path, "works", "hangs", case_deadline_s=6.0)
         assert found == {"works": "PASS", "hangs": "HANG"}
 
@@ -317,7 +317,7 @@ class TestPytestAsWorker:
 
 @contextmanager
 def process(code: str) -> Iterator[int]:
-    """A process that prints a word whenever it runs."""
+    """Runs a process that prints a line and then executes this code; yields its id."""
     command = [sys.executable, "-c", f"import time; print('up', flush=True); {code}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as made:
         assert made.stdout
@@ -370,7 +370,7 @@ def test_a_silent_process_that_uses_the_processor_is_busy(
     assert pulse_after(tmp_path, monkeypatch, "S", "S", seconds).busy() is busy
 
 
-def test_a_worker_that_starts_slowly_is_waited_for_while_it_is_busy(tmp_path: Path) -> None:
+def test_a_worker_that_starts_slowly_is_awaited_while_it_is_busy(tmp_path: Path) -> None:
     slow = Actor(iter([SILENCE, HEADER, SILENCE, *ran(0, 1, 2, 3)[1:]]), WorkerEnd(), works=True)
     assert verdicts(Stage(tmp_path).play(slow)) == ["PASS"] * 4
     assert not slow.killed

@@ -1,4 +1,4 @@
-"""Points, predicates over points, and the formulas that describe deviating points."""
+"""Tests of points, predicates over points, and the formulas that describe deviating points."""
 
 from array import array
 from pathlib import Path
@@ -54,12 +54,12 @@ def test_a_point_is_found_by_its_text(point: int) -> None:
         ("!!odp", "none", "none", True),
     ],
 )
-def test_a_predicate_holds_where_it_should(text: str, access: str, unknown: str, expected: bool) -> None:
+def test_a_predicate_is_true_at_the_expected_points(text: str, access: str, unknown: str, expected: bool) -> None:
     point = SMALL.parse(f"access={access},unknown={unknown}")
     assert bool(column(text) >> 8 * point & 1) is expected
 
 
-def test_a_flag_that_no_axis_has_is_false_in_a_named_predicate_alone() -> None:
+def test_a_flag_that_no_axis_has_is_false_in_a_named_predicate() -> None:
     named = {"writes_atomically": "REMOTE_ATOMIC | REMOTE_WRITE"}
     narrow = Space((Axis("access", flags=("REMOTE_WRITE", "REMOTE_READ")),))
     found = predicate.parse("writes_atomically", narrow, named)
@@ -77,7 +77,7 @@ def test_a_flag_that_no_axis_has_is_false_in_a_named_predicate_alone() -> None:
     ],
     ids=range(5),
 )
-def test_a_predicate_that_means_nothing_is_refused(text: str, named: dict[str, str], why: str) -> None:
+def test_an_invalid_predicate_is_refused(text: str, named: dict[str, str], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         predicate.parse(text, SMALL, named)
 
@@ -107,7 +107,7 @@ def test_a_formula_describes_exactly_the_points_it_is_about(marks: list[int]) ->
         (" & ".join(FLAGS), ""),
     ],
 )
-def test_a_formula_over_all_flags_is_as_short_as_the_reason(text: str, care: str) -> None:
+def test_a_formula_over_all_flags_is_as_short_as_possible(text: str, care: str) -> None:
     output, minimal = formula.describe(WHOLE, table(text, care, WHOLE))
     assert minimal
     assert {frozenset(term.split("&")) for term in output.replace(" ", "").split("|")} == {
@@ -177,7 +177,7 @@ def test_formulas_are_cached_for_the_next_process(monkeypatch: pytest.MonkeyPatc
     formula._found_before.cache_clear()
 
 
-def test_without_sympy_the_set_is_not_described_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_sympy_the_formula_says_that_sympy_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formula, "find_spec", lambda _: None)
     output, minimal = formula.describe(SMALL, table("LOCAL_WRITE"))
     assert "sympy is not installed" in output

@@ -1,5 +1,5 @@
-"""Sweeps: every point is run and judged, deviating points are reported, a point can be run alone, and seeds shuffle
-points."""
+"""Tests of sweeps: every point is run and judged, deviating points are reported, a point can be run alone, and seeds
+shuffle points."""
 
 import ctypes
 import itertools
@@ -96,7 +96,7 @@ def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(tmp_path: P
     assert headline("REG-17", kept) == (kept["reason"], kept["repro"])
 
 
-def test_points_that_are_gone_are_reported(tmp_path: Path) -> None:
+def test_a_missing_file_of_points_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=re.escape(f"{tmp_path}/points/gone.json cannot be read")):
         read_points(tmp_path, samples.result(SPACE, points_file="points/gone.json"))
 
@@ -211,7 +211,7 @@ BINDS = """
         ("{type: 1, bound: {access: [REMOTE_READ]}}", without("mw_type_1"), "UNSUPPORTED", 0),
     ],
 )
-def test_shared_queue_pairs_are_renewed_after_each_point_that_got_as_far_as_using_them(
+def test_shared_queue_pairs_are_renewed_after_each_point_that_has_used_them(
     window: str, stack: Stack, verdict: str, renewals: int
 ) -> None:
     case = samples.case(BINDS.replace("{type: 1}", window), "bind_mw")
@@ -221,7 +221,7 @@ def test_shared_queue_pairs_are_renewed_after_each_point_that_got_as_far_as_usin
 
 
 def failing_binds(before: int = 0) -> Device:
-    """A reference on which every third valid bind fails, after some binds before."""
+    """A reference on which every third valid bind fails; `before` counts earlier binds."""
     binds = itertools.count(before + 1)
     return device(bind_refused=lambda was, *asked: next(binds) % 3 == 0 or was(*asked))
 
@@ -234,7 +234,7 @@ def failing_binds(before: int = 0) -> Device:
         (1, '"NULL"', "BIND-01", 0),  # there are only two set-ups for all points
     ],
 )
-def test_a_set_up_that_is_refused_at_times_is_a_violation_with_rate_and_point(
+def test_a_set_up_that_is_refused_only_at_some_points_is_a_violation(
     kind: int, via: str, rule: str, refused: int
 ) -> None:
     row = WINDOWS.replace("TYPE", str(kind)).replace("VIA", via)
@@ -250,7 +250,7 @@ def test_a_set_up_that_is_refused_at_times_is_a_violation_with_rate_and_point(
         assert "binding the window 'mw' was refused with MW_BIND_ERR, and succeeded" in deviation["observed"]
 
 
-def test_the_points_behind_a_set_up_that_was_refused_once_are_run() -> None:
+def test_the_points_after_a_set_up_that_was_refused_once_are_run() -> None:
     row = WINDOWS.replace("TYPE", "1").replace("VIA", '"NULL"')
     case = samples.case(row, "bind_mw")
     assert run_on(failing_binds(2), case).points.by_verdict() == {"PASS": 7, "FAIL": 1}
@@ -374,7 +374,7 @@ def test_points_share_domains_and_memory_unless_an_axis_concerns_them(
         assert bench.resources() == before
 
 
-def test_a_sweep_in_which_the_kernel_complains_fails_with_the_points_it_was_at() -> None:
+def test_a_warning_of_the_kernel_fails_the_sweep_and_has_the_point_at_which_it_was_seen() -> None:
     said: Iterator[KernelEvidence] = iter([{}, {"taint": 0, "log": ["[ 1.0] WARNING: something"]}])
     with closing(ReferenceBench()) as bench:
         watch = SimpleNamespace(since_last=lambda: next(said, {}))
@@ -385,7 +385,7 @@ def test_a_sweep_in_which_the_kernel_complains_fails_with_the_points_it_was_at()
     assert set(sweep_record(SPACE, samples.registry(), swept, 1)["rule_verdicts"].values()) == {"FAIL"}
 
 
-def test_a_worker_that_dies_in_a_sweep_is_reported_with_the_point_it_had_got_to(tmp_path: Path) -> None:
+def test_a_worker_that_dies_in_a_sweep_is_reported_with_its_last_reported_point(tmp_path: Path) -> None:
     progress = {"type": "progress", "case": "reg_mr/sample/c1", "point": "access=REMOTE_WRITE", "done": 512}
     recorded = Stage(tmp_path).play([HEADER, start(1), encode(progress)], ran(0, 2, 3))
     crash = next(line for line in recorded.results if line["verdict"] == "CRASH")
@@ -402,7 +402,7 @@ def test_tiers_are_nested_and_the_smallest_touches_every_rule() -> None:
     assert not any(case.sweep and case.sweep.size > 500 for case in smoke)
 
 
-def test_an_order_by_seed_rests_on_no_other_case() -> None:
+def test_the_order_of_a_seed_does_not_depend_on_which_other_cases_are_chosen() -> None:
     cases = samples.numbered(9).cases
     whole = ordered(cases, 7)
     assert ordered(cases, None) == list(cases)
@@ -410,7 +410,7 @@ def test_an_order_by_seed_rests_on_no_other_case() -> None:
     assert ordered(cases[::2], 7) == [case for case in whole if case in cases[::2]]
 
 
-def test_the_exhaustive_tier_has_the_spaces_it_is_to_have() -> None:
+def test_the_exhaustive_tier_has_the_whole_spaces_of_flags_and_unknown_bits() -> None:
     sizes = {case.id: case.sweep.size for case in load_suite().cases if case.sweep}
     masks, unknown = 1 << len(FLAGS.short_names), len(FLAGS.unnamed_bits)
     for verb in ("reg_mr", "reg_mr_iova", "reg_dmabuf_mr"):
@@ -421,7 +421,7 @@ def test_the_exhaustive_tier_has_the_spaces_it_is_to_have() -> None:
     assert sum(sizes.values()) > 400_000
 
 
-def test_the_loop_in_c_stops_where_something_is_odd_or_stays(tmp_path: Path) -> None:
+def test_the_loop_in_c_stops_at_an_unexpected_region_and_at_a_region_that_remains(tmp_path: Path) -> None:
     source = Path(__file__).with_name("stand_in_loop.c")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "stand_in.so", source], check=True)
     library = ctypes.CDLL(str(tmp_path / "stand_in.so"))

@@ -1,4 +1,4 @@
-"""Sweeps on Soft-RoCE: neither two devices with a worker each nor the loops in C change the results."""
+"""Tests of sweeps on Soft-RoCE: the results are the same on two devices, with a worker each, and without loops in C."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ CHOSEN = (
     "access_space and huge-pages or change_space and rights and libibverbs or dealloc_mw or data_path and unreliable"
     " or reg_mr and rights_space and (remote or local) and not every and not huge"
 )
-# The result shows whether the loop in C was used, because a run without the loop would prove nothing.
+# Records whether the loops in C were used, because the comparison proves nothing if they were not.
 SMALL = """
 from conformance.sweeps import run
 from conformance.sweeps import registration_loop
@@ -119,7 +119,7 @@ def test_two_devices_give_the_cases_results_and_points_of_one(found: dict[str, F
     }
 
 
-def test_loops_in_c_find_what_single_calls_find(found: dict[str, Found]) -> None:
+def test_loops_in_c_have_the_results_of_single_calls(found: dict[str, Found]) -> None:
     one, without = found["one"], found["without"]
     assert {"RegistrationLoop", "ReregLoop"} <= set(one.loops.values())
     assert one.loops["exchanges"] == "together"

@@ -1,4 +1,4 @@
-"""The trial of the suite: trying and reporting violations, altered calls and data paths, and tables of mutants.
+"""Tests of the trial of the suite: trying and reporting violations, altered calls and data paths, tables of mutants.
 test_personas.py tries every seeded violation."""
 
 import ctypes
@@ -72,7 +72,7 @@ class Deadly(Device):
 
 
 class RefusesEverything(Device):
-    """A driver that answers 'not supported' to every registration."""
+    """A reference that refuses every registration with EOPNOTSUPP."""
 
     def access_fault(self, access: int) -> int:
         return errno.EOPNOTSUPP
@@ -116,7 +116,7 @@ def test_a_process_that_dies_ends_the_trial_with_the_name_of_the_violation() -> 
         list(try_all([deadly], cases_of("REG-03"), jobs=1))
 
 
-def test_an_exception_in_a_process_is_told_with_the_name_of_the_violation_and_its_place() -> None:
+def test_an_exception_in_a_process_is_reported_with_the_name_of_the_violation_and_its_place() -> None:
     def task(number: int) -> int:
         return {0: 0}[number]
 
@@ -130,7 +130,7 @@ def children(pid: int) -> list[int]:
 
 
 def test_a_trial_ends_on_a_signal_with_all_its_processes() -> None:
-    """Even if one of the processes no longer answers."""
+    """One of the processes is stopped before the signal."""
     trial_of_all = [sys.executable, "-P", "-m", "commands", "trial", "personas", "--jobs", "2"]
     # a shell makes background processes ignore the signal
     command = ["env", "--default-signal=INT", *trial_of_all]
@@ -213,7 +213,7 @@ def test_altered_calls_fail_a_case_of_their_rule(altered: Violation) -> None:
 
 
 class OnDemandUnreachable(Device):
-    """Peers cannot access on-demand regions, which violates REG-12."""
+    """A reference on which peers cannot access on-demand regions, which violates REG-12."""
 
     def opens(self, region: Region, domain: Domain) -> bool:
         return not region.access & ON_DEMAND and super().opens(region, domain)
@@ -274,16 +274,16 @@ def test_a_permitted_variant_that_fails_or_breaks_a_case_is_a_false_alarm(
     assert (f"false alarm: About it. · {output}" in report.summary(trial)) is bool(output)
 
 
-# Alterations of the data path, on the provider in Python that carries out requests on the reference
+# Alterations of the data path, on the provider in Python that executes requests on the reference
 
 
 @pytest.mark.parametrize("violation", DATA_PATH_ALTERATIONS, ids=lambda each: each.name)
 def test_no_alteration_fails_by_itself(violation: Violation) -> None:
-    """An alteration that fails by itself raises its exception after the first row of its rule."""
+    """An alteration with a mistake of its own raises an exception in the first row of its rule."""
     assert list(on_reference(cases_of(violation.rule)[:1], violation.kind))
 
 
-def test_the_real_functions_are_put_back() -> None:
+def test_the_real_functions_are_restored() -> None:
     with closing(ReferenceBench()) as bench:
         alteration = DataPath()
         provider = cast(Any, altered_bench(alteration, bench)).real.provider
@@ -308,13 +308,13 @@ def test_cases_pass_on_the_reference_behind_unaltered_functions() -> None:
     "name",
     ["writes-arrive-late", "new-value-returned", "ended-key-reads", "refused-reads-leak", "failed-binds-succeed"],
 )
-def test_alterations_on_the_reference_are_seen_by_the_cases_of_their_rule(name: str) -> None:
+def test_alterations_on_the_reference_are_detected_by_the_cases_of_their_rule(name: str) -> None:
     violation = next(each for each in DATA_PATH_ALTERATIONS if each.name == name)
     assert try_violation(violation, cases_of(violation.rule)).outcome == KILLED
 
 
 class Made:
-    """The class that the rows of these tests change."""
+    """The class that the mutants of these tests change."""
 
     size = 1
 
@@ -341,13 +341,13 @@ def row_of(text: str) -> str:
 
 
 @pytest.mark.parametrize(("row", "answer"), [row for row in rows("mutants_in_tables") if row[1].isdigit()])
-def test_a_row_replaces_members(tmp_path: Path, row: str, answer: str) -> None:
+def test_a_mutant_replaces_members_of_the_class(tmp_path: Path, row: str, answer: str) -> None:
     (violation,) = made(tmp_path, row_of(row))
     assert (violation.name, violation.rule, violation.about) == ("some-name", "R-1", "A sentence.")
     assert violation.kind().answer(10, 3) == int(answer)
 
 
-def test_marks_of_a_row(tmp_path: Path) -> None:
+def test_mutants_can_be_permitted_or_blind_and_have_further_rules(tmp_path: Path) -> None:
     row = "- one: A sentence.\n  R-1 permitted answer: 7\n- two: Another.\n  R-2 blind answer: 8\n"
     found = list(made(tmp_path, row + "  also: [R-3, R-4 blind three]\n"))
     assert [(each.name, each.rule, each.written, each.permitted) for each in found] == [

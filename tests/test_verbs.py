@@ -1,4 +1,4 @@
-"""The suite's descriptions, and the words that rules quote, are compared with the installed manual pages;
+"""Tests that compare the suite's descriptions, and the words that rules quote, with the installed manual pages.
 test_header.py compares the descriptions with headers."""
 
 import re
@@ -22,7 +22,7 @@ def sections(document: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", verbs.VERBS)
-def test_the_prototype_stands_in_its_page(name: str) -> None:
+def test_the_prototype_is_in_its_page(name: str) -> None:
     verb, release = verbs.VERBS[name], pages.installed_release()
     if release < int(verb.since or 0):
         pytest.skip(f"{verb.document} of rdma-core {release} is older than {name}, which came with {verb.since}")
@@ -131,7 +131,7 @@ CHECKED = [id_ for id_, rule in QUOTED.items() if rule.document not in UNCHECKED
 
 
 @pytest.mark.parametrize("id_", CHECKED)
-def test_the_document_has_the_words(id_: str) -> None:
+def test_the_document_has_the_words_of_the_quote(id_: str) -> None:
     rule = QUOTED[id_]
     own = (text for heading, text in sections(rule.document).items() if heading in rule.section.split("; ")[0])
     if pages.stands(rule.quote, "\n".join(own)):

@@ -1,5 +1,5 @@
-"""Waivers: the stacks and results to which they apply, their problems, and the reading of the file. Waivers of defects
-are made from recorded runs, read again, and applied to the same run, to another run and to a worse run."""
+"""Tests of waivers: the stacks and results to which they apply, their problems, and the reading of the file. Waivers of
+defects are made from recorded runs, read again, and applied to the same run, to another run and to a worse run."""
 
 import json
 from collections.abc import Sequence
@@ -82,12 +82,12 @@ def judged(waivers: Waivers, *lines: ResultRecord, **head: Any) -> tuple[list[st
         (WaiverScope("fake", "", "8"), True),
     ],
 )
-def test_a_waiver_holds_on_its_driver_kernels_and_firmware(where: WaiverScope, holds: bool) -> None:
+def test_a_waiver_applies_to_its_driver_kernels_and_firmware(where: WaiverScope, holds: bool) -> None:
     top = header(device={"driver": "fake", "fw": "1.2"}, env={"kernel": "7.2.12+deb14-amd64"})
     assert where.holds(top) is holds
 
 
-def test_a_waiver_of_another_stack_is_left_alone(tmp_path: Path) -> None:
+def test_a_waiver_of_another_stack_is_ignored(tmp_path: Path) -> None:
     waivers = read_from(tmp_path, {**WAIVER, "where": {"driver": "mlx5"}})
     assert judged(waivers, failure()) == (["FAIL"], [], 1)
     assert waivers.account([], header())["elsewhere"] == 1
@@ -156,7 +156,7 @@ def test_a_waived_violation_stays_visible_and_the_other_rules_of_its_sweep_keep_
     assert (verdict_on("REG-01", line), verdict_on("REG-15", line)) == ("WAIVED", "PASS")
 
 
-def test_the_published_schema_takes_what_is_read_and_no_more() -> None:
+def test_the_published_schema_accepts_a_valid_waiver_and_refuses_malformed_waivers() -> None:
     validator = jsonschema.Draft202012Validator(SCHEMA)
     assert validator.is_valid({"waivers": [WAIVER]})
     for change in ({"rule": "reg 1"}, {"case": "a"}, {"expires": 3}, {"issue": "4711"}, {"more": 1}):
@@ -173,7 +173,7 @@ LATEST = TODAY + LONGEST
         (str(LATEST + timedelta(days=1)), f"more than 180 days ahead; the latest is {LATEST}"),
     ],
 )
-def test_a_waiver_ends_at_a_date_that_is_not_far_ahead(tmp_path: Path, expires: str, mistake: str) -> None:
+def test_a_waiver_expires_at_a_date_that_is_not_far_ahead(tmp_path: Path, expires: str, mistake: str) -> None:
     """The other mistakes are in tests/refusals."""
     (only,) = mistakes(tmp_path, {**WAIVER, "expires": expires})
     assert mistake in only
@@ -216,14 +216,14 @@ def waivers(tmp_path: Path) -> Waivers:
 
 
 def left(waivers: Waivers, results: Sequence[ResultRecord] = (), run: str = "forky") -> tuple[list[str], list[str]]:
-    """The violations of a run, or among these results of it, that are not waived, and the problems of the waivers."""
+    """Returns the violations of a run, or of some of its results, that are not waived, and the waivers' problems."""
     header, results = recorded(run).header, results or recorded(run).results
     applied = [waivers.applied(record, header) for record in results]
     open_ = [record["case"] for record in applied if record["effective"] in VIOLATIONS]
     return open_, list(waivers.account(applied, header)["problems"])
 
 
-def test_the_waivers_of_a_run_leave_nothing_of_it_rows_and_sweeps_alike(waivers: Waivers) -> None:
+def test_the_waivers_of_a_run_cover_all_its_violations_in_rows_and_sweeps(waivers: Waivers) -> None:
     run = recorded("forky")
     assert len(waivers.defects) == 23
     assert left(waivers) == ([], [])
@@ -233,7 +233,7 @@ def test_the_waivers_of_a_run_leave_nothing_of_it_rows_and_sweeps_alike(waivers:
     assert waived["issue"] == f"https://bugs.example.org/{waived['for'].removeprefix('defect ')}"
 
 
-def test_waivers_of_several_runs_name_unsteady_defects_and_leave_nothing_of_each(tmp_path: Path) -> None:
+def test_waivers_of_several_runs_name_unsteady_defects_and_cover_each_run(tmp_path: Path) -> None:
     """Another case died in the second run."""
     waivers = made(tmp_path, "forky", "forky-again", "trixie")
     assert left(waivers, run="forky-again") == ([], [])
@@ -245,7 +245,7 @@ def test_waivers_of_several_runs_name_unsteady_defects_and_leave_nothing_of_each
     }
 
 
-def test_a_waiver_holds_on_the_kernels_of_the_runs_that_showed_the_defect(tmp_path: Path) -> None:
+def test_a_waiver_applies_to_the_kernels_of_the_runs_that_showed_the_defect(tmp_path: Path) -> None:
     kernels = {
         waiver.defect: (waiver.where.kernel_from, waiver.where.kernel_to)
         for waiver in made(tmp_path, "forky", "trixie").defects
@@ -256,7 +256,7 @@ def test_a_waiver_holds_on_the_kernels_of_the_runs_that_showed_the_defect(tmp_pa
     assert len(open_) == 108
 
 
-def test_a_defect_of_which_nothing_is_seen_any_more_is_reported(waivers: Waivers) -> None:
+def test_the_waiver_of_a_defect_that_no_longer_occurs_is_reported(waivers: Waivers) -> None:
     mended: list[ResultRecord] = [
         {**record, "verdict": record["verdict"].PASS, "deviations": []} if record["rules"] == ["REG-25"] else record
         for record in recorded("forky").results
@@ -269,7 +269,7 @@ def test_a_defect_of_which_nothing_is_seen_any_more_is_reported(waivers: Waivers
     assert left(waivers, only_one_case) == ([], [])
 
 
-def test_a_defect_that_has_become_worse_counts(waivers: Waivers) -> None:
+def test_a_defect_that_has_become_worse_is_not_waived(waivers: Waivers) -> None:
     served = next(
         record for record in recorded("forky").results if record["rules"] == ["REG-12"] and not record["deviations"]
     )
@@ -350,12 +350,12 @@ def test_the_command_writes_a_file_that_run_and_judge_accept(tmp_path: Path, cli
     ],
     ids=["no-date", "past", "far", "no-issue", "empty-date", "issue", "no-run"],
 )
-def test_a_wrong_argument_is_one_line(arguments: tuple[str, ...], message: str, cli: Cli) -> None:
+def test_a_wrong_argument_is_reported_in_one_line(arguments: tuple[str, ...], message: str, cli: Cli) -> None:
     (line,) = cli(2, *arguments).err.splitlines()
     assert message in line
 
 
-def test_the_shipped_waivers_of_soft_roce_are_taken_and_cover_its_recorded_runs() -> None:
+def test_the_shipped_waivers_of_soft_roce_cover_the_severe_defects_of_its_recorded_runs() -> None:
     path = ROOT / "waivers" / "rxe.yaml"
     data = yaml.safe_load(path.read_text())
     jsonschema.validate(json.loads(json.dumps(data, default=str)), SCHEMA)

@@ -1,5 +1,5 @@
-"""Files that the suite reads and writes. No command waits for a FIFO, opens a device, or reads a file without bounds.
-`--out` of `report` and `waivers` writes regular files atomically, and special files directly."""
+"""Tests of files that the suite reads and writes. No command waits for a FIFO, opens a device, or reads a file without
+bounds. `--out` of `report` and `waivers` writes regular files atomically, and special files directly."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ OLD = str(Path(__file__).with_name("old_results"))
 KTAP = ("report", OLD, "--format", "ktap", "--out")
 
 
-def test_a_fifo_gets_the_report_and_stays_one(tmp_path: Path, cli: Cli) -> None:
+def test_a_fifo_gets_the_report_and_stays_a_fifo(tmp_path: Path, cli: Cli) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     found: list[bytes] = []
@@ -38,7 +38,7 @@ def test_a_link_stays_a_link(tmp_path: Path, cli: Cli) -> None:
     assert (tmp_path / "target").read_bytes().startswith(b"TAP version")
 
 
-def test_a_full_device_is_one_line_and_stays_a_device(cli: Cli) -> None:
+def test_a_full_device_is_reported_in_one_line_and_stays_a_device(cli: Cli) -> None:
     assert cli(3, *KTAP, "/dev/full").err == "rdma-cts: /dev/full cannot be written: No space left on device\n"
     assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
 
@@ -90,7 +90,7 @@ def test_no_command_makes_a_tree_of_directories(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_command_takes_what_cannot_be_a_name(tmp_path: Path, cli: Cli) -> None:
+def test_no_command_accepts_an_invalid_name(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "loop").symlink_to("loop")
     for command in WRITING:
         for name, why in (("x" * 300, "File name too long"), ("loop", "Too many levels of symbolic links")):
@@ -99,7 +99,7 @@ def test_no_command_takes_what_cannot_be_a_name(tmp_path: Path, cli: Cli) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["loop"]
 
 
-def test_the_page_of_a_history_that_is_a_loop_is_one_line(tmp_path: Path, cli: Cli) -> None:
+def test_a_page_of_a_history_that_is_a_loop_of_links_is_refused(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "20261122T031700Z").mkdir()
     (tmp_path / "history.html").symlink_to("history.html")
     said = refused(["report", "--history", str(tmp_path)], cli)
@@ -107,7 +107,7 @@ def test_the_page_of_a_history_that_is_a_loop_is_one_line(tmp_path: Path, cli: C
 
 
 @pytest.mark.parametrize("out", ["new", "out/new", "./out/new"])
-def test_the_last_directory_is_made_and_the_one_where_runs_are(
+def test_the_last_directory_of_a_path_and_the_directory_out_are_made(
     out: str, tmp_path: Path, monkeypatch: Patch, cli: Cli
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -115,7 +115,7 @@ def test_the_last_directory_is_made_and_the_one_where_runs_are(
     assert (tmp_path / out / "results.jsonl").is_file()
 
 
-def test_a_run_that_is_there_is_reported_before_a_host_is_reached(tmp_path: Path, cli: Cli) -> None:
+def test_an_existing_run_is_reported_before_a_host_is_connected(tmp_path: Path, cli: Cli) -> None:
     shutil.copytree(OLD, tmp_path / "run")
     command = ["run", "--host", "root@nowhere.invalid", "--out", str(tmp_path / "run")]
     there = f"{tmp_path / 'run' / 'results.jsonl'} exists: a run is recorded there; choose another --out"
@@ -176,7 +176,7 @@ def test_an_unreadable_file_of_durations_is_ignored(tmp_path: Path) -> None:
     assert Durations(tmp_path / "fifo").read() == {}
 
 
-def test_a_file_of_just_the_bound_is_read_and_a_larger_one_is_not(tmp_path: Path) -> None:
+def test_a_file_of_exactly_the_bound_is_read_and_a_larger_file_is_not(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"12345")
     assert read_regular(path, 5) == b"12345"
@@ -184,10 +184,10 @@ def test_a_file_of_just_the_bound_is_read_and_a_larger_one_is_not(tmp_path: Path
         read_regular(path, 4)
     assert caught.value.errno == errno.EFBIG
     with pytest.raises(OSError, match="larger than 4 bytes"):
-        read_regular(Path("/proc/self/maps"), 4)  # it says that it is empty
+        read_regular(Path("/proc/self/maps"), 4)  # its reported size is 0
 
 
-def test_a_file_replaced_by_a_fifo_is_not_waited_for(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_no_reader_waits_for_a_fifo_that_has_replaced_a_file(tmp_path: Path, monkeypatch: Patch) -> None:
     (tmp_path / "file").touch()
     regular = (tmp_path / "file").stat()
     os.mkfifo(tmp_path / "fifo")

@@ -1,4 +1,4 @@
-"""The texts of tables: YAML with locations, the expansion of axes, addresses and lengths."""
+"""Tests of the texts of tables: YAML with locations, the expansion of axes, addresses and lengths."""
 
 import os
 import re
@@ -132,7 +132,7 @@ def field_x(row: Node) -> Node:
         ("x: $a\neach: {a: [1, [p], {k: v}, word]}", [1, ["p"], {"k": "v"}, "word"]),
         ("x: [A, $a, B]\neach: {a: [[], [C, D], E]}", [["A", "B"], ["A", "C", "D", "B"], ["A", "E", "B"]]),
     ],
-    ids=["the last axis turns fastest", "no axis", "values of each kind", "lists in a list"],
+    ids=["the last axis varies fastest", "no axis", "values of each kind", "lists in a list"],
 )
 def test_a_row_is_expanded_by_its_axes(text: str, expected: list[object]) -> None:
     found, mistakes = expand(text)
@@ -175,7 +175,7 @@ def test_a_mistake_in_an_axis_has_the_location_of_its_cause(text: str, expected:
     ("written", "expected"),
     [("[]", "none"), ("[A, B]", "A+B"), ("~", "none"), ("{k: v}", "k-v"), ("12", "12"), ("buf + 1", "buf + 1")],
 )
-def test_an_axis_value_reads_well_in_an_id(written: str, expected: str) -> None:
+def test_an_axis_value_has_a_readable_label_in_ids(written: str, expected: str) -> None:
     assert label(read_bytes(written.encode(), "f")) == expected
 
 

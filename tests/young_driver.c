@@ -25,8 +25,8 @@ static int mistake(const char *name)
 	return asked && !strcmp(asked, name);
 }
 
-/* The registration that the kernel receives in place of the program's; an errno if the kernel is not called. */
-static int ask(struct ib_uverbs_reg_mr *asked)
+/* Changes the registration that the kernel receives; returns an errno if the kernel must not be called. */
+static int change_request(struct ib_uverbs_reg_mr *asked)
 {
 	if (mistake("access-0-refused") && !asked->access_flags)
 		return EINVAL;
@@ -41,8 +41,8 @@ static int ask(struct ib_uverbs_reg_mr *asked)
 	return 0;
 }
 
-/* The region that the program receives in place of the kernel's. */
-static void answer(struct ib_uverbs_reg_mr_resp *made)
+/* Changes the region that the program receives. */
+static void change_response(struct ib_uverbs_reg_mr_resp *made)
 {
 	static struct ib_uverbs_reg_mr_resp last;
 	struct ib_uverbs_reg_mr_resp own = *made;
@@ -91,12 +91,12 @@ int ioctl(int fd, unsigned long request, ...)
 	out = find(header, UVERBS_ATTR_CORE_OUT);
 	if (!command || !in || !out || command->data != IB_USER_VERBS_CMD_REG_MR)
 		return real(fd, request, header);
-	code = ask((void *)(uintptr_t)in->data);
+	code = change_request((void *)(uintptr_t)in->data);
 	if (code)
 		return refused(code);
 	done = real(fd, request, header);
 	if (!done)
-		answer((void *)(uintptr_t)out->data);
+		change_response((void *)(uintptr_t)out->data);
 	return done;
 }
 
@@ -117,11 +117,11 @@ ssize_t write(int fd, const void *data, size_t length)
 	if (length != sizeof(changed) || header->command != IB_USER_VERBS_CMD_REG_MR || header->in_words * 4 != length)
 		return real(fd, data, length);
 	memcpy(&changed, data, length);
-	code = ask(&changed.asked);
+	code = change_request(&changed.asked);
 	if (code)
 		return refused(code);
 	written = real(fd, &changed, length);
 	if (written == (ssize_t)length)
-		answer((void *)(uintptr_t)changed.asked.response);
+		change_response((void *)(uintptr_t)changed.asked.response);
 	return written;
 }
