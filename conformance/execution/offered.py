@@ -225,11 +225,11 @@ def absent_on(bench: Bench, declared: Mapping[str, bool]) -> dict[str, str]:
                 continue
             with ExitStack() as cleanup:
                 try:
-                    answer = tried(_Trial(bench, {"pd": pd}, cleanup, []))
+                    lack = tried(_Trial(bench, {"pd": pd}, cleanup, []))
                 except SetupRefused as refused:
-                    answer = str(refused) if refused.not_offered == name else ""
-                if answer:
-                    found[name] = answer
+                    lack = str(refused) if refused.not_offered == name else ""
+                if lack:
+                    found[name] = lack
     return found
 
 

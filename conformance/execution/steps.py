@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import Any, cast
 
-from conformance.bench.calls import Buffer, Held, IbvPd, Mr, Return, Sge, Told, Window, errno_name
+from conformance.bench.calls import Buffer, Held, IbvPd, Mr, QueriedMr, Return, Sge, Window, errno_name
 from conformance.bench.doors import start_of
 from conformance.bench.interface import NotifyingQueue, Queue
 from conformance.bench.memory_areas import BEFORE, SHOWN, pattern, repeated
@@ -39,8 +39,8 @@ def registered(context: CaseContext, step: Step, returned: Return, addr: int, le
     the region has to be in the PD of the argument `mr`."""
     if returned.mr is None:
         return null_result(returned)
-    asked = step.arguments
-    pd = context.pds[str(asked["pd"])].pointer if "pd" in asked else context.mrs[str(asked["mr"])].struct.pd
+    given = step.arguments
+    pd = context.pds[str(given["pd"])].pointer if "pd" in given else context.mrs[str(given["mr"])].struct.pd
     context.keep_mr(step.name, returned.mr, context.entry)
     return {
         "rc": None,
@@ -214,10 +214,10 @@ def query_mr(context: CaseContext, step: Step) -> Observation:
     fields = context.mrs[name].fields()
     returned = context.bench.entry("uverbs").query_mr(context.mrs[name])
     observation = result_of(returned)
-    if returned.told:
-        wanted = Told(fields["lkey"], fields["rkey"], *context.numbers(step.arguments, "length", "iova"))
-        pairs = zip(asdict(wanted).items(), asdict(returned.told).values(), strict=True)
-        different = [f"{key} {came:#x} instead of {want:#x}" for (key, want), came in pairs if came != want]
+    if returned.queried:
+        wanted = QueriedMr(fields["lkey"], fields["rkey"], *context.numbers(step.arguments, "length", "iova"))
+        pairs = zip(asdict(wanted).items(), asdict(returned.queried).values(), strict=True)
+        different = [f"{key} {actual:#x} instead of {value:#x}" for (key, value), actual in pairs if actual != value]
         return compared(observation, different)
     return observation
 
@@ -279,9 +279,9 @@ def ibv_import_mr(context: CaseContext, step: Step) -> Observation:
         return null_result(returned)
     if returned.release:
         context.cleanup.callback(returned.release)
-    came, wanted = returned.mr.fields(), {**mr.fields(), "addr": 0}
-    context.fields[step.name] = came
-    different = [f"{key} {came[key]:#x} instead of {want:#x}" for key, want in wanted.items() if came[key] != want]
+    actual, wanted = returned.mr.fields(), {**mr.fields(), "addr": 0}
+    context.fields[step.name] = actual
+    different = [f"{key} {actual[key]:#x} instead of {v:#x}" for key, v in wanted.items() if actual[key] != v]
     return compared(told("MR", "provider", None), different)
 
 
@@ -292,8 +292,8 @@ def ibv_memcpy_from_dm(context: CaseContext, step: Step) -> Observation:
     if observation["returned"] != "0" or holds == "any":
         return observation
     wanted = pattern(length) if holds == "pattern" else repeated(BEFORE if holds == "filled" else 0, length)
-    came = ctypes.string_at(to, length)
-    different = [] if came == wanted else [f"bytes {came[:SHOWN].hex()} instead of {wanted[:SHOWN].hex()}"]
+    actual = ctypes.string_at(to, length)
+    different = [] if actual == wanted else [f"bytes {actual[:SHOWN].hex()} instead of {wanted[:SHOWN].hex()}"]
     return compared(observation, different)
 
 
@@ -431,7 +431,7 @@ def post_send_with_inv(context: CaseContext, step: Step) -> Observation:
     observation["responder_wc"] = [each.status for each in received]
     if not returned.value:
         sent = [Completion(wr_id, status) for status in observation["wc"]]
-        context.connection(str(step.arguments["qp"])).check_answered(sent, received, "SEND_WITH_INV")
+        context.connection(str(step.arguments["qp"])).check_response(sent, received, "SEND_WITH_INV")
     if observation["responder_wc"] == ["SUCCESS"]:
         observation["invalidated"] = [received[0].invalidated_rkey, rkey % (1 << 32)]
         observation["wc_flags"] = received[0].wc_flags

@@ -12,9 +12,9 @@ _CHUNK = 1 << 16
 
 
 class KernelFile:
-    """A file of the kernel that stays open. The kernel generates the text at each read. The file stays open because
-    opening takes longer than reading. A forked process opens the file again, because an open file below /proc/self
-    belongs to the process that opened it."""
+    """A file of the kernel that remains open, because opening takes longer than reading. The kernel generates the text
+    at each read. A forked process opens the file again, because an open file below /proc/self belongs to the process
+    that opened it."""
 
     def __init__(self, path: Path, at_once: bool = False) -> None:
         """Opens the file. If the file cannot be opened, each read tries to open it. `at_once`: the kernel returns the

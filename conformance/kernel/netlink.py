@@ -95,17 +95,17 @@ class RdmaNetlink:
 
     def driver_id(self) -> int | None:
         """Returns the enum rdma_driver_id of the device's driver, or None if unknown."""
-        found = self._told(_GET_CHARDEV, _DRIVER_ID, self._device() + _attribute(_CHARDEV_TYPE, b"uverbs\0"))
+        found = self._queried(_GET_CHARDEV, _DRIVER_ID, self._device() + _attribute(_CHARDEV_TYPE, b"uverbs\0"))
         return int(struct.unpack("=I", found)[0]) if found else None
 
     def copies_on_fork(self) -> bool:
         """Whether the kernel reports that it copies the pages of regions on fork."""
-        return any(self._told(_SYSTEM_GET, _COPY_ON_FORK, b"")[:1])
+        return any(self._queried(_SYSTEM_GET, _COPY_ON_FORK, b"")[:1])
 
     def network_interface(self, port: int) -> str:
         """Returns the name of the network interface of a port; empty if there is no interface or no name."""
         body = self._device() + _attribute(_PORT_INDEX, struct.pack("=I", port))
-        return self._told(_GET_PORT, _NDEV_NAME, body).rstrip(b"\0").decode()
+        return self._queried(_GET_PORT, _NDEV_NAME, body).rstrip(b"\0").decode()
 
     def delete_link(self) -> None:
         """Removes the device, which must belong to a software driver. Raises OSError."""
@@ -124,13 +124,13 @@ class RdmaNetlink:
     def _ask(self, command: int, body: bytes, how: int) -> list[bytes]:
         return _ask(self._socket, command, body, how) if self._socket else []
 
-    def _told(self, command: int, number: int, body: bytes) -> bytes:
+    def _queried(self, command: int, number: int, body: bytes) -> bytes:
         """Returns an attribute of the response to a query; empty if the kernel refuses the query."""
         try:
-            answers = [dict(_attributes(message)) for message in self._ask(command, body, _ACK)]
+            responses = [dict(_attributes(message)) for message in self._ask(command, body, _ACK)]
         except OSError:
             return b""
-        return next((each[number] for each in answers if number in each), b"")
+        return next((each[number] for each in responses if number in each), b"")
 
 
 def add_link(device: str, driver: str, interface: str) -> None:

@@ -96,15 +96,15 @@ def inherited(addr: int, size: int) -> tuple[int, int]:
     pages = range(addr - addr % mmap.PAGESIZE, addr + size, mmap.PAGESIZE)
 
     def copy(report: Callable[[bytes], object], wait: object) -> None:
-        come, to = os.pipe()
-        report(b"%d" % sum(libc.write(to, page, 1) == 1 == libc.read(come, page, 1) for page in pages))
+        reader, writer = os.pipe()
+        report(b"%d" % sum(libc.write(writer, page, 1) == 1 == libc.read(reader, page, 1) for page in pages))
 
     child = fork(copy)
     found = child.report()
     child.end()
     kept = _kept(addr, size)
-    told = sum(not any(page in mapping for mapping in kept) for page in pages)
-    return (told if found == str(told).encode() else -1), len(pages)
+    expected = sum(not any(page in mapping for mapping in kept) for page in pages)
+    return (expected if found == str(expected).encode() else -1), len(pages)
 
 
 def _kept(addr: int, size: int) -> list[range]:

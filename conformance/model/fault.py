@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 from conformance.model.verdict import Verdict
 
 # Pointers, and the values that a successful call returns.
-_NO_ANSWERS = ("", "0", "NULL", "MR", "MW")
+_NO_CODES = ("", "0", "NULL", "MR", "MW")
 
 
 class Effect(StrEnum):
@@ -142,7 +142,7 @@ class Fault:
             return self.seen[0] if self.seen else ""
         statuses = self.statuses or ()
         found = (*statuses[:1], self.errno, self.returned)
-        return next((each for each in found if each not in _NO_ANSWERS and each[:1].isalpha()), "")
+        return next((each for each in found if each not in _NO_CODES and each[:1].isalpha()), "")
 
     def as_data(self) -> "FaultData":
         data: FaultData = {"kind": self.kind.value}

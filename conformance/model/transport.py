@@ -8,7 +8,7 @@ EFA's, follow no public standard, so no document requires particular statuses.
 from dataclasses import dataclass
 
 # Requests to which the peer sends no response. All other requests complete with the response on every transport.
-_UNANSWERED = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
+_WITHOUT_RESPONSE = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Transport:
 
     def acknowledges(self, opcode: str) -> bool:
         """Whether SUCCESS of a request on a reliable connection means that the peer has accepted the request."""
-        return self.acknowledged or opcode not in _UNANSWERED
+        return self.acknowledged or opcode not in _WITHOUT_RESPONSE
 
 
 INFINIBAND = Transport("InfiniBand")
