@@ -280,7 +280,7 @@ def test_a_case_that_is_broken_or_fails_only_with_several_changes_is_an_outcome_
     assert kernel_runs._refused(several, undecided) == names
 
 
-def test_a_recommendation_that_a_change_does_not_follow_is_no_false_alarm() -> None:
+def test_a_recommendation_that_a_change_does_not_follow_is_not_a_false_alarm() -> None:
     trial = Driver({("one", OTHER.id): "REG-05"}).trial()
     (found,) = trial.try_together([mutant("one", permitted=True, departs_from=("REG-05",))])
     assert (found.outcome, found.reason) == (ACCEPTED, "")

@@ -40,8 +40,8 @@ def option(command: Sequence[str], flag: str) -> str:
 
 
 class Nights:
-    """Nights with made-up runs. For each stack, `cells` has what its run does: results are recorded, a text is the
-    output of a run without results, and an exception ends the night."""
+    """Nights with made-up runs. For each stack, `cells` has the results of the run, or the output of a run without
+    results, or an exception that ends the night."""
 
     def __init__(self, folder: Path, says: Says) -> None:
         self.folder = folder
@@ -247,7 +247,7 @@ def test_a_damaged_cell_affects_only_itself_and_is_named_in_one_line(nights: Nig
     named = [line for line in said.splitlines() if night in line and "forky" in line and "compare --all" not in line]
     assert len(named) == 1, said
     assert nights.outcomes("sid") == [BASELINE, REGRESSED]
-    # A damaged cell may have been good, so the night is undecided. A link or a file is no cell, and is ignored.
+    # A damaged cell may have been good, so the night is undecided. A link or a file is not a cell, and is ignored.
     assert nights.outcomes("forky")[-1] == (BASELINE if how.startswith("it is") else UNDECIDED)
 
 

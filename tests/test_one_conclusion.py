@@ -300,8 +300,8 @@ def test_evidence_that_was_not_run_is_named_as_missing() -> None:
 
 
 @pytest.mark.parametrize("verdict", ["FAIL", "UNREACHABLE", "BROKEN"])
-def test_a_refusal_whose_control_was_not_seen_is_no_evidence_and_is_reported(verdict: str) -> None:
-    """The control belongs to another rule, so that this rule has only evidence that passed."""
+def test_a_refusal_whose_control_was_not_seen_is_not_evidence_and_is_reported(verdict: str) -> None:
+    """The control belongs to another rule, so that the rule itself has only results that passed."""
     control = changed(line(GRANTED, verdict), {"rules": ["REG-17"]})
     needs = Needs({"REG-05": BOTH.items["REG-05"][1:]})
     found = conclude_rules([control, line(REFUSED)], needs)["REG-05"]

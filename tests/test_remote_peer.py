@@ -344,7 +344,7 @@ class Far:
 
 
 def opened(host: RemoteHost) -> RemoteHost:
-    """Opens a host; if that fails, nothing is left on the host."""
+    """Opens a host; if that fails, removes everything from the host, as the context manager does."""
     try:
         host.open()
     except BaseException:

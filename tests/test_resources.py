@@ -297,7 +297,7 @@ def test_memory_is_leaked_if_each_repetition_keeps_more(kernel: Kernel) -> None:
     assert leaks(memory, lambda: kernel.runs({}, ["alloc_uobj"])) == {}, "the next case leaks nothing"
 
 
-def test_memory_that_is_kept_once_or_freed_late_is_no_leak(kernel: Kernel) -> None:
+def test_memory_that_is_kept_once_or_freed_late_is_not_a_leak(kernel: Kernel) -> None:
     memory, first = kernel.memory(), iter([1])
     for ran in (2, 3):  # a second repetition is not necessary
         assert leaks(memory, lambda: kernel.runs({"pool_grow": next(first, 0)})) == {}
@@ -310,7 +310,7 @@ def test_a_case_is_not_repeated_for_objects_that_wait_to_be_freed(kernel: Kernel
     assert kernel.ran == 20
 
 
-def test_memory_that_is_freed_after_the_repetitions_is_no_leak(kernel: Kernel, monkeypatch: Patch) -> None:
+def test_memory_that_is_freed_after_the_repetitions_is_not_a_leak(kernel: Kernel, monkeypatch: Patch) -> None:
     monkeypatch.setattr(module_memory, "FREED_S", 9.0)
     monkeypatch.setattr(module_memory, "POLL_S", 0.0)
     asked = iter(range(100))

@@ -306,7 +306,7 @@ def test_repeated_values_take_no_room_in_a_large_run(tmp_path: Path, monkeypatch
         assert len(read_results(file.path).results) < 20
 
 
-def test_results_that_repeat_values_are_read_as_each_line_alone(tmp_path: Path) -> None:
+def test_results_that_repeat_values_are_read_like_single_lines(tmp_path: Path) -> None:
     """Lines differ from earlier lines in nested keys of the same name, numbers, escapes, or the order of the keys."""
     before: list[dict[str, Any]] = [
         *({"expected": {one: 1, "observed": two}, "observed": {"returned": two}} for one, two in ("a2", "b3", "a3")),

@@ -1,4 +1,4 @@
-"""Tests with workers that forge, print noise, hang and die: the records about them, and the end of every run."""
+"""Tests with workers that forge results, print noise, hang and die: their records, and the end of every run."""
 
 import itertools
 import json

@@ -259,7 +259,7 @@ def test_the_summary_of_a_run_cut_short_says_so() -> None:
 
 @pytest.mark.parametrize("tables", [TABLES.tables_sha256, "other"])
 def test_a_rule_of_which_a_case_has_no_result_is_not_verified(tables: str) -> None:
-    """A run with other tables is no exception, because ids are permanent. Cases that no longer exist do not count."""
+    """This includes a run with other tables, because ids are permanent. Cases that no longer exist do not count."""
     first, second = [case for case in TABLES.cases if case.rules == ("REG-15",)][:2]
     rules = {rule.id: rule.as_data() for rule in TABLES.registry.values()}
     head = header(planned=[first.id, second.id], suite={"version": "0", "tables_sha256": tables}, rules=rules)
