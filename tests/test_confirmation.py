@@ -123,9 +123,9 @@ VARIOUS = {IDS[3]: "FAIL", IDS[5]: "FAIL", IDS[6]: "EOPNOTSUPP", IDS[7]: "FAIL",
         (spoiled, [[7, 6, 5, 4], [3], [5], [4]], (3, 4, 5), (6, 7)),
         (deadly, [[7, 6, 5, 4], [5, 4], [3], [6]], (3, 6), (4, 5, 7)),
     ],
-    ids=["each cause", "not seen again with others", "a death with others"],
+    ids=["each cause", "no violation with others", "a crash with others"],
 )
-def test_one_case_of_each_cause_is_repeated_alone_and_the_others_together(
+def test_one_case_of_each_cause_is_repeated_in_isolation_and_the_others_together(
     tmp_path: Path, device: Device, again: list[list[int]], alone: Sequence[int], company: Sequence[int]
 ) -> None:
     run = Run(tmp_path, device)
@@ -159,7 +159,7 @@ def once() -> Device:
         (lambda case, before: "CRASH" if case == IDS[3] and IDS[1] in before else "PASS", "CRASH", (1,)),
     ],
 )
-def test_a_violation_that_is_not_seen_alone_names_the_cases_that_it_needs(
+def test_a_violation_that_does_not_occur_in_isolation_names_the_cases_it_depends_on(
     tmp_path: Path, device: Device, verdict: str, needed: Sequence[int]
 ) -> None:
     recorded = Run(tmp_path, device)()

@@ -258,7 +258,7 @@ def test_survivors_are_tried_together_and_distinguished_where_a_case_fails() -> 
     assert [each.by for each in found if each.name == "two"] == [(OTHER.id,)]
 
 
-def test_the_mutant_that_a_case_detects_is_found_by_halves_and_others_are_not_compiled_alone() -> None:
+def test_the_mutant_that_a_case_detects_is_found_by_halves_and_others_are_not_compiled_separately() -> None:
     names = [f"of-{n}" for n in range(8)]
     driver = Driver({("of-5", OTHER.id): "REG-05"})
     found = outcomes(driver.trial().try_together(permitted(*names)))

@@ -115,7 +115,7 @@ def test_the_experimental_call_is_found_only_if_the_library_exports_it(library: 
             calls(library, expression)
 
 
-def test_the_dialect_makes_the_plain_call_with_an_attr_of_null(library: Path) -> None:
+def test_the_dialect_calls_ibv_rereg_mr_if_the_attr_is_null(library: Path) -> None:
     expression = "library.experimental_rereg_mr(mr, 4, pd, 0, 12, 0)"
     [(seen, answer)] = calls(library, expression, dialect="experimental")
     assert seen == "ibv_rereg_mr 4 77 12 1"
@@ -365,7 +365,7 @@ def test_exchanges_in_c_await_a_completion_as_long_as_the_queues_do() -> None:
         ("UC", "wr_post", "ExtendedPair"),
     ],
 )
-def test_the_bench_hands_the_deadline_to_each_pair(kind: str, extended: str, pair: str, monkeypatch: Patch) -> None:
+def test_the_bench_passes_the_deadline_to_each_pair(kind: str, extended: str, pair: str, monkeypatch: Patch) -> None:
     made: list[Any] = []
 
     def recording(spec: Any) -> Any:

@@ -237,7 +237,7 @@ def test_a_run_directory_with_output_is_kept(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_user_who_is_not_root_learns_why_no_image_can_be_built(
+def test_a_user_who_is_not_root_gets_the_reason_why_no_image_can_be_built(
     programs: tuple[str, ...], reason: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     for name in programs:
@@ -256,7 +256,7 @@ def test_the_setting_that_forbids_user_namespaces_is_named(tmp_path: Path) -> No
     assert privileges.forbidden_by(tmp_path / "none") == []
 
 
-def test_an_interrupted_run_says_what_is_kept_and_has_reports(run: Path) -> None:
+def test_an_interrupted_run_prints_what_is_stored_and_has_reports(run: Path) -> None:
     assert kept_text(run, 0, 7) == f"no case has a result yet; ./rdma-cts run --resume {run} starts again"
     said = kept_text(run, 60, 70)
     assert said == f"60 of 70 results and a report of them are in {run}; ./rdma-cts run --resume {run} runs the rest"
@@ -321,7 +321,7 @@ def test_an_unforeseen_exception_is_one_line_and_a_file_with_its_traceback(monke
     log.unlink()
 
 
-def test_a_user_without_home_and_entry_has_a_cache_of_its_own(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_user_without_home_and_entry_has_a_separate_cache(tmp_path: Path, monkeypatch: Patch) -> None:
     def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")
 

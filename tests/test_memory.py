@@ -106,7 +106,7 @@ def dax(tmp_path: Path, monkeypatch: Patch) -> persistent.Device:
     return made
 
 
-def test_each_allocation_of_persistent_memory_is_a_part_of_the_device_of_its_own(dax: persistent.Device) -> None:
+def test_each_allocation_of_persistent_memory_is_a_separate_part_of_the_device(dax: persistent.Device) -> None:
     first, second = allocate("persistent", PAGE), allocate("persistent", 2 * PAGE)
     assert (first.addr % dax.alignment, first.size, protection(first.addr)) == (0, PAGE, "rw-s")
     assert protection(first.addr - 1) == protection(first.addr + dax.alignment) == "---p"
@@ -211,7 +211,7 @@ def test_repeated_memory_repeats_its_pages_after_an_uneven_number() -> None:
     assert all((2**high - 2**low) % REPEATED_PAGES for high in range(64) for low in range(high))
 
 
-def test_pages_that_were_only_read_are_not_the_processes_own() -> None:
+def test_pages_that_were_only_read_do_not_belong_to_the_process() -> None:
     with closing(allocate("untouched", SIZE)) as made:
         ctypes.string_at(made.addr, SIZE)
         assert paging.own_pages(made.addr, SIZE)[0] == 0
@@ -269,14 +269,14 @@ def test_every_changed_stretch_is_detected_whatever_its_bytes(
     assert area.changed() == changed
 
 
-def test_memory_that_was_filled_or_never_touched_is_left_as_it_is(buffer: Memory) -> None:
+def test_memory_that_was_only_filled_or_is_new_is_unchanged(buffer: Memory) -> None:
     assert target(buffer, contents="zeros").changed() == []
     ctypes.memset(buffer.addr, BEFORE, buffer.size)
     assert target(buffer, contents="filled").changed() == []
 
 
 @pytest.mark.parametrize(("arrived", "moved"), [(16, "all"), (0, "nothing"), (8, "part")])
-def test_an_area_reports_how_much_has_arrived(buffer: Memory, arrived: int, moved: str) -> None:
+def test_an_area_reports_how_much_has_moved(buffer: Memory, arrived: int, moved: str) -> None:
     area = target(buffer)
     ctypes.memmove(area.start, pattern(16), arrived)
     assert area.moved() == moved

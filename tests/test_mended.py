@@ -170,7 +170,7 @@ def test_the_mended_trial_runs_only_rows_of_the_exhaustive_tier() -> None:
     assert selected(["BIND-10"], dear, {IDS[5]: result(CASES[5], "FAIL")}) == []
 
 
-def test_violations_of_the_rules_of_a_change_that_is_left_out_are_its_own() -> None:
+def test_a_change_that_is_left_out_is_tried_by_violations_of_its_own_rules() -> None:
     whole = {case.id: result(case) for case in CASES[:3]} | {IDS[3]: result(CASES[3], "FAIL")}
     without = [result(CASES[0], "FAIL"), result(CASES[1]), result(CASES[2], "UNSUPPORTED"), result(CASES[3], "FAIL")]
     found = left_out("window-bounds", ["REG-01"], [], whole, without)

@@ -297,7 +297,7 @@ def test_only_the_last_nights_and_the_last_good_night_are_kept_whole(nights: Nig
     assert nights.outcomes("forky")[2:] == [REGRESSED] * 3
 
 
-def test_the_text_of_the_morning_is_a_message_and_a_webhooks_data(
+def test_the_summary_of_a_night_is_sent_as_a_message_and_as_a_webhooks_data(
     nights: Nights, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     sent, hook = tmp_path / "sent", tmp_path / "hook.json"
@@ -316,7 +316,7 @@ def test_the_text_of_the_morning_is_a_message_and_a_webhooks_data(
     assert "is not a night" not in nights.night(0, forky=GOOD_RUN)
 
 
-def test_foreign_entries_are_named_and_left_alone(nights: Nights) -> None:
+def test_foreign_files_and_folders_are_named_and_not_changed(nights: Nights) -> None:
     nights.night(0, forky=GOOD_RUN)
     (nights.folder / "notes\n.txt").write_text("mine")
     (nights.folder / "20261122T031700Z").symlink_to("/etc")
@@ -331,7 +331,7 @@ def test_a_night_in_the_future_is_reported(nights: Nights) -> None:
     assert "the history has a later night" in nights.night(0, forky=GOOD_RUN)
 
 
-def test_a_run_that_really_fails_is_reported_in_its_own_words(tmp_path: Path, cli: Cli) -> None:
+def test_the_message_of_a_run_that_fails_is_in_the_report_of_the_night(tmp_path: Path, cli: Cli) -> None:
     """The run is a real process."""
     kernel = bzimage(tmp_path / "k", "7.3.0")
     command = f"nightly --history {tmp_path / 'h'} --stack forky --renew 99999 --kernel mine={kernel}"

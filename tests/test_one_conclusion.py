@@ -146,7 +146,7 @@ def test_a_violation_outranks_every_gap() -> None:
     assert (found.words, found.status) == ("x0 does not conform to its documents: 2 rules violated", 1)
 
 
-def test_a_run_that_claims_other_tables_is_not_believed(one: Path, tmp_path: Path) -> None:
+def test_a_run_of_other_tables_does_not_show_that_its_tier_is_complete(one: Path, tmp_path: Path) -> None:
     header, *results, footer = lines_of(one)
     header["suite"]["tables_sha256"] = "1" * 64
     said = read(written_records([header, *results, footer], tmp_path)).conclusion
@@ -418,7 +418,7 @@ def test_a_tier_restricts_every_other_selection() -> None:
         assert {of.id for of in Selection(verbs=["bind_mw"], tier=tier).apply(SUITE)} <= ids
 
 
-def test_smoke_touches_a_rule_and_does_not_verify_it(tmp_path: Path) -> None:
+def test_smoke_tests_a_rule_but_does_not_verify_it(tmp_path: Path) -> None:
     run = read(record(tmp_path, SUITE, SMOKE, Device(), tier="smoke"))
     assert run.status == 0
     assert "verified" not in run.sentence

@@ -251,7 +251,7 @@ def test_the_search_finds_kernel_lines_and_opens_what_it_finds(page: Browser) ->
     assert focused(page) == "BODY"
 
 
-def test_rows_are_walked_and_opened_by_keyboard(page: Browser) -> None:
+def test_rows_are_selected_and_opened_by_keyboard(page: Browser) -> None:
     page.press("j")
     first = focused(page)
     page.press("j")
@@ -316,7 +316,7 @@ def test_a_point_of_a_map_is_described_by_keyboard_and_by_pointer(page: Browser)
     page.wait(lambda: dot.text.startswith("access=none"))
 
 
-def test_the_data_path_is_a_picture_with_signs(page: Browser) -> None:
+def test_the_data_path_is_a_table_of_signs(page: Browser) -> None:
     build(page)
     tables = page.all("table.cells")
     assert [table.find_element(By.TAG_NAME, "caption").text for table in tables] == ["object region", "object window"]
@@ -417,7 +417,7 @@ def test_every_text_has_enough_contrast_with_its_background(page: Browser, schem
         media(page)
 
 
-def test_a_hundred_thousand_points_take_no_elements_of_their_own(browser: Browser, tmp_path: Path) -> None:
+def test_a_hundred_thousand_points_have_no_separate_elements(browser: Browser, tmp_path: Path) -> None:
     flags: Subsets = {"subsets": [f"FLAG_{number}" for number in range(11)]}
     axes: Axes = {"access": flags, "start": [str(each) for each in range(50)]}
     many = numbered(700)
@@ -442,7 +442,7 @@ def test_a_defect_describes_only_its_own_points(browser: Browser, tmp_path: Path
     assert "another rule" not in card
 
 
-def test_a_rule_that_is_searched_by_its_id_comes_first_and_goes_back(page: Browser) -> None:
+def test_a_rule_that_is_searched_by_its_id_comes_first_until_the_search_is_cleared(page: Browser) -> None:
     order = (
         "return [...document.querySelectorAll('details.rule')].filter(each => !each.closest('.hidden'))"
         ".map(each => each.id)"
@@ -467,7 +467,7 @@ def test_the_filter_is_in_the_address(page: Browser) -> None:
     assert len(expected) == 1
 
 
-def test_the_data_have_what_the_results_say_of_each_case() -> None:
+def test_the_data_have_the_contents_of_each_result() -> None:
     """The data are read as the page's script does (reports/page_data.py has the format)."""
     run_ = read(RECORDED)
     marked = r'<script type="application/octet-stream" id="data">([^<]*)</script>'

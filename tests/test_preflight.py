@@ -294,7 +294,7 @@ def test_a_refusal_over_a_lost_connection_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("call", ["post_send_with_inv", "list_traffic", "local_traffic"])
-def test_no_call_takes_a_lost_connection_for_a_refusal(call: str) -> None:
+def test_a_lost_connection_counts_as_a_refusal_of_no_call(call: str) -> None:
     rows = [case for case in SUITE.cases if case.kind is Kind.ROW and case.when.call == call]
     refused = [case for case in rows if case.when.then.outcome == "refused" and not case.before][:5]
     assert refused

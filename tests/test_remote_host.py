@@ -270,7 +270,7 @@ def test_a_host_that_reboots_in_a_case_makes_that_case_a_crash(run: Run, stand_i
     assert boots == ["boot-1", "boot-2"]
 
 
-def test_a_host_that_does_not_come_back_is_reset_and_its_console_is_evidence(
+def test_a_host_that_stays_unreachable_is_reset_and_its_console_is_evidence(
     stand_in: StandIn, run: Run, tmp_path: Path
 ) -> None:
     reset = f"echo x >>{tmp_path}/resets; rm -f {stand_in.dead}; echo boot-9 >{stand_in.boot_id}"
@@ -304,7 +304,7 @@ def test_a_run_is_resumed_after_its_host_was_lost_and_the_case_is_a_crash(stand_
     assert again.results[1]["reason"].endswith("the host went down while the case ran")
 
 
-def test_a_host_that_comes_back_with_another_kernel_is_reported(stand_in: StandIn) -> None:
+def test_a_host_that_boots_another_kernel_is_reported(stand_in: StandIn) -> None:
     with stand_in.host() as host:
         assert host.first
         host._same["kernel"] = "5.4.0-another"

@@ -188,7 +188,7 @@ def made(domain: RemoteDomain, far: requester.Requesters, **spec: Any) -> tuple[
     return queue, cast(Any, far._queues[queue._id])
 
 
-def test_calls_of_a_queue_pair_are_made_at_the_peer(domain: RemoteDomain, far: requester.Requesters) -> None:
+def test_calls_of_a_queue_pair_are_executed_at_the_peer(domain: RemoteDomain, far: requester.Requesters) -> None:
     queue, there = made(domain, far, access=3)
     assert (queue.number, queue.kind, queue.sq_sig_all, queue.state) == (77, "RC", False, "RESET")
     assert (there.spec, there.deadline_s, there.pd) == (QpSpec("RC", "pd", access=3), 1.5, "pd")
@@ -206,7 +206,7 @@ def test_calls_of_a_queue_pair_are_made_at_the_peer(domain: RemoteDomain, far: r
     assert there.did.pop() == "close"
 
 
-def test_a_request_finds_its_memory_at_the_peer(domain: RemoteDomain, far: requester.Requesters) -> None:
+def test_a_request_uses_memory_of_the_peer(domain: RemoteDomain, far: requester.Requesters) -> None:
     place = memory.allocate("anonymous", memory.PAGE)
     registered = domain.device.reg_mr(domain, place.addr, memory.PAGE, 1)
     assert registered.mr is not None
@@ -378,7 +378,7 @@ def test_a_peer_without_the_device_is_reported_in_one_line(host: Far) -> None:
         peer.open_remote("node2:rxe9", PATIENCE_S)
 
 
-def test_a_peer_that_is_lost_ends_the_session_and_not_the_device(host: Far) -> None:
+def test_a_peer_that_is_lost_ends_the_session_without_a_verdict_on_the_device(host: Far) -> None:
     channel, _ = peer.open_remote("node2:fake0", PATIENCE_S)
     host.cut()
     for _ in range(2):  # the second call fails without waiting
@@ -388,7 +388,7 @@ def test_a_peer_that_is_lost_ends_the_session_and_not_the_device(host: Far) -> N
     channel.close()
 
 
-def test_a_peer_that_does_not_answer_is_lost(host: Far) -> None:
+def test_a_peer_that_does_not_respond_is_lost(host: Far) -> None:
     channel, _ = peer.open_remote("node2:fake0", 0.5)
     with pytest.raises(PeerLost, match="the peer is lost: node2 did not respond in time"):
         channel.call("hang")

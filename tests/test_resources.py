@@ -136,7 +136,7 @@ def test_resources_freed_a_little_later_are_not_leaks(monkeypatch: Patch) -> Non
     assert resources.count_when_settled({"MR": 0}, lambda: {"MR": 1}) == {"MR": 1}
 
 
-def test_the_evidence_keeps_objects_and_memory_apart() -> None:
+def test_the_evidence_separates_objects_and_memory() -> None:
     assert resources.resource_evidence({"MR": 0, resources.PINNED: 0}, {"MR": 1, resources.PINNED: 4}) == {
         "resources": {"before": {"MR": 0}, "after": {"MR": 1}},
         "memory": {"before": {resources.PINNED: 0}, "after": {resources.PINNED: 4}},
@@ -351,7 +351,7 @@ class Driver(ReferenceBench):
 
 
 @pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])
-def test_a_leak_fails_its_case_and_is_a_defect_of_its_own(kernel: Kernel, row: str) -> None:
+def test_a_leak_fails_its_case_and_is_a_separate_defect(kernel: Kernel, row: str) -> None:
     with closing(Driver()) as bench:
         bench.kernel = kernel
         run = replace(on_the_reference(bench), memory=kernel.memory())

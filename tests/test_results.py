@@ -67,7 +67,7 @@ def test_a_result_has_every_field_of_the_contract() -> None:
 
 
 @pytest.mark.parametrize("room", [1 << 20, 1])
-def test_results_with_values_of_their_own_share_everything_else(
+def test_results_with_unique_values_share_all_other_values(
     room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If there is no more room for values that later results might repeat, known values are still shared."""
@@ -82,7 +82,7 @@ def test_results_with_values_of_their_own_share_everything_else(
     assert (one["expected"] is other["expected"]) is (room > 1)
 
 
-def test_values_that_differ_in_nearly_every_result_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_that_differ_in_nearly_every_result_are_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("conformance.results.repeated._TRIED", 2)
     repeated = Repeated()
     for number in range(10):

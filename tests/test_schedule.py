@@ -31,7 +31,7 @@ def batches(schedule: Schedule) -> list[list[str]]:
 
 
 @given(st.integers(1, 5), SECONDS)
-def test_each_case_is_handed_out_once_and_hazardous_ones_alone_at_the_end(
+def test_each_case_is_in_one_batch_and_each_hazardous_case_in_a_separate_batch_at_the_end(
     workers: int, seconds: dict[str, float]
 ) -> None:
     found = batches(Schedule(MIXED, workers, seconds))
@@ -110,7 +110,7 @@ class TestDurations:
 
 
 @given(st.integers(1, 5))
-def test_cases_that_need_kept_memory_come_first_and_have_one_worker_of_their_own(workers: int) -> None:
+def test_cases_that_need_kept_memory_are_the_first_batch(workers: int) -> None:
     fields = "rules: [REREG-07], when: {flags: []}, then: open, given: {mrs: {mr: {access: []}}}"
     kept = table("rereg_mr/sample", "\n".join(f"- {{id: k{number}, {fields}}}" for number in range(3)), 3).cases
     first, *others = batches(Schedule([*MIXED, *kept], workers, {}))

@@ -88,7 +88,7 @@ def test_a_violation_is_found_and_reported_in_few_steps_that_repeat_it(name: str
     assert verdict_of(divergence.row, named(name).kind) == Verdict.FAIL
 
 
-def test_the_sequences_of_a_seed_are_the_same_again() -> None:
+def test_the_sequences_of_a_seed_are_always_the_same() -> None:
     assert rows_of(3) == rows_of(3) != rows_of(4)
 
 

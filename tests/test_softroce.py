@@ -64,7 +64,7 @@ def test_every_input_of_the_recipe_changes_its_digest(name: str) -> None:
     assert other.digest() != recipe.digest()
 
 
-def test_a_kernel_of_another_suite_gets_a_source_of_its_own() -> None:
+def test_a_kernel_of_another_suite_gets_a_separate_source() -> None:
     recipe = dataclasses.replace(recipe_for("trixie-backports"), mirror="http://mirror.example/debian")
     assert guest_system(recipe).command(Path("/x"))[-2:] == [
         "deb http://mirror.example/debian trixie main",
@@ -99,7 +99,9 @@ Components: main
         ("sources.list", "deb file:/mnt/debian bookworm main\n", "debian", ""),
     ],
 )
-def test_mirror_of_the_host(tmp_path: Path, name: str, text: str, release: str, expected: str) -> None:
+def test_the_mirror_is_read_from_the_apt_sources_of_the_host(
+    tmp_path: Path, name: str, text: str, release: str, expected: str
+) -> None:
     laid(tmp_path, {f"apt/{name}": text, "os-release": f'ID={release}\nVERSION_CODENAME="bookworm"\n'})
     assert mirror.host_mirror(tmp_path) == expected
 
@@ -375,7 +377,7 @@ def test_a_disk_that_is_too_small_is_reported_before_anything_is_downloaded(tmp_
 
 
 @pytest.mark.slow
-def test_a_mirror_that_does_not_answer_is_a_failed_download(tmp_path: Path) -> None:
+def test_a_mirror_that_does_not_respond_is_a_failed_download(tmp_path: Path) -> None:
     assert os.geteuid() == 0, "only root can build an image: run the project's tests as root"
     with user_error("downloading Debian packages for the guest failed", status=3) as caught:
         ensure_image(Recipe(mirror="http://127.0.0.1:9/debian"), tmp_path, print)
@@ -461,7 +463,9 @@ def test_if_qemu_is_killed_externally_before_the_guest_is_up_another_guest_is_st
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("script", "message"), rows("guests_that_do_not_start"))
-def test_a_guest_that_does_not_start(fake_qemu: FakeQemu, tmp_path: Path, script: str, message: str) -> None:
+def test_a_guest_that_does_not_start_is_reported(
+    fake_qemu: FakeQemu, tmp_path: Path, script: str, message: str
+) -> None:
     fake_qemu.put(CONSOLE + script)
     error = fake_qemu.fails(message)
     assert error.log == (str(fake_qemu.console) if "$console" in script else "")  # an empty output is not reported
@@ -572,7 +576,7 @@ def test_a_job_with_a_missing_file_or_an_invalid_name_of_a_variable_is_refused(t
 
 @pytest.mark.guest
 @pytest.mark.nightly
-def test_a_guest_without_the_driver_says_why(tmp_path: Path) -> None:
+def test_a_guest_without_the_driver_is_reported_with_the_reason(tmp_path: Path) -> None:
     laid(tmp_path, {"overlay/etc/modprobe.d/none.conf": "install rdma_rxe /bin/false\n"})
     image = ensure_image(recipe_for(), cache_directory(), print)
     with pytest.raises(UserError, match=r"could not bring up its RDMA device: modprobe.*rdma_rxe") as caught:

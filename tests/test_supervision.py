@@ -58,7 +58,7 @@ def test_a_worker_that_dies_in_a_case_affects_only_that_case(stage: Stage) -> No
     assert IDS[1] in stage.audience.reasons[0]
 
 
-def test_hazardous_cases_come_last_each_in_a_worker_of_its_own(stage: Stage) -> None:
+def test_hazardous_cases_come_last_each_in_a_separate_worker(stage: Stage) -> None:
     rows = "\n".join(
         f"- {{id: c{number}, rules: [REG-01], hazardous: {str(number < 2).lower()}, when: {{access: []}}, then: open}}"
         for number in range(4)
@@ -308,7 +308,7 @@ class TestPytestAsWorker:
         found, _recorded = self.run(project, tmp_path, "works", "hangs", case_deadline_s=6.0)
         assert found == {"works": "PASS", "hangs": "HANG"}
 
-    def test_a_process_that_cannot_start_says_so_in_the_console(self, project: Project, tmp_path: Path) -> None:
+    def test_the_error_of_a_process_that_cannot_start_is_in_the_console(self, project: Project, tmp_path: Path) -> None:
         (project.root / "conftest.py").write_text("raise RuntimeError('a broken installation')\n")
         with pytest.raises(UserError, match="no case was begun"):
             self.run(project, tmp_path, "works")

@@ -391,7 +391,7 @@ def test_a_worker_that_dies_in_a_sweep_is_reported_with_its_last_reported_point(
     assert "at the point access=REMOTE_WRITE or one of those soon after it" in crash["reason"]
 
 
-def test_tiers_are_nested_and_the_smallest_touches_every_rule() -> None:
+def test_tiers_are_nested_and_the_smallest_tests_every_rule() -> None:
     suite = load_suite()
     smoke, default, whole = (of_tier(suite.cases, tier) for tier in ("smoke", "default", "exhaustive"))
     assert {case.id for case in smoke} <= {case.id for case in default} < {case.id for case in whole}

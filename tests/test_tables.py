@@ -78,7 +78,7 @@ def test_a_case_has_the_location_of_its_row_and_not_of_its_axis() -> None:
     ]
 
 
-def test_a_row_has_entries_needs_and_memory_of_its_own() -> None:
+def test_a_row_can_have_its_own_entries_needs_and_memory() -> None:
     cases = cases_of(ROW.replace("id: a,", "id: a, entries: [libibverbs, uverbs],"), 2)
     assert [case.id for case in cases] == ["reg_mr/sample/a@libibverbs", "reg_mr/sample/a@uverbs"]
     (case,) = cases_of(ROW.replace("REG-01]", "REG-07], needs: [odp]"), 1)
@@ -168,7 +168,7 @@ def test_a_table_that_nothing_runs_once_is_a_mistake(own: Path, module: str, fra
 
 @pytest.mark.usefixtures("own")
 @pytest.mark.parametrize("command", ["list", "coverage"])
-def test_the_mistakes_of_all_files_are_printed_one_a_line(command: str, tmp_path: Path, cli: Cli) -> None:
+def test_the_mistakes_of_all_files_are_printed_one_per_line(command: str, tmp_path: Path, cli: Cli) -> None:
     files = {"p": TABLE.replace("LOCAL_WRITE", "LOCAL_WIRTE, REMOTE_REED"), "q": TABLE.replace("REG-01", "STAT-1")}
     folder = laid(tmp_path / "own", {f"reg_mr/{name}.yaml": text for name, text in files.items()})
     captured = cli(2, command, "--cases", folder)
