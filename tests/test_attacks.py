@@ -105,7 +105,7 @@ def good(eight_cases: Suite, tmp_path: Path) -> list[Line]:
 
 
 def failed(good: list[Line]) -> list[Line]:
-    """The lines of a run in which one case fails."""
+    """Returns the lines of a run in which one case fails."""
     observed = {"returned": "NULL", "errno": "EINVAL", "layer": "kernel"}
     lines = failing(good, {"verdict": "FAIL", "effective": "FAIL", "observed": observed, "fault": {"kind": "refused"}})
     return [*lines[:-1], {**lines[-1], "rules": {"REG-01": "FAIL"}, "rule_totals": {"FAIL": 1, "without_case": 0}}]
@@ -199,7 +199,7 @@ def by_bomb(_: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_ALWAYS_UNPACKED", "_SLACK"):
             patch.setattr(f"bundles.archive.{name}", 1 << 20)
-        with pytest.raises(UserError, match="compresses too well"):
+        with pytest.raises(UserError, match="compression ratio"):
             pack(folder / "bundle", {}, {"results.jsonl": bytes(4 << 20)})
         patch.setattr("bundles.archive._most_unpacked", lambda _: 1 << 30)
         pack(folder / "bundle", {}, {"results.jsonl": bytes(4 << 20)})

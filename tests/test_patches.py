@@ -139,7 +139,7 @@ def test_a_change_that_does_not_fit_is_named_and_the_others_are_written(
 def test_patches_fails_if_no_change_fits(tree: Path, capsys: Says) -> None:
     commit(tree, "int other;\n", "Another driver")
     assert patches(tree) == 2
-    assert capsys.readouterr().err.splitlines()[-1] == "rdma-cts: no change fits; the lines above say why"
+    assert capsys.readouterr().err.splitlines()[-1] == "rdma-cts: no change fits; see the lines above"
 
 
 def test_bad_input_is_reported(tree: Path, capsys: Says, monkeypatch: Patch) -> None:
@@ -154,7 +154,7 @@ def test_bad_input_is_reported(tree: Path, capsys: Says, monkeypatch: Patch) -> 
     assert f"{out}/linux has files already" in capsys.readouterr().err
     monkeypatch.setenv("PATH", str(tree.parent / "empty"))
     assert patches(tree) == 3
-    assert capsys.readouterr().err == "rdma-cts: git is not installed; it makes the series\n"
+    assert capsys.readouterr().err == "rdma-cts: git, which makes the series, is not installed\n"
 
 
 def test_an_oops_is_trimmed_to_its_certain_lines() -> None:
