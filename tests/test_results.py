@@ -1,4 +1,4 @@
-"""The format of results.jsonl: its lines, the file, the results of reading it, and the exit status."""
+"""The format of results.jsonl: its lines, writing and reading of the file, and the exit status."""
 
 import itertools
 import json
@@ -67,10 +67,8 @@ def test_a_result_has_every_field_of_the_contract() -> None:
 
 
 @pytest.mark.parametrize("room", [1 << 20, 1])
-def test_results_with_values_of_their_own_share_everything_else(
-    room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If there is no more room for values that later results might repeat, known values are still shared."""
+def test_results_that_are_read_share_equal_values(room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without room for further values, results still share the values that are already known."""
     monkeypatch.setattr("conformance.results.repeated._MOST_TEXT", room)
     lines = [result(case, observed={"rc": number}) for number, case in enumerate(numbered(2).cases)]
     one, other = read_results(written(recorded(lines, complete=False), tmp_path), plain).results
@@ -82,7 +80,7 @@ def test_results_with_values_of_their_own_share_everything_else(
     assert (one["expected"] is other["expected"]) is (room > 1)
 
 
-def test_values_of_which_nearly_every_result_has_its_own_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_that_differ_in_nearly_every_result_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("conformance.results.repeated._TRIED", 2)
     repeated = Repeated()
     for number in range(10):
@@ -117,7 +115,7 @@ def test_values_of_which_nearly_every_result_has_its_own_are_not_kept(monkeypatc
         (b'{"type":"result"', b'{"type":1e999}{"type":"result"'),
     ],
 )
-def test_a_line_read_by_its_values_is_accepted_only_as_it_is_when_read_wholly(before: bytes, after: bytes) -> None:
+def test_reading_with_known_values_accepts_and_returns_what_full_reading_does(before: bytes, after: bytes) -> None:
     record = result(numbered(1).cases[0], "FAIL", observed={"rc": 0}, kernel={}, reason="why", duration_us=7)
     record |= {"fault": {"kind": "accepted"}}
     line, repeated = encode(record)[:-1], Repeated()
@@ -160,7 +158,7 @@ def test_the_verdict_of_a_rule_is_the_worst_of_its_cases(one: str, other: str) -
     assert rule_verdicts(lines[::-1]) == {"REG-01": expected}
 
 
-def test_a_rule_that_is_verified_in_part_says_what_the_device_does_not_offer() -> None:
+def test_a_rule_that_is_verified_in_part_names_what_the_device_does_not_offer() -> None:
     cases = numbered(4).cases
     lines = [
         result(cases[0]),
@@ -222,7 +220,7 @@ def test_each_line_is_in_the_file_as_soon_as_it_is_appended(tmp_path: Path) -> N
     file.close()
 
 
-def test_lines_are_ascii_and_one_line_whatever_they_carry() -> None:
+def test_an_encoded_record_is_one_line_of_ascii() -> None:
     data = encode({"reason": "b\u00f6se \U0001f600 \x1b[31m\nnext\u2028line \ud800"})
     assert data.isascii()
     assert data.count(b"\n") == 1
@@ -241,7 +239,7 @@ def test_a_place_that_cannot_be_written_is_the_users_mistake(tmp_path: Path, fol
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_file_without_a_record_is_gone_when_it_is_closed(tmp_path: Path) -> None:
+def test_a_file_without_a_record_is_removed_when_it_is_closed(tmp_path: Path) -> None:
     ResultsFile(tmp_path / "results.jsonl").close()
     assert list(tmp_path.iterdir()) == []
 
@@ -267,13 +265,13 @@ def test_a_file_without_footer_is_a_run_cut_short_and_a_torn_last_line_is_left_o
 TYPES: dict[str, Any] = {get_args(get_type_hints(type_)["type"])[0]: type_ for type_ in get_args(Record)}
 
 
-def test_each_key_of_a_result_has_a_default_but_those_that_are_never_in_a_file() -> None:
+def test_each_key_of_a_result_has_a_default_except_those_that_are_never_in_a_file() -> None:
     """mypy checks that the defaults fit the types."""
     assert set(shape.RESULT) == set(TYPES["result"].__annotations__) - {"points_data"}
 
 
 def test_repeated_values_take_no_room_in_a_large_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Writing counts values like reading, also in a resumed run."""
+    """The writer counts values as the reader does, also in a resumed run."""
     lines = [result(case, "FAIL", f"it was {case.id}") for case in numbered(40).cases]
     head = header(planned=[line["case"] for line in lines])
     most = values_in(encode(head)) + 10 * values_in(encode(lines[0]))
@@ -295,7 +293,7 @@ def test_repeated_values_take_no_room_in_a_large_run(tmp_path: Path, monkeypatch
     assert kept == lines
     shown = digest(Recorded(head, kept), tmp_path).results
     for same in (kept, shown):
-        assert all(len({id(each[key]) for each in same}) <= 2 for key in ("kernel", "set_up"))  # of each session
+        assert all(len({id(each[key]) for each in same}) <= 2 for key in ("kernel", "set_up"))  # one of each session
     assert list(shown) == list(digest(Recorded(head, lines), tmp_path).results)
     for many, changes in ((len(lines), [{}] * 40), (0, [{"notes": ["", str(number)] * 9} for number in range(40)])):
         monkeypatch.setattr(writer, "_MANY", many)
@@ -306,9 +304,8 @@ def test_repeated_values_take_no_room_in_a_large_run(tmp_path: Path, monkeypatch
         assert len(read_results(file.path).results) < 20
 
 
-def test_results_that_repeat_values_are_read_as_each_line_alone(tmp_path: Path) -> None:
-    """Lines that differ from earlier lines: nested keys of the same name, numbers, escapes and another order of
-    keys."""
+def test_results_that_repeat_values_are_read_like_single_lines(tmp_path: Path) -> None:
+    """The lines differ from earlier lines in nested keys of the same name, numbers, escapes and the order of keys."""
     before: list[dict[str, Any]] = [
         *({"expected": {one: 1, "observed": two}, "observed": {"returned": two}} for one, two in ("a2", "b3", "a3")),
         {"fault": {"kind": "refused", "call": 'a "call"'}, "verdict": "FAIL"},

@@ -1,4 +1,4 @@
-"""Runs that are cut short at any moment and resumed lose no recorded result, and have the same footer."""
+"""Runs that are cut short at any moment and resumed lose no recorded result, and have the footer of a whole run."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def rest(stage: Stage) -> list[bytes]:
     return [HEADER, *(line for number in range(4) if IDS[number] not in done for line in (start(number), good[number]))]
 
 
-def test_a_run_cut_anywhere_ends_with_the_footer_of_one_that_was_not(
+def test_a_resumed_run_has_the_results_and_the_footer_of_an_uninterrupted_run(
     stage: Stage, whole: tuple[bytes, Recorded]
 ) -> None:
     data, unbroken = whole
@@ -98,7 +98,7 @@ def test_another_stack_is_refused_and_nothing_is_lost(stage: Stage, change: Resu
     assert verdicts(stage.play(ran(1, 2, 3), carry_on=True)) == ["PASS"] * 4
 
 
-def test_a_file_that_ends_as_none_of_ours_is_left_alone(stage: Stage) -> None:
+def test_a_file_with_a_result_after_the_footer_is_refused_and_not_changed(stage: Stage) -> None:
     stage.play(ran(0), [HEADER])
     with stage.path.open("ab") as file:
         file.write(passed(1))
@@ -108,7 +108,7 @@ def test_a_file_that_ends_as_none_of_ours_is_left_alone(stage: Stage) -> None:
     assert stage.path.read_bytes() == data
 
 
-def test_the_case_in_which_this_host_went_down_is_a_crash(stage: Stage) -> None:
+def test_the_case_in_flight_is_a_crash_if_this_host_booted_again(stage: Stage) -> None:
     head = encode(header(planned=IDS, stack="test")) + encode({"type": "worker", "boot_id": "before"})
     stage.path.write_bytes(head + start(0) + passed(0) + start(1))
     recorded = stage.play(ran(2, 3), carry_on=True, boot_id="after")
@@ -118,7 +118,7 @@ def test_the_case_in_which_this_host_went_down_is_a_crash(stage: Stage) -> None:
     assert verdicts(stage.play(ran(1, 2, 3), carry_on=True, boot_id="before")) == ["PASS"] * 4
 
 
-def test_cases_begun_are_written_down_where_the_kernel_may_take_the_host_along(stage: Stage) -> None:
+def test_the_start_of_each_case_is_recorded_if_the_kernel_of_this_host_is_under_test(stage: Stage) -> None:
     stage.play(ran(0, 1, 2, 3), boot_id="x")
     started = [json.loads(line)["case"] for line in stage.path.read_bytes().splitlines() if b'"start"' in line]
     assert started == IDS
@@ -141,7 +141,7 @@ def test_two_runs_into_one_directory_are_refused(tmp_path: Path) -> None:
     ResultsFile(path, carry_on=True).close()
 
 
-def test_a_run_that_is_killed_holds_its_directory_no_longer(tmp_path: Path) -> None:
+def test_a_killed_run_does_not_lock_its_directory(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     code = "from pathlib import Path; from conformance.results.writer import ResultsFile; "
     code += f"ResultsFile(Path({str(path)!r})); print(flush=True); input()"
@@ -170,7 +170,7 @@ def test_the_plan_of_another_user_is_not_run(tmp_path: Path, monkeypatch: pytest
     write_plan(PLAN, tmp_path)
     if os.geteuid() == 0:
         os.chown(tmp_path / "plan.json", 12345, 12345)
-    else:  # only root can give a file away
+    else:  # only root can change the owner of a file
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(UserError, match="belongs to another user"):
         read_plan(tmp_path)
@@ -190,10 +190,10 @@ def test_a_run_with_another_plan_is_not_resumed(change: ResultRecord, output: st
         PLAN.check(Plan(**{**vars(PLAN), **change}))
 
 
-# The command
+# A worker that is killed externally
 
 
-def test_a_worker_killed_in_its_last_case_gives_no_verdict(stage: Stage) -> None:
+def test_a_case_whose_worker_was_killed_is_run_by_the_resumed_run(stage: Stage) -> None:
     recorded = stage.play(killed(*ran(0, 1, 2), start(3)), [SILENCE])
     assert verdicts(recorded) == ["PASS", "PASS", "PASS", "MISSED"]
     assert verdicts(stage.play(ran(3), carry_on=True)) == ["PASS"] * 4

@@ -59,7 +59,7 @@ def test_a_rule_without_a_quote_says_why(tmp_path: Path) -> None:
     assert texts["unquoted"] == "It is secret."
 
 
-def test_rules_come_in_the_order_of_the_files(tmp_path: Path) -> None:
+def test_rules_are_in_the_order_of_the_files(tmp_path: Path) -> None:
     files = {verb: f"verb: api\nrules:\n{RULE.format(id=id_)}" for verb, id_ in (("b", "AB-01"), ("a", "ZZ-01"))}
     found, mistakes = read(tmp_path, **files)
     assert (list(found), mistakes) == (["ZZ-01", "AB-01"], [])
@@ -81,13 +81,13 @@ def test_an_id_is_used_or_retired_once_in_all_files(tmp_path: Path, a: str, b: s
     assert read(tmp_path, a=a, b=b)[1] == [mistake]
 
 
-def test_mistakes_come_file_by_file_from_top_to_bottom(tmp_path: Path) -> None:
+def test_mistakes_are_listed_by_file_from_top_to_bottom(tmp_path: Path) -> None:
     bad = "verb: api\nrules:\n" + RULE.format(id="AB-01").replace("must", "shall").replace("section", "sektion")
     locations = [one.split(": ")[0] for one in read(tmp_path, a=bad, b="rules: [] \nverb: *x")[1]]
     assert locations == ["a/rules.yaml:3:5", "a/rules.yaml:6:5", "a/rules.yaml:7:12", "b/rules.yaml:2:7"]
 
 
-def test_every_rule_has_a_short_name_of_its_own() -> None:
+def test_every_rule_has_a_unique_short_name() -> None:
     shorts = [rule.short for rule in registry().values()]
     without = [rule.id for rule in registry().values() if not 0 < len(rule.short) <= 60]
     assert without == [], "titles of defects need the key `short`, of at most 60 characters"
@@ -118,13 +118,13 @@ REREG = """
 
 
 def suite(rules: Sequence[str] = (), *tables: Table) -> Suite:
-    """A suite of these rules (by default all) and tables (by default ROWS)."""
+    """Returns a suite of these rules (by default all) and tables (by default ROWS)."""
     made = samples.suite(tables or [samples.table("reg_mr/sample", ROWS, 4)])
     return replace(made, registry=Registry(made.registry[id_] for id_ in rules or made.registry))
 
 
 def covered(suite: Suite, folder: Path, *lines: ResultRecord, complete: bool = True, **head: Any) -> Coverage:
-    """The coverage of a suite with a run that has these results."""
+    """Returns the coverage of a suite with a run that has these results."""
     run = samples.recorded(lines, complete=complete, planned=[], **head)
     return cover_with_results(suite, samples.written(run, folder))
 
@@ -140,7 +140,7 @@ def test_cases_count_for_each_of_their_rules_in_each_direction() -> None:
     assert found == {"REG-01": (2, 1, 1, 0), "REG-02": (1, 0, 1, 0), "REG-23": (1, 1, 1, 0), "REG-03": (1, 0, 0, 1)}
 
 
-def test_rules_without_a_case_and_with_open_ones_only_are_listed() -> None:
+def test_rules_without_a_case_and_rules_with_only_open_cases_are_listed() -> None:
     coverage = cover(suite(["REG-01", "REG-02", "REG-03", "REG-04", "REG-23"]))
     assert coverage.without_case == ["REG-04"]
     assert coverage.only_open == ["REG-03"]
@@ -185,16 +185,16 @@ ENUMERATED = "IBV_REREG_MR_ERR_INPUT"
         (ADVICE, {"returned": "EXDEV", "errno": ""}, ""),
         (ADVICE, {"setup_failed": "no memory"}, ""),
         (ADVICE, {"returned": "0", "afterwards": [{"returned": "EPERM", "errno": ""}]}, ""),
-        # One number for two promises counts for the promise that the case is about.
+        # Of two codes with the same number, the code that the case expects is counted.
         *(
             (ADVICE.replace("[EFAULT, EINVAL]", promised), {"returned": "EOPNOTSUPP", "errno": ""}, promised)
             for promised in ("ENOTSUP", "EOPNOTSUPP")
         ),
-        # A code of an enumeration is known by its name and its number.
+        # A code of an enumeration is recognised by its name and by its number.
         *((REREG, {"returned": each, "errno": "EINVAL"}, ENUMERATED) for each in ("ERR_INPUT", ENUMERATED, "-1")),
     ],
 )
-def test_codes_that_came_back_are_counted(tmp_path: Path, table: str, observed: dict[str, Any], provoked: str) -> None:
+def test_observed_codes_are_counted(tmp_path: Path, table: str, observed: dict[str, Any], provoked: str) -> None:
     verb = "rereg_mr" if table == REREG else "advise_mr"
     made = suite([], samples.table(f"{verb}/sample", table))
     coverage = covered(made, tmp_path, samples.result(made.cases[0], observed=observed))
@@ -202,7 +202,7 @@ def test_codes_that_came_back_are_counted(tmp_path: Path, table: str, observed: 
     assert f"documented codes observed: {len(provoked.split())} of {len(coverage.codes)}" in list(render(coverage))
 
 
-def test_a_verdict_that_rests_on_open_cases_stands_in_brackets(tmp_path: Path) -> None:
+def test_a_verdict_of_open_cases_only_is_in_brackets(tmp_path: Path) -> None:
     made = suite(FOUR)
     coverage = covered(made, tmp_path, samples.result(made.cases[3]))
     assert any(line.startswith("REG-03 ") and " (PASS) " in line for line in render(coverage))

@@ -1,6 +1,6 @@
 """Tests from the command line to the results, with a real guest and kernel driver. No test is skipped: if the guest
-does not boot, these tests fail. By day, the run has a third of the rows and small sweeps of each table, at least one of
-each rule, and one hazardous row of each verb. All other cases are run at night."""
+does not boot, these tests fail. By day, the run has a third of the rows and small sweeps of each table, at least one
+case of each rule, and one hazardous case of each verb. All other cases run at night."""
 
 import itertools
 import json
@@ -24,8 +24,8 @@ from launched import launched, run_in_guest, script
 
 pytestmark = pytest.mark.guest
 RULES = ("REG-02", "REG-03", "REG-15", "REG-16", "REG-18", "REG-23", "DEREG-03")
-MOST_POINTS = 16  # of a sweep by day
-NAMED = ("reg_mr/huge_lengths/on-demand-of-", "reg_mr/registration/last-byte")  # of which tests below ask for results
+MOST_POINTS = 16  # of a sweep that runs by day
+NAMED = ("reg_mr/huge_lengths/on-demand-of-", "reg_mr/registration/last-byte")  # tests below need their results
 # Rules that pass only in part because rxe does not offer some of their evidence (docs/results.md, Evidence).
 NOT_OFFERED = {
     "REG-01": {"odp_implicit at libibverbs"},
@@ -48,7 +48,7 @@ class Run:
 
 
 def by_day() -> list[str]:
-    """A part of the default tier: of each table, each rule and, for hazardous cases, each verb."""
+    """Returns the part of the default tier that runs by day."""
     every = of_tier(load_suite().cases, DEFAULT)
     small = [case for case in every if (case.sweep is None or case.sweep.size <= MOST_POINTS) and not case.hazardous]
     chosen = [case.id for case in every if case.id.startswith(NAMED)]
@@ -60,7 +60,7 @@ def by_day() -> list[str]:
 
 
 def run_of(out: Path, chosen: Sequence[str]) -> Run:
-    """Runs these cases without trying violations again, which takes as long as the cases and has a separate test."""
+    """Runs these cases without confirmation, which takes as long as the cases and has a separate test."""
     done = run_in_guest(out, "--no-confirm", only=chosen)
     assert (out / "results.jsonl").exists(), done.stdout + done.stderr
     recorded = read_results(out)
@@ -103,12 +103,12 @@ def test_the_header_names_the_kernel_driver_and_library_under_test(whole: Run) -
 
 
 @pytest.mark.parametrize("rule", [*RULES, *NOT_OFFERED])
-def test_the_rule_holds_on_soft_roce(whole: Run, rule: str) -> None:
+def test_the_rule_passes_on_soft_roce(whole: Run, rule: str) -> None:
     assert whole.footer["rules"][rule] in ("PASS", "PARTIAL")
 
 
 @pytest.mark.nightly
-def test_rules_pass_wholly_or_in_part_for_what_soft_roce_does_not_offer(footer: FooterRecord) -> None:
+def test_rules_pass_or_lack_only_what_soft_roce_does_not_offer(footer: FooterRecord) -> None:
     assert {rule: footer["rules"][rule] for rule in RULES} == dict.fromkeys(RULES, "PASS")
     for rule, not_offered in NOT_OFFERED.items():
         assert footer["rules"][rule] == "PARTIAL"
@@ -133,7 +133,7 @@ def test_the_last_lines_name_each_defect_and_explain_describes_it(whole: Run, cl
     assert re.search(r"^  reproduce: \./rdma-cts run --guest --only reg_mr/", said, re.MULTILINE)
 
 
-def test_the_run_leaves_a_page_and_a_summary_with_the_verdict_in_words(whole: Run) -> None:
+def test_the_run_writes_a_page_and_a_summary_with_the_verdict_in_words(whole: Run) -> None:
     summary = json.loads((whole.out / "summary.json").read_text())
     jsonschema.validate(summary, json.loads((ROOT / "docs" / "summary.schema.json").read_text()))
     assert summary["exit_status"] == 1
@@ -171,7 +171,7 @@ def test_a_case_has_the_same_result_in_one_guest_and_in_several(results: list[Re
     assert len(alone) > 20
     for line in alone:
         if "/in_flight/" in line["case"]:
-            continue  # a race with requests in flight, whose outcome can differ
+            continue  # the outcome of a race with requests in flight can differ
         assert line["verdict"] == others[line["case"]]["verdict"]
         if line["verdict"] != "CRASH":  # the log of a crashed kernel has times that differ
             keys = ("reason", "layer", "points", "deviations", "rule_verdicts")
@@ -186,10 +186,8 @@ def test_observations_are_recorded_raw(whole: Run) -> None:
     assert "log" in line["kernel"]
 
 
-def test_the_printed_command_shows_a_violation_again_that_is_confirmed_and_can_be_waived(
-    whole: Run, tmp_path: Path
-) -> None:
-    """Another violation of the same cause is confirmed together with it."""
+def test_the_printed_command_reproduces_a_violation_which_is_confirmed_and_waived(whole: Run, tmp_path: Path) -> None:
+    """A second violation with the same cause is confirmed too."""
     cases = [f"reg_mr/huge_lengths/on-demand-of-{length}-gib" for length in (2, 6)]
     (line,) = [line for line in whole.recorded.results if line["case"] == cases[0]]
     waiver = {
@@ -215,7 +213,7 @@ def test_the_printed_command_shows_a_violation_again_that_is_confirmed_and_can_b
     assert [record for record in recorded.confirmations if not record["confirmed"]] == []
 
 
-def test_a_guest_that_cannot_boot_is_one_clear_line_and_status_3(tmp_path: Path) -> None:
+def test_a_guest_that_cannot_boot_is_reported_in_one_line_with_status_3(tmp_path: Path) -> None:
     script(tmp_path / "qemu-system-x86_64", "echo no such machine >&2\nexit 1")
     done = launched("run", "--guest", "--out", tmp_path / "out", PATH=f"{tmp_path}:{os.environ['PATH']}")
     assert done.returncode == 3

@@ -1,4 +1,5 @@
-"""The cases for the next worker: every case is run once, long cases come first, and hazardous cases run alone."""
+"""The cases for the next worker: every case runs once, long cases run first, and hazardous cases run alone. Also the
+file of durations, and the selection of cases."""
 
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def test_each_case_is_handed_out_once_and_hazardous_ones_alone_at_the_end(
 
 
 @given(SECONDS)
-def test_a_single_worker_gets_all_that_is_not_hazardous_in_one_batch(seconds: dict[str, float]) -> None:
+def test_a_single_worker_gets_all_cases_that_need_not_run_alone_in_one_batch(seconds: dict[str, float]) -> None:
     assert Schedule(MIXED, 1, seconds).take() == [case.id for case in MIXED if not case.alone]
 
 
@@ -57,14 +58,14 @@ def test_with_known_durations_each_worker_gets_its_share_and_the_longest_come_fi
 
 
 def test_with_unknown_durations_the_batches_become_smaller() -> None:
-    # Too few known durations, so that durations are estimated.
+    # Half of the durations are unknown and are estimated.
     schedule = Schedule(CASES, 2, dict.fromkeys(IDS[:6], 40.0))
     lengths = [len(batch) for batch in batches(schedule)]
     assert len(lengths) > 2
     assert sum(lengths) == COUNT
 
 
-def test_small_batches_are_not_given_a_worker_of_their_own() -> None:
+def test_short_cases_are_one_batch() -> None:
     seconds = dict.fromkeys(IDS, START_S / COUNT / 2)
     assert batches(Schedule(CASES, 4, seconds)) == [IDS]
 
@@ -110,7 +111,7 @@ class TestDurations:
 
 
 @given(st.integers(1, 5))
-def test_cases_that_need_kept_memory_come_first_and_have_one_worker_of_their_own(workers: int) -> None:
+def test_cases_that_need_kept_memory_are_the_first_batch(workers: int) -> None:
     fields = "rules: [REREG-07], when: {flags: []}, then: open, given: {mrs: {mr: {access: []}}}"
     kept = table("rereg_mr/sample", "\n".join(f"- {{id: k{number}, {fields}}}" for number in range(3)), 3).cases
     first, *others = batches(Schedule([*MIXED, *kept], workers, {}))

@@ -34,18 +34,18 @@ def accepts(data: object, of: str = "table") -> bool:
 
 
 def with_row(**changes: Any) -> dict[str, Any]:
-    """A table whose only row differs from a valid row."""
+    """Returns a table whose only row is a valid row with these changes."""
     return {"verb": "ibv_reg_mr", "cases": 1, "rows": [{**ROW, **changes}]}
 
 
 @pytest.mark.parametrize("of", command.SCHEMAS)
-def test_a_schema_is_one_of_2020_12_and_its_published_copy_is_up_to_date(of: str) -> None:
+def test_a_schema_is_valid_by_draft_2020_12_and_its_published_copy_is_up_to_date(of: str) -> None:
     jsonschema.Draft202012Validator.check_schema(json.loads(command.text(of)))
     path = ROOT / "docs" / f"{of}.schema.json"
     assert path.read_text() == command.text(of) + "\n", f"run: ./rdma-cts schema {of} > docs/{path.name}"
 
 
-def test_the_schemas_of_summaries_and_waivers_name_what_there_is() -> None:
+def test_the_schemas_of_summaries_and_waivers_list_all_verdicts_standings_and_severities() -> None:
     summary, waivers = (json.loads(command.text(of)) for of in ("summary", "waivers"))
     properties, severities = summary["properties"], [each.label for each in Severity]
     assert [*properties["cases"]["properties"]] == [*VERDICTS]
@@ -73,7 +73,7 @@ def test_a_malformed_document_does_not_validate_unless_it_is_beyond_the_schema(n
     assert accepts(data, "rules" if corpus.is_rules(name) else "table") == (name in corpus.BEYOND_THE_SCHEMA)
 
 
-def test_the_schema_knows_the_expectations_that_the_loader_knows() -> None:
+def test_the_schema_has_the_expectations_of_the_loader() -> None:
     definitions = table_schema()["$defs"]
     known = set()
     for name in (name for name in definitions if name.partition(" ")[0] == "then"):
@@ -81,7 +81,7 @@ def test_the_schema_knows_the_expectations_that_the_loader_knows() -> None:
     assert known == set(arguments._THEN_KEYS)
 
 
-def test_a_new_call_and_a_new_kind_of_memory_appear_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_schema_contains_a_new_call_and_a_new_kind_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     own = {"access": ArgumentSpec("flags", "ibv_access_flags")}
     with monkeypatch.context() as with_both:
         with_both.setattr(vocabulary, "CALLS", {**vocabulary.CALLS, "ibv_new_verb": own})
@@ -111,7 +111,7 @@ def test_a_new_call_and_a_new_kind_of_memory_appear_by_themselves(monkeypatch: p
         {"needs": ["$need"], "entries": ["$entry"], "hazardous": "$hazard"},
     ],
 )
-def test_an_axis_may_stand_wherever_a_value_does(changes: dict[str, Any]) -> None:
+def test_an_axis_may_replace_any_value(changes: dict[str, Any]) -> None:
     assert accepts(with_row(**changes))
 
 
@@ -120,5 +120,5 @@ NOT_FITTING = ["", "007", "1 2", "buf +", "1.5", "buf * 2"]
 
 
 @pytest.mark.parametrize("text", [*FITTING, *NOT_FITTING])
-def test_quantities_are_checked_as_the_loader_does(text: str | int) -> None:
+def test_quantities_are_checked_as_in_the_loader(text: str | int) -> None:
     assert accepts(with_row(when={"access": [], "length": text})) == (text in FITTING)

@@ -1,4 +1,4 @@
-"""Random sequences of calls on a device and on the reference. If their answers diverge, the sequence is shortened and
+"""Random sequences of calls on a device and on the reference. If their results diverge, the sequence is shortened and
 reported as a row of a table. If a guest dies in a sequence, the result has this sequence."""
 
 import itertools
@@ -48,7 +48,7 @@ def searched(kind: type[Device], number: int, entry: str = "libibverbs", seed: i
 
 
 def rows_of(seed: int) -> list[str]:
-    """Returns the sequences that a seed makes, with all their steps."""
+    """Returns the sequences of a seed as rows."""
     subject, said = subject_of(Device), list[str]()
     subject.begins = lambda row, rule: said.append(row)
     assert list(divergences(subject, seed, for_sequences(15))) == []
@@ -61,7 +61,7 @@ def verdict_of(row: str, kind: type[Device]) -> str:
 
 
 @pytest.mark.parametrize("number", [40, pytest.param(200, marks=pytest.mark.nightly)])
-def test_two_references_never_part(number: int) -> None:
+def test_two_references_never_diverge(number: int) -> None:
     assert searched(Device, number) is None
     assert searched(Device, number // 2, "uverbs") is None
 
@@ -79,7 +79,7 @@ def test_two_references_never_part(number: int) -> None:
         pytest.param("only-the-first-element-is-checked", 1, 1, marks=pytest.mark.nightly),
     ],
 )
-def test_a_violation_is_found_and_reported_in_few_steps_that_show_it_again(name: str, seed: int, steps: int) -> None:
+def test_a_violation_is_found_and_reported_in_few_steps_that_reproduce_it(name: str, seed: int, steps: int) -> None:
     divergence = searched(named(name).kind, AT_MOST, seed=seed)
     assert divergence is not None
     assert len(divergence.taken) <= steps
@@ -88,7 +88,7 @@ def test_a_violation_is_found_and_reported_in_few_steps_that_show_it_again(name:
     assert verdict_of(divergence.row, named(name).kind) == Verdict.FAIL
 
 
-def test_the_sequences_of_a_seed_are_the_same_again() -> None:
+def test_a_seed_always_has_the_same_sequences() -> None:
     assert rows_of(3) == rows_of(3) != rows_of(4)
 
 
@@ -105,7 +105,7 @@ def test_a_divergence_is_found_only_once() -> None:
     assert len({each.signature for each in found}) == len(found) == 2
 
 
-def test_a_sequence_that_ends_early_gives_a_region_back_to_which_a_window_is_bound() -> None:
+def test_a_sequence_that_ends_early_releases_a_region_with_a_bound_window() -> None:
     subject = subject_of(Device)
     given = {"mrs": {}, "qps": {"qp": "{type: RC}"}, "windows": {"mw": "{type: 1}"}}
     before = subject.device.resources()
@@ -118,7 +118,7 @@ def test_a_sequence_that_ends_early_gives_a_region_back_to_which_a_window_is_bou
 
 
 @pytest.mark.usefixtures("hardly_shrunk")
-def test_a_finding_violates_the_nearest_rule_alone() -> None:
+def test_a_divergence_violates_only_its_own_rule() -> None:
     with closing(ReferenceBench(named("one-byte-too-long").kind())) as bench:
         progress = Mock()
         observed = observe(SEARCHING, bench, bench.capabilities(), for_sequences(60), 5, progress)
@@ -132,7 +132,7 @@ def test_a_finding_violates_the_nearest_rule_alone() -> None:
     assert "from seed 5" in progress.call_args.args[0]
 
 
-def test_a_kernel_that_complains_meanwhile_counts_for_every_rule() -> None:
+def test_a_kernel_message_during_sequences_counts_for_every_rule() -> None:
     observed: Observation = {
         "returned": "differs",
         "errno": "",
@@ -143,7 +143,7 @@ def test_a_kernel_that_complains_meanwhile_counts_for_every_rule() -> None:
     assert "rule_verdicts" not in result_record(SEARCHING, SUITE.registry, judgement, observed)
 
 
-def test_without_hypothesis_one_line_says_what_is_missing(monkeypatch: Patch) -> None:
+def test_without_hypothesis_the_missing_package_is_named(monkeypatch: Patch) -> None:
     monkeypatch.delitem(sys.modules, "trial.sequences", raising=False)
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     bench = ReferenceBench()
@@ -169,7 +169,7 @@ def test_a_worker_that_dies_in_a_sequence_names_the_sequence_and_the_rule_of_its
     assert footer_of(recorded)["rules"] == {"REG-01": Verdict.PASS, "REG-15": Verdict.CRASH}
 
 
-def test_each_sequence_is_a_sign_of_life(tmp_path: Path) -> None:
+def test_progress_of_sequences_does_not_change_the_verdict(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     point = {"type": "progress", "case": "reg_mr/sample/c0", "point": "sequence 1 from seed 1", "row": ROW}
     lines = [*ran(), start(0), *(encode({**point, "done": number}) for number in range(5)), *ran(0)[2:], *ran(1, 2, 3)]
@@ -187,7 +187,7 @@ def test_a_trial_reports_the_sequence_that_shows_a_violation(cli: Cli, monkeypat
 @pytest.mark.nightly
 def test_a_guest_crash_in_a_sequence_affects_one_case_and_names_the_sequence(tmp_path: Path) -> None:
     overlay = bad_driver.overlay(tmp_path / "overlay")
-    # The kernel panics at the third deallocation of a window. The first two are made before the first case, when the
+    # The kernel panics at the third deallocation of a window. The first two occur before the first case, when the
     # session tries both types of window. So the third is in a sequence.
     command = (
         "./rdma-cts run --guest --yes --tier exhaustive --verb sequences --sequences 10 "
@@ -205,6 +205,6 @@ def test_a_guest_crash_in_a_sequence_affects_one_case_and_names_the_sequence(tmp
     [flight] = crash["deviations"]
     assert verdict_of(flight["row"], Device) == Verdict.PASS
     assert [rule for rule, verdict in crash["rule_verdicts"].items() if verdict == Verdict.CRASH] == flight["rules"]
-    # The sequences at the other entry were made until their time ended, whatever they found.
+    # The sequences at the other entry ran for their whole time.
     assert other["verdict"] in (Verdict.PASS, Verdict.FAIL)
     assert other["observed"]["steps"] > other["observed"]["sequences"] > 0

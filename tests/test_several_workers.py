@@ -81,7 +81,7 @@ def test_the_results_are_those_of_one_worker(tmp_path: Path, at_once: int) -> No
 
 
 def on_devices(folder: Path, found: dict[str, str], **differing: object) -> Recorded:
-    """Makes a run whose cases several devices share; `found` maps the name of each device to the name in the header of
+    """Makes a run whose cases several devices share. `found` maps the name of each device to the name in the header of
     its worker."""
     barrier = threading.Barrier(len(found))
     heard: set[str] = set()
@@ -102,7 +102,7 @@ def on_devices(folder: Path, found: dict[str, str], **differing: object) -> Reco
     return Stage(folder).supervise(*map(starter, found), suite=SUITE, facts=facts, **how)
 
 
-def test_devices_of_a_kind_share_the_cases_and_each_result_names_its_device(tmp_path: Path) -> None:
+def test_equal_devices_share_the_cases_and_each_result_names_its_device(tmp_path: Path) -> None:
     recorded = on_devices(tmp_path, {"fake0": "fake0", "fake1": "fake1"})
     assert footer_of(recorded)["complete"]
     assert recorded.header["devices"] == ["fake0", "fake1"]
@@ -139,7 +139,7 @@ def test_a_dying_worker_affects_only_its_case(tmp_path: Path) -> None:
 
 def test_a_worker_that_cannot_be_started_leaves_its_cases_to_the_others(tmp_path: Path) -> None:
     several = Together(2)
-    several.first = 1  # no other worker waits for this one
+    several.first = 1  # no other worker waits for the worker that is refused
     refused = threading.Lock()
 
     def starter(cases: Sequence[str]) -> Worker:
@@ -153,7 +153,7 @@ def test_a_worker_that_cannot_be_started_leaves_its_cases_to_the_others(tmp_path
     assert len(recorded.results) == COUNT
 
 
-def test_if_no_worker_can_be_started_that_is_the_persons_error(tmp_path: Path) -> None:
+def test_if_no_worker_can_be_started_the_error_is_raised(tmp_path: Path) -> None:
     def starter(cases: Sequence[str]) -> Worker:
         raise UserError("no qemu", status=3)
 
@@ -179,7 +179,7 @@ class Endless(Actor):
 
 
 def test_an_error_in_one_thread_ends_the_run_and_kills_the_other_worker(tmp_path: Path) -> None:
-    """The case in flight of the other worker is not recorded, because it has not failed."""
+    """The case in flight of the other worker is not recorded as CRASH."""
     endless = Endless(HEADER, start(0))
     in_flight = threading.Event()
     waiting = [endless]
@@ -204,7 +204,7 @@ def test_an_error_in_one_thread_ends_the_run_and_kills_the_other_worker(tmp_path
     assert b"CRASH" not in (tmp_path / "results.jsonl").read_bytes()
 
 
-def test_a_run_that_was_cut_short_is_carried_on_by_several_workers(tmp_path: Path) -> None:
+def test_a_run_that_was_cut_short_is_resumed_by_several_workers(tmp_path: Path) -> None:
     whole = supervised(tmp_path / "whole", Together(1), 1)
     supervised(tmp_path / "two", Together(2), 2)
     data = (tmp_path / "two" / "results.jsonl").read_bytes()
@@ -217,7 +217,7 @@ def test_a_run_that_was_cut_short_is_carried_on_by_several_workers(tmp_path: Pat
     assert max(numbers) == footer_of(recorded)["boots"] == 4
 
 
-def test_idle_workers_wait_for_what_a_dying_one_leaves(stage: Stage) -> None:
+def test_an_idle_worker_runs_the_cases_that_a_dying_worker_leaves(stage: Stage) -> None:
     """Four short cases are one batch, so that a second worker is needed only if the first worker dies."""
     scripts = iter([[HEADER, start(0)], ran(1, 2, 3)])
 

@@ -1,4 +1,4 @@
-"""The Soft-RoCE guest: its recipe, its cache, and its failures. test_own_builds.py tests a real guest."""
+"""The Soft-RoCE guest: its recipe, its cache, and its failures. test_own_builds.py boots a real guest."""
 
 import contextlib
 import dataclasses
@@ -64,7 +64,7 @@ def test_every_input_of_the_recipe_changes_its_digest(name: str) -> None:
     assert other.digest() != recipe.digest()
 
 
-def test_a_kernel_of_another_suite_gets_a_source_of_its_own() -> None:
+def test_a_kernel_of_another_suite_has_its_own_apt_source() -> None:
     recipe = dataclasses.replace(recipe_for("trixie-backports"), mirror="http://mirror.example/debian")
     assert guest_system(recipe).command(Path("/x"))[-2:] == [
         "deb http://mirror.example/debian trixie main",
@@ -116,7 +116,7 @@ def _kernel_packages(root: Path) -> kernel.KernelTree:
     return kernel.KernelTree(root)
 
 
-def test_modules_come_after_what_they_need(tmp_path: Path) -> None:
+def test_modules_are_listed_after_their_dependencies(tmp_path: Path) -> None:
     tree = _kernel_packages(tmp_path)
     modules = tree.closure(("top", "in_side"), ("elsewhere", "mid-dle"))
     assert [module.name for module in modules] == ["low", "mid_dle", "top"]
@@ -144,7 +144,7 @@ def test_the_archive_can_be_unpacked() -> None:
 
 @dataclasses.dataclass
 class FakeBuild:
-    """A stand-in for the build: writes three files and what is said in the log, counts its calls, and can fail."""
+    """Replaces the build: writes three files, writes `said` to the log, counts its calls, and can fail."""
 
     count: int = 0
     failure: Exception | None = None
@@ -184,7 +184,7 @@ def manifest_with(**changes: Any) -> Callable[[Path], object]:
         (MANIFEST, manifest_with(kernel_version=7), "is of another image"),
     ],
 )
-def test_a_damaged_or_foreign_image_is_noticed_and_built_again(
+def test_a_damaged_or_foreign_image_is_reported_and_built_again(
     tmp_path: Path, fake_build: FakeBuild, name: str, damage: Callable[[Path], object], output: str
 ) -> None:
     damage(ensure_image(Recipe(), tmp_path, print).root.with_name(name))
@@ -195,8 +195,8 @@ def test_a_damaged_or_foreign_image_is_noticed_and_built_again(
     assert image.damage_of(whole.root.parent, Recipe().digest()) is None
 
 
-@pytest.mark.parametrize("kind", ["file", "link", "link that leads nowhere"])
-def test_whatever_stands_in_the_place_of_an_image_is_replaced(tmp_path: Path, fake_build: FakeBuild, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["file", "link", "broken link"])
+def test_a_file_or_link_at_the_path_of_an_image_is_replaced(tmp_path: Path, fake_build: FakeBuild, kind: str) -> None:
     folder, elsewhere = image.image_folder(Recipe(), tmp_path), tmp_path / "elsewhere"
     folder.parent.mkdir()
     if kind == "file":
@@ -214,7 +214,7 @@ def test_whatever_stands_in_the_place_of_an_image_is_replaced(tmp_path: Path, fa
 EXPIRED = "E: Release file for http://mirror.example/debian/dists/forky/InRelease is expired (invalid since 3d)."
 
 
-def test_expired_lists_are_used_only_where_apt_says_that_they_are(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_expired_lists_are_used_only_if_apt_reports_them_as_expired(tmp_path: Path, monkeypatch: Patch) -> None:
     tried: list[tuple[str, ...]] = []
 
     def run(command: Sequence[str], log: Path, *_: object) -> int:
@@ -229,7 +229,7 @@ def test_expired_lists_are_used_only_where_apt_says_that_they_are(tmp_path: Path
     assert "forky on this mirror have expired" in said[0]
 
 
-def test_an_image_of_expired_lists_is_named_or_refused(
+def test_an_image_of_expired_lists_is_recorded_or_refused(
     tmp_path: Path, fake_build: FakeBuild, monkeypatch: Patch
 ) -> None:
     fake_build.said = EXPIRED
@@ -253,7 +253,7 @@ def killed_after(line: bytes, program: str) -> Iterator[None]:
 
 
 def test_a_build_that_is_killed_leaves_no_mount_and_no_process(tmp_path: Path) -> None:
-    """The program that builds is killed while its command has mounted something and waits."""
+    """The building program is killed after its command has mounted a file system."""
     (tmp_path / "place").mkdir()
     script = f"mount -t tmpfs none {tmp_path}/place && echo mounted && exec sleep 1000.125"
     with killed_after(
@@ -280,7 +280,7 @@ def test_a_second_run_waits_for_the_first_to_build(tmp_path: Path, fake_build: F
     assert fake_build.count == 2
 
 
-def test_a_build_that_was_killed_leaves_nothing(tmp_path: Path, fake_build: FakeBuild) -> None:
+def test_the_files_of_a_killed_build_are_removed(tmp_path: Path, fake_build: FakeBuild) -> None:
     left = laid(tmp_path / "images" / "building-forky+killed", {})
     ensure_image(Recipe(), tmp_path, print)
     assert not left.exists()
@@ -292,7 +292,7 @@ FULL = "not enough disk space"
 @pytest.mark.parametrize(
     ("number", "message"), [(errno.ENOSPC, FULL), (errno.EDQUOT, FULL), (errno.EIO, "Input/output error")]
 )
-def test_a_build_that_fails_is_one_line_and_leaves_nothing(
+def test_a_failed_build_is_reported_in_one_line_and_leaves_nothing(
     tmp_path: Path, fake_build: FakeBuild, number: int, message: str
 ) -> None:
     fake_build.failure = OSError(number, os.strerror(number))
@@ -302,7 +302,7 @@ def test_a_build_that_fails_is_one_line_and_leaves_nothing(
     assert not list((tmp_path / "images").iterdir())
 
 
-def test_old_images_of_a_stack_are_removed_but_the_latest_and_those_in_use(
+def test_old_images_of_a_stack_are_removed_except_the_latest_and_those_in_use(
     tmp_path: Path, fake_build: FakeBuild
 ) -> None:
     using = ensure_image(Recipe(layout=9), tmp_path, print)
@@ -323,7 +323,7 @@ def aged(tmp_path: Path, days: float) -> Image:
     return found
 
 
-def test_an_old_image_is_renewed_with_what_the_mirror_has_now(tmp_path: Path, fake_build: FakeBuild) -> None:
+def test_an_old_image_is_renewed_with_the_current_packages(tmp_path: Path, fake_build: FakeBuild) -> None:
     old = aged(tmp_path, days=3)
     renew_image(Recipe(), tmp_path, 4, print)
     assert fake_build.count == 1
@@ -364,7 +364,7 @@ def test_a_missing_tool_is_named_with_its_package(tmp_path: Path, monkeypatch: P
         ensure_image(Recipe(), tmp_path, print)
 
 
-def test_a_disk_too_small_is_noticed_before_anything_is_downloaded(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_disk_that_is_too_small_is_reported_before_any_download(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(build, "NEEDED_BYTES", 1 << 60)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with user_error("not enough disk space", status=3):
@@ -373,7 +373,7 @@ def test_a_disk_too_small_is_noticed_before_anything_is_downloaded(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_mirror_that_does_not_answer_is_a_failed_download(tmp_path: Path) -> None:
+def test_a_mirror_that_does_not_respond_is_a_failed_download(tmp_path: Path) -> None:
     assert os.geteuid() == 0, "only root can build an image: run the project's tests as root"
     with user_error("downloading Debian packages for the guest failed", status=3) as caught:
         ensure_image(Recipe(mirror="http://127.0.0.1:9/debian"), tmp_path, print)
@@ -391,7 +391,7 @@ def test_a_mirror_that_does_not_answer_is_a_failed_download(tmp_path: Path) -> N
         ("E: Unable to locate package python3-pyverbs", "Unable to locate package python3-pyverbs"),
     ],
 )
-def test_why_the_bootstrap_failed_is_said_in_one_line(tmp_path: Path, line: str, message: str) -> None:
+def test_the_cause_of_a_failed_bootstrap_is_one_line(tmp_path: Path, line: str, message: str) -> None:
     log = tmp_path / "log"
     log.write_text(f"I: running apt-get update...\n{line}\nE: mmdebstrap failed to run\n")
     error = build.explain(Recipe(), log)
@@ -443,11 +443,11 @@ def fake_qemu(tmp_path: Path, monkeypatch: Patch) -> FakeQemu:
     return made
 
 
-# The file to which QEMU has to write the console, as an expression of the shell.
+# Sets the shell variable `console` to the file to which QEMU must write the console.
 CONSOLE = "console=$(echo \"$*\" | sed 's/.*id=console,path=//; s/[ ,].*//'); "
 
 
-def test_a_guest_whose_qemu_somebody_kills_before_it_is_up_is_followed_by_another(
+def test_a_guest_whose_qemu_is_killed_externally_during_the_boot_is_booted_again(
     fake_qemu: FakeQemu, tmp_path: Path
 ) -> None:
     tried = tmp_path / "tried"
@@ -468,16 +468,16 @@ def test_a_guest_that_does_not_start(fake_qemu: FakeQemu, tmp_path: Path, script
 
 
 @pytest.mark.slow
-def test_a_guest_that_hangs_is_ended_at_its_deadline(fake_qemu: FakeQemu) -> None:
+def test_a_guest_that_hangs_is_killed_at_its_deadline(fake_qemu: FakeQemu) -> None:
     fake_qemu.put("exec sleep infinity")
     for deadline_s in longer_and_longer(0.5):
         fake_qemu.fails(f"did not come up within {deadline_s:g} s", deadline_s)
-        if fake_qemu.pid.exists() and fake_qemu.pid.read_text():  # otherwise it was ended before it did anything
+        if fake_qemu.pid.exists() and fake_qemu.pid.read_text():  # else QEMU was killed before it wrote its process id
             break
     assert not fake_qemu.runs()
 
 
-def test_no_temporary_files_stay_and_none_lie_elsewhere_than_next_to_the_console(
+def test_temporary_files_are_next_to_the_console_and_are_removed(
     fake_qemu: FakeQemu, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/proc/no/such/place")
@@ -488,7 +488,7 @@ def test_no_temporary_files_stay_and_none_lie_elsewhere_than_next_to_the_console
     assert list(place.iterdir()) == [place / "console"]
 
 
-def test_lines_come_as_they_arrive(fake_qemu: FakeQemu, tmp_path: Path) -> None:
+def test_each_line_is_returned_as_soon_as_it_is_complete(fake_qemu: FakeQemu, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     fake_qemu.put(f"echo '{UP}'; exec cat {pipe}")
@@ -504,7 +504,7 @@ def test_lines_come_as_they_arrive(fake_qemu: FakeQemu, tmp_path: Path) -> None:
         assert guest.wait() == 0
 
 
-def test_qemu_ends_with_the_program_that_started_it(fake_qemu: FakeQemu, tmp_path: Path) -> None:
+def test_qemu_exits_with_the_program_that_started_it(fake_qemu: FakeQemu, tmp_path: Path) -> None:
     fake_qemu.put(f"echo '{UP}'; exec sleep infinity")
     with killed_after(
         b"up\n",
@@ -517,7 +517,7 @@ def test_qemu_ends_with_the_program_that_started_it(fake_qemu: FakeQemu, tmp_pat
     await_true(lambda: not fake_qemu.runs())
 
 
-# Emulated or not
+# Emulation or KVM
 
 
 @pytest.mark.parametrize(
@@ -529,7 +529,7 @@ def test_qemu_ends_with_the_program_that_started_it(fake_qemu: FakeQemu, tmp_pat
         ("echo 'KVM internal error. Suberror: 1' >&2; exec sleep infinity", "tcg"),
     ],
 )
-def test_kvm_is_used_where_the_kernel_starts_under_it(
+def test_kvm_is_used_if_the_kernel_starts_with_it(
     fake_qemu: FakeQemu, tmp_path: Path, monkeypatch: Patch, script: str, found: str
 ) -> None:
     monkeypatch.setenv("RDMA_CTS_ACCEL", "auto")
@@ -550,7 +550,7 @@ def test_the_accelerator_can_be_named(monkeypatch: Patch) -> None:
         qemu.choose("nothing", Path("/nowhere"))
 
 
-def test_no_device_no_kvm(tmp_path: Path) -> None:
+def test_kvm_needs_its_device(tmp_path: Path) -> None:
     (tmp_path / "kvm").write_bytes(b"")
     assert not qemu.kvm_present(tmp_path / "kvm")
     assert not qemu.kvm_present(tmp_path / "none")
@@ -559,7 +559,7 @@ def test_no_device_no_kvm(tmp_path: Path) -> None:
 # The job
 
 
-def test_a_job_without_one_of_its_files_or_with_a_name_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_job_with_a_missing_file_or_an_invalid_name_of_a_variable_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nothing-here cannot be copied"):
         job.pack(Job(((tmp_path / "nothing-here", "x"),), "true"), tmp_path / "job")
     with pytest.raises(ValueError, match="a;b"):
@@ -568,7 +568,7 @@ def test_a_job_without_one_of_its_files_or_with_a_name_that_is_none_is_refused(t
 
 @pytest.mark.guest
 @pytest.mark.nightly
-def test_a_guest_without_the_driver_says_why(tmp_path: Path) -> None:
+def test_a_guest_without_the_driver_reports_the_reason(tmp_path: Path) -> None:
     laid(tmp_path, {"overlay/etc/modprobe.d/none.conf": "install rdma_rxe /bin/false\n"})
     image = ensure_image(recipe_for(), cache_directory(), print)
     with pytest.raises(UserError, match=r"could not bring up its RDMA device: modprobe.*rdma_rxe") as caught:
@@ -576,7 +576,7 @@ def test_a_guest_without_the_driver_says_why(tmp_path: Path) -> None:
     assert caught.value.log == str(tmp_path / "console")
 
 
-def test_a_stack_of_two_suites_asks_for_a_mirror_where_the_host_names_none(monkeypatch: Patch) -> None:
+def test_a_stack_of_two_suites_needs_a_mirror_if_the_host_names_none(monkeypatch: Patch) -> None:
     monkeypatch.setattr("fixtures.guest.mirror.host_mirror", lambda: "")
     recipe = next(recipe for recipe in STACKS.values() if recipe.kernel_suite)
     with pytest.raises(UserError, match="RDMA_CTS_MIRROR"):
@@ -588,7 +588,7 @@ def test_a_stack_of_two_suites_asks_for_a_mirror_where_the_host_names_none(monke
 
 @pytest.fixture
 def installed(fake_build: FakeBuild, monkeypatch: Patch) -> list[Sequence[str]]:
-    """Replaces the package manager by a stand-in; returns the packages of each addition."""
+    """Replaces the package manager, and returns the packages of each addition."""
     calls: list[Sequence[str]] = []
 
     def add(recipe: Recipe, base: Path, packages: Sequence[str], place: Path, *_: object) -> None:
@@ -610,7 +610,9 @@ def test_packages_are_added_to_a_copy_once(tmp_path: Path, installed: list[Seque
     assert first.digest not in (plain.digest, ensure_image(Recipe(), tmp_path, print, ("gdb",)).digest)
 
 
-def test_images_with_packages_do_not_push_out_those_without(tmp_path: Path, installed: list[Sequence[str]]) -> None:
+def test_images_with_added_packages_do_not_replace_the_image_without(
+    tmp_path: Path, installed: list[Sequence[str]]
+) -> None:
     plain = ensure_image(Recipe(), tmp_path, print).root
     for name in ("one", "two", "three", "four"):
         ensure_image(Recipe(), tmp_path, print, (name,))
@@ -627,7 +629,9 @@ def test_images_with_packages_do_not_push_out_those_without(tmp_path: Path, inst
         ("W: Failed to fetch http://mirror.example/x\n", 3, "downloading Debian packages for the guest failed"),
     ],
 )
-def test_why_packages_could_not_be_added_is_one_line(tmp_path: Path, log: str, status: int, message: str) -> None:
+def test_the_cause_of_a_failed_addition_of_packages_is_one_line(
+    tmp_path: Path, log: str, status: int, message: str
+) -> None:
     (tmp_path / "log").write_text(log)
     error = added.explain(Recipe(), tmp_path / "image", tmp_path / "log")
     assert message in error.message
@@ -643,8 +647,8 @@ PLANS = {
 
 @pytest.mark.parametrize("plan", PLANS, ids=["nothing", "upgrade", "removal"])
 def test_packages_that_would_replace_others_are_not_installed(tmp_path: Path, plan: str) -> None:
-    answers = f'case "$*" in *--simulate*) cat <<\'END\'\n{plan}\nEND\n;; *) echo "installed: $*" ;; esac'
-    launched.script(tmp_path / "apt-get", answers)
+    responses = f'case "$*" in *--simulate*) cat <<\'END\'\n{plan}\nEND\n;; *) echo "installed: $*" ;; esac'
+    launched.script(tmp_path / "apt-get", responses)
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "MMDEBSTRAP_APT_CONFIG": "/dev/null"}
     done = launched.ended("sh", added.SCRIPT, "/root-of-the-guest", "strace", env=environment)
     assert done.returncode == (1 if PLANS[plan] else 0)

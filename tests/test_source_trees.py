@@ -31,7 +31,7 @@ RXE = "drivers/infiniband/sw/rxe"
 
 
 class Compilers:
-    """A stand-in for mmdebstrap and the compilers, whose output contains the sources' text; and trees to compile."""
+    """Trees to compile, and a replacement for mmdebstrap and the compilers, which copies the sources to its output."""
 
     def __init__(self, folder: Path) -> None:
         self.said = ""
@@ -76,7 +76,7 @@ def state(tree: Path) -> list[tuple[str, int]]:
     return sorted((str(path), path.stat().st_mtime_ns) for path in [tree, *tree.rglob("*")])
 
 
-def test_the_driver_is_compiled_from_its_sources_alone_and_the_tree_stays_as_it_is(compilers: Compilers) -> None:
+def test_the_driver_is_compiled_from_a_copy_of_its_sources_and_the_tree_does_not_change(compilers: Compilers) -> None:
     before = state(compilers.linux)
     made = compilers.driver()
     assert (made.folder / "rdma_rxe.ko").read_text() == "rxe.c"
@@ -94,7 +94,7 @@ def test_the_driver_is_compiled_from_its_sources_alone_and_the_tree_stays_as_it_
     (compilers.linux / RXE / "rxe.c").write_text("edited")
     other = compilers.driver()
     assert (other.folder / "rdma_rxe.ko").read_text() == "edited"
-    assert (made.folder / "rdma_rxe.ko").read_text() == "rxe.c", "the files of a running run do not change"
+    assert (made.folder / "rdma_rxe.ko").read_text() == "rxe.c", "files that a run may use do not change"
     assert made.source["sha256"] != other.source["sha256"]
 
 
@@ -110,7 +110,7 @@ def test_only_libraries_that_the_guest_needs_are_kept_of_rdma_core(compilers: Co
     assert state(compilers.rdma_core) == before
 
 
-def test_a_compile_error_is_one_line_with_place_and_versions(compilers: Compilers) -> None:
+def test_a_compile_error_is_reported_in_one_line_with_location_and_versions(compilers: Compilers) -> None:
     compilers.said = "make[1]: Entering\n/source/trees/rxe/rxe.c:3:1: error: unknown type name 'more'\nmore of it\n"
     linux = compilers.linux
     what = f"--linux {linux}: rxe, of Linux 7.1 with the headers of 7.2, could not be compiled: "
@@ -118,14 +118,14 @@ def test_a_compile_error_is_one_line_with_place_and_versions(compilers: Compiler
         compilers.driver()
 
 
-def test_a_commit_is_recorded_of_a_repository_and_not_of_a_folder_in_one(compilers: Compilers) -> None:
+def test_a_commit_is_recorded_only_if_the_tree_is_a_repository(compilers: Compilers) -> None:
     for folder, keys in ((compilers.linux.parent, {"sha256"}), (compilers.linux, {"sha256", "commit"})):
         git(folder, "init", "-q")
         git(folder, "commit", "-q", "--allow-empty", "-m", "all")
         assert set(compilers.driver().source) == keys
 
 
-def test_a_copy_follows_its_tree_and_dates_what_has_changed_now(tmp_path: Path) -> None:
+def test_a_copy_follows_its_tree_and_changed_files_get_the_current_time(tmp_path: Path) -> None:
     tree, copy = tmp_path / "tree", tmp_path / "copy"
     laid(tree, {"a": "1", "b": "1", "c/d": "1"})
 
@@ -197,7 +197,7 @@ def test_cases_on_the_instrumented_stack_have_more_time_by_default() -> None:
     assert with_target(RunOptions(guest=True)).case_deadline_s == CASE_DEADLINE_S
 
 
-def test_a_kernel_fails_allocations_if_its_fault_injection_also_takes_those_that_may_wait(tmp_path: Path) -> None:
+def test_allocations_can_fail_if_fault_injection_includes_those_that_may_wait(tmp_path: Path) -> None:
     assert not can_fail(tmp_path)
     laid(tmp_path, dict.fromkeys(("failslab/ignore-gfp-wait", "fail_page_alloc/ignore-gfp-wait"), "N\n"))
     assert can_fail(tmp_path)
@@ -206,7 +206,7 @@ def test_a_kernel_fails_allocations_if_its_fault_injection_also_takes_those_that
 
 
 class PageFaults(Device):
-    """A device. During its first call, a page fault of the process uses up the injected failure."""
+    """A device on which a page fault of the process uses up the injected failure of the first call."""
 
     def setup(self) -> None:
         super().setup()
@@ -227,7 +227,7 @@ class PageFaults(Device):
         "reg_mr/registration/failure-for-lack-of-memory-local-write",
     ],
 )
-def test_a_call_is_made_until_each_allocation_has_failed(name: str, device: type[Device], tmp_path: Path) -> None:
+def test_a_call_is_repeated_until_each_allocation_has_failed(name: str, device: type[Device], tmp_path: Path) -> None:
     (stack,) = [each for each in SIMULATED if each.reach("failing_allocations")]
     suite = load_suite()
     record(tmp_path, suite, [case for case in suite.cases if case.id == name], device(stack))

@@ -1,4 +1,4 @@
-"""Workers that lie, print noise, hang and die: the records about them, and the end of every run."""
+"""Workers that send wrong lines, print noise, hang or die: the results of their cases, and the footer of each run."""
 
 import itertools
 import json
@@ -58,7 +58,7 @@ def test_a_worker_that_dies_in_a_case_affects_only_that_case(stage: Stage) -> No
     assert IDS[1] in stage.audience.reasons[0]
 
 
-def test_hazardous_cases_come_last_each_in_a_worker_of_its_own(stage: Stage) -> None:
+def test_hazardous_cases_run_last_each_in_a_separate_worker(stage: Stage) -> None:
     rows = "\n".join(
         f"- {{id: c{number}, rules: [REG-01], hazardous: {str(number < 2).lower()}, when: {{access: []}}, then: open}}"
         for number in range(4)
@@ -70,7 +70,7 @@ def test_hazardous_cases_come_last_each_in_a_worker_of_its_own(stage: Stage) -> 
     assert stage.audience.reasons == []
 
 
-def test_a_case_whose_worker_was_killed_from_outside_is_rerun(stage: Stage) -> None:
+def test_a_case_whose_worker_was_killed_externally_is_repeated(stage: Stage) -> None:
     recorded = stage.play(killed(*ran(0), start(1)), killed(HEADER), ran(1, 2, 3))
     assert verdicts(recorded) == ["PASS"] * 4
     assert stage.asked == [IDS, IDS[1:], IDS[1:]]
@@ -109,7 +109,7 @@ BAD_HEADERS: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("bad", BAD_HEADERS.values(), ids=BAD_HEADERS)
-def test_a_header_of_another_shape_is_one_clear_error(stage: Stage, bad: dict[str, object]) -> None:
+def test_a_header_of_another_shape_is_one_error_message(stage: Stage, bad: dict[str, object]) -> None:
     with pytest.raises(UserError) as caught:
         stage.play([encode(bad), start(0), passed(0)])
     assert caught.value.status == 3
@@ -168,7 +168,7 @@ def test_noise_between_cases_changes_nothing(stage: Stage, noise: bytes) -> None
 
 
 @pytest.mark.parametrize("noise", FOREIGN)
-def test_lines_about_something_else_change_nothing_in_a_case(stage: Stage, noise: bytes) -> None:
+def test_foreign_lines_do_not_change_the_case_in_flight(stage: Stage, noise: bytes) -> None:
     recorded = stage.play([HEADER, start(0), noise, passed(0), *ran(1, 2, 3)[1:]])
     assert verdicts(recorded) == ["PASS"] * 4
 
@@ -193,7 +193,7 @@ def let_time_pass(monkeypatch: Patch) -> None:
     "babble",
     [
         [start(1), *[b'{"type":"still busy"}\n'] * 9],
-        [start(1), HEADER, passed(0), start(0)],  # it repeats its progress
+        [start(1), HEADER, passed(0), start(0)],  # earlier lines are repeated
     ],
 )
 def test_noise_does_not_extend_the_deadline(stage: Stage, monkeypatch: Patch, babble: list[bytes]) -> None:
@@ -226,14 +226,18 @@ PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
     "a second worker that ends": (lambda: [[*ran(0), start(1)], []], "PCMM", "not run"),
     "a second worker that is silent": (lambda: [[*ran(0), start(1)], [SILENCE]], "PCMM", "not run"),
     "a second worker that ends after its header": (lambda: [[*ran(0), start(1)], [HEADER]], "PCMM", "not run"),
-    "one that is silent after its header": (lambda: [[*ran(0), start(1)], [HEADER, SILENCE]], "PCMM", "not run"),
+    "a second worker that is silent after its header": (
+        lambda: [[*ran(0), start(1)], [HEADER, SILENCE]],
+        "PCMM",
+        "not run",
+    ),
     "no result": (
         lambda: [[HEADER, start(0), *ran(1, 2, 3)[1:]]],
         "BPPP",
         "the worker began another case without a result",
     ),
     "the shortest header": (lambda: [[SHORT, *ran(0, 1)[1:], start(2)], [SHORT, *ran(3)[1:]]], "PPCP", ""),
-    "ended externally each time": (
+    "killed externally each time": (
         lambda: [*(killed(HEADER, start(0)) for _ in range(TRIES)), ran(1, 2, 3)],
         "BPPP",
         f"pytest was ended externally, {TRIES} times in this case",
@@ -243,7 +247,11 @@ PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
         "BPPP",
         "QEMU was stopped externally, 3 times in this case",
     ),
-    "ended before the first case": (lambda: [killed(*ran(0)), *(killed(HEADER) for _ in range(TRIES - 1))], "PMMM", ""),
+    "killed before the second case": (
+        lambda: [killed(*ran(0)), *(killed(HEADER) for _ in range(TRIES - 1))],
+        "PMMM",
+        "",
+    ),
     "a second worker that can run no case": (
         lambda: [[*ran(0), start(1)], [HEADER, REFUSAL]],
         "PCMM",
@@ -259,7 +267,7 @@ PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
 
 
 @pytest.mark.parametrize(("scripts", "expected", "reason"), PLAYED.values(), ids=PLAYED)
-def test_malformed_results_have_these_verdicts(
+def test_the_lines_of_workers_lead_to_these_verdicts(
     stage: Stage, scripts: Callable[[], Sequence[Any]], expected: str, reason: str
 ) -> None:
     recorded = stage.play(*scripts())
@@ -269,7 +277,7 @@ def test_malformed_results_have_these_verdicts(
     assert json.loads(stage.path.read_bytes().splitlines()[0])["type"] == "header"
 
 
-def test_a_defect_of_the_harness_leaves_a_footer(stage: Stage) -> None:
+def test_an_exception_in_the_harness_leaves_a_footer(stage: Stage) -> None:
     def lines() -> Iterator[bytes]:
         yield from ran(0)
         raise RuntimeError("nobody foresaw this")
@@ -283,7 +291,7 @@ def test_a_defect_of_the_harness_leaves_a_footer(stage: Stage) -> None:
 
 
 class TestPytestAsWorker:
-    """The same tests with real processes: pytest on the device in Python."""
+    """Tests with real worker processes: pytest on the device in Python."""
 
     def run(
         self, project: Project, tmp_path: Path, *rows: str, case_deadline_s: float = CASE_DEADLINE_S
@@ -298,17 +306,17 @@ class TestPytestAsWorker:
         recorded = stage.supervise(start, suite=suite, cases=cases, case_deadline_s=case_deadline_s)
         return {line["case"].rpartition("/")[2]: line["verdict"] for line in recorded.results}, recorded
 
-    def test_a_process_that_dies_costs_one_case(self, project: Project, tmp_path: Path) -> None:
+    def test_a_process_that_dies_affects_one_case(self, project: Project, tmp_path: Path) -> None:
         found, recorded = self.run(project, tmp_path, "dies", *QUIET_VERDICTS)
         assert found == {**QUIET_VERDICTS, "dies": "CRASH"}
         assert recorded.header["device"]["name"] == "fake0"
         assert footer_of(recorded)["complete"] is True
 
-    def test_a_process_that_hangs_costs_one_case(self, project: Project, tmp_path: Path) -> None:
+    def test_a_process_that_hangs_affects_one_case(self, project: Project, tmp_path: Path) -> None:
         found, _recorded = self.run(project, tmp_path, "works", "hangs", case_deadline_s=6.0)
         assert found == {"works": "PASS", "hangs": "HANG"}
 
-    def test_a_process_that_cannot_start_says_so_in_the_console(self, project: Project, tmp_path: Path) -> None:
+    def test_the_error_of_a_process_that_cannot_start_is_in_the_console(self, project: Project, tmp_path: Path) -> None:
         (project.root / "conftest.py").write_text("raise RuntimeError('a broken installation')\n")
         with pytest.raises(UserError, match="no case was begun"):
             self.run(project, tmp_path, "works")
@@ -317,7 +325,7 @@ class TestPytestAsWorker:
 
 @contextmanager
 def process(code: str) -> Iterator[int]:
-    """A process that prints a word whenever it runs."""
+    """Runs a process that prints a line and then executes the code."""
     command = [sys.executable, "-c", f"import time; print('up', flush=True); {code}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as made:
         assert made.stdout
@@ -348,7 +356,8 @@ def test_a_stopped_process_counts_as_held_up(code: str, stop: bool, held: bool) 
 
 
 def pulse_after(folder: Path, monkeypatch: Patch, before: str, after: str, seconds: int) -> Pulse:
-    """The pulse of a process that was silent for two minutes: its states before and after, and its processor time."""
+    """Returns the pulse of a process after two minutes of silence. `before` and `after` are its states; `seconds` is
+    its processor time."""
     clock = iter([0.0, 120.0])
     monkeypatch.setattr("fixtures.system.processes.time.monotonic", lambda: next(clock))
     laid(folder, {"1/stat": f"1 (x) {before}{' 0' * 20}"})

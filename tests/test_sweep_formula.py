@@ -54,12 +54,12 @@ def test_a_point_is_found_by_its_text(point: int) -> None:
         ("!!odp", "none", "none", True),
     ],
 )
-def test_a_predicate_holds_where_it_should(text: str, access: str, unknown: str, expected: bool) -> None:
+def test_a_predicate_is_true_at_its_points(text: str, access: str, unknown: str, expected: bool) -> None:
     point = SMALL.parse(f"access={access},unknown={unknown}")
     assert bool(column(text) >> 8 * point & 1) is expected
 
 
-def test_a_flag_that_no_axis_has_is_false_in_a_named_predicate_alone() -> None:
+def test_a_flag_without_an_axis_is_false_in_a_named_predicate() -> None:
     named = {"writes_atomically": "REMOTE_ATOMIC | REMOTE_WRITE"}
     narrow = Space((Axis("access", flags=("REMOTE_WRITE", "REMOTE_READ")),))
     found = predicate.parse("writes_atomically", narrow, named)
@@ -77,7 +77,7 @@ def test_a_flag_that_no_axis_has_is_false_in_a_named_predicate_alone() -> None:
     ],
     ids=range(5),
 )
-def test_a_predicate_that_means_nothing_is_refused(text: str, named: dict[str, str], why: str) -> None:
+def test_an_invalid_predicate_is_refused(text: str, named: dict[str, str], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         predicate.parse(text, SMALL, named)
 
@@ -85,7 +85,7 @@ def test_a_predicate_that_means_nothing_is_refused(text: str, named: dict[str, s
 @pytest.mark.slow
 @settings(max_examples=20)
 @given(st.lists(st.integers(0, 2), min_size=SMALL.size, max_size=SMALL.size))
-def test_a_formula_describes_exactly_the_points_it_is_about(marks: list[int]) -> None:
+def test_a_formula_describes_exactly_the_marked_points(marks: list[int]) -> None:
     text, _ = formula.describe(SMALL, bytes(marks))
     if text in (formula.ALWAYS, formula.NEVER):
         assert (1 if text == formula.ALWAYS else 2) not in marks
@@ -107,7 +107,7 @@ def test_a_formula_describes_exactly_the_points_it_is_about(marks: list[int]) ->
         (" & ".join(FLAGS), ""),
     ],
 )
-def test_a_formula_over_all_flags_is_as_short_as_the_reason(text: str, care: str) -> None:
+def test_the_formula_that_selected_the_points_is_found(text: str, care: str) -> None:
     output, minimal = formula.describe(WHOLE, table(text, care, WHOLE))
     assert minimal
     assert {frozenset(term.split("&")) for term in output.replace(" ", "").split("|")} == {
@@ -130,8 +130,8 @@ def test_a_flag_that_two_axes_have_is_reported_with_its_axis() -> None:
 
 
 def points(*marks: str) -> Points:
-    """Returns four points of two flags: P passes, F fails, U is unsupported, R has another expectation, and - is not in
-    the space."""
+    """Returns four points of two flags: P passes, F fails, U is unsupported, R is expected to be refused, and - is not
+    in the space."""
     kinds = {
         "P": Outcome("PASS", "success", "fine", "REG-17"),
         "F": Outcome("FAIL", "success", "refused", "REG-17"),
@@ -154,7 +154,7 @@ def points(*marks: str) -> Points:
         ("PPPF", "A & B", 4),
     ],
 )
-def test_points_that_expect_something_else_or_were_not_tried_do_not_count(marks: str, when: str, of: int) -> None:
+def test_points_with_another_expectation_or_without_support_do_not_count(marks: str, when: str, of: int) -> None:
     found = points(*marks)
     number = [each.verdict for each in found.outcomes].index("FAIL")
     explained = formula.explain(found, number)
@@ -177,7 +177,7 @@ def test_formulas_are_cached_for_the_next_process(monkeypatch: pytest.MonkeyPatc
     formula._found_before.cache_clear()
 
 
-def test_without_sympy_the_set_is_not_described_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_sympy_no_formula_is_searched_and_sympy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formula, "find_spec", lambda _: None)
     output, minimal = formula.describe(SMALL, table("LOCAL_WRITE"))
     assert "sympy is not installed" in output

@@ -1,5 +1,5 @@
-"""The loader's form of a sweep is pure data of the model. Each point gets the same case from it as from a row; columns
-have the arguments of each point, and columns of bytes are combined correctly."""
+"""Points of a sweep: each point has the case of a row with its values, columns have the arguments of each point, and
+columns of bytes are combined correctly."""
 
 import pickle
 from array import array
@@ -74,19 +74,19 @@ def small(axes: str, when: str, points: int | str, where: str = "") -> Case:
 
 
 def cases_of_points(case: Case) -> dict[int, Case]:
-    """Returns the cases that a run of the sweep makes for the points."""
+    """Returns the case of each point of the sweep."""
     assert case.sweep is not None
     template, inside = PointTemplate(case, case.sweep), case.sweep.space.bytes_of(case.sweep.inside)
     return {point: template.case(point) for point, here in enumerate(inside) if here}
 
 
 def parts(case: Case) -> tuple[object, ...]:
-    """The set-up and the calls of a case, without the expectation of its judged call."""
+    """Returns the set-up and the calls of a case, without the expectation of its judged call."""
     return case.given, case.before, case.when.call, case.when.arguments, case.afterwards
 
 
 @pytest.mark.parametrize("access", [AXES["access"], "{subsets of: [REMOTE_READ, MW_BIND]}"], ids=["listed", "subsets"])
-def test_a_point_has_what_a_row_with_its_values_has(access: str) -> None:
+def test_a_point_has_the_set_up_and_the_calls_of_a_row_with_its_values(access: str) -> None:
     swept_axes = ", ".join(f"{name}: {values}" for name, values in {**AXES, "access": access}.items())
     sweep = f"sweep: {{axes: {{{swept_axes}}}, points: {POINTS}, expect: [{{then: open, rule: REG-17}}]}}"
     each = ", ".join(f"{name}: {values}" for name, values in AXES.items())
@@ -102,7 +102,7 @@ def test_a_point_has_what_a_row_with_its_values_has(access: str) -> None:
         assert parts(single) == parts(cases[point])
 
 
-def test_subsets_of_flags_are_kept_by_flag() -> None:
+def test_subsets_of_flags_are_stored_by_flag_and_not_by_subset() -> None:
     case = small(
         "a: {subsets of: ibv_access_flags}, b: {unknown bits of: ibv_access_flags}",
         "access: [$a, $b]",
@@ -114,7 +114,7 @@ def test_subsets_of_flags_are_kept_by_flag() -> None:
     assert len(pickle.dumps(access)) < 4096
 
 
-def test_values_that_meet_at_no_point_need_not_fit_together() -> None:
+def test_values_that_are_combined_at_no_point_may_exclude_each_other() -> None:
     case = small(
         "a: {subsets of: [MW_BIND, REMOTE_READ]}, b: {subsets of: [MW_BIND, LOCAL_WRITE]}",
         "access: [$a, $b]",
@@ -151,7 +151,7 @@ WHOLE = COLUMNS.replace('    where: "!MW_BIND | plus!=1"\n', "").replace("120", 
 @pytest.mark.parametrize("row", [COLUMNS, WHOLE], ids=["with a constraint", "whole"])
 @pytest.mark.parametrize("seed", [None, 3])
 @pytest.mark.parametrize("outer", [[], ["plus"], ["access"], ["access", "plus", "more"]], ids="+".join)
-def test_columns_hold_what_the_row_has_at_each_point(row: str, seed: int | None, outer: list[str]) -> None:
+def test_columns_have_the_arguments_of_each_point(row: str, seed: int | None, outer: list[str]) -> None:
     case = samples.case(row)
     swept = case.sweep
     assert swept is not None
@@ -181,21 +181,23 @@ BYTES = st.integers(0, 60).flatmap(
 
 
 @given(BYTES)
-def test_a_kind_is_what_all_columns_have_at_a_place(columns: list[bytes]) -> None:
-    found, wanted = combinations(columns), list(zip(*columns, strict=True))
-    assert [found.values[number] for number in found.ids] == wanted
-    assert list(found.values) == list(dict.fromkeys(wanted))
-    assert [found.first(kind) for kind in range(len(found.values))] == [wanted.index(each) for each in found.values]
+def test_each_combination_of_bytes_at_an_index_has_a_number(columns: list[bytes]) -> None:
+    found, expected = combinations(columns), list(zip(*columns, strict=True))
+    assert [found.values[number] for number in found.ids] == expected
+    assert list(found.values) == list(dict.fromkeys(expected))
+    assert [found.first(number) for number in range(len(found.values))] == [
+        expected.index(each) for each in found.values
+    ]
     assert found.renumbered(range(0, 65536, 200)[: len(found.values)]).tolist() == [200 * each for each in found.ids]
 
 
-def test_more_kinds_than_a_byte_holds_are_distinguished_too() -> None:
+def test_more_than_256_combinations_are_distinguished() -> None:
     columns = [bytes(range(256)) * 2, bytes(256) + bytes([1] * 256)]
     found = combinations(columns)
     assert len(found.values) == 512
     assert found.renumbered(range(512)).tolist() == list(range(512))
 
 
-def test_words_are_taken_apart_into_low_and_high_bytes() -> None:
+def test_words_are_split_into_low_and_high_bytes() -> None:
     assert byte_planes(array("H", [1, 0x203, 0xFFFF])) == [b"\1\3\xff", b"\0\2\xff"]
     assert distinct(b"abba c") == b"ab c"

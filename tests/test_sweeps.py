@@ -1,4 +1,4 @@
-"""Sweeps: every point is run and judged, deviating points are reported, a point can be run alone, and seeds shuffle
+"""Sweeps: every point is run and judged, deviating points are reported, a single point can be run, and seeds shuffle
 points."""
 
 import ctypes
@@ -96,7 +96,7 @@ def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(tmp_path: P
     assert headline("REG-17", kept) == (kept["reason"], kept["repro"])
 
 
-def test_points_that_are_gone_are_reported(tmp_path: Path) -> None:
+def test_a_missing_file_of_points_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=re.escape(f"{tmp_path}/points/gone.json cannot be read")):
         read_points(tmp_path, samples.result(SPACE, points_file="points/gone.json"))
 
@@ -130,7 +130,7 @@ def test_every_point_is_run_in_the_order_of_the_seed() -> None:
     assert sorted(orders[0]) == sorted(orders[1])
 
 
-def test_a_set_up_that_works_at_no_point_is_broken() -> None:
+def test_a_sweep_whose_set_up_fails_at_each_point_is_broken() -> None:
     row = """
     - id: space
       rules: [REG-06]
@@ -211,7 +211,7 @@ BINDS = """
         ("{type: 1, bound: {access: [REMOTE_READ]}}", without("mw_type_1"), "UNSUPPORTED", 0),
     ],
 )
-def test_shared_queue_pairs_are_renewed_after_each_point_that_got_as_far_as_using_them(
+def test_shared_queue_pairs_are_renewed_after_each_point_that_used_them(
     window: str, stack: Stack, verdict: str, renewals: int
 ) -> None:
     case = samples.case(BINDS.replace("{type: 1}", window), "bind_mw")
@@ -221,7 +221,7 @@ def test_shared_queue_pairs_are_renewed_after_each_point_that_got_as_far_as_usin
 
 
 def failing_binds(before: int = 0) -> Device:
-    """A reference on which every third valid bind fails, after some binds before."""
+    """Returns a reference on which every third valid bind fails. The count of binds starts at `before`."""
     binds = itertools.count(before + 1)
     return device(bind_refused=lambda was, *asked: next(binds) % 3 == 0 or was(*asked))
 
@@ -234,7 +234,7 @@ def failing_binds(before: int = 0) -> Device:
         (1, '"NULL"', "BIND-01", 0),  # there are only two set-ups for all points
     ],
 )
-def test_a_set_up_that_is_refused_at_times_is_a_violation_with_rate_and_point(
+def test_a_set_up_that_is_sometimes_refused_is_a_violation_with_rate_and_point(
     kind: int, via: str, rule: str, refused: int
 ) -> None:
     row = WINDOWS.replace("TYPE", str(kind)).replace("VIA", via)
@@ -250,7 +250,7 @@ def test_a_set_up_that_is_refused_at_times_is_a_violation_with_rate_and_point(
         assert "binding the window 'mw' was refused with MW_BIND_ERR, and succeeded" in deviation["observed"]
 
 
-def test_the_points_behind_a_set_up_that_was_refused_once_are_run() -> None:
+def test_after_a_refused_set_up_the_other_points_are_run() -> None:
     row = WINDOWS.replace("TYPE", "1").replace("VIA", '"NULL"')
     case = samples.case(row, "bind_mw")
     assert run_on(failing_binds(2), case).points.by_verdict() == {"PASS": 7, "FAIL": 1}
@@ -261,7 +261,7 @@ def test_the_points_behind_a_set_up_that_was_refused_once_are_run() -> None:
     [("qp", 0.0, [*range(9)]), ('"NULL"', 0.0, [*range(9)]), ("qp", 1e9, [0]), ('"NULL"', 1e9, [0])],
 )
 def test_progress_is_reported_by_time(monkeypatch: Patch, via: str, seconds: float, reported: list[int]) -> None:
-    """Progress is also reported within 512 points, because each point may have waited for a time-out."""
+    """After PROGRESS_S, progress is reported even before 512 points are done: each point may wait for a time-out."""
     monkeypatch.setattr("conformance.sweeps.run.PROGRESS_S", seconds)
     case = samples.case(WINDOWS.replace("TYPE", "1").replace("VIA", via), "bind_mw")
     seen: list[int] = []
@@ -292,7 +292,7 @@ UNRELIABLE_ROW = """
 
 
 def losing(losses: int) -> Device:
-    """A reference on which the first writes over an unreliable connection are lost."""
+    """Returns a reference on which the first writes over an unreliable connection are lost."""
     left = iter(range(losses))
     return device(put=lambda was, *asked: next(left, None) is not None or was(*asked))
 
@@ -313,16 +313,16 @@ def test_messages_lost_by_an_unreliable_transport_are_sent_again() -> None:
 )
 def test_a_row_over_an_unreliable_transport_counts_its_tries(losses: int, verdict: str, tries: int | None) -> None:
     with closing(ReferenceBench(losing(losses))) as bench:
-        came = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "success")), on_the_reference(bench))
-    assert (came.judgement.verdict, came.observation.get("tries")) == (verdict, tries)
-    assert bool(came.judgement.notes) == (tries is not None)
+        finished = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "success")), on_the_reference(bench))
+    assert (finished.judgement.verdict, finished.observation.get("tries")) == (verdict, tries)
+    assert bool(finished.judgement.notes) == (tries is not None)
 
 
 def test_messages_that_must_not_arrive_are_sent_once() -> None:
     with closing(ReferenceBench(losing(0))) as bench:
-        came = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "refused")), on_the_reference(bench))
-    assert came.judgement.verdict == Verdict.FAIL
-    assert "tries" not in came.observation
+        finished = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "refused")), on_the_reference(bench))
+    assert finished.judgement.verdict == Verdict.FAIL
+    assert "tries" not in finished.observation
     row = UNRELIABLE_ROW.replace("LOCAL_WRITE, REMOTE_WRITE", "LOCAL_WRITE").replace("OUTCOME", "refused")
     asked: list[int] = []
 
@@ -333,8 +333,8 @@ def test_messages_that_must_not_arrive_are_sent_once() -> None:
     with closing(ReferenceBench(device(allows=grants_the_second))) as bench:
         run = on_the_reference(bench)
         asked.clear()
-        came = run_case(samples.case(row), run)
-    assert (came.judgement.verdict, len(asked)) == (Verdict.PASS, 1)
+        finished = run_case(samples.case(row), run)
+    assert (finished.judgement.verdict, len(asked)) == (Verdict.PASS, 1)
 
 
 GROUND = """
@@ -360,7 +360,7 @@ GROUND = """
     ],
     ids=["the same", "another size"],
 )
-def test_points_share_domains_and_memory_unless_an_axis_concerns_them(
+def test_points_share_domains_and_memory_unless_an_axis_changes_them(
     memory: str, axes: str, where: str, domains: int
 ) -> None:
     row = GROUND.replace("{MEMORY}", memory).replace("AXES", axes).replace("WHERE", where)
@@ -374,7 +374,7 @@ def test_points_share_domains_and_memory_unless_an_axis_concerns_them(
         assert bench.resources() == before
 
 
-def test_a_sweep_in_which_the_kernel_complains_fails_with_the_points_it_was_at() -> None:
+def test_a_sweep_with_a_kernel_warning_fails_and_names_its_points() -> None:
     said: Iterator[KernelEvidence] = iter([{}, {"taint": 0, "log": ["[ 1.0] WARNING: something"]}])
     with closing(ReferenceBench()) as bench:
         watch = SimpleNamespace(since_last=lambda: next(said, {}))
@@ -385,14 +385,14 @@ def test_a_sweep_in_which_the_kernel_complains_fails_with_the_points_it_was_at()
     assert set(sweep_record(SPACE, samples.registry(), swept, 1)["rule_verdicts"].values()) == {"FAIL"}
 
 
-def test_a_worker_that_dies_in_a_sweep_is_reported_with_the_point_it_had_got_to(tmp_path: Path) -> None:
+def test_a_worker_that_dies_in_a_sweep_is_reported_with_its_last_point(tmp_path: Path) -> None:
     progress = {"type": "progress", "case": "reg_mr/sample/c1", "point": "access=REMOTE_WRITE", "done": 512}
     recorded = Stage(tmp_path).play([HEADER, start(1), encode(progress)], ran(0, 2, 3))
     crash = next(line for line in recorded.results if line["verdict"] == "CRASH")
     assert "at the point access=REMOTE_WRITE or one of those soon after it" in crash["reason"]
 
 
-def test_tiers_are_nested_and_the_smallest_touches_every_rule() -> None:
+def test_tiers_are_nested_and_the_smallest_has_a_case_of_every_rule() -> None:
     suite = load_suite()
     smoke, default, whole = (of_tier(suite.cases, tier) for tier in ("smoke", "default", "exhaustive"))
     assert {case.id for case in smoke} <= {case.id for case in default} < {case.id for case in whole}
@@ -402,7 +402,7 @@ def test_tiers_are_nested_and_the_smallest_touches_every_rule() -> None:
     assert not any(case.sweep and case.sweep.size > 500 for case in smoke)
 
 
-def test_an_order_by_seed_rests_on_no_other_case() -> None:
+def test_the_order_of_cases_by_seed_does_not_depend_on_the_selection() -> None:
     cases = samples.numbered(9).cases
     whole = ordered(cases, 7)
     assert ordered(cases, None) == list(cases)
@@ -410,7 +410,7 @@ def test_an_order_by_seed_rests_on_no_other_case() -> None:
     assert ordered(cases[::2], 7) == [case for case in whole if case in cases[::2]]
 
 
-def test_the_exhaustive_tier_has_the_spaces_it_is_to_have() -> None:
+def test_the_access_spaces_of_the_exhaustive_tier_have_their_full_size() -> None:
     sizes = {case.id: case.sweep.size for case in load_suite().cases if case.sweep}
     masks, unknown = 1 << len(FLAGS.short_names), len(FLAGS.unnamed_bits)
     for verb in ("reg_mr", "reg_mr_iova", "reg_dmabuf_mr"):
@@ -421,7 +421,7 @@ def test_the_exhaustive_tier_has_the_spaces_it_is_to_have() -> None:
     assert sum(sizes.values()) > 400_000
 
 
-def test_the_loop_in_c_stops_where_something_is_odd_or_stays(tmp_path: Path) -> None:
+def test_the_loop_in_c_stops_at_unexpected_regions_and_failed_releases(tmp_path: Path) -> None:
     source = Path(__file__).with_name("stand_in_loop.c")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "stand_in.so", source], check=True)
     library = ctypes.CDLL(str(tmp_path / "stand_in.so"))

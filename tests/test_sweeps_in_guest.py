@@ -1,4 +1,5 @@
-"""Sweeps on Soft-RoCE: neither two devices with a worker each nor the loops in C change the results."""
+"""Sweeps on Soft-RoCE: two devices with a worker each have the results of one device, and loops in C have the results
+of single calls."""
 
 import json
 from typing import Any
@@ -16,7 +17,7 @@ CHOSEN = (
     "access_space and huge-pages or change_space and rights and libibverbs or dealloc_mw or data_path and unreliable"
     " or reg_mr and rights_space and (remote or local) and not every and not huge"
 )
-# The result shows whether the loop in C was used, because a run without the loop would prove nothing.
+# A plugin that records in the file `loops` which cases used a loop in C, and lowers the thresholds for its use.
 SMALL = """
 from conformance.sweeps import run
 from conformance.sweeps import registration_loop
@@ -49,14 +50,14 @@ with open("{PORT}", "w") as port:
     loops = sorted(set(pathlib.Path("loops").read_text().splitlines()))
     port.write(json.dumps({{"run": sys.argv[1], "file": "loops", "line": loops}}) + "\\n")
 """
-# `without`: PATH has no directory, so that no compiler is found, and nothing compiled earlier is used.
+# `without`: PATH has no directory, so that no compiler is found. Libraries that were compiled earlier are removed.
 RUNS = {"one": "--rdma-device rxe0", "two": "-n 2 --rdma-device rxe0,rxe1", "without": "--rdma-device rxe0"}
 KEPT = ("verdict", "rules", "expected", "space", "points", "rule_verdicts", "deviations")
 
 
 def without_commands(result: dict[str, Any]) -> dict[str, Any]:
-    """Returns the result without the commands that reproduce its deviations, because they name the device in a run on
-    one device."""
+    """Returns the result without the commands that reproduce its deviations, because these commands name the device
+    only in a run on one device."""
     if "deviations" not in result:
         return result
     kept = [{key: value for key, value in each.items() if key != "repro"} for each in result["deviations"]]
@@ -107,7 +108,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
     return {name: Found(output) for name, output in lines.items()}
 
 
-def test_two_devices_give_the_cases_results_and_points_of_one(found: dict[str, Found]) -> None:
+def test_two_devices_have_the_cases_results_and_points_of_one_device(found: dict[str, Found]) -> None:
     one, two = found["one"], found["two"]
     assert one.header["device"]["name"] == "rxe0"
     assert two.header["devices"] == ["rxe0", "rxe1"]
@@ -119,7 +120,7 @@ def test_two_devices_give_the_cases_results_and_points_of_one(found: dict[str, F
     }
 
 
-def test_loops_in_c_find_what_single_calls_find(found: dict[str, Found]) -> None:
+def test_loops_in_c_have_the_results_of_single_calls(found: dict[str, Found]) -> None:
     one, without = found["one"], found["without"]
     assert {"RegistrationLoop", "ReregLoop"} <= set(one.loops.values())
     assert one.loops["exchanges"] == "together"

@@ -40,7 +40,7 @@ def cases_of(rows: str, cases: int) -> tuple[Case, ...]:
 
 
 @pytest.mark.parametrize("name", corpus.DOCUMENTS)
-def test_a_malformed_document_is_refused_where_it_is_wrong(name: str, tmp_path: Path) -> None:
+def test_the_mistakes_of_a_malformed_document_are_located(name: str, tmp_path: Path) -> None:
     expected = corpus.expectations(corpus.DOCUMENTS[name])
     assert expected, "the document has no `# expect` lines"
     found = corpus.mistakes(name, tmp_path)
@@ -62,7 +62,7 @@ def test_a_row_becomes_a_case_with_everything_filled_in() -> None:
     assert str(case.location) == "f:5:10"
 
 
-def test_a_case_is_sourced_at_its_row_and_not_at_its_axis() -> None:
+def test_a_case_has_the_location_of_its_row_and_not_of_its_axis() -> None:
     cases = cases_of(
         "  - id: a-$bit\n    rules: [REG-18]\n    each:\n      bit: [bit 21, bit 22]\n"
         "    when: {access: [$bit]}\n    then: open\n",
@@ -78,17 +78,17 @@ def test_a_case_is_sourced_at_its_row_and_not_at_its_axis() -> None:
     ]
 
 
-def test_a_row_has_entries_needs_and_memory_of_its_own() -> None:
+def test_a_row_can_have_its_own_entries_needs_and_memory() -> None:
     cases = cases_of(ROW.replace("id: a,", "id: a, entries: [libibverbs, uverbs],"), 2)
     assert [case.id for case in cases] == ["reg_mr/sample/a@libibverbs", "reg_mr/sample/a@uverbs"]
     (case,) = cases_of(ROW.replace("REG-01]", "REG-07], needs: [odp]"), 1)
-    assert case.needs == ("odp", "atomics")  # also what its rule needs
+    assert case.needs == ("odp", "atomics")  # REG-07 needs atomics
     (case,) = cases_of(ROW.replace("id: a,", "id: a, given: {memory: {buf: {kind: shared, size: 1 page}}},"), 1)
     assert case.given.memory["buf"].kind == "shared"
 
 
 @pytest.mark.parametrize("stem", ["Access", "access-flags", "_x", "two words"])
-def test_a_table_of_an_odd_name_is_refused(stem: str) -> None:
+def test_a_table_with_an_invalid_name_is_refused(stem: str) -> None:
     _, (only,) = parsed(ROW, 1, stem)
     assert only == f"1:1: invalid name of a table's file: {stem!r}; use a-z, 0-9 and _"
 
@@ -104,7 +104,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("own")
-def test_a_vendors_tables_and_rules_join_the_projects_once(tmp_path: Path) -> None:
+def test_a_vendors_tables_and_rules_are_added_once_to_those_of_the_project(tmp_path: Path) -> None:
     rule = "verb: ibv_reg_mr\nrules:\n  - {id: VND-01, statement: s, document: d, section: s, level: must, "
     rule += "layer: kernel, needs: [], since: '1', failure_means: f, quote: q}\n"
     folder = laid(tmp_path / "own", {"reg_mr/rules.yaml": rule, "reg_mr/own.yaml": TABLE.replace("REG-01", "VND-01")})
@@ -159,7 +159,7 @@ def test_a_broken_link_is_a_located_mistake(tmp_path: Path) -> None:
         ("def test_p(case): ...\ndef test_q(case): ...", "test_reg_mr.py:2:1: a second test function"),
     ],
 )
-def test_a_table_that_nothing_runs_once_is_a_mistake(own: Path, module: str, fragment: str) -> None:
+def test_a_table_without_exactly_one_test_function_is_a_mistake(own: Path, module: str, fragment: str) -> None:
     (own / "reg_mr" / "test_reg_mr.py").write_text(module)
     with pytest.raises(UserError) as caught:
         load_suite()

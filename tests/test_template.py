@@ -1,5 +1,5 @@
 """Templates of the guest: their key, their files, damaged templates, and runs that continue without a template. No
-guest is booted; a thread stands for QEMU's control channel. test_own_builds.py uses a real guest."""
+guest is booted: a thread replaces QEMU at its control channel. test_own_builds.py boots a guest."""
 
 import contextlib
 import fcntl
@@ -91,7 +91,7 @@ def test_content_of_files_changes_the_key(ingredients: Ingredients, tmp_path: Pa
 # Requests
 
 
-def test_a_request_comes_with_the_time_and_other_random_bytes_each_time() -> None:
+def test_each_request_has_the_time_and_new_random_bytes() -> None:
     (first, moment), (second, later) = (request.decode(request.encode(REQUEST)) for _ in range(2))
     assert first == second == REQUEST
     assert later.time_ns >= moment.time_ns > 0
@@ -109,17 +109,16 @@ def test_a_malformed_request_is_refused(line: bytes) -> None:
 
 
 def qemu_says(*messages: object) -> tuple[socket.socket, list[dict[str, Any]]]:
-    """Returns a channel on which each command is answered with the next of these messages, and the list of received
-    commands."""
+    """Returns a channel on which each command gets the next of these messages, and the list of received commands."""
     ours, theirs = socket.socketpair()
     heard: list[dict[str, Any]] = []
 
     def play() -> None:
         with theirs:
             theirs.sendall(b'{"QMP": {}}\n')
-            for answer in [{"return": {}}, *messages]:
+            for response in [{"return": {}}, *messages]:
                 heard.append(json.loads(theirs.recv(1 << 16)))
-                for message in answer if isinstance(answer, list) else [answer]:
+                for message in response if isinstance(response, list) else [response]:
                     theirs.sendall(json.dumps(message).encode() + b"\r\n")
 
     threading.Thread(target=play, daemon=True).start()
@@ -135,7 +134,7 @@ def migration(status: str) -> dict[str, Any]:
     return {"event": "MIGRATION", "data": {"status": status}}
 
 
-def test_a_command_has_its_return_and_events_are_kept() -> None:
+def test_a_command_returns_its_value_and_earlier_events_are_kept() -> None:
     channel, heard = qemu_says([{"event": "STOP"}, migration("active"), migration("completed"), {"return": {"a": 1}}])
     with channel:
         control = Qmp(channel, PATIENCE_S)
@@ -146,7 +145,7 @@ def test_a_command_has_its_return_and_events_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "reason"),
+    ("responses", "reason"),
     [
         ([{"error": {"desc": "no such command"}}], "migrate: no such command"),
         ([[migration("failed"), {"return": {}}]], "the migration failed"),
@@ -154,13 +153,13 @@ def test_a_command_has_its_return_and_events_are_kept() -> None:
         (["text"], "closed its control channel"),
     ],
 )
-def test_refusals_of_qemu_are_errors(answers: Sequence[object], reason: str) -> None:
-    channel, _ = qemu_says(*answers)
+def test_refusals_of_qemu_are_errors(responses: Sequence[object], reason: str) -> None:
+    channel, _ = qemu_says(*responses)
     with channel, pytest.raises(QmpError, match=reason):
         migrate(Qmp(channel, PATIENCE_S))
 
 
-def test_a_qemu_that_never_answers_is_given_up() -> None:
+def test_a_qemu_that_never_responds_is_an_error() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs, pytest.raises(QmpError, match="no answer in time"):
         Qmp(ours, 0.05)
@@ -169,7 +168,7 @@ def test_a_qemu_that_never_answers_is_given_up() -> None:
 # Files
 
 
-def test_the_checksum_is_of_content_and_place_and_not_of_how_holes_lie(tmp_path: Path) -> None:
+def test_the_checksum_depends_on_content_and_offsets_and_not_on_holes(tmp_path: Path) -> None:
     sparse, dense = tmp_path / "sparse", tmp_path / "dense"
     content = b"x" * 100 + bytes((1 << 20) - 100) + b"y" * 70000 + bytes(5 << 16)
     dense.write_bytes(content)
@@ -197,7 +196,7 @@ def test_a_file_in_memory_is_saved_whole_and_with_holes(tmp_path: Path) -> None:
     assert (tmp_path / "saved").stat().st_blocks * 512 < len(content) / 4
 
 
-def test_trust_ends_with_any_write_and_with_the_hosts_start(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_file_is_not_trusted_after_a_write_or_a_boot_of_the_host(tmp_path: Path, monkeypatch: Patch) -> None:
     path = tmp_path / "file"
     path.write_text("a")
     assert not kept.is_trusted(tmp_path, ["file"])
@@ -219,7 +218,7 @@ def test_trust_ends_with_any_write_and_with_the_hosts_start(tmp_path: Path, monk
 
 
 class Freezer:
-    """A stand-in for freezing.py with a cache of templates: counts its calls, and fails on request."""
+    """Replaces freezing.py, and has a cache of templates. Counts its calls, and fails on request."""
 
     def __init__(self, folder: Path, ingredients: Ingredients) -> None:
         self.folder = folder
@@ -230,7 +229,7 @@ class Freezer:
         self.resumed: list[bytes] = []
         self.failure: Exception | None = None
         self.resume_failure: Exception | None = None
-        self.ends = 0  # the number of guests that are killed externally before one survives
+        self.ends = 0  # the number of guests that are killed externally before a guest survives
         self.during: Callable[[Path], None] = lambda folder: None
 
     def guest(self, templates: Templates | None = None, **changes: Any) -> Guest:
@@ -292,7 +291,7 @@ class WatchedLock:
 def test_one_of_two_guests_makes_a_template_and_the_other_waits(
     freezer: Freezer, other_run: bool, monkeypatch: Patch
 ) -> None:
-    """Only another run is called another run."""
+    """A guest that waits for a guest of the same run prints no message about it."""
     said: list[str] = []
     waiting = threading.Event()
     templates = freezer.templates = Templates(freezer.folder, said.append)
@@ -337,7 +336,7 @@ def test_a_damaged_or_foreign_template_is_made_again(
     assert freezer.made == 2
 
 
-def test_files_are_read_again_after_the_hosts_start(freezer: Freezer) -> None:
+def test_files_that_are_not_trusted_are_verified_again(freezer: Freezer) -> None:
     freezer.guest()
     note = freezer.place / "verified"
     note.write_text("[]")
@@ -360,7 +359,7 @@ def test_a_template_that_fails_leaves_nothing_and_is_not_retried_at_once(freezer
     assert freezer.made == 2
 
 
-def test_a_guest_that_no_boot_would_help_ends_the_run_and_leaves_its_console(freezer: Freezer) -> None:
+def test_a_guest_that_cannot_start_ends_the_run_and_leaves_its_console(freezer: Freezer) -> None:
     freezer.failure = NotStarted("early start failed: no drives", log="elsewhere", status=3)
     with pytest.raises(NotStarted, match="no drives; see ") as caught:
         freezer.templates.resume(freezer.ingredients, REQUEST, freezer.folder / "console")
@@ -377,7 +376,7 @@ def test_a_template_that_cannot_be_resumed_is_removed(freezer: Freezer) -> None:
 
 
 @pytest.mark.parametrize("ends", [2, 3])
-def test_a_guest_that_somebody_ended_is_tried_again_and_says_nothing_about_the_template(
+def test_a_guest_that_was_killed_externally_is_resumed_again_and_its_template_is_kept(
     freezer: Freezer, ends: int
 ) -> None:
     freezer.guest()
@@ -390,7 +389,7 @@ def test_a_guest_that_somebody_ended_is_tried_again_and_says_nothing_about_the_t
 
 
 @pytest.mark.parametrize(("script", "error"), [("kill -9 $$", Ended), ("exit 0", QmpError), ("exit 1", QmpError)])
-def test_whether_somebody_ended_qemu_is_distinguished(
+def test_a_qemu_that_was_killed_externally_is_distinguished(
     ingredients: Ingredients, tmp_path: Path, monkeypatch: Patch, script: str, error: type[Exception]
 ) -> None:
     for name in (CONSOLE, STATE):
@@ -436,7 +435,7 @@ def test_the_oldest_unused_templates_are_removed_above_the_bound(freezer: Freeze
     assert [place.exists() for place in places] == [True, True, False]
 
 
-def test_a_run_goes_on_without_templates_and_says_so_once(freezer: Freezer, monkeypatch: Patch) -> None:
+def test_a_run_continues_without_templates_and_reports_it_once(freezer: Freezer, monkeypatch: Patch) -> None:
     given = (freezer.ingredients, REQUEST, Path("console"))
     monkeypatch.delenv("RDMA_CTS_TEMPLATES", raising=False)
     freezer.failure = QmpError("QEMU closed its control channel")
@@ -453,7 +452,7 @@ def test_a_run_goes_on_without_templates_and_says_so_once(freezer: Freezer, monk
         Templates(freezer.folder, said.append)
 
 
-# The session that waits
+# The session that waits for a request
 
 
 PORT = "/dev/port"

@@ -72,7 +72,7 @@ class Deadly(Device):
 
 
 class RefusesEverything(Device):
-    """A driver that answers 'not supported' to every registration."""
+    """A device that refuses every registration with EOPNOTSUPP."""
 
     def access_fault(self, access: int) -> int:
         return errno.EOPNOTSUPP
@@ -90,7 +90,7 @@ def test_a_violation_detected_only_by_other_rules_is_misattributed() -> None:
     assert {"dereg_mr", "reg_dmabuf_mr"} <= {case.split("/")[0] for case in finding.by}
 
 
-def test_a_driver_that_refuses_every_registration_fails_every_rule_of_them() -> None:
+def test_a_device_that_refuses_every_registration_fails_the_rules_of_registrations() -> None:
     for rule in ("REG-01", "REG-03", "REG-17", "IOVA-01", "IOVA-04"):
         finding = try_violation(Violation("deaf", rule, "Everything is refused.", RefusesEverything), cases_of(rule))
         assert finding.outcome == KILLED
@@ -102,7 +102,7 @@ def test_a_failing_reference_is_refused_as_baseline(monkeypatch: Patch) -> None:
         check_baseline(cases_of("REG-15"))
 
 
-def test_several_processes_give_the_findings_of_one_in_order() -> None:
+def test_several_processes_return_the_findings_of_one_process_in_order() -> None:
     few = [each for each in VIOLATIONS if each.rule in ("DEREG-03", "REG-03")]
     cases = cases_of("DEREG-03", "REG-03")
     alone = [try_violation(each, cases) for each in few]
@@ -116,7 +116,7 @@ def test_a_process_that_dies_ends_the_trial_with_the_name_of_the_violation() -> 
         list(try_all([deadly], cases_of("REG-03"), jobs=1))
 
 
-def test_an_exception_in_a_process_is_told_with_the_name_of_the_violation_and_its_place() -> None:
+def test_an_exception_in_a_process_is_reported_with_the_name_of_the_violation_and_the_source_line() -> None:
     def task(number: int) -> int:
         return {0: 0}[number]
 
@@ -129,10 +129,10 @@ def children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def test_a_trial_ends_on_a_signal_with_all_its_processes() -> None:
-    """Even if one of the processes no longer answers."""
+def test_sigint_ends_a_trial_and_all_its_processes() -> None:
+    """One of the processes is stopped and cannot handle a signal."""
     trial_of_all = [sys.executable, "-P", "-m", "commands", "trial", "personas", "--jobs", "2"]
-    # a shell makes background processes ignore the signal
+    # a process that a shell starts in the background ignores SIGINT
     command = ["env", "--default-signal=INT", *trial_of_all]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
@@ -168,7 +168,7 @@ def test_a_trial_passes_without_survivors_and_with_few_misattributed(outcomes: l
     assert Trial([finding(each) for each in outcomes], {}, 1.0, "the reference").passed is passed
 
 
-def test_a_violation_known_as_undetectable_may_survive() -> None:
+def test_a_violation_known_as_undetectable_must_survive() -> None:
     known = {"name": "no page says so"}
     survived = Trial([finding(SURVIVED)], {}, 1.0, "the reference", undetected=known)
     assert survived.passed
@@ -213,7 +213,7 @@ def test_altered_calls_fail_a_case_of_their_rule(altered: Violation) -> None:
 
 
 class OnDemandUnreachable(Device):
-    """Peers cannot access on-demand regions, which violates REG-12."""
+    """A device that violates REG-12: peers cannot access on-demand regions."""
 
     def opens(self, region: Region, domain: Domain) -> bool:
         return not region.access & ON_DEMAND and super().opens(region, domain)
@@ -274,16 +274,16 @@ def test_a_permitted_variant_that_fails_or_breaks_a_case_is_a_false_alarm(
     assert (f"false alarm: About it. · {output}" in report.summary(trial)) is bool(output)
 
 
-# Alterations of the data path, on the provider in Python that carries out requests on the reference
+# Alterations of the data path, on the provider in Python that executes requests on the reference
 
 
 @pytest.mark.parametrize("violation", DATA_PATH_ALTERATIONS, ids=lambda each: each.name)
-def test_no_alteration_fails_by_itself(violation: Violation) -> None:
-    """An alteration that fails by itself raises its exception after the first row of its rule."""
+def test_no_alteration_raises_an_exception(violation: Violation) -> None:
+    """An alteration with a mistake raises its exception after the first row of its rule."""
     assert list(on_reference(cases_of(violation.rule)[:1], violation.kind))
 
 
-def test_the_real_functions_are_put_back() -> None:
+def test_the_real_functions_are_restored() -> None:
     with closing(ReferenceBench()) as bench:
         alteration = DataPath()
         provider = cast(Any, altered_bench(alteration, bench)).real.provider
@@ -308,7 +308,7 @@ def test_cases_pass_on_the_reference_behind_unaltered_functions() -> None:
     "name",
     ["writes-arrive-late", "new-value-returned", "ended-key-reads", "refused-reads-leak", "failed-binds-succeed"],
 )
-def test_alterations_on_the_reference_are_seen_by_the_cases_of_their_rule(name: str) -> None:
+def test_alterations_on_the_reference_are_detected_by_the_cases_of_their_rule(name: str) -> None:
     violation = next(each for each in DATA_PATH_ALTERATIONS if each.name == name)
     assert try_violation(violation, cases_of(violation.rule)).outcome == KILLED
 
@@ -329,7 +329,7 @@ class Made:
 
 
 def made(folder: Path, text: str) -> Iterator[Violation]:
-    """The mutants of a package that has only this table."""
+    """Returns the mutants of a package that has only this table."""
     (folder / "topic.yaml").write_text(text)
     package = types.ModuleType("package")
     package.__file__ = str(folder / "__init__.py")
@@ -347,7 +347,7 @@ def test_a_row_replaces_members(tmp_path: Path, row: str, answer: str) -> None:
     assert violation.kind().answer(10, 3) == int(answer)
 
 
-def test_marks_of_a_row(tmp_path: Path) -> None:
+def test_a_row_can_have_marks_and_further_rules(tmp_path: Path) -> None:
     row = "- one: A sentence.\n  R-1 permitted answer: 7\n- two: Another.\n  R-2 blind answer: 8\n"
     found = list(made(tmp_path, row + "  also: [R-3, R-4 blind three]\n"))
     assert [(each.name, each.rule, each.written, each.permitted) for each in found] == [
@@ -359,7 +359,7 @@ def test_marks_of_a_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("row", "said"), [row for row in rows("mutants_in_tables") if row[1][0] == ":"])
-def test_a_mistake_is_located(tmp_path: Path, row: str, said: str) -> None:
+def test_a_mistake_in_a_table_of_mutants_is_located(tmp_path: Path, row: str, said: str) -> None:
     place, _, message = said.partition(" ")
     with pytest.raises(UserError) as raised:
         list(made(tmp_path, row_of(row)))

@@ -1,6 +1,6 @@
-"""Two hosts over the real ssh: refused keys, a lab in which one host panics, and connections between the two hosts. The
-same two guests serve all tests, because making a guest takes long; tests that need no kernel are in
-test_remote_host.py. RDMA_CTS_TWO_GUESTS=DIR keeps the files of the runs there."""
+"""Two guests as hosts over real ssh: refused keys, a lab in which one host panics, and requests between the hosts. All
+tests use the same two guests, because the start of a guest is slow. Tests that need no kernel are in
+test_remote_host.py. RDMA_CTS_TWO_GUESTS=DIR keeps the files of the runs in DIR."""
 
 import json
 import os
@@ -42,7 +42,7 @@ FEW_POINTS = (
     "reg_mr/data_path/unreliable-local-operation-by-access-by-place",
 )
 WIRED = "10.78.0.2"  # the address of the right guest on the network between the guests
-# Makes a device on this network, and sets up ssh from root to the other guest.
+# Creates a device on the network between the guests, and sets up ssh from root to the other guest.
 _PREPARE = """\
 modprobe virtio_net
 ip link set eth1 up && ip address add {address}/24 dev eth1 || exit 1
@@ -63,8 +63,8 @@ def guests(tmp_path_factory: Folders) -> Iterator[dict[str, SshGuest]]:
     image, port = host_image(), free_port()
     with ExitStack() as stack:
         found = {}
-        for number, (name, way) in enumerate(zip(NAMES, ("listen", "connect"), strict=True), 1):
-            wire = f"-netdev socket,id=wire,{way}=127.0.0.1:{port}"
+        for number, (name, mode) in enumerate(zip(NAMES, ("listen", "connect"), strict=True), 1):
+            wire = f"-netdev socket,id=wire,{mode}=127.0.0.1:{port}"
             network = f"{wire} -device virtio-net-pci,netdev=wire,mac=52:54:00:77:00:0{number}".split()
             prepare = _PREPARE.format(address=f"10.78.0.{number}")
             found[name] = stack.enter_context(
@@ -75,7 +75,7 @@ def guests(tmp_path_factory: Folders) -> Iterator[dict[str, SshGuest]]:
 
 @pytest.fixture
 def kept(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """The directory for the runs; it is kept if RDMA_CTS_TWO_GUESTS names it."""
+    """The directory of the runs: in RDMA_CTS_TWO_GUESTS, or else in a temporary directory."""
     if not KEPT:
         return tmp_path
     folder = Path(KEPT).resolve() / str(request.node.name)
@@ -84,8 +84,8 @@ def kept(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def started(guests: dict[str, SshGuest], *arguments: str, **options: Path) -> subprocess.Popen[str]:
-    """Starts the command. Its ssh uses no file of this user; it knows all guests and has their keys, unless `options`
-    change ssh's configuration. Its input is empty, and its whole output is read."""
+    """Starts rdma-cts with an ssh that uses no file of this user. This ssh knows the host keys of all guests and has
+    their user keys, unless `options` change its configuration."""
     folder = next(iter(guests.values())).folder.parent
     (folder / "known_hosts").write_text("".join((each.folder / "known_hosts").read_text() for each in guests.values()))
     config = {"IdentitiesOnly": "yes", "UserKnownHostsFile": folder / "known_hosts", **options}
@@ -115,7 +115,7 @@ def said(guests: dict[str, SshGuest], *arguments: object, **options: Path) -> tu
 
 
 def output_of(process: subprocess.Popen[str]) -> str:
-    """Waits for the command and returns its whole output, which is shown if the test fails."""
+    """Waits for the command and returns its whole output, which pytest prints if the test fails."""
     began = time.monotonic()
     output = process.communicate(timeout=PATIENCE_S)[0]
     print(output, f"status {process.returncode} after another {time.monotonic() - began:.1f} s")
@@ -143,7 +143,7 @@ def test_a_host_with_another_key_is_not_trusted_and_no_password_is_asked_for(
     assert status == 3
 
 
-def test_a_full_disk_is_reported_and_a_host_that_has_room_has_all_that_is_needed(guests: dict[str, SshGuest]) -> None:
+def test_doctor_reports_a_full_disk_of_the_host_and_leaves_no_files_there(guests: dict[str, SshGuest]) -> None:
     guest = guests["left"]
     assert "Works now: On an RDMA device of" in said(guests, "doctor", "--host", guest.address)[0]
     output_on(guest, "mount -t tmpfs -o size=64k small /tmp")
@@ -168,8 +168,8 @@ def test_requests_from_another_host_have_the_verdicts_of_loopback(guests: dict[s
     assert said(guests, "compare", *outs)[1] == 0
 
 
-def test_a_dying_peer_affects_the_case_in_flight(guests: dict[str, SshGuest], kept: Path) -> None:
-    """The host of the peer is reset and boots again; the device under test is not blamed."""
+def test_a_reset_of_the_peers_host_affects_only_the_case_in_flight(guests: dict[str, SshGuest], kept: Path) -> None:
+    """The host of the peer is reset and boots again. Only the case in flight has the verdict BROKEN."""
     out = kept / "out"
     of = f"run --host {guests['left'].address} --device wire0 --peer root@{WIRED}:wire0 --no-confirm"
     few = [word for case in (INTERRUPTED, *FEW_POINTS[:3]) for word in ("--only", case)]
@@ -203,7 +203,7 @@ def boots(run: Recorded) -> int:
     return len({line["boot_id"] for line in run.others if line["type"] == "worker"})
 
 
-def test_a_lab_runs_on_both_and_shows_what_differs(guests: dict[str, SshGuest], kept: Path) -> None:
+def test_a_lab_runs_on_both_hosts_at_once_and_no_host_differs(guests: dict[str, SshGuest], kept: Path) -> None:
     out = kept / "out"
     of = ("--verb", "reg_mr", "-k", "access_flags", "--out", out)
     output, _ = said(guests, "run", "--lab", lab_of(guests, kept), *of)
@@ -214,11 +214,11 @@ def test_a_lab_runs_on_both_and_shows_what_differs(guests: dict[str, SshGuest], 
     page = (out / "lab.html").read_text()
     assert "Nothing." in page
     assert "2 nodes, 1 group, no node differs" in output
-    for run_there in (left, right):  # each violation was tried again on its guest, with the same result
+    for run_there in (left, right):  # each violation was repeated on its guest, with the same result
         failed = list(verdicts(run_there).values()).count("FAIL")
         assert footer_of(run_there)["confirmation"] == {"confirmed": failed, "not_confirmed": 0, "not_tried": 0}
     overlap = [started_and_ended(each) for each in (left, right)]
-    # The two runs were made at the same time.
+    # The two runs overlapped in time.
     assert max(begin for begin, _ in overlap) < min(end for _, end in overlap)
 
 
@@ -270,7 +270,7 @@ def test_a_lab_that_is_killed_is_resumed_as_a_whole(guests: dict[str, SshGuest],
         assert footer_of(run_there)["complete"] is True
         assert earlier.items() <= verdicts(run_there).items()
     assert "no node differs" in output
-    output, status = said(guests, "run", "--resume", out)  # no connection to a host is made
+    output, status = said(guests, "run", "--resume", out)  # without a connection to a host
     assert status == 0
     assert output.count("is complete") == len(NAMES)
     assert "connected" not in output

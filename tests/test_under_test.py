@@ -90,7 +90,7 @@ def test_a_file_that_is_not_a_kernel_is_refused(tmp_path: Path, content: bytes) 
 
 
 @pytest.mark.parametrize(("suffix", "pack"), [("", bytes), (".xz", lzma.compress), (".gz", gzip.compress)])
-def test_a_single_module_lies_over_that_of_the_image(tmp_path: Path, suffix: str, pack: Any) -> None:
+def test_a_single_module_is_put_into_the_directory_for_updates(tmp_path: Path, suffix: str, pack: Any) -> None:
     mine = own(modules=laid(tmp_path / "mine", {f"rdma_rxe.ko{suffix}": pack(module())}))
     prepared = mine.lay_out(tmp_path / "stage")
     assert files_of(prepared) == [f"usr/lib/modules/{RELEASE}/updates/rdma_rxe.ko"]
@@ -103,7 +103,7 @@ def kernel(tmp_path: Path) -> Path:
     return bzimage(tmp_path / "bzImage", MINE)
 
 
-def test_a_kernel_comes_with_its_own_modules_and_first_programs(tmp_path: Path, kernel: Path) -> None:
+def test_a_kernel_has_its_own_modules_and_initrd(tmp_path: Path, kernel: Path) -> None:
     mine = own(kernel=kernel, modules=tree(tmp_path / "mine", MINE))
     prepared = mine.lay_out(tmp_path / "stage")
     assert prepared.image.vmlinuz == kernel
@@ -117,7 +117,7 @@ def test_a_kernel_comes_with_its_own_modules_and_first_programs(tmp_path: Path, 
     }
 
 
-def test_a_kernel_with_all_built_in_has_an_empty_directory_of_modules(tmp_path: Path, kernel: Path) -> None:
+def test_with_an_empty_directory_of_modules_all_modules_are_built_in(tmp_path: Path, kernel: Path) -> None:
     prepared = own(kernel=kernel, modules=laid(tmp_path / "none", {})).lay_out(tmp_path / "stage")
     assert b"virtio_blk" not in prepared.image.initrd.read_bytes()
     assert prepared.prepare == "depmod -a\n", "modprobe finds what is built in"
@@ -142,7 +142,7 @@ def test_built_in_modules_are_left_out_and_known_to_modprobe(
     assert carried.read_text() == list_of_them
 
 
-def test_modules_for_drives_and_those_of_no_use_are_left_out_of_a_tree_for_the_images_kernel(tmp_path: Path) -> None:
+def test_of_a_tree_for_the_images_kernel_only_the_rdma_modules_are_used(tmp_path: Path) -> None:
     modules = tree(tmp_path / "mine")
     laid(modules / "lib/modules" / RELEASE, {"kernel/of_no_use.ko": module()})
     assert sorted(own(modules=modules).hashes()["modules"]["files"]) == ["kernel/ib_core.ko", "kernel/rdma_rxe.ko"]
@@ -173,7 +173,7 @@ def test_builds_that_do_not_fit_are_refused_in_one_line(tmp_path: Path, kernel: 
     assert "holds no module; give what" in refused(kernel=kernel, modules=laid(empty, {"README": ""}))
 
 
-def test_a_directory_laid_over_a_link_of_the_merged_usr_does_not_hide_what_is_there(tmp_path: Path) -> None:
+def test_an_overlay_follows_the_links_of_the_merged_usr(tmp_path: Path) -> None:
     names = ("lib/x86_64-linux-gnu/mine.so", "etc/ld.so.preload", "opt/tool/.git/config", "bin/tool")
     folder = laid(tmp_path / "mine", dict.fromkeys(names, "#!/bin/sh\n"))
     (folder / "bin/tool").chmod(0o755)
@@ -242,14 +242,14 @@ def test_a_build_tree_and_every_usual_prefix_are_found(
     }
 
 
-# The software that was really running
+# The software that was running
 
 
 def note(name: bytes, kind: int, content: bytes) -> bytes:
     return struct.pack("=III", len(name), len(content), kind) + name + content
 
 
-def test_kernel_modules_and_libraries_are_known_by_their_marks(tmp_path: Path) -> None:
+def test_the_kernel_modules_and_libraries_in_use_are_identified(tmp_path: Path) -> None:
     notes = note(b"Xen\0", 3, b"1234") + note(b"GNU\0", 1, b"1234") + note(b"GNU\0", 3, bytes(range(20)))
     files: dict[str, str | bytes] = {
         "kernel/notes": notes,
@@ -281,7 +281,7 @@ def test_a_system_without_build_ids_is_not_an_error(tmp_path: Path) -> None:
 # Builds that a running guest can load
 
 
-def test_the_drivers_module_and_libraries_are_taken_over(tmp_path: Path) -> None:
+def test_a_running_guest_can_load_the_drivers_module_and_libraries(tmp_path: Path) -> None:
     modules = laid(tmp_path / "mine", {"rdma_rxe.ko": module()})
     libraries = rdma_core(tmp_path / "core", "lib", "lib", "none")
     laid(libraries, {"lib/librdmacm.so.1.3.65.0": ""})
@@ -299,8 +299,8 @@ def test_the_drivers_module_and_libraries_are_taken_over(tmp_path: Path) -> None
 def test_a_guest_exchanges_the_module_of_its_own_driver(driver: Driver) -> None:
     text = "from fixtures.guest import exchange; print(exchange.DEVICE, exchange.MODULE)"
     environment = {"PATH": os.environ["PATH"], **driver.environment}
-    told = subprocess.check_output([sys.executable, "-c", text], cwd=ROOT, env=environment, text=True)
-    assert told.split() == [driver.device, driver.module]
+    output = subprocess.check_output([sys.executable, "-c", text], cwd=ROOT, env=environment, text=True)
+    assert output.split() == [driver.device, driver.module]
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_a_guest_exchanges_the_module_of_its_own_driver(driver: Driver) -> None:
     ],
     ids=["a kernel", "another module", "pyverbs", "an overlay", "nothing"],
 )
-def test_for_any_other_build_a_guest_is_booted(tmp_path: Path, builds: Callable[[Path], dict[str, Path]]) -> None:
+def test_a_running_guest_cannot_load_any_other_build(tmp_path: Path, builds: Callable[[Path], dict[str, Path]]) -> None:
     assert own(**builds(tmp_path)).lay_out(tmp_path / "stage").exchange is None
 
 
@@ -330,7 +330,7 @@ def test_an_exchange_puts_files_and_variables_in_place_and_names_a_library_that_
         exchange.make(Exchange({path: b""}, libraries=[path]).packed())
 
 
-def test_a_module_that_does_not_load_is_one_line(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_module_that_cannot_be_exchanged_is_reported(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(exchange, "exchange", lambda path: f"{path.name}: Invalid argument")
     with pytest.raises(UserError, match=r"the driver's module cannot be exchanged: a\.ko: Invalid argument"):
         exchange.make(Exchange({str(tmp_path / "a.ko"): b""}, str(tmp_path / "a.ko")).packed())

@@ -1,5 +1,5 @@
-"""Waivers: the stacks and results to which they apply, their problems, and the reading of the file. Waivers of defects
-are made from recorded runs, read again, and applied to the same run, to another run and to a worse run."""
+"""Waivers: the stacks and results to which they apply, their problems, and the mistakes in their files. Waivers of
+defects are made from recorded runs, and applied to the same run, to another run and to a worse run."""
 
 import json
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ def read_from(tmp_path: Path, *waivers: dict[str, Any]) -> Waivers:
 
 
 def mistakes(tmp_path: Path, *waivers: dict[str, Any]) -> list[str]:
-    """The mistakes in a file, without the file's name."""
+    """Returns the mistakes in the file of these waivers, without the name of the file."""
     with pytest.raises(UserError) as caught:
         read_from(tmp_path, *waivers)
     return [line.removeprefix(f"{tmp_path}/waivers.yaml:") for line in str(caught.value).splitlines()]
@@ -66,7 +66,7 @@ def judged(waivers: Waivers, *lines: ResultRecord, **head: Any) -> tuple[list[st
 
 
 @pytest.mark.parametrize(
-    ("where", "holds"),
+    ("where", "applies"),
     [
         (WaiverScope("fake"), True),
         (WaiverScope("rxe"), False),
@@ -82,19 +82,19 @@ def judged(waivers: Waivers, *lines: ResultRecord, **head: Any) -> tuple[list[st
         (WaiverScope("fake", "", "8"), True),
     ],
 )
-def test_a_waiver_holds_on_its_driver_kernels_and_firmware(where: WaiverScope, holds: bool) -> None:
+def test_a_waiver_applies_to_its_driver_kernels_and_firmware(where: WaiverScope, applies: bool) -> None:
     top = header(device={"driver": "fake", "fw": "1.2"}, env={"kernel": "7.2.12+deb14-amd64"})
-    assert where.holds(top) is holds
+    assert where.holds(top) is applies
 
 
-def test_a_waiver_of_another_stack_is_left_alone(tmp_path: Path) -> None:
+def test_a_waiver_of_another_stack_waives_nothing(tmp_path: Path) -> None:
     waivers = read_from(tmp_path, {**WAIVER, "where": {"driver": "mlx5"}})
     assert judged(waivers, failure()) == (["FAIL"], [], 1)
     assert waivers.account([], header())["elsewhere"] == 1
 
 
 def swept(*when: str, rules: str = "REG-01") -> ResultRecord:
-    """Returns a sweep that deviates at the points where these formulas hold."""
+    """Returns the result of a sweep that deviates at the points where these formulas are true."""
     verdicts = {"REG-01": "FAIL", "REG-15": "PASS"}
     line = "ibv_reg_mr should succeed, returned NULL with errno EINVAL"
     fault = {"kind": "refused", "verb": "ibv_reg_mr", "returned": "NULL", "errno": "EINVAL"}
@@ -133,7 +133,7 @@ PASSED, CRASHED, HUNG, BROKEN, MISSED = (
         ([WAIVER], [swept("ZERO_BASED", rules="REG-15")], ["FAIL"], ["it also violates REG-15"], 1),
     ],
 )
-def test_a_waiver_is_for_what_it_describes_until_it_expires_and_its_problems_fail_the_run(
+def test_a_waiver_waives_only_what_it_describes_until_it_expires_and_its_problems_fail_the_run(
     tmp_path: Path,
     waivers: list[dict[str, Any]],
     lines: list[ResultRecord],
@@ -148,7 +148,7 @@ def test_a_waiver_is_for_what_it_describes_until_it_expires_and_its_problems_fai
         assert problem in line
 
 
-def test_a_waived_violation_stays_visible_and_the_other_rules_of_its_sweep_keep_their_verdicts(tmp_path: Path) -> None:
+def test_a_waived_violation_keeps_its_verdict_and_other_rules_of_its_sweep_are_not_waived(tmp_path: Path) -> None:
     line = read_from(tmp_path, WAIVER).applied(swept("ZERO_BASED"), header())
     assert (line["verdict"], line["effective"]) == ("FAIL", "WAIVED")
     assert line["waiver"] is not None
@@ -156,7 +156,7 @@ def test_a_waived_violation_stays_visible_and_the_other_rules_of_its_sweep_keep_
     assert (verdict_on("REG-01", line), verdict_on("REG-15", line)) == ("WAIVED", "PASS")
 
 
-def test_the_published_schema_takes_what_is_read_and_no_more() -> None:
+def test_the_published_schema_accepts_a_waiver_and_refuses_mistakes() -> None:
     validator = jsonschema.Draft202012Validator(SCHEMA)
     assert validator.is_valid({"waivers": [WAIVER]})
     for change in ({"rule": "reg 1"}, {"case": "a"}, {"expires": 3}, {"issue": "4711"}, {"more": 1}):
@@ -173,7 +173,7 @@ LATEST = TODAY + LONGEST
         (str(LATEST + timedelta(days=1)), f"more than 180 days ahead; the latest is {LATEST}"),
     ],
 )
-def test_a_waiver_ends_at_a_date_that_is_not_far_ahead(tmp_path: Path, expires: str, mistake: str) -> None:
+def test_a_waiver_expires_at_a_date_at_most_180_days_ahead(tmp_path: Path, expires: str, mistake: str) -> None:
     """The other mistakes are in tests/refusals."""
     (only,) = mistakes(tmp_path, {**WAIVER, "expires": expires})
     assert mistake in only
@@ -203,7 +203,7 @@ def text_of(*names: str) -> str:
 
 
 def made(tmp_path: Path, *names: str) -> Waivers:
-    """Returns the waivers of these runs, read from the file made from these runs."""
+    """Makes a waiver file from these runs, and returns its waivers."""
     path = tmp_path / "waivers.yaml"
     path.write_text(text_of(*names))
     return read_waivers(path, NO_SUITE, TODAY)
@@ -216,14 +216,15 @@ def waivers(tmp_path: Path) -> Waivers:
 
 
 def left(waivers: Waivers, results: Sequence[ResultRecord] = (), run: str = "forky") -> tuple[list[str], list[str]]:
-    """The violations of a run, or among these results of it, that are not waived, and the problems of the waivers."""
+    """Returns the violations that are not waived, and the problems of the waivers. Without `results`, uses all results
+    of the run."""
     header, results = recorded(run).header, results or recorded(run).results
     applied = [waivers.applied(record, header) for record in results]
     open_ = [record["case"] for record in applied if record["effective"] in VIOLATIONS]
     return open_, list(waivers.account(applied, header)["problems"])
 
 
-def test_the_waivers_of_a_run_leave_nothing_of_it_rows_and_sweeps_alike(waivers: Waivers) -> None:
+def test_the_waivers_of_a_run_waive_its_violations_of_rows_and_sweeps(waivers: Waivers) -> None:
     run = recorded("forky")
     assert len(waivers.defects) == 23
     assert left(waivers) == ([], [])
@@ -233,8 +234,8 @@ def test_the_waivers_of_a_run_leave_nothing_of_it_rows_and_sweeps_alike(waivers:
     assert waived["issue"] == f"https://bugs.example.org/{waived['for'].removeprefix('defect ')}"
 
 
-def test_waivers_of_several_runs_name_unsteady_defects_and_leave_nothing_of_each(tmp_path: Path) -> None:
-    """Another case died in the second run."""
+def test_waivers_of_several_runs_list_unsteady_cases_and_waive_both_verdicts(tmp_path: Path) -> None:
+    """In the second run, a different case has the verdict CRASH."""
     waivers = made(tmp_path, "forky", "forky-again", "trixie")
     assert left(waivers, run="forky-again") == ([], [])
     data = yaml.safe_load((tmp_path / "waivers.yaml").read_text())
@@ -245,7 +246,7 @@ def test_waivers_of_several_runs_name_unsteady_defects_and_leave_nothing_of_each
     }
 
 
-def test_a_waiver_holds_on_the_kernels_of_the_runs_that_showed_the_defect(tmp_path: Path) -> None:
+def test_a_waiver_applies_to_the_kernels_of_the_runs_with_the_defect(tmp_path: Path) -> None:
     kernels = {
         waiver.defect: (waiver.where.kernel_from, waiver.where.kernel_to)
         for waiver in made(tmp_path, "forky", "trixie").defects
@@ -256,7 +257,7 @@ def test_a_waiver_holds_on_the_kernels_of_the_runs_that_showed_the_defect(tmp_pa
     assert len(open_) == 108
 
 
-def test_a_defect_of_which_nothing_is_seen_any_more_is_reported(waivers: Waivers) -> None:
+def test_a_waiver_of_a_defect_that_no_longer_occurs_is_reported(waivers: Waivers) -> None:
     mended: list[ResultRecord] = [
         {**record, "verdict": record["verdict"].PASS, "deviations": []} if record["rules"] == ["REG-25"] else record
         for record in recorded("forky").results
@@ -269,7 +270,7 @@ def test_a_defect_of_which_nothing_is_seen_any_more_is_reported(waivers: Waivers
     assert left(waivers, only_one_case) == ([], [])
 
 
-def test_a_defect_that_has_become_worse_counts(waivers: Waivers) -> None:
+def test_a_result_that_is_worse_than_the_waived_defect_is_not_waived(waivers: Waivers) -> None:
     served = next(
         record for record in recorded("forky").results if record["rules"] == ["REG-12"] and not record["deviations"]
     )
@@ -314,7 +315,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("old", "new", "message"), WRONG.values(), ids=WRONG)
-def test_a_mistake_in_the_file_is_reported_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_a_mistake_in_the_file_is_reported_with_its_location(tmp_path: Path, old: str, new: str, message: str) -> None:
     made(tmp_path, "forky")
     path = tmp_path / "waivers.yaml"
     path.write_text(path.read_text().replace(old, new, 1))
@@ -324,7 +325,7 @@ def test_a_mistake_in_the_file_is_reported_with_its_place(tmp_path: Path, old: s
 
 
 def command(*more: str, run: str = "forky", expires: str = "", issue: str = ISSUE) -> tuple[str, ...]:
-    # The next day, because midnight may pass before the waiver is used.
+    # Tomorrow, because midnight may pass before the waiver is used.
     latest = expires or (date.today() + timedelta(days=1)).isoformat()
     of_file = ("--owner", "me", "--issue", issue, "--expires", latest)
     return ("waivers", "--run", str(RUNS / f"{run}.jsonl"), *of_file, *more)
@@ -350,12 +351,12 @@ def test_the_command_writes_a_file_that_run_and_judge_accept(tmp_path: Path, cli
     ],
     ids=["no-date", "past", "far", "no-issue", "empty-date", "issue", "no-run"],
 )
-def test_a_wrong_argument_is_one_line(arguments: tuple[str, ...], message: str, cli: Cli) -> None:
+def test_a_wrong_argument_is_reported_in_one_line(arguments: tuple[str, ...], message: str, cli: Cli) -> None:
     (line,) = cli(2, *arguments).err.splitlines()
     assert message in line
 
 
-def test_the_shipped_waivers_of_soft_roce_are_taken_and_cover_its_recorded_runs() -> None:
+def test_the_shipped_waivers_of_soft_roce_cover_the_severe_defects_of_recorded_runs() -> None:
     path = ROOT / "waivers" / "rxe.yaml"
     data = yaml.safe_load(path.read_text())
     jsonschema.validate(json.loads(json.dumps(data, default=str)), SCHEMA)

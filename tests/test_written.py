@@ -1,5 +1,5 @@
-"""Files that the suite reads and writes. No command waits for a FIFO, opens a device, or reads a file without bounds.
-`--out` of `report` and `waivers` writes regular files atomically, and special files directly."""
+"""Files that commands read and write. No command waits for an input that is a FIFO, or reads a file without a bound.
+`--out` of `report` writes to special files directly, and follows links."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ OLD = str(Path(__file__).with_name("old_results"))
 KTAP = ("report", OLD, "--format", "ktap", "--out")
 
 
-def test_a_fifo_gets_the_report_and_stays_one(tmp_path: Path, cli: Cli) -> None:
+def test_a_report_is_written_to_a_fifo_which_stays_a_fifo(tmp_path: Path, cli: Cli) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     found: list[bytes] = []
@@ -38,7 +38,7 @@ def test_a_link_stays_a_link(tmp_path: Path, cli: Cli) -> None:
     assert (tmp_path / "target").read_bytes().startswith(b"TAP version")
 
 
-def test_a_full_device_is_one_line_and_stays_a_device(cli: Cli) -> None:
+def test_a_full_device_is_reported_in_one_line_and_stays_a_device(cli: Cli) -> None:
     assert cli(3, *KTAP, "/dev/full").err == "rdma-cts: /dev/full cannot be written: No space left on device\n"
     assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
 
@@ -73,11 +73,11 @@ def refused(arguments: list[str], cli: Cli) -> str:
     return err.removeprefix("rdma-cts: ").rstrip("\n")
 
 
-# Places in which nothing can be created. They are reported before anything else is done, and nothing is created.
+# An --out that cannot be created is reported before the command does anything else.
 
 
 @pytest.mark.parametrize("command", WRITING, ids=lambda command: command[0])
-def test_no_command_makes_a_tree_of_directories(
+def test_an_out_below_a_missing_directory_is_refused(
     command: list[str], tmp_path: Path, cli: Cli, monkeypatch: Patch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -90,7 +90,7 @@ def test_no_command_makes_a_tree_of_directories(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_command_takes_what_cannot_be_a_name(tmp_path: Path, cli: Cli) -> None:
+def test_an_out_that_cannot_be_a_name_is_refused(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "loop").symlink_to("loop")
     for command in WRITING:
         for name, why in (("x" * 300, "File name too long"), ("loop", "Too many levels of symbolic links")):
@@ -99,7 +99,7 @@ def test_no_command_takes_what_cannot_be_a_name(tmp_path: Path, cli: Cli) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["loop"]
 
 
-def test_the_page_of_a_history_that_is_a_loop_is_one_line(tmp_path: Path, cli: Cli) -> None:
+def test_a_page_of_a_history_that_is_a_loop_of_links_is_refused(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "20261122T031700Z").mkdir()
     (tmp_path / "history.html").symlink_to("history.html")
     said = refused(["report", "--history", str(tmp_path)], cli)
@@ -107,7 +107,7 @@ def test_the_page_of_a_history_that_is_a_loop_is_one_line(tmp_path: Path, cli: C
 
 
 @pytest.mark.parametrize("out", ["new", "out/new", "./out/new"])
-def test_the_last_directory_is_made_and_the_one_where_runs_are(
+def test_the_out_directory_and_the_directory_of_runs_are_created(
     out: str, tmp_path: Path, monkeypatch: Patch, cli: Cli
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -115,7 +115,7 @@ def test_the_last_directory_is_made_and_the_one_where_runs_are(
     assert (tmp_path / out / "results.jsonl").is_file()
 
 
-def test_a_run_that_is_there_is_reported_before_a_host_is_reached(tmp_path: Path, cli: Cli) -> None:
+def test_an_existing_run_is_reported_before_the_host_is_reached(tmp_path: Path, cli: Cli) -> None:
     shutil.copytree(OLD, tmp_path / "run")
     command = ["run", "--host", "root@nowhere.invalid", "--out", str(tmp_path / "run")]
     there = f"{tmp_path / 'run' / 'results.jsonl'} exists: a run is recorded there; choose another --out"
@@ -127,7 +127,7 @@ def test_a_run_that_is_there_is_reported_before_a_host_is_reached(tmp_path: Path
 # Reading
 
 
-def told(command: tuple[str, ...], run: Path, cli: Cli) -> str:
+def refusal_of(command: tuple[str, ...], run: Path, cli: Cli) -> str:
     """Returns the line with which a command refuses RUN."""
     (line,) = cli(2, *(run if word == "RUN" else word for word in command)).err.splitlines()
     return line
@@ -140,13 +140,13 @@ def test_no_command_waits_for_a_fifo_in_the_place_of_results(
     run = tmp_path / "run"
     run.mkdir()
     os.mkfifo(run / "results.jsonl")
-    assert "not a regular file" in told(command, run, cli)
+    assert "not a regular file" in refusal_of(command, run, cli)
 
 
-def test_results_that_fill_the_memory_are_not_read(tmp_path: Path, cli: Cli) -> None:
+def test_results_larger_than_the_bound_are_not_read(tmp_path: Path, cli: Cli) -> None:
     with (tmp_path / "results.jsonl").open("wb") as file:
         file.truncate(MOST_BYTES + 1)
-    assert told(("report", "RUN"), tmp_path, cli).endswith(f"cannot be read: larger than {MOST_BYTES:,} bytes")
+    assert refusal_of(("report", "RUN"), tmp_path, cli).endswith(f"cannot be read: larger than {MOST_BYTES:,} bytes")
 
 
 def test_no_report_waits_for_a_fifo_in_the_place_of_points(tmp_path: Path, cli: Cli) -> None:
@@ -154,21 +154,21 @@ def test_no_report_waits_for_a_fifo_in_the_place_of_points(tmp_path: Path, cli: 
     (points, *_) = (run / "points").iterdir()
     points.unlink()
     os.mkfifo(points)
-    assert told(("report", "RUN"), run, cli) == f"rdma-cts: {points} cannot be read: not a regular file"
+    assert refusal_of(("report", "RUN"), run, cli) == f"rdma-cts: {points} cannot be read: not a regular file"
 
 
 @pytest.mark.parametrize("options", [("--resume",), ("--guest", "--out")])
 def test_no_run_waits_for_a_fifo_in_its_directory(options: tuple[str, ...], tmp_path: Path, cli: Cli) -> None:
     for name in ("results.jsonl", "plan.json"):
         os.mkfifo(tmp_path / name)
-    assert "not a regular file" in told(("run", *options, "RUN"), tmp_path, cli)
+    assert "not a regular file" in refusal_of(("run", *options, "RUN"), tmp_path, cli)
 
 
 @pytest.mark.parametrize("option", ["--waivers", "--profile", "--lab", "--kernel"])
-def test_no_run_waits_for_a_fifo_that_it_is_given(option: str, tmp_path: Path, cli: Cli) -> None:
+def test_no_run_waits_for_a_fifo_that_an_option_names(option: str, tmp_path: Path, cli: Cli) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    assert "not a regular file" in told(("run", option, "RUN", "--out", str(tmp_path / "out")), fifo, cli)
+    assert "not a regular file" in refusal_of(("run", option, "RUN", "--out", str(tmp_path / "out")), fifo, cli)
 
 
 def test_an_unreadable_file_of_durations_is_ignored(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_an_unreadable_file_of_durations_is_ignored(tmp_path: Path) -> None:
     assert Durations(tmp_path / "fifo").read() == {}
 
 
-def test_a_file_of_just_the_bound_is_read_and_a_larger_one_is_not(tmp_path: Path) -> None:
+def test_a_file_as_large_as_the_bound_is_read_and_a_larger_file_is_not(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"12345")
     assert read_regular(path, 5) == b"12345"
@@ -184,7 +184,7 @@ def test_a_file_of_just_the_bound_is_read_and_a_larger_one_is_not(tmp_path: Path
         read_regular(path, 4)
     assert caught.value.errno == errno.EFBIG
     with pytest.raises(OSError, match="larger than 4 bytes"):
-        read_regular(Path("/proc/self/maps"), 4)  # it says that it is empty
+        read_regular(Path("/proc/self/maps"), 4)  # its size is 0 according to stat()
 
 
 def test_a_file_replaced_by_a_fifo_is_not_waited_for(tmp_path: Path, monkeypatch: Patch) -> None:

@@ -1,5 +1,5 @@
-/* A library with the mistakes of an unfinished driver. The tests overlay it on the guest, where every program loads it.
- * RDMA_CTS_MISTAKE names the mistake that the driver makes with every region, at both entries, from the first call. */
+/* A library with the mistakes of an unfinished driver. Tests overlay it on the guest, where every program loads it.
+ * RDMA_CTS_MISTAKE names the mistake that the library makes with every region, at both entries. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -20,36 +20,36 @@
 
 static int mistake(const char *name)
 {
-	const char *asked = getenv("RDMA_CTS_MISTAKE");
+	const char *chosen = getenv("RDMA_CTS_MISTAKE");
 
-	return asked && !strcmp(asked, name);
+	return chosen && !strcmp(chosen, name);
 }
 
-/* The registration that the kernel receives in place of the program's; an errno if the kernel is not called. */
-static int ask(struct ib_uverbs_reg_mr *asked)
+/* Changes the registration before the kernel receives it. Returns an errno if the kernel must not be called. */
+static int change_registration(struct ib_uverbs_reg_mr *registration)
 {
-	if (mistake("access-0-refused") && !asked->access_flags)
+	if (mistake("access-0-refused") && !registration->access_flags)
 		return EINVAL;
 	if (mistake("no-remote-read"))
-		asked->access_flags &= ~REMOTE_READ;
+		registration->access_flags &= ~REMOTE_READ;
 	if (mistake("no-remote-write"))
-		asked->access_flags &= ~REMOTE_WRITE;
+		registration->access_flags &= ~REMOTE_WRITE;
 	if (mistake("byte-too-long"))
-		asked->length += 1;
+		registration->length += 1;
 	if (mistake("page-too-long"))
-		asked->length += PAGE;
+		registration->length += PAGE;
 	return 0;
 }
 
-/* The region that the program receives in place of the kernel's. */
-static void answer(struct ib_uverbs_reg_mr_resp *made)
+/* Changes the keys of the new region before the program receives them. */
+static void change_response(struct ib_uverbs_reg_mr_resp *response)
 {
 	static struct ib_uverbs_reg_mr_resp last;
-	struct ib_uverbs_reg_mr_resp own = *made;
+	struct ib_uverbs_reg_mr_resp own = *response;
 
 	if (mistake("keys-of-the-last")) {
-		made->lkey = last.lkey;
-		made->rkey = last.rkey;
+		response->lkey = last.lkey;
+		response->rkey = last.rkey;
 	}
 	last = own;
 }
@@ -91,12 +91,12 @@ int ioctl(int fd, unsigned long request, ...)
 	out = find(header, UVERBS_ATTR_CORE_OUT);
 	if (!command || !in || !out || command->data != IB_USER_VERBS_CMD_REG_MR)
 		return real(fd, request, header);
-	code = ask((void *)(uintptr_t)in->data);
+	code = change_registration((void *)(uintptr_t)in->data);
 	if (code)
 		return refused(code);
 	done = real(fd, request, header);
 	if (!done)
-		answer((void *)(uintptr_t)out->data);
+		change_response((void *)(uintptr_t)out->data);
 	return done;
 }
 
@@ -106,7 +106,7 @@ ssize_t write(int fd, const void *data, size_t length)
 	const struct ib_uverbs_cmd_hdr *header = data;
 	struct {
 		struct ib_uverbs_cmd_hdr header;
-		struct ib_uverbs_reg_mr asked;
+		struct ib_uverbs_reg_mr registration;
 	} changed;
 	ssize_t written;
 	int code;
@@ -117,11 +117,11 @@ ssize_t write(int fd, const void *data, size_t length)
 	if (length != sizeof(changed) || header->command != IB_USER_VERBS_CMD_REG_MR || header->in_words * 4 != length)
 		return real(fd, data, length);
 	memcpy(&changed, data, length);
-	code = ask(&changed.asked);
+	code = change_registration(&changed.registration);
 	if (code)
 		return refused(code);
 	written = real(fd, &changed, length);
 	if (written == (ssize_t)length)
-		answer((void *)(uintptr_t)changed.asked.response);
+		change_response((void *)(uintptr_t)changed.registration.response);
 	return written;
 }
