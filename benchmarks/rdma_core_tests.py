@@ -53,7 +53,7 @@ class Timed(unittest.TestResult):
 
 def main() -> None:
     device, *modules = sys.argv[1:]
-    # rdma-core's tests need their options parsed before any test is imported, as its run_tests.py does.
+    # Like rdma-core's run_tests.py, parses the options of the tests before importing any test.
     sys.path[:0] = [str(HERE), str(HERE / "tests")]
     sys.argv[1:] = ["--dev", device]
     from args_parser import parser  # type: ignore[import-not-found]

@@ -3,7 +3,7 @@
     python3 benchmarks/readers.py [--planned N | --results N [--own]] [RUN]
 
 The commands read a copy of RUN, a results.jsonl, with N more planned cases without results, or with N results, which
-repeat those of the run under other names; with --own each has an observation and a location that no other result has.
+repeat those of the run under other names. With --own, each result has its own observation and location.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def repeated_run(source: Path, folder: Path, number: int, own: bool = False) -> 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a command took: seconds, processor seconds of the command and its guests, and MiB of memory."""
+    """The cost of a command: seconds, processor seconds of the command and its guests, and MiB of memory."""
 
     seconds: float
     processor_s: float
@@ -67,7 +67,7 @@ class Cost:
 
 
 def cost(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
-    """Returns what a command costs that ends with status 0 or 1."""
+    """Returns the cost of a command, which must exit with status 0 or 1."""
     began = time.perf_counter()
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable, "PYTHONPATH": str(ROOT), **environment}

@@ -3,8 +3,8 @@
 Prints the time of each run, and a Markdown table with the medians of the times, of the processor seconds and of the
 memory. The processor seconds are those of the command and its guests, and vary less on a busy machine. The memory is
 the peak of the largest process, and for the lab the proportional set size of all runs. The first repetition of each
-measure fills caches and does not count. The exit status is 1 if a goal is missed, or with `--history FILE`, whatever
-the goals are, if a figure is more than a fifth above the median of the earlier nights in this file."""
+measure fills caches and does not count. The exit status is 1 if a goal is missed. With `--history FILE`, goals do not
+count: the status is 1 if a figure is more than a fifth above the median of the earlier nights in this file."""
 
 import argparse
 import json
@@ -39,11 +39,11 @@ from targets.guests import Guests  # noqa: E402
 
 SPACES = "--tier exhaustive -k _space/ --sequences 0"
 CASE = "reg_mr/access_flags/local-write-alone"
-MOST = 1.2  # times the median of the last NIGHTS nights, of which at least FEWEST are needed
+MOST = 1.2  # a larger multiple of the median of the last NIGHTS nights, at least FEWEST, is a regression
 NIGHTS, FEWEST = 14, 5
 
 RESULTS, HOSTS = 100_000, 100
-# Stands in for ssh, with a host that answers until it is asked for a worker.
+# Replaces ssh, with a host that replies until a worker is requested.
 SSH = r"""#!/bin/sh
 say() { printf '%s M {"event": "%s", %s}\n' "$secret" "$1" "$2"; }
 read -r program
@@ -61,8 +61,8 @@ done
 
 
 def guest_run(*arguments: str, new_build: bool = False, empty_cache: bool = False) -> Callable[[Path], Cost]:
-    """Returns a function that makes a run in the guest in the directory `work`. With `new_build` no template exists for
-    the software under test."""
+    """Returns a function that runs cases in the guest, with files in the directory `work`. With `new_build`, no
+    template exists for the software under test."""
 
     def run(work: Path) -> Cost:
         cache = {"RDMA_CTS_CACHE": str(work / "cache")} if empty_cache else {}
@@ -89,7 +89,7 @@ def parsing(work: Path) -> float:
 
 
 def lab_start(work: Path) -> Cost:
-    """Starts a lab; returns what it has cost when each run has asked its host for a worker."""
+    """Starts a lab; returns its cost until each run has requested a worker from its host."""
     ssh, started = work / "bin/ssh", work / "started"
     ssh.parent.mkdir()
     ssh.write_text(SSH)
@@ -118,8 +118,8 @@ def lab_start(work: Path) -> Cost:
 
 @dataclass(frozen=True)
 class Measure:
-    """One line of the table: what is measured, its goal, and its floor, both functions of a new directory. The goal is
-    in seconds; with `goal_mib` it is in processor seconds, and memory has a goal too."""
+    """One line of the table. `run` and `floor` measure the cost and its floor in a new directory. `goal_s` is in
+    seconds; with `goal_mib` it is in processor seconds, and memory has a goal too."""
 
     title: str
     run: Callable[[Path], Cost]
@@ -159,7 +159,7 @@ def boot_and_power_off(work: Path) -> float:
     return time.perf_counter() - began
 
 
-def cases_alone(work: Path) -> float:
+def cases_only(work: Path) -> float:
     """Returns the seconds of the cases of the run, divided by the number of guests that ran at the same time."""
     results = read_results(work / "out").results
     return sum(each.get("duration_us") or 0 for each in results) / 1e6 / (os.cpu_count() or 1)
@@ -170,9 +170,9 @@ MEASURES = {
     "build": Measure(
         "`--only CASE` with a new build", guest_run("--only", CASE, new_build=True), 18.0, boot_and_power_off
     ),
-    "smoke": Measure("the smoke tier", guest_run("--tier", "smoke"), 12.0, cases_alone),
-    "default": Measure("the default tier, violations confirmed", guest_run(), 90.0, cases_alone),
-    "spaces": Measure("the exhaustive tier's spaces", guest_run(*SPACES.split()), 70.0, cases_alone),
+    "smoke": Measure("the smoke tier", guest_run("--tier", "smoke"), 12.0, cases_only),
+    "default": Measure("the default tier, violations confirmed", guest_run(), 90.0, cases_only),
+    "spaces": Measure("the exhaustive tier's spaces", guest_run(*SPACES.split()), 70.0, cases_only),
     "first": Measure("the first run ever", guest_run("--only", CASE, empty_cache=True), 180.0, once=True),
     "reports": Measure(f"the reports of {RESULTS:,} results", reports, 12.0, parsing, 400e6 / (1 << 20)),
     "lab": Measure(f"the start of a lab of {HOSTS} hosts", lab_start, 30.0, goal_mib=1e9 / (1 << 20)),
@@ -188,9 +188,9 @@ def repeat(name: str, measure: Measure, repetitions: int) -> tuple[Cost, float |
             took = measure.run(Path(folder))
             floor = measure.floor(Path(folder)) if measure.floor else None
         counts = repetition > 0 or measure.once
-        beside = "" if floor is None else f", floor {floor:.2f} s"
+        of_floor = "" if floor is None else f", floor {floor:.2f} s"
         print(
-            f"{name}: {took.seconds:.2f} s, processors {took.processor_s:.2f} s, {took.memory_mib:.0f} MiB{beside}"
+            f"{name}: {took.seconds:.2f} s, processors {took.processor_s:.2f} s, {took.memory_mib:.0f} MiB{of_floor}"
             f"{'' if counts else ' (warm-up)'}",
             flush=True,
         )
@@ -230,7 +230,7 @@ def compared(nights: Sequence[Mapping[str, float]], figures: Mapping[str, float]
     if above:
         return f"costs: {'; '.join(above)}", True
     if not known:
-        return f"costs: compared from the night on that has {FEWEST} before it; there are {len(nights)}", False
+        return f"costs: compared after {FEWEST} nights; there are {len(nights)}", False
     spread, name = max(((max(each) - min(each)) / statistics.median(each), name) for name, each in known.items())
     return f"costs: nothing is more than a fifth above earlier nights, which differ by {spread:.0%} ({name})", False
 
@@ -254,13 +254,13 @@ def main() -> int:
         missed |= measure.is_missed(took)
         figures |= {f"{name} processor_s": took.processor_s, f"{name} MiB": took.memory_mib}
         figures |= {f"{name} / floor": took.seconds / floor} if floor else {}
-        beside = f"{floor:.1f} s | {took.seconds / floor:.1f}" if floor else "none | "
+        of_floor = f"{floor:.1f} s | {took.seconds / floor:.1f}" if floor else "none | "
         used = f"{took.seconds:.1f} s | {took.processor_s:.1f} s | {took.memory_mib:.0f} MiB"
-        lines.append(f"| {measure.title} | {used} | {beside} | {measure.goal} |")
+        lines.append(f"| {measure.title} | {used} | {of_floor} | {measure.goal} |")
     print("\n".join(lines))
     if arguments.history:
-        told, missed = compared(nights, figures)
-        print(told)
+        line, missed = compared(nights, figures)
+        print(line)
         with reading(arguments.history):
             old = arguments.history.read_bytes() if arguments.history.exists() else b""
         night = {"night": f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}", "figures": figures}

@@ -1,8 +1,8 @@
-"""The file of a bundle: a tar archive in xz, written in only one way, so that the same run gives the same bytes.
+"""The file of a bundle: a tar archive in xz. There is only one form, so that the same run always gives the same bytes.
 
-Reading compares every byte with the output of `pack` for the same files: the names, sizes and hashes come from the
-manifest, which is the first member, and all other bytes are fixed. xz itself detects a changed byte of the compressed
-data. docs/bundles.md describes the layout."""
+`unpack` compares every byte with what `pack` would write for the same files. The manifest, which is the first member,
+has the names, sizes and hashes, and all other bytes are fixed. xz detects a changed byte of the compressed data.
+docs/bundles.md describes the layout."""
 
 import hashlib
 import json
@@ -26,11 +26,11 @@ _OTHER_SCHEMA = re.compile(r"rdma-cts-bundle/[0-9]{1,9}")
 SUFFIX = ".rdma-cts.tar.xz"
 MANIFEST, WAIVERS, PROFILE = "manifest.json", "waivers.yaml", "profile.yaml"
 MOST_BYTES = 256 << 20  # the limit for the sum of all members; a default run has 4 MB
-_ALWAYS_UNPACKED, _MOST_RATIO = 48 << 20, 100  # bytes, and further bytes per compressed byte
-_SLACK = 16 << 20  # bytes for the manifest and the headers of tar
+_ALWAYS_UNPACKED, _MOST_RATIO = 48 << 20, 100  # the permitted unpacked bytes, and further bytes per compressed byte
+_SLACK = 16 << 20  # further permitted bytes, for the manifest and the headers of tar
 _MOST_OF_MANIFEST = 8 << 20
 _MOST_FILES = 20_000
-_MEMORY = 128 << 20  # the limit of the decompressor
+_MEMORY = 128 << 20  # the limit of the decompressor's memory
 _CHECK = lzma.CHECK_SHA256
 _BLOCK = 512  # the block size of tar
 _CHUNK = 1 << 16
@@ -69,7 +69,7 @@ class Manifest:
 
     @staticmethod
     def of(content: bytes) -> "Manifest":
-        """The manifest with this content. Raises ValueError if `content` is not what `encoded` writes."""
+        """Returns the manifest with this content. Raises ValueError if `encoded` does not return the same content."""
         try:
             data = dict(parse(content))
             if data.pop("schema") != SCHEMA:
@@ -99,7 +99,8 @@ def _is_name(name: str) -> bool:
 
 
 def pack(path: Path, about: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
-    """Writes a bundle of these files. Raises UserError if it cannot have one of them, or cannot be written."""
+    """Writes a bundle of these files. Raises UserError if a bundle cannot have one of the files, or if the bundle
+    cannot be written."""
     if odd := next((name for name in files if not _is_name(name)), None):
         raise UserError(f"{one_line(odd)}: a bundle cannot have a file of this name")
     if len(files) > _MOST_FILES or sum(map(len, files.values())) > MOST_BYTES:
@@ -113,7 +114,7 @@ def pack(path: Path, about: Mapping[str, Any], files: Mapping[str, bytes]) -> No
     parts += [compressor.compress(_END), compressor.flush()]
     packed = b"".join(parts)
     if manifest.unpacked > _most_unpacked(len(packed)):
-        raise UserError("the run compresses too well for a bundle, which could not be unpacked again", hint=_REPEATED)
+        raise UserError("the compression ratio of the run is too high for a bundle", hint=_REPEATED)
     write_atomically(path, packed)
 
 
@@ -212,14 +213,14 @@ class _Source:
         return b"".join(self.read(size))
 
     def end(self) -> None:
-        """Raises _WrongError unless this is the end of the file."""
+        """Raises _WrongError if this is not the end of the file."""
         while not self._xz.eof:
             if self._xz.decompress(self._more(), 1):
-                raise _WrongError("something follows the last file")
+                raise _WrongError("there are bytes after the last file")
         if self._xz.check != _CHECK:
-            raise _WrongError("its compressed data do not have the kind of checksum that bundles have")
+            raise _WrongError("the checksums of its compressed data are not of the kind that `bundle` writes")
         if self._xz.unused_data or self._file.read(1):
-            raise _WrongError("something follows the compressed data")
+            raise _WrongError("there are bytes after the compressed data")
 
 
 def _unpacked(source: _Source, folder: Path) -> Manifest:

@@ -1,6 +1,6 @@
-"""The statements of a bundle's manifest about its run, and whether they are true. Facts are always compared. Sentences
-and figures depend on the version of rdma-cts, so they are compared only if this version has packed the bundle.
-archive.py has the form of the manifest, and commands/verify.py checks the verdicts."""
+"""Checks the statements of a bundle's manifest about its run. Facts are always compared. Sentences and figures depend
+on the version of rdma-cts, so they are compared only if this version has packed the bundle. archive.py has the form of
+the manifest, and commands/verify.py checks the verdicts."""
 
 import functools
 import hashlib
@@ -14,7 +14,7 @@ from reports.text import one_line
 
 _RUN, _BUNDLED_BY = "run", "bundled_by"
 _FACTS = "device driver firmware kernel rdma-core stack transport tier seed started suite tables".split()
-_WORDING = ("conformance", "reports")  # the code that judges, and the code that writes the conclusions
+_WORDING = ("conformance", "reports")  # the folders of the code that judges and of the code that writes conclusions
 
 
 def claims(run: Digest) -> dict[str, Any]:
@@ -29,7 +29,8 @@ def claims(run: Digest) -> dict[str, Any]:
 
 
 def packer() -> dict[str, str]:
-    """The manifest's entry for this version: its number, and the SHA-256 of the code that judges and concludes."""
+    """Returns the manifest's entry about this version: its number, and the SHA-256 of the code that determines verdicts
+    and conclusions."""
     return {"version": VERSION, "engine_sha256": _engine_sha256()}
 
 
@@ -42,18 +43,18 @@ def _engine_sha256() -> str:
 
 
 def wrong_claim(manifest: Manifest, run: Digest) -> str:
-    """A clause about the first statement of the manifest that is not true of the run; empty if all are true."""
-    said, true = dict(manifest.about), claims(run)
+    """Returns a clause about the first statement of the manifest that is not true of the run; empty if all are true."""
+    stated, true = dict(manifest.about), claims(run)
     if _of_other_version(manifest):
-        named = said.get(_RUN)
+        named = stated.get(_RUN)
         names = [name for name in _FACTS if name in named] if isinstance(named, Mapping) else []
-        said, true = _facts(said, names), _facts(true, names)
-    wrong = next((key for key in (*true, *said) if said.get(key) != true.get(key)), None)
+        stated, true = _facts(stated, names), _facts(true, names)
+    wrong = next((key for key in (*true, *stated) if stated.get(key) != true.get(key)), None)
     return f"`{one_line(wrong)}` of its manifest is not true of the run" if wrong is not None else ""
 
 
 def remark(manifest: Manifest, run: Digest) -> str:
-    """A remark if another version has written the manifest, because its words are not compared; else empty."""
+    """Returns a remark if another version has written the manifest, so that its words are not compared; else empty."""
     own = {**claims(run), _BUNDLED_BY: None}
     if not _of_other_version(manifest) or {**manifest.about, _BUNDLED_BY: None} == own:
         return ""
@@ -67,7 +68,7 @@ def _of_other_version(manifest: Manifest) -> bool:
 
 
 def _facts(about: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The statements with only the named facts of the run, and without the words, which depend on the version."""
+    """Returns the statements with only the named facts of the run, and without texts that depend on the version."""
     run = about.get(_RUN)
     facts = {name: run.get(name) for name in names} if isinstance(run, Mapping) else run
     return {**about, _RUN: facts, "words": None, _BUNDLED_BY: None}

@@ -1,5 +1,5 @@
-"""Signatures of bundles, which ssh-keygen makes and checks with the user's own keys. BUNDLE.sig is next to BUNDLE.
-commands/verify.py checks what a bundle supports."""
+"""Signatures of bundles. ssh-keygen makes and checks the signatures with the user's own keys. BUNDLE.sig is next to
+BUNDLE. commands/verify.py checks the verdicts of a bundle."""
 
 import os
 import shutil
@@ -34,8 +34,8 @@ def sign(data: bytes, key: Path, target: Path) -> None:
 
 
 def signer(bundle: Path, data: bytes, signers: Path) -> str:
-    """Returns the signer of these bytes: the first principal in the file of allowed signers whose key made the
-    signature. Raises UserError (status 2) if no allowed signer made it."""
+    """Returns the signer of these bytes: the first principal in the file of allowed signers whose key has made the
+    signature. Raises UserError (status 2) if no key of an allowed signer has made the signature."""
     where = path_of(bundle)
     try:
         signature = read_regular(where, _MOST_BYTES)
@@ -47,7 +47,7 @@ def signer(bundle: Path, data: bytes, signers: Path) -> str:
         for path, content in zip(files, (signature, allowed), strict=True):
             path.write_bytes(content)
         own = ["-s", str(files[0]), "-f", str(files[1])]
-        wrong = f"{where} is not a signature of {bundle} by anybody in {signers}"
+        wrong = f"{where} is not a signature of {bundle} by a signer in {signers}"
         found = _run(["find-principals", *own], wrong).splitlines()[:1]
         if not found:
             raise UserError(wrong)
@@ -67,6 +67,6 @@ def _run(arguments: Sequence[str], wrong: str, data: bytes = b"") -> str:
         [program, "-Y", *arguments], input=data, capture_output=True, env={**os.environ, "LC_ALL": "C"}, check=False
     )
     if done.returncode:
-        said = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-        raise UserError(f"{wrong}: {said[-1]}" if said else wrong)
+        lines = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+        raise UserError(f"{wrong}: {lines[-1]}" if lines else wrong)
     return done.stdout.decode("utf-8", "replace")

@@ -1,8 +1,8 @@
 #!/bin/sh
 # The suite as a kselftest of the running kernel: KTAP on standard output, everything else on standard error.
 # Usage: sh ci/kselftest.sh [OPTION of `rdma-cts run`]...
-# The device is RDMA_CTS_DEVICE, or else the first device of this host; without a device the test is skipped. Exit status
-# as in kselftest: 0 all cases passed, 1 a case failed, 4 skipped.
+# The device is RDMA_CTS_DEVICE, or else the first device of this host; without a device the test is skipped. The exit
+# status is that of a kselftest: 0 all cases passed, 1 a case failed, 4 skipped.
 set -eu
 
 suite=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
@@ -22,6 +22,6 @@ status=0
 if [ -s "$work/run/results.jsonl" ]; then
     "$suite/rdma-cts" report "$work/run" --format ktap
 else
-    printf 'TAP version 13\n1..1\nnot ok 1 rdma-cts # ERROR the run did not begin (exit status %s)\n' "$status"
+    printf 'TAP version 13\n1..1\nnot ok 1 rdma-cts # ERROR the run did not start (exit status %s)\n' "$status"
 fi
 [ "$status" = 0 ] || exit 1

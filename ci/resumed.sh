@@ -1,7 +1,7 @@
 #!/bin/sh
-# Resumes an interrupted run in OUT, begins a run if OUT has no run, and does nothing if the run is complete.
+# Resumes an interrupted run in OUT, starts a run if OUT has no run, and does nothing if the run is complete.
 # Usage: sh ci/resumed.sh OUT [OPTION of `rdma-cts run`]...
-# Exit status: 0 even if rules are violated, because the page or the merged run reports violations; others as for
+# Exit status: 0 even if rules are violated, because the page or the merged run reports violations; else that of
 # `rdma-cts run`.
 set -eu
 

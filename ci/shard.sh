@@ -1,9 +1,9 @@
 #!/bin/sh
-# Runs one shard of a run, on one of several machines. K and N come from the variables of GitLab (parallel:), of a Slurm
-# array, of an indexed Job of Kubernetes (with JOB_COMPLETIONS), or from SHARD=K/N.
+# Runs one shard of a run, on one of several machines. K and N are read from SHARD=K/N, or from the variables of GitLab
+# (parallel:), of a Slurm array, or of an indexed Job of Kubernetes (with JOB_COMPLETIONS).
 # Usage: sh ci/shard.sh [OPTION of `rdma-cts run`]...
-# The results are in OUT/shard-K (OUT is out by default), see resumed.sh. `rdma-cts merge OUT/shard-* --out DIR` makes one
-# run of all shards.
+# The results are in OUT/shard-K (OUT is out by default), see resumed.sh. `rdma-cts merge OUT/shard-* --out DIR` merges
+# all shards into one run.
 set -eu
 
 if [ -n "${SHARD-}" ]; then
@@ -16,7 +16,7 @@ elif [ -n "${SLURM_ARRAY_TASK_ID-}" ]; then
 elif [ -n "${JOB_COMPLETION_INDEX-}" ]; then
     shard=$((JOB_COMPLETION_INDEX + 1))/$JOB_COMPLETIONS
 else
-    echo "ci/shard.sh: which shard? SHARD=K/N says it where no engine does" >&2
+    echo "ci/shard.sh: no variable of a CI system names the shard; set SHARD=K/N" >&2
     exit 2
 fi
 exec sh "$(dirname -- "$(readlink -f -- "$0")")/resumed.sh" "${OUT:-out}/shard-${shard%/*}" --shard "$shard" "$@"

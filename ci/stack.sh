@@ -1,10 +1,10 @@
 #!/bin/sh
 # A cell of a nightly matrix: runs the cases on a stack of the guest, and compares the run with the stack's last good run.
 # Usage: sh ci/stack.sh STACK KEPT [OPTION of `rdma-cts run`]...
-# KEPT is a directory that the CI system keeps between nights; KEPT/STACK is the last run in which nothing had regressed.
+# KEPT is a directory that the CI system stores between nights; KEPT/STACK is the last run without a regression.
 # Results, reports, summary.md and comparison.txt are written to out/STACK. The summary is also appended to the file that
 # GITHUB_STEP_SUMMARY names. Exit status: 0 nothing has regressed, or this is the first night; 1 something has regressed;
-# others as for `rdma-cts run`.
+# else that of `rdma-cts run`.
 set -eu
 
 suite=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")

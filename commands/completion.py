@@ -79,8 +79,7 @@ def _offer(words: str) -> str:
 
 
 def _zsh(commands: dict[str, Parser]) -> str:
-    """Returns the script for bash in a form for zsh. If compinit loads the script as a function, the first call of the
-    function already completes."""
+    """Returns the bash script in a form for zsh. If compinit loads it as a function, the first call completes too."""
     load = "(( $+functions[compdef] )) || { autoload -U compinit && compinit; }\n"
     load += "autoload -U +X bashcompinit && bashcompinit"
     first = "[[ ${zsh_eval_context[-1]} != loadautofunc ]] || _bash_complete -o filenames -F _rdma_cts"

@@ -33,9 +33,7 @@ _PAGES = (ROOT / "docs" / "nics.md", Path("/usr/share/doc/rdma-cts/docs/nics.md"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--host [USER@]HOST[:PORT]", "check only this host, which is reached over ssh", type=word)
-    add(
-        parser, "--device NAME", "check only this device of this host, and print what is known of its driver", type=word
-    )
+    add(parser, "--device NAME", "check only this device of this host, and show what is known of its driver", type=word)
     add_argument(parser, "stack", DEFAULT_STACK)
 
 
@@ -73,7 +71,7 @@ def driver_of(device: str) -> str:
 
 
 def driver_findings(driver: str, pages: Iterable[Path] = _PAGES) -> list[Finding]:
-    """Returns the entries of the page about NICs for this driver and for every driver: violated rules with their
+    """Returns findings from the page about NICs for this driver and for every driver: violated rules with their
     places, and other effects."""
     page = next((page for page in pages if page.is_file()), None)
     if page is None:
@@ -85,9 +83,7 @@ def driver_findings(driver: str, pages: Iterable[Path] = _PAGES) -> list[Finding
     for names, *cells in (row.strip("| ").split(" | ") for row in rows):
         if driver in names.split(", ") or names == "every driver":
             text = "; ".join(filter(None, (_MARKDOWN.sub(r"\1", cell).replace("`", "").strip() for cell in cells)))
-            found.append(
-                Finding(NOTE, driver if driver in names else names, f"{text} (read in its source, not tested)")
-            )
+            found.append(Finding(NOTE, driver if driver in names else names, f"{text} (read, not tested)"))
     return found
 
 
@@ -158,7 +154,5 @@ def _processor(root: Path, vmlinuz: Path) -> Finding:
     if found == qemu.KVM:
         return Finding(OK, "processor", "/dev/kvm")
     return Finding(
-        OK,
-        "processor",
-        "/dev/kvm if the guest's kernel starts with it (tried at the next run), else software emulation",
+        OK, "processor", "/dev/kvm if the guest's kernel starts there (tried at the next run), else software emulation"
     )

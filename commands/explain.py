@@ -24,11 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "a rule such as REG-15, a case such as reg_mr/registration/last-byte, CASE#axis=value,... for a point of "
         "a sweep, or the fingerprint of a defect",
     )
-    add(
-        parser,
-        "--run RUN",
-        f"the run with the verdicts (default: the latest in {OUT}/ that has the rule, case or defect)",
-    )
+    add(parser, "--run RUN", f"the run (default: the latest in {OUT}/ that has the rule, case or defect)")
     add_cases_argument(parser)
 
 

@@ -39,8 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         parser,
         "--format",
-        f"markdown: the page; mail: a text for a mailing list for each defect, in {FOLDER}/; kcidb: objects of KCIDB, "
-        f"in {_KCIDB}",
+        f"markdown: the page; mail: a text for each defect, in {FOLDER}/; kcidb: objects of KCIDB, in {_KCIDB}",
         choices=("markdown", "mail", "kcidb"),
         default="markdown",
     )

@@ -190,8 +190,7 @@ def _prune(history: History, keep: int) -> None:
 
 
 def _mailed(to: str, night: Path, text: Sequence[str]) -> str:
-    """Writes the message to the history, passes it to sendmail if sendmail is installed, and returns a line for the
-    user."""
+    """Writes the message to the history, sends it if sendmail is installed, and returns a line for the user."""
     message = EmailMessage()
     message["To"], message["Subject"] = to, f"rdma-cts, night {format_night(night.name)}: {text[-1]}"
     message.set_content("\n".join(text), cte="8bit")
@@ -309,8 +308,7 @@ def _last_line(log: Path) -> str:
 
 
 def _compared(history: History, cell: Cell, run: Digest | None) -> Morning:
-    """Returns the cell after its run, compared with the last good night that can be read, and with the last complete
-    night."""
+    """Returns the cell after its run, compared with the last readable good night and with the last complete night."""
     if run is None:
         return Morning(history, cell)
     good = before = None

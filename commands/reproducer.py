@@ -34,8 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(parser, "--all", "write programs for all violations of a run, in a directory")
     add(parser, "--mail", "write a text for a mailing list, which includes the program")
-    others = "with --mail: runs of other stacks; the text reports whether these runs have the violation"
-    add(parser, "--others RUN...", others, default=[])
+    add(parser, "--others RUN...", "with --mail: runs of other stacks, with which the text compares RUN", default=[])
     add(
         parser,
         "--out FILE",

@@ -133,8 +133,7 @@ def _papers(page: HistoryPage, runs: Sequence[Run], suite: Suite) -> dict[str, s
 
 
 def _earlier(folder: Path) -> list[str]:
-    """Returns the files of the site in a directory; none if the directory is empty or missing. Raises UserError if the
-    directory has other contents."""
+    """Returns the files of the site in a directory, or none if it is empty. Raises UserError for other contents."""
     try:
         if not folder.exists() or not any(folder.iterdir()):
             return []

@@ -1,9 +1,8 @@
 """Caches files that one process has computed from the suite's own files, such as parsed tables, for later processes.
 
 The cached files are in the directory that RDMA_CTS_DERIVED names; if it is not set, nothing is cached. The name of each
-file contains the digest of everything that the file was computed from, so that a file is never out of date. Some cached
-files are pickles, which can execute code. A file is therefore used only if nobody but this user and root can have
-written it.
+file contains the digest of everything that the file was computed from, so that a file is never out of date. A file can
+be a pickle, which executes code; it is therefore used only if nobody but this user and root can have written it.
 """
 
 import contextlib
@@ -138,7 +137,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def prune(paths: Iterable[Path], kept: int) -> None:
-    """Removes these files and directories, except those that were used last; `kept` is their number."""
+    """Removes these files and directories, except the `kept` ones that were used last."""
     for path in sorted(paths, key=lambda path: path.stat().st_mtime)[:-kept]:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

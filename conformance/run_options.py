@@ -196,7 +196,7 @@ class RunOptions:
     )
     stack: str | None = _in_guest(None, "the Debian release in the guest")
     driver: str | None = _in_guest(None, "the driver of the guest's device")
-    shared: bool = _on_host(False, "on a device: run even if others have queue pairs on it")
+    shared: bool = _on_host(False, "on a device: run even if other processes have queue pairs on it")
     isolate: str | None = _on_host(
         None, "on a device: run as this user, who cannot change the results; needs root", "USER", word
     )
@@ -221,11 +221,11 @@ class RunOptions:
         "PACKAGE[,PACKAGE]",
         decides=False,
     )
-    strict_packages: bool = _build(False, "use no image whose package lists have expired", decides=False)
+    strict_packages: bool = _build(False, "do not use an image whose package lists have expired", decides=False)
     without: tuple[str, ...] = _build(
         (), "a change to leave out of a mended stack (see docs/mended-stack.md)", "CHANGE"
     )
-    keep: bool = _build(False, "keep each guest's drive and a script to start it again", decides=False)
+    keep: bool = _build(False, "keep each guest's drive, and a script that starts the guest again", decides=False)
     verbs: tuple[str, ...] = _case((), "only this verb, e.g. reg_mr", "VERB", flag="--verb")
     rules: tuple[str, ...] = _case((), "only the cases of this rule", "ID", flag="--rule")
     words: tuple[str, ...] = _case((), "only cases with this word in the id", "WORD", word, flag="-k")
@@ -237,10 +237,12 @@ class RunOptions:
     )
     tier: str = _case(DEFAULT, "the tier of cases", choices=tuple(TIERS), plugin=True)
     shard: Shard | None = _case(
-        None, "only the Kth of N parts of equal duration, for N machines; `merge` joins the parts", "K/N", Shard.parse
+        None, "only part K of N parts of similar duration, for N machines; `merge` joins the parts", "K/N", Shard.parse
     )
     cases: tuple[Path, ...] = _option((), "also the tables in DIR/<verb>/", "DIR", given_path, plugin=True, group=CASES)
-    profile: Path | None = _judging(None, "the profile of the device (see profiles)", "FILE", given_path, plugin=True)
+    profile: Path | None = _judging(
+        None, "the profile of the device (see the command profiles)", "FILE", given_path, plugin=True
+    )
     waivers: Path | None = _judging(None, "known violations (see docs/waivers.md)", "FILE", given_path, decides=False)
     subject: str | None = _judging(
         None,
@@ -255,13 +257,13 @@ class RunOptions:
     )
     poster: str | None = _judging(
         None,
-        "post requests over RC, UC and UD by the builders of ibv_wr_post(3) instead of ibv_post_send, where possible",
+        "post requests over RC, UC and UD with the builders of ibv_wr_post(3) instead of ibv_post_send, where possible",
         choices=("wr",),
         plugin=True,
     )
     case_deadline_s: float = _option(
         CASE_DEADLINE_S,
-        "a case that takes longer counts as hung; the deadline of one completion is a sixth of this time,"
+        "seconds after which a case counts as hung; the deadline of one completion is a sixth of this time,"
         f" {COMPLETION_DEADLINE_S:g} s at most",
         "S",
         positive_seconds,
@@ -277,7 +279,7 @@ class RunOptions:
     )
     sequences: float = _option(
         SEQUENCES_S,
-        "seconds for which the exhaustive tier tries random sequences at each entry; 0: no sequences",
+        "seconds for which the exhaustive tier runs random sequences at each entry; 0: no sequences",
         "S",
         budget_seconds,
         plugin=True,

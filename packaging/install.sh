@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the files of a package: the suite in a private directory, the program, and the manual page.
+# Installs the files of a package: the suite in a private directory, the program, the manual page and the completions.
 # Usage: sh packaging/install.sh ROOT
 # debian/rules and rdma-cts.spec call this script, so that both packages have the same files.
 set -eu

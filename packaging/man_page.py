@@ -1,4 +1,4 @@
-"""Prints the manual page rdma-cts(1) in roff. Its texts about commands and options are those of --help. Usage:
+"""Prints the manual page rdma-cts(1) in roff, with the texts of --help about commands and options. Usage:
 PYTHONPATH=. python3 packaging/man_page.py"""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EXIT_STATUSES = (
     ("1", "A rule was violated, or a waiver does not apply; something has regressed."),
     ("2", "A mistake in the command or in a table."),
     ("3", "The run is incomplete, or the harness or environment is broken."),
-    ("4", "No device, and no way to make one."),
+    ("4", "There is no device, and no guest can be started."),
 )
 
 
@@ -94,7 +94,7 @@ def _escaped(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Returns a text as one line, whose beginning is escaped if roff would read it as a request."""
+    """Returns a text as one line. If roff would parse the beginning as a request, it is escaped."""
     line = _escaped(" ".join(text.split()))
     return f"\\&{line}" if line.startswith((".", "'")) else line
 

@@ -1,5 +1,5 @@
-"""The message of a patch: the defect and the change, the document's words, the observation, and how to reproduce it;
-below the message, the C program that shows the defect. Plain text of 72 columns, without the patch itself."""
+"""The message of a patch, in 72 columns: the defect and the change, the quote of the document, the observation, and the
+case. Below the message is the C program that shows the defect."""
 
 import re
 import textwrap
@@ -20,23 +20,23 @@ from reproducers.writer import Inexpressible
 WIDTH = 72
 _FRAMES = 12
 _STAMP = re.compile(r"^\[ *[0-9.]+\] ?")
-_STAMPED = re.compile(r" \(\[.*\Z")  # the kernel's log in the line
-# The parts of an oops for a maintainer: what happened, where, in which task, and the frames that are certain.
-_TOLD = re.compile(r"(BUG|WARNING|Oops|general protection|KASAN|CPU|Workqueue|RIP|Call Trace|pc |lr )\b")
+_STAMPED = re.compile(r" \(\[.*\Z")  # the part of a symptom's line that quotes the kernel's log
+# The lines of an oops that a maintainer needs besides the frames: what happened, where, and in which task.
+_KEPT = re.compile(r"(BUG|WARNING|Oops|general protection|KASAN|CPU|Workqueue|RIP|Call Trace|pc |lr )\b")
 _FRAME = re.compile(r"\s*[\w.]+\+0x[0-9a-f]+/0x[0-9a-f]+")
 _END = ("---[ end trace", "Modules linked in:")
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The records of a defect in a run."""
+    """A symptom of a defect, and the run that shows it."""
 
     symptom: Symptom
     run: Digest
 
 
 def message(change: Change, prefix: str, rules: Mapping[str, Rule], fixes: str, signed: str, seen: Seen | None) -> str:
-    """The whole message, subject first."""
+    """Returns the whole message; the first line is the subject."""
     parts = [[f"{prefix}: {change.subject}"], _wrapped(change.about), *_documented(change, rules)]
     if seen:
         parts += _observed(seen)
@@ -46,29 +46,29 @@ def message(change: Change, prefix: str, rules: Mapping[str, Rule], fixes: str, 
 
 
 def trimmed(log: Sequence[str]) -> list[str]:
-    """Returns a kernel's report without time stamps, registers, code, modules and uncertain frames."""
+    """Returns a report of the kernel without time stamps, registers, code, modules and uncertain frames."""
     alarm = first_alarm(log)
     start = next((number for number, line in enumerate(log) if alarm and alarm in line), len(log))
-    told: list[str] = []
+    kept: list[str] = []
     frames = 0
     for line in log[start:]:
-        text = _STAMP.sub("", line[max(0, line.rfind("[ ")) :] if not told else line).rstrip()
+        text = _STAMP.sub("", line[max(0, line.rfind("[ ")) :] if not kept else line).rstrip()
         if any(end in text for end in _END) and frames:
             break
         if _FRAME.match(text):
             frames += 1
             if frames <= _FRAMES:
-                told.append(text)
-        elif _TOLD.match(text):
-            told.append(text)
-    return told
+                kept.append(text)
+        elif _KEPT.match(text):
+            kept.append(text)
+    return kept
 
 
 def _documented(change: Change, rules: Mapping[str, Rule]) -> Iterator[list[str]]:
     rule = rules[change.rules[0]]
     source = ", ".join(filter(None, (rule.document, rule.section)))
-    said = f'"{rule.quote}"' if rule.quote else rule.statement
-    yield [*_wrapped(f"{source} ({rule.id} of rdma-cts):"), "", *_wrapped(said, "  ")]
+    requirement = f'"{rule.quote}"' if rule.quote else rule.statement
+    yield [*_wrapped(f"{source} ({rule.id} of rdma-cts):"), "", *_wrapped(requirement, "  ")]
 
 
 def _observed(seen: Seen) -> Iterator[list[str]]:

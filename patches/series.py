@@ -1,6 +1,6 @@
 """Makes a series of patches for `git am` from the driver's files in the last commit of a source tree of Linux or
-rdma-core, with a commit for each change in a scratch repository. The tree is only read; git knows the origin of its
-lines."""
+rdma-core. Each change becomes a commit in a scratch repository. The tree is only read. git finds the commits that added
+the changed lines."""
 
 import io
 import os
@@ -15,12 +15,12 @@ from conformance.errors import UserError
 from conformance.results.files import make_directory, write_through
 from fixtures.guest.changes import LINUX, RDMA_CORE, Change, Edit, apply
 
-NO_GIT = "git is not installed; it makes the series"
+NO_GIT = "git, which makes the series, is not installed"
 
 
 @dataclass(frozen=True)
 class Project:
-    """The folder of a project's part of the driver, and the prefix of its commits' subjects."""
+    """A project with a part of the driver: the folder of this part, and the prefix of its commits' subjects."""
 
     title: str
     folder: str
@@ -35,8 +35,8 @@ PROJECTS = {
 
 @dataclass(frozen=True)
 class Tree:
-    """A source tree: its files of the driver, by the names that changes use for them, and remarks for the user.
-    `history` is whether git knows the commits from which lines come."""
+    """A source tree: its files of the driver, by the names of the files in changes, and remarks for the user. `history`
+    is true if git can find the commits that added lines."""
 
     name: str
     path: Path
@@ -49,15 +49,15 @@ class Tree:
         return PROJECTS[self.name]
 
     def own(self, change: Change) -> Iterator[Edit]:
-        """The edits of a change in the tree's files."""
+        """Returns the edits of a change in the tree's files."""
         return (edit for edit in change.edits if edit.file.startswith(f"{self.name}/"))
 
     def inside(self, file: str) -> str:
         return f"{self.project.folder}/{file.partition('/')[2]}"
 
     def origins(self, wanted: Collection[str]) -> dict[str, str]:
-        """Returns the commit, in the form of Fixes:, that added each of these words to the driver; none for words from
-        its first commit. The history is read once for all words."""
+        """Returns, for each of these words, the commit that added the words to the driver, in the form of Fixes:. Words
+        of the first commit are left out. The history is read once for all words."""
         if not self.history or not wanted:
             return {}
         cut = set(_lines(self.path, "rev-list", "--max-parents=0", "HEAD")) | _shallow(self.path)
@@ -75,7 +75,7 @@ class Tree:
 
 
 def read_tree(name: str, path: Path) -> Tree:
-    """The tree at a path. Raises UserError (status 2) if it does not have the driver."""
+    """Returns the tree at a path. Raises UserError (status 2) if the tree does not have the driver."""
     project = PROJECTS[name]
     folder = path / project.folder
     if not folder.is_dir():
@@ -88,7 +88,7 @@ def read_tree(name: str, path: Path) -> Tree:
         return Tree(name, path, _sources(name, _on_disk(folder)), remarks=(remark,))
     archive = git(path, "archive", "HEAD", "--", project.folder, check=False)
     if archive.returncode != 0:
-        remark = f"{path}: {project.folder} is in no commit: the files are taken as they are, without Fixes: lines"
+        remark = f"{path}: no commit has {project.folder}: the files of the directory are used, without Fixes: lines"
         return Tree(name, path, _sources(name, _on_disk(folder)), remarks=(remark,))
     remarks = []
     if dirty := _lines(path, "status", "--porcelain", "--", project.folder):
@@ -102,7 +102,7 @@ def read_tree(name: str, path: Path) -> Tree:
 def git(
     path: Path, *arguments: str, check: bool = True, given: str = "", env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Runs git in a directory, without optional locks. Raises UserError with git's words, unless not `check`."""
+    """Runs git in a directory, without optional locks. If `check`, raises UserError with git's message on failure."""
     command = ["git", "--no-optional-locks", "-c", "core.quotePath=false", "-C", str(path), *arguments]
     own = {**os.environ, "LC_ALL": "C", **(env or {})}
     try:
@@ -120,13 +120,13 @@ def _lines(path: Path, *arguments: str) -> list[str]:
 
 
 def _shallow(path: Path) -> set[str]:
-    """Returns the commits at which a shallow history ends. These commits appear to add everything."""
+    """Returns the commits at which a shallow history ends. Each of them appears to add all its files."""
     file = path / git(path, "rev-parse", "--git-path", "shallow").stdout.decode().strip()
     return set(file.read_text().split()) if file.is_file() else set()
 
 
 def _oldest(path: Path, end: str, folder: str, wanted: Collection[str]) -> dict[str, tuple[str, str]]:
-    """Returns id and subject of the oldest commit up to `end` that adds each of these words to a folder."""
+    """Returns, for each of these words, the id and subject of the oldest commit up to `end` that adds them."""
     shape = ("--no-color", "--no-ext-diff", "--no-renames", "--patch", "--unified=0", "--format=%x00%H %s")
     log = git(path, "log", "--reverse", "--no-merges", *shape, end, "--", folder)
     found: dict[str, tuple[str, str]] = {}
@@ -165,13 +165,13 @@ def _sources(name: str, files: Iterator[tuple[str, bytes]]) -> dict[str, str]:
     return {f"{name}/{file}": data.decode("utf-8") for file, data in files if file.endswith((".c", ".h"))}
 
 
-# The author of patches that nobody signs off.
+# The author of patches without a Signed-off-by line.
 NOBODY = "rdma-cts <rdma-cts@localhost>"
 
 
 @dataclass(frozen=True)
 class Letter:
-    """The texts for a change: the message, and the part of the mail below the message, which is not in the commit."""
+    """The texts for a change: the message of the commit, and the text below it, which is only in the mail."""
 
     message: str
     below: str = ""
@@ -179,14 +179,14 @@ class Letter:
 
 @dataclass(frozen=True)
 class Series:
-    """The files that were written, and the changes that were left out, each with the reason."""
+    """The files that were written, and the changes that were left out, with the reasons."""
 
     written: tuple[Path, ...]
     misfits: Mapping[str, str]
 
 
 def part_of(tree: Tree, changes: Sequence[Change]) -> list[Change]:
-    """The changes that touch the tree's files."""
+    """Returns the changes with edits in the tree's files."""
     return [change for change in changes if any(tree.own(change))]
 
 
@@ -198,7 +198,8 @@ def write_series(
     author: str,
     out: Path,
 ) -> Series:
-    """Writes the patches of `changes`, made after the changes `before`, into a new directory. Raises UserError."""
+    """Writes the patches of `changes` into a new directory. The patches apply after the changes `before`. Raises
+    UserError."""
     if out.exists() and any(out.iterdir()):
         raise UserError(f"{out} has files already", hint="--out DIR names another directory")
     own = {each.name: replace(each, edits=tuple(tree.own(each))) for each in (*before, *changes)}
@@ -238,7 +239,7 @@ class Scratch:
         self._git("commit", "--quiet", "--cleanup=verbatim", "--file=-", given=letter.message)
 
     def patches(self, letters: Sequence[Letter]) -> dict[str, bytes]:
-        """Returns the patches of the last commits with these letters, by the names of the patches' files."""
+        """Returns the patches of the last commits, one for each letter, by file name."""
         if not letters:
             return {}
         out = self._path / ".git" / "patches"
@@ -251,5 +252,5 @@ class Scratch:
 
 
 def _with(below: bytes, mail: bytes) -> bytes:
-    """The mail with a text below the first line of three dashes, which `git am` leaves out of the commit."""
+    """Returns the mail with a text after the first line of three dashes. `git am` does not commit this text."""
     return mail.replace(b"\n---\n", b"\n---\n" + below + b"\n", 1) if below else mail

@@ -1,8 +1,8 @@
-"""Memory windows of both types, as ibv_alloc_mw(3) and ibv_bind_mw(3) define them; and the translation of a key and an
-address to bytes of this process, with all access checks.
+"""Memory windows of both types, as ibv_alloc_mw(3) and ibv_bind_mw(3) define them. Also translates a key and an address
+to bytes of this process, with all access checks.
 
-A bind with arguments that are never valid is refused when it is posted; a bind that the region does not allow fails in
-its completion. The manual page allows either kind of failure in both cases.
+A bind with arguments that are never valid is refused when it is posted. A bind that the region does not allow fails in
+its completion. The manual page permits both kinds of failure for both kinds of binds.
 """
 
 import errno
@@ -29,7 +29,7 @@ BINDING_QUEUES = ("UC", "RC", "XRC_SEND")
 
 class Windows(Regions):
     def alloc_mw(self, pd: int, kind: int) -> Window:
-        """Returns a new window, which is not bound. Raises Refused."""
+        """Returns a new window. The window is not bound. Raises Refused."""
         domain = self.domain_of(pd)
         refuse_if(self.no_such_type(kind), errno.EINVAL)
         self.has(f"mw_type_{kind}")
@@ -44,7 +44,7 @@ class Windows(Regions):
         return kind not in (1, 2)
 
     def dealloc_mw(self, window: Window) -> None:
-        """Deallocates a window, bound or not. Raises Refused."""
+        """Deallocates a window, which may be bound. Raises Refused."""
         refuse_if(window not in self.windows, errno.EINVAL)
         self.unbind(window)
         self.windows.remove(window)
@@ -68,7 +68,7 @@ class Windows(Regions):
         return kind not in BINDING_QUEUES
 
     def wrong_type(self, window: Window, posted: bool) -> bool:
-        """Returns whether the kind of request is wrong: type 1 needs ibv_bind_mw, and type 2 needs a posted request."""
+        """Returns whether the way of binding is wrong: type 1 needs ibv_bind_mw, and type 2 needs a posted request."""
         return window.kind != (2 if posted else 1)
 
     def bind_argument_fault(
@@ -95,7 +95,7 @@ class Windows(Regions):
         return not region.access & MW_BIND
 
     def lacks_local_write(self, region: Region, access: int) -> bool:
-        """Returns whether a window that allows writing is requested on a region without LOCAL_WRITE."""
+        """Returns whether the window would permit writes to a region without LOCAL_WRITE."""
         return bool(access & (REMOTE_WRITE | REMOTE_ATOMIC)) and not region.access & LOCAL_WRITE
 
     def beyond(self, region: Region, addr: int, length: int) -> bool:
@@ -120,7 +120,7 @@ class Windows(Regions):
         self.keys[key] = window
 
     def invalidate(self, key: int, queue: int, domain: Domain) -> bool:
-        """Unbinds the type 2 window with this key that is bound on this queue pair; returns False if there is none."""
+        """Unbinds the window of type 2 with this key if it is bound on this queue pair. Returns whether it was."""
         window = self.keys.get(key)
         if not isinstance(window, Window) or window.kind != 2 or window.region is None:
             return False
@@ -187,7 +187,7 @@ class Access(Windows):
         return bool(region.access & LOCAL_WRITE)
 
     def place(self, region: Region, addr: int, length: int) -> int | None:
-        """Returns the address in this process of an address in a region, or None if a byte is outside the region."""
+        """Returns the address in this process of a range in a region, or None if a byte is outside the region."""
         if not self.contains(region, addr, length):
             return None
         return self.translate(region, addr)
@@ -204,7 +204,7 @@ class Access(Windows):
     def through_window(
         self, window: Window, domain: Domain, queue: int, addr: int, length: int, right: int
     ) -> int | None:
-        """Returns the address in this process for an address that is used with a window's key, or None."""
+        """Returns the address in this process of an address in a request with a window's key, or None."""
         region = window.region
         if region is None or not region.usable or not self.window_opens(window, domain, queue):
             return None
@@ -220,7 +220,7 @@ class Access(Windows):
         return window.domain is domain and window.queue in (0, queue)
 
     def window_allows(self, window: Window, right: int) -> bool:
-        """Returns whether a window has an access flag; the flags of its region are ignored."""
+        """Returns whether a window has an access flag. The flags of its region are ignored."""
         return window.access & right == right
 
     def no_longer_fits(self, window: Window, region: Region, right: int) -> bool:
@@ -230,7 +230,7 @@ class Access(Windows):
         return self.lacks_local_write(region, right) or self.beyond(region, window.addr, window.length)
 
     def window_base(self, window: Window) -> int:
-        """Returns the address of the window's first byte in accesses with the window's key."""
+        """Returns the address of the window's first byte in requests with the window's key."""
         return 0 if window.access & ZERO_BASED else window.addr
 
     def window_contains(self, window: Window, offset: int, length: int) -> bool:

@@ -27,13 +27,13 @@ FLUSH = ENUMS["ibv_advise_mr_flag"].value_of("FLUSH")
 
 
 class Advice(Regions):
-    """Implements the verb, from the checks of its arguments to the prefetch of pages."""
+    """The checks of the arguments, and the prefetch of pages."""
 
-    other_tag = errno.ENOENT  # for an lkey with the index of a region, but a different tag
+    other_tag = errno.ENOENT  # the errno for an lkey with the index of a region, but with a different tag
     no_such_lkey = errno.EFAULT
 
     def advise_mr(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
-        """Checks every element, then carries out the advice. Raises Refused."""
+        """Checks every element, then executes the advice. Raises Refused."""
         self.has("advise_mr")
         domain = self.domain_of(pd)
         refuse_if(self.unknown_advice_flags(flags), errno.EINVAL)
@@ -89,7 +89,7 @@ class Advice(Regions):
         return sge.addr < region.iova or sge.addr + sge.length > region.iova + region.length
 
     def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
-        """Faults pages in. Returns False if this fails and `flags` has FLUSH, without which no failure is reported."""
+        """Faults pages in. Returns False if this fails and `flags` has FLUSH. Without FLUSH, failures are ignored."""
         if advice == PREFETCH_NO_FAULT:
             return True
         present = self.memory.fault_in(addr, length, advice == PREFETCH_WRITE)

@@ -40,7 +40,7 @@ class HeldWindow:
 
     @property
     def handle(self) -> int:
-        """The rkey, which identifies the window in place of a handle."""
+        """The rkey, which is used in place of a handle."""
         return self.window.key
 
     def dealloc(self) -> Return:
@@ -54,14 +54,14 @@ class HeldQueue:
         self.queue = queue
         self.number = self.handle = queue.number
         self.kind, self.sq_sig_all = queue.kind, queue.sq_sig_all
-        self.state = "RESET"  # the state that the program has set; an error does not change it
+        self.state = "RESET"  # the state to which the program has moved the queue pair; an error does not change it
 
     def move_to(self, state: str) -> None:
         self.state = state
         self._device.move_qp(self.queue, state)
 
     def query_state(self) -> str:
-        """Returns the present state. Raises OSError if the device does not report states."""
+        """Returns the current state. Raises OSError if the device does not support ibv_query_qp."""
         try:
             return self._device.query_qp(self.queue)
         except Refused as refused:
@@ -75,7 +75,7 @@ class HeldQueue:
         self.queue.requested = "solicited" if solicited_only else "any"
 
     def took_event(self, deadline_s: float | None) -> bool:
-        """Takes a completion event; returns False if there is none. This method does not wait."""
+        """Removes a completion event. Returns False if there is no event. This method does not wait."""
         taken, self.queue.notified = self.queue.notified, False
         return taken
 
@@ -84,14 +84,14 @@ class HeldQueue:
         return self._device.capacity(self.queue)
 
     def post_send(self, request: SendRequest) -> Return:
-        """ibv_post_send, or a batch with one request: returns 0, or the value of errno."""
+        """Posts a request with ibv_post_send, or as a batch. Returns 0, or the value of errno."""
         if self.queue.extended in BUILDERS:
             return self.post_batch((request,))
         with self._device.turn:
             return _value(self._device.post_send(self.queue, request))
 
     def post_batch(self, requests: Sequence[SendRequest], built: Callable[[], bool] = lambda: True) -> Return:
-        """Posts a batch after ibv_wr_start: returns 0, or the value of ibv_wr_complete."""
+        """Posts a batch of requests. Returns the result of ibv_wr_complete or ibv_wr_abort."""
         return _value(self._device.post_batch(self.queue, requests, built))
 
     def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
@@ -119,7 +119,7 @@ class HeldPair:
 
     @property
     def renews_by_reset(self) -> bool:
-        """Whether `renew` resets the queue pairs; on iWARP, it creates new ones."""
+        """Whether `renew` resets the queue pairs. If False, as on iWARP, `renew` creates new queue pairs."""
         return self.transport is not IWARP and self._bench.findings.renews_by_reset
 
     @property
@@ -144,7 +144,7 @@ class HeldPair:
             held.move_to("RTS")
 
     def renew(self) -> None:
-        """Resets both queue pairs and connects them again, or creates new ones."""
+        """Resets both queue pairs and connects them again, or creates new queue pairs."""
         if self.renews_by_reset:
             for held in (self.responder, self.requester):
                 self._device.reset_qp(held.queue)
@@ -183,11 +183,11 @@ class ReferenceBench:
         return self.device.alloc_pd()
 
     def allocate(self, kind: str, size: int) -> Range:
-        """Returns memory of one of vocabulary.MEMORY_KINDS; `size` in bytes."""
+        """Returns `size` bytes of memory of a kind in vocabulary.MEMORY_KINDS."""
         return self.device.memory.allocate(kind, size)
 
     def page_out(self, memory: Memory) -> bool:
-        """Returns True and does nothing: the reference accesses pages by address, even if they are swapped out."""
+        """Returns True without paging out, because the reference can access pages that are swapped out."""
         return True
 
     def dereg_import(self, pd: Pd, mr: Mr, elsewhere: bool) -> Return:
@@ -202,7 +202,7 @@ class ReferenceBench:
             self.device.end_elsewhere(region)
 
     def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
-        """Returns the objects left behind by a process that is killed after calling `prepare` on a reference."""
+        """Returns the objects, by kind, that a process does not release if it is killed after a call of `prepare`."""
         other = ReferenceBench(type(self.device)(self.device.stack))
         with closing(other):
             kept = prepare(other)
@@ -257,7 +257,7 @@ class ReferenceBench:
         self.device.memory.close()
 
     def capabilities(self) -> Capabilities:
-        """Returns the capabilities of this stack, determined before any case, like those of a real stack."""
+        """Returns the capabilities of this stack. Like those of a real stack, they are determined before any case."""
         stack = self.device.stack
         offered = {name: offered_by(self, name) for name in (*ENTRIES, *DOORS)}
         return Capabilities(stack.declared, offered, stack.reachable, absent_on(self, stack.declared))
@@ -265,7 +265,7 @@ class ReferenceBench:
 
 @functools.cache
 def _checked(text: str, fault: tuple[str, str, int]) -> Sequence[Check]:
-    """Returns the checks of a header. Cached, because compiling is slow and most references have the same header."""
+    """Returns the checks of a header. Cached, because compilation is slow and most references have the same header."""
     bindings = header.own_bindings()
     if fault[0]:
         bindings = header.with_value(bindings, *fault)

@@ -1,4 +1,4 @@
-"""The reference device, composed of its parts, and the values that its library writes into structures."""
+"""The reference device, which inherits from its parts, and the values that its library writes into structures."""
 
 import errno
 
@@ -17,7 +17,7 @@ class Device(MadeOtherwise, Advice, Postings, Extended):
     """A device that behaves as the documents require."""
 
     def reg_mr(self, pd: int, addr: int, length: int, access: int) -> Region:
-        """ibv_reg_mr: accesses with the keys use the addresses of the process. Raises Refused."""
+        """Registers memory. Requests with the keys use the addresses of the process. Raises Refused."""
         return self.register(pd, addr, length, addr, access)
 
     def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
@@ -42,13 +42,13 @@ class Device(MadeOtherwise, Advice, Postings, Extended):
         return region.key, region.key
 
     def query_mr(self, handle: int) -> tuple[int, int, int, int]:
-        """UVERBS_METHOD_QUERY_MR: lkey, rkey, length and iova. Raises Refused."""
+        """Executes UVERBS_METHOD_QUERY_MR. Returns lkey, rkey, length and iova. Raises Refused."""
         refuse_if(handle not in self.regions, errno.ENOENT)
         region = self.regions[handle]
         return *self.reported_keys(region), region.length, region.iova
 
     def forged_fault(self, command: str, handle: int) -> int:
-        """Returns the errno of a command whose handle belongs to another kind of object, or was never assigned."""
+        """Returns the errno of a command with a handle of another kind of object, or with an unassigned handle."""
         return errno.EINVAL
 
     def reported_range(self, change: Change) -> tuple[int, int]:

@@ -1,6 +1,6 @@
-"""The exact calls of both entry points, answered by the reference device. The interface is the same as in
-device/libibverbs.py and device/uverbs.py. A verb calls the device's method of the same name; each entry point has its
-own results for a new region, a refusal and a change."""
+"""The two entries of the reference device. The interface is the same as in device/libibverbs.py and device/uverbs.py. A
+verb calls the device's method of the same name. Each entry has other results for a new region, a refusal and a change.
+"""
 
 import ctypes
 import errno
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from conformance.bench import calls
-from conformance.bench.calls import IbvMr, Mr, Pd, Return, Told
+from conformance.bench.calls import IbvMr, Mr, Pd, QueriedMr, Return
 from conformance.bench.doors import start_of
 from conformance.model.capability import BY_SYMBOL
 from conformance.model.vocabulary import CALLS
@@ -21,7 +21,7 @@ from reference.reregistration import CHANGE_PD, CHANGE_TRANSLATION, INPUT, Chang
 
 
 class KernelEntry:
-    """uverbs: 0 or errno, even if the manual page of the library's verb defines other codes."""
+    """uverbs: returns 0 or errno, even if the manual page of the library's verb defines other codes."""
 
     name = "uverbs"
 
@@ -29,7 +29,7 @@ class KernelEntry:
         self._device = device
 
     def __getattr__(self, name: str) -> Callable[..., Return]:
-        """Returns a verb, which calls the device's method of this name with handles in place of objects."""
+        """Returns a verb. The verb calls the device's method of this name with handles in place of objects."""
         return functools.partial(self._verb, of_method(name))
 
     def offers(self, verb: str) -> bool:
@@ -37,17 +37,17 @@ class KernelEntry:
 
     def query_mr(self, mr: Mr) -> Return:
         try:
-            return Return(0, 0, told=Told(*self._device.query_mr(mr.handle)))
+            return Return(0, 0, queried=QueriedMr(*self._device.query_mr(mr.handle)))
         except Refused as refused:
             return Return(refused.errno, refused.errno)
 
     def forged(self, command: str, handle: int, mr: Mr) -> Return:
-        """Calls a command of the kernel with the handle of another object."""
+        """Issues a command of the kernel with the handle of another object."""
         error = self._device.forged_fault(command, handle)
         return Return(error, error)
 
     def by_right_handle(self, command: str, pd: int, mr: Mr) -> Return:
-        """Calls the same command with the right handle."""
+        """Issues the same command with the right handle."""
         return Return(0, 0)
 
     def _verb(self, verb: Verb, *arguments: Any) -> Return:
@@ -85,14 +85,14 @@ class KernelEntry:
         return self._registered(self._device.structure(made, given.get("pd", made.domain), start, length))
 
     def _registered(self, struct: IbvMr) -> Return:
-        """Returns the result for a new region, which the library does not know."""
+        """Returns the result for a new region. The library has no record of this region."""
         return Return(0, 0, Mr(struct))
 
     def _refused(self, verb: Verb, errno: int) -> Return:
         return Return(errno, errno)
 
     def _changed(self, mr: Mr, change: Change, pd: Pd | None) -> Return:
-        """REREG_MR; only the keys in struct ibv_mr change, because the kernel returns nothing else."""
+        """Executes REREG_MR. Only the keys in struct ibv_mr change, because the kernel returns nothing else."""
         mr.struct.lkey, mr.struct.rkey = self._device.reported_keys(self._device.change(mr.handle, change))
         return Return(0, 0)
 
@@ -108,7 +108,7 @@ class KernelEntry:
 
 
 class LibraryEntry(KernelEntry):
-    """libibverbs: a pointer or NULL, and the codes of the manual pages."""
+    """libibverbs: returns a pointer or NULL, or the codes of the manual pages."""
 
     name = "libibverbs"
 
@@ -120,7 +120,7 @@ class LibraryEntry(KernelEntry):
         return Return(pointer, 0, Mr(struct, pointer))
 
     def _refused(self, verb: Verb, errno: int) -> Return:
-        """Returns the result of a refusal: NULL with errno, or the value of errno."""
+        """Returns the result of a refusal: NULL or -1 with errno, or the value of errno."""
         if verb.convention is Convention.FD_OR_MINUS_ONE:
             return Return(-1, errno)
         if verb.convention is Convention.POINTER_OR_NULL:
@@ -128,20 +128,20 @@ class LibraryEntry(KernelEntry):
         return Return(errno, errno)
 
     def _changed(self, mr: Mr, change: Change, pd: Pd | None) -> Return:
-        """ibv_rereg_mr: 0, or a code of enum ibv_rereg_mr_err_code."""
+        """Executes ibv_rereg_mr. Returns 0, or a code of enum ibv_rereg_mr_err_code."""
         code, error, region = self._device.rereg_code(mr.handle, change)
         self._update_structure(mr, region, change, pd)
         return Return(code, error, layer=self.name if code == INPUT else "kernel")
 
     def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
-        """The vendor's ibv_rereg_mr: returns 0, or the value of errno."""
+        """Executes the vendor's ibv_rereg_mr. Returns 0, or the value of errno."""
         change = Change(flags, pd.handle if pd else None, addr, length, access)
         code, region = self._device.experimental_code(mr.handle, change)
         self._update_structure(mr, region, change, pd)
         return Return(code, max(0, code))
 
     def _update_structure(self, mr: Mr, region: Region | None, change: Change, pd: Pd | None) -> None:
-        """Updates struct ibv_mr as the library does after a change; without a changed region, does nothing."""
+        """Updates struct ibv_mr as the library does after a change. If no region was changed, does nothing."""
         if region is None:
             return
         if change.flags & CHANGE_TRANSLATION:

@@ -20,7 +20,8 @@ KNOWN = _MASK.mask_of(*_MASK.short_names)
 
 @dataclass
 class Buffer:
-    """A buffer: its handle, its memory, and the PD for which it was allocated; `fd` is the descriptor of a dma-buf."""
+    """A buffer: its handle, its memory, and the PD for which it was allocated. `fd` is the descriptor of its dma-buf,
+    or -1."""
 
     handle: int
     memory: Range
@@ -33,15 +34,15 @@ class Buffer:
 
     @property
     def addr(self) -> int:
-        """The mapped address. Other memory of the process is on both sides of the buffer, as with malloc."""
+        """The address of the buffer. Before and after the buffer is other memory of the process, as with malloc."""
         return self.memory.addr + (PAGE if self.fd < 0 else 0)
 
 
 class Extended(Regions):
-    extended = False  # whether a region was made by ibv_reg_mr_ex
+    extended = False  # whether ibv_reg_mr_ex has registered a region
 
     def reg_mr_ex(self, pd: int, *fields: Any) -> Region:
-        """ibv_reg_mr_ex; `fields` are those of MrInitAttr."""
+        """Executes ibv_reg_mr_ex. `fields` are the fields of MrInitAttr. Raises Refused."""
         asked = MrInitAttr(*fields)
         mask, access = asked.comp_mask, asked.access
         check(self.mask_fault(asked) or (self.buffer_fault(pd, asked) if mask & BUF else 0))
@@ -58,7 +59,7 @@ class Extended(Regions):
         return made
 
     def ex_access(self, asked: MrInitAttr) -> int:
-        """Returns the access flags to register with."""
+        """Returns the access flags of the region."""
         return asked.access
 
     def mask_fault(self, asked: MrInitAttr) -> int:
@@ -70,15 +71,15 @@ class Extended(Regions):
         return 0
 
     def is_ambiguous(self, comp_mask: int) -> bool:
-        """Returns whether the mask has both memory and a dma-buf."""
+        """Returns whether the mask selects both memory and a dma-buf."""
         return bool(comp_mask & (ADDR | BUF)) and bool(comp_mask & (FD | FD_OFFSET))
 
     def is_incomplete(self, comp_mask: int) -> bool:
-        """Returns whether the mask has neither memory nor all fields of a dma-buf."""
+        """Returns whether the mask selects neither memory nor all fields of a dma-buf."""
         return not comp_mask & ADDR and comp_mask & (FD | FD_OFFSET | IOVA) != FD | FD_OFFSET | IOVA
 
     def ex_base(self, asked: MrInitAttr) -> int:
-        """Returns the address of the first byte in accesses with a key: the iova only if the mask has it."""
+        """Returns the address of the first byte in requests with a key: the iova if the mask selects it, else addr."""
         return asked.iova if asked.comp_mask & IOVA else asked.addr
 
     def register_ex(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
@@ -103,7 +104,7 @@ class Extended(Regions):
         self.dmahs.pop(dmah).gone = True
 
     def keeps_dmah(self, dmah: int) -> bool:
-        """Returns whether a dma handle cannot be deallocated, because a region has it."""
+        """Returns whether a dma handle cannot be deallocated because a region uses it."""
         return any(self.steered.get(region) == dmah for region in self.regions.values())
 
     # Buffers
@@ -133,7 +134,7 @@ class Extended(Regions):
         return 0
 
     def is_moved(self, asked: MrInitAttr) -> bool:
-        """Returns whether a region of a buffer that is a dma-buf is requested at another address than the buffer's."""
+        """Returns whether a region of a buffer that is a dma-buf is requested with another iova."""
         return bool(asked.comp_mask & IOVA)
 
     def offset_in(self, buffer: Buffer, addr: int) -> int:

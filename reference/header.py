@@ -1,5 +1,5 @@
-"""The reference's own verbs.h and bindings, generated from the descriptions, for rule API-01. A real C compiler
-compiles this header like an installed header."""
+"""Generates a verbs.h and bindings for the reference from the descriptions of the verbs, for rule API-01. A real C
+compiler compiles this header like an installed header."""
 
 import enum
 import tempfile
@@ -46,7 +46,7 @@ def own_header() -> str:
 
 
 def own_bindings() -> ModuleType:
-    """Returns a module of enumerations like that of pyverbs, generated from the descriptions."""
+    """Returns a module of enumerations, like the module of pyverbs, generated from the descriptions."""
     module = ModuleType("reference_enums")
     for described in ENUMS.values():
         members = {each.name: each.value for each in described if each.value is not None}

@@ -1,5 +1,5 @@
-"""Null regions, imported regions and domains, parent and thread domains, and device memory with its regions. A verb
-that the provider or the library does not have is refused."""
+"""Null regions, imported regions and domains, parent and thread domains, and device memory with its regions. A call of
+a verb that the provider or the library does not have is refused."""
 
 import ctypes
 import errno
@@ -17,7 +17,7 @@ MAX_DM_SIZE = 1 << 20
 
 @dataclass(eq=False)
 class Dm(Held):
-    """Device memory; in the reference, memory of this process."""
+    """Device memory. In the reference, this is memory of the process."""
 
     memory: Range = field(kw_only=True)
 
@@ -27,11 +27,11 @@ class Dm(Held):
 
 
 class MadeOtherwise(Work, Reregistration):
-    """The verbs that make a region without registering memory, or a PD other than a plain PD."""
+    """The verbs that create a region without registering memory of the process, or a PD without ibv_alloc_pd."""
 
     nulls: tuple[Region, ...] = ()
     null_length = SPACE - 1
-    null_access = LOCAL_WRITE  # none for peers or windows
+    null_access = LOCAL_WRITE  # without rights of peers or windows
     _source = ctypes.create_string_buffer(0)  # the bytes that the latest operation reads from a null region
 
     # Null regions
@@ -51,7 +51,7 @@ class MadeOtherwise(Work, Reregistration):
         return bytes(length)
 
     def place(self, region: Region, addr: int, length: int) -> int | None:
-        """Returns the address of the memory of a null region, which the program cannot see."""
+        """Returns an address as for other regions. The memory of a null region is not visible to the program."""
         found = super().place(region, addr, length)
         if found is None or not self.is_null(region):
             return found
@@ -70,7 +70,7 @@ class MadeOtherwise(Work, Reregistration):
         return self.regions[mr_handle]
 
     def dereg_import(self, mr_handle: int, elsewhere: bool) -> None:
-        """ibv_dereg_mr of an import, made by this process or another. Raises Refused."""
+        """Executes ibv_dereg_mr of an import in this process or, with `elsewhere`, in another. Raises Refused."""
         self.dereg_mr(mr_handle)
 
     def imported_addr(self, region: Region) -> int:
@@ -90,7 +90,7 @@ class MadeOtherwise(Work, Reregistration):
         return made
 
     def parent_of(self, pd: int | None) -> Domain:
-        """Returns the PD of which a parent domain was made. Raises Refused."""
+        """Returns the PD from which a parent domain is created. Raises Refused."""
         if pd is None:
             raise Refused(errno.EINVAL)
         return self.domain_of(pd)
@@ -111,7 +111,7 @@ class MadeOtherwise(Work, Reregistration):
         return found
 
     def forget_standing(self, domain: Domain) -> None:
-        """Removes a PD that stands for another PD."""
+        """Deallocates a PD of `standing_for`."""
         del self.domains[domain.handle]
 
     # Device memory
@@ -141,10 +141,10 @@ class MadeOtherwise(Work, Reregistration):
         return Dm(dm_handle, self.unimport_dm, memory=self.dms[dm_handle].memory)
 
     def unimport_dm(self, dm: int) -> None:
-        """ibv_unimport_dm, which does not free the memory."""
+        """Executes ibv_unimport_dm, which does not free the memory."""
 
     def keeps_dm(self, regions: list[Region]) -> bool:
-        """Returns whether device memory with these regions cannot be freed."""
+        """Returns whether device memory cannot be freed because of these regions."""
         return bool(regions)
 
     def leaves_dm(self, dm: Dm, dm_offset: int, length: int) -> bool:

@@ -1,5 +1,5 @@
-"""The memory of this process as the reference device accesses it. The memory is real memory of this process. Kinds that
-a host may not have are simulated: huge pages, persistent memory and dma-bufs are ordinary memory that is recorded as
+"""The memory that the reference device accesses, which is real memory of this process. Kinds of memory that a host may
+not have, such as huge pages, persistent memory and dma-bufs, are simulated: ordinary memory is recorded as memory of
 this kind."""
 
 import ctypes
@@ -24,8 +24,8 @@ libc.pread.restype = libc.pwrite.restype = ctypes.c_ssize_t
 
 @dataclass
 class Range:
-    """A range of memory allocated for a case. `close` frees it and removes it from the reference's records. A simulated
-    dma-buf is the mapping of an anonymous file, whose descriptor is `fd`."""
+    """A range of memory allocated for a case. `close` frees the range and removes it from the reference's records. A
+    simulated dma-buf is the mapping of an anonymous file with the descriptor `fd`."""
 
     addr: int
     size: int
@@ -46,7 +46,7 @@ class Memory:
         os.close(self._scratch)
 
     def allocate(self, kind: str, size: int) -> Range:
-        """Returns memory of one of vocabulary.MEMORY_KINDS. Huge pages and persistent memory are simulated."""
+        """Returns memory of a kind in vocabulary.MEMORY_KINDS. The kinds in _SIMULATED are simulated."""
         simulated = kind in _SIMULATED
         unit = HUGEPAGE if kind == "huge" else PAGE
         rounded = max(1, -(-size // unit)) * unit
@@ -81,7 +81,7 @@ class Memory:
         return made
 
     def dmabuf_of(self, fd: int) -> Range | None:
-        """Returns the dma-buf of a file descriptor, or None if it has none. Raises OSError for a closed descriptor."""
+        """Returns the dma-buf of a descriptor, or None for another file. Raises OSError for a closed descriptor."""
         return self._buffers.get(_file_of(fd))
 
     def is_open(self, fd: int) -> bool:
@@ -99,8 +99,8 @@ class Memory:
         return any(start <= addr and addr + length <= end for start, end in self._special.get(kind, ()))
 
     def fault_in(self, addr: int, length: int, write: bool) -> bool:
-        """Faults the pages of a range in, as pinning does. Returns False if a page does not allow the access. If the
-        kernel cannot populate the pages, each is accessed: it is written to a file and, for writing, read back."""
+        """Faults in the pages of a range, as pinning does. Returns False if a page does not permit the access. If the
+        kernel cannot populate the pages, each page is accessed: written to a file and, for writing, read back."""
         first = addr & -PAGE
         if not libc.madvise(first, addr + length - first, _POPULATE_WRITE if write else _POPULATE_READ):
             return True
@@ -119,14 +119,14 @@ class Memory:
         return ctypes.string_at(addr, length) if self.fault_in(addr, length, write=False) else None
 
     def write(self, addr: int, content: bytes) -> bool:
-        """Writes bytes. Returns False, with nothing written, if a page of the range cannot be written."""
+        """Writes bytes. If a page of the range cannot be written, writes nothing and returns False."""
         if not self.fault_in(addr, len(content), write=True):
             return False
         ctypes.memmove(addr, content, len(content))
         return True
 
 
-# Kinds of memory that a host may not have; the reference simulates them.
+# The simulated kinds of memory, which a host may not have.
 _SIMULATED = ("huge", "persistent", "transparent", "secret", "clock", "bar")
 
 

@@ -28,19 +28,19 @@ class Refused(Exception):
 
 
 def check(fault: int) -> None:
-    """Raises Refused with an errno, unless it is 0."""
+    """Raises Refused with an errno that is not 0."""
     if fault:
         raise Refused(fault)
 
 
 def refuse_if(fault: object, errno: int) -> None:
-    """Raises Refused with an errno, if there is a fault."""
+    """Raises Refused with an errno if there is a fault."""
     if fault:
         raise Refused(errno)
 
 
 def answered(call: Callable[[], object]) -> Return:
-    """The result of a call that returns 0, or the value of errno."""
+    """Returns the result of a call: 0, or the errno of its refusal."""
     try:
         call()
     except Refused as refused:
@@ -49,7 +49,7 @@ def answered(call: Callable[[], object]) -> Return:
 
 
 class Domain:
-    """A protection domain. It can be deallocated when no object uses it; `users` is the number of these objects."""
+    """A protection domain. `users` is the number of objects that use the domain; with 0, it can be deallocated."""
 
     def __init__(self, handle: int, context: int, release: "Callable[[Domain], None]") -> None:
         self._release = release
@@ -69,7 +69,7 @@ class Domain:
         raise LookupError("a reference has no bindings")
 
     def close(self) -> None:
-        """Deallocates the PD, unless it was deallocated already. Raises Refused if an object still uses it."""
+        """Deallocates the PD if a call has not deallocated it. Raises Refused if an object still uses the PD."""
         if not self.gone:
             self._release(self)
             self.gone = True
@@ -80,9 +80,9 @@ class Domain:
 
 @dataclass(eq=False)
 class Region:
-    """A memory region: `length` bytes at `addr` in this process. In accesses with its keys, the region begins at
-    `iova`. `usable` is False after a re-registration whose command failed. `pinned` is the number of bytes that count
-    against the limit of locked memory."""
+    """A memory region: `length` bytes at `addr` in this process. In requests with its keys, the first byte has the
+    address `iova`. `usable` is False after a failed command of re-registration. `pinned` is the number of bytes that
+    count against the limit of locked memory."""
 
     handle: int
     key: int
@@ -98,7 +98,7 @@ class Region:
 
 @dataclass(eq=False)
 class Held:
-    """An object that a program knows by a pointer until the verb `end` releases it by its handle."""
+    """An object to which a program has a pointer. The verb `end` releases the object by its handle."""
 
     handle: int
     end: Callable[[int], None]
@@ -109,7 +109,7 @@ class Held:
         return self.handle
 
     def close(self) -> None:
-        """Releases the object, unless a step has released it. Raises Refused."""
+        """Releases the object if no step has released it. Raises Refused."""
         if not self.gone:
             self.end(self.handle)
 

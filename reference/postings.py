@@ -1,4 +1,4 @@
-"""ibv_wr_post(3): batches of several requests, which are carried out together or not at all."""
+"""ibv_wr_post(3): batches of requests. If a batch is aborted or too large, none of its requests is executed."""
 
 import errno
 from collections.abc import Callable, Sequence
@@ -23,18 +23,18 @@ _SUPPORTED = {
 class Postings(Work):
     """Queue pairs whose requests are posted by builders."""
 
-    inline_data: bytes | None = None  # the inline data of the request that is being carried out
+    inline_data: bytes | None = None  # the inline data of the request that is being executed
 
     def capacity(self, queue: Queue) -> tuple[int, int, int]:
-        """Returns how many requests fit into the send queue, and how many SGEs and inline bytes into a request."""
+        """Returns the most requests of the send queue, and the most SGEs and inline bytes of a request."""
         return _DEPTH, _ELEMENTS, queue.inline
 
     def create_qp_ex_fault(self, kind: str, operations: int) -> int:
-        """Returns the errno for creating a queue pair with operations that its type does not have, or 0."""
+        """Returns the errno if a queue pair of this type cannot have the operations, or 0."""
         return errno.EOPNOTSUPP if operations & ~_SUPPORTED[kind] or not self.stack.has("wr_post") else 0
 
     def batch_fault(self, queue: Queue, requests: Sequence[SendRequest]) -> int:
-        """Returns the errno of a batch that cannot be carried out as a whole, or 0."""
+        """Returns the errno of a batch that cannot be posted as a whole, or 0."""
         depth, elements, inline = self.capacity(queue)
         if len(requests) > depth:
             return errno.ENOMEM
@@ -45,18 +45,18 @@ class Postings(Work):
         return sum(each.length for each in request.sges) if request.flags & _INLINE else 0
 
     def set_inline(self, queue: Queue, request: SendRequest) -> bytes | None:
-        """The setter of inline data: returns the bytes that it copies without a check of a key, if any."""
+        """Executes the setter of inline data. Returns the bytes that it copies, which needs no key; or None."""
         if not request.flags & _INLINE:
             return None
         return b"".join(self.memory.read(each.addr, each.length) or b"" for each in request.sges)
 
     def gather(self, queue: Queue, sges: Sequence[Sge]) -> bytes | None:
-        """As in Work, except that inline data were copied earlier."""
+        """Returns the bytes of SGEs as in Work, or the inline data, which were copied earlier."""
         return super().gather(queue, sges) if self.inline_data is None else self.inline_data
 
     def post_batch(self, queue: Queue, requests: Sequence[SendRequest], built: Callable[[], bool]) -> int:
-        """ibv_wr_start, the builders, and ibv_wr_complete, whose errno or 0 is returned; if `built` returns False,
-        ibv_wr_abort, which drops all requests."""
+        """Executes ibv_wr_start, the builders and ibv_wr_complete. If `built` returns False, executes ibv_wr_abort in
+        place of ibv_wr_complete. Returns 0 or errno."""
         fault = self.batch_fault(queue, requests)
         copied = [(each, None if fault else self.set_inline(queue, each)) for each in requests]
         if not built():
@@ -64,15 +64,15 @@ class Postings(Work):
         return fault or self.complete_batch(queue, copied)
 
     def abort(self, queue: Queue, requests: Sequence[SendRequest]) -> int:
-        """ibv_wr_abort: no request that was built is carried out. Returns 0."""
+        """Executes ibv_wr_abort, after which no request of the batch is executed. Returns 0."""
         return 0
 
     def post_send(self, queue: Queue, request: SendRequest) -> int:
-        """As in Work, except that ibv_post_send copies inline data like the setter."""
+        """Posts a request as in Work. ibv_post_send copies inline data as the setter does."""
         return self.complete_batch(queue, [(request, self.set_inline(queue, request))])
 
     def complete_batch(self, queue: Queue, requests: Sequence[tuple[SendRequest, bytes | None]]) -> int:
-        """ibv_wr_complete: carries out the requests with their inline data. Returns the errno of the first fault."""
+        """Executes ibv_wr_complete: posts the requests with their inline data. Returns 0, or the first errno."""
         for request, self.inline_data in requests:
             try:
                 fault = super().post_send(queue, request)

@@ -21,8 +21,8 @@ _SHARED_RECEIVES = ("XRC", "RC_SRQ")  # types whose receives are in a shared rec
 @dataclass(eq=False)
 class Queue:
     """A queue pair. `access` has the access flags for its peer, and `receives` the posted receives as (wr_id, SGEs).
-    `asked_state` is the state to which the program has moved the queue pair. A request has at most `inline` bytes of
-    inline data; `extended` is as in the queue pair's QpSpec."""
+    `asked_state` is the state to which the program has moved the queue pair. `inline` is the most bytes of inline data
+    in a request. `extended` is as in QpSpec."""
 
     number: int
     kind: str
@@ -55,7 +55,7 @@ class Queues(Access):
     queues = 0
 
     def create_qp(self, queue: Queue) -> Queue:
-        """Creates a queue pair and gives it a number. Raises Refused if the device does not have the type."""
+        """Creates a queue pair and assigns its number. Raises Refused if the device does not have the type."""
         needs = "xrc" if queue.kind.startswith("XRC") else queue.kind.lower()
         if (
             queue.kind not in _KINDS
@@ -87,7 +87,7 @@ class Queues(Access):
         return {**super().counts(), "qp": self.queues, "cq": self.queues}
 
     def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
-        """Adds a completion if the request is signaled or failed. A failure puts the queue pair into state ERR."""
+        """Adds a completion if the request is signaled or failed. After a failure the queue pair is in state ERR."""
         if status != SUCCESS or self.asks_completion(queue, request.flags):
             opcode = self.completed_opcode(request.opcode) if status == SUCCESS else ""
             queue.polled.append(Completion(self.reported_wr_id(request.wr_id), status, opcode))
@@ -104,7 +104,7 @@ class Queues(Access):
         return bool(flags & SIGNALED) or queue.sq_sig_all
 
     def completed_opcode(self, opcode: str) -> str:
-        """Returns the opcode of a request's completion, which names the request's operation by ibv_poll_cq(3)."""
+        """Returns the opcode of the completion of a request with this opcode, as in ibv_poll_cq(3)."""
         return COMPLETED_AS.get(opcode, opcode)
 
     def received_opcode(self, message: bool) -> str:

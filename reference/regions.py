@@ -1,5 +1,6 @@
-"""Registering and deregistering memory, as ibv_reg_mr(3) defines it. A method named after a fault returns whether the
-arguments have this fault. A method named `..._fault` returns an errno, or 0 for arguments without a fault."""
+"""The registration and deregistration of memory, as ibv_reg_mr(3) defines them. A method named after a fault returns
+whether the arguments have this fault. A method named `..._fault` returns an errno, or 0 for arguments without a fault.
+"""
 
 import errno
 import random
@@ -44,18 +45,18 @@ _NEEDS = tuple((ACCESS.value_of(flag), need) for flag, need in FLAG_NEEDS.items(
 
 
 class Forking:
-    """The pages that forked children do not get, if the library protects regions from fork; and the library's results
-    when fork protection is turned on in a new process."""
+    """Fork protection: the pages that forked children do not inherit if the library protects regions, and the results
+    of the library when fork protection is turned on in a new process."""
 
-    late_code = errno.EINVAL  # of ibv_fork_init after a registration
-    marks_part_of_huge_page = True  # although the library checks the size of pages
+    late_code = errno.EINVAL  # the result of ibv_fork_init after a registration
+    marks_part_of_huge_page = True  # even if the library checks the size of pages
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
         self.marked: Counter[int] = Counter()  # for each page, the number of regions that contain it
 
     def dont_fork(self, addr: int, length: int) -> bool:
-        """Marks a range as not inherited on fork; returns whether this succeeded, always with `fork_race`."""
+        """Marks a range as not inherited on fork. Returns whether this succeeded; with `fork_race`, always True."""
         if not self.stack.reach("dontfork") or self.stack.reach("fork_race"):
             return True
         done = 0
@@ -68,7 +69,7 @@ class Forking:
         return True
 
     def do_fork(self, addr: int, length: int) -> bool:
-        """Marks a range, except pages of other regions, as inherited on fork again; returns whether this succeeded."""
+        """Marks a range, except pages of other regions, as inherited on fork again. Returns whether this succeeded."""
         if not self.stack.reach("dontfork"):
             return True
         left = [page for page in self.pages_kept(addr, length) if self.ends(page)]
@@ -78,14 +79,14 @@ class Forking:
         return range(addr // PAGE * PAGE, addr + length, PAGE)
 
     def ends(self, page: int) -> bool:
-        """Removes one region from the count of a page; returns whether the region was the last."""
+        """Removes one region from the count of a page. Returns whether no region is left in the page."""
         self.marked[page] = max(0, self.marked[page] - 1)
         return not self.marked[page]
 
     # In a new process
 
     def fork_setting(self, setting: str, kernel: str) -> tuple[int, dict[str, str]]:
-        """The result of ibv_fork_init, and the observations of a region."""
+        """Returns the result of ibv_fork_init, and the observations of a region in the new process."""
         copies = kernel == "asked" and self.stack.reach("copy_on_fork")
         code = self.late_code if setting == "late" and not copies else 0
         enabled = self.turns_on(setting)
@@ -99,7 +100,7 @@ class Forking:
         }
 
     def fork_status(self, copies: bool, enabled: bool) -> str:
-        """ibv_is_fork_initialized. If `copies`, the kernel reports that it copies on fork."""
+        """Returns the result of ibv_is_fork_initialized. If `copies`, the kernel reports that it copies on fork."""
         return "UNNEEDED" if copies else "ENABLED" if enabled else "DISABLED"
 
     def turns_on(self, setting: str) -> bool:
@@ -118,7 +119,7 @@ class Regions(Forking):
         self.memory = Memory()
         self.context = 0x1000
         self.locked_limit: int | None = None  # in bytes; None means no limit
-        self.allocations_left: int | None = None  # the number of allocations, the last of which fails; None: no limit
+        self.allocations_left: int | None = None  # the last of this number of allocations fails; None means no failure
         self.domains: dict[int, Domain] = {}
         self.regions: dict[int, Region] = {}
         self.windows: list[Window] = []
@@ -130,15 +131,15 @@ class Regions(Forking):
         self.dms: dict[int, Any] = {}  # device memory of ibv_alloc_dm, by handle
         self.buffers: dict[int, Any] = {}  # buffers of ibv_alloc_buf, by handle
         self._random = random.Random(seed)
-        self.turn = threading.RLock()  # only one thread at a time makes a call
+        self.turn = threading.RLock()  # only one thread at a time can execute a call
         self._next = 1
         self.setup()
 
     def setup(self) -> None:
-        """Initializes the data of a subclass; called at the end of the constructor."""
+        """Initializes the data of a subclass. The constructor calls this method at its end."""
 
     def has(self, verb: str) -> None:
-        """Raises Refused if the stack does not have a verb, or another capability."""
+        """Raises Refused if the stack does not have a verb or other capability."""
         refuse_if(not self.stack.has(verb), errno.EOPNOTSUPP)
 
     # Numbers
@@ -175,7 +176,7 @@ class Regions(Forking):
     # What is refused
 
     def unknown_bits(self, access: int) -> int:
-        """Returns the bits that must be refused: bits without a name, outside of the optional range."""
+        """Returns the bits that must be refused: bits without a name that are outside of the optional range."""
         return access & WORD & ~_KNOWN & ~OPTIONAL_ACCESS
 
     def unsupported(self, access: int) -> bool:
@@ -196,7 +197,7 @@ class Regions(Forking):
         return errno.EOPNOTSUPP if self.unsupported(access) else 0
 
     def is_implicit(self, addr: int, length: int, access: int) -> bool:
-        """Returns whether these are the arguments of an implicit on-demand region."""
+        """Returns whether the arguments are those of an implicit on-demand region."""
         return bool(access & ON_DEMAND) and addr == 0 and length == _SIZE_MAX
 
     def wraps(self, addr: int, length: int) -> bool:
@@ -210,7 +211,7 @@ class Regions(Forking):
         return pinned + self.pages(addr, length) > self.locked_limit
 
     def allocate(self) -> None:
-        """Allocates memory for a call. Raises Refused if the allocation has to fail."""
+        """Allocates memory for a call. Raises Refused if this allocation is the failing one."""
         if self.allocations_left:
             self.allocations_left -= 1
             refuse_if(not self.allocations_left, errno.ENOMEM)
@@ -220,7 +221,7 @@ class Regions(Forking):
         return -(-(addr % PAGE + length) // PAGE) * PAGE
 
     def not_there(self, addr: int, length: int, access: int) -> bool:
-        """Returns whether memory that must be pinned is not mapped, or not writable although the flags need it."""
+        """Returns whether memory that must be pinned is not mapped, or is read-only although the flags need writing."""
         return not self.memory.fault_in(addr, length, self.writes(access))
 
     def writes(self, access: int) -> bool:
@@ -251,7 +252,7 @@ class Regions(Forking):
         return self.dmabuf_range_fault(offset, length, size) or self.dmabuf_offset_fault(offset, iova)
 
     def dmabuf_unsupported(self, access: int) -> bool:
-        """Returns whether `access` has a flag other than the five that the page allows for dma-bufs."""
+        """Returns whether `access` has a flag that the manual page does not allow for dma-bufs."""
         return bool(access & WORD & ~_DMABUF & ~OPTIONAL_ACCESS)
 
     def dmabuf_range_fault(self, offset: int, length: int, size: int) -> int:
@@ -259,13 +260,13 @@ class Regions(Forking):
         return errno.EINVAL if length == 0 or offset + length > size else 0
 
     def dmabuf_offset_fault(self, offset: int, iova: int) -> int:
-        """Returns the errno for an `iova` and an `offset` with different offsets within the page, or 0."""
+        """Returns the errno if `iova` and `offset` have different offsets within a page, or 0."""
         return errno.EINVAL if offset % PAGE != iova % PAGE else 0
 
     # What is granted
 
     def base(self, hca_va: int, access: int) -> int:
-        """Returns the address of the region's first byte in accesses with its keys."""
+        """Returns the address of the region's first byte in requests with the region's keys."""
         return 0 if access & ZERO_BASED else hca_va
 
     def register(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
@@ -314,11 +315,11 @@ class Regions(Forking):
         return region
 
     def end_elsewhere(self, region: Region) -> None:
-        """Ends the other process, and with it the region."""
+        """Ends the other process, which invalidates the region's keys."""
         del self.keys[region.key]
 
     def left_by_a_killed_process(self) -> dict[str, int]:
-        """Returns the objects of this device, by kind, that the kernel counts after its process was killed."""
+        """Returns the number of this device's objects, by kind, that the kernel counts after the process was killed."""
         return {}
 
     # What is deregistered

@@ -1,4 +1,5 @@
-"""Changing a region, as ibv_rereg_mr(3) defines it: the device's command, and the library's code around the command."""
+"""The re-registration of a region, as ibv_rereg_mr(3) defines it: the device's command, and the library's code that
+issues the command."""
 
 import errno
 from dataclasses import dataclass
@@ -21,8 +22,7 @@ INPUT, DONT_FORK_NEW, DO_FORK_OLD, CMD, CMD_AND_DO_FORK_NEW = (
 
 @dataclass(frozen=True)
 class Change:
-    """The arguments of a re-registration; `flags` selects the arguments that apply. `pd` is a handle, or None for
-    NULL."""
+    """The arguments of a re-registration. `flags` selects the arguments that apply. `pd` is a handle; None is NULL."""
 
     flags: int
     pd: int | None
@@ -32,7 +32,7 @@ class Change:
 
 
 class Reregistration(Regions):
-    absent_code = INPUT  # of a provider that does not have the verb; the region has not changed
+    absent_code = INPUT  # the code if the provider does not have the verb; the region is not changed
 
     # The command
 
@@ -46,7 +46,7 @@ class Reregistration(Regions):
         return not (self.stack.has("rereg_mr") and translation)
 
     def change(self, handle: int, change: Change) -> Region:
-        """Changes a region in place. Raises Refused; if `apply` raises Refused, the region becomes unusable."""
+        """Changes a region in place. Raises Refused. If `apply` has raised Refused, the region is unusable."""
         refuse_if(handle not in self.regions or self.unknown_changes(change.flags), errno.EINVAL)
         region = self.regions[handle]
         refuse_if(self.missing_change(change.flags), errno.EOPNOTSUPP)
@@ -59,11 +59,11 @@ class Reregistration(Regions):
         return region
 
     def held(self, region: Region) -> bool:
-        """Returns whether the region is busy. A change of a busy region is refused, as its deregistration is."""
+        """Returns whether a change is refused because the region is busy, as a deregistration is."""
         return self.busy(region)
 
     def apply(self, region: Region, change: Change) -> None:
-        """Checks the complete change, then makes it. Raises Refused."""
+        """Checks the complete change, then executes it. Raises Refused."""
         domain, addr, length, iova, access = self.wanted(region, change)
         pinned, region.pinned = region.pinned, 0  # the pages of the old range do not count against the limit
         fault = self.change_fault(addr, length, access, change.flags)
@@ -96,7 +96,7 @@ class Reregistration(Regions):
         domain.users += 1
 
     def rekey(self, region: Region) -> None:
-        """Gives the region the next key of its index. The documents leave open whether a region keeps its key."""
+        """Assigns the next key of its index to the region. The documents leave open whether the key changes."""
         self.forget_key(region)
         region.key = self.next_key(region.key)
         self.keys[region.key] = region
@@ -104,7 +104,7 @@ class Reregistration(Regions):
     # The library
 
     def input_fault(self, change: Change) -> bool:
-        unselected = change.access and not change.flags & CHANGE_ACCESS  # left open by the manual page
+        unselected = change.access and not change.flags & CHANGE_ACCESS  # the manual page leaves this open
         nowhere = change.flags & CHANGE_TRANSLATION and not (change.addr and change.length)
         no_domain = change.flags & CHANGE_PD and change.pd is None
         return self.library_unknown(change.flags) or bool(unselected or nowhere or no_domain)
@@ -113,7 +113,7 @@ class Reregistration(Regions):
         return bool(flags & ~CHANGES)
 
     def rereg_code(self, handle: int, change: Change) -> tuple[int, int, Region | None]:
-        """ibv_rereg_mr: returns code, errno, and the region if it has been changed."""
+        """Executes ibv_rereg_mr. Returns the code, errno, and the region if it was changed."""
         if self.input_fault(change):
             return INPUT, errno.EINVAL, None
         if not self.stack.has("rereg_mr"):
@@ -139,7 +139,7 @@ class Reregistration(Regions):
     # ibv_rereg_mr of a vendor's library, which returns the value of errno instead of the codes above
 
     def experimental_code(self, handle: int, change: Change) -> tuple[int, Region | None]:
-        """ibv_rereg_mr of this library: returns 0 or errno, and the region if it has been changed."""
+        """Executes ibv_rereg_mr of this library. Returns 0 or errno, and the region if it was changed."""
         if self.stack.reach("peer_memory"):
             return errno.EOPNOTSUPP, None
         try:

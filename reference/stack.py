@@ -1,6 +1,6 @@
-"""The stacks that a reference can simulate: which capabilities they have, and which preconditions they meet. One stack
-cannot meet all preconditions: a library that protects ranges from fork has other results than a library that need not
-protect them. There are therefore several stacks."""
+"""The stacks that a reference can simulate, with their capabilities and the preconditions that they meet. There are
+several stacks, because some preconditions exclude each other: a library that protects ranges from fork returns other
+results than a library that need not protect them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ DECLARABLE = tuple(capability.declared_capabilities(capability.DeviceAttributes(
 
 @dataclass(frozen=True)
 class Stack:
-    """One stack. `lacks` has the capabilities that the stack does not have, and `reaches` the preconditions of
-    PRECONDITIONS that it meets. `claims` has the capabilities that it declares but does not have, and `hides` the
-    capabilities that it has but does not declare."""
+    """One stack. `lacks` has the capabilities that the stack does not have, and `reaches` the preconditions that it
+    meets. `claims` has the capabilities that it declares but does not have, and `hides` the capabilities that it has
+    but does not declare."""
 
     name: str
     lacks: frozenset[str] = frozenset()
@@ -36,7 +36,7 @@ class Stack:
 
     @property
     def transport(self) -> Transport:
-        """The transport of the stack. One outside all standards differs from the specification only in its statuses."""
+        """The transport of the stack. UNSPECIFIED differs from the InfiniBand specification only in its statuses."""
         if self.has("iba_statuses"):
             return INFINIBAND
         return UNSPECIFIED if self.has("immediate_data") and self.has("read_sinks") else IWARP

@@ -1,8 +1,8 @@
-"""Carries out work requests, each completely when it is posted.
+"""Executes work requests, each completely when it is posted.
 
-Statuses follow the published rules of the transport. If the requester's side does not allow an operation, the status is
-a LOC_… error. If the responder's side does not allow it, the status is a REM_… error, and the responder's queue pair
-goes to the error state. On unreliable queue pairs, the requester gets no error from the responder.
+Statuses follow the published rules of the transport. If the requester refuses an operation, the status is a LOC_…
+error. If the responder refuses an operation, the status is a REM_… error, and the responder's queue pair enters the
+error state. On unreliable queue pairs, the requester gets no error from the responder.
 """
 
 import errno
@@ -19,7 +19,7 @@ from reference.queues import FLUSHED, SUCCESS, Queue, Queues
 
 class Binding(Queues):
     def ibv_bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> tuple[int, int]:
-        """ibv_bind_mw: returns 0 or errno, and the key in struct ibv_mw afterwards."""
+        """Executes ibv_bind_mw. Returns 0 or errno, and the key that struct ibv_mw has afterwards."""
         region = self.bound_region(info)
         fault = self.bind_fault(queue, window, region, info, posted=False)
         if fault:
@@ -55,7 +55,7 @@ class Binding(Queues):
         return found
 
     def posted_bind(self, queue: Queue, request: SendRequest) -> str:
-        """Binds an unbound window of type 2, to a key with its index; returns the status."""
+        """Binds an unbound window of type 2, with a key that has the window's index. Returns the status."""
         info = request.bind
         assert info is not None
         window, region = self.window_behind(request.window), self.bound_region(info)
@@ -67,11 +67,11 @@ class Binding(Queues):
         return SUCCESS
 
     def local_invalidate(self, key: int, queue: Queue) -> bool:
-        """LOCAL_INV: returns whether a binding was invalidated."""
+        """Executes LOCAL_INV. Returns whether a binding was invalidated."""
         return self.invalidate(key, queue.number, queue.domain)
 
     def remote_invalidate(self, key: int, queue: Queue) -> bool:
-        """The invalidation by a SEND_WITH_INV at the responder: returns whether a binding was invalidated."""
+        """Executes the invalidation of a SEND_WITH_INV at the responder. Returns whether a binding was invalidated."""
         return self.invalidate(key, queue.number, queue.domain)
 
 
@@ -80,8 +80,7 @@ _SENDS = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV")
 _WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 _RELIABLE = ("RC", "XRC", "XRC_SEND", "RC_SRQ")
 _UNRELIABLE = (*_WRITES, "SEND", "SEND_WITH_IMM", "BIND_MW", "LOCAL_INV", "SEND_WITH_INV")
-# The capabilities that every device with on-demand memory declares, which are therefore not checked at each point of a
-# large sweep.
+# Every device with on-demand memory declares these capabilities. They are not checked, to save time in large sweeps.
 _ON_EVERY_DEVICE = ("odp_send", "odp_recv", "odp_write", "odp_read", "odp_atomic")
 _WORD, _WRAP = 8, 1 << 64
 _GRH = 40  # the size of the global route header in bytes
@@ -100,7 +99,7 @@ class Work(Binding):
         return 0 if fits else errno.EINVAL
 
     def post_send(self, queue: Queue, request: SendRequest) -> int:
-        """Posts a request and carries it out. Returns 0, or the errno if the request cannot be posted."""
+        """Posts and executes a request. Returns 0, or the errno if the request cannot be posted."""
         fault = self.post_fault(queue, request.opcode)
         if not fault and request.opcode == "BIND_MW":
             fault = self.posted_bind_fault(queue, request)
@@ -114,7 +113,7 @@ class Work(Binding):
         return 0
 
     def told_without_acknowledgement(self, request: SendRequest, status: str) -> str:
-        """Returns the status that the requester gets. A request without acknowledgement succeeds when it is sent."""
+        """Returns the status that the requester gets. A request that is not acknowledged succeeds when it is sent."""
         if status in (SUCCESS, FLUSHED):
             return status
         sent = status.startswith("REM_") and not self.stack.transport.acknowledges(request.opcode)
@@ -162,7 +161,7 @@ class Work(Binding):
         return content
 
     def scatter(self, queue: Queue, sges: Sequence[Sge], content: bytes) -> bool:
-        """Writes bytes to SGEs. Returns False, and writes nothing, if the access to an SGE is refused."""
+        """Writes bytes to SGEs. If the access to an SGE is refused, writes nothing and returns False."""
         targets = []
         for sge in sges:
             found = self.memory_of_sge(queue, sge, write=True)
@@ -175,13 +174,13 @@ class Work(Binding):
         return True
 
     def memory_of_sge(self, queue: Queue, sge: Sge, write: bool) -> int | None:
-        """Returns the address of an SGE's bytes, or None if the access is refused, as it never is with length 0."""
+        """Returns the address of an SGE's bytes, or None if the access is refused. Length 0 is never refused."""
         if self.not_on_demand_here(self.keys.get(sge.lkey)):
             return None
         return self.local(sge.lkey, queue.domain, sge.addr, sge.length, write) if sge.length else 0
 
     def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
-        """Returns the address of the responder's bytes, or None if it refuses. An operation of 0 bytes needs no key."""
+        """Returns the address of the responder's bytes, or None for a refusal. An operation of 0 bytes needs no key."""
         if length == 0:
             return 0
         if self.not_on_demand_here(self.keys.get(request.rkey)):
@@ -190,14 +189,14 @@ class Work(Binding):
         return self.remote(request.rkey, responder.domain, responder.number, request.remote_addr, length, right)
 
     def allows_operation(self, queue: Queue, request: SendRequest) -> bool:
-        """Returns whether the responder's queue pair allows operations of this kind."""
+        """Returns whether the responder's queue pair permits operations with this opcode."""
         return (
             queue.peer.state in ("RTR", "RTS") and queue.peer.access & RIGHTS[request.opcode] == RIGHTS[request.opcode]
         )
 
     def refuse(self, queue: Queue, status: str) -> str:
-        """Refuses an operation at the responder, which on a reliable connection goes to the error state. Returns the
-        requester's status."""
+        """Refuses an operation at the responder. On a reliable connection, the responder's queue pair enters the error
+        state. Returns the requester's status."""
         if queue.kind not in _RELIABLE:
             return SUCCESS
         if queue.peer.state == "ERR":
@@ -208,7 +207,7 @@ class Work(Binding):
         return status
 
     def write(self, queue: Queue, request: SendRequest) -> str:
-        """RDMA WRITE with and without immediate data, ATOMIC WRITE, and FLUSH, which transfers no data."""
+        """Executes RDMA WRITE with and without immediate data, ATOMIC WRITE, and FLUSH, which transfers no data."""
         flushes = request.opcode.startswith("FLUSH")
         if request.opcode == "ATOMIC_WRITE":
             content: bytes | None = request.swap.to_bytes(_WORD, sys.byteorder)
@@ -231,7 +230,7 @@ class Work(Binding):
         return SUCCESS
 
     def is_persistent(self, addr: int, length: int) -> bool:
-        """Returns whether a range keeps its contents without power. A persistent flush of other memory must fail."""
+        """Returns whether a range is persistent memory. A persistent FLUSH of other memory must fail."""
         return self.memory.is_special("persistent", addr, length)
 
     def put(self, addr: int, content: bytes) -> bool:
@@ -249,7 +248,8 @@ class Work(Binding):
         return SUCCESS if self.scatter(queue, request.sges, content) else "LOC_PROT_ERR"
 
     def atomic(self, queue: Queue, request: SendRequest) -> str:
-        """FETCH-AND-ADD and COMPARE-AND-SWAP: changes 8 bytes of the responder, and returns the old ones."""
+        """Executes FETCH-AND-ADD or COMPARE-AND-SWAP: changes 8 bytes of the responder, and writes the old bytes to the
+        requester. Returns the status."""
         if not self.allows_operation(queue, request) or self.misaligned(request):
             return self.refuse(queue, "REM_INV_REQ_ERR")
         found = self.target(queue, request, _WORD)
@@ -316,11 +316,11 @@ class Work(Binding):
         peer.polled.append(done)
 
     def received_length(self, length: int, sges: Sequence[Sge]) -> int:
-        """Returns the byte_len of a receive's completion: the number of transferred bytes, not the receive's size."""
+        """Returns the byte_len of a receive's completion: the number of transferred bytes."""
         return length
 
     def next_receive(self, queue: Queue) -> tuple[int, tuple[Sge, ...]]:
-        """Removes and returns the oldest receive, which the next message consumes."""
+        """Removes and returns the oldest receive."""
         return queue.receives.popleft()
 
 

@@ -1,7 +1,6 @@
-"""The durations of cases in the latest runs in each kind of guest, kept in the cache. They affect the distribution of
-cases to workers (conformance/supervision/schedule.py), but no verdict. A duration includes the time between two cases
-of a worker, while results have only the time of the calls.
-"""
+"""Stores the durations of cases in the latest runs, for each kind of guest, in the cache. The durations affect only the
+distribution of cases to workers (conformance/supervision/schedule.py), and no verdict. A duration includes the time
+between two cases of a worker, while results have only the time of the calls."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -19,14 +18,14 @@ SCHEMA = "rdma-cts-durations/2"
 
 
 def expected_durations(cases: Iterable[Case], known: Mapping[str, float]) -> dict[str, float]:
-    """Returns the expected duration of each case in seconds: the `known` duration, or an estimate from the cost of the
-    case. If the case needs its own worker, the time to start the worker is added."""
+    """Returns the expected duration of each case in seconds: the `known` duration, or an estimate. If the case needs
+    a separate worker, the time to start the worker is added."""
     return {case.id: START_S + known.get(case.id, START_S) if case.alone else expected_s(case, known) for case in cases}
 
 
 @dataclass(frozen=True)
 class Durations:
-    """A file of durations in seconds, by case id. A missing or damaged file counts as empty: no run needs it."""
+    """A file of durations in seconds, by case id. A missing or damaged file counts as empty, because it is optional."""
 
     path: Path
 
@@ -40,7 +39,7 @@ class Durations:
             return {}
 
     def update(self, took: Mapping[str, float]) -> None:
-        """Stores these durations, in seconds by case id, and keeps the durations of other cases."""
+        """Stores these durations, in seconds by case id. The durations of other cases do not change."""
         new = {case: round(seconds, 3) for case, seconds in took.items()}
         data = {"schema": SCHEMA, "seconds": {**self.read(), **new}}
         try:

@@ -1,5 +1,4 @@
-"""Finds the latest run with a defect, a case or a rule, and the cases of an earlier run that should run again.
-folder.py is about the directories of runs."""
+"""Finds the latest run with a defect, a case or a rule, and the cases of an earlier run that should run again."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -41,8 +40,8 @@ def _has(file: Path, text: bytes) -> bool:
 
 
 def with_earlier(options: RunOptions, failed: Path | None) -> RunOptions:
-    """Returns the options with the cases of defects in place of fingerprints, and with the cases that failed in the run
-    `failed`, or in the latest run of this directory. Raises UserError if no run has the defect, or if no case
+    """Returns the options with the cases of defects in place of fingerprints. Adds the cases that failed in the run
+    `failed`, or in the latest run in the directory `failed`. Raises UserError if no run has the defect, or if no case
     failed."""
     only = [*named(options.only)]
     if failed:
@@ -54,7 +53,8 @@ def with_earlier(options: RunOptions, failed: Path | None) -> RunOptions:
 
 
 def named(only: Iterable[str]) -> Iterable[str]:
-    """The cases with those of defects in place of fingerprints. Raises UserError if no run has the defect."""
+    """Returns the cases, with the cases of a defect in place of its fingerprint. Raises UserError if no run has the
+    defect."""
     return dict.fromkeys(case for each in only for case in _cases(each))
 
 
@@ -62,7 +62,7 @@ def _cases(wanted: str) -> Iterable[str]:
     if not FINGERPRINT.fullmatch(wanted):
         return [wanted]
     if (folder := run_about(wanted)) is None:
-        raise UserError(f"no run in {OUT} has shown a defect {wanted}", hint="--only CASE names a case")
+        raise UserError(f"no run in {OUT} has the defect {wanted}", hint="--only CASE names a case")
     return defect_of(wanted, read(folder), "--failed")[0].cases
 
 

@@ -1,4 +1,5 @@
-"""The directory of a run. It is cleaned up before and after the run, and removed if the run has recorded nothing."""
+"""The directory of a run. The directory is cleaned up before and after the run, and removed if the run has recorded
+nothing."""
 
 import contextlib
 import shutil
@@ -11,14 +12,14 @@ from conformance.results.files import new_directory
 from conformance.results.records import FILE_NAME
 
 OUT = Path("out")  # the default parent of the directories of runs
-WORK = "work-"  # the names of temporary directories begin with this
+WORK = "work-"  # the prefix of the names of temporary directories
 
 
 @contextmanager
 def run_folder(given: Path | None = None, what: str = "") -> Iterator[Path]:
-    """A context manager for the directory of a run: `given`, or a new directory in OUT, whose name has the time and
-    `what`. After the block, the directory is removed if it has only empty console files, and so are its new parents.
-    Raises UserError if a directory in OUT cannot be created."""
+    """Yields the directory of a run: `given`, or a new directory in OUT, whose name has the time and `what`. After the
+    block, the directory and its new parents are removed if the directory has only empty console files. Raises UserError
+    if a directory in OUT cannot be created."""
     made = [folder for folder in ((given, *given.parents) if given else (OUT,)) if not folder.exists()]
     out = given or _new_folder(what)
     if not given:
@@ -26,7 +27,7 @@ def run_folder(given: Path | None = None, what: str = "") -> Iterator[Path]:
     try:
         yield out
     finally:
-        with contextlib.suppress(OSError):  # a directory with files is not removed, nor are its parents
+        with contextlib.suppress(OSError):  # a directory with files, and its parents, are not removed
             if made:
                 for console in out.glob("console*.log"):
                     if not console.stat().st_size:
@@ -37,9 +38,9 @@ def run_folder(given: Path | None = None, what: str = "") -> Iterator[Path]:
 
 @contextmanager
 def tidied(out: Path) -> Iterator[None]:
-    """Removes temporary directories: before the block those of a killed session, and after the block those of this
-    session. Only a process that has locked the results in `out` may use this, because another running process would use
-    the same directories."""
+    """Removes the temporary directories of a killed session before the block, and those of this session after the
+    block. Only a process that has locked the results in `out` may use this context manager, because no other process
+    then uses the directories."""
     _remove_work(out)
     try:
         yield
@@ -59,7 +60,6 @@ def latest_first(folder: Path) -> list[Path]:
 
 
 def _new_folder(what: str) -> Path:
-    """A new directory for a run, whose name is the time and, for a second run in the same second, a number."""
     return new_directory(OUT / f"{datetime.now():%Y%m%dT%H%M%S}-{what}")
 
 

@@ -1,5 +1,5 @@
-"""Reads the file of a lab: its hosts, their devices and options, and which hosts should be equal. Each mistake is
-reported with its location. commands/lab.py runs the cases on these hosts."""
+"""Reads the file of a lab: its hosts, their devices and options, and the groups of hosts that should be equal. Each
+mistake is reported with its location. commands/lab.py runs the cases on these hosts."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from conformance.yamldoc.reader import Reader, document
 from fixtures.hosts.address import Address, peer_of
 from runs.plan import LAB_FILE_NAME
 
-# The options of a run that the file can set for each host; the names are fields of RunOptions.
+# The options of a run that the file can set for each host. The names are fields of RunOptions.
 OF_HOSTS = "device port gid_index peer profile waivers console power_cycle return_within hazardous shared".split()
 _PATHS = ("profile", "waivers")
 _NUMBERS = ("port", "gid_index", "return_within")
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 @dataclass(frozen=True)
 class LabHost:
     """A host of a lab. Hosts with the same `group` should be equal. A host without a group is not compared. `options`
-    are values of fields of RunOptions, by name, including the field `host`."""
+    has the values of fields of RunOptions by name, also of the field `host`."""
 
     name: str
     group: str = ""
@@ -51,7 +51,7 @@ def read_lab(path: Path, readers: Readers) -> list[LabHost]:
         met: dict[str, Node] = {}
         for node, host in zip(nodes, hosts, strict=True):
             if host.name and met.setdefault(host.name, node) is not node:
-                reader.note(node.location, f"the name {host.name} is given twice (first at {met[host.name].location})")
+                reader.note(node.location, f"two hosts have the name {host.name} (first at {met[host.name].location})")
     return hosts
 
 
@@ -76,7 +76,7 @@ def _host(
 
 
 def _options(fields: Mapping[str, Node], reader: Reader, folder: Path, readers: Readers) -> dict[str, Any]:
-    """Returns the values of options. Relative paths in the file are relative to the directory of the file."""
+    """Returns the values of options. Relative paths are relative to the directory of the lab's file."""
     found: dict[str, Any] = {}
     for name, node in fields.items():
         option = OPTIONS[name]

@@ -1,6 +1,6 @@
-"""The plan of a run or lab: the arguments and the cases that they select. It is written next to the results before the
-run starts, so that the run can be resumed; the header of the results is written later, when a worker has reported its
-device."""
+"""The plan of a run or lab: the arguments, and the cases that the arguments select. The plan is written next to the
+results before the run starts, so that the run can be resumed. The header of the results is written later, when a worker
+has described its device."""
 
 import json
 import os
@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Plan:
-    """The arguments and the working directory of a command, and the resulting cases, tables and stack. `given` are the
-    hashes of the user's own builds under test."""
+    """The arguments and the working directory of a command, and the resulting cases, tables and stack. `given` has the
+    hashes of the user's builds under test."""
 
     argv: tuple[str, ...]
     directory: str
@@ -34,7 +34,7 @@ class Plan:
     given: dict[str, Any]
 
     def check(self, now: "Plan") -> None:
-        """Raises UserError with the difference, unless `now` has the same cases, tables, stack and builds."""
+        """Raises UserError with the difference if `now` has other cases, tables or builds, or another stack."""
         for what, same in (
             ("the stack differs", self.stack == now.stack),
             ("the tables have changed", self.tables_sha256 == now.tables_sha256),
@@ -54,7 +54,7 @@ class LabPlan:
     file: str
 
 
-# For each kind of plan: the name of its file, its schema, and what it is the plan of.
+# For each kind of plan: the name of its file, its schema, and the word for a run or lab.
 _FORMS: Mapping[type, tuple[str, str, str]] = {
     Plan: (FILE_NAME, "rdma-cts-plan/1", "run"),
     LabPlan: (LAB_FILE_NAME, "rdma-cts-lab/1", "lab"),
@@ -70,7 +70,7 @@ def write_plan(plan: Plan | LabPlan, folder: Path) -> None:
 
 def read_plan(folder: Path) -> Plan:
     """Returns the plan of the run in `folder`. Raises UserError if the plan is missing, invalid or owned by another
-    user. Another user's plan could name a library to execute. So another user's results can be reported, but not
+    user: the arguments in another user's plan could execute code. So another user's run can be reported, but not
     resumed."""
     return _read(Plan, folder)
 
@@ -92,7 +92,7 @@ def _read(kind: type[T], folder: Path) -> T:
         if data.pop("schema") != schema or check_of(cast(Any, kind))(data):
             raise ValueError
         texts = "".join(text for value in data.values() if not isinstance(value, dict) for text in value)
-        if b"\0" in os.fsencode(texts):  # they are arguments or paths
+        if b"\0" in os.fsencode(texts):  # the texts are arguments and paths, which cannot have this byte
             raise ValueError
         return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in data.items()})
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Runs the suite in a separate process, which imports nothing from the current directory."""
+"""The command and the environment of a run in a separate process, which imports nothing from the current directory."""
 
 import os
 import sys
@@ -9,5 +9,5 @@ COMMAND = (sys.executable, "-P", "-m", "commands", "run")
 
 
 def environment() -> dict[str, str]:
-    """Returns this process's environment with the suite on Python's path."""
+    """Returns the environment of this process, with the suite in PYTHONPATH."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}

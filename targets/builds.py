@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 def builds_from(options: RunOptions) -> Builds:
-    """The kernel, modules, rdma-core and overlay that the options name, except what must first be compiled."""
+    """Returns the kernel, modules, rdma-core and overlay that the options name, without parts that must be compiled."""
     rdma_core = None if rdma_core_tree(options) else options.rdma_core
     return Builds(options.kernel, options.modules, rdma_core, options.overlay)
 
@@ -47,7 +47,7 @@ def refuse_conflicts(options: RunOptions) -> None:
     refuse_beside_own_stack(options)
     for name in ("kernel", "modules"):
         if options.linux and getattr(options, name):
-            raise UserError(f"--linux and {OPTIONS[name].flag} exclude each other: both bring a driver")
+            raise UserError(f"--linux and {OPTIONS[name].flag} exclude each other: both provide a driver")
 
 
 def environment_from(options: RunOptions) -> dict[str, str]:
@@ -84,7 +84,7 @@ def refuse_beside_own_stack(options: RunOptions) -> None:
             both = f"{OPTIONS[name].flag} and --stack {options.stack}"
             raise UserError(f"{both} exclude each other: that stack has {brings}")
     if mended and options.driver not in (None, DEFAULT_DRIVER):
-        raise UserError(f"--stack {options.stack} is of the driver {DEFAULT_DRIVER}, not of {options.driver}")
+        raise UserError(f"--stack {options.stack} is for the driver {DEFAULT_DRIVER}, not for {options.driver}")
 
 
 def refuse_on_host(options: RunOptions) -> None:
@@ -104,7 +104,7 @@ def refuse_over_ssh(options: RunOptions) -> None:
             "--isolate is for a device of this host: a process on another host cannot change files of this host"
         )
     if options.rdma_core:
-        raise UserError("--rdma-core is not for a host that is reached over ssh", hint="install that build there")
+        raise UserError("--rdma-core is not for a host that is reached over ssh", hint="install that build on the host")
 
 
 def refuse_without_host(options: RunOptions) -> None:
@@ -115,8 +115,8 @@ def refuse_without_host(options: RunOptions) -> None:
 
 
 def refuse_in_guest(options: RunOptions) -> None:
-    """Raises UserError for options that choose a part of a host's device, such as a port. The guest has only one of
-    each. --hazardous is allowed: the guest always runs the hazardous cases."""
+    """Raises UserError for options of a device of this host, such as the port. --hazardous is allowed: the guest always
+    runs the hazardous cases."""
     for name in ("port", "gid_index", "peer", "shared", "isolate"):
         option = OPTIONS[name]
         if getattr(options, name) != option.default:
@@ -144,7 +144,7 @@ def under_test(options: RunOptions, recipe: Recipe, image: Image, say: Progress)
 def _module(
     options: RunOptions, recipe: Recipe, image: Image, say: Progress
 ) -> tuple[DriverModule | None, dict[str, Any]]:
-    """The module of the device's driver, None if the image has it; and facts for the header."""
+    """Returns the module of the device's driver (None if the image has it), and facts for the header."""
     driver, made_for = guest_driver(options), (recipe, image, cache_directory(), say)
     if options.stack in MENDED_STACKS:
         from fixtures.guest.mending import chosen_changes, ensure_mended  # imported late: other stacks do not need it
@@ -161,7 +161,7 @@ def _module(
 
 
 def _builds(options: RunOptions, recipe: Recipe, image: Image, say: Progress) -> tuple[Builds, dict[str, Any]]:
-    """The user's builds, with the stack's kernel and the compiled tree of rdma-core; and facts for the header."""
+    """Returns the user's builds, the stack's kernel and the compiled tree of rdma-core, and facts for the header."""
     own = builds_from(options)
     if options.stack in INSTRUMENTED_STACKS:
         own = instrumented(own, recipe, image, cache_directory(), say)

@@ -57,7 +57,7 @@ mount -t cgroup2 cgroup2 $group && echo +rdma >$group/cgroup.subtree_control && 
 
 class Guests:
     """The guests of one run. Their consoles are logged in console.log, console-2.log, … in the directory `out`. Several
-    threads may start guests. The kernel ends a guest when the thread that has started it ends."""
+    threads may start guests. The kernel kills a guest when the thread that has started the guest ends."""
 
     def __init__(self, options: RunOptions, out: Path, say: Callable[[str], None], assume_yes: bool = False) -> None:
         """Checks the builds under test, installs missing packages and builds a missing image. Unless `assume_yes`, it
@@ -79,8 +79,8 @@ class Guests:
         if self._image.expired:
             self.given["expired"] = self._refused_if_strict(self._image.expired)
         # True if the guest runs no software of the user except builds that replace a part of the stack.
-        self._is_alone = not (self._environment or tools or options.cases)
-        self._is_clean = set(self.given) <= {"image", "expired"} and self._is_alone
+        self._is_unmodified = not (self._environment or tools or options.cases)
+        self._is_clean = set(self.given) <= {"image", "expired"} and self._is_unmodified
         self._vendor = [(folder.resolve(), f"vendor/{number}") for number, folder in enumerate(options.cases)]
         self._out = out
         self._prepared: Prepared | None = None
@@ -88,7 +88,7 @@ class Guests:
         self._lock = threading.Lock()  # protects data that all guests share: the overlay, and the names of files
 
     def _refused_if_strict(self, expired: Sequence[str]) -> list[str]:
-        """The Debian suites with expired package lists. Raises UserError if --strict-packages forbids them."""
+        """Returns the Debian suites with expired package lists. Raises UserError if --strict-packages is given."""
         if self._options.strict_packages:
             what = f"the guest's image was made from package lists that have expired: {', '.join(expired)}"
             hint = f"name a current mirror in RDMA_CTS_MIRROR, and remove {self._image.root.parent}"
@@ -97,11 +97,10 @@ class Guests:
 
     @property
     def accelerator(self) -> str:
-        """The accelerator of the guests."""
         return machine_for(self._image, None).accelerator
 
     def run(self, cases: Sequence[str]) -> Guest:
-        """Starts the next guest and returns it when it is up and begins to run these cases."""
+        """Starts the next guest. Returns the guest when it is up and starts these cases."""
         prepared, name = self._next()
         request = self._request(cases)
         if not self._options.keep:
@@ -116,7 +115,7 @@ class Guests:
         return self._boot("\n".join([_COUNTED, watch, command]), request, prepared, name)
 
     def run_again(self, cases: Sequence[str]) -> Guest:
-        """A resumed guest for these cases, without a kept console. Raises UserError if it would have to be booted."""
+        """Returns a resumed guest for these cases, whose console is not kept. Raises UserError if guests are booted."""
         with self._lock:
             prepared = self._lay_out()
         work = Path(tempfile.mkdtemp(prefix="work-", dir=self._out))
@@ -129,7 +128,7 @@ class Guests:
         return guest
 
     def shell(self) -> None:
-        """Opens a shell in a guest on this program's terminal. Returns when the shell ends."""
+        """Opens a shell in a guest on this program's terminal. Returns when the shell exits."""
         from fixtures.guest import terminal  # imported late: cases do not need it
 
         host_end, guest_end = socket.socketpair()
@@ -140,7 +139,7 @@ class Guests:
                 guest_end.close()
                 self._say(
                     f"a shell in the guest, in the suite's directory; the device is {self.driver.device},"
-                    f" {PROGRAM} runs there as here, `exit` ends the guest"
+                    f" {PROGRAM} runs there as on this host, `exit` ends the guest"
                 )
                 terminal.relay(host_end)
 
@@ -165,7 +164,7 @@ class Guests:
         if prepared.exchange and len(cases) <= _FEW and not self._templates.has(ingredients):
             own = Prepared(prepared.image)
             asked = replace(request, files={**request.files, exchange.FILE: prepared.exchange.packed()})
-            late = replace(self._waiting(own, LATE), is_clean=self._is_alone)
+            late = replace(self._waiting(own, LATE), is_clean=self._is_unmodified)
             return self._templates.start(ingredients_of(own.image, late), asked, console)
         return self._templates.start(ingredients, request, console)
 
@@ -214,7 +213,7 @@ class Guests:
             return self._lay_out(), _new_console(self._out)
 
     def _lay_out(self) -> Prepared:
-        """Returns the overlay of the image. It is prepared for the first guest, and all guests use it."""
+        """Returns the overlay of the image, which is prepared for the first guest, and which all guests use."""
         if self._prepared is None:
             if self._options.keep:
                 stage = self._out / "own-build"
@@ -227,8 +226,8 @@ class Guests:
 
 
 def _new_console(out: Path) -> str:
-    """Creates the file of the next guest's console. Returns the suffix of the guest's files: none, -2, -3 …, so that
-    the files of earlier guests are kept as evidence."""
+    """Creates the file of the next guest's console. Returns the suffix of the guest's files: none, -2, -3 …. The files
+    of earlier guests remain."""
     for ending in itertools.chain([""], (f"-{number}" for number in itertools.count(2))):
         path = out / f"console{ending}.log"
         with writing(path), suppress(FileExistsError):

@@ -29,8 +29,8 @@ def install_client(say: Say, assume_yes: bool) -> None:
 
 
 def opened(options: RunOptions, say: Say) -> RemoteHost:
-    """Returns a context manager for the host of --host, whose device has been checked. Nothing is left on the host
-    afterwards. Raises UserError."""
+    """Returns a context manager for the host of --host, whose device has been checked. At the end of the block, all
+    files are removed from the host. Raises UserError."""
     builds.refuse_over_ssh(options)
     if options.peer:
         usable.on_another_host(options.peer)  # reports a syntax error before a connection is opened
@@ -57,7 +57,7 @@ def places(options: RunOptions, host: RemoteHost, out: Path, hazardous: Collecti
 
 
 def findings(host: str) -> list[Finding]:
-    """What a run on a device of a host needs, present or missing. Raises UserError if it cannot be reached."""
+    """Returns the needs of a run on a device of a host, present or missing. Raises UserError."""
     link = Link.connected(_address(host), archive(RunOptions()), _FINDINGS_S)
     try:
         link.ask("doctor")

@@ -16,8 +16,7 @@ from fixtures.system import packages
 from fixtures.system.cache import cache_directory
 from targets.guests import PORT, SUITE_PARTS
 
-# How long the guest may be silent, in seconds.
-_SILENCE_S = 900.0  # in an emulated guest on a busy machine, a whole round of cases may be silent
+_SILENCE_S = 900.0  # the longest silence; in an emulated guest on a busy machine, a round of cases may be silent
 
 Say = Callable[[str], None]
 

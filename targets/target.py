@@ -1,4 +1,4 @@
-"""Chooses the target of a run (a device of this host or of another, or the guest), and starts workers there."""
+"""Chooses the target of a run (a device of this host, a device of another host, or the guest), and starts workers."""
 
 import functools
 import os
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fixtures.hosts.remote_host import RemoteHost
 
 Say = Callable[[str], None]
-# Environment variables by which the dynamic loader uses other libraries than the system's.
+# Environment variables that make the dynamic loader use other libraries than the system's.
 _PRELOADS = ("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH")
 
 
@@ -38,7 +38,7 @@ class Target:
     """The target of a run. Each of `starts` starts one worker at a time, for given case ids.
 
     `given` are the hashes of the user's own builds. `boot_id` returns an id of the present boot if the kernel under
-    test is the kernel of a host, else an empty text. Each of `again` starts a worker that tries violations again.
+    test is the kernel of a host, else an empty text. Each of `again` starts a worker that repeats violated cases.
     `durations` are the durations of cases in earlier runs in the guest; None for a host.
     """
 
@@ -72,7 +72,7 @@ def with_target(options: RunOptions, host: "RemoteHost | None" = None) -> RunOpt
 
 
 def refuse_conflicts(options: RunOptions) -> None:
-    """Raises UserError for options that exclude each other, whatever devices there are."""
+    """Raises UserError for options that exclude each other on every host."""
     if options.host:
         builds.refuse_over_ssh(options)
         return
@@ -102,7 +102,7 @@ def prepare(
     host: "RemoteHost | None" = None,
     hazardous: Collection[str] = (),
 ) -> Target:
-    """Returns the target that the options (of `with_target`) name, ready to start workers. `hazardous` are ids of
+    """Returns the target that options returned by `with_target` name, ready to start workers. `hazardous` are ids of
     cases. Installs missing packages on this host; asks first unless `assume_yes`. Raises UserError."""
     if host:
         from targets import hosts  # imported late: only runs over ssh need it

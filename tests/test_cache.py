@@ -287,9 +287,9 @@ def test_a_run_on_a_device_of_this_host_stores_no_derived_files(
 def test_an_image_or_template_that_others_can_write_is_not_used(tmp_path: Path, mode: int) -> None:
     for name in ("images", "templates"):
         laid(tmp_path / name, {}).chmod(mode)
-    with user_error("images can be written by others than this user", status=3):
+    with user_error("images can be written by other users", status=3):
         image._refuse_foreign(tmp_path / "images")
-    with pytest.raises(freezing.Failure, match="templates can be written by others"):
+    with pytest.raises(freezing.Failure, match="templates can be written by other users"):
         template.Templates(tmp_path, print).resume(*[SimpleNamespace()] * 3)  # type: ignore[arg-type]
 
 

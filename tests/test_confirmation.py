@@ -208,7 +208,7 @@ def none(cases: Sequence[str]) -> Worker:
     raise UserError("guests are booted here", status=3)
 
 
-STUCK = "process 17 is stuck in the kernel and cannot be ended"
+STUCK = "process 17 is stuck in the kernel and cannot be killed"
 
 
 @pytest.mark.parametrize(

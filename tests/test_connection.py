@@ -254,7 +254,7 @@ def test_after_a_request_without_a_response_another_pair_must_transfer_a_message
     monkeypatch.setattr(LoopbackConnection, "check_alive", lambda self: asked.append(self))
     of_a_case = over(pair, renewable=False, control=lambda: control)
     completions = [[Completion(1, status)] if status != "-" else [] for status in statuses]
-    of_a_case.check_answered(completions[0], completions[1], opcode)
+    of_a_case.check_response(completions[0], completions[1], opcode)
     assert asked == ([] if answered else [control])
 
 

@@ -66,7 +66,7 @@ HOOK = ROOT / "ci" / "hooks" / "commit-msg"
         ("Merge branch 'other'\n", ""),
         ("x" * 73 + "\n\nWhy.\n", "the subject has 73 characters"),
         ("\n\nWhy.\n", "the subject has 0 characters"),
-        ("rxe: check the rkey\n", "a body that says why"),
+        ("rxe: check the rkey\n", "a body with the reason"),
         ("rxe: check the rkey\nWhy.\n", "a blank line"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The launcher and the installation of packages, with stubs on the path, and the findings of `doctor`."""
+"""Tests of the launcher and of the installation of packages, with stubs in PATH, and of the findings of `doctor`."""
 
 import os
 import pty
@@ -56,7 +56,7 @@ class Host:
         }
 
     def launch(self, status: int, *arguments: str, answer: str | None = None) -> Said:
-        """Runs the launcher, and checks its status. With an `answer`, this is typed on the terminal of its input."""
+        """Runs the launcher and checks its exit status. `answer` is typed on the terminal of its standard input."""
         command = [str(self.bin / "sh"), str(LAUNCHER), *arguments]
         typing, terminal = pty.openpty()
         with open(typing, "wb", buffering=0) as keys, open(terminal, "rb", buffering=0) as keyboard:
@@ -67,7 +67,7 @@ class Host:
         return Said(done.stdout, done.stderr)
 
     def refused(self, *arguments: str, answer: str | None = None) -> str:
-        """Returns the message with which the launcher ends without having installed anything."""
+        """Runs the launcher, which must refuse the command and install nothing; returns its message."""
         done = self.launch(3, *arguments, answer=answer)
         assert (done.out, self.calls()) == ("", [])
         return done.err
@@ -98,7 +98,7 @@ INSTALL = "apt-get install --no-install-recommends"
 INSTALLING = ["update", f"install -y --no-install-recommends {FOR_A_RUN}"]
 
 
-def test_a_python_that_fits_is_used_without_a_word(host: Host) -> None:
+def test_a_suitable_python_is_used_without_a_message(host: Host) -> None:
     (host.bin / "python3").symlink_to("new-python")
     done = host.launch(0, "run", "-k", "a b")
     assert done.err == ""
@@ -135,7 +135,7 @@ def test_yes_installs_without_asking(host: Host, arguments: tuple[str, ...]) -> 
 
 
 @pytest.mark.parametrize("answer", ["y\n", "Yes\n"])
-def test_on_a_terminal_it_asks_and_then_installs(host: Host, answer: str) -> None:
+def test_on_a_terminal_the_launcher_asks_and_then_installs(host: Host, answer: str) -> None:
     done = host.launch(0, "run", answer=answer)
     assert f"These packages are needed: {FOR_A_RUN}\nInstall them with apt-get? [y/N]" in done.err
     assert host.calls() == INSTALLING
@@ -171,14 +171,14 @@ def test_a_named_python_that_is_not_there_is_refused(host: Host) -> None:
         ("zypper", "--non-interactive install --no-recommends python3 python3-PyYAML python3-Jinja2"),
     ],
 )
-def test_other_managers_are_given_their_own_names(manager: str, installing: str, host: Host) -> None:
+def test_other_package_managers_get_their_own_names_of_packages(manager: str, installing: str, host: Host) -> None:
     (host.bin / "apt-get").unlink()
     host.stub(manager, f'echo "$*" >>{host.root}/calls\nln -s new-python {host.bin}/python3')
     host.launch(0, "list", "--yes")
     assert host.calls() == [installing]
 
 
-def test_a_name_that_is_not_known_is_said_before_anything_is_installed(host: Host) -> None:
+def test_a_package_without_a_known_name_is_reported_before_anything_is_installed(host: Host) -> None:
     (host.bin / "apt-get").unlink()
     host.stub("zypper", f'echo "$*" >>{host.root}/calls')
     command = [str(host.bin / "sh"), str(packages.INSTALLER), "erofs-utils", "mmdebstrap"]
@@ -191,7 +191,7 @@ def test_a_name_that_is_not_known_is_said_before_anything_is_installed(host: Hos
     assert host.calls() == []
 
 
-def test_the_doctor_names_packages_as_this_system_does(python_host: Host) -> None:
+def test_the_doctor_uses_the_names_of_packages_on_this_system(python_host: Host) -> None:
     (python_host.bin / "apt-get").unlink()
     python_host.stub("dnf", "exit 0")
     found = _by_subject(doctor.guest_findings(recipe_for(), python_host.root))
@@ -206,14 +206,14 @@ def test_the_doctor_names_packages_as_this_system_does(python_host: Host) -> Non
         ("exit 0", "no Python is suitable, though the packages are installed: "),
     ],
 )
-def test_an_installation_that_fails_is_one_line(host: Host, script: str, reason: str) -> None:
+def test_a_failed_installation_is_reported_in_one_line(host: Host, script: str, reason: str) -> None:
     host.stub("apt-get", script)
     progress, line = host.launch(3, "run", "--yes").err.splitlines()
     assert progress.startswith("rdma-cts: installing")
     assert line.startswith(f"rdma-cts: {reason}")
 
 
-def test_a_ci_and_a_container_are_not_asked(host: Host) -> None:
+def test_in_ci_and_in_a_container_packages_are_installed_without_a_question(host: Host) -> None:
     for more in ({"CI": "true"}, {"RDMA_CTS_CONTAINER": "1"}, {"RDMA_CTS_CONTAINER": "", "container": "podman"}):
         host.more.clear()
         host.more.update(more)
@@ -223,20 +223,20 @@ def test_a_ci_and_a_container_are_not_asked(host: Host) -> None:
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("doctor",)])
-def test_without_a_python_it_says_how_to_get_one(arguments: tuple[str, ...], host: Host) -> None:
+def test_help_and_doctor_without_a_python_say_so_and_install_nothing(arguments: tuple[str, ...], host: Host) -> None:
     said = host.launch(4 if arguments == ("doctor",) else 0, *arguments).out
     assert "No suitable Python is installed yet: python3 was not found." in said
     assert host.calls() == []
 
 
 @pytest.mark.slow
-def test_nothing_of_the_directory_it_is_started_in_runs(tmp_path: Path) -> None:
+def test_no_code_of_the_working_directory_runs(tmp_path: Path) -> None:
     modules = ("yaml.py", "jinja2.py", "commands/__init__.py", "reports/__init__.py", "sitecustomize.py")
     laid(tmp_path, dict.fromkeys(modules, "raise SystemExit('code of the working directory ran')\n"))
     done = ended(LAUNCHER, "list", "--rule", "REG-15", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "reg_mr/access_flags" in done.stdout
-    # Labs and nightly runs start runs in this way.
+    # Labs and nightly runs start their runs with this command.
     done = ended(*process.COMMAND, "--help", cwd=tmp_path, env=process.environment())
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -246,7 +246,7 @@ def test_nothing_of_the_directory_it_is_started_in_runs(tmp_path: Path) -> None:
 
 @pytest.fixture
 def python_host(host: Host, monkeypatch: Patch) -> Host:
-    """Makes this process see the stub host, which lacks mmdebstrap and qemu; its apt-get installs them."""
+    """Makes this process use the stubs of a host without mmdebstrap and qemu; its apt-get installs these programs."""
     for name, value in host.environment().items():
         monkeypatch.setenv(name, value)
     for name in ("RDMA_CTS_YES", "CI", "container"):
@@ -294,7 +294,7 @@ def test_a_busybox_that_is_not_static_does_not_count(python_host: Host) -> None:
     assert "busybox-static" in packages.missing(packages.GUEST)
 
 
-def test_modules_spread_over_two_pythons_are_completed_in_debians(monkeypatch: Patch) -> None:
+def test_if_no_python_has_all_modules_those_missing_in_debians_python_are_installed(monkeypatch: Patch) -> None:
     monkeypatch.setattr(packages, "SYSTEM_PYTHON", "/debian/python3")
     proofs = [need.proof.partition(":") for need in packages.needs(("suite", "test"))]
     every = {what for kind, _, what in proofs if kind == "module"}
@@ -323,7 +323,7 @@ def test_a_python_with_all_modules_is_preferred(tmp_path: Path, monkeypatch: Pat
     assert packages.python_for(["suite"]) is None
 
 
-def test_an_unknown_use_is_a_mistake_of_ours() -> None:
+def test_an_unknown_use_of_packages_raises_a_value_error() -> None:
     with pytest.raises(ValueError, match="gest"):
         packages.needs(["gest"])
 
@@ -390,7 +390,7 @@ def test_a_cache_that_cannot_be_used_is_named_with_its_variable(monkeypatch: Pat
 
 
 def test_a_cache_that_cannot_be_searched_is_named_with_its_variable(monkeypatch: Patch) -> None:
-    """The cache of another user; root may read every directory, so a stand-in refuses."""
+    """A stand-in refuses access to the cache, because root may read every directory."""
     refused = PermissionError(13, "Permission denied", "/home/other/cache")
     monkeypatch.setattr(Path, "stat", Mock(side_effect=refused))
     with (

@@ -1,5 +1,5 @@
-"""Each layer of `conformance/` imports only itself and the layers above it, and each other folder only allowed
-folders."""
+"""Tests that each layer of `conformance/` imports only itself and the layers above it, and that each other folder
+imports only itself and allowed folders."""
 
 import ast
 import re
@@ -40,7 +40,7 @@ def imported(file: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_a_layer_imports_only_itself_and_those_above_it() -> None:
+def test_a_layer_imports_only_itself_and_the_layers_above_it() -> None:
     for file in FILES:
         parts = file.relative_to(ROOT / "conformance").with_suffix("").parts
         above = LAYERS[: LAYERS.index(parts[0]) + 1] if parts[0] != "__init__" else ()
@@ -50,7 +50,7 @@ def test_a_layer_imports_only_itself_and_those_above_it() -> None:
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_a_folder_imports_only_those_below_it(folder: str) -> None:
+def test_a_folder_imports_only_itself_and_allowed_folders(folder: str) -> None:
     inside = {path.name for path in ROOT.iterdir() if path.is_dir()} - {folder, *FOLDERS[folder]}
     for file in sorted((ROOT / folder).rglob("*.py")):
         for module in imported(file):

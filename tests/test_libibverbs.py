@@ -1,6 +1,6 @@
-"""The device layer without a device. Its exact calls are made on a stub of libibverbs that prints its arguments: a test
-compiles the stub, and every call runs in a process that loads it in place of the real library. Attributes, deadlines
-and asynchronous events of queue pairs are tested on made-up objects."""
+"""Tests of the device layer without a device. A stub of libibverbs prints the arguments of its calls: the calls are
+issued in a process that loads the stub in place of the real library. Attributes, deadlines and asynchronous events of
+queue pairs are tested on made-up objects."""
 
 import ctypes
 import errno
@@ -65,7 +65,7 @@ def show(returned):
 
 
 def calls(library: Path, *expressions: str, dialect: str | None = None) -> list[tuple[str, Any]]:
-    """Makes calls; returns the arguments that the stub received in each, and the suite's result for its answer."""
+    """Issues calls on the stub; returns, for each, the arguments that the stub received, and the suite's result."""
     code = "".join(f"\nmr = Mr(IbvMr(), 99)\nshow({each})" for each in expressions)
     environment = {**os.environ, "LD_LIBRARY_PATH": str(library), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", f"{PRELUDE}library = Libibverbs({dialect!r}){code}"]
@@ -75,11 +75,11 @@ def calls(library: Path, *expressions: str, dialect: str | None = None) -> list[
 
 
 FIELDS = {"addr": 3, "length": 4, "handle": 5, "lkey": 6, "rkey": 7}
-# Calls, with the arguments that must arrive, and the result for the stub's answer.
+# Calls, with the arguments that the stub must receive, and the result that the suite must return.
 CALLS: list[tuple[str, Any, Any]] = [
     ("library.reg_mr(pd, 0, 4096, 1)", "ibv_reg_mr 77 0 4096 0 1", [True, 0, FIELDS, "kernel"]),  # address zero is null
     ("library.reg_mr(pd, 4096, 2**64 - 1, 0)", f"ibv_reg_mr 77 4096 {2**64 - 1} 0 0", ANY),
-    # Optional flags take the call that the header takes.
+    # With optional flags, the suite calls the function that the header's macro calls.
     ("library.reg_mr(pd, 4096, 8, 1 | 1 << 20)", f"ibv_reg_mr_iova2 77 4096 8 4096 {1 | 1 << 20}", ANY),
     ("library.reg_mr_iova(pd, 4096, 8, 16, 1 << 29)", f"ibv_reg_mr_iova2 77 4096 8 16 {1 << 29}", ANY),
     ("library.reg_mr_iova(pd, 4096, 8, 16, 1 << 31)", f"ibv_reg_mr_iova 77 4096 8 16 {1 << 31}", ANY),
@@ -91,7 +91,7 @@ CALLS: list[tuple[str, Any, Any]] = [
 ]
 
 
-def test_arguments_arrive_whole_and_answers_come_as_they_are(library: Path) -> None:
+def test_arguments_and_results_are_passed_unchanged(library: Path) -> None:
     found = calls(library, *(expression for expression, _, _ in CALLS))
     assert found == [(arguments, answer) for _, arguments, answer in CALLS]
 
@@ -104,7 +104,7 @@ def test_calls_that_an_older_library_lacks_are_not_offered(tmp_path: Path) -> No
     assert plain[0] == f"ibv_reg_mr_iova 77 4096 8 4096 {1 << 20}"
 
 
-def test_the_experimental_call_is_found_where_the_library_exports_it(library: Path) -> None:
+def test_the_experimental_call_is_found_only_if_the_library_exports_it(library: Path) -> None:
     expression = "library.experimental_rereg_mr(mr, 4, pd, 0, 0, 1 << 40)"
     if library.name.startswith("vendor"):
         [(seen, answer)] = calls(library, expression)
@@ -127,7 +127,7 @@ PD: Any = SimpleNamespace(handle=0x12345678, pointer=1, context_pointer=2)
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Records the ioctls that are made. Each succeeds, and the created object gets the handle 7."""
+    """Records the issued ioctls. Each succeeds, and the created object gets the handle 7."""
     found: list[bytes] = []
 
     def ioctl(_: int, number: int, data: bytearray, mutate: bool) -> int:
@@ -168,7 +168,7 @@ def test_advice_has_a_constant_of_eight_bytes_and_flags_of_four(sent: list[bytes
     assert found[3][0] == 16
 
 
-def test_a_kernel_that_does_not_tell_its_driver_takes_no_ioctl(sent: list[bytes]) -> None:
+def test_without_a_driver_id_of_the_kernel_no_ioctl_is_issued(sent: list[bytes]) -> None:
     uverbs = Uverbs(3, 0)
     for returned in (uverbs.advise_mr(PD, 0, 0, ()), uverbs.reg_dmabuf_mr(PD, 0, 1, 0, 3, 0)):
         assert (returned.value, returned.errno, returned.mr) == (errno.EPROTONOSUPPORT, errno.EPROTONOSUPPORT, None)
@@ -195,7 +195,7 @@ def bindings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def queue(kind: str = "RC", deadline_s: float = 1.0) -> Any:
-    """A queue pair of the type, without a device; its poster records the deadlines of waits for completions."""
+    """Returns a queue pair of this type without a device. Its `awaited` has the deadlines of waits for completions."""
     made: Any = object.__new__(DeviceQueue)
     made.kind, made.spec, made.deadline_s = kind, QpSpec(kind, "pd"), deadline_s
     made.pd = SimpleNamespace(pyverbs=None, pointer=0x4000)
@@ -218,7 +218,7 @@ def queue(kind: str = "RC", deadline_s: float = 1.0) -> Any:
 
 
 @pytest.mark.usefixtures("bindings")
-def test_datagrams_name_the_queue_key_that_their_receiver_holds() -> None:
+def test_datagrams_have_the_queue_key_of_their_receiver() -> None:
     datagrams = queue("UD")
     datagrams._create_address_handle(PEER)
     assert datagrams.connection_attributes(PEER).qkey == DATAGRAM_QKEY
@@ -277,7 +277,7 @@ def test_each_transition_sets_the_attributes_that_the_manual_page_requires(
         ("RESET", "INIT", [1]),
     ],
 )
-def test_a_queue_pair_moves_on_from_where_it_is(since: str, to: str, expected: list[int]) -> None:
+def test_a_queue_pair_is_moved_from_its_present_state(since: str, to: str, expected: list[int]) -> None:
     taken: list[int] = []
     attributes = SimpleNamespace(qp_state=0)
     qp = SimpleNamespace(modify=lambda given, mask: taken.append(given.qp_state))
@@ -324,7 +324,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Iterator[Events]:
 
 
 def test_each_event_is_acknowledged_and_those_of_the_queue_pair_are_named(events: Events) -> None:
-    assert events_of(QP, events.context) == [], "nothing is waited for"
+    assert events_of(QP, events.context) == [], "the call does not wait"
     for qp, kind in ((QP, 3), (OTHER, 1), (QP, 16), (QP, 99)):
         events.comes(qp, kind)
     assert events_of(QP, events.context) == ["QP_ACCESS_ERR", "QP_LAST_WQE_REACHED", "event 99"]
@@ -336,12 +336,14 @@ def test_each_event_is_acknowledged_and_those_of_the_queue_pair_are_named(events
 
 
 @given(st.floats(1e-6, 1e9))
-def test_a_case_outlives_several_completions_that_do_not_come(case_deadline_s: float) -> None:
+def test_the_deadline_of_a_case_is_longer_than_the_waits_for_several_missing_completions(
+    case_deadline_s: float,
+) -> None:
     assert 0 < completion_deadline_s(case_deadline_s) <= COMPLETION_DEADLINE_S
     assert 5 * completion_deadline_s(case_deadline_s) < case_deadline_s
 
 
-def test_a_queue_awaits_a_completion_as_long_as_it_was_told_to() -> None:
+def test_a_queue_awaits_a_completion_for_its_own_or_the_given_time() -> None:
     made = queue(deadline_s=1.5)
     assert made.completions() == made.completions(1, 0.25) == made.completions(1, 0.0) == []
     assert made.awaited == [1.5, 0.25, 0.0]

@@ -1,5 +1,5 @@
-"""Reading lines from a descriptor to which any bytes may be written, and the console of a worker, which may grow
-forever."""
+"""Tests of the reader of lines, to which any bytes may be written, of the console of a worker, which may grow forever,
+and of the function that writes files."""
 
 import os
 import re
@@ -29,7 +29,7 @@ from samples import user_error
 
 @contextmanager
 def written(*parts: bytes, repeat: int = 1) -> Iterator[LineReader]:
-    """Gives a reader of a pipe. Another thread writes these parts into the pipe `repeat` times, and then closes it."""
+    """Yields a reader of a pipe. A thread writes these parts into the pipe `repeat` times, and then closes the pipe."""
     ours, theirs = os.pipe()
 
     def write() -> None:
@@ -53,7 +53,7 @@ def all_of(reader: LineReader) -> list[bytes]:
 
 
 @given(st.lists(st.sampled_from([b"a", b"\n", b"bc\n", b"d\nef", b"\n\n"])))
-def test_lines_are_whole_however_they_come(parts: list[bytes]) -> None:
+def test_lines_are_whole_however_they_are_written(parts: list[bytes]) -> None:
     with written(*parts) as reader:
         assert all_of(reader) == re.findall(rb"[^\n]*\n|[^\n]+", b"".join(parts))
         assert reader.next_line(PATIENCE_S) == b""
@@ -69,15 +69,15 @@ def test_of_an_overlong_line_only_the_beginning_is_kept(monkeypatch: Patch) -> N
     assert last == b"next\n"
 
 
-def test_time_is_over_though_there_is_always_something_to_read() -> None:
+def test_the_time_out_expires_although_there_is_always_something_to_read() -> None:
     with written(b"x" * 4096, repeat=1 << 20) as reader:
         began = time.monotonic()
         assert reader.next_line(0.5) is None
         assert time.monotonic() - began < PATIENCE_S / 2
 
 
-def test_the_stream_of_a_process_ends_with_it_though_the_pipe_stays_open(tmp_path: Path) -> None:
-    """Marked lines reach the reader over a pipe that the process opens for each line."""
+def test_the_stream_ends_with_its_process_although_the_pipe_stays_open(tmp_path: Path) -> None:
+    """The process opens the pipe for each marked line."""
     path, mark = tmp_path / "stream", new_mark()
     os.mkfifo(path)
     ours = os.open(path, os.O_RDWR)
@@ -134,7 +134,7 @@ def test_a_file_and_its_folder_are_created_and_a_link_in_its_place_is_not_follow
     ("error", "said"),
     [(OSError(28, "No space left on device"), "cannot be written: No space"), (KeyboardInterrupt, "")],
 )
-def test_nothing_changes_where_writing_fails(
+def test_nothing_changes_if_writing_fails(
     failing: str, error: BaseException, said: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     path = tmp_path / "file"
@@ -147,7 +147,7 @@ def test_nothing_changes_where_writing_fails(
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_a_name_that_is_too_long_is_one_clear_error_and_one_that_just_fits_is_written(tmp_path: Path) -> None:
+def test_a_name_that_is_too_long_is_refused_and_the_longest_valid_name_is_written(tmp_path: Path) -> None:
     with user_error("cannot be written: File name too long", status=2):
         write_atomically(tmp_path / ("n" * 256), b"")
     write_atomically(tmp_path / ("n" * 255), b"data")

@@ -96,7 +96,7 @@ def flip_a_byte(data: bytes, chance: random.Random) -> bytes:
 
 
 def splice(data: bytes, chance: random.Random) -> bytes:
-    """Puts a few bytes, words or lines of the text in the place of a few others; either may be none."""
+    """Replaces up to two bytes, words or lines by up to two others of the text."""
     pieces = re.findall(chance.choice([rb"(?s).", rb"[\w$.]+|\s+|[^\w\s]", rb".*\n"]), data)
     at, since = chance.randrange(len(pieces)), chance.randrange(len(pieces))
     put = pieces[since : since + chance.randrange(3)]
@@ -118,7 +118,7 @@ MUTATIONS = [flip_a_byte, splice, rename_a_key, cut_off_the_end]
 
 @functools.cache
 def excerpt(path: Path) -> bytes:
-    """Returns a table's head and some of its rows, which can be read within a few milliseconds."""
+    """Returns a table's head and its first rows, which are read within a few milliseconds."""
     text = path.read_text()
     head, rows, body = text.partition("\nrows:\n")
     pieces = re.split(r"(?m)^(?=  - id: )", body)

@@ -1,4 +1,4 @@
-"""Behaviour that users take for granted: pipes, full devices, signals, mistakes in a command line, unknown errors."""
+"""Tests of behaviour that users expect: pipes, full devices, signals, mistakes in command lines, unknown errors."""
 
 import io
 import os
@@ -51,7 +51,7 @@ def run(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", ["list", "report run --out -"])
-def test_a_full_device_is_one_line(command: str, run: Path) -> None:
+def test_a_full_device_is_reported_in_one_line(command: str, run: Path) -> None:
     done = shell(f'"$@" {command} >/dev/full', run.parent)
     assert (done.returncode, done.stderr) == (3, "rdma-cts: standard output: No space left on device\n")
 
@@ -65,7 +65,7 @@ def test_unread_output_does_not_change_the_status(command: str, tmp_path: Path) 
     assert (done.returncode, done.stderr) == (0 if "list" in command else 2, "")
 
 
-def test_a_terminal_that_knows_only_ascii_gets_every_line() -> None:
+def test_a_terminal_with_only_ascii_does_not_make_a_command_fail() -> None:
     assert shell('PYTHONIOENCODING=ascii "$@" explain REG-15 --run old_results', TESTS).returncode == 0
 
 
@@ -80,7 +80,7 @@ def test_no_output_replaces_what_is_recorded(out: str, run: Path, monkeypatch: P
     assert (run.parent / out).read_bytes() == before
 
 
-def test_an_output_in_a_removed_working_directory_is_one_line(run: Path) -> None:
+def test_an_output_in_a_removed_working_directory_is_refused_without_a_traceback(run: Path) -> None:
     (run.parent / "gone").mkdir()
     done = shell(f'cd gone; rmdir ../gone; "$@" report {run} --format summary --out s.json', run.parent)
     assert done.returncode == 2
@@ -113,7 +113,7 @@ def test_a_mistake_in_a_command_line_is_one_line_and_status_2_or_128(
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A temporary directory that every user may look into."""
+    """A temporary directory that every user may enter."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)
@@ -133,7 +133,9 @@ patches --linux {0} --out s
 """
 
 
-def test_a_locked_directory_is_one_line_and_status_2(open_folder: Path, monkeypatch: Patch, cli: Cli) -> None:
+def test_a_locked_directory_is_reported_in_one_line_with_status_2(
+    open_folder: Path, monkeypatch: Patch, cli: Cli
+) -> None:
     locked, work = open_folder / "locked", open_folder / "work"
     (locked / "run").mkdir(parents=True)
     locked.chmod(0)
@@ -189,7 +191,9 @@ def test_help_fits_80_columns_and_breaks_no_word(command: str, monkeypatch: Patc
         ("a-very-long-word-in-one-piece", "a-very-long-word-in-one-piece"),
     ],
 )
-def test_a_terminal_breaks_a_line_at_words_and_no_command(line: str, shown: str, monkeypatch: Patch) -> None:
+def test_a_line_on_a_terminal_is_broken_between_words_but_not_within_a_command(
+    line: str, shown: str, monkeypatch: Patch
+) -> None:
     monkeypatch.setenv("COLUMNS", "24")
     master, slave = os.openpty()
     with open(master, "rb"), open(slave, "w") as terminal:
@@ -252,7 +256,7 @@ def test_the_setting_that_forbids_user_namespaces_is_named(tmp_path: Path) -> No
     assert privileges.forbidden_by(tmp_path / "none") == []
 
 
-def test_an_interrupted_run_says_what_is_kept_and_has_the_reports_of_it(run: Path) -> None:
+def test_an_interrupted_run_says_what_is_kept_and_has_reports(run: Path) -> None:
     assert kept_text(run, 0, 7) == f"no case has a result yet; ./rdma-cts run --resume {run} starts again"
     said = kept_text(run, 60, 70)
     assert said == f"60 of 70 results and a report of them are in {run}; ./rdma-cts run --resume {run} runs the rest"
@@ -262,7 +266,7 @@ def test_an_interrupted_run_says_what_is_kept_and_has_the_reports_of_it(run: Pat
 ENDED = """
 import os, signal, sys
 from commands import __main__ as program
-# Because the tests may have been started by nohup, whose setting the suite respects.
+# The suite respects the setting of nohup, under which the tests may run.
 signal.signal({number}, signal.SIG_DFL)
 os.fsync = lambda descriptor: os.kill(os.getpid(), {number})
 program.heed_signals()
@@ -311,7 +315,7 @@ def test_an_unforeseen_exception_is_one_line_and_a_file_with_its_traceback(monke
 
     monkeypatch.setattr(listing, "execute", fail)
     (line,) = cli(3, "list").err.splitlines()
-    assert line.startswith("rdma-cts: this is a defect of the suite, or of its environment: RuntimeError: a; see ")
+    assert line.startswith("rdma-cts: this is an error of the suite, or of its environment: RuntimeError: a; see ")
     log = Path(line.rpartition("see ")[2])
     assert "raise RuntimeError" in log.read_text()
     log.unlink()
@@ -336,14 +340,14 @@ def test_a_user_without_home_and_entry_has_a_cache_of_its_own(tmp_path: Path, mo
 
 @pytest.mark.guest
 @pytest.mark.parametrize("sink", [">/dev/full", *(pytest.param(each, marks=pytest.mark.nightly) for each in WITHOUT)])
-def test_a_run_goes_on_without_its_output(sink: str, tmp_path: Path) -> None:
+def test_a_run_continues_without_its_output(sink: str, tmp_path: Path) -> None:
     only = "reg_mr/registration/last-byte"
     done = shell(f'"$@" run --guest --yes --only {only} --out out {sink}; exit ${{PIPESTATUS[0]}}', tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert footer_of(read_results(tmp_path / "out"))["complete"] is True
 
 
-def test_runs_without_a_directory_of_their_own_get_different_ones(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_runs_without_a_given_directory_get_different_directories(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     found = {run_folders._new_folder("rxe0") for _ in range(5)}
     assert len(found) == 5

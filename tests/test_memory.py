@@ -59,7 +59,7 @@ def pages(start: int, length: int) -> list[str]:
         ("locked", ["rw-p"] * 3),
     ],
 )
-def test_each_kind_is_mapped_as_it_says(kind: str, protections: list[str]) -> None:
+def test_each_kind_is_mapped_as_described(kind: str, protections: list[str]) -> None:
     with closing(allocate(kind, SIZE)) as made:
         assert pages(made.addr, made.size) == protections
         assert made.addr % PAGE == 0
@@ -106,7 +106,7 @@ def dax(tmp_path: Path, monkeypatch: Patch) -> persistent.Device:
     return made
 
 
-def test_persistent_memory_is_a_part_of_the_device_for_each_who_asks(dax: persistent.Device) -> None:
+def test_each_allocation_of_persistent_memory_is_a_part_of_the_device_of_its_own(dax: persistent.Device) -> None:
     first, second = allocate("persistent", PAGE), allocate("persistent", 2 * PAGE)
     assert (first.addr % dax.alignment, first.size, protection(first.addr)) == (0, PAGE, "rw-s")
     assert protection(first.addr - 1) == protection(first.addr + dax.alignment) == "---p"
@@ -123,15 +123,15 @@ def test_persistent_memory_is_a_part_of_the_device_for_each_who_asks(dax: persis
         made.close()
 
 
-def test_persistent_memory_is_used_where_it_was_named_and_nowhere_else(monkeypatch: Patch) -> None:
+def test_without_the_variable_no_persistent_memory_is_used(monkeypatch: Patch) -> None:
     monkeypatch.delenv(persistent.VARIABLE, raising=False)
     assert persistent.device() is None
     with pytest.raises(UserError, match="no persistent memory was specified"):
         allocate("persistent", PAGE)
 
 
-def test_a_device_dax_is_known_by_what_the_kernel_says_of_it(tmp_path: Path, monkeypatch: Patch) -> None:
-    # Stands for a DAX device, which is recognised by its device number.
+def test_alignment_and_size_of_a_device_dax_are_those_in_sysfs(tmp_path: Path, monkeypatch: Patch) -> None:
+    # /dev/null stands for a DAX device, which is recognised by its device number.
     monkeypatch.setenv(persistent.VARIABLE, "/dev/null")
     folder = laid(tmp_path / "1:3", {"align": "2097152\n", "size": "1073741824\n"})
     (folder / "subsystem").symlink_to("../bus/dax")
@@ -171,7 +171,7 @@ def state() -> tuple[tuple[int, int], str]:
 
 
 def limit_and_look() -> None:
-    """Sets the limit in a separate process, because dropping a capability is permanent."""
+    """Sets the limit and checks its effect; runs in a separate process, because dropping a capability is permanent."""
     obey_locked_memory_limit()
     before = state()
     assert can_lock(3 * PAGE)
@@ -184,13 +184,13 @@ def limit_and_look() -> None:
     assert state() == before
 
 
-def test_the_limit_holds_within_the_block_and_is_lifted_after_it_and_after_an_exception() -> None:
+def test_the_limit_applies_within_the_block_and_is_restored_after_it_and_after_an_exception() -> None:
     code = f"import sys; sys.path[:0] = {sys.path!r}; import test_memory; test_memory.limit_and_look()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def test_more_memory_than_the_process_may_lock_is_lacking_on_this_host() -> None:
+def test_more_memory_than_the_process_may_lock_is_reported_as_lacking_on_this_host() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (2 * PAGE, hard))
     try:
@@ -220,7 +220,7 @@ def test_pages_that_were_only_read_are_not_the_processes_own() -> None:
         assert not paging.kept_from_children(made.addr)
 
 
-def test_a_child_gets_the_pages_that_are_not_kept_from_it() -> None:
+def test_a_child_inherits_the_pages_that_are_not_excluded() -> None:
     with closing(allocate("anonymous", SIZE)) as made:
         assert paging.inherited(made.addr, SIZE) == (3, 3)
         ctypes.CDLL(None).madvise(ctypes.c_void_p(made.addr + PAGE), ctypes.c_size_t(PAGE), 10)  # MADV_DONTFORK
@@ -241,7 +241,7 @@ def target(buffer: Memory, length: int = 16, contents: str = "made") -> Area:
     return area
 
 
-def test_sent_bytes_differ_from_all_bytes_in_memory_before_and_whole_pages_or_words_off() -> None:
+def test_sent_bytes_differ_from_the_fillings_and_between_pages_and_words() -> None:
     assert not set(pattern(1000)) & {BEFORE, CANARY, EMPTY, 0}
     assert pattern(8192)[:4096] != pattern(8192)[4096:]
     assert pattern(16)[:8] != pattern(16)[8:]
@@ -260,7 +260,7 @@ def test_sent_bytes_differ_from_all_bytes_in_memory_before_and_whole_pages_or_wo
     ],
     ids=["behind", "before and pages away", "torn"],
 )
-def test_every_changed_stretch_is_seen_whatever_its_bytes(
+def test_every_changed_stretch_is_detected_whatever_its_bytes(
     buffer: Memory, length: int, written: dict[int, bytes], changed: list[list[int]]
 ) -> None:
     area = target(buffer, length)
@@ -276,7 +276,7 @@ def test_memory_that_was_filled_or_never_touched_is_left_as_it_is(buffer: Memory
 
 
 @pytest.mark.parametrize(("arrived", "moved"), [(16, "all"), (0, "nothing"), (8, "part")])
-def test_how_much_has_arrived(buffer: Memory, arrived: int, moved: str) -> None:
+def test_an_area_reports_how_much_has_arrived(buffer: Memory, arrived: int, moved: str) -> None:
     area = target(buffer)
     ctypes.memmove(area.start, pattern(16), arrived)
     assert area.moved() == moved
@@ -296,7 +296,7 @@ def test_how_much_has_arrived(buffer: Memory, arrived: int, moved: str) -> None:
         (bytes(range(16)), "other"),
     ],
 )
-def test_bytes_that_are_nobodys_are_reported_from_those_of_the_other_side(
+def test_received_bytes_of_unknown_origin_are_distinguished_from_those_of_the_peer(
     buffer: Memory, new: bytes, received: str
 ) -> None:
     source = Area(buffer, buffer.addr + 100, 16, CANARY, pattern(16), pattern(16))
@@ -323,7 +323,7 @@ def test_a_position_is_inside_or_outside_the_range_as_its_name_says(operation: s
 
 @pytest.mark.parametrize("operation", WORD_OPERATIONS)
 @pytest.mark.parametrize("position", sorted(set(POSITIONS) - {"empty", "exact"}))
-def test_words_are_aligned_where_the_range_begins_and_ends_in_the_middle_of_one(operation: str, position: str) -> None:
+def test_words_are_aligned_although_the_range_begins_and_ends_within_a_word(operation: str, position: str) -> None:
     offset, size = locate(position, operation, ADDR, LENGTH)
     assert ((ADDR + offset) % 8, size) == (0, 8)
 

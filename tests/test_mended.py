@@ -1,5 +1,5 @@
-"""The mended stack is built once for each set of changes, refused with options that exclude it, and named in every
-report."""
+"""Tests that the mended stack is built once for each set of changes and is named in every report, and of the trial
+without single changes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -32,7 +32,7 @@ MISFIT = Change("misfit", "why", ("BIND-10",), (), (Edit("linux/rxe_m.c", "", "a
 
 
 class Workshop:
-    """A stand-in for mmdebstrap with its hook, and for the compilers, whose output contains the text of the sources."""
+    """Stands in for mmdebstrap with its hook, and for the compilers; a compiled file has the text of its source."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -105,8 +105,8 @@ def test_several_sets_are_made_in_one_workshop_each_from_the_pristine_sources(
     assert [bool(each.laid) for each in made] == [True, True, False, False], "an unchanged provider is the image's own"
 
 
-def test_a_change_that_does_not_fit_is_one_line_and_the_others_are_built(workshop: Workshop) -> None:
-    for _ in range(2):  # first it is built, then it comes from the cache
+def test_a_change_that_does_not_fit_is_reported_in_one_line_and_the_others_are_built(workshop: Workshop) -> None:
+    for _ in range(2):  # the first time it is built, the second time it is in the cache
         said: list[str] = []
         made = workshop.mended([MISFIT, WHY], said.append)
         line = "the change misfit does not fit and is left out: 'gone' occurs 0 times in linux/rxe_m.c, not once"
@@ -116,7 +116,7 @@ def test_a_change_that_does_not_fit_is_one_line_and_the_others_are_built(worksho
     assert made.module.read_text() == "first\nmore\nlast\n"
 
 
-def test_a_compiler_that_refuses_is_quoted(workshop: Workshop, monkeypatch: Patch) -> None:
+def test_the_error_of_a_compiler_is_quoted(workshop: Workshop, monkeypatch: Patch) -> None:
     def fails(command: Sequence[str], log: Path) -> int:
         if "mmdebstrap" not in command:
             workshop.log = "rxe_m.c:3:1: error: unknown type name 'more'\nE: rxe could not be compiled\n"
@@ -128,7 +128,7 @@ def test_a_compiler_that_refuses_is_quoted(workshop: Workshop, monkeypatch: Patc
     assert "build-mended-forky.log" in caught.value.log
 
 
-def test_a_mirror_with_another_kernel_says_which_image_to_remove(workshop: Workshop) -> None:
+def test_if_the_mirror_has_another_kernel_the_message_names_the_image_to_remove(workshop: Workshop) -> None:
     workshop.log = f"E: Unable to locate package linux-headers-{KERNEL}\n"
     with pytest.raises(UserError, match=r"no longer has the headers .* which the workshop needs") as caught:
         workshop.mended([WHY])
@@ -171,7 +171,7 @@ def test_the_mended_trial_runs_only_rows_of_the_exhaustive_tier() -> None:
     assert selected(["BIND-10"], dear, {IDS[5]: result(CASES[5], "FAIL")}) == []
 
 
-def test_violations_of_its_own_rules_that_come_back_are_its_own() -> None:
+def test_violations_of_the_rules_of_a_change_that_is_left_out_are_its_own() -> None:
     whole = {case.id: result(case) for case in CASES[:3]} | {IDS[3]: result(CASES[3], "FAIL")}
     without = [result(CASES[0], "FAIL"), result(CASES[1]), result(CASES[2], "UNSUPPORTED"), result(CASES[3], "FAIL")]
     found = left_out("window-bounds", ["REG-01"], [], whole, without)
@@ -181,10 +181,10 @@ def test_violations_of_its_own_rules_that_come_back_are_its_own() -> None:
     assert "| window-bounds | REG-01 | 1 | 1 |" in table([found])
 
 
-def test_a_violation_of_other_rules_and_nothing_at_all_are_reported() -> None:
+def test_a_violation_of_other_rules_and_the_absence_of_violations_are_reported() -> None:
     whole = {IDS[0]: result(CASES[0])}
     assert left_out("a", ["BIND-10"], [], whole, [result(CASES[0], "CRASH")]).outcome == "others as well"
-    assert left_out("a", ["REG-01"], [], whole, [result(CASES[0])]).outcome == "nothing: no case sees it"
+    assert left_out("a", ["REG-01"], [], whole, [result(CASES[0])]).outcome == "nothing: no case detects it"
 
 
 def test_the_changes_of_the_mended_stack_are_listed(cli: Cli) -> None:

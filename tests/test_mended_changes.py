@@ -79,7 +79,7 @@ def applied(*edits: Edit) -> str:
 def test_an_edit_changes_only_what_it_names_and_only_once(edit: Edit, text: str) -> None:
     changed = applied(edit)
     assert text in changed
-    assert changed.count(edit.text or text) == 1, "the same words in another function are left alone"
+    assert changed.count(edit.text or text) == 1, "the same words in another function are unchanged"
     again, misfits = apply([change(edit)], {FILE: changed})
     assert again == {FILE: changed}
     assert (" already has " in misfits["sample"]) is (edit.anchor in text)
@@ -99,7 +99,7 @@ def test_only_the_edits_determine_the_identity_of_a_change(
     assert (hashes[0] == hashes[1]) is stays
 
 
-def test_changes_of_one_place_follow_each_other_in_their_order() -> None:
+def test_changes_at_one_place_are_applied_in_their_order() -> None:
     one = change(Edit(FILE, "check", "before", "/* the end */", "\tone();\n"), name="one")
     two = change(Edit(FILE, "check", "before", "/* the end */", "\ttwo();\n"), name="two")
     assert "\tone();\n\ttwo();\n\t/* the end */" in apply([one, two], {FILE: SOURCE})[0][FILE]
@@ -117,7 +117,7 @@ def test_changes_of_one_place_follow_each_other_in_their_order() -> None:
         (Edit(FILE, "check", "lines", "return 0", "", until="gone"), "'gone' does not follow 'return 0' in check of"),
     ],
 )
-def test_a_change_that_does_not_fit_is_left_out_whole_and_the_others_are_made(edit: Edit, reason: str) -> None:
+def test_a_change_that_does_not_fit_is_left_out_as_a_whole_and_the_others_are_applied(edit: Edit, reason: str) -> None:
     fits = Edit(FILE, "check", "after", "/* the end */", "\tfits();\n")
     half = change(Edit(FILE, "check", "after", "/* the end */", "\thalf();\n"), edit, name="half")
     changed, misfits = apply([half, change(fits, name="whole")], {FILE: SOURCE})

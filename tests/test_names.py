@@ -1,5 +1,5 @@
-"""A name at the top level of a module is assigned only once; misspelt keys of observations, which mypy does not
-find."""
+"""Tests that each name at the top level of a module is assigned only once, and that no key of an observation is
+misspelt, which mypy does not detect."""
 
 import ast
 from collections import Counter
@@ -42,7 +42,7 @@ JUDGING = [
 
 
 def asked_keys(source: str) -> Iterator[str]:
-    """The keys in `observation.get("key")`, `observation.pop("key")` and `"key" in observation`."""
+    """Yields the keys in `observation.get("key")`, `observation.pop("key")` and `"key" in observation`."""
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Call(
@@ -56,6 +56,6 @@ def asked_keys(source: str) -> Iterator[str]:
                 yield key
 
 
-def test_a_key_that_is_asked_for_is_one_of_an_observation() -> None:
+def test_a_key_that_is_read_is_a_key_of_an_observation() -> None:
     found = {(str(file.relative_to(ROOT)), key) for file in JUDGING for key in asked_keys(file.read_text())}
     assert {(file, key) for file, key in found if key not in KEYS} == set()

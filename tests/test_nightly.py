@@ -1,4 +1,4 @@
-"""`rdma-cts nightly`: the output, the stored files and the exit status of a night, for every event in its cells."""
+"""Tests of `rdma-cts nightly`: the output, the stored files and the exit status, for every event in the cells."""
 
 import fcntl
 import json
@@ -40,8 +40,8 @@ def option(command: Sequence[str], flag: str) -> str:
 
 
 class Nights:
-    """Nights with made-up runs. `rdma-cts run` gives the results that a test has put into `cells`, by the name of the
-    stack. A text is the output of a run without results; an exception ends the night."""
+    """Nights with made-up runs. For each stack, `cells` has what its run does: results are recorded, a text is the
+    output of a run without results, and an exception ends the night."""
 
     def __init__(self, folder: Path, says: Says) -> None:
         self.folder = folder
@@ -71,7 +71,7 @@ class Nights:
             raise UserError("the mirror cannot be reached", status=3)
 
     def night(self, status: int, *arguments: str, **cells: Made) -> str:
-        """Runs one night, which must end with this status; returns its output."""
+        """Runs one night and checks its exit status; returns its output."""
         self.cells = {name.replace("_", "-"): made for name, made in cells.items()}
         found = main(["nightly", "--history", str(self.folder), "--stack", ",".join(self.cells), *arguments])
         out, err = self.says.readouterr()
@@ -101,7 +101,7 @@ GOOD_RUN, WORSE = run_of({1: "FAIL"}), run_of({1: "FAIL", 2: "FAIL"})
 CASE = SUITE.cases[2].id
 
 
-def test_a_regression_is_new_that_night_known_the_next_and_mended_the_third(nights: Nights) -> None:
+def test_a_regression_is_new_in_one_night_known_in_the_next_and_fixed_in_the_third(nights: Nights) -> None:
     assert "1 baseline (exit status 0)" in nights.night(0, forky=GOOD_RUN)
     said = nights.night(1, forky=WORSE)
     assert re.search(rf"regressed, since this night: PASS -> FAIL +REG-01 +{CASE}", said)
@@ -115,13 +115,13 @@ def test_a_regression_is_new_that_night_known_the_next_and_mended_the_third(nigh
     assert against == ["", *[nights.history.nights[0]] * 3]
 
 
-def test_a_case_that_comes_and_goes_is_reported_as_such(nights: Nights) -> None:
+def test_earlier_regressions_of_a_case_are_counted(nights: Nights) -> None:
     for status, verdicts in ((0, {}), (1, {3: "FAIL"}), (0, {}), (1, {3: "FAIL"})):
         said = nights.night(status, forky=run_of(verdicts))
     assert "since this night, and earlier in 1 of 3 nights" in said
 
 
-def test_a_defect_that_a_night_did_not_look_for_is_there_still(nights: Nights) -> None:
+def test_a_defect_that_a_night_did_not_decide_is_still_present(nights: Nights) -> None:
     nights.night(0, forky=GOOD_RUN)
     said = nights.night(3, forky=run_of({1: "MISSED"}))
     assert "no longer decided: FAIL -> MISSED" in said
@@ -247,11 +247,11 @@ def test_a_damaged_cell_affects_only_itself_and_is_named_in_one_line(nights: Nig
     named = [line for line in said.splitlines() if night in line and "forky" in line and "compare --all" not in line]
     assert len(named) == 1, said
     assert nights.outcomes("sid") == [BASELINE, REGRESSED]
-    # A damaged cell may have been good; files that are not part of a cell are left alone.
+    # A damaged cell may have been good, so the night is undecided. A link or a file is no cell, and is ignored.
     assert nights.outcomes("forky")[-1] == (BASELINE if how.startswith("it is") else UNDECIDED)
 
 
-def test_a_damaged_good_night_is_passed_over_for_the_one_before(nights: Nights) -> None:
+def test_a_night_is_compared_with_the_good_night_before_a_damaged_one(nights: Nights) -> None:
     for _ in range(2):
         nights.night(0, forky=run_of({}))
     first, second = nights.history.nights
@@ -260,7 +260,7 @@ def test_a_damaged_good_night_is_passed_over_for_the_one_before(nights: Nights) 
     assert nights.history.of("forky")[-1].outcome.against == first
 
 
-def test_a_night_does_not_become_the_measure_because_results_were_removed(nights: Nights) -> None:
+def test_a_night_does_not_become_the_baseline_because_results_were_removed(nights: Nights) -> None:
     nights.night(0, forky=GOOD_RUN)
     (night,) = nights.history.nights
     (nights.folder / night / "forky" / "results.jsonl").unlink()
@@ -269,7 +269,7 @@ def test_a_night_does_not_become_the_measure_because_results_were_removed(nights
     assert nights.outcomes("forky") == [BASELINE, UNDECIDED]
 
 
-def test_a_regression_does_not_become_the_measure_because_nights_before_it_were_removed(nights: Nights) -> None:
+def test_a_regression_does_not_become_the_baseline_because_earlier_nights_were_removed(nights: Nights) -> None:
     nights.night(0, forky=GOOD_RUN)
     nights.night(1, forky=WORSE)
     good = nights.history.nights[0]
@@ -283,7 +283,7 @@ def test_a_regression_does_not_become_the_measure_because_nights_before_it_were_
     assert nights.outcomes("forky") == [BASELINE]
 
 
-def test_only_the_last_nights_are_kept_whole_and_the_last_good_one(nights: Nights) -> None:
+def test_only_the_last_nights_and_the_last_good_night_are_kept_whole(nights: Nights) -> None:
     nights.night(0, forky=run_of({}))
     nights.night(1, forky=GOOD_RUN)
     sweeps = nights.history.of("forky")[1].folder / "points"
@@ -326,7 +326,7 @@ def test_foreign_entries_are_named_and_left_alone(nights: Nights) -> None:
     assert (nights.folder / "notes\n.txt").read_text() == "mine"
 
 
-def test_a_clock_that_is_wrong_is_reported(nights: Nights) -> None:
+def test_a_night_in_the_future_is_reported(nights: Nights) -> None:
     (nights.folder / "99990101T000000Z").mkdir(parents=True)
     assert "the history has a later night" in nights.night(0, forky=GOOD_RUN)
 
@@ -347,7 +347,7 @@ def test_a_night_that_is_ended_leaves_no_temporary_directory(nights: Nights, num
     assert [path.name for path in nights.folder.glob("*/*/*")] == ["run.log"]
 
 
-def test_leftovers_of_a_killed_night_are_removed_unless_its_run_goes_on(nights: Nights) -> None:
+def test_leftovers_of_a_killed_night_are_removed_unless_its_run_is_still_running(nights: Nights) -> None:
     nights.night(3, forky=GOOD_RUN, sid=GOOD_RUN, trixie="the machine has lost power")
     cells = {cell.name: cell.folder for cell in nights.history.cells}
     for folder in cells.values():
@@ -371,7 +371,7 @@ def test_many_foreign_files_are_few_lines(nights: Nights) -> None:
 
 @pytest.mark.guest
 @pytest.mark.nightly
-def test_a_made_regression_in_the_guest_is_new_one_night_and_mended_the_next(tmp_path: Path, cli: Cli) -> None:
+def test_a_made_regression_in_the_guest_is_new_in_one_night_and_fixed_in_the_next(tmp_path: Path, cli: Cli) -> None:
     case = "reg_mr/access_flags/remote-write-without-local-write+none"
     history = tmp_path / "history"
     command = f"nightly --history {history} --stack forky --only {case} --no-confirm --yes --renew 99999".split()

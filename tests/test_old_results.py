@@ -1,9 +1,9 @@
-"""A results file of an earlier version, and such files with damage of every kind.
+"""Tests with a results file of an earlier version, undamaged and with damage of every kind.
 
 `old_results` is a part of a real run in the Soft-RoCE guest, made by the version before records had types. Only the
-directory in `argv` was replaced, and header and footer were reduced to that part. Each command accepts it, and its
-records are written unchanged. Each command accepts a damaged file or refuses it in one line, without a traceback.
-RDMA_CTS_FUZZED is the number of damaged files; all commands read each. The damage is made from a fixed seed.
+directory in `argv` was replaced, and header and footer were reduced to that part. Each command accepts the file.
+RDMA_CTS_FUZZED is the number of damaged files; a fixed seed determines the damage. Each command accepts a damaged file
+or refuses it in one line, without a traceback.
 """
 
 import json
@@ -160,7 +160,7 @@ def damaged(lines: list[bytes], dice: random.Random) -> bytes:
 
 
 def in_place_of(line: bytes, lines: list[bytes], dice: random.Random) -> list[bytes]:
-    """Returns what stands in place of a line: no line, another line more, or a line with damage."""
+    """Returns the lines that replace a line: no line, the line and another one, or the line with damage."""
     match dice.randrange(10):
         case 0:
             return []
@@ -201,7 +201,7 @@ def read_in_every_way(folder: Path) -> None:
 
 
 def carried_on(folder: Path) -> None:
-    """Takes the steps of `run --resume` that use the file before a worker starts."""
+    """Does what `run --resume` does with the file before a worker starts."""
     with closing(ResultsFile(folder / "results.jsonl", carry_on=True)) as file:
         file.cut_back(file.recorded())
 
@@ -238,7 +238,7 @@ COMMANDS = ("report", "compare OLD", "judge", "explain ADV-01 --run", "coverage 
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("raw", RAW[:3], ids=range(3))
-def test_each_command_refuses_a_file_with_what_no_reader_can_handle(
+def test_each_command_refuses_a_file_with_text_that_no_reader_can_handle(
     command: str, raw: bytes, tmp_path: Path, cli: Cli
 ) -> None:
     folder = Path(shutil.copytree(OLD, tmp_path / "run"))

@@ -44,7 +44,7 @@ from reports.terminal import NORMAL, QUIET, VERBOSE, summary
 from samples import case, changed, lines_of, numbered, result, written_records
 
 SUITE = load_suite()
-# Verdicts that do not judge the answer.
+# Verdicts that do not judge the result of a call.
 _SILENT = (Verdict.UNREACHABLE, Verdict.BROKEN)
 _NOT_SUPPORTED = ("EOPNOTSUPP", "ENOSYS")
 (CASE,) = (case for case in SUITE.cases if case.id == "reg_mr/rights/remote-read-granted-by-remote-read")
@@ -88,7 +88,7 @@ def test_judge_bundle_and_verify_do_not_say_that_one_case_conforms(one: Path, tm
 
 
 class Refusing(Device):
-    """Every registration is refused."""
+    """A reference that refuses every registration."""
 
     def access_fault(self, access: int) -> int:
         return 22
@@ -143,7 +143,7 @@ def test_an_incomplete_run_is_partial_and_names_the_gap(found: RunConclusion, le
     assert not found.conforms
 
 
-def test_a_violation_outranks_whatever_is_left() -> None:
+def test_a_violation_outranks_every_gap() -> None:
     found = run_concluded(["PASS", "FAIL", "CRASH"], left_out=7)
     assert (found.words, found.status) == ("x0 does not conform to its documents: 2 rules violated", 1)
 
@@ -170,20 +170,21 @@ def test_a_summary_that_contradicts_itself_is_damaged(one: Path, tmp_path: Path,
 
 
 class NoOffsets(Device):
-    """ZERO_BASED and HUGETLB are answered with EOPNOTSUPP."""
+    """A reference that refuses ZERO_BASED and HUGETLB with EOPNOTSUPP."""
 
     def access_fault(self, access: int) -> int:
         return 95 if access & (1 << 5 | 1 << 7) else super().access_fault(access)
 
 
 def contradictions(suite: Suite, recorded: Recorded, directory: Path) -> list[str]:
-    """Returns one line for each answer that got several verdicts: the call, the answer, and a case for each verdict.
+    """Returns one line for each result of a call that has several verdicts: the call, its result, and a case for each
+    verdict.
 
-    Two results contradict each other if the same call, on the same set-up at the same entry, gave the same answer, and
-    the verdicts on the answer differ. Results of a row's later steps are left out, because other rows may have other
-    steps. Rows that judge the status of a refusal and not its effect are left out too. Whether a call is unsupported
-    must not depend on addresses and lengths: for this verdict, calls with the same flags on memory of the same kind
-    count as the same call.
+    Two cases contradict each other if the same call, with the same set-up at the same entry, returned the same result,
+    but their verdicts differ. Later steps of a row are left out, because other rows may have other steps. Rows that
+    judge the status of a refusal and not its effect are left out too. Whether a call is unsupported must not depend on
+    addresses and lengths: for this verdict, calls with the same flags on memory of the same kind count as the same
+    call.
     """
     basis = Basis(known_capabilities(recorded))
     found: dict[str, dict[Verdict, str]] = {}
@@ -225,7 +226,7 @@ DEVICES = (Device(without("odp", "rereg_mr")), Device(), NoOffsets(), Device(wit
     ("device", "most_points"),
     [(DEVICES[0], 256), *(pytest.param(each, 2048, marks=pytest.mark.nightly) for each in DEVICES)],
 )
-def test_equal_answers_have_equal_verdicts(tmp_path: Path, device: Device, most_points: int) -> None:
+def test_equal_results_of_calls_have_equal_verdicts(tmp_path: Path, device: Device, most_points: int) -> None:
     cases = [case for case in of_tier(SUITE.cases, DEFAULT) if case.verb in ("ibv_rereg_mr", "ibv_reg_mr")]
     fast = [case for case in cases if (case.sweep is None or case.sweep.size <= most_points) and not is_dear(case)]
     path = record(tmp_path, SUITE, fast, device)
@@ -253,7 +254,7 @@ BOTH = Needs({"REG-05": ("granted RDMA_WRITE at libibverbs", "refused RDMA_WRITE
 
 
 def line(of: Case, verdict: str = "PASS", **more: object) -> ResultRecord:
-    """A result with this evidence, as in a results file."""
+    """A result with the evidence of its case, as in a results file."""
     made = result(of, verdict, **more)  # type: ignore[arg-type]
     return {**made, "evidence": shown_in(of, made)}
 
@@ -301,7 +302,7 @@ def test_evidence_that_was_not_run_is_named_as_missing() -> None:
 
 
 @pytest.mark.parametrize("verdict", ["FAIL", "UNREACHABLE", "BROKEN"])
-def test_a_refusal_whose_control_did_not_hold_proves_nothing_and_says_so(verdict: str) -> None:
+def test_a_refusal_whose_control_was_not_seen_is_no_evidence_and_is_reported(verdict: str) -> None:
     """The control belongs to another rule, so that this rule has only evidence that passed."""
     control = changed(line(GRANTED, verdict), {"rules": ["REG-17"]})
     needs = Needs({"REG-05": BOTH.items["REG-05"][1:]})
@@ -384,7 +385,7 @@ def test_evidence_that_a_rule_names_and_no_case_shows_is_a_mistake(
     assert load_suite().registry.needs.items["MINE-01"] == ("granted ibv_dealloc_mw at libibverbs",)
 
 
-def test_a_run_says_of_each_rule_what_it_needs_and_what_was_missing(tmp_path: Path) -> None:
+def test_a_run_reports_the_evidence_that_a_rule_needs_and_that_is_missing(tmp_path: Path) -> None:
     chosen = [each for each in SUITE.cases if each.id.startswith("reg_mr/rights/remote-write-granted")]
     run = read(record(tmp_path, SUITE, chosen))
     assert run.verdicts["REG-05"] == "PARTIAL"

@@ -1,4 +1,4 @@
-"""Cases in guests of other kinds than most tests use: with another driver, mended, and without optional resources."""
+"""Tests of cases in guests that few tests use: with another driver, mended, and without optional resources."""
 
 import json
 from pathlib import Path

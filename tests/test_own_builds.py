@@ -1,4 +1,4 @@
-"""The user's own module and libraries in a real guest: their marks in the header show that they were loaded. A resumed
+"""Tests of a user's own module and libraries in a real guest: the header has their marks if they were loaded. A resumed
 guest loads them; at night, its results are compared with the results of a booted guest."""
 
 import json
@@ -115,8 +115,8 @@ def others(recorded: Recorded) -> dict[str, object]:
 def test_resumed_guests_give_the_results_of_a_booted_one(
     options: tuple[str, ...], booted: Recorded, resumed: Recorded, tmp_path: Path
 ) -> None:
-    """Sessions: one that waits with the device open, with and without these builds, and one with other options. The
-    builds are copies of the image's builds, with other marks."""
+    """The booted guest is compared with a resumed guest with the same builds, a resumed guest without them, and a
+    guest with another deadline. The builds are copies of the image's builds with other marks."""
     for found in (resumed, run_of(tmp_path / "out", *options)):
         assert verdicts(found) == verdicts(booted)
         assert found.header["planned"] == booted.header["planned"]
@@ -185,7 +185,7 @@ def test_a_shell_in_the_guest_has_the_devices_and_what_was_given(place: Path, tm
 
 
 @pytest.mark.nightly
-def test_a_run_in_such_a_shell_is_one_on_a_device_of_the_host(place: Path, tmp_path: Path) -> None:
+def test_a_run_in_a_shell_of_the_guest_is_a_run_on_a_device_of_a_host(place: Path, tmp_path: Path) -> None:
     said = in_a_shell(
         place, tmp_path / "shell", "./rdma-cts run --only dereg_mr/deregistration/of-none; echo status-$?"
     )

@@ -1,4 +1,4 @@
-"""The packages can be built, have the right contents, and work in a clean Debian system."""
+"""Tests that the packages can be built, have the right contents, and work in a clean Debian system."""
 
 import hashlib
 import os
@@ -128,7 +128,7 @@ def test_the_manual_page_has_every_command(files: Path) -> None:
     assert "warning:" not in page
 
 
-def test_the_suite_runs_from_these_files(files: Path) -> None:
+def test_the_suite_runs_from_the_installed_files(files: Path) -> None:
     assert run(str(files / "usr/bin/rdma-cts"), "--version") == f"rdma-cts {VERSION}\n"
     assert CASE in run(str(files / "usr/bin/rdma-cts"), "list")
 
@@ -182,8 +182,8 @@ class Tree:
 
 @contextmanager
 def unpacked(packages: Iterable[str]) -> Iterator[Tree]:
-    """Gives a tree with these Debian packages, which is removed at the end of the block. The tree is in the cache, so
-    that it can have hard links to files of the cache. It is made once, in about a minute, and kept there as an archive;
+    """Yields a tree with these Debian packages, and removes the tree at the end of the block. The tree is in the cache,
+    so that it can have hard links to files of the cache. It is built once, in about a minute, and stored as an archive;
     each use unpacks a copy."""
     if ended("unshare", "--mount", "true").returncode != 0:
         pytest.skip("this machine refuses mounts, and a tree needs its own /proc")
@@ -246,7 +246,7 @@ def test_the_autopkgtest_passes(installed: Tree) -> None:
 
 
 @pytest.mark.nightly
-def test_nothing_is_written_into_the_packages_directories_not_even_by_root(installed: Tree) -> None:
+def test_nothing_is_written_into_the_directories_of_the_package_even_by_root(installed: Tree) -> None:
     before = installed.state(SUITE)
     assert any(name.endswith(".pyc") for name in before), "the package brings no bytecode"
     for command in ("list", "coverage", "schema table", "explain REG-15", "doctor"):

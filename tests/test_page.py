@@ -1,4 +1,4 @@
-"""report.html in a real browser: headless Chromium, controlled by chromedriver."""
+"""Tests of report.html in a real browser: headless Chromium, controlled by chromedriver."""
 
 import base64
 import json
@@ -149,7 +149,7 @@ def varied_page(tmp_path_factory: pytest.TempPathFactory) -> str:
 def page(browser: Browser, varied_page: str) -> Browser:
     """The page of one varied run, in the light colour scheme, with an empty search."""
     media(browser, "light")
-    browser.get("about:blank")  # a page at the same address would keep its place
+    browser.get("about:blank")  # a page at the same address would keep its scroll position
     browser.get(varied_page)
     wait_for_rows(browser)
     return browser
@@ -212,7 +212,7 @@ def test_nothing_from_the_results_runs_and_all_of_it_is_shown(page: Browser) -> 
     assert page.js("document.body.textContent.split(arguments[0]).length", MARKUP) > 10
     log: list[dict[str, Any]] = page.get_log("browser")  # type: ignore[no-untyped-call, unused-ignore]
     assert [entry for entry in log if entry["level"] == "SEVERE"] == []
-    # It loads nothing, and runs no script that got into it.
+    # The page loads nothing, and does not run a script that is added to it.
     loaded = page.js("performance.getEntriesByType('resource').map(each => each.name.slice(0, 5))")
     assert set(loaded) <= {"data:"}
     page.execute_script(
@@ -221,7 +221,7 @@ def test_nothing_from_the_results_runs_and_all_of_it_is_shown(page: Browser) -> 
     assert page.js("window.ran") is None
 
 
-def test_each_violated_rule_stands_next_to_the_words_of_its_document(page: Browser) -> None:
+def test_each_violated_rule_is_next_to_the_quote_of_its_document(page: Browser) -> None:
     (card, *_) = page.find_elements(By.XPATH, "//article[p[not(@class)]/a[.='REG-15']]")
     said = card.find_element(By.CLASS_NAME, "document")
     assert said.find_element(By.TAG_NAME, "q").text == RULES["REG-15"]["quote"]
@@ -266,7 +266,7 @@ def test_rows_are_walked_and_opened_by_keyboard(page: Browser) -> None:
     assert rule.get_attribute("open") is not None
 
 
-def test_a_result_has_all_that_a_person_needs(page: Browser) -> None:
+def test_a_result_has_its_call_outcome_reason_entry_table_and_command(page: Browser) -> None:
     case = SUITE.cases[VERDICTS.index("FAIL")]
     page.execute_script("location.hash = arguments[0]", case.id)
     page.wait(lambda: focused(page) == case.id)
@@ -304,7 +304,7 @@ def test_a_sweep_has_its_formula_its_map_and_a_legend(page: Browser) -> None:
     assert [item.text.split()[0] for item in first.find_elements(By.CSS_SELECTOR, ".legend li")] == ["4", "4"]
 
 
-def test_a_dot_of_a_map_is_reported_by_keyboard_and_by_pointer(page: Browser) -> None:
+def test_a_point_of_a_map_is_described_by_keyboard_and_by_pointer(page: Browser) -> None:
     build(page)
     (first, *_) = page.all("details.sweep[open]")
     dot, shown = first.find_element(By.CSS_SELECTOR, ".dot"), first.find_element(By.CSS_SELECTOR, ".map")
@@ -330,7 +330,7 @@ def test_the_data_path_is_a_picture_with_signs(page: Browser) -> None:
     assert rows == [["✓", "✓", "⊘"]] * 2 + [["✓", "✓", "✗"]] * 2
 
 
-def test_several_runs_are_columns_and_what_differs_can_be_picked(browser: Browser, tmp_path: Path) -> None:
+def test_several_runs_are_columns_and_differing_cases_can_be_selected(browser: Browser, tmp_path: Path) -> None:
     old = [result(case) for case in SUITE.cases[:4]]
     new = [result(case, "FAIL" if case is SUITE.cases[2] else "PASS") for case in SUITE.cases[1:5]]
     show(browser, tmp_path, run(tmp_path, old, stack="trixie"), run(tmp_path, new, stack="forky"))
@@ -410,7 +410,7 @@ return worst;
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_stands_out_from_what_is_behind_it(page: Browser, scheme: str) -> None:
+def test_every_text_has_enough_contrast_with_its_background(page: Browser, scheme: str) -> None:
     media(page, scheme)
     build(page)
     try:
@@ -433,7 +433,7 @@ def test_a_hundred_thousand_points_take_no_elements_of_their_own(browser: Browse
     assert browser.one(".map").is_displayed()
 
 
-def test_a_defect_says_what_its_own_points_did(browser: Browser, tmp_path: Path) -> None:
+def test_a_defect_describes_only_its_own_points(browser: Browser, tmp_path: Path) -> None:
     swept = sweep(tmp_path, SUITE.cases[0], FLAGS, lambda at: 2 if "MW_BIND" in at["access"] else 0)
     (own,) = swept["deviations"]
     other: Deviation = {**own, "rules": ["REG-01"], "observed": "what another rule's points did"}

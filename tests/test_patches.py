@@ -1,5 +1,5 @@
-"""Series for git am are made from trees with and without history, and git applies them; trees that do not fit are
-reported."""
+"""Series of patches for git am, from trees with and without history. Git applies the series. Trees to which a change
+does not apply are reported."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -54,7 +54,7 @@ def made(tree: Path, series: str = "linux") -> list[Path]:
     return sorted((tree.parent / "out" / series).iterdir())
 
 
-def test_git_am_takes_the_series_and_then_the_features(tree: Path) -> None:
+def test_git_am_applies_the_series_and_then_the_features(tree: Path) -> None:
     assert patches(tree, "--features", "--signoff", "A Name <name@example.org>") == 0
     git(tree, "am", "--quiet", *map(str, made(tree)))
     assert (tree / DRIVER / "rxe_mw.c").read_text() == LATER.replace("return 0", "return 1", 1).replace(" & 0xff", "")
@@ -67,7 +67,7 @@ def test_git_am_takes_the_series_and_then_the_features(tree: Path) -> None:
     ]
 
 
-def test_a_message_has_the_document_and_the_commit_at_fault_and_the_program_stays_out_of_it(tree: Path) -> None:
+def test_a_message_has_the_document_and_the_commit_at_fault_but_not_the_program(tree: Path) -> None:
     assert patches(tree, "--signoff", "A Name <name@example.org>") == 0
     mail = made(tree)[1].read_text()
     fault = git(tree, "log", "-1", "--format=%H")[:12]
@@ -82,17 +82,17 @@ def test_a_message_has_the_document_and_the_commit_at_fault_and_the_program_stay
     assert git(tree, "log", "-1", "--skip=1", "--format=%B").count("Fixes: ") == 1
 
 
-def test_a_tree_without_history_gives_the_same_patches_without_fixes(tree: Path, tmp_path: Path, capsys: Says) -> None:
+def test_a_tree_without_history_has_the_same_patches_without_fixes(tree: Path, tmp_path: Path, capsys: Says) -> None:
     bare = tmp_path / "bare" / "tree"
     laid(bare / DRIVER, {"rxe_mw.c": LATER})
     assert patches(bare) == 0
     assert capsys.readouterr().err == f"{bare} has no history: no Fixes: lines\n"
     assert "Fixes:" not in made(bare)[1].read_text()
-    assert "Signed-off-by" not in made(bare)[0].read_text(), "nobody signs off who does not ask to"
+    assert "Signed-off-by" not in made(bare)[0].read_text(), "only --signoff adds the line"
     git(tree, "am", "--quiet", *map(str, made(bare)))
 
 
-def test_what_a_history_began_with_is_nobodys_fault(tmp_path: Path, tree: Path, capsys: Says) -> None:
+def test_the_first_commit_of_a_history_is_not_named_in_fixes(tmp_path: Path, tree: Path, capsys: Says) -> None:
     imported = tmp_path / "imported" / "tree"
     commit(imported, LATER, "Import")
     assert patches(imported) == 0
@@ -103,7 +103,7 @@ def test_what_a_history_began_with_is_nobodys_fault(tmp_path: Path, tree: Path, 
     assert ["Fixes:" in each.read_text() for each in made(cut)] == [False, True]
 
 
-def test_a_commit_that_only_moves_the_driver_is_not_at_fault(tree: Path) -> None:
+def test_a_commit_that_only_moves_the_driver_is_not_blamed(tree: Path) -> None:
     old = tree.parent / "moved" / "tree"
     for text, subject in (("\n", "Begin"), (FIRST, "Add binding"), (LATER, "Add the check")):
         commit(old, text, subject, "staging")
@@ -115,7 +115,7 @@ def test_a_commit_that_only_moves_the_driver_is_not_at_fault(tree: Path) -> None
     assert '("Add the check")' in made(old)[1].read_text()
 
 
-def test_a_dirty_tree_is_named_and_its_commit_counts(tree: Path, capsys: Says) -> None:
+def test_a_tree_with_uncommitted_files_is_named_and_the_series_is_for_head(tree: Path, capsys: Says) -> None:
     laid(tree / DRIVER, {"rxe_mw.c": "int other;\n"})
     assert patches(tree) == 0
     assert capsys.readouterr().err == f"{tree}: 1 files of {DRIVER} are not committed: the series is for HEAD\n"
@@ -123,7 +123,9 @@ def test_a_dirty_tree_is_named_and_its_commit_counts(tree: Path, capsys: Says) -
     assert (tree / DRIVER / "rxe_mw.c").read_text() == "int other;\n"
 
 
-def test_a_change_that_does_not_fit_is_named_and_the_rest_goes_on(tree: Path, monkeypatch: Patch, capsys: Says) -> None:
+def test_a_change_that_does_not_fit_is_named_and_the_others_are_written(
+    tree: Path, monkeypatch: Patch, capsys: Says
+) -> None:
     monkeypatch.setattr(commands.patches, "read_changes", lambda: (BIND, replace(BIND, name="zap"), CHECK))
     commit(tree, LATER.replace("key & 0xff", "key & 0xfe"), "Another version")
     assert patches(tree) == 0
@@ -140,7 +142,7 @@ def test_patches_fails_if_no_change_fits(tree: Path, capsys: Says) -> None:
     assert capsys.readouterr().err.splitlines()[-1] == "rdma-cts: no change fits; the lines above say why"
 
 
-def test_bad_input_is_a_line(tree: Path, capsys: Says, monkeypatch: Patch) -> None:
+def test_bad_input_is_reported(tree: Path, capsys: Says, monkeypatch: Patch) -> None:
     out = str(tree.parent / "out")
     (tree.parent / "empty").mkdir()
     assert patches(tree, "--signoff", "Name") == 2
@@ -152,10 +154,10 @@ def test_bad_input_is_a_line(tree: Path, capsys: Says, monkeypatch: Patch) -> No
     assert f"{out}/linux has files already" in capsys.readouterr().err
     monkeypatch.setenv("PATH", str(tree.parent / "empty"))
     assert patches(tree) == 3
-    assert capsys.readouterr().err == "rdma-cts: git is not installed; it makes the series\n"
+    assert capsys.readouterr().err == "rdma-cts: git, which makes the series, is not installed\n"
 
 
-def test_an_oops_is_trimmed_to_what_is_certain() -> None:
+def test_an_oops_is_trimmed_to_its_certain_lines() -> None:
     log = [
         "[    1.000000] rxe0: qp#17 before",
         "[    2.000000] BUG: kernel NULL pointer dereference, address: 0000000000000160",

@@ -1,6 +1,6 @@
-"""Violations, and personas: no case fails on the behaviour of known drivers, and violations are also killed on
-personas. Each violation is tried on one persona, with the personas in turn; `rdma-cts trial personas` tries each
-violation on every persona. By day, three personas and one violation of each rule are tried."""
+"""Tests with violations and personas: no case fails because of the behaviour of a known driver, and violations are also
+killed on personas. At night, each violation is tried on one persona, with the personas in turn; by day, three personas
+and one violation of each rule are tried. `rdma-cts trial personas` tries each violation on every persona."""
 
 import json
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ from trial.running import on_reference, on_the_reference, violations_by
 from trial.trying import KILLED, SURVIVED, finding, try_all, try_violation
 
 BY_NAME = {each.name: each for each in PERSONAS}
-# On these personas, no statuses of the InfiniBand specification are demanded.
+# On these personas, no statuses of the InfiniBand specification are required.
 IWARP = {"irdma-iwarp", "erdma", "cxgb4", "qedr-iwarp", "siw"}
 # By day, cases are run on these personas: a persona with all features of InfiniBand, software iWARP, and a persona
 # without RC and windows.
@@ -73,7 +73,7 @@ def test_a_persona_fails_exactly_the_rules_its_driver_violates(persona: Persona)
 
 
 def test_a_bind_checked_at_access_fails_only_rules_about_its_refusal() -> None:
-    """The firmware of mlx5 may behave like this. Rows that only presuppose the refusal are UNREACHABLE."""
+    """The firmware of mlx5 may check a bind at the access. Cases that only presuppose the refusal are UNREACHABLE."""
     mlx5 = BY_NAME["mlx5"]
     persona = replace(mlx5, behaves={**mlx5.behaves, "binds-checked-at-access": ""})
     found = run_clean(persona, [case for case in cases() if case.given.windows])
@@ -89,14 +89,14 @@ def test_a_passing_case_that_detects_no_violation_is_vacuous() -> None:
     ran = run_clean(persona, some)
     blind = replace(VIOLATIONS[0], kind=Device)
     assert try_on(persona, ran, blind, [some[0].id], some) is None
-    shown = finding(blind, KILLED, {some[0].id: "it failed"}, 1)
-    both = [some[0].id, some[1].id]
-    assert outcome(persona, ran, [shown], both).vacuous == (some[1].id,)
-    assert outcome(persona, ran, [shown], both[:1]).vacuous == ()
+    killed = finding(blind, KILLED, {some[0].id: "it failed"}, 1)
+    ids = [some[0].id, some[1].id]
+    assert outcome(persona, ran, [killed], ids).vacuous == (some[1].id,)
+    assert outcome(persona, ran, [killed], ids[:1]).vacuous == ()
 
 
 @in_turn
-def test_a_run_begins_with_the_port(persona: Persona) -> None:
+def test_the_port_of_a_persona_is_chosen_and_has_its_transport(persona: Persona) -> None:
     transport, chosen = persona.port.begin()
     assert chosen == persona.port.chosen
     assert transport.iba is persona.stack.has("iba_statuses")
@@ -104,8 +104,9 @@ def test_a_run_begins_with_the_port(persona: Persona) -> None:
 
 
 @some_by_day
-def test_a_device_conforms_if_only_the_kernel_core_is_at_fault(persona: Persona) -> None:
-    """A run about the device ends with exit status 0, unless the driver declares a capability that it lacks."""
+def test_a_device_conforms_if_only_the_kernel_core_violates_rules(persona: Persona) -> None:
+    """A run about the device has exit status 0, except if the driver makes a mistake of its own or declares a
+    capability that it lacks."""
     failing = {id_ for id_, _, _ in clean(persona.name).failed}
     failed = [case for case in cases() if case.id in failing]
     assert failed
@@ -120,7 +121,7 @@ def test_a_device_conforms_if_only_the_kernel_core_is_at_fault(persona: Persona)
 
 
 @some_by_day
-def test_statuses_are_demanded_where_the_transport_promises_them(persona: Persona) -> None:
+def test_statuses_are_required_only_if_the_transport_defines_them(persona: Persona) -> None:
     asked = [case for case in cases() if any(rule.startswith("STAT-") for rule in case.rules)]
     passed = [case for case in asked if case.id in clean(persona.name).passed]
     if persona.name in IWARP:
@@ -130,7 +131,7 @@ def test_statuses_are_demanded_where_the_transport_promises_them(persona: Person
 
 
 def test_a_violation_of_each_rule_is_detected() -> None:
-    """By day, only the cases up to the first that fails are run: rows before sweeps, and those of its rule first."""
+    """For each violation, cases run until one fails: first the cases of its rule, then all; rows before sweeps."""
     rows_first = sorted(cases(), key=lambda case: case.sweep.size if case.sweep else 0)
     elsewhere = 0
     for violation in ONE_OF_EACH_RULE:
@@ -221,7 +222,7 @@ def test_the_command_writes_its_table_and_suggests_personas(tmp_path: Path, monk
     assert "has immediate_data and does not declare it (providers/erdma/" in capsys.readouterr().out
 
 
-def test_personas_without_violations() -> None:
+def test_personas_can_be_tried_without_violations() -> None:
     mana = BY_NAME["mana"]
     few = [case for case in cases() if not mana.violates.keys().isdisjoint(case.rules)]
     (found,) = try_personas([mana], [], few, jobs=1)

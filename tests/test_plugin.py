@@ -1,4 +1,4 @@
-"""The engine as a pytest plugin: pytest runs in a separate process on a device in Python."""
+"""Tests of the engine as a pytest plugin; pytest runs in a separate process on a device in Python."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from project import QUIET_VERDICTS, Project
 from samples import footer_of, laid
 
 EXPECTED = {f"reg_mr/fake/{row}": verdict for row, verdict in QUIET_VERDICTS.items()}
-KEPT = os.environ[cache.DIRECTORY]  # this session's cache of the suite's own tables, already parsed
+KEPT = os.environ[cache.DIRECTORY]  # the cache of this session has the parsed tables of the suite
 
 
 def verdicts(project: Project) -> Mapping[str, str]:
@@ -32,7 +32,7 @@ def extend(project: Project, text: str) -> None:
 
 
 def errors(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """pytest's usage errors, one per line."""
+    """Returns the lines of pytest's usage errors."""
     return [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line]
 
 
@@ -73,7 +73,7 @@ def test_the_command_that_reproduces_a_case_names_the_sessions_device_and_tables
     assert line["repro"] == f"./rdma-cts run {options} --only reg_mr/fake/works"
 
 
-# Runs the cases like the session that waits in a guest.
+# Runs the cases as the session that waits in a guest does.
 DIRECTLY = """
 from conformance.pytest_plugin.options import cases_of
 from conformance.pytest_plugin.plugin import run_directly
@@ -108,7 +108,7 @@ def test_a_failing_fixture_makes_its_cases_broken(project: Project) -> None:
 
 
 def without_times(project: Project) -> dict[str, dict[str, Any]]:
-    """The results by case, without values that differ from run to run."""
+    """Returns the results by case, without values that differ from run to run."""
     results: dict[str, dict[str, Any]] = {}
     for line in project.results().results:
         observed = {key: value for key, value in line["observed"].items() if key not in ("mr", "asked")}
@@ -116,7 +116,7 @@ def without_times(project: Project) -> dict[str, dict[str, Any]]:
     return results
 
 
-def test_two_workers_and_a_session_without_pytests_protocol_give_the_results_of_one(project: Project) -> None:
+def test_two_workers_and_a_session_without_pytests_protocol_have_the_results_of_one_worker(project: Project) -> None:
     project.run()
     alone, planned = without_times(project), project.results().header["planned"]
     (project.root / "out").rename(project.root / "alone")
@@ -133,7 +133,7 @@ def test_two_workers_and_a_session_without_pytests_protocol_give_the_results_of_
     assert without_times(project) == alone
 
 
-def test_only_takes_the_named_cases_and_no_other_folder_and_overwrites_no_run(project: Project) -> None:
+def test_only_the_named_cases_of_their_folder_run_and_no_run_is_overwritten(project: Project) -> None:
     name = "dereg_mr/test_dereg_mr.py"
     laid(project.root / "cases", {name: (CASES / name).read_bytes()})
     done = project.run(rows=("works",))

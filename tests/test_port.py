@@ -1,5 +1,5 @@
-"""The port, GID and partition that traffic uses, and the messages about unusable ports and GIDs, with a made-up
-/sys."""
+"""Tests of the port, GID and partition that traffic uses, and of the messages about unusable ports and GIDs, with a
+made-up /sys; and of the capabilities of transports."""
 
 import sys
 from collections.abc import Callable
@@ -33,7 +33,8 @@ Entry = tuple[str, str, str]  # address, type, interface
 
 @pytest.fixture
 def made(tmp_path: Path) -> Callable[..., Port]:
-    """Makes a port of a made-up /sys from its link layer, its GIDs, and interfaces with their flags and operstate."""
+    """Returns a function that makes a port in a made-up /sys, with a link layer, GIDs, and interfaces (name, flags,
+    operstate)."""
 
     def make(
         link_layer: str = "Ethernet",
@@ -61,13 +62,13 @@ def made(tmp_path: Path) -> Callable[..., Port]:
     ("link_layer", "gids", "index"),
     [
         ("Ethernet", ((LINK_LOCAL, V1, "d0"), (MAPPED, V2, "d0"), (NONE, "", "")), 1),
-        ("Ethernet", ((MAPPED, V2, "d0"), (MAPPED, V1, "d0")), 0),  # version 2, wherever it is in the table
+        ("Ethernet", ((MAPPED, V2, "d0"), (MAPPED, V1, "d0")), 0),  # version 2 at any index
         ("Ethernet", ((GLOBAL, V2, "d0"), (LINK_LOCAL, V2, "d0")), 0),  # link-local only if there is no other
         ("Ethernet", ((LINK_LOCAL, V1, "d0"), (LINK_LOCAL, V2, "d0")), 1),
         ("Ethernet", ((MAPPED, V1, "d0"),), 0),
         ("Ethernet", ((MAPPED, V2, "d0"), (PREFIX_ALONE, V2, "d0")), 0),
         ("Ethernet", ((MAPPED, V2, "d0"), (VLAN, V2, "d0.7")), 0),  # the VLAN's interface is down
-        ("Ethernet", ((MAPPED, V2, "d0"), (VLAN, V2, "elsewhere")), 0),  # it is in another network namespace
+        ("Ethernet", ((MAPPED, V2, "d0"), (VLAN, V2, "elsewhere")), 0),  # the interface is in another network namespace
         ("Ethernet", ((LINK_LOCAL, "", ""), (MAPPED, "", ""), (PREFIX_ALONE, "", "")), 1),  # an old kernel: no types
         ("InfiniBand", ((LINK_LOCAL, V1, ""), (LINK_LOCAL, V1, "")), 0),
         ("Unknown", ((LINK_LOCAL, V1, ""),), 0),  # EFA
@@ -79,18 +80,18 @@ def test_the_best_gid_whose_interface_is_up_is_used(
     port = made(link_layer, *gids, interfaces=(("d0", 0x1003, "up"), ("d0.7", 0x1003, "lowerlayerdown")))
     assert port.choose(port.gids()) == index
     assert port.choose(port.gids(range(len(gids)))) == index
-    if link_layer != "Ethernet":  # their GIDs have no interface
+    if link_layer != "Ethernet":  # GIDs without an interface
         for usable in range(len(gids)):
             port.check(usable)
 
 
-def test_an_empty_gid_is_a_mistake_and_the_usable_ones_are_listed(made: Any) -> None:
+def test_an_empty_gid_is_refused_and_the_usable_gids_are_listed(made: Any) -> None:
     with pytest.raises(UserError, match="this GID of port 1 of any0 is empty") as caught:
         made("Unknown", (LINK_LOCAL, V1, "")).check(1)
     assert caught.value.hint == f"usable: 0 ({LINK_LOCAL})"
 
 
-def test_without_any_gid_there_nothing_can_be_sent(made: Any) -> None:
+def test_a_port_without_any_gid_is_refused(made: Any) -> None:
     port = made("Unknown")
     with user_error("port 1 of any0 has no GID, so .* sent; select another with --port or --device$", status=3):
         port.choose(port.gids())
@@ -115,7 +116,7 @@ def test_a_port_without_a_usable_gid_is_reported_with_what_to_do(made: Any, gids
     ("index", "what"),
     [(2, "is empty"), (9, "is empty"), (3, "belongs to d1, which is down"), (4, "has no interface here")],
 )
-def test_a_gid_that_cannot_be_used_is_a_mistake_and_the_good_ones_are_listed(made: Any, index: int, what: str) -> None:
+def test_a_gid_that_cannot_be_used_is_refused_and_the_usable_gids_are_listed(made: Any, index: int, what: str) -> None:
     gids = ((LINK_LOCAL, V1, "d0"), (MAPPED, V2, "d0"), (NONE, "", ""), (VLAN, V2, "d1"), (GLOBAL, V2, "elsewhere"))
     port = made("Ethernet", *gids, interfaces=(("d0", 0x1003, "unknown"), ("d1", 0x1002, "down")))
     for good in (0, 1):
@@ -128,12 +129,12 @@ def test_a_gid_that_cannot_be_used_is_a_mistake_and_the_good_ones_are_listed(mad
 
 
 @pytest.mark.parametrize("state", ["0: NOP", "1: DOWN", "2: INIT", "17: NEW"])
-def test_a_port_that_carries_nothing_is_reported_before_any_case(made: Any, state: str) -> None:
+def test_a_port_that_is_not_active_is_refused(made: Any, state: str) -> None:
     with user_error(f"port 1 of any0 is {state[3:].strip()}", status=3):
         made("InfiniBand", (LINK_LOCAL, V1, ""), state=state).check()
 
 
-def test_a_port_that_does_not_exist_is_reported_with_those_that_do(made: Any, tmp_path: Path) -> None:
+def test_a_port_that_does_not_exist_is_refused_and_the_existing_ports_are_listed(made: Any, tmp_path: Path) -> None:
     made()
     with pytest.raises(UserError, match="any0 has no port 2; its ports: 1"):
         Port("any0", 2, tmp_path / "ib").check()
@@ -143,7 +144,7 @@ def test_a_port_that_does_not_exist_is_reported_with_those_that_do(made: Any, tm
     ("pkeys", "index"),
     [((0xFFFF,), 0), ((0x7FFF, 0x8001, 0xFFFF), 2), ((0x7FFF, 0x8001), 1), ((0x7FFF,), 0), ((), 0), ((0, 0x8005), 1)],
 )
-def test_the_partition_is_one_with_full_membership(made: Any, pkeys: tuple[int, ...], index: int) -> None:
+def test_the_partition_has_full_membership_if_possible(made: Any, pkeys: tuple[int, ...], index: int) -> None:
     assert made("InfiniBand", pkeys=pkeys).pkey_index == index
 
 
@@ -168,7 +169,7 @@ def device(layer: str, lid: int = 7, flags: int = 0, gid_index: int | None = Non
         (device("Ethernet", lid=0), True),
     ],
 )
-def test_infiniband_goes_by_lid_and_has_a_global_route_only_where_it_needs_one(of: Device, used: bool) -> None:
+def test_infiniband_uses_the_lid_and_has_a_global_route_only_if_necessary(of: Device, used: bool) -> None:
     assert of.uses_grh is used
 
 
@@ -183,7 +184,7 @@ def test_the_transport_is_that_of_the_node_and_its_link(tmp_path: Path) -> None:
         assert transport_of(tmp_path / name, 1).name == name
 
 
-def test_a_device_asks_the_table_of_its_port_where_the_stack_has_one(
+def test_a_device_uses_the_gid_table_of_the_stack_if_there_is_one(
     made: Any, monkeypatch: Patch, tmp_path: Path
 ) -> None:
     made("Ethernet", (MAPPED, "", ""), (VLAN, "", ""))
@@ -219,8 +220,8 @@ def test_a_program_of_32_bits_is_refused_in_one_line(monkeypatch: Patch) -> None
 
 
 @pytest.mark.parametrize(("reported", "severity"), [(64, Severity.MEMORY), (40, Severity.VALID_REFUSED)])
-def test_data_that_a_receive_reports_and_does_not_have_are_misplaced_or_lost(reported: int, severity: Severity) -> None:
-    """A receive completion of another length belongs to the next message: this one was lost."""
+def test_missing_data_of_a_completed_receive_are_misplaced_or_lost(reported: int, severity: Severity) -> None:
+    """A receive completion of another length belongs to the next message, and the expected message was lost."""
     when = "op: RECV, qp_type: UD, lkey: mr.lkey, addr: buf, length: 64"
     given = "mrs: {mr: {access: [LOCAL_WRITE]}}"
     of = case(f"{{rules: [REG-05], given: {{{given}}}, call: local_traffic, when: {{{when}}}, then: success}}")
@@ -234,7 +235,7 @@ def test_data_that_a_receive_reports_and_does_not_have_are_misplaced_or_lost(rep
 
 
 @pytest.mark.parametrize("opcode", ["SEND", "RDMA_WRITE", "RDMA_READ", "ATOMIC_FETCH_AND_ADD", "FLUSH_GLOBAL"])
-def test_only_what_has_no_answer_of_its_own_goes_unacknowledged_and_only_on_iwarp(opcode: str) -> None:
+def test_only_requests_without_a_response_are_unacknowledged_and_only_on_iwarp(opcode: str) -> None:
     assert IWARP.acknowledges(opcode) == (opcode not in ("SEND", "RDMA_WRITE"))
     assert INFINIBAND.acknowledges(opcode)
     assert ROCE.acknowledges(opcode)
@@ -251,7 +252,7 @@ def test_capabilities_that_a_transport_lacks_are_not_declared() -> None:
 
 
 def test_on_demand_memory_is_declared_for_each_transport() -> None:
-    """The test uses the masks of rxe, which declares no operation for UC."""
+    """The masks are those of rxe, which declares no operation for UC."""
     attributes = DeviceAttributes(0, 0, 1, 0xFF, odp_uc_caps=0, odp_ud_caps=0x23, odp_xrc_caps=0x29)
     caps = declared_capabilities(attributes)
     assert {name for name, there in caps.items() if name.startswith("odp_") and there} == {
@@ -271,7 +272,7 @@ def test_lists_of_reads_need_as_many_elements_as_the_tables_use(elements: int, d
     assert declared_capabilities(DeviceAttributes(0, 0, 0, 0, max_sge=elements))["lists"] is declared
 
 
-def test_every_row_with_immediate_data_needs_it_without_saying_so() -> None:
+def test_every_row_and_point_with_immediate_data_needs_this_capability() -> None:
     cases = load_suite().cases
     rows = [each for each in cases if each.sweep is None]
     using = {

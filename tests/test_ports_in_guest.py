@@ -1,4 +1,4 @@
-"""Several devices and addresses in one guest: the findings of preflight, and the messages about unusable ports."""
+"""Tests of several devices and addresses in one guest: findings of preflight, and messages about unusable ports."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from kinds import Folders
 from own_guest import told_by
 
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
-# The types of queue pairs of Soft-RoCE; each carries a message to its peer.
+# The types of queue pairs of Soft-RoCE; each transfers a message to its peer.
 PAIRS = {"RC": "works", "UC": "works", "UD": "works", "RC_SRQ": "works"}
 MTU_4096 = 5  # IBV_MTU_4096
 
@@ -33,7 +33,7 @@ def test_each_device_has_the_address_of_its_own_interface(seen: dict[str, Any]) 
     assert (seen["ipv6"]["gid"], seen["ipv6"]["interface"]) == ("fd00:0077:0000:0000:0000:0000:0000:0001", "e2")
 
 
-def test_every_type_of_gid_that_the_port_has_can_be_asked_for(seen: dict[str, Any]) -> None:
+def test_every_type_of_gid_that_the_port_has_can_be_selected(seen: dict[str, Any]) -> None:
     assert seen["each"]
     assert set(seen["each"].values()) == {"works"}
 
@@ -61,5 +61,5 @@ def test_a_port_that_cannot_be_used_is_reported_in_one_line(seen: dict[str, Any]
     said, status = seen[what]
     assert said.startswith(line)
     assert "\n" not in said
-    assert "; " in said  # the message also says what to do
+    assert "; " in said  # the message also has a remedy
     assert status == 3

@@ -1,5 +1,5 @@
-"""Preflight, the positive control of all refusals: operations that have to work before any case are tried on references
-on which they fail."""
+"""Tests of preflight, the positive control of all refusals. Operations that must work before the first case are tried
+on references on which these operations fail."""
 
 import errno
 from collections.abc import Callable
@@ -39,18 +39,18 @@ RELIABLE = ("RC", "RC_SRQ")
 
 
 def lost(opcode: str, status: str) -> Device:
-    """A reference on which requests of one kind are not carried out."""
+    """A reference on which requests with this opcode have no effect and complete with this status."""
     return device(carry_out=lambda was, queue, request: status if request.opcode == opcode else was(queue, request))
 
 
 def unmade(errno: int, *kinds: str, **methods: Callable[..., Any]) -> Device:
-    """A reference that refuses to make queue pairs of these types."""
+    """Returns a reference that refuses to create queue pairs of these types."""
     refuse = refusing(errno)
     return device(create_qp=lambda was, queue: refuse() if queue.kind in kinds else was(queue), **methods)
 
 
 def unconnected(kind: str) -> Device:
-    """A reference on which queue pairs of one type can be made, but not moved to RTS."""
+    """Returns a reference on which queue pairs of one type can be created, but not moved to RTS."""
 
     def move_qp(was: Callable[..., None], queue: Queue, state: str) -> None:
         if queue.kind == kind and state == "RTS":
@@ -61,12 +61,12 @@ def unconnected(kind: str) -> Device:
 
 
 def registering(refused: Callable[[int], int]) -> Device:
-    """A reference that refuses registrations with the errno that `refused` returns for their access."""
+    """Returns a reference that refuses registrations with the errno that `refused` returns for their access."""
     return device(access_fault=lambda was, access: was(access) or refused(access))
 
 
 class DeadAfterReset(Device):
-    """A reference on which a queue pair that was used does nothing after RESET, although every transition succeeds."""
+    """A reference on which a used queue pair transfers nothing after RESET, although every transition succeeds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ def found_on(made: Device) -> Findings:
 
 
 @pytest.mark.parametrize("lacks", [(), ("iba_statuses", "immediate_data")])
-def test_a_device_that_moves_bytes_is_let_pass_and_nothing_is_left(lacks: tuple[str, ...]) -> None:
+def test_a_device_that_moves_bytes_is_accepted_and_nothing_is_left(lacks: tuple[str, ...]) -> None:
     with closing(ReferenceBench(Device(without(*lacks)))) as bench:
         before = bench.resources()
         preflight(bench)
@@ -119,14 +119,14 @@ def test_a_device_that_moves_bytes_is_let_pass_and_nothing_is_left(lacks: tuple[
         ),
     ],
 )
-def test_unanswered_requests_of_preflight_end_the_run(made: Device, message: str) -> None:
+def test_lost_requests_of_preflight_end_the_run(made: Device, message: str) -> None:
     with user_error(message, status=3) as caught:
         found_on(made)
     assert "--gid-index" in caught.value.hint
 
 
 @pytest.mark.parametrize(
-    ("made", "operation", "answer"),
+    ("made", "operation", "reason"),
     [
         (lost("RDMA_WRITE", "SUCCESS"), "RDMA_WRITE", "completed with SUCCESS, and its data did not arrive"),
         (lost("RDMA_READ", "REM_ACCESS_ERR"), "RDMA_READ", "completed with REM_ACCESS_ERR, and its data did not"),
@@ -138,17 +138,17 @@ def test_unanswered_requests_of_preflight_end_the_run(made: Device, message: str
         ),
     ],
 )
-def test_refusals_in_preflight_are_left_to_the_cases(made: Device, operation: str, answer: str) -> None:
+def test_refusals_in_preflight_are_left_to_the_cases(made: Device, operation: str, reason: str) -> None:
     found = found_on(made)
     assert [name for name, what in found.operations.items() if what != "works"] == [operation]
-    assert answer in found.operations[operation]
+    assert reason in found.operations[operation]
     assert found.pairs["RC"] == "works"
     assert found.renews_by_reset is True
     (line,) = [each for each in format_findings(found.as_data()) if each.startswith(operation)]
-    assert line.endswith("; the cases judge that")
+    assert line.endswith("; the cases judge this")
 
 
-def test_a_device_that_registers_nothing_is_let_pass() -> None:
+def test_a_device_that_registers_nothing_is_accepted() -> None:
     found = found_on(registering(lambda access: 14))
     refused = "registering the local side's memory was refused with EFAULT"
     assert set(found.operations.values()) == {refused}
@@ -156,7 +156,7 @@ def test_a_device_that_registers_nothing_is_let_pass() -> None:
     assert found.pairs == {"RC": "works", "UC": refused, "UD": refused, "RC_SRQ": refused}
 
 
-def test_only_what_is_needed_is_asked_of_the_device() -> None:
+def test_preflight_registers_memory_only_with_local_write() -> None:
     with closing(ReferenceBench(registering(lambda access: 0 if access & 1 else 22))) as bench:
         assert set(preflight(bench).operations.values()) == {"works"}
         assert bench.capabilities() == ReferenceBench().capabilities()
@@ -175,14 +175,14 @@ def test_the_findings_of_preflight_are_reported() -> None:
 
 
 @pytest.mark.parametrize("errno", [95, 38, 93, 22])
-def test_a_device_without_reliable_connections_is_let_pass(errno: int) -> None:
+def test_a_device_without_reliable_connections_is_accepted(errno: int) -> None:
     found = found_on(unmade(errno, *RELIABLE))
     assert found.pairs == {"RC": "not offered", "UC": "works", "UD": "works", "RC_SRQ": "not offered"}
     assert found.refused_write == ""
     assert format_findings(found.as_data()) == []
 
 
-def test_a_device_without_any_queue_pair_is_let_pass() -> None:
+def test_a_device_without_any_queue_pair_is_accepted() -> None:
     found = found_on(Device(without("rc", "uc", "ud", "rc_srq")))
     assert set(found.pairs.values()) == {"not offered"}
 
@@ -208,28 +208,28 @@ def test_a_limit_of_locked_memory_is_reported_with_its_value(kind: str, monkeypa
 @pytest.mark.parametrize(
     "error", [OSError(5, "ibv_alloc_pd"), UserError("the device cannot be tested: …"), PeerLost("gone, too")]
 )
-def test_a_device_that_vanishes_while_it_is_looked_at_is_one_line(monkeypatch: Patch, error: Exception) -> None:
+def test_a_device_that_vanishes_during_preflight_is_reported(monkeypatch: Patch, error: Exception) -> None:
     bench: Any = SimpleNamespace(device=SimpleNamespace(name="mlx5_0"))
     monkeypatch.setattr(fixtures.bench, "preflight", Mock(side_effect=error))
     monkeypatch.setattr(fixtures.bench, "device_names", lambda: [])
     with pytest.raises(UserError, match="mlx5_0 is gone: it was removed, or its driver was unloaded") as caught:
         fixtures.bench.look_at(bench)
-    assert (caught.value.status, caught.value.hint) == (3, "the kernel's log says why")
+    assert (caught.value.status, caught.value.hint) == (3, "see the kernel's log")
     monkeypatch.setattr(fixtures.bench, "device_names", lambda: ["mlx5_0"])
     with pytest.raises(UserError if isinstance(error, PeerLost) else type(error)):
         fixtures.bench.look_at(bench)
 
 
-def test_further_types_that_cannot_be_connected_are_reported_and_not_taken_for_absent() -> None:
+def test_further_types_that_cannot_be_connected_are_reported_and_count_as_offered() -> None:
     with closing(ReferenceBench(unconnected("UC"))) as bench:
         found = preflight(bench)
         assert found.pairs["UC"] == "connecting two queue pairs of type UC was refused with ENETUNREACH"
         assert offered_by(bench, "libibverbs")["uc"] is True
     (line,) = format_findings(found.as_data())
-    assert line.startswith("two queue pairs of type UC were made, but ")
+    assert line.startswith("two queue pairs of type UC were created, but ")
 
 
-def test_verbs_that_could_not_be_tried_without_a_region_are_not_taken_for_absent() -> None:
+def test_verbs_that_need_a_region_do_not_count_as_absent_without_one() -> None:
     with closing(ReferenceBench(device(reg_mr=refusing(errno.EBUSY)))) as bench:
         preflight(bench)
         offered = offered_by(bench, "libibverbs")
@@ -238,7 +238,7 @@ def test_verbs_that_could_not_be_tried_without_a_region_are_not_taken_for_absent
         assert reachable_on(library, offered)["rereg_absent"] is False
 
 
-def test_a_pair_that_is_dead_after_reset_is_made_again_from_then_on() -> None:
+def test_a_device_whose_pairs_are_dead_after_reset_gets_new_pairs_after_refusals() -> None:
     with closing(ReferenceBench(DeadAfterReset())) as bench:
         found = preflight(bench)
         assert found.renews_by_reset is False
@@ -247,8 +247,8 @@ def test_a_pair_that_is_dead_after_reset_is_made_again_from_then_on() -> None:
 
 
 @pytest.mark.parametrize("query", [refusing(95), lambda was, queue: queue.asked_state], ids=["none", "the program's"])
-def test_without_states_of_the_device_pairs_are_made_again_and_nothing_is_broken(query: Callable[..., str]) -> None:
-    """ibv_query_qp is refused, or returns the state to which the program has moved the queue pair."""
+def test_without_states_of_the_device_pairs_are_created_again_and_refusals_pass(query: Callable[..., str]) -> None:
+    """ibv_query_qp is refused, or returns the state that the program set, and not that of the device."""
     with closing(ReferenceBench(device(query_qp=query))) as bench:
         found = preflight(bench)
         assert (found.tells_state, found.renews_by_reset) == (False, False)
@@ -256,24 +256,26 @@ def test_without_states_of_the_device_pairs_are_made_again_and_nothing_is_broken
         assert_refusals_pass(bench)
 
 
-def test_a_responder_that_goes_on_after_a_refusal_is_judged_by_its_state() -> None:
+def test_a_responder_without_an_error_state_after_a_refusal_fails_cases_about_the_state() -> None:
     with closing(ReferenceBench(device(fail=lambda *_: None))) as bench:
         assert preflight(bench).tells_state is True
         judged_by_state = [case for case in REFUSED if case.rules[0] == "STAT-01"]
-        assert {verdict_on(bench, case) for case in judged_by_state[:2]} == {Verdict.FAIL}  # each waits for the state
+        assert {verdict_on(bench, case) for case in judged_by_state[:2]} == {
+            Verdict.FAIL
+        }  # only two, because each case waits for the state
 
 
-def test_how_a_refusal_shows_is_reported() -> None:
+def test_the_status_of_a_refused_write_is_reported() -> None:
     everything = device(target=lambda was, queue, request, length: request.remote_addr)
     assert found_on(everything).refused_write == "SUCCESS, and its data arrived"
     assert found_on(Device(without("iba_statuses", "immediate_data"))).refused_write == "SUCCESS"
 
 
-# The harness's own failures
+# Failures of the harness
 
 
 class LostLater(Device):
-    """A reference on which, after some requests, nothing arrives any more and nothing is reported."""
+    """A reference on which, after some requests, every request completes with RETRY_EXC_ERR and nothing arrives."""
 
     remaining = 40
 
@@ -294,7 +296,7 @@ def test_a_refusal_over_a_lost_connection_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("call", ["post_send_with_inv", "list_traffic", "local_traffic"])
-def test_no_call_takes_a_lost_connection_for_a_refusal(call: str) -> None:
+def test_a_lost_connection_is_not_a_refusal_for_any_call(call: str) -> None:
     rows = [case for case in SUITE.cases if case.kind is Kind.ROW and case.when.call == call]
     refused = [case for case in rows if case.when.then.outcome == "refused" and not case.before][:5]
     assert refused
@@ -309,13 +311,13 @@ def test_no_call_takes_a_lost_connection_for_a_refusal(call: str) -> None:
 
 
 def test_a_pair_that_dies_in_a_later_reset_is_not_a_refusal() -> None:
-    with closing(ReferenceBench(DeadAfterReset())) as bench:  # without preflight, which would have detected the fault
+    with closing(ReferenceBench(DeadAfterReset())) as bench:  # without preflight, which would have detected this
         refused_twice = next(case for case in SUITE.cases if case.kind is Kind.ROW and refusals(case) > 1)
         with pytest.raises(LoopbackLost):
             run_case(refused_twice, on_the_reference(bench))
 
 
-def test_a_refused_receive_of_the_harness_is_its_own_failure() -> None:
+def test_a_refused_receive_of_the_harness_is_a_failure_of_the_harness() -> None:
     case = next(case for case in REFUSED if case.when.call == "traffic")
     output = "a receive of the harness on a queue pair of type RC was refused with ENOMEM"
     no_receives = device(post_receive=lambda was, queue, sges, wr_id: 12)
@@ -358,7 +360,7 @@ ERROR = UserError("no loopback", hint="mend it")
 
 
 @pytest.mark.parametrize("mark", ["", "abc"])
-def test_a_supervisor_gets_marked_lines_before_there_is_a_header_and_the_mark_is_gone(
+def test_a_supervisor_gets_marked_lines_before_the_header_and_the_file_of_the_mark_is_removed(
     tmp_path: Path, mark: str
 ) -> None:
     port, file = tmp_path / "port", tmp_path / "mark"
@@ -369,9 +371,9 @@ def test_a_supervisor_gets_marked_lines_before_there_is_a_header_and_the_mark_is
     for _ in range(2):
         tell_supervisor(session, ERROR)
         assert not file.exists()
-    told = encode({"type": "guest", "event": "broken", "reason": "no loopback; mend it"})
-    assert port.read_bytes() == 2 * (b"abc " * bool(mark) + told)
+    line = encode({"type": "guest", "event": "broken", "reason": "no loopback; mend it"})
+    assert port.read_bytes() == 2 * (b"abc " * bool(mark) + line)
 
 
-def test_without_a_supervisor_nobody_is_reported() -> None:
+def test_without_a_supervisor_nothing_is_sent() -> None:
     tell_supervisor(config(""), ERROR)

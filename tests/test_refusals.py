@@ -1,11 +1,11 @@
-"""Files that a command refuses: for each mistake in a file, its exact message.
+"""Tests that a command refuses each file with a mistake, with an exact message.
 
-A file of tests/refusals is about one kind of file. A block `=== base` has a command, as `$ COMMAND`, and files without
-mistakes, each below `--- NAME`. Each further block is a mistake. In these files it replaces the words after `old: ` by
-the words after `new: ` or, without `old: `, the whole content of the last file; \\n is the end of a line, and \\xNN a
-byte. `add: NAME CONTENT` is one more file, and `add: NAME -> TARGET` a link. A mistake may have its own command.
-Each `says: ` is a line of the message, in which HERE is the working directory and TABLES the version of the tables.
-RECORDED is a folder of recorded runs.
+A file of tests/refusals is about one kind of file. A block `=== base` has a command (`$ COMMAND`) and files without
+mistakes, each below `--- NAME`. Each further block is a mistake in these files; it may have its own command. `new: `
+replaces the words of the preceding `old: ` or, without `old: `, the whole content of the last file; \\n is the end of a
+line, and \\xNN a byte. `add: NAME CONTENT` adds a file, and `add: NAME -> TARGET` a link. Each `says: ` is a line of
+the message, in which HERE is the working directory and TABLES the version of the tables. RECORDED is a folder of
+recorded runs.
 """
 
 import re
@@ -31,7 +31,7 @@ class Refusal:
     says: tuple[str, ...] = ()
 
     def with_mistake(self, block: str) -> "Refusal":
-        """Returns the refusal of a block, which has this base."""
+        """Returns the refusal that a block describes; this object is its base."""
         files, command, says, old = dict(self.files), self.command, list[str](), ""
         for line in filter(None, block.splitlines()):
             key, text = line[:5].strip(), line[5:]
@@ -69,7 +69,7 @@ KNOWN = dict(each for path in sorted((TESTS / "refusals").glob("*.txt")) for eac
 
 
 @pytest.mark.parametrize("refusal", KNOWN.values(), ids=KNOWN)
-def test_a_file_with_a_mistake_is_refused_with_its_place(
+def test_a_file_with_a_mistake_is_refused_with_this_message(
     refusal: Refusal, tmp_path: Path, monkeypatch: Patch, cli: Cli
 ) -> None:
     monkeypatch.chdir(tmp_path)

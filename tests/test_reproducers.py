@@ -1,4 +1,4 @@
-"""C programs of cases: the cases that have a program, its form, its compilation, the mail, and the page of findings."""
+"""Tests of C programs of cases: which cases have a program, its form, its compilation, mails, the page of findings."""
 
 import json
 import re
@@ -121,7 +121,7 @@ def test_programs_compile_without_a_warning(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_program_that_finds_no_device_ends_with_2(tmp_path: Path) -> None:
+def test_a_program_that_finds_no_device_exits_with_status_2(tmp_path: Path) -> None:
     (tmp_path / "repro.c").write_text(text_of(WRITE))
     built = ended("cc", "repro.c", "-libverbs", cwd=tmp_path)
     assert (built.returncode, built.stderr) == (0, "")
@@ -168,8 +168,8 @@ def test_a_program_keeps_only_the_steps_up_to_the_violation() -> None:
     refused = {**bound, "wc": ["WR_FLUSH_ERR"]}
     assert cut(case, refused).afterwards == ()
     assert cut(case, {"setup_failed": "no"}) == case
-    answer = {"rc": 0, "returned": "0", "errno": "", "wc": ["REM_ACCESS_ERR"]}
-    wrong = {**answer, "moved": "nothing", "changed": [], "qp_type": "RC", "side": "remote"}
+    completed = {"rc": 0, "returned": "0", "errno": "", "wc": ["REM_ACCESS_ERR"]}
+    wrong = {**completed, "moved": "nothing", "changed": [], "qp_type": "RC", "side": "remote"}
     first = next(step for step in case.afterwards if step.call == "traffic" and step.then.outcome == "success")
     number = case.afterwards.index(first)
     seen = [wrong] * (number + 1)
@@ -178,7 +178,7 @@ def test_a_program_keeps_only_the_steps_up_to_the_violation() -> None:
     assert len(kept) <= number + 1
 
 
-def test_a_violation_in_the_kernels_log_is_reported_by_the_program() -> None:
+def test_the_program_of_a_kernel_warning_mentions_the_kernels_log() -> None:
     deallocated = [each for each in ROWS if each.when.call == "ibv_dealloc_mw" and not each.before]
     case = next(each for each in deallocated if each.when.then.outcome == "success")
     record = result(
@@ -240,7 +240,7 @@ def test_the_subject_of_a_mail_names_the_part_at_fault(layer: str, part: str) ->
     assert text.startswith(f"Subject: {part}: ")
 
 
-def test_a_mail_has_the_kernels_complaint_as_the_kernel_wrote_it_and_says_where_the_kernel_dies() -> None:
+def test_a_mail_has_the_kernels_messages_as_the_kernel_wrote_them_and_the_place_where_it_died() -> None:
     symptom = symptom_named(DEADLY)
     log = symptom.record["kernel"]["log"]
     first = next(number for number, line in enumerate(log) if "Oops: general protection" in line)
@@ -289,7 +289,7 @@ def test_the_command_writes_a_program_a_mail_and_all_programs(
     assert f"{count} of " in capsys.readouterr().out.splitlines()[-1]
 
 
-def test_a_defect_is_shown_by_a_case_that_the_tables_have_still(tmp_path: Path, capsys: Says) -> None:
+def test_a_defect_is_shown_by_a_case_that_the_tables_still_have(tmp_path: Path, capsys: Says) -> None:
     symptoms = next(defect for defect in forky().defects if defect.fingerprint == DEFECT).symptoms
     cases = dict.fromkeys(each.case for each in symptoms)
     text, old = FORKY.read_text(), tmp_path / "results.jsonl"
@@ -302,7 +302,7 @@ def test_a_defect_is_shown_by_a_case_that_the_tables_have_still(tmp_path: Path, 
     assert f"{tmp_path} was made with other tables; the present tables have no case '" in capsys.readouterr().err
 
 
-def test_a_text_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: Cli) -> None:
+def test_a_mail_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: Cli) -> None:
     built, *others = records()
     built["under_test"]["given"]["linux"] = {"sha256": "e4" * 32}
     built["under_test"]["modules"]["rdma_rxe"]["build_id"] = "ce" * 20
@@ -320,7 +320,7 @@ def test_a_text_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: C
         ("MISSED", "was not tested for the defect"),
     ],
 )
-def test_a_text_says_of_another_stack_only_what_its_run_shows(tmp_path: Path, verdict: str, says: str) -> None:
+def test_a_mail_describes_another_stack_by_the_verdict_of_its_run(tmp_path: Path, verdict: str, says: str) -> None:
     symptom, run = symptom_named(WRITE), forky()
     head = changed(run.header, {"device": {**run.header["device"], "driver": "siw"}})
     case = next(each for each in ROWS if each.id == symptom.case)
@@ -336,8 +336,8 @@ def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tm
     laid(tmp_path / "findings", {"old.c": "stale\n", "places.yaml": places})
     trixie = RECORDED / "trixie.jsonl"
     page = page_of(tmp_path, FORKY, trixie, "--programs")
-    both = {each.fingerprint for each in (*forky().defects, *read(trixie).defects)}
-    assert page.count("\n- fingerprint: `") == len(both)
+    fingerprints = {each.fingerprint for each in (*forky().defects, *read(trixie).defects)}
+    assert page.count("\n- fingerprint: `") == len(fingerprints)
     assert "- where: rxe_mw.c, rxe_invalidate_mw" in page
     linked = set(re.findall(r"\(findings/([^)]+\.c)\)", page))
     assert linked == {path.name for path in (tmp_path / "findings").glob("*.c")}
@@ -349,9 +349,7 @@ def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tm
 
 
 @pytest.mark.parametrize(("verdict", "says"), [("PASS", "not on"), ("UNSUPPORTED", "not tried on")])
-def test_the_page_of_findings_says_on_which_stacks_a_defect_is_not_seen(
-    tmp_path: Path, verdict: str, says: str
-) -> None:
+def test_the_page_of_findings_names_the_stacks_without_the_defect(tmp_path: Path, verdict: str, says: str) -> None:
     head, *passing = records()
     head["stack"] = "sid"
     for record in passing:
@@ -373,7 +371,7 @@ def test_unconfirmed_violations_are_not_findings(tmp_path: Path) -> None:
     assert f"`{defect.fingerprint}`" not in page
 
 
-def test_the_programs_of_the_documented_findings_are_those_that_are_made_now(tmp_path: Path) -> None:
+def test_the_programs_of_the_documented_findings_are_up_to_date(tmp_path: Path) -> None:
     """The examples in docs/ do not depend on the run. For the other programs, only the command is documented."""
     documented = {path.name: path.read_text() for path in (ROOT / "docs" / "findings").glob("*.c")}
     assert len(documented) == 3
@@ -384,7 +382,7 @@ def test_the_programs_of_the_documented_findings_are_those_that_are_made_now(tmp
     assert len(list((tmp_path / "findings").glob("*.c"))) > 10
 
 
-def test_places_that_are_no_mapping_of_texts_are_one_line(tmp_path: Path, cli: Cli) -> None:
+def test_places_that_are_not_a_mapping_of_texts_are_refused(tmp_path: Path, cli: Cli) -> None:
     laid(tmp_path / "findings", {"places.yaml": "- a list\n"})
     assert "expected a mapping from fingerprints to texts" in cli(2, "findings", FORKY, "--out", tmp_path).err
 
@@ -405,7 +403,9 @@ def test_places_that_are_no_mapping_of_texts_are_one_line(tmp_path: Path, cli: C
         ("FAIL", "it does not compile", DIFFERS),
     ],
 )
-def test_the_end_of_a_program_is_compared_with_the_run(verdict: str, end: int | str, outcome: str) -> None:
+def test_the_exit_of_a_program_is_compared_with_the_verdict_of_the_run(
+    verdict: str, end: int | str, outcome: str
+) -> None:
     assert _finding(Trying("a/b/c", verdict, None), end, "last\n\n").outcome == outcome
 
 
@@ -419,7 +419,7 @@ def test_a_trial_passes_if_95_of_100_violations_are_reproduced() -> None:
 
 
 @pytest.mark.guest
-def test_programs_end_in_the_guest_as_the_run_did(tmp_path: Path) -> None:
+def test_programs_have_the_results_of_the_run_in_the_guest(tmp_path: Path) -> None:
     verdicts = {"reg_mr/registration/last-byte": "PASS", **dict.fromkeys((ADVICE, WRITE), "FAIL")}
     verdicts["bind_mw/type_1/part-from-buf"] = "FAIL"
     made = programs()[0]

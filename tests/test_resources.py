@@ -1,5 +1,5 @@
-"""What the kernel counts: the resources of a process with their sources, missing counts and leaks, and memory that
-modules never free."""
+"""Tests of the kernel's counts: the resources of a process, missing counts and leaks, and memory that modules never
+free."""
 
 import os
 import socket
@@ -40,7 +40,7 @@ STATUS = "Name:\tpython3\nVmLck:\t       4 kB\nVmPin:\t      16 kB\n"
 
 
 class Netlink:
-    """The kernel has one more of each than this process."""
+    """Reports one more object of each kind for the whole kernel than for this process."""
 
     def __init__(self, **counts: int) -> None:
         self.counts = counts
@@ -64,7 +64,7 @@ def count(system: Path, netlink: Any, alone: bool = True) -> dict[str, int]:
     return resources.ResourceCounter("rxe0", netlink, alone, system / "proc", system / "cgroup").count()
 
 
-def test_windows_are_what_the_control_group_counts_beyond_the_netlink(system: Path) -> None:
+def test_objects_that_only_the_control_group_counts_are_others(system: Path) -> None:
     assert count(system, Netlink(QP=2, MR=1, PD=1)) == {
         "QP": 2,
         "MR": 1,
@@ -76,7 +76,7 @@ def test_windows_are_what_the_control_group_counts_beyond_the_netlink(system: Pa
     }
 
 
-def test_a_new_object_is_counted_beside_the_kernels_own(system: Path) -> None:
+def test_a_new_object_is_counted_in_addition_to_the_kernels_own_objects(system: Path) -> None:
     netlink = Netlink(QP=2, MR=1)
     counter = resources.ResourceCounter("rxe0", netlink, True, system / "proc", system / "cgroup")  # type: ignore[arg-type]
     first = counter.count()
@@ -85,16 +85,16 @@ def test_a_new_object_is_counted_beside_the_kernels_own(system: Path) -> None:
 
 
 def summary(*entries: tuple[bytes, int]) -> bytes:
-    """The message in which the kernel sums up the objects of a device (fill_res_info of nldev.c)."""
+    """Returns the kernel's message with the numbers of objects of a device (fill_res_info of nldev.c)."""
     packed = b"".join(struct.pack("=HH4sHHQ", 4 + len(name) + 1, 17, name, 12, 18, number) for name, number in entries)
     return struct.pack("=IHHII", 16 + len(packed), 5 << 10 | 9, 0, 1, 0) + packed
 
 
 @pytest.mark.parametrize("names", [(b"pd", b"cq", b"qp", b"mr"), (b"pd", b"cq", b"qp")], ids=["all", "an older kernel"])
-def test_one_answer_of_the_kernel_has_the_numbers_of_all_kinds(names: tuple[bytes, ...]) -> None:
+def test_one_message_of_the_kernel_has_the_numbers_of_all_kinds(names: tuple[bytes, ...]) -> None:
     netlink = RdmaNetlink.__new__(RdmaNetlink)
     netlink._index = 0
-    only = iter([summary(*((name, 300 + at) for at, name in enumerate(names)))])  # the kernel would not answer again
+    only = iter([summary(*((name, 300 + at) for at, name in enumerate(names)))])  # there is only one message
     netlink._socket = cast(socket.socket, SimpleNamespace(send=lambda _: None, recv=lambda _: next(only)))
     numbers = {"PD": 300, "CQ": 301, "QP": 302, "MR": 303}
     assert netlink.count_all() == (numbers if b"mr" in names else {})
@@ -121,7 +121,7 @@ def test_counts_only_of_the_control_group_are_remarks_and_not_leaks() -> None:
     assert (judgement.verdict, judgement.notes) == ("PASS", ("noticed",))
 
 
-def test_more_than_before_is_left_over_and_less_is_not() -> None:
+def test_only_a_larger_count_than_before_is_a_leak() -> None:
     assert (
         resources.leaked({"MR": 1, resources.PINNED: 4}, {"MR": 3, resources.PINNED: 16})
         == "the kernel still counts 2 MR, 12 kB pinned"
@@ -136,7 +136,7 @@ def test_resources_freed_a_little_later_are_not_leaks(monkeypatch: Patch) -> Non
     assert resources.count_when_settled({"MR": 0}, lambda: {"MR": 1}) == {"MR": 1}
 
 
-def test_the_evidence_keeps_objects_and_memory_apart() -> None:
+def test_the_evidence_separates_objects_from_memory() -> None:
     assert resources.resource_evidence({"MR": 0, resources.PINNED: 0}, {"MR": 1, resources.PINNED: 4}) == {
         "resources": {"before": {"MR": 0}, "after": {"MR": 1}},
         "memory": {"before": {resources.PINNED: 0}, "after": {resources.PINNED: 4}},
@@ -146,7 +146,7 @@ def test_the_evidence_keeps_objects_and_memory_apart() -> None:
 TEXT = "VmPinned: 3 kB\nVmPin:\t      16 kB\nnr_released 5\nnr_acquired 12"
 
 
-def test_each_reading_gives_the_text_as_it_is_then(tmp_path: Path) -> None:
+def test_each_reading_returns_the_present_text(tmp_path: Path) -> None:
     path = tmp_path / "status"
     file = KernelFile(path)
     with pytest.raises(FileNotFoundError):
@@ -157,7 +157,7 @@ def test_each_reading_gives_the_text_as_it_is_then(tmp_path: Path) -> None:
     assert file.read() == file.read() == "short"
 
 
-def test_a_forked_process_reads_of_itself() -> None:
+def test_a_forked_process_reads_its_own_file() -> None:
     file = KernelFile(Path("/proc/self/stat"))
     assert file.read().startswith(f"{os.getpid()} ")
     if not (child := os.fork()):
@@ -190,12 +190,12 @@ def test_a_file_is_closed_when_it_is_no_longer_used() -> None:
         ("VmPin: none", "VmPin:", None),
     ],
 )
-def test_a_number_is_that_of_the_line_that_begins_with_its_name(text: str, name: str, number: int | None) -> None:
+def test_a_number_is_read_from_the_line_that_begins_with_its_name(text: str, name: str, number: int | None) -> None:
     assert number_after(text, name) == number
 
 
 class Counted:
-    """A kernel with given counts: of the living process, and then of its leftovers; the last count is repeated."""
+    """Returns these counts of regions: of the living process, and then of its leftovers. Repeats the last count."""
 
     def __init__(self, *counts: int) -> None:
         self.counts = list(counts)
@@ -206,15 +206,15 @@ class Counted:
         return {"MR": self.counts.pop(0) if len(self.counts) > 1 else self.counts[0], "QP": 0}
 
 
-def test_it_is_counted_alive_and_then_until_nothing_is_left() -> None:
+def test_a_process_is_counted_alive_and_after_its_kill_until_nothing_is_left() -> None:
     count = Counted(3, 2, 1, 0)
     assert killed(lambda: "kept", count) == {"MR": 0, "QP": 0}
     assert count.alive == [True, False, False, False]
     assert killed(lambda: "kept", Counted(3, 1)) == {"MR": 1, "QP": 0}, "what remains is reported"
 
 
-def test_it_ends_with_the_process_that_began_it() -> None:
-    """A surviving child would keep the pipes of a trial open."""
+def test_the_process_is_killed_with_its_parent() -> None:
+    """A child that survives would keep the pipes of a trial open."""
     number, report = os.pipe()
 
     def ended(process: int) -> Mapping[str, int]:
@@ -230,7 +230,7 @@ def test_it_ends_with_the_process_that_began_it() -> None:
     os.close(report)
 
 
-def test_why_nothing_could_be_counted_is_reported() -> None:
+def test_the_reason_for_missing_counts_is_reported() -> None:
     refused = SetupRefused("registering the MR 'mr'", "ENOMEM")
     with pytest.raises(SetupRefused, match="registering the MR 'mr'"):
         killed(Mock(side_effect=refused), Counted(0))
@@ -249,7 +249,7 @@ allocinfo - version: 2.0
 
 
 class Kernel:
-    """A kernel that counts its memory. Objects that wait are freed only when the kernel is asked to free them."""
+    """A kernel that counts its memory. Objects that wait to be freed are freed only by `free`."""
 
     def __init__(self, proc: Path) -> None:
         self.proc, self.ran = proc, 0
@@ -258,7 +258,7 @@ class Kernel:
         self._write()
 
     def runs(self, held: Mapping[str, int], waits: Sequence[str] = ()) -> None:
-        """A case whose calls allocate these objects, and objects of other functions that wait to be freed."""
+        """Runs a case whose calls allocate these objects, and objects of other functions that wait to be freed."""
         self.ran += 1
         self.held.update(held)
         self.waiting.update(waits)
@@ -297,9 +297,9 @@ def test_memory_is_leaked_if_each_repetition_keeps_more(kernel: Kernel) -> None:
     assert leaks(memory, lambda: kernel.runs({}, ["alloc_uobj"])) == {}, "the next case leaks nothing"
 
 
-def test_memory_that_is_kept_once_or_freed_late_is_no_leak(kernel: Kernel) -> None:
+def test_memory_that_only_the_first_run_keeps_is_not_a_leak(kernel: Kernel) -> None:
     memory, first = kernel.memory(), iter([1])
-    for ran in (2, 3):  # the first repetition has shown it
+    for ran in (2, 3):  # a second repetition is not necessary
         assert leaks(memory, lambda: kernel.runs({"pool_grow": next(first, 0)})) == {}
         assert kernel.ran == ran
 
@@ -310,13 +310,13 @@ def test_a_case_is_not_repeated_for_objects_that_wait_to_be_freed(kernel: Kernel
     assert kernel.ran == 20
 
 
-def test_memory_that_is_freed_after_the_repetitions_is_no_leak(kernel: Kernel, monkeypatch: Patch) -> None:
+def test_memory_that_is_freed_after_the_repetitions_is_not_a_leak(kernel: Kernel, monkeypatch: Patch) -> None:
     monkeypatch.setattr(module_memory, "FREED_S", 9.0)
     monkeypatch.setattr(module_memory, "POLL_S", 0.0)
     asked = iter(range(100))
 
     def free() -> None:
-        if next(asked) > REPETITIONS + 3:  # as a worker of the kernel does after a delay
+        if next(asked) > REPETITIONS + 3:  # as a work queue of the kernel does after a delay
             kernel.runs({"rxe_odp_work": -kernel.held["rxe_odp_work"]})
 
     memory = ModuleMemory(kernel.proc, free)
@@ -324,7 +324,7 @@ def test_memory_that_is_freed_after_the_repetitions_is_no_leak(kernel: Kernel, m
     assert kernel.held["rxe_odp_work"] == 0
 
 
-def test_a_leak_in_a_place_whose_objects_are_freed_late_is_found(kernel: Kernel) -> None:
+def test_a_leak_in_a_function_whose_objects_are_freed_late_is_detected(kernel: Kernel) -> None:
     memory = kernel.memory()
     for _ in range(3):
         assert leaks(memory, lambda: kernel.runs({}, ["alloc_uobj"])) == {}
@@ -333,7 +333,7 @@ def test_a_leak_in_a_place_whose_objects_are_freed_late_is_found(kernel: Kernel)
 
 
 @pytest.mark.parametrize("lack", ["sys/vm/mem_profiling", "allocinfo", "0"])
-def test_another_kernel_is_not_watched(kernel: Kernel, lack: str) -> None:
+def test_a_kernel_without_memory_profiling_is_not_watched(kernel: Kernel, lack: str) -> None:
     assert ModuleMemory.of_kernel(kernel.proc)
     if lack == "0":
         (kernel.proc / "sys/vm/mem_profiling").write_text("0\n")
@@ -351,7 +351,7 @@ class Driver(ReferenceBench):
 
 
 @pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])
-def test_a_leak_fails_its_case_and_is_a_defect_of_its_own(kernel: Kernel, row: str) -> None:
+def test_a_leak_fails_its_case_and_is_a_separate_defect(kernel: Kernel, row: str) -> None:
     with closing(Driver()) as bench:
         bench.kernel = kernel
         run = replace(on_the_reference(bench), memory=kernel.memory())

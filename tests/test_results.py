@@ -115,7 +115,7 @@ def test_values_that_differ_in_nearly_every_result_are_not_kept(monkeypatch: pyt
         (b'{"type":"result"', b'{"type":1e999}{"type":"result"'),
     ],
 )
-def test_reading_with_known_values_accepts_and_returns_what_full_reading_does(before: bytes, after: bytes) -> None:
+def test_a_line_that_is_read_by_known_values_equals_the_parsed_line(before: bytes, after: bytes) -> None:
     record = result(numbered(1).cases[0], "FAIL", observed={"rc": 0}, kernel={}, reason="why", duration_us=7)
     record |= {"fault": {"kind": "accepted"}}
     line, repeated = encode(record)[:-1], Repeated()
@@ -220,7 +220,7 @@ def test_each_line_is_in_the_file_as_soon_as_it_is_appended(tmp_path: Path) -> N
     file.close()
 
 
-def test_an_encoded_record_is_one_line_of_ascii() -> None:
+def test_a_record_is_one_line_of_ascii_whatever_its_texts() -> None:
     data = encode({"reason": "b\u00f6se \U0001f600 \x1b[31m\nnext\u2028line \ud800"})
     assert data.isascii()
     assert data.count(b"\n") == 1
@@ -228,7 +228,7 @@ def test_an_encoded_record_is_one_line_of_ascii() -> None:
 
 
 @pytest.mark.parametrize("folder", ["file", "n" * 300, "link"])
-def test_a_place_that_cannot_be_written_is_the_users_mistake(tmp_path: Path, folder: str) -> None:
+def test_a_place_that_cannot_be_written_is_refused_with_status_2(tmp_path: Path, folder: str) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "link").mkdir()
     (tmp_path / "link" / "results.jsonl").symlink_to(tmp_path / "elsewhere")
@@ -244,7 +244,7 @@ def test_a_file_without_a_record_is_removed_when_it_is_closed(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_one_clear_error() -> None:
+def test_a_full_disk_is_reported_with_status_3() -> None:
     full = ResultsFile.__new__(ResultsFile)
     full.path = Path("/dev/full")
     with Path("/dev/full").open("wb", buffering=0) as device:
@@ -265,13 +265,13 @@ def test_a_file_without_footer_is_a_run_cut_short_and_a_torn_last_line_is_left_o
 TYPES: dict[str, Any] = {get_args(get_type_hints(type_)["type"])[0]: type_ for type_ in get_args(Record)}
 
 
-def test_each_key_of_a_result_has_a_default_except_those_that_are_never_in_a_file() -> None:
+def test_each_key_of_a_result_except_those_that_are_never_in_a_file_has_a_default() -> None:
     """mypy checks that the defaults fit the types."""
     assert set(shape.RESULT) == set(TYPES["result"].__annotations__) - {"points_data"}
 
 
 def test_repeated_values_take_no_room_in_a_large_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The writer counts values as the reader does, also in a resumed run."""
+    """Writing counts values as reading does, also in a resumed run."""
     lines = [result(case, "FAIL", f"it was {case.id}") for case in numbered(40).cases]
     head = header(planned=[line["case"] for line in lines])
     most = values_in(encode(head)) + 10 * values_in(encode(lines[0]))

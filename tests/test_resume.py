@@ -37,7 +37,7 @@ def rest(stage: Stage) -> list[bytes]:
     return [HEADER, *(line for number in range(4) if IDS[number] not in done for line in (start(number), good[number]))]
 
 
-def test_a_resumed_run_has_the_results_and_the_footer_of_an_uninterrupted_run(
+def test_a_run_that_was_cut_anywhere_and_resumed_has_the_footer_of_an_unbroken_run(
     stage: Stage, whole: tuple[bytes, Recorded]
 ) -> None:
     data, unbroken = whole
@@ -98,7 +98,7 @@ def test_another_stack_is_refused_and_nothing_is_lost(stage: Stage, change: Resu
     assert verdicts(stage.play(ran(1, 2, 3), carry_on=True)) == ["PASS"] * 4
 
 
-def test_a_file_with_a_result_after_the_footer_is_refused_and_not_changed(stage: Stage) -> None:
+def test_a_file_with_a_result_after_its_footer_is_refused_and_not_changed(stage: Stage) -> None:
     stage.play(ran(0), [HEADER])
     with stage.path.open("ab") as file:
         file.write(passed(1))
@@ -118,7 +118,7 @@ def test_the_case_in_flight_is_a_crash_if_this_host_booted_again(stage: Stage) -
     assert verdicts(stage.play(ran(1, 2, 3), carry_on=True, boot_id="before")) == ["PASS"] * 4
 
 
-def test_the_start_of_each_case_is_recorded_if_the_kernel_of_this_host_is_under_test(stage: Stage) -> None:
+def test_starts_of_cases_are_recorded_if_a_crash_of_the_kernel_would_end_the_supervisor(stage: Stage) -> None:
     stage.play(ran(0, 1, 2, 3), boot_id="x")
     started = [json.loads(line)["case"] for line in stage.path.read_bytes().splitlines() if b'"start"' in line]
     assert started == IDS
@@ -141,7 +141,7 @@ def test_two_runs_into_one_directory_are_refused(tmp_path: Path) -> None:
     ResultsFile(path, carry_on=True).close()
 
 
-def test_a_killed_run_does_not_lock_its_directory(tmp_path: Path) -> None:
+def test_a_killed_run_no_longer_locks_its_directory(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     code = "from pathlib import Path; from conformance.results.writer import ResultsFile; "
     code += f"ResultsFile(Path({str(path)!r})); print(flush=True); input()"
@@ -190,10 +190,7 @@ def test_a_run_with_another_plan_is_not_resumed(change: ResultRecord, output: st
         PLAN.check(Plan(**{**vars(PLAN), **change}))
 
 
-# A worker that is killed externally
-
-
-def test_a_case_whose_worker_was_killed_is_run_by_the_resumed_run(stage: Stage) -> None:
+def test_a_worker_that_is_killed_in_its_last_case_gives_no_verdict(stage: Stage) -> None:
     recorded = stage.play(killed(*ran(0, 1, 2), start(3)), [SILENCE])
     assert verdicts(recorded) == ["PASS", "PASS", "PASS", "MISSED"]
     assert verdicts(stage.play(ran(3), carry_on=True)) == ["PASS"] * 4

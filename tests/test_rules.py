@@ -40,7 +40,7 @@ def read(tmp_path: Path, **files: str) -> tuple[Registry, list[str]]:
     return found, [str(mistake) for mistake in mistakes]
 
 
-def test_a_rule_is_read_whole(tmp_path: Path) -> None:
+def test_a_rule_is_read_with_all_its_keys(tmp_path: Path) -> None:
     found, mistakes = read(tmp_path, reg_mr="verb: ibv_reg_mr\nrules:\n" + RULE.format(id="VND-01"))
     rule = found["VND-01"]
     assert mistakes == []
@@ -81,7 +81,7 @@ def test_an_id_is_used_or_retired_once_in_all_files(tmp_path: Path, a: str, b: s
     assert read(tmp_path, a=a, b=b)[1] == [mistake]
 
 
-def test_mistakes_are_listed_by_file_from_top_to_bottom(tmp_path: Path) -> None:
+def test_mistakes_are_reported_file_by_file_from_top_to_bottom(tmp_path: Path) -> None:
     bad = "verb: api\nrules:\n" + RULE.format(id="AB-01").replace("must", "shall").replace("section", "sektion")
     locations = [one.split(": ")[0] for one in read(tmp_path, a=bad, b="rules: [] \nverb: *x")[1]]
     assert locations == ["a/rules.yaml:3:5", "a/rules.yaml:6:5", "a/rules.yaml:7:12", "b/rules.yaml:2:7"]
@@ -185,16 +185,16 @@ ENUMERATED = "IBV_REREG_MR_ERR_INPUT"
         (ADVICE, {"returned": "EXDEV", "errno": ""}, ""),
         (ADVICE, {"setup_failed": "no memory"}, ""),
         (ADVICE, {"returned": "0", "afterwards": [{"returned": "EPERM", "errno": ""}]}, ""),
-        # Of two codes with the same number, the code that the case expects is counted.
+        # If two documented codes have the same number, it counts as the code that the case expects.
         *(
             (ADVICE.replace("[EFAULT, EINVAL]", promised), {"returned": "EOPNOTSUPP", "errno": ""}, promised)
             for promised in ("ENOTSUP", "EOPNOTSUPP")
         ),
-        # A code of an enumeration is recognised by its name and by its number.
+        # A code of an enumeration is recognized by its name and by its number.
         *((REREG, {"returned": each, "errno": "EINVAL"}, ENUMERATED) for each in ("ERR_INPUT", ENUMERATED, "-1")),
     ],
 )
-def test_observed_codes_are_counted(tmp_path: Path, table: str, observed: dict[str, Any], provoked: str) -> None:
+def test_returned_codes_are_counted(tmp_path: Path, table: str, observed: dict[str, Any], provoked: str) -> None:
     verb = "rereg_mr" if table == REREG else "advise_mr"
     made = suite([], samples.table(f"{verb}/sample", table))
     coverage = covered(made, tmp_path, samples.result(made.cases[0], observed=observed))
@@ -202,7 +202,7 @@ def test_observed_codes_are_counted(tmp_path: Path, table: str, observed: dict[s
     assert f"documented codes observed: {len(provoked.split())} of {len(coverage.codes)}" in list(render(coverage))
 
 
-def test_a_verdict_of_open_cases_only_is_in_brackets(tmp_path: Path) -> None:
+def test_a_verdict_that_rests_on_open_cases_is_in_brackets(tmp_path: Path) -> None:
     made = suite(FOUR)
     coverage = covered(made, tmp_path, samples.result(made.cases[3]))
     assert any(line.startswith("REG-03 ") and " (PASS) " in line for line in render(coverage))

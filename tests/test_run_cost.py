@@ -1,4 +1,4 @@
-"""benchmarks/run_cost.py: the nightly history of the costs of runs, and the increases that are regressions."""
+"""Tests of benchmarks/run_cost.py: which costs of a night count as a regression."""
 
 import json
 import runpy
@@ -22,10 +22,10 @@ def night(ratio: float) -> str:
 
 
 @pytest.mark.parametrize(
-    ("before", "seconds", "expected", "status"),
+    ("before", "seconds", "part", "status"),
     [
-        ([], 12.0, "compared from the night on that has 5 before it; there are 0", 0),
-        ([1.0] * 4, 60.0, "compared from the night on that has 5 before it; there are 4", 0),
+        ([], 12.0, "compared after 5 nights; there are 0", 0),
+        ([1.0] * 4, 60.0, "compared after 5 nights; there are 4", 0),
         ([5.0, 6.0, 5.5, 6.5, 6.0], 14.3, "nothing is more than a fifth above earlier nights, which differ by 25%", 0),
         (
             [5.0, 6.0, 5.5, 6.5, 6.0],
@@ -37,13 +37,7 @@ def night(ratio: float) -> str:
     ],
 )
 def test_a_night_is_compared_with_the_median_of_earlier_nights(
-    before: Sequence[float],
-    seconds: float,
-    expected: str,
-    status: int,
-    tmp_path: Path,
-    monkeypatch: Patch,
-    capsys: Says,
+    before: Sequence[float], seconds: float, part: str, status: int, tmp_path: Path, monkeypatch: Patch, capsys: Says
 ) -> None:
     history = tmp_path / "costs"
     history.write_text("".join(f"{night(ratio)}\n" for ratio in before))
@@ -52,7 +46,7 @@ def test_a_night_is_compared_with_the_median_of_earlier_nights(
     assert run_cost.main() == status
     line = capsys.readouterr().out.splitlines()[-1]
     assert line.startswith("costs: ")
-    assert expected in line
+    assert part in line
     *_, last = run_cost.read_nights(history)
     assert last == {"smoke / floor": seconds / 2.0, "smoke processor_s": 10.5, "smoke MiB": 50.0}
     assert len(history.read_text().splitlines()) == len(before) + 1

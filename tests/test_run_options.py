@@ -1,4 +1,4 @@
-"""RunOptions has all options of a run; the real parsers read the command lines made from RunOptions."""
+"""Tests that RunOptions has all options of a run, and that the parsers read the command lines made from RunOptions."""
 
 import argparse
 import functools
@@ -152,7 +152,7 @@ def test_a_hazardous_case_runs_on_a_host_by_its_own_command(monkeypatch: Patch, 
     """The target gets only this case."""
     table = f"verb: ibv_reg_mr\ncases: 2\n{MEMORY}rows:\n{ROWS}"
     own = samples.laid(tmp_path / "own", {"reg_mr/sample.yaml": table})
-    # this host has a usable device
+    # this host seems to have a device with a usable port
     for module in (target, usable):
         monkeypatch.setattr(module, "device_names", lambda: ["rxe7"])
     monkeypatch.setattr(usable, "Port", lambda *_: SimpleNamespace(check=lambda gid_index: None))
@@ -195,10 +195,8 @@ def test_a_plan_keeps_all_options_of_a_run(tmp_path_factory: Folders, options: R
 
 @UNTIMED
 @given(SETTLED)
-def test_pytest_gets_the_same_options_on_the_host_and_the_guests_device_and_files_in_the_guest(
-    options: RunOptions,
-) -> None:
-    # The tier is not passed on, because --rdma-only names the cases.
+def test_pytest_gets_the_same_options_on_a_host_and_in_the_guest_its_own_device_and_files(options: RunOptions) -> None:
+    # pytest does not get the tier, because --rdma-only names the cases.
     own: dict[str, Any] = {"tier": RunOptions().tier}
     on_host = options.on("rxe0")
     found = parsed_by_pytest(on_host.plugin_arguments())

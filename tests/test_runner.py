@@ -1,4 +1,4 @@
-"""The runner: each kind of case has its own runner; kernel log, resource counts and profile apply to all kinds."""
+"""Tests of the runner: each kind of case has its own; kernel log, resource counts and profile apply to all kinds."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -72,25 +72,23 @@ def test_each_kind_has_a_runner_and_a_case_of_each_passes_on_the_reference(run: 
 def test_a_point_is_judged_by_the_expectation_that_applies_to_it(run: RunContext) -> None:
     space = samples.case(SPACE)
     assert space.sweep is not None
-    finished = run_case(space.sweep.point_case(space, "access=REMOTE_WRITE"), run)
-    assert (finished.case.kind, finished.case.rules, finished.judgement.verdict) == (
-        Kind.ROW,
-        ("REG-15",),
-        Verdict.PASS,
-    )
-    assert finished.case.id.endswith("#access=REMOTE_WRITE")
+    done = run_case(space.sweep.point_case(space, "access=REMOTE_WRITE"), run)
+    assert (done.case.kind, done.case.rules, done.judgement.verdict) == (Kind.ROW, ("REG-15",), Verdict.PASS)
+    assert done.case.id.endswith("#access=REMOTE_WRITE")
 
 
 def test_a_sweep_has_its_points_in_its_record(run: RunContext) -> None:
-    finished = run_case(samples.case(SPACE), run)
-    assert isinstance(finished, SweepRun)
-    record = case_record(finished, samples.registry())
-    assert (record["points"], record["duration_us"]) == ({"PASS": 2}, finished.duration_us)
-    assert finished.judgement.reason == record["reason"]
+    done = run_case(samples.case(SPACE), run)
+    assert isinstance(done, SweepRun)
+    record = case_record(done, samples.registry())
+    assert (record["points"], record["duration_us"]) == ({"PASS": 2}, done.duration_us)
+    assert done.judgement.reason == record["reason"]
 
 
 @pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])
-def test_a_kernel_message_during_a_case_fails_it_and_an_earlier_message_does_not(run: RunContext, row: str) -> None:
+def test_a_warning_of_the_kernel_during_a_case_fails_the_case_and_an_earlier_warning_does_not(
+    run: RunContext, row: str
+) -> None:
     quiet: KernelEvidence = {"taint": 0, "log": []}
     before, meanwhile = Kernel(WARNING), Kernel(*[quiet] * (2 if row is SPACE else 1), WARNING)
     case = samples.case(row)
@@ -120,9 +118,9 @@ class Counted(ReferenceBench):
 def test_an_increased_count_of_objects_fails_the_case(monkeypatch: Patch) -> None:
     monkeypatch.setattr(resources, "SETTLING_S", 0.0)
     with closing(Counted(itertools.count())) as bench:
-        finished = run_case(samples.case(ROW), on_the_reference(bench))
-    assert finished.judgement.verdict == Verdict.FAIL
-    assert "the kernel still counts" in finished.observation["left_behind"][0]
+        done = run_case(samples.case(ROW), on_the_reference(bench))
+    assert done.judgement.verdict == Verdict.FAIL
+    assert "the kernel still counts" in done.observation["left_behind"][0]
 
 
 @pytest.mark.parametrize(
@@ -140,8 +138,8 @@ def test_the_kernel_is_counted_before_a_case_only_if_a_count_may_have_changed(
         second = run_case(samples.case(ROW), run)
         run_case(samples.case(row), run)
         assert [*bench.counts] == []
-        finished = [each.kernel["resources"]["before"]["mr"] for each in (first, second)]
-    assert finished == before[:2]
+        counted = [each.kernel["resources"]["before"]["mr"] for each in (first, second)]
+    assert counted == before[:2]
 
 
 def on_demand_point() -> Case:
@@ -153,32 +151,32 @@ def on_demand_point() -> Case:
 
 
 @pytest.mark.parametrize(("present", "verdict"), [({}, "UNSUPPORTED"), ({"odp": "the data sheet"}, "FAIL")])
-def test_a_profile_applies_to_rows_and_points(present: dict[str, str], verdict: str) -> None:
+def test_a_profile_applies_to_rows_and_points_alike(present: dict[str, str], verdict: str) -> None:
     with closing(ReferenceBench(Device(without("odp")))) as bench:
         run = on_the_reference(bench)
         run = replace(run, basis=replace(run.basis, profile=Profile("rxe", present)))
         for case in (samples.case(ON_DEMAND), on_demand_point()):
-            finished = run_case(case, run)
-            assert finished.judgement.verdict == verdict
-            assert finished.observation["lacking"] == ["odp"]
+            done = run_case(case, run)
+            assert done.judgement.verdict == verdict
+            assert done.observation["lacking"] == ["odp"]
 
 
 def test_capabilities_that_contradict_the_profile_are_remarks_on_rows_and_points(run: RunContext) -> None:
     run = replace(run, basis=replace(run.basis, profile=Profile("rxe", absent={"odp": "not in this driver"})))
     for case in (samples.case(ON_DEMAND), on_demand_point()):
-        finished = run_case(case, run)
-        assert finished.judgement.verdict == Verdict.PASS
-        assert finished.judgement.notes[-1].startswith("the profile says that odp is absent (not in this driver), yet")
+        done = run_case(case, run)
+        assert done.judgement.verdict == Verdict.PASS
+        assert done.judgement.notes[-1].startswith("the profile says that odp is absent (not in this driver), yet")
 
 
 @pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])
 def test_unreachable_cases_are_not_run(run: RunContext, row: str) -> None:
     capabilities = replace(run.basis.capabilities, reachable={"swap": False})
     case = replace(samples.case(row), needs=("swap",))
-    finished = run_case(case, replace(run, basis=Basis(capabilities), runners={}))
-    assert finished.judgement.verdict == Verdict.UNREACHABLE
-    assert finished.observation == {"unreachable": finished.judgement.reason}
-    assert case_record(finished, samples.registry())["verdict"] == Verdict.UNREACHABLE
+    done = run_case(case, replace(run, basis=Basis(capabilities), runners={}))
+    assert done.judgement.verdict == Verdict.UNREACHABLE
+    assert done.observation == {"unreachable": done.judgement.reason}
+    assert case_record(done, samples.registry())["verdict"] == Verdict.UNREACHABLE
 
 
 def test_exceptions_of_the_harness_make_a_case_broken(run: RunContext) -> None:
@@ -201,9 +199,7 @@ ON_DEMAND_SPACE = """
 
 @pytest.mark.parametrize("row", [ON_DEMAND, ON_DEMAND_SPACE], ids=["row", "sweep"])
 @pytest.mark.parametrize("declared", [True, False])
-def test_the_reason_of_unreachable_begins_with_an_undeclared_capability(
-    declared: bool, row: str, run: RunContext
-) -> None:
+def test_an_undeclared_capability_is_reported_before_unreachable(declared: bool, row: str, run: RunContext) -> None:
     fail = Mock(side_effect=HostLacks("no such memory", "buy some"))
     capabilities = replace(run.basis.capabilities, declared={"odp": declared})
     run = replace(run, basis=Basis(capabilities), runners=dict.fromkeys(Kind, fail))
@@ -227,8 +223,9 @@ def test_the_reason_of_unreachable_begins_with_an_undeclared_capability(
 def test_the_first_failing_step_decides(
     run: RunContext, monkeypatch: Patch, failure: Exception, expected: str, verdict: str
 ) -> None:
-    """If the judged call passed and a set-up fails in a later step, the case is BROKEN. A lost loopback in a later step
-    ends the session. A lost peer always ends the session."""
+    """If the judged call fails, a later failure of the harness does not count. If the judged call passes, a refused
+    set-up makes the case BROKEN, and a lost connection ends the session. A lost peer always ends the session."""
+
     monkeypatch.setitem(STEPS, "traffic", Mock(side_effect=failure))
     row = samples.case(f"""
         - id: then-traffic
@@ -260,7 +257,8 @@ def test_absent_but_required_capabilities_fail() -> None:
     pinned = apply_profile(refused, ("odp",), ("odp",), PRESENT)
     assert pinned.verdict == Verdict.FAIL
     assert pinned.reason.endswith("but according to the profile odp must be present: the driver pages on demand")
-    # A required capability includes the capabilities that it needs. The case fails only if no other one is missing.
+    # A capability that is part of a required capability is required too. The case fails only if no other capability is
+    # missing.
     demanding = Profile("rxe", present={"odp_ud_recv": "the data sheet"})
     for undeclared, verdict in (
         (("odp_ud_recv", "odp", "ud"), "FAIL"),
@@ -282,7 +280,7 @@ BY_THE_PROFILE = f"{REFUSED.reason} (by the profile: {WHY})"
         (WORKED, ("xrc",), (), {"notes": ("seen", REMARK)}),
         (FAILED, ("xrc",), (), {"notes": ("seen", REMARK)}),
         (WORKED, ("odp",), (), {}),  # the case does not need the absent capability
-        (FAILED, ("xrc",), ("xrc",), {}),  # the capability is not declared, and was not evidence to work either
+        (FAILED, ("xrc",), ("xrc",), {}),  # the capability is not declared, and was not observed to work either
         (Judgement(Verdict.UNREACHABLE, "no swap"), ("xrc",), (), {}),  # no call was made
         (Judgement(Verdict.BROKEN, "no memory"), ("xrc",), (), {}),
     ],

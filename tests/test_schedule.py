@@ -1,5 +1,4 @@
-"""The cases for the next worker: every case runs once, long cases run first, and hazardous cases run alone. Also the
-file of durations, and the selection of cases."""
+"""Tests of the batches for workers: every case is in one batch, long cases come first, hazardous cases are alone."""
 
 from pathlib import Path
 
@@ -58,7 +57,7 @@ def test_with_known_durations_each_worker_gets_its_share_and_the_longest_come_fi
 
 
 def test_with_unknown_durations_the_batches_become_smaller() -> None:
-    # Half of the durations are unknown and are estimated.
+    # Only half of the durations are known, so that the others are estimated.
     schedule = Schedule(CASES, 2, dict.fromkeys(IDS[:6], 40.0))
     lengths = [len(batch) for batch in batches(schedule)]
     assert len(lengths) > 2

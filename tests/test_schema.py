@@ -1,4 +1,4 @@
-"""The published JSON Schema is up to date, agrees with the loader, and finds mistakes."""
+"""Tests that the published JSON Schemas are up to date, agree with the loader, and detect mistakes."""
 
 import importlib
 import json
@@ -45,7 +45,7 @@ def test_a_schema_is_valid_by_draft_2020_12_and_its_published_copy_is_up_to_date
     assert path.read_text() == command.text(of) + "\n", f"run: ./rdma-cts schema {of} > docs/{path.name}"
 
 
-def test_the_schemas_of_summaries_and_waivers_list_all_verdicts_standings_and_severities() -> None:
+def test_the_schemas_of_summaries_and_waivers_have_all_verdicts_and_severities() -> None:
     summary, waivers = (json.loads(command.text(of)) for of in ("summary", "waivers"))
     properties, severities = summary["properties"], [each.label for each in Severity]
     assert [*properties["cases"]["properties"]] == [*VERDICTS]
@@ -81,7 +81,7 @@ def test_the_schema_has_the_expectations_of_the_loader() -> None:
     assert known == set(arguments._THEN_KEYS)
 
 
-def test_the_schema_contains_a_new_call_and_a_new_kind_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_call_and_a_new_kind_of_memory_appear_in_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     own = {"access": ArgumentSpec("flags", "ibv_access_flags")}
     with monkeypatch.context() as with_both:
         with_both.setattr(vocabulary, "CALLS", {**vocabulary.CALLS, "ibv_new_verb": own})
@@ -111,7 +111,7 @@ def test_the_schema_contains_a_new_call_and_a_new_kind_of_memory(monkeypatch: py
         {"needs": ["$need"], "entries": ["$entry"], "hazardous": "$hazard"},
     ],
 )
-def test_an_axis_may_replace_any_value(changes: dict[str, Any]) -> None:
+def test_an_axis_may_be_used_wherever_a_value_may_be_used(changes: dict[str, Any]) -> None:
     assert accepts(with_row(**changes))
 
 

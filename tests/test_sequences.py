@@ -1,5 +1,5 @@
-"""Random sequences of calls on a device and on the reference. If their results diverge, the sequence is shortened and
-reported as a row of a table. If a guest dies in a sequence, the result has this sequence."""
+"""Tests of random sequences of calls on a device and on the reference. If the results of the calls diverge, the
+sequence is shortened and reported as a row of a table. If a guest dies in a sequence, the result has the sequence."""
 
 import itertools
 import os
@@ -79,7 +79,7 @@ def test_two_references_never_diverge(number: int) -> None:
         pytest.param("only-the-first-element-is-checked", 1, 1, marks=pytest.mark.nightly),
     ],
 )
-def test_a_violation_is_found_and_reported_in_few_steps_that_reproduce_it(name: str, seed: int, steps: int) -> None:
+def test_a_violation_is_found_and_reported_in_few_steps_that_repeat_it(name: str, seed: int, steps: int) -> None:
     divergence = searched(named(name).kind, AT_MOST, seed=seed)
     assert divergence is not None
     assert len(divergence.taken) <= steps
@@ -105,7 +105,7 @@ def test_a_divergence_is_found_only_once() -> None:
     assert len({each.signature for each in found}) == len(found) == 2
 
 
-def test_a_sequence_that_ends_early_releases_a_region_with_a_bound_window() -> None:
+def test_a_sequence_that_ends_early_releases_a_region_to_which_a_window_is_bound() -> None:
     subject = subject_of(Device)
     given = {"mrs": {}, "qps": {"qp": "{type: RC}"}, "windows": {"mw": "{type: 1}"}}
     before = subject.device.resources()
@@ -118,7 +118,7 @@ def test_a_sequence_that_ends_early_releases_a_region_with_a_bound_window() -> N
 
 
 @pytest.mark.usefixtures("hardly_shrunk")
-def test_a_divergence_violates_only_its_own_rule() -> None:
+def test_a_finding_violates_only_the_nearest_rule() -> None:
     with closing(ReferenceBench(named("one-byte-too-long").kind())) as bench:
         progress = Mock()
         observed = observe(SEARCHING, bench, bench.capabilities(), for_sequences(60), 5, progress)
@@ -132,7 +132,7 @@ def test_a_divergence_violates_only_its_own_rule() -> None:
     assert "from seed 5" in progress.call_args.args[0]
 
 
-def test_a_kernel_message_during_sequences_counts_for_every_rule() -> None:
+def test_a_report_of_the_kernel_during_sequences_counts_for_every_rule() -> None:
     observed: Observation = {
         "returned": "differs",
         "errno": "",
@@ -169,7 +169,7 @@ def test_a_worker_that_dies_in_a_sequence_names_the_sequence_and_the_rule_of_its
     assert footer_of(recorded)["rules"] == {"REG-01": Verdict.PASS, "REG-15": Verdict.CRASH}
 
 
-def test_progress_of_sequences_does_not_change_the_verdict(tmp_path: Path) -> None:
+def test_the_progress_of_sequences_is_accepted(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     point = {"type": "progress", "case": "reg_mr/sample/c0", "point": "sequence 1 from seed 1", "row": ROW}
     lines = [*ran(), start(0), *(encode({**point, "done": number}) for number in range(5)), *ran(0)[2:], *ran(1, 2, 3)]

@@ -1,4 +1,4 @@
-"""Several workers at the same time have the same results as one worker, even if workers die."""
+"""Tests that several workers at the same time have the same results as one worker, even if workers die."""
 
 import itertools
 import queue
@@ -117,7 +117,7 @@ def test_a_device_of_another_kind_or_another_name_runs_no_case(
 ) -> None:
     recorded = on_devices(tmp_path, {"fake0": "fake0", "fake1": found}, **differing)
     assert len({line["device"] for line in recorded.results}) == 1
-    # The other devices run the cases, or the device whose worker sent its header first.
+    # The device whose worker sent its header first runs all cases.
     assert footer_of(recorded)["complete"]
 
 
@@ -204,7 +204,7 @@ def test_an_error_in_one_thread_ends_the_run_and_kills_the_other_worker(tmp_path
     assert b"CRASH" not in (tmp_path / "results.jsonl").read_bytes()
 
 
-def test_a_run_that_was_cut_short_is_resumed_by_several_workers(tmp_path: Path) -> None:
+def test_a_run_that_was_cut_short_is_continued_by_several_workers(tmp_path: Path) -> None:
     whole = supervised(tmp_path / "whole", Together(1), 1)
     supervised(tmp_path / "two", Together(2), 2)
     data = (tmp_path / "two" / "results.jsonl").read_bytes()

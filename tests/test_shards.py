@@ -1,4 +1,4 @@
-"""Shards: the division of cases, violations and cells, and the merging of recorded shards into one run."""
+"""Tests of shards: the division of cases, violations and cells, and the merging of recorded shards into one run."""
 
 import shutil
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ def test_shards_contain_each_case_once_and_take_equally_long(of: int) -> None:
 
 
 @pytest.mark.parametrize("of", [3, 8, 16])
-def test_the_durations_of_the_shards_of_a_default_run_differ_by_at_most_a_tenth(of: int) -> None:
+def test_shards_of_a_default_run_take_about_the_same_time(of: int) -> None:
     ids = [case.id for case in of_tier(SUITE.cases, DEFAULT)]
     times = [seconds(Shard(number, of).part(ids, str, shipped_durations())) for number in range(1, of + 1)]
     assert max(times) <= 1.1 * min(times)
@@ -126,7 +126,7 @@ def stable(recorded: Recorded) -> list[dict[str, Any]]:
     return [{key: value for key, value in each.items() if key not in changing} for each in recorded.results]
 
 
-def test_the_merged_run_is_the_unsharded_one(parts: list[Path], whole: Path, tmp_path: Path, cli: Cli) -> None:
+def test_the_merged_run_equals_the_unsharded_run(parts: list[Path], whole: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "out"
     assert cli(read(whole).status, "merge", *reversed(parts), "--out", out).err == ""
     one, other = read_results(out), read_results(whole)
@@ -199,9 +199,7 @@ def test_workers_and_confirmations_of_all_shards_are_kept(parts: list[Path], tmp
     assert footer_of(recorded)["confirmation"] == {"confirmed": confirmed, "not_confirmed": 0, "not_tried": 3}
 
 
-def test_a_full_disk_leaves_no_merged_run_and_the_merge_can_be_repeated(
-    parts: list[Path], tmp_path: Path, cli: Cli
-) -> None:
+def test_a_full_disk_leaves_no_run_and_the_merge_can_be_repeated(parts: list[Path], tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "out"
     with full_disk(20_000):
         said = cli(3, "merge", *parts, "--out", out).err

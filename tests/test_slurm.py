@@ -1,4 +1,4 @@
-"""The scripts for Slurm. Shell scripts replace Slurm and the suite."""
+"""Tests of the scripts for Slurm, with programs in place of Slurm and of the suite."""
 
 import os
 import shutil
@@ -13,8 +13,8 @@ from launched import ended, script
 
 @pytest.fixture
 def call(tmp_path: Path) -> Callable[..., tuple[str, int]]:
-    """Returns a function that runs a script for Slurm, and returns the arguments of the suite and the exit status. The
-    replacement of the suite prints its arguments and exits with STATUS. `srun` runs its command on the node n7."""
+    """Returns a function that runs a script, and returns the suite's command line and the exit status. In place of the
+    suite, a program prints its arguments and exits with STATUS; `srun` runs the command on the node n7."""
     shutil.copytree(ROOT / "ci", tmp_path / "ci")
     script(tmp_path / "rdma-cts", 'echo "$@"\nexit "${STATUS:-0}"')
     script(tmp_path / "bin/srun", 'while [ "${1#-}" != "$1" ]; do shift; done\nSLURMD_NODENAME=n7 exec "$@"')

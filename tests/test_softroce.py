@@ -1,4 +1,4 @@
-"""The Soft-RoCE guest: its recipe, its cache, and its failures. test_own_builds.py boots a real guest."""
+"""Tests of the Soft-RoCE guest: its recipe, its cache, and its failures. test_own_builds.py tests a real guest."""
 
 import contextlib
 import dataclasses
@@ -116,7 +116,7 @@ def _kernel_packages(root: Path) -> kernel.KernelTree:
     return kernel.KernelTree(root)
 
 
-def test_modules_are_listed_after_their_dependencies(tmp_path: Path) -> None:
+def test_modules_are_ordered_after_the_modules_that_they_need(tmp_path: Path) -> None:
     tree = _kernel_packages(tmp_path)
     modules = tree.closure(("top", "in_side"), ("elsewhere", "mid-dle"))
     assert [module.name for module in modules] == ["low", "mid_dle", "top"]
@@ -144,7 +144,7 @@ def test_the_archive_can_be_unpacked() -> None:
 
 @dataclasses.dataclass
 class FakeBuild:
-    """Replaces the build: writes three files, writes `said` to the log, counts its calls, and can fail."""
+    """Stands in for the build: writes three files, and `said` to the log, counts its calls, and can fail."""
 
     count: int = 0
     failure: Exception | None = None
@@ -180,11 +180,11 @@ def manifest_with(**changes: Any) -> Callable[[Path], object]:
         *((name, lambda path: os.truncate(path, 3), "damaged") for name in (*FILES, MANIFEST)),
         (MANIFEST, lambda path: path.write_text('{"files": 7}'), "damaged"),
         (MANIFEST, manifest_with(files={}), "lists other files"),
-        (MANIFEST, manifest_with(digest="0" * 64), "is of another image"),
-        (MANIFEST, manifest_with(kernel_version=7), "is of another image"),
+        (MANIFEST, manifest_with(digest="0" * 64), "belongs to another image"),
+        (MANIFEST, manifest_with(kernel_version=7), "belongs to another image"),
     ],
 )
-def test_a_damaged_or_foreign_image_is_reported_and_built_again(
+def test_a_damaged_or_foreign_image_is_detected_and_built_again(
     tmp_path: Path, fake_build: FakeBuild, name: str, damage: Callable[[Path], object], output: str
 ) -> None:
     damage(ensure_image(Recipe(), tmp_path, print).root.with_name(name))
@@ -196,7 +196,9 @@ def test_a_damaged_or_foreign_image_is_reported_and_built_again(
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "broken link"])
-def test_a_file_or_link_at_the_path_of_an_image_is_replaced(tmp_path: Path, fake_build: FakeBuild, kind: str) -> None:
+def test_a_file_or_a_link_in_the_place_of_an_image_is_replaced(
+    tmp_path: Path, fake_build: FakeBuild, kind: str
+) -> None:
     folder, elsewhere = image.image_folder(Recipe(), tmp_path), tmp_path / "elsewhere"
     folder.parent.mkdir()
     if kind == "file":
@@ -214,7 +216,7 @@ def test_a_file_or_link_at_the_path_of_an_image_is_replaced(tmp_path: Path, fake
 EXPIRED = "E: Release file for http://mirror.example/debian/dists/forky/InRelease is expired (invalid since 3d)."
 
 
-def test_expired_lists_are_used_only_if_apt_reports_them_as_expired(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_expired_lists_are_used_only_if_apt_reports_that_they_have_expired(tmp_path: Path, monkeypatch: Patch) -> None:
     tried: list[tuple[str, ...]] = []
 
     def run(command: Sequence[str], log: Path, *_: object) -> int:
@@ -292,7 +294,7 @@ FULL = "not enough disk space"
 @pytest.mark.parametrize(
     ("number", "message"), [(errno.ENOSPC, FULL), (errno.EDQUOT, FULL), (errno.EIO, "Input/output error")]
 )
-def test_a_failed_build_is_reported_in_one_line_and_leaves_nothing(
+def test_a_build_that_fails_is_reported_and_leaves_nothing(
     tmp_path: Path, fake_build: FakeBuild, number: int, message: str
 ) -> None:
     fake_build.failure = OSError(number, os.strerror(number))
@@ -335,7 +337,7 @@ def test_an_old_image_is_renewed_with_the_current_packages(tmp_path: Path, fake_
     assert [path.name for path in (tmp_path / "images").iterdir()] == [new.root.parent.name]
 
 
-def test_an_image_that_cannot_be_renewed_stays(tmp_path: Path, fake_build: FakeBuild) -> None:
+def test_an_image_that_cannot_be_renewed_is_kept(tmp_path: Path, fake_build: FakeBuild) -> None:
     old = aged(tmp_path, days=3)
     fake_build.failure = UserError("no network", status=3)
     with pytest.raises(UserError, match="no network"):
@@ -364,7 +366,7 @@ def test_a_missing_tool_is_named_with_its_package(tmp_path: Path, monkeypatch: P
         ensure_image(Recipe(), tmp_path, print)
 
 
-def test_a_disk_that_is_too_small_is_reported_before_any_download(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_disk_that_is_too_small_is_reported_before_anything_is_downloaded(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(build, "NEEDED_BYTES", 1 << 60)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with user_error("not enough disk space", status=3):
@@ -391,7 +393,7 @@ def test_a_mirror_that_does_not_respond_is_a_failed_download(tmp_path: Path) -> 
         ("E: Unable to locate package python3-pyverbs", "Unable to locate package python3-pyverbs"),
     ],
 )
-def test_the_cause_of_a_failed_bootstrap_is_one_line(tmp_path: Path, line: str, message: str) -> None:
+def test_why_the_bootstrap_failed_is_reported_in_one_line(tmp_path: Path, line: str, message: str) -> None:
     log = tmp_path / "log"
     log.write_text(f"I: running apt-get update...\n{line}\nE: mmdebstrap failed to run\n")
     error = build.explain(Recipe(), log)
@@ -447,7 +449,7 @@ def fake_qemu(tmp_path: Path, monkeypatch: Patch) -> FakeQemu:
 CONSOLE = "console=$(echo \"$*\" | sed 's/.*id=console,path=//; s/[ ,].*//'); "
 
 
-def test_a_guest_whose_qemu_is_killed_externally_during_the_boot_is_booted_again(
+def test_if_qemu_is_killed_externally_before_the_guest_is_up_another_guest_is_started(
     fake_qemu: FakeQemu, tmp_path: Path
 ) -> None:
     tried = tmp_path / "tried"
@@ -472,12 +474,14 @@ def test_a_guest_that_hangs_is_killed_at_its_deadline(fake_qemu: FakeQemu) -> No
     fake_qemu.put("exec sleep infinity")
     for deadline_s in longer_and_longer(0.5):
         fake_qemu.fails(f"did not come up within {deadline_s:g} s", deadline_s)
-        if fake_qemu.pid.exists() and fake_qemu.pid.read_text():  # else QEMU was killed before it wrote its process id
+        if (
+            fake_qemu.pid.exists() and fake_qemu.pid.read_text()
+        ):  # if there is none, QEMU was killed before it did anything
             break
     assert not fake_qemu.runs()
 
 
-def test_temporary_files_are_next_to_the_console_and_are_removed(
+def test_temporary_files_are_only_next_to_the_console_and_are_removed(
     fake_qemu: FakeQemu, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/proc/no/such/place")
@@ -504,7 +508,7 @@ def test_each_line_is_returned_as_soon_as_it_is_complete(fake_qemu: FakeQemu, tm
         assert guest.wait() == 0
 
 
-def test_qemu_exits_with_the_program_that_started_it(fake_qemu: FakeQemu, tmp_path: Path) -> None:
+def test_qemu_is_killed_with_the_program_that_started_it(fake_qemu: FakeQemu, tmp_path: Path) -> None:
     fake_qemu.put(f"echo '{UP}'; exec sleep infinity")
     with killed_after(
         b"up\n",
@@ -529,7 +533,7 @@ def test_qemu_exits_with_the_program_that_started_it(fake_qemu: FakeQemu, tmp_pa
         ("echo 'KVM internal error. Suberror: 1' >&2; exec sleep infinity", "tcg"),
     ],
 )
-def test_kvm_is_used_if_the_kernel_starts_with_it(
+def test_kvm_is_used_if_the_kernel_starts_under_it(
     fake_qemu: FakeQemu, tmp_path: Path, monkeypatch: Patch, script: str, found: str
 ) -> None:
     monkeypatch.setenv("RDMA_CTS_ACCEL", "auto")
@@ -550,7 +554,7 @@ def test_the_accelerator_can_be_named(monkeypatch: Patch) -> None:
         qemu.choose("nothing", Path("/nowhere"))
 
 
-def test_kvm_needs_its_device(tmp_path: Path) -> None:
+def test_without_a_device_node_there_is_no_kvm(tmp_path: Path) -> None:
     (tmp_path / "kvm").write_bytes(b"")
     assert not qemu.kvm_present(tmp_path / "kvm")
     assert not qemu.kvm_present(tmp_path / "none")
@@ -610,9 +614,7 @@ def test_packages_are_added_to_a_copy_once(tmp_path: Path, installed: list[Seque
     assert first.digest not in (plain.digest, ensure_image(Recipe(), tmp_path, print, ("gdb",)).digest)
 
 
-def test_images_with_added_packages_do_not_replace_the_image_without(
-    tmp_path: Path, installed: list[Sequence[str]]
-) -> None:
+def test_images_with_packages_do_not_displace_images_without(tmp_path: Path, installed: list[Sequence[str]]) -> None:
     plain = ensure_image(Recipe(), tmp_path, print).root
     for name in ("one", "two", "three", "four"):
         ensure_image(Recipe(), tmp_path, print, (name,))
@@ -629,9 +631,7 @@ def test_images_with_added_packages_do_not_replace_the_image_without(
         ("W: Failed to fetch http://mirror.example/x\n", 3, "downloading Debian packages for the guest failed"),
     ],
 )
-def test_the_cause_of_a_failed_addition_of_packages_is_one_line(
-    tmp_path: Path, log: str, status: int, message: str
-) -> None:
+def test_why_packages_could_not_be_added_is_reported(tmp_path: Path, log: str, status: int, message: str) -> None:
     (tmp_path / "log").write_text(log)
     error = added.explain(Recipe(), tmp_path / "image", tmp_path / "log")
     assert message in error.message

@@ -1,4 +1,4 @@
-"""Source trees of Linux and rdma-core: the files that are copied and compiled, and one-line messages about mistakes."""
+"""Tests of source trees of Linux and rdma-core: which files are copied and compiled, and the messages about errors."""
 
 import json
 import os
@@ -31,7 +31,7 @@ RXE = "drivers/infiniband/sw/rxe"
 
 
 class Compilers:
-    """Trees to compile, and a replacement for mmdebstrap and the compilers, which copies the sources to its output."""
+    """Stands in for mmdebstrap and the compilers (a compiled file has the text of its source); has trees to compile."""
 
     def __init__(self, folder: Path) -> None:
         self.said = ""
@@ -76,7 +76,7 @@ def state(tree: Path) -> list[tuple[str, int]]:
     return sorted((str(path), path.stat().st_mtime_ns) for path in [tree, *tree.rglob("*")])
 
 
-def test_the_driver_is_compiled_from_a_copy_of_its_sources_and_the_tree_does_not_change(compilers: Compilers) -> None:
+def test_the_driver_is_compiled_only_from_its_sources_and_the_tree_is_unchanged(compilers: Compilers) -> None:
     before = state(compilers.linux)
     made = compilers.driver()
     assert (made.folder / "rdma_rxe.ko").read_text() == "rxe.c"
@@ -110,7 +110,7 @@ def test_only_libraries_that_the_guest_needs_are_kept_of_rdma_core(compilers: Co
     assert state(compilers.rdma_core) == before
 
 
-def test_a_compile_error_is_reported_in_one_line_with_location_and_versions(compilers: Compilers) -> None:
+def test_a_compile_error_is_reported_in_one_line_with_place_and_versions(compilers: Compilers) -> None:
     compilers.said = "make[1]: Entering\n/source/trees/rxe/rxe.c:3:1: error: unknown type name 'more'\nmore of it\n"
     linux = compilers.linux
     what = f"--linux {linux}: rxe, of Linux 7.1 with the headers of 7.2, could not be compiled: "
@@ -125,7 +125,7 @@ def test_a_commit_is_recorded_only_if_the_tree_is_a_repository(compilers: Compil
         assert set(compilers.driver().source) == keys
 
 
-def test_a_copy_follows_its_tree_and_changed_files_get_the_current_time(tmp_path: Path) -> None:
+def test_a_copy_follows_its_tree_and_changed_files_get_the_present_time(tmp_path: Path) -> None:
     tree, copy = tmp_path / "tree", tmp_path / "copy"
     laid(tree, {"a": "1", "b": "1", "c/d": "1"})
 
@@ -197,7 +197,7 @@ def test_cases_on_the_instrumented_stack_have_more_time_by_default() -> None:
     assert with_target(RunOptions(guest=True)).case_deadline_s == CASE_DEADLINE_S
 
 
-def test_allocations_can_fail_if_fault_injection_includes_those_that_may_wait(tmp_path: Path) -> None:
+def test_allocations_can_fail_only_if_fault_injection_includes_those_that_may_wait(tmp_path: Path) -> None:
     assert not can_fail(tmp_path)
     laid(tmp_path, dict.fromkeys(("failslab/ignore-gfp-wait", "fail_page_alloc/ignore-gfp-wait"), "N\n"))
     assert can_fail(tmp_path)
@@ -206,7 +206,7 @@ def test_allocations_can_fail_if_fault_injection_includes_those_that_may_wait(tm
 
 
 class PageFaults(Device):
-    """A device on which a page fault of the process uses up the injected failure of the first call."""
+    """A device on which a page fault of the process uses up the injected failure during the first call."""
 
     def setup(self) -> None:
         super().setup()

@@ -1,4 +1,4 @@
-"""Workers that send wrong lines, print noise, hang or die: the results of their cases, and the footer of each run."""
+"""Tests with workers that forge, print noise, hang and die: the records about them, and the end of every run."""
 
 import itertools
 import json
@@ -70,7 +70,7 @@ def test_hazardous_cases_run_last_each_in_a_separate_worker(stage: Stage) -> Non
     assert stage.audience.reasons == []
 
 
-def test_a_case_whose_worker_was_killed_externally_is_repeated(stage: Stage) -> None:
+def test_a_case_whose_worker_was_killed_externally_is_rerun(stage: Stage) -> None:
     recorded = stage.play(killed(*ran(0), start(1)), killed(HEADER), ran(1, 2, 3))
     assert verdicts(recorded) == ["PASS"] * 4
     assert stage.asked == [IDS, IDS[1:], IDS[1:]]
@@ -79,7 +79,7 @@ def test_a_case_whose_worker_was_killed_externally_is_repeated(stage: Stage) -> 
 
 
 def test_an_unkillable_process_makes_the_device_suspect(stage: Stage) -> None:
-    stuck = "process 17 is stuck in the kernel and cannot be ended"
+    stuck = "process 17 is stuck in the kernel and cannot be killed"
     recorded = stage.play(Actor(iter([*ran(0), start(1), SILENCE]), left=stuck))
     assert verdicts(recorded) == ["PASS", "HANG", "MISSED", "MISSED"]
     assert recorded.results[-1]["reason"] == f"not run: the device is suspect: {stuck}"
@@ -109,7 +109,7 @@ BAD_HEADERS: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("bad", BAD_HEADERS.values(), ids=BAD_HEADERS)
-def test_a_header_of_another_shape_is_one_error_message(stage: Stage, bad: dict[str, object]) -> None:
+def test_a_header_of_another_shape_is_refused(stage: Stage, bad: dict[str, object]) -> None:
     with pytest.raises(UserError) as caught:
         stage.play([encode(bad), start(0), passed(0)])
     assert caught.value.status == 3
@@ -226,11 +226,7 @@ PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
     "a second worker that ends": (lambda: [[*ran(0), start(1)], []], "PCMM", "not run"),
     "a second worker that is silent": (lambda: [[*ran(0), start(1)], [SILENCE]], "PCMM", "not run"),
     "a second worker that ends after its header": (lambda: [[*ran(0), start(1)], [HEADER]], "PCMM", "not run"),
-    "a second worker that is silent after its header": (
-        lambda: [[*ran(0), start(1)], [HEADER, SILENCE]],
-        "PCMM",
-        "not run",
-    ),
+    "a second worker silent after its header": (lambda: [[*ran(0), start(1)], [HEADER, SILENCE]], "PCMM", "not run"),
     "no result": (
         lambda: [[HEADER, start(0), *ran(1, 2, 3)[1:]]],
         "BPPP",
@@ -247,11 +243,7 @@ PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
         "BPPP",
         "QEMU was stopped externally, 3 times in this case",
     ),
-    "killed before the second case": (
-        lambda: [killed(*ran(0)), *(killed(HEADER) for _ in range(TRIES - 1))],
-        "PMMM",
-        "",
-    ),
+    "killed before a second case": (lambda: [killed(*ran(0)), *(killed(HEADER) for _ in range(TRIES - 1))], "PMMM", ""),
     "a second worker that can run no case": (
         lambda: [[*ran(0), start(1)], [HEADER, REFUSAL]],
         "PCMM",
@@ -267,7 +259,7 @@ PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
 
 
 @pytest.mark.parametrize(("scripts", "expected", "reason"), PLAYED.values(), ids=PLAYED)
-def test_the_lines_of_workers_lead_to_these_verdicts(
+def test_each_behaviour_of_workers_has_these_verdicts(
     stage: Stage, scripts: Callable[[], Sequence[Any]], expected: str, reason: str
 ) -> None:
     recorded = stage.play(*scripts())
@@ -291,7 +283,7 @@ def test_an_exception_in_the_harness_leaves_a_footer(stage: Stage) -> None:
 
 
 class TestPytestAsWorker:
-    """Tests with real worker processes: pytest on the device in Python."""
+    """Tests with real processes: pytest on the device in Python."""
 
     def run(
         self, project: Project, tmp_path: Path, *rows: str, case_deadline_s: float = CASE_DEADLINE_S
@@ -325,7 +317,7 @@ class TestPytestAsWorker:
 
 @contextmanager
 def process(code: str) -> Iterator[int]:
-    """Runs a process that prints a line and then executes the code."""
+    """Runs a process that prints a line and then executes this code; yields its id."""
     command = [sys.executable, "-c", f"import time; print('up', flush=True); {code}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as made:
         assert made.stdout
@@ -379,7 +371,7 @@ def test_a_silent_process_that_uses_the_processor_is_busy(
     assert pulse_after(tmp_path, monkeypatch, "S", "S", seconds).busy() is busy
 
 
-def test_a_worker_that_starts_slowly_is_waited_for_while_it_is_busy(tmp_path: Path) -> None:
+def test_a_worker_that_starts_slowly_is_awaited_while_it_is_busy(tmp_path: Path) -> None:
     slow = Actor(iter([SILENCE, HEADER, SILENCE, *ran(0, 1, 2, 3)[1:]]), WorkerEnd(), works=True)
     assert verdicts(Stage(tmp_path).play(slow)) == ["PASS"] * 4
     assert not slow.killed

@@ -1,4 +1,4 @@
-"""Points, predicates over points, and the formulas that describe deviating points."""
+"""Tests of points, predicates over points, and the formulas that describe deviating points."""
 
 from array import array
 from pathlib import Path
@@ -54,12 +54,12 @@ def test_a_point_is_found_by_its_text(point: int) -> None:
         ("!!odp", "none", "none", True),
     ],
 )
-def test_a_predicate_is_true_at_its_points(text: str, access: str, unknown: str, expected: bool) -> None:
+def test_a_predicate_is_true_at_the_expected_points(text: str, access: str, unknown: str, expected: bool) -> None:
     point = SMALL.parse(f"access={access},unknown={unknown}")
     assert bool(column(text) >> 8 * point & 1) is expected
 
 
-def test_a_flag_without_an_axis_is_false_in_a_named_predicate() -> None:
+def test_a_flag_that_no_axis_has_is_false_in_a_named_predicate() -> None:
     named = {"writes_atomically": "REMOTE_ATOMIC | REMOTE_WRITE"}
     narrow = Space((Axis("access", flags=("REMOTE_WRITE", "REMOTE_READ")),))
     found = predicate.parse("writes_atomically", narrow, named)
@@ -107,7 +107,7 @@ def test_a_formula_describes_exactly_the_marked_points(marks: list[int]) -> None
         (" & ".join(FLAGS), ""),
     ],
 )
-def test_the_formula_that_selected_the_points_is_found(text: str, care: str) -> None:
+def test_a_formula_over_all_flags_is_as_short_as_possible(text: str, care: str) -> None:
     output, minimal = formula.describe(WHOLE, table(text, care, WHOLE))
     assert minimal
     assert {frozenset(term.split("&")) for term in output.replace(" ", "").split("|")} == {
@@ -177,7 +177,7 @@ def test_formulas_are_cached_for_the_next_process(monkeypatch: pytest.MonkeyPatc
     formula._found_before.cache_clear()
 
 
-def test_without_sympy_no_formula_is_searched_and_sympy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_sympy_the_formula_says_that_sympy_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formula, "find_spec", lambda _: None)
     output, minimal = formula.describe(SMALL, table("LOCAL_WRITE"))
     assert "sympy is not installed" in output

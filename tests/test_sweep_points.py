@@ -1,5 +1,5 @@
-"""Points of a sweep: each point has the case of a row with its values, columns have the arguments of each point, and
-columns of bytes are combined correctly."""
+"""Tests of the loader's form of a sweep, which is pure data of the model: each point has the same case as a row with
+its values, columns have the arguments of each point, and columns of bytes are combined correctly."""
 
 import pickle
 from array import array
@@ -114,7 +114,7 @@ def test_subsets_of_flags_are_stored_by_flag_and_not_by_subset() -> None:
     assert len(pickle.dumps(access)) < 4096
 
 
-def test_values_that_are_combined_at_no_point_may_exclude_each_other() -> None:
+def test_values_that_no_point_combines_need_not_be_compatible() -> None:
     case = small(
         "a: {subsets of: [MW_BIND, REMOTE_READ]}, b: {subsets of: [MW_BIND, LOCAL_WRITE]}",
         "access: [$a, $b]",
@@ -151,7 +151,7 @@ WHOLE = COLUMNS.replace('    where: "!MW_BIND | plus!=1"\n', "").replace("120", 
 @pytest.mark.parametrize("row", [COLUMNS, WHOLE], ids=["with a constraint", "whole"])
 @pytest.mark.parametrize("seed", [None, 3])
 @pytest.mark.parametrize("outer", [[], ["plus"], ["access"], ["access", "plus", "more"]], ids="+".join)
-def test_columns_have_the_arguments_of_each_point(row: str, seed: int | None, outer: list[str]) -> None:
+def test_columns_have_the_arguments_of_the_row_at_each_point(row: str, seed: int | None, outer: list[str]) -> None:
     case = samples.case(row)
     swept = case.sweep
     assert swept is not None
@@ -181,13 +181,11 @@ BYTES = st.integers(0, 60).flatmap(
 
 
 @given(BYTES)
-def test_each_combination_of_bytes_at_an_index_has_a_number(columns: list[bytes]) -> None:
+def test_a_combination_has_the_bytes_of_all_columns_at_a_place(columns: list[bytes]) -> None:
     found, expected = combinations(columns), list(zip(*columns, strict=True))
     assert [found.values[number] for number in found.ids] == expected
     assert list(found.values) == list(dict.fromkeys(expected))
-    assert [found.first(number) for number in range(len(found.values))] == [
-        expected.index(each) for each in found.values
-    ]
+    assert [found.first(id_) for id_ in range(len(found.values))] == [expected.index(each) for each in found.values]
     assert found.renumbered(range(0, 65536, 200)[: len(found.values)]).tolist() == [200 * each for each in found.ids]
 
 

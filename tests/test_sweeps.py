@@ -1,5 +1,5 @@
-"""Sweeps: every point is run and judged, deviating points are reported, a single point can be run, and seeds shuffle
-points."""
+"""Tests of sweeps: every point is run and judged, deviating points are reported, a point can be run alone, and seeds
+shuffle points."""
 
 import ctypes
 import itertools
@@ -211,7 +211,7 @@ BINDS = """
         ("{type: 1, bound: {access: [REMOTE_READ]}}", without("mw_type_1"), "UNSUPPORTED", 0),
     ],
 )
-def test_shared_queue_pairs_are_renewed_after_each_point_that_used_them(
+def test_shared_queue_pairs_are_renewed_after_each_point_that_has_used_them(
     window: str, stack: Stack, verdict: str, renewals: int
 ) -> None:
     case = samples.case(BINDS.replace("{type: 1}", window), "bind_mw")
@@ -221,7 +221,7 @@ def test_shared_queue_pairs_are_renewed_after_each_point_that_used_them(
 
 
 def failing_binds(before: int = 0) -> Device:
-    """Returns a reference on which every third valid bind fails. The count of binds starts at `before`."""
+    """A reference on which every third valid bind fails; `before` counts earlier binds."""
     binds = itertools.count(before + 1)
     return device(bind_refused=lambda was, *asked: next(binds) % 3 == 0 or was(*asked))
 
@@ -234,7 +234,7 @@ def failing_binds(before: int = 0) -> Device:
         (1, '"NULL"', "BIND-01", 0),  # there are only two set-ups for all points
     ],
 )
-def test_a_set_up_that_is_sometimes_refused_is_a_violation_with_rate_and_point(
+def test_a_set_up_that_is_refused_only_at_some_points_is_a_violation(
     kind: int, via: str, rule: str, refused: int
 ) -> None:
     row = WINDOWS.replace("TYPE", str(kind)).replace("VIA", via)
@@ -250,7 +250,7 @@ def test_a_set_up_that_is_sometimes_refused_is_a_violation_with_rate_and_point(
         assert "binding the window 'mw' was refused with MW_BIND_ERR, and succeeded" in deviation["observed"]
 
 
-def test_after_a_refused_set_up_the_other_points_are_run() -> None:
+def test_the_points_after_a_set_up_that_was_refused_once_are_run() -> None:
     row = WINDOWS.replace("TYPE", "1").replace("VIA", '"NULL"')
     case = samples.case(row, "bind_mw")
     assert run_on(failing_binds(2), case).points.by_verdict() == {"PASS": 7, "FAIL": 1}
@@ -313,16 +313,16 @@ def test_messages_lost_by_an_unreliable_transport_are_sent_again() -> None:
 )
 def test_a_row_over_an_unreliable_transport_counts_its_tries(losses: int, verdict: str, tries: int | None) -> None:
     with closing(ReferenceBench(losing(losses))) as bench:
-        finished = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "success")), on_the_reference(bench))
-    assert (finished.judgement.verdict, finished.observation.get("tries")) == (verdict, tries)
-    assert bool(finished.judgement.notes) == (tries is not None)
+        done = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "success")), on_the_reference(bench))
+    assert (done.judgement.verdict, done.observation.get("tries")) == (verdict, tries)
+    assert bool(done.judgement.notes) == (tries is not None)
 
 
 def test_messages_that_must_not_arrive_are_sent_once() -> None:
     with closing(ReferenceBench(losing(0))) as bench:
-        finished = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "refused")), on_the_reference(bench))
-    assert finished.judgement.verdict == Verdict.FAIL
-    assert "tries" not in finished.observation
+        done = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "refused")), on_the_reference(bench))
+    assert done.judgement.verdict == Verdict.FAIL
+    assert "tries" not in done.observation
     row = UNRELIABLE_ROW.replace("LOCAL_WRITE, REMOTE_WRITE", "LOCAL_WRITE").replace("OUTCOME", "refused")
     asked: list[int] = []
 
@@ -333,8 +333,8 @@ def test_messages_that_must_not_arrive_are_sent_once() -> None:
     with closing(ReferenceBench(device(allows=grants_the_second))) as bench:
         run = on_the_reference(bench)
         asked.clear()
-        finished = run_case(samples.case(row), run)
-    assert (finished.judgement.verdict, len(asked)) == (Verdict.PASS, 1)
+        done = run_case(samples.case(row), run)
+    assert (done.judgement.verdict, len(asked)) == (Verdict.PASS, 1)
 
 
 GROUND = """
@@ -374,7 +374,7 @@ def test_points_share_domains_and_memory_unless_an_axis_changes_them(
         assert bench.resources() == before
 
 
-def test_a_sweep_with_a_kernel_warning_fails_and_names_its_points() -> None:
+def test_a_warning_of_the_kernel_fails_the_sweep_and_has_the_point_at_which_it_was_seen() -> None:
     said: Iterator[KernelEvidence] = iter([{}, {"taint": 0, "log": ["[ 1.0] WARNING: something"]}])
     with closing(ReferenceBench()) as bench:
         watch = SimpleNamespace(since_last=lambda: next(said, {}))
@@ -385,7 +385,7 @@ def test_a_sweep_with_a_kernel_warning_fails_and_names_its_points() -> None:
     assert set(sweep_record(SPACE, samples.registry(), swept, 1)["rule_verdicts"].values()) == {"FAIL"}
 
 
-def test_a_worker_that_dies_in_a_sweep_is_reported_with_its_last_point(tmp_path: Path) -> None:
+def test_a_worker_that_dies_in_a_sweep_is_reported_with_its_last_reported_point(tmp_path: Path) -> None:
     progress = {"type": "progress", "case": "reg_mr/sample/c1", "point": "access=REMOTE_WRITE", "done": 512}
     recorded = Stage(tmp_path).play([HEADER, start(1), encode(progress)], ran(0, 2, 3))
     crash = next(line for line in recorded.results if line["verdict"] == "CRASH")
@@ -402,7 +402,7 @@ def test_tiers_are_nested_and_the_smallest_has_a_case_of_every_rule() -> None:
     assert not any(case.sweep and case.sweep.size > 500 for case in smoke)
 
 
-def test_the_order_of_cases_by_seed_does_not_depend_on_the_selection() -> None:
+def test_the_order_of_a_seed_does_not_depend_on_which_other_cases_are_chosen() -> None:
     cases = samples.numbered(9).cases
     whole = ordered(cases, 7)
     assert ordered(cases, None) == list(cases)
@@ -410,7 +410,7 @@ def test_the_order_of_cases_by_seed_does_not_depend_on_the_selection() -> None:
     assert ordered(cases[::2], 7) == [case for case in whole if case in cases[::2]]
 
 
-def test_the_access_spaces_of_the_exhaustive_tier_have_their_full_size() -> None:
+def test_the_exhaustive_tier_has_the_whole_spaces_of_flags_and_unknown_bits() -> None:
     sizes = {case.id: case.sweep.size for case in load_suite().cases if case.sweep}
     masks, unknown = 1 << len(FLAGS.short_names), len(FLAGS.unnamed_bits)
     for verb in ("reg_mr", "reg_mr_iova", "reg_dmabuf_mr"):
@@ -421,7 +421,7 @@ def test_the_access_spaces_of_the_exhaustive_tier_have_their_full_size() -> None
     assert sum(sizes.values()) > 400_000
 
 
-def test_the_loop_in_c_stops_at_unexpected_regions_and_failed_releases(tmp_path: Path) -> None:
+def test_the_loop_in_c_stops_at_an_unexpected_region_and_at_a_region_that_remains(tmp_path: Path) -> None:
     source = Path(__file__).with_name("stand_in_loop.c")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "stand_in.so", source], check=True)
     library = ctypes.CDLL(str(tmp_path / "stand_in.so"))

@@ -1,5 +1,4 @@
-"""Sweeps on Soft-RoCE: two devices with a worker each have the results of one device, and loops in C have the results
-of single calls."""
+"""Tests of sweeps on Soft-RoCE: the results are the same on two devices, with a worker each, and without loops in C."""
 
 import json
 from typing import Any
@@ -17,7 +16,7 @@ CHOSEN = (
     "access_space and huge-pages or change_space and rights and libibverbs or dealloc_mw or data_path and unreliable"
     " or reg_mr and rights_space and (remote or local) and not every and not huge"
 )
-# A plugin that records in the file `loops` which cases used a loop in C, and lowers the thresholds for its use.
+# Records whether the loops in C were used, because the comparison proves nothing if they were not.
 SMALL = """
 from conformance.sweeps import run
 from conformance.sweeps import registration_loop

@@ -1,4 +1,4 @@
-"""Reading tables: the cases of valid tables, and the location and message of each mistake in invalid tables."""
+"""Tests of reading tables: the cases of valid tables, and the location and message of each mistake in invalid ones."""
 
 import re
 from dataclasses import replace
@@ -40,7 +40,7 @@ def cases_of(rows: str, cases: int) -> tuple[Case, ...]:
 
 
 @pytest.mark.parametrize("name", corpus.DOCUMENTS)
-def test_the_mistakes_of_a_malformed_document_are_located(name: str, tmp_path: Path) -> None:
+def test_a_malformed_document_is_refused_with_the_place_of_each_mistake(name: str, tmp_path: Path) -> None:
     expected = corpus.expectations(corpus.DOCUMENTS[name])
     assert expected, "the document has no `# expect` lines"
     found = corpus.mistakes(name, tmp_path)
@@ -53,7 +53,7 @@ def test_the_mistakes_of_a_malformed_document_are_located(name: str, tmp_path: P
     assert len(found) == len(expected), found
 
 
-def test_a_row_becomes_a_case_with_everything_filled_in() -> None:
+def test_a_row_becomes_a_case_with_all_defaults() -> None:
     (case,) = cases_of(ROW, 1)
     assert case.id == "reg_mr/sample/a"
     assert str(case.when) == "ibv_reg_mr(pd=pd, addr=buf.addr, length=buf.size, access=LOCAL_WRITE)"
@@ -104,7 +104,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("own")
-def test_a_vendors_tables_and_rules_are_added_once_to_those_of_the_project(tmp_path: Path) -> None:
+def test_a_vendors_tables_and_rules_are_added_to_the_projects_once(tmp_path: Path) -> None:
     rule = "verb: ibv_reg_mr\nrules:\n  - {id: VND-01, statement: s, document: d, section: s, level: must, "
     rule += "layer: kernel, needs: [], since: '1', failure_means: f, quote: q}\n"
     folder = laid(tmp_path / "own", {"reg_mr/rules.yaml": rule, "reg_mr/own.yaml": TABLE.replace("REG-01", "VND-01")})

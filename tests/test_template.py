@@ -1,5 +1,5 @@
-"""Templates of the guest: their key, their files, damaged templates, and runs that continue without a template. No
-guest is booted: a thread replaces QEMU at its control channel. test_own_builds.py boots a guest."""
+"""Tests of templates of the guest: their key, their files, damaged templates, and runs that continue without a
+template. No guest is booted; a thread stands for QEMU's control channel. test_own_builds.py uses a real guest."""
 
 import contextlib
 import fcntl
@@ -91,7 +91,7 @@ def test_content_of_files_changes_the_key(ingredients: Ingredients, tmp_path: Pa
 # Requests
 
 
-def test_each_request_has_the_time_and_new_random_bytes() -> None:
+def test_each_request_has_the_present_time_and_other_random_bytes() -> None:
     (first, moment), (second, later) = (request.decode(request.encode(REQUEST)) for _ in range(2))
     assert first == second == REQUEST
     assert later.time_ns >= moment.time_ns > 0
@@ -109,7 +109,8 @@ def test_a_malformed_request_is_refused(line: bytes) -> None:
 
 
 def qemu_says(*messages: object) -> tuple[socket.socket, list[dict[str, Any]]]:
-    """Returns a channel on which each command gets the next of these messages, and the list of received commands."""
+    """Returns a channel on which each command gets the next of these messages as a response, and the list of received
+    commands."""
     ours, theirs = socket.socketpair()
     heard: list[dict[str, Any]] = []
 
@@ -159,16 +160,16 @@ def test_refusals_of_qemu_are_errors(responses: Sequence[object], reason: str) -
         migrate(Qmp(channel, PATIENCE_S))
 
 
-def test_a_qemu_that_never_responds_is_an_error() -> None:
+def test_a_silent_qemu_is_an_error() -> None:
     ours, theirs = socket.socketpair()
-    with ours, theirs, pytest.raises(QmpError, match="no answer in time"):
+    with ours, theirs, pytest.raises(QmpError, match="did not reply in time"):
         Qmp(ours, 0.05)
 
 
 # Files
 
 
-def test_the_checksum_depends_on_content_and_offsets_and_not_on_holes(tmp_path: Path) -> None:
+def test_the_checksum_depends_on_content_and_place_but_not_on_holes(tmp_path: Path) -> None:
     sparse, dense = tmp_path / "sparse", tmp_path / "dense"
     content = b"x" * 100 + bytes((1 << 20) - 100) + b"y" * 70000 + bytes(5 << 16)
     dense.write_bytes(content)
@@ -196,7 +197,7 @@ def test_a_file_in_memory_is_saved_whole_and_with_holes(tmp_path: Path) -> None:
     assert (tmp_path / "saved").stat().st_blocks * 512 < len(content) / 4
 
 
-def test_a_file_is_not_trusted_after_a_write_or_a_boot_of_the_host(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_file_is_no_longer_trusted_after_a_write_or_a_reboot_of_the_host(tmp_path: Path, monkeypatch: Patch) -> None:
     path = tmp_path / "file"
     path.write_text("a")
     assert not kept.is_trusted(tmp_path, ["file"])
@@ -291,7 +292,7 @@ class WatchedLock:
 def test_one_of_two_guests_makes_a_template_and_the_other_waits(
     freezer: Freezer, other_run: bool, monkeypatch: Patch
 ) -> None:
-    """A guest that waits for a guest of the same run prints no message about it."""
+    """Only the second run prints that it waits for another run."""
     said: list[str] = []
     waiting = threading.Event()
     templates = freezer.templates = Templates(freezer.folder, said.append)
@@ -336,7 +337,7 @@ def test_a_damaged_or_foreign_template_is_made_again(
     assert freezer.made == 2
 
 
-def test_files_that_are_not_trusted_are_verified_again(freezer: Freezer) -> None:
+def test_files_that_are_not_trusted_are_verified_and_then_trusted_again(freezer: Freezer) -> None:
     freezer.guest()
     note = freezer.place / "verified"
     note.write_text("[]")
@@ -359,7 +360,7 @@ def test_a_template_that_fails_leaves_nothing_and_is_not_retried_at_once(freezer
     assert freezer.made == 2
 
 
-def test_a_guest_that_cannot_start_ends_the_run_and_leaves_its_console(freezer: Freezer) -> None:
+def test_a_guest_that_did_not_start_ends_the_run_and_leaves_its_console(freezer: Freezer) -> None:
     freezer.failure = NotStarted("early start failed: no drives", log="elsewhere", status=3)
     with pytest.raises(NotStarted, match="no drives; see ") as caught:
         freezer.templates.resume(freezer.ingredients, REQUEST, freezer.folder / "console")
@@ -376,7 +377,7 @@ def test_a_template_that_cannot_be_resumed_is_removed(freezer: Freezer) -> None:
 
 
 @pytest.mark.parametrize("ends", [2, 3])
-def test_a_guest_that_was_killed_externally_is_resumed_again_and_its_template_is_kept(
+def test_a_guest_that_was_ended_externally_is_resumed_again_and_its_template_is_kept(
     freezer: Freezer, ends: int
 ) -> None:
     freezer.guest()
@@ -389,7 +390,7 @@ def test_a_guest_that_was_killed_externally_is_resumed_again_and_its_template_is
 
 
 @pytest.mark.parametrize(("script", "error"), [("kill -9 $$", Ended), ("exit 0", QmpError), ("exit 1", QmpError)])
-def test_a_qemu_that_was_killed_externally_is_distinguished(
+def test_an_external_kill_of_qemu_is_distinguished_from_its_exit(
     ingredients: Ingredients, tmp_path: Path, monkeypatch: Patch, script: str, error: type[Exception]
 ) -> None:
     for name in (CONSOLE, STATE):
@@ -435,7 +436,7 @@ def test_the_oldest_unused_templates_are_removed_above_the_bound(freezer: Freeze
     assert [place.exists() for place in places] == [True, True, False]
 
 
-def test_a_run_continues_without_templates_and_reports_it_once(freezer: Freezer, monkeypatch: Patch) -> None:
+def test_a_run_continues_without_templates_and_says_so_once(freezer: Freezer, monkeypatch: Patch) -> None:
     given = (freezer.ingredients, REQUEST, Path("console"))
     monkeypatch.delenv("RDMA_CTS_TEMPLATES", raising=False)
     freezer.failure = QmpError("QEMU closed its control channel")

@@ -1,4 +1,4 @@
-"""The progress of a run, on a terminal (a pty) and in other streams, and the summary of a run."""
+"""Tests of the progress of a run, on a real terminal (a pty) and elsewhere, and of the summary of a run."""
 
 import io
 import itertools
@@ -89,7 +89,7 @@ BAR = "  ........................ 2 of 100, 49 s left"
 @pytest.mark.parametrize(
     ("columns", "bar"), [(30, "  ....... 2 of 100, 49 s left"), (50, BAR), (24, "  2 of 100, 49 s left")]
 )
-def test_a_narrow_terminal_has_at_least_the_time_left(
+def test_a_narrow_terminal_still_has_the_time_left(
     columns: int, bar: str, terminal: tuple[io.TextIOWrapper, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -99,7 +99,7 @@ def test_a_narrow_terminal_has_at_least_the_time_left(
     assert "49 s left" in shown
 
 
-def test_the_time_left_uses_the_expected_durations_of_cases() -> None:
+def test_the_time_left_considers_the_expected_durations_of_the_other_cases() -> None:
     """Three cases took half a second each, and the last case is expected to take a hundred times as long."""
     progress = Progress(io.StringIO(), VERBOSE, clock=clock())
     first, second, third, last, _ = SUITE.cases
@@ -110,13 +110,13 @@ def test_the_time_left_uses_the_expected_durations_of_cases() -> None:
     assert progress._pace(1) == ["50 s left", "2 per second"]
 
 
-def test_the_bar_is_erased_at_the_end(terminal: tuple[io.TextIOWrapper, int]) -> None:
+def test_the_bar_is_removed_at_the_end(terminal: tuple[io.TextIOWrapper, int]) -> None:
     go(Progress(terminal[0]), ("PASS", "PASS"), total=2)
     assert seen(terminal).endswith(f"\r{ESCAPE}[K")
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_no_color_and_a_dumb_terminal_turn_colours_off(
+def test_colours_are_off_if_the_environment_forbids_them(
     name: str, value: str, terminal: tuple[io.TextIOWrapper, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, value)
@@ -128,7 +128,7 @@ def test_no_color_and_a_dumb_terminal_turn_colours_off(
     assert (ESCAPE in shown) == (name == "NO_COLOR")
 
 
-def test_a_stream_gets_a_line_for_every_50_results() -> None:
+def test_without_a_terminal_progress_is_some_lines_of_text() -> None:
     stream = io.StringIO()
     progress = Progress(stream, clock=clock(0.1))
     progress.run_started(header(), 120)
@@ -259,7 +259,7 @@ def test_the_summary_mentions_that_a_run_was_cut_short() -> None:
 
 @pytest.mark.parametrize("tables", [TABLES.tables_sha256, "other"])
 def test_a_rule_of_which_a_case_has_no_result_is_not_verified(tables: str) -> None:
-    """The tables of the run may be older. A planned case that no longer exists does not count."""
+    """A run with other tables is no exception, because ids are permanent. Cases that no longer exist do not count."""
     first, second = [case for case in TABLES.cases if case.rules == ("REG-15",)][:2]
     rules = {rule.id: rule.as_data() for rule in TABLES.registry.values()}
     head = header(planned=[first.id, second.id], suite={"version": "0", "tables_sha256": tables}, rules=rules)
@@ -270,7 +270,7 @@ def test_a_rule_of_which_a_case_has_no_result_is_not_verified(tables: str) -> No
     assert digest(Recorded(head, [result(first)]), Path()).verdicts == {"REG-15": Verdict.PASS}
 
 
-def test_hostile_text_in_the_summary_is_printable_and_stays_in_its_line() -> None:
+def test_hostile_text_stays_in_its_line_and_has_no_control_characters() -> None:
     text = summary_of(result(SUITE.cases[0], "FAIL", HOSTILE))
     assert all(character.isprintable() or character == "\n" for character in text)
     (shown,) = [row for row in text.splitlines() if row.startswith("wrong report")]

@@ -1,4 +1,4 @@
-"""The trial of the suite: trying and reporting violations, altered calls and data paths, and tables of mutants.
+"""Tests of the trial of the suite: trying and reporting violations, altered calls and data paths, tables of mutants.
 test_personas.py tries every seeded violation."""
 
 import ctypes
@@ -72,7 +72,7 @@ class Deadly(Device):
 
 
 class RefusesEverything(Device):
-    """A device that refuses every registration with EOPNOTSUPP."""
+    """A reference that refuses every registration with EOPNOTSUPP."""
 
     def access_fault(self, access: int) -> int:
         return errno.EOPNOTSUPP
@@ -112,11 +112,11 @@ def test_several_processes_return_the_findings_of_one_process_in_order() -> None
 
 def test_a_process_that_dies_ends_the_trial_with_the_name_of_the_violation() -> None:
     deadly = Violation("deadly", "REG-03", "A registration kills the process.", Deadly)
-    with user_error("a process of the trial died during deadly; try each alone", status=3):
+    with user_error("a process of the trial died during deadly; try each name separately", status=3):
         list(try_all([deadly], cases_of("REG-03"), jobs=1))
 
 
-def test_an_exception_in_a_process_is_reported_with_the_name_of_the_violation_and_the_source_line() -> None:
+def test_an_exception_in_a_process_is_reported_with_the_name_of_the_violation_and_its_place() -> None:
     def task(number: int) -> int:
         return {0: 0}[number]
 
@@ -130,9 +130,9 @@ def children(pid: int) -> list[int]:
 
 
 def test_sigint_ends_a_trial_and_all_its_processes() -> None:
-    """One of the processes is stopped and cannot handle a signal."""
+    """One of the processes is stopped before the signal."""
     trial_of_all = [sys.executable, "-P", "-m", "commands", "trial", "personas", "--jobs", "2"]
-    # a process that a shell starts in the background ignores SIGINT
+    # a shell makes background processes ignore the signal
     command = ["env", "--default-signal=INT", *trial_of_all]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
@@ -172,7 +172,7 @@ def test_a_violation_known_as_undetectable_must_survive() -> None:
     known = {"name": "no page says so"}
     survived = Trial([finding(SURVIVED)], {}, 1.0, "the reference", undetected=known)
     assert survived.passed
-    assert "rightly: no page says so" in report.summary(survived)
+    assert "correct, because no page says so" in report.summary(survived)
     detected = replace(survived, findings=[finding(KILLED)])
     assert not detected.passed
     assert "killed        REG-15" in report.summary(detected)
@@ -213,7 +213,7 @@ def test_altered_calls_fail_a_case_of_their_rule(altered: Violation) -> None:
 
 
 class OnDemandUnreachable(Device):
-    """A device that violates REG-12: peers cannot access on-demand regions."""
+    """A reference on which peers cannot access on-demand regions, which violates REG-12."""
 
     def opens(self, region: Region, domain: Domain) -> bool:
         return not region.access & ON_DEMAND and super().opens(region, domain)
@@ -279,7 +279,7 @@ def test_a_permitted_variant_that_fails_or_breaks_a_case_is_a_false_alarm(
 
 @pytest.mark.parametrize("violation", DATA_PATH_ALTERATIONS, ids=lambda each: each.name)
 def test_no_alteration_raises_an_exception(violation: Violation) -> None:
-    """An alteration with a mistake raises its exception after the first row of its rule."""
+    """An alteration with a mistake of its own raises an exception in the first row of its rule."""
     assert list(on_reference(cases_of(violation.rule)[:1], violation.kind))
 
 
@@ -314,7 +314,7 @@ def test_alterations_on_the_reference_are_detected_by_the_cases_of_their_rule(na
 
 
 class Made:
-    """The class that the rows of these tests change."""
+    """The class that the mutants of these tests change."""
 
     size = 1
 
@@ -341,13 +341,13 @@ def row_of(text: str) -> str:
 
 
 @pytest.mark.parametrize(("row", "answer"), [row for row in rows("mutants_in_tables") if row[1].isdigit()])
-def test_a_row_replaces_members(tmp_path: Path, row: str, answer: str) -> None:
+def test_a_mutant_replaces_members_of_the_class(tmp_path: Path, row: str, answer: str) -> None:
     (violation,) = made(tmp_path, row_of(row))
     assert (violation.name, violation.rule, violation.about) == ("some-name", "R-1", "A sentence.")
     assert violation.kind().answer(10, 3) == int(answer)
 
 
-def test_a_row_can_have_marks_and_further_rules(tmp_path: Path) -> None:
+def test_mutants_can_be_permitted_or_blind_and_have_further_rules(tmp_path: Path) -> None:
     row = "- one: A sentence.\n  R-1 permitted answer: 7\n- two: Another.\n  R-2 blind answer: 8\n"
     found = list(made(tmp_path, row + "  also: [R-3, R-4 blind three]\n"))
     assert [(each.name, each.rule, each.written, each.permitted) for each in found] == [

@@ -1,5 +1,5 @@
-"""Two guests as hosts over real ssh: refused keys, a lab in which one host panics, and requests between the hosts. All
-tests use the same two guests, because the start of a guest is slow. Tests that need no kernel are in
+"""Tests with two hosts over the real ssh: refused keys, a lab in which one host panics, and connections between the two
+hosts. All tests use the same two guests, because booting a guest takes long. Tests that need no kernel are in
 test_remote_host.py. RDMA_CTS_TWO_GUESTS=DIR keeps the files of the runs in DIR."""
 
 import json
@@ -84,8 +84,8 @@ def kept(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def started(guests: dict[str, SshGuest], *arguments: str, **options: Path) -> subprocess.Popen[str]:
-    """Starts rdma-cts with an ssh that uses no file of this user. This ssh knows the host keys of all guests and has
-    their user keys, unless `options` change its configuration."""
+    """Starts the command with an ssh that uses no file of this user. The configuration of ssh has the keys of all
+    guests and of their users, and `options` change it. The input of the command is empty, and its output is a pipe."""
     folder = next(iter(guests.values())).folder.parent
     (folder / "known_hosts").write_text("".join((each.folder / "known_hosts").read_text() for each in guests.values()))
     config = {"IdentitiesOnly": "yes", "UserKnownHostsFile": folder / "known_hosts", **options}
@@ -126,7 +126,7 @@ def output_of(process: subprocess.Popen[str]) -> str:
     ("option", "file", "why"),
     [
         ("UserKnownHostsFile", "none", "its host key is not known; "),
-        ("UserKnownHostsFile", "others", "its host key is not the known one"),
+        ("UserKnownHostsFile", "others", "its host key is not the known key"),
         ("IdentityFile", "user_key", "cannot log in without a password (the host offers: "),
     ],
 )
@@ -169,7 +169,7 @@ def test_requests_from_another_host_have_the_verdicts_of_loopback(guests: dict[s
 
 
 def test_a_reset_of_the_peers_host_affects_only_the_case_in_flight(guests: dict[str, SshGuest], kept: Path) -> None:
-    """The host of the peer is reset and boots again. Only the case in flight has the verdict BROKEN."""
+    """The host of the peer is reset and boots again; no other case is affected."""
     out = kept / "out"
     of = f"run --host {guests['left'].address} --device wire0 --peer root@{WIRED}:wire0 --no-confirm"
     few = [word for case in (INTERRUPTED, *FEW_POINTS[:3]) for word in ("--only", case)]
@@ -203,7 +203,9 @@ def boots(run: Recorded) -> int:
     return len({line["boot_id"] for line in run.others if line["type"] == "worker"})
 
 
-def test_a_lab_runs_on_both_hosts_at_once_and_no_host_differs(guests: dict[str, SshGuest], kept: Path) -> None:
+def test_a_lab_runs_on_both_hosts_at_the_same_time_and_reports_no_difference(
+    guests: dict[str, SshGuest], kept: Path
+) -> None:
     out = kept / "out"
     of = ("--verb", "reg_mr", "-k", "access_flags", "--out", out)
     output, _ = said(guests, "run", "--lab", lab_of(guests, kept), *of)
@@ -218,7 +220,7 @@ def test_a_lab_runs_on_both_hosts_at_once_and_no_host_differs(guests: dict[str, 
         failed = list(verdicts(run_there).values()).count("FAIL")
         assert footer_of(run_there)["confirmation"] == {"confirmed": failed, "not_confirmed": 0, "not_tried": 0}
     overlap = [started_and_ended(each) for each in (left, right)]
-    # The two runs overlapped in time.
+    # The two runs overlap in time.
     assert max(begin for begin, _ in overlap) < min(end for _, end in overlap)
 
 

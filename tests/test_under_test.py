@@ -1,5 +1,5 @@
-"""The user's own builds: the files that are used, refusals, the overlay on the image, hashes, and the builds that a
-running guest can load."""
+"""Tests of the user's own builds: the files that are used, refusals, the overlay on the image, hashes, and the builds
+that a running guest can load."""
 
 import gzip
 import lzma
@@ -90,7 +90,7 @@ def test_a_file_that_is_not_a_kernel_is_refused(tmp_path: Path, content: bytes) 
 
 
 @pytest.mark.parametrize(("suffix", "pack"), [("", bytes), (".xz", lzma.compress), (".gz", gzip.compress)])
-def test_a_single_module_is_put_into_the_directory_for_updates(tmp_path: Path, suffix: str, pack: Any) -> None:
+def test_a_single_module_replaces_that_of_the_image(tmp_path: Path, suffix: str, pack: Any) -> None:
     mine = own(modules=laid(tmp_path / "mine", {f"rdma_rxe.ko{suffix}": pack(module())}))
     prepared = mine.lay_out(tmp_path / "stage")
     assert files_of(prepared) == [f"usr/lib/modules/{RELEASE}/updates/rdma_rxe.ko"]
@@ -162,7 +162,7 @@ def test_builds_that_do_not_fit_are_refused_in_one_line(tmp_path: Path, kernel: 
     early = laid(tmp_path / "early", {"virtio_blk.ko": module()})
     other = laid(tmp_path / "other", {"udmabuf.ko": module(MINE)})
     assert "give the kernel's modules with --modules" in refused(kernel=kernel)
-    assert "holds no module that a guest uses" in refused(modules=empty)
+    assert "has no module that a guest uses" in refused(modules=empty)
     assert "is for kernel 6.1.0-other, not for 7.2.0-image" in refused(modules=mine)
     assert "only together with --kernel" in refused(modules=early)
     assert "is not a kernel module" in refused(modules=laid(tmp_path / "text", {"rdma_rxe.ko": "no module at all"}))
@@ -170,10 +170,10 @@ def test_builds_that_do_not_fit_are_refused_in_one_line(tmp_path: Path, kernel: 
     assert "is not a directory" in refused(overlay=kernel)
     assert "no libibverbs.so.1" in refused(rdma_core=empty)
     assert "has no module" in refused(kernel=kernel, modules=other)
-    assert "holds no module; give what" in refused(kernel=kernel, modules=laid(empty, {"README": ""}))
+    assert "has no module; give what" in refused(kernel=kernel, modules=laid(empty, {"README": ""}))
 
 
-def test_an_overlay_follows_the_links_of_the_merged_usr(tmp_path: Path) -> None:
+def test_an_overlay_is_laid_below_usr_where_the_image_has_a_link_of_the_merged_usr(tmp_path: Path) -> None:
     names = ("lib/x86_64-linux-gnu/mine.so", "etc/ld.so.preload", "opt/tool/.git/config", "bin/tool")
     folder = laid(tmp_path / "mine", dict.fromkeys(names, "#!/bin/sh\n"))
     (folder / "bin/tool").chmod(0o755)
@@ -249,7 +249,7 @@ def note(name: bytes, kind: int, content: bytes) -> bytes:
     return struct.pack("=III", len(name), len(content), kind) + name + content
 
 
-def test_the_kernel_modules_and_libraries_in_use_are_identified(tmp_path: Path) -> None:
+def test_kernel_modules_and_libraries_are_identified_by_their_marks(tmp_path: Path) -> None:
     notes = note(b"Xen\0", 3, b"1234") + note(b"GNU\0", 1, b"1234") + note(b"GNU\0", 3, bytes(range(20)))
     files: dict[str, str | bytes] = {
         "kernel/notes": notes,
@@ -281,7 +281,7 @@ def test_a_system_without_build_ids_is_not_an_error(tmp_path: Path) -> None:
 # Builds that a running guest can load
 
 
-def test_a_running_guest_can_load_the_drivers_module_and_libraries(tmp_path: Path) -> None:
+def test_a_running_guest_can_exchange_the_drivers_module_and_libraries(tmp_path: Path) -> None:
     modules = laid(tmp_path / "mine", {"rdma_rxe.ko": module()})
     libraries = rdma_core(tmp_path / "core", "lib", "lib", "none")
     laid(libraries, {"lib/librdmacm.so.1.3.65.0": ""})
@@ -330,7 +330,7 @@ def test_an_exchange_puts_files_and_variables_in_place_and_names_a_library_that_
         exchange.make(Exchange({path: b""}, libraries=[path]).packed())
 
 
-def test_a_module_that_cannot_be_exchanged_is_reported(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_module_that_does_not_load_is_reported(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(exchange, "exchange", lambda path: f"{path.name}: Invalid argument")
     with pytest.raises(UserError, match=r"the driver's module cannot be exchanged: a\.ko: Invalid argument"):
         exchange.make(Exchange({str(tmp_path / "a.ko"): b""}, str(tmp_path / "a.ko")).packed())

@@ -1,5 +1,5 @@
-"""Compares the descriptions of verbs, and the words that rules quote, with the installed manual pages. test_header.py
-compares the descriptions with headers."""
+"""Tests that compare the suite's descriptions, and the words that rules quote, with the installed manual pages.
+test_header.py compares the descriptions with headers."""
 
 import re
 
@@ -22,10 +22,10 @@ def sections(document: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", verbs.VERBS)
-def test_the_manual_page_has_the_prototype(name: str) -> None:
+def test_the_prototype_is_in_its_page(name: str) -> None:
     verb, release = verbs.VERBS[name], pages.installed_release()
     if release < int(verb.since or 0):
-        pytest.skip(f"{verb.document} of rdma-core {release} is older than {name}, which was added in {verb.since}")
+        pytest.skip(f"{verb.document} of rdma-core {release} is older than {name}, added in {verb.since}")
     text = re.sub(r'[\s"]', "", "".join(sections(verb.document).values()))  # some prototypes are not in the synopsis
     assert re.sub(r"\s|const (?=void)", "", verb.signature) in text
 
@@ -131,16 +131,14 @@ CHECKED = [id_ for id_, rule in QUOTED.items() if rule.document not in UNCHECKED
 
 
 @pytest.mark.parametrize("id_", CHECKED)
-def test_the_document_has_the_quoted_words(id_: str) -> None:
+def test_the_document_has_the_words_of_the_quote(id_: str) -> None:
     rule = QUOTED[id_]
     own = (text for heading, text in sections(rule.document).items() if heading in rule.section.split("; ")[0])
     if pages.stands(rule.quote, "\n".join(own)):
         return
     release = pages.installed_release()
     if release < int(rule.since):
-        pytest.skip(
-            f"{rule.document} of rdma-core {release} is older than these words, which were added in {rule.since}"
-        )
+        pytest.skip(f"{rule.document} of rdma-core {release} is older than these words, added in {rule.since}")
     pytest.fail(f"{rule.document} of rdma-core {release} does not have in {rule.section}: {rule.quote}")
 
 

@@ -1,5 +1,5 @@
-"""Waivers: the stacks and results to which they apply, their problems, and the mistakes in their files. Waivers of
-defects are made from recorded runs, and applied to the same run, to another run and to a worse run."""
+"""Tests of waivers: the stacks and results to which they apply, their problems, and the reading of the file. Waivers of
+defects are made from recorded runs, read again, and applied to the same run, to another run and to a worse run."""
 
 import json
 from collections.abc import Sequence
@@ -87,7 +87,7 @@ def test_a_waiver_applies_to_its_driver_kernels_and_firmware(where: WaiverScope,
     assert where.holds(top) is applies
 
 
-def test_a_waiver_of_another_stack_waives_nothing(tmp_path: Path) -> None:
+def test_a_waiver_of_another_stack_is_ignored(tmp_path: Path) -> None:
     waivers = read_from(tmp_path, {**WAIVER, "where": {"driver": "mlx5"}})
     assert judged(waivers, failure()) == (["FAIL"], [], 1)
     assert waivers.account([], header())["elsewhere"] == 1
@@ -156,7 +156,7 @@ def test_a_waived_violation_keeps_its_verdict_and_other_rules_of_its_sweep_are_n
     assert (verdict_on("REG-01", line), verdict_on("REG-15", line)) == ("WAIVED", "PASS")
 
 
-def test_the_published_schema_accepts_a_waiver_and_refuses_mistakes() -> None:
+def test_the_published_schema_accepts_a_valid_waiver_and_refuses_malformed_waivers() -> None:
     validator = jsonschema.Draft202012Validator(SCHEMA)
     assert validator.is_valid({"waivers": [WAIVER]})
     for change in ({"rule": "reg 1"}, {"case": "a"}, {"expires": 3}, {"issue": "4711"}, {"more": 1}):
@@ -173,7 +173,7 @@ LATEST = TODAY + LONGEST
         (str(LATEST + timedelta(days=1)), f"more than 180 days ahead; the latest is {LATEST}"),
     ],
 )
-def test_a_waiver_expires_at_a_date_at_most_180_days_ahead(tmp_path: Path, expires: str, mistake: str) -> None:
+def test_a_waiver_expires_at_a_date_that_is_not_far_ahead(tmp_path: Path, expires: str, mistake: str) -> None:
     """The other mistakes are in tests/refusals."""
     (only,) = mistakes(tmp_path, {**WAIVER, "expires": expires})
     assert mistake in only
@@ -216,15 +216,14 @@ def waivers(tmp_path: Path) -> Waivers:
 
 
 def left(waivers: Waivers, results: Sequence[ResultRecord] = (), run: str = "forky") -> tuple[list[str], list[str]]:
-    """Returns the violations that are not waived, and the problems of the waivers. Without `results`, uses all results
-    of the run."""
+    """Returns the violations of a run, or of some of its results, that are not waived, and the waivers' problems."""
     header, results = recorded(run).header, results or recorded(run).results
     applied = [waivers.applied(record, header) for record in results]
     open_ = [record["case"] for record in applied if record["effective"] in VIOLATIONS]
     return open_, list(waivers.account(applied, header)["problems"])
 
 
-def test_the_waivers_of_a_run_waive_its_violations_of_rows_and_sweeps(waivers: Waivers) -> None:
+def test_the_waivers_of_a_run_cover_all_its_violations_in_rows_and_sweeps(waivers: Waivers) -> None:
     run = recorded("forky")
     assert len(waivers.defects) == 23
     assert left(waivers) == ([], [])
@@ -234,7 +233,7 @@ def test_the_waivers_of_a_run_waive_its_violations_of_rows_and_sweeps(waivers: W
     assert waived["issue"] == f"https://bugs.example.org/{waived['for'].removeprefix('defect ')}"
 
 
-def test_waivers_of_several_runs_list_unsteady_cases_and_waive_both_verdicts(tmp_path: Path) -> None:
+def test_waivers_of_several_runs_name_unsteady_defects_and_cover_each_run(tmp_path: Path) -> None:
     """In the second run, a different case has the verdict CRASH."""
     waivers = made(tmp_path, "forky", "forky-again", "trixie")
     assert left(waivers, run="forky-again") == ([], [])
@@ -246,7 +245,7 @@ def test_waivers_of_several_runs_list_unsteady_cases_and_waive_both_verdicts(tmp
     }
 
 
-def test_a_waiver_applies_to_the_kernels_of_the_runs_with_the_defect(tmp_path: Path) -> None:
+def test_a_waiver_applies_to_the_kernels_of_the_runs_that_showed_the_defect(tmp_path: Path) -> None:
     kernels = {
         waiver.defect: (waiver.where.kernel_from, waiver.where.kernel_to)
         for waiver in made(tmp_path, "forky", "trixie").defects
@@ -257,7 +256,7 @@ def test_a_waiver_applies_to_the_kernels_of_the_runs_with_the_defect(tmp_path: P
     assert len(open_) == 108
 
 
-def test_a_waiver_of_a_defect_that_no_longer_occurs_is_reported(waivers: Waivers) -> None:
+def test_the_waiver_of_a_defect_that_no_longer_occurs_is_reported(waivers: Waivers) -> None:
     mended: list[ResultRecord] = [
         {**record, "verdict": record["verdict"].PASS, "deviations": []} if record["rules"] == ["REG-25"] else record
         for record in recorded("forky").results
@@ -270,7 +269,7 @@ def test_a_waiver_of_a_defect_that_no_longer_occurs_is_reported(waivers: Waivers
     assert left(waivers, only_one_case) == ([], [])
 
 
-def test_a_result_that_is_worse_than_the_waived_defect_is_not_waived(waivers: Waivers) -> None:
+def test_a_defect_that_has_become_worse_is_not_waived(waivers: Waivers) -> None:
     served = next(
         record for record in recorded("forky").results if record["rules"] == ["REG-12"] and not record["deviations"]
     )
@@ -356,7 +355,7 @@ def test_a_wrong_argument_is_reported_in_one_line(arguments: tuple[str, ...], me
     assert message in line
 
 
-def test_the_shipped_waivers_of_soft_roce_cover_the_severe_defects_of_recorded_runs() -> None:
+def test_the_shipped_waivers_of_soft_roce_cover_the_severe_defects_of_its_recorded_runs() -> None:
     path = ROOT / "waivers" / "rxe.yaml"
     data = yaml.safe_load(path.read_text())
     jsonschema.validate(json.loads(json.dumps(data, default=str)), SCHEMA)

@@ -1,5 +1,5 @@
-"""Files that commands read and write. No command waits for an input that is a FIFO, or reads a file without a bound.
-`--out` of `report` writes to special files directly, and follows links."""
+"""Tests of files that the suite reads and writes. No command waits for a FIFO, opens a device, or reads a file without
+bounds. `--out` of `report` and `waivers` writes regular files atomically, and special files directly."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ OLD = str(Path(__file__).with_name("old_results"))
 KTAP = ("report", OLD, "--format", "ktap", "--out")
 
 
-def test_a_report_is_written_to_a_fifo_which_stays_a_fifo(tmp_path: Path, cli: Cli) -> None:
+def test_a_fifo_gets_the_report_and_stays_a_fifo(tmp_path: Path, cli: Cli) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     found: list[bytes] = []
@@ -90,7 +90,7 @@ def test_an_out_below_a_missing_directory_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_out_that_cannot_be_a_name_is_refused(tmp_path: Path, cli: Cli) -> None:
+def test_no_command_accepts_an_invalid_name(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "loop").symlink_to("loop")
     for command in WRITING:
         for name, why in (("x" * 300, "File name too long"), ("loop", "Too many levels of symbolic links")):
@@ -107,7 +107,7 @@ def test_a_page_of_a_history_that_is_a_loop_of_links_is_refused(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("out", ["new", "out/new", "./out/new"])
-def test_the_out_directory_and_the_directory_of_runs_are_created(
+def test_the_last_directory_of_a_path_and_the_directory_out_are_made(
     out: str, tmp_path: Path, monkeypatch: Patch, cli: Cli
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -115,7 +115,7 @@ def test_the_out_directory_and_the_directory_of_runs_are_created(
     assert (tmp_path / out / "results.jsonl").is_file()
 
 
-def test_an_existing_run_is_reported_before_the_host_is_reached(tmp_path: Path, cli: Cli) -> None:
+def test_an_existing_run_is_reported_before_a_host_is_connected(tmp_path: Path, cli: Cli) -> None:
     shutil.copytree(OLD, tmp_path / "run")
     command = ["run", "--host", "root@nowhere.invalid", "--out", str(tmp_path / "run")]
     there = f"{tmp_path / 'run' / 'results.jsonl'} exists: a run is recorded there; choose another --out"
@@ -176,7 +176,7 @@ def test_an_unreadable_file_of_durations_is_ignored(tmp_path: Path) -> None:
     assert Durations(tmp_path / "fifo").read() == {}
 
 
-def test_a_file_as_large_as_the_bound_is_read_and_a_larger_file_is_not(tmp_path: Path) -> None:
+def test_a_file_of_exactly_the_bound_is_read_and_a_larger_file_is_not(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"12345")
     assert read_regular(path, 5) == b"12345"
@@ -184,10 +184,10 @@ def test_a_file_as_large_as_the_bound_is_read_and_a_larger_file_is_not(tmp_path:
         read_regular(path, 4)
     assert caught.value.errno == errno.EFBIG
     with pytest.raises(OSError, match="larger than 4 bytes"):
-        read_regular(Path("/proc/self/maps"), 4)  # its size is 0 according to stat()
+        read_regular(Path("/proc/self/maps"), 4)  # its reported size is 0
 
 
-def test_a_file_replaced_by_a_fifo_is_not_waited_for(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_no_reader_waits_for_a_fifo_that_has_replaced_a_file(tmp_path: Path, monkeypatch: Patch) -> None:
     (tmp_path / "file").touch()
     regular = (tmp_path / "file").stat()
     os.mkfifo(tmp_path / "fifo")

@@ -1,4 +1,4 @@
-"""YAML documents with locations, the expansion of axes, and sums such as `buf.addr + 1 page`."""
+"""Tests of the texts of tables: YAML with locations, the expansion of axes, addresses and lengths."""
 
 import os
 import re
@@ -175,7 +175,7 @@ def test_a_mistake_in_an_axis_has_the_location_of_its_cause(text: str, expected:
     ("written", "expected"),
     [("[]", "none"), ("[A, B]", "A+B"), ("~", "none"), ("{k: v}", "k-v"), ("12", "12"), ("buf + 1", "buf + 1")],
 )
-def test_a_value_of_an_axis_has_a_label_for_ids(written: str, expected: str) -> None:
+def test_an_axis_value_has_a_readable_label_in_ids(written: str, expected: str) -> None:
     assert label(read_bytes(written.encode(), "f")) == expected
 
 

@@ -25,8 +25,8 @@ static int mistake(const char *name)
 	return chosen && !strcmp(chosen, name);
 }
 
-/* Changes the registration before the kernel receives it. Returns an errno if the kernel must not be called. */
-static int change_registration(struct ib_uverbs_reg_mr *registration)
+/* Changes the registration that the kernel receives; returns an errno if the kernel must not be called. */
+static int change_request(struct ib_uverbs_reg_mr *registration)
 {
 	if (mistake("access-0-refused") && !registration->access_flags)
 		return EINVAL;
@@ -41,7 +41,7 @@ static int change_registration(struct ib_uverbs_reg_mr *registration)
 	return 0;
 }
 
-/* Changes the keys of the new region before the program receives them. */
+/* Changes the region that the program receives. */
 static void change_response(struct ib_uverbs_reg_mr_resp *response)
 {
 	static struct ib_uverbs_reg_mr_resp last;
@@ -91,7 +91,7 @@ int ioctl(int fd, unsigned long request, ...)
 	out = find(header, UVERBS_ATTR_CORE_OUT);
 	if (!command || !in || !out || command->data != IB_USER_VERBS_CMD_REG_MR)
 		return real(fd, request, header);
-	code = change_registration((void *)(uintptr_t)in->data);
+	code = change_request((void *)(uintptr_t)in->data);
 	if (code)
 		return refused(code);
 	done = real(fd, request, header);
@@ -117,7 +117,7 @@ ssize_t write(int fd, const void *data, size_t length)
 	if (length != sizeof(changed) || header->command != IB_USER_VERBS_CMD_REG_MR || header->in_words * 4 != length)
 		return real(fd, data, length);
 	memcpy(&changed, data, length);
-	code = change_registration(&changed.registration);
+	code = change_request(&changed.registration);
 	if (code)
 		return refused(code);
 	written = real(fd, &changed, length);

@@ -1,2 +1,2 @@
-"""Tests the suite itself: finds the cases that detect broken references and altered real calls; makes random
-sequences."""
+"""Tests the suite itself: finds the cases that detect mutants of the reference, of drivers and of real calls; and runs
+random sequences of calls."""

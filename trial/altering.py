@@ -1,6 +1,6 @@
-"""A bench that wraps a real bench and lets an alteration change its calls, with one hook for each call. An alteration
-overrides only the hooks that it needs; the rest is the real library, the real kernel and real traffic. `rdma-cts run`
-never uses an alteration."""
+"""A bench that wraps a real bench and passes its calls through an alteration, which has one hook for each call. An
+alteration overrides only the hooks that it needs. All other calls reach the real library, the real kernel and real
+traffic. `rdma-cts run` never uses an alteration."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -13,14 +13,14 @@ from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.model.case import QpSpec
 from conformance.verbs import VERBS
 
-# The verbs that make a region.
+# The verbs that register a region.
 _REGISTRATIONS = {verb.method for verb in VERBS.values() if (verb.product or ("",))[0] == "mr"}
 
 
 class Alteration:
     """Passes every call on unchanged; the base of all alterations. `unreleased` has functions that release the regions
-    and windows that the alteration has kept. `faults` has exceptions of the alteration itself that could not pass
-    through C."""
+    and windows that the alteration has not released. `faults` has exceptions of the alteration that could not pass
+    through C code."""
 
     def __init__(self) -> None:
         self.unreleased: list[Any] = []
@@ -28,20 +28,20 @@ class Alteration:
         self.setup()
 
     def setup(self) -> None:
-        """Initializes the data of an alteration; called at the end of the constructor."""
+        """Initializes the data of an alteration. The constructor calls this method at its end."""
 
     def bench(self, real: Bench) -> Any:
         """Returns the bench on which cases run: the real bench with altered calls."""
         return AlteredBench(real, self)
 
     def restore(self) -> None:
-        """Ends the alteration: releases the objects that it has kept."""
+        """Ends the alteration, and releases the objects that it has not released."""
         for release in reversed(self.unreleased):
-            with suppress(Exception):  # the case has already released its PD; the end of the process releases the rest
+            with suppress(Exception):  # the case has already released its PD; the kernel releases the rest at exit
                 release()
 
     def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
-        """Calls a verb that registers; `where` has its arguments between PD and access."""
+        """Calls a verb that registers a region. `where` has the arguments between PD and access."""
         return getattr(entry, verb)(pd, *where, access)  # type: ignore[no-any-return]
 
     def dereg_mr(self, entry: Entry, mr: Mr) -> Return:
@@ -57,14 +57,14 @@ class Alteration:
         return bench.pair(spec, requester, responder)
 
     def post_send(self, queue: Queue, request: SendRequest) -> Return:
-        """Posts a request by ibv_post_send or in another way."""
+        """Posts a request with ibv_post_send or in another way."""
         return queue.post_send(request)
 
     def bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
         return queue.bind_mw(window, info, flags, wr_id)
 
     def completions(self, queue: Queue, found: list[Completion]) -> list[Completion]:
-        """ibv_poll_cq; `found` are the completions that were polled."""
+        """Returns the completions of ibv_poll_cq. `found` has the completions that were polled."""
         return found
 
     def alloc_mw(self, bench: Bench, pd: Pd, kind: int) -> tuple[Window | None, Return]:
@@ -78,14 +78,15 @@ class Alteration:
 
 
 class AlteredEntry:
-    """An entry whose calls go through an alteration."""
+    """An entry whose calls pass through an alteration."""
 
     def __init__(self, real: Entry, alteration: Alteration) -> None:
         self._real, self._alteration = real, alteration
         self.name = real.name
 
     def __getattr__(self, verb: str) -> Any:
-        """Returns a verb, called through `register` if it registers, else through the hook of its name, if any."""
+        """Returns a verb: through `register` if the verb registers a region, else through the hook of its name, if
+        there is a hook."""
         if verb in _REGISTRATIONS:
             return lambda pd, *where: self._alteration.register(self._real, verb, pd, where[:-1], where[-1])
         hook = getattr(self._alteration, verb, None)
@@ -93,8 +94,8 @@ class AlteredEntry:
 
 
 class Wrapper:
-    """Wraps a real object and alters only some of its methods; all other attributes are the real object's. The methods
-    `hooked` are called by the hooks of the same names."""
+    """Wraps a real object. Calls of the methods `hooked` call the hooks of the same names. All other attributes are
+    those of the real object."""
 
     hooked: tuple[str, ...] = ()
 
@@ -110,14 +111,14 @@ class Wrapper:
 
 
 class AlteredWindow(Wrapper):
-    """A window whose deallocation goes through an alteration."""
+    """A window whose deallocation passes through an alteration."""
 
     def dealloc(self) -> Return:
         return self.alteration.dealloc_mw(self.real)  # type: ignore[no-any-return]
 
 
 class AlteredQueue(Wrapper):
-    """A queue pair whose requests and completions go through an alteration."""
+    """A queue pair whose requests and completions pass through an alteration."""
 
     hooked = ("post_send", "bind_mw")
 
@@ -128,7 +129,7 @@ class AlteredQueue(Wrapper):
 
 
 class WrappedPair(Wrapper):
-    """A pair whose queue pairs are wrapped; both may be the same."""
+    """A pair whose queue pairs are wrapped. Requester and responder may be the same queue pair."""
 
     def __init__(self, real: Pair, wrapped: Callable[[Any], Any]) -> None:
         super().__init__(real, None)
@@ -138,7 +139,7 @@ class WrappedPair(Wrapper):
 
 
 class AlteredBench(Wrapper):
-    """A bench whose calls go through an alteration."""
+    """A bench whose calls pass through an alteration."""
 
     hooked = ("locked_memory_limit",)
 

@@ -1,5 +1,5 @@
-"""The mutants of the reference: violations, violations that were written blind, and permitted variants. The alterations
-of real calls are in trial/mutants/calls/ and data_path/, which only a guest reads."""
+"""The mutants of the reference: violations, violations that were written blind, and permitted variants. Alterations of
+real calls are in trial/mutants/calls/ and trial/mutants/data_path/."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -21,24 +21,24 @@ _OF_BENCH = (dataclasses, verbs, calls, memory_areas, work_requests)
 VOCABULARY = (*_OF_BENCH, access, advice, extended, memory, objects, queues, reregistration, bases, pages)
 _ALL = tuple(mutants_of(mutants, Device, VOCABULARY))
 VIOLATIONS: tuple[Violation, ...] = tuple(each for each in _ALL if not each.permitted and each.written != BLIND)
-# These mutants were written from the rules, the documents and the reference, without sight of the cases or the engine.
-# docs/trial.md has their first figures.
+# The author of these mutants had the rules, the documents and the reference, but had not seen the cases or the engine.
+# docs/trial.md has the first figures of these mutants.
 BLIND_VIOLATIONS: tuple[Violation, ...] = tuple(each for each in _ALL if not each.permitted and each.written == BLIND)
 PERMITTED_VARIANTS: tuple[Violation, ...] = tuple(each for each in _ALL if each.permitted)
 # Rules whose violation no case could detect, with the reasons.
-UNTRIABLE = {"REREG-15": "a driver may reuse resources or not: the behaviour is recorded and never fails"}
+UNTRIABLE = {"REREG-15": "a driver may reuse resources or not: the behaviour is recorded, and the case never fails"}
 
 # Blind violations that no case can or may detect, with the reasons.
 UNDETECTED = {
     "on-demand-memory-has-to-be-there-at-once": "no page says that memory may be mapped after its registration",
-    "on-demand-reads-the-old-page": "the old bytes are kept until the next write, and every read ends with a write",
+    "on-demand-reads-the-old-page": "a write ends the effect, and each READ writes to the memory of the requester",
     "hugetlb-without-a-look": "the page does not say who guarantees the size of the pages",
     "hugetlb-looks-at-the-first-page": "the page does not say who guarantees the size of the pages",
     "hugetlb-for-the-whole-space": "the page does not say who guarantees the size of the pages",
     "persistent-right-flushes-globally": "no page says that the right to flush to persistence excludes the other flush",
     "same-address-forgets-zero-based": "no page says what ZERO_BASED means together with an hca_va",
-    "no-domain-goes-down": "no page says that the library looks for a missing PD",
-    "old-fork-failure-not-told": "no page says that each failure to give a range back is reported",
+    "no-domain-goes-down": "no page says that the library checks whether the PD is NULL",
+    "old-fork-failure-not-told": "no page says that each failure to restore a range is reported",
     "failure-to-post-returns-zero": "no page says when a bind can be posted",
 }
 
@@ -50,7 +50,8 @@ def chosen_of(
     names: Sequence[str] = (),
     shard: Shard | None = None,
 ) -> list[Violation]:
-    """The mutants of these rules and names, or all mutants; with a shard, only those in the shard. Raises UserError."""
+    """Returns the mutants of these rules and names, or all mutants; with a shard, only the mutants in the shard. Raises
+    UserError."""
     for rule in rules:
         if rule not in suite.registry:
             raise UserError(f"unknown rule {rule!r}{suggestion(rule, list(suite.registry))}")
@@ -66,5 +67,5 @@ def chosen_of(
 
 
 def named(name: str) -> Violation:
-    """The mutant of the reference with a name. Raises KeyError."""
+    """Returns the mutant of the reference with a name. Raises KeyError."""
     return {each.name: each for each in _ALL}[name]

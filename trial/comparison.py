@@ -1,5 +1,5 @@
-"""Makes the same calls on the reference and on a device, in steps of the table language, and finds where they differ.
-The device must answer as the reference does. sequences.py chooses the calls."""
+"""Issues the same calls on the reference and on a device, as steps of the table language, and compares the results. The
+device must return what the reference returns. sequences.py chooses the calls."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -30,14 +30,14 @@ _MEMORY = "memory: {buf: {kind: anonymous, size: 4 pages}}"
 
 Text = Mapping[str, str]
 Objects = Mapping[str, Text]  # sections of `given` with objects by name
-TakenStep = tuple[str, Text, str]  # a call, its arguments, and its outcome on the reference
+TakenStep = tuple[str, Text, str]  # a call, its arguments, and the outcome on the reference
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """A different answer of the device than of the reference. `given` has the objects of the sequence, and `taken` the
-    steps up to the step whose answer differs. Divergences with equal `signature` probably have the same cause. `rule`
-    is the nearest rule (nearest.py)."""
+    """A difference between the results of the device and of the reference. `given` has the objects of the sequence.
+    `taken` has its steps; only the results of the last step differ. Divergences with equal signatures probably have the
+    same cause. `rule` is the nearest rule (nearest.py)."""
 
     entry: str
     given: Objects
@@ -57,10 +57,10 @@ class Divergence:
 class Subject:
     """The two sides of a comparison: the benches of a device and of the reference, at one entry.
 
-    `has` has the capabilities of the device, and `known` the signatures of divergences that were already reported.
-    `begins` is called before each step with the sequence so far, as a row, and the nearest rule, so that the step is
-    known if the device dies in it. `left_behind` has the objects that could not be released after sequences without a
-    divergence.
+    `has` is the set of the device's capabilities, and `known` the set of signatures of divergences that were reported.
+    `begins` is called before each step, so that the step is known if the device dies in it. The arguments are the steps
+    up to this step as a row, and the nearest rule. `left_behind` has the objects that could not be released after
+    sequences without a divergence.
     """
 
     reference: Bench
@@ -107,7 +107,8 @@ class Comparison:
             self.subject.left_behind.update(self._contexts[-1].left_behind)
 
     def take(self, call: str, arguments: Text) -> str:
-        """Makes one step on both sides; returns the reference's outcome. Sets `divergence` if the device's differs."""
+        """Executes one step on both sides. Returns the outcome on the reference. Sets `divergence` if the outcome on
+        the device is different."""
         step = _read_step(call, arguments, self._names)
         self.subject.steps += 1
         taken = [*self.taken, (call, arguments, "open")]
@@ -130,13 +131,14 @@ class Comparison:
         return outcome
 
     def _bound(self, arguments: Text) -> str:
-        """Returns the access flags of the latest bind of the window whose rkey the step uses; empty for other rkeys."""
+        """Returns the access flags of the window's latest bind if the step uses the rkey of a window; else an empty
+        text."""
         window = arguments.get("rkey", "").partition(".")[0]
         binds = [text["access"] for call, text, _ in self.taken if "bind_mw" in call and text["mw"] == window]
         return binds[-1] if binds else ""
 
     def _ended(self, arguments: Text) -> str:
-        """Returns the call that released the object whose rkey the step uses; empty if the object exists."""
+        """Returns the call that released the object whose rkey the step uses; an empty text if the object exists."""
         name = arguments.get("rkey", "").partition(".")[0]
         for call, text, outcome in reversed(self.taken):
             if call == "ibv_reg_mr" and name == "new":
@@ -152,7 +154,7 @@ class Comparison:
 
 
 def shortest(subject: Subject, divergence: Divergence) -> Divergence:
-    """Returns the same divergence without needless steps and objects."""
+    """Returns the divergence without the steps and objects that it does not need."""
     number = 0
     while number < len(divergence.taken) - 1:
         fewer = [*divergence.taken[:number], *divergence.taken[number + 1 :]]
@@ -166,14 +168,14 @@ def shortest(subject: Subject, divergence: Divergence) -> Divergence:
 
 
 def _replayed(subject: Subject, given: Objects, taken: Sequence[TakenStep]) -> Divergence | None:
-    """Makes the calls again, and returns the divergence; None if nothing differs, or if a call cannot be made."""
+    """Repeats the calls, and returns the divergence; None if there is no divergence or a call cannot be issued."""
     comparison = Comparison(subject, given)
     try:
         for call, arguments, _ in taken:
             comparison.take(call, arguments)
             if comparison.divergence:
                 break
-    except (LookupError, ValueError):  # the step needs an object that an omitted step created
+    except (LookupError, ValueError):  # the step needs an object that an omitted step would create
         return None
     finally:
         comparison.close()
@@ -181,10 +183,11 @@ def _replayed(subject: Subject, given: Objects, taken: Sequence[TakenStep]) -> D
 
 
 def row_of(entry: str, given: Objects, taken: Sequence[TakenStep], rule: str = "") -> str:
-    """Returns a sequence as a row of a table, with only the necessary objects; `rule` is the rule of the last step."""
+    """Returns a sequence as a row of a table, with only the objects that it needs. `rule` is the rule of the last
+    step."""
     first, *others = taken
     rule = rule or nearest_rule(*taken[-1][:2])
-    lines = ["- id: found-by-random-sequences", f"  rules: [{rule}]  # the nearest rule; another one may be violated"]
+    lines = ["- id: found-by-random-sequences", f"  rules: [{rule}]  # the nearest rule; another rule may be violated"]
     lines += [f"  entries: [{entry}]"] if entry != "libibverbs" else []
     lines += ["  given:", *("    " + line for line in given_text(_needed(given, taken)).splitlines())]
     lines += [f"  call: {first[0]}", f"  when: {flow(first[1])}", f"  then: {first[2]}"]
@@ -211,7 +214,7 @@ def given_text(given: Objects) -> str:
 
 
 def flow(fields: Text) -> str:
-    """A mapping on one line."""
+    """Returns a mapping of YAML on one line."""
     return f"{{{', '.join(f'{key}: {text}' for key, text in fields.items())}}}"
 
 

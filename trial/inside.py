@@ -1,10 +1,10 @@
-"""The part of a trial that runs in the guest, in one process, on the real device.
+"""Tries alterations of real calls in the guest, in one process, on the real device.
 
     python3 -m trial.inside DEVICE PORT VIOLATION…
 
-It finds which cases detect altered real calls, and writes the findings to the port as JSON lines. The device may
-violate rules itself. An alteration therefore counts as detected only if a case reports a rule as violated with the
-alteration, and not with unaltered calls in the same guest.
+Writes to the port, as JSON lines, which cases detect each alteration. The device itself may violate rules. Therefore a
+case detects an alteration only if it reports a rule as violated with the alteration, and not with unaltered calls in
+the same guest.
 """
 
 import json
@@ -37,15 +37,15 @@ from trial.trying import KILLED, MISATTRIBUTED, OWN, SURVIVED, Finding, finding
 
 Message = dict[str, Any]
 
-# The number of detecting cases after which the trial of an alteration stops, because an emulated guest is slow.
+# The trial of an alteration stops after this number of detecting cases, because an emulated guest is slow.
 _ENOUGH = 3
-# Alterations that change no call; no case may report a violation.
+# Alterations that change no call. With them no case may report a violation.
 CONTROL = Violation("control", "REG-20", "Nothing is altered.", Alteration)
 DATA_PATH_CONTROL = Violation("data-path-control", "REG-20", "Requests and completions pass unchanged.", DataPath)
 
 
 def rows(cases: Sequence[Case], kind: Kind = Kind.ROW) -> list[Case]:
-    """Returns the rows, or with SWEEP the sweeps (as slow as all rows together), that cannot crash the kernel."""
+    """Returns the cases of a kind in the default tier, without cases that can crash the kernel."""
     moderate = of_tier(cases, DEFAULT)
     return [case for case in moderate if case.kind is kind and not case.alone]
 
@@ -54,32 +54,32 @@ class RealTrial:
     """Runs cases on a real bench, with and without an alteration."""
 
     def __init__(self, bench: Bench, capabilities: Capabilities, watch: Watch, cases: Sequence[Case]) -> None:
-        """Runs the rows among `cases`, and the sweeps of a rule if its rows have not detected its violation."""
+        """Runs the rows of `cases`, and the sweeps of a rule only if no row has detected the violation."""
         self.bench, self.capabilities, self.watch = bench, capabilities, watch
         self.cases, self.sweeps = rows(cases), rows(cases, Kind.SWEEP)
         self._unaltered: dict[str, frozenset[str]] = {}
 
     def unaltered(self, case: Case) -> frozenset[str]:
-        """Returns the rules that a case reports as violated with unaltered calls; runs the case once."""
+        """Returns the rules that a case reports as violated with unaltered calls. The case runs only once."""
         if case.id not in self._unaltered:
             self._unaltered[case.id], _ = violations_by(case, run_context(self.bench, self.capabilities, self.watch))
         return self._unaltered[case.id]
 
     def detections(self, violation: Violation, cases: Iterable[Case], own: bool) -> tuple[dict[str, str], list[str]]:
-        """Returns the cases that report a rule as violated with the alteration and not without it, each with its
-        reason, and the alteration's own faults. With `own`, only reports of the violated rule count."""
-        # The unaltered calls are made before the alteration, because it may affect every call of this process.
+        """Returns the cases that report a rule as violated only with the alteration, with their reasons, and the
+        exceptions of the alteration. With `own`, only reports of the violated rule count."""
+        # The cases run with unaltered calls first, because the alteration may affect every call of this process.
         before = {case.id: self.unaltered(case) for case in cases}
         alteration: Alteration = violation.kind()
         altered = run_context(cast(Bench, alteration.bench(self.bench)), self.capabilities, self.watch)
         detected: dict[str, str] = {}
         try:
             for case in cases:
-                text = {violation.rule} if own else set(case.rules)
-                if text <= before[case.id]:
+                counted = {violation.rule} if own else set(case.rules)
+                if counted <= before[case.id]:
                     continue
                 found, judgement = violations_by(case, altered)
-                if found & text - before[case.id]:
+                if found & counted - before[case.id]:
                     detected[case.id] = judgement.reason
                 if len(detected) >= _ENOUGH:
                     break
@@ -88,7 +88,8 @@ class RealTrial:
         return detected, [f"{type(each).__name__}: {each}" for each in alteration.faults[:1]]
 
     def try_alteration(self, violation: Violation, own_only: bool = False) -> Finding:
-        """Runs cases of the violated rule, rows before sweeps, until some detect it; then the rows of other rules."""
+        """Runs the rows of the violated rule, then its sweeps, then the rows of other rules, until cases detect the
+        violation."""
         own = [[case for case in cases if violation.rule in case.rules] for cases in (self.cases, self.sweeps)]
         tried = 0
         broken: list[str] = []
@@ -101,7 +102,7 @@ class RealTrial:
 
 
 def try_alterations(bench: Bench, capabilities: Capabilities, watch: Watch, chosen: Sequence[str]) -> Iterator[Message]:
-    """Yields a message for each chosen alteration, which only cases of its rule try if `own` is among the names."""
+    """Yields a message for each chosen alteration. If OWN is among the names, only cases of the violated rule run."""
     trial = RealTrial(bench, capabilities, watch, load_suite().cases)
     for violation in (*ALTERATIONS, *DATA_PATH_ALTERATIONS, *DATA_PATH_PERMITTED, CONTROL, DATA_PATH_CONTROL):
         if violation.name in chosen:
@@ -112,8 +113,8 @@ def main(name: str, port: str, chosen: Sequence[str]) -> int:
     """Tries the chosen alterations and writes the findings to the port."""
     obey_locked_memory_limit()
     out = os.open(port, os.O_WRONLY)
-    # Never closed, because objects that altered calls left behind keep the PD busy. The end of the process releases
-    # everything.
+    # The bench is never closed, because objects that altered calls have not released use the PD. The kernel releases
+    # all objects when the process exits.
     bench = DeviceBench(Device(name))
     for message in try_alterations(bench, capabilities_of(bench), KernelWatch(), chosen):
         write_all(out, json.dumps(message).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""`rdma-cts trial kernel`: tries mutants of a driver in guests; mutants of rxe run on the mended stack."""
+"""`rdma-cts trial kernel`: tries mutants of a driver in guests. Mutants of rxe run on the mended stack."""
 
 import argparse
 import hashlib
@@ -28,12 +28,13 @@ from trial.kernel.mutant import FOLDER, Mutant, chosen_mutants, read_mutants
 from trial.kernel.peers import Peers, rdma_core, rdma_unit_test
 from trial.kernel.trying import ACCEPTED, BROKEN, EQUIVALENT, FALSE_ALARM, SURVIVED, UNDECIDED, Finding, Trial, suited
 
-_SHARE = 10  # a night tries 1/_SHARE of the mutants that were killed in the last trial
+_SHARE = 10  # with --night, only 1/_SHARE of the mutants that were killed in the last trial are tried
 Say = Callable[[str], None]
 
 
 def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Tries mutants; exit status 1 if one is no longer killed, or a permitted one fails a case or cannot be run."""
+    """Tries mutants. The exit status is 1 if a mutant is no longer killed, or if a permitted mutant fails a case or
+    cannot be run."""
     before = report.read_history(arguments.before)
     chosen = _chosen(arguments, before)
     if arguments.list:
@@ -42,7 +43,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     cases, verbs = suited(suite.cases, arguments.seed), arguments.verb
     for verb in verbs:
         if verb not in (known := {each.verb.removeprefix("ibv_") for each in cases}):
-            raise UserError(f"no case is of the verb {verb!r}{suggestion(verb, known)}", status=2)
+            raise UserError(f"no case tests the verb {verb!r}{suggestion(verb, known)}", status=2)
     cases = [each for each in cases if not verbs or each.verb.removeprefix("ibv_") in verbs]
     for name in arguments.only:
         if name not in {case.id for case in suite.cases}:
@@ -66,7 +67,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
         theirs["peer"] = Peers(*rdma_core(arguments.rdma_core_tests), trial, modules)
     if arguments.rdma_unit_test:
         theirs["unit_test"] = Peers(*rdma_unit_test(arguments.rdma_unit_test), trial, modules)
-    if theirs:  # only the peers' tests are run; the outcomes of the cases are kept from the earlier trial
+    if theirs:  # only the peers' tests are run; the outcomes of the cases are those of the earlier trial
         findings |= {each.name: Finding(**before[each.name]) for each in chosen if each.name in before}
     try:
         for found in _findings(trial, [each for each in chosen if each.name not in findings], arguments, before):
@@ -75,18 +76,18 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
             if arguments.verbose or len(chosen) == 1:
                 print(f"{report.line(found)} ({found.tried} cases, {found.seconds:.0f} s)", flush=True)
         for peer, peers in theirs.items():
-            asked = {
+            wanted = {
                 each.name
                 for each in findings.values()
                 if each.outcome in report.COUNTED
                 and getattr(each, peer) is None
                 and each.verdict not in (Verdict.HANG, Verdict.CRASH)
             }
-            for name, test in peers.seen([each for each in chosen if each.name in asked]):
+            for name, test in peers.seen([each for each in chosen if each.name in wanted]):
                 findings[name] = Finding(**{**asdict(findings[name]), peer: test})
                 report.write(out, findings.values(), before)
                 if arguments.verbose:
-                    print(f"{name}: {test or 'no test of the peer'}", flush=True)
+                    print(f"{name}: {test or 'no test of the peer detects it'}", flush=True)
     finally:
         trial.close()
         modules.close()
@@ -96,7 +97,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
 
 
 def _refused(chosen: Sequence[Mutant], findings: Iterable[Finding]) -> list[str]:
-    """Returns the permitted mutants on which a case fails or may fail, or is BROKEN, or no case can be run."""
+    """Returns the permitted mutants on which a case fails, may fail or is BROKEN, or no case can be run."""
     failed = {each.name for each in findings if each.outcome in (FALSE_ALARM, UNDECIDED, BROKEN)}
     return [each.name for each in chosen if each.permitted and each.name in failed]
 
@@ -111,9 +112,9 @@ def _module(driver: Driver, recipe: Recipe, image: Image, say: Say) -> DriverMod
 def _findings(
     trial: Trial, chosen: Sequence[Mutant], arguments: argparse.Namespace, before: report.History
 ) -> Iterator[Finding]:
-    # Cases of rules that a mutant departs from must not hide what other changes do.
+    # Mutants that depart from rules come last, so that failing cases of these rules do not hide other mutants.
     permitted = sorted((each for each in chosen if each.permitted), key=lambda each: bool(each.departs_from))
-    # Mutants that leak come last, after those that may crash the kernel: both end their guest.
+    # Mutants that may crash the kernel and mutants that leak come last, because both need a new guest afterwards.
     alone = [each for each in chosen if not each.permitted]
     alone.sort(key=lambda each: (each.leaks, each.kills, each.of_header))
     survivors = set()
@@ -135,7 +136,7 @@ def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutan
         left = {name for name, each in before.items() if each["outcome"] not in (*report.KILLED, EQUIVALENT, ACCEPTED)}
         chosen = [each for each in chosen if each.name in left or each in tenth]
     if arguments.shard:
-        # a random sample, the same in every run, gives an estimate for all mutants
+        # the hash of the name divides the mutants at random but equally in every run: a shard estimates the whole
         chosen = arguments.shard.part(chosen, lambda each: hashlib.sha256(each.name.encode()).hexdigest())
     return chosen
 

@@ -1,5 +1,5 @@
 """`rdma-cts trial mended`: leaves out one change of the mended stack at a time, and compares the verdicts. Without a
-change, the violations of its defect have to come back, and no other violations."""
+change, only the violations of the change's defect may occur, and at least one of them must occur."""
 
 import argparse
 import subprocess
@@ -30,18 +30,17 @@ from trial import report
 Say = Callable[[str], None]
 STACK = next(iter(MENDED_STACKS))
 _WHOLE = "whole"
-SAMPLE = 40  # 1/SAMPLE of the cases that are related neither to a defect nor to the change are run as well
+SAMPLE = 40  # of the cases that are related neither to a defect nor to the change, only 1/SAMPLE are run
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """The outcome of leaving one change out: the cases whose verdict differs from the verdict on the whole mended
-    stack.
+    """The cases whose verdict without one change differs from the verdict on the whole mended stack.
 
-    `violated` has the cases that violate a rule only without the change, and `not_verified` the cases whose feature the
-    device no longer offers without the change. `of_other_rules` has the violations of rules that are not the change's.
-    `defects` has the fingerprints of the violations, with their titles, and `declared` the defects that the change
-    claims to mend.
+    `violated` has the cases that violate a rule only without the change, and `not_verified` the cases that pass only
+    with the change, because the device offers the feature only with it. `of_other_rules` has the violating cases that
+    test none of the change's rules. `defects` has the titles of the violations' defects by fingerprint, and `declared`
+    has the defects that the change fixes according to its description.
     """
 
     change: str
@@ -55,22 +54,26 @@ class LeftOut:
 
     @property
     def outcome(self) -> str:
-        """Says whether violations came back, and whether all of them belong to the change."""
+        """Whether violations occur without the change, and whether all of them are of the change's rules."""
         if not self.violated and not self.not_verified:
-            return "nothing: no case sees it"
+            return "nothing: no case detects it"
         return "others as well" if self.of_other_rules else "only its own"
 
 
 def selected(change_rules: Sequence[str], cases: Sequence[Case], shipped: Mapping[str, ResultRecord]) -> list[str]:
-    """Returns the ids of the cases to run without a change: the cases of its rules, those that fail in `shipped` (the
-    results of the stack as shipped, by case), and a sample. Hazardous cases, sweeps and the exhaustive tier, of which
-    only rows are run, need rules of the change."""
+    """Returns the ids of the cases to run without a change:
+
+    - the cases of its rules; of the exhaustive tier, only the rows
+    - the other rows that fail in `shipped`, the results on the stack as shipped, by case
+    - a sample of the remaining rows
+
+    Hazardous rows and rows of the exhaustive tier are run only if they test a rule of the change."""
     rest = 0
     chosen = []
     for case in cases:
         own = bool(set(case.rules) & set(change_rules))
         row = case.kind is Kind.ROW
-        if not own and (case.alone or not row):  # they need a separate guest, or take long
+        if not own and (case.alone or not row):  # such cases need a separate guest, or take long
             continue
         if case.tier == EXHAUSTIVE and not (own and row):
             continue
@@ -108,12 +111,12 @@ def table(findings: Sequence[LeftOut]) -> str:
         defects = ", ".join(f"`{fingerprint}`" for fingerprint in each.defects) or "none"
         figures = (len(each.violated), len(each.not_verified))
         rows.append((each.change, ", ".join(each.rules), *figures, defects, each.outcome))
-    head = ("left out", "rules", "violated again", "not verified any more", "defects", "comes back")
+    head = ("left out", "rules", "violated again", "no longer verified", "defects", "what is violated")
     return "\n".join(report.table(head, rows, (2, 3))) + "\n"
 
 
 def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Leaves out each chosen change; exit status 0 if violations came back for each, and none of other rules."""
+    """Leaves out each chosen change. The exit status is 0 if each change has the outcome "only its own"."""
     known = read_changes()
     names = [change.name for change in known]
     for name in arguments.change:
@@ -129,7 +132,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     image = ensure_image(recipe, cache_directory(), say)
     sets = [known, *([each for each in known if each is not change] for change in chosen)]
     for _ in ensure_each(sets, recipe, image, cache_directory(), say):
-        pass  # all modules are compiled in one workshop; the runs take them from the cache
+        pass  # all modules are compiled in one workshop, and the runs use the cached modules
     picked = {change.name: selected(change.rules, suite.cases, shipped) for change in chosen}
     every = [case.id for case in suite.cases if any(case.id in ids for ids in picked.values())]
     make_directory(out)
@@ -141,7 +144,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
         findings.append(left_out(change.name, change.rules, change.defects, whole, list(found.values())))
         print(
             f"{change.name}: {findings[-1].outcome}: {len(findings[-1].violated)} violated again, "
-            f"{len(findings[-1].not_verified)} not verified any more, of {findings[-1].tried}",
+            f"{len(findings[-1].not_verified)} no longer verified, of {findings[-1].tried} cases",
             flush=True,
         )
     data = {"schema": "rdma-cts-mended/1", "findings": list(map(asdict, findings))}
@@ -151,7 +154,8 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
 
 
 def _run(cases: Sequence[str], more: Sequence[str], out: Path, yes: bool, say: Say) -> dict[str, ResultRecord]:
-    """Returns the results of these cases on the mended stack, or those of an earlier trial's complete run."""
+    """Returns the results of the cases on the mended stack. If `out` has a complete run of an earlier trial, returns
+    the results of that run."""
     if (out / "results.jsonl").exists() and (recorded := read_results(out)).footer and recorded.footer["complete"]:
         return {record["case"]: record for record in recorded.results}
     say(f"{len(cases)} cases on {STACK} {' '.join(more)}")
@@ -161,7 +165,7 @@ def _run(cases: Sequence[str], more: Sequence[str], out: Path, yes: bool, say: S
     if done.returncode not in (0, 1):
         raise UserError(
             f"the run in {out} failed: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}",
-            hint=f"{PROGRAM} trial mended … --out {out.parent} goes on there",
+            hint=f"{PROGRAM} trial mended … --out {out.parent} continues the trial",
             status=3,
         )
     return _results(out)

@@ -1,19 +1,21 @@
-"""Tables of mutants. A mutant replaces methods of the reference, or of an alteration, by expressions or short bodies. A
-table is a YAML file:
+"""Reads tables of mutants. A mutant replaces methods of the reference, or of an alteration, by expressions or short
+bodies. A table is a YAML file:
 
     - NAME: What the mutant does, in a sentence.
       RULE METHOD: EXPRESSION
 
-`RULE blind METHOD` marks a mutant that was written without sight of the cases, `RULE permitted METHOD` a mutant that
-violates nothing. METHOD is a method of the reference's device or, as CLASS.METHOD, of another class. The expression has
-the method's parameters and the names of the vocabulary; `was` is the value that the replaced method returns for the
-same arguments, `was(access=0)` its value for other arguments, and `plain(self).other()` calls another method as it was.
-Several lines are the body of a function. Further methods of the class follow, as `METHOD: EXPRESSION`; other names are
-attributes of the class, and `setup` creates the state of an instance. `also` has further marks: `RULE`, `RULE blind` or
-`RULE blind OTHER-NAME`. `departs` names the rules of the level `should` that a permitted mutant does not follow.
+- `RULE blind METHOD` marks a mutant whose author had not seen the cases, and `RULE permitted METHOD` a mutant that
+  violates no rule. METHOD is a method of the reference's device or, as CLASS.METHOD, of another class.
+- The expression can use the method's parameters and the names of the vocabulary. `was` is the value that the replaced
+  method returns for the same arguments, and `was(access=0)` its value for other arguments. `plain(self).other()` calls
+  another method, not replaced. Several lines are the body of a function.
+- Further methods of the class follow, as `METHOD: EXPRESSION`. Other names are attributes of the class, and `setup`
+  creates the state of an instance.
+- `also` has further marks: `RULE`, `RULE blind` or `RULE blind OTHER-NAME`. `departs` has the rules of the level
+  `should` that a permitted mutant does not follow.
 
-The behaviours of personas are rows without a rule: `METHOD: EXPRESSION` follows the sentence. `masks` names the
-violations that a behaviour hides: a driver with it gives the same answers with and without the violation.
+A behaviour of personas is a row without a rule: `METHOD: EXPRESSION` follows the sentence. `masks` has the violations
+that a behaviour hides: with this behaviour, a driver gives the same answers with and without the violation.
 """
 
 import ast
@@ -37,9 +39,9 @@ MASKS = "masks"
 
 @dataclass(frozen=True)
 class Violation:
-    """A mutant: `kind`, a reference or an alteration of real calls, violates `rule`; `about` describes how. A
-    `permitted` mutant keeps `rule`, but not the recommendations (rules of the level `should`) in `departs_from`, whose
-    cases rightly fail. `written` is BLIND if the mutant's author had not seen the cases."""
+    """A mutant. `kind`, a class of the reference or of an alteration, violates `rule`; `about` describes how. A
+    `permitted` mutant keeps `rule`, but not the rules of the level `should` in `departs_from`, whose cases may fail.
+    `written` is BLIND if the mutant's author had not seen the cases."""
 
     name: str
     rule: str
@@ -51,8 +53,8 @@ class Violation:
 
 
 def mutants_of(package: ModuleType, base: type[Any], vocabulary: Sequence[ModuleType]) -> Iterator[Violation]:
-    """Yields the mutants in the tables of a package, by topic. `base` is the class of a METHOD that names no class.
-    Raises UserError (status 2) with the place of a mistake."""
+    """Yields the mutants in the tables of a package. `base` is the class of a METHOD that names no class. Raises
+    UserError (status 2) with the place of a mistake."""
     shared = _names(vocabulary, base)
     for table in sorted(Path(str(package.__file__)).parent.glob("[!_]*.yaml")):
         names = {**shared, "__name__": f"{package.__name__}.{table.stem}"}
@@ -61,7 +63,8 @@ def mutants_of(package: ModuleType, base: type[Any], vocabulary: Sequence[Module
 
 
 def behaviours_in(path: Path, base: type[Any], vocabulary: Sequence[ModuleType]) -> Iterator[tuple[str, type[Any]]]:
-    """Yields the classes of rows without rules; an earlier row can be a CLASS. Raises UserError (status 2)."""
+    """Yields the classes of rows without rules. In CLASS.METHOD, CLASS can be an earlier row. Raises UserError (status
+    2)."""
     names = {**_names(vocabulary, base), "__name__": path.stem}
     for row, fields in _rows(path):
         (name, about), (first, code), *more = fields.items()
@@ -111,7 +114,7 @@ def _kind(
     code = [(key, each) for key, each in code if key != MASKS]
     for key, _ in code:
         if not hasattr(base, key) and not any(f"self.{key}" in str(each.value) for _, each in code):
-            raise _mistake(row, f"{base.__name__} has no {key!r}, and nothing here reads it")
+            raise _mistake(row, f"{base.__name__} has no {key!r}, and this row does not read it")
     names = {**names, "plain": None}
     members = {key: _member(key, each, base, names) for key, each in code}
     members |= {MASKS: masks, "__doc__": about, "__module__": names["__name__"]}
@@ -155,13 +158,13 @@ def _assigned(tree: ast.AST) -> set[str]:
 
 
 class _Was(ast.NodeTransformer):
-    """Replaces `was`, and `was(PARAMETER=…)`, by `plain(self).METHOD(…)`."""
+    """Replaces `was` and `was(PARAMETER=…)` by `plain(self).METHOD(…)`."""
 
     def __init__(self, method: str, parameters: list[str]) -> None:
         self._method, self._parameters = method, parameters
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Rewrites a call, with other arguments if it is a call of `was`."""
+        """Rewrites a call of `was`; visits the parts of any other call."""
         others = {str(each.arg): self.visit(each.value) for each in node.keywords}
         if isinstance(node.func, ast.Name) and node.func.id == "was":
             return self._call(others)

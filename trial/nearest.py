@@ -1,5 +1,5 @@
-"""Finds the nearest rule to a step of a random sequence, because no row names a rule for the step. The call and its
-expected outcome determine the rule. The author of a row from the sequence may choose a better rule."""
+"""Finds the rule that is nearest to a step of a random sequence, because no row names a rule for the step. The call and
+the expected outcome determine the rule. If the sequence becomes a row, the row's author may choose a better rule."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ def _each(call: str, operations: str, *rules: str) -> dict[tuple[str, str], tupl
     return {(call, operation): (rules[0], rules[-1]) for operation in operations.split()}
 
 
-# The rules for the success and for the refusal of a call, by the call and its distinguishing argument.
+# The rules for the success and for the refusal of a call, by the call and the argument that distinguishes its uses.
 _RULES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("ibv_reg_mr", ""): ("REG-17", "REG-15"),
     ("ibv_dereg_mr", ""): ("DEREG-01", "DEREG-02"),
@@ -34,9 +34,9 @@ _RULES: Mapping[tuple[str, str], tuple[str, str]] = {
     **_each("list_traffic", "SEND WRITE RECV READ", "REG-26"),
 }
 _OUTSIDE = "BIND-10"  # a window grants no access outside its range
-_ON_DEMAND = "REG-12"  # access to an on-demand region
-_REBOUND = "BIND-02"  # the key that a window had before its latest bind
-ENDED = {"ibv_dereg_mr": "DEREG-01", "ibv_dealloc_mw": "BIND-16"}  # the key of an object that the call released
+_ON_DEMAND = "REG-12"  # for access to an on-demand region
+_REBOUND = "BIND-02"  # for the key that a window had before its latest bind
+ENDED = {"ibv_dereg_mr": "DEREG-01", "ibv_dealloc_mw": "BIND-16"}  # for the key of an object that the call released
 _RIGHTS = {"RDMA_WRITE": "REMOTE_WRITE", "RDMA_WRITE_WITH_IMM": "REMOTE_WRITE", "RDMA_READ": "REMOTE_READ"}
 _EVERY = (rule for rules in _RULES.values() for rule in rules)
 RULES = frozenset([_OUTSIDE, _ON_DEMAND, _REBOUND, *ENDED.values(), *_EVERY])
@@ -45,8 +45,8 @@ RULES = frozenset([_OUTSIDE, _ON_DEMAND, _REBOUND, *ENDED.values(), *_EVERY])
 def nearest_rule(
     call: str, arguments: Mapping[str, str], outcome: str = "success", bound: str = "", ended: str = ""
 ) -> str:
-    """Returns the nearest rule to a step with the expected `outcome`. `bound` has the access flags of the window, and
-    `ended` is the call that released the object whose key the step uses."""
+    """Returns the nearest rule to a step with the expected `outcome`. `bound` has the access flags of the window whose
+    key the step uses, and `ended` is the call that released the object whose key the step uses."""
     operation = arguments.get("op", "")
     if ended in ENDED:
         return ENDED[ended]

@@ -1,5 +1,5 @@
-"""The pytest fixture by which the engine runs cases of random sequences. Every session loads this module, but few run
-sequences, so the reference is imported only when it is needed."""
+"""The pytest fixture with which the engine runs cases of random sequences. Every session loads this module, but few
+sessions run sequences. Therefore the reference is imported only when it is needed."""
 
 import pytest
 
@@ -13,7 +13,8 @@ from conformance.sweeps.run import RandomSequences
 
 @pytest.fixture(scope="session")
 def random_sequences(pytestconfig: pytest.Config, bench: Bench, capabilities: Capabilities) -> RandomSequences:
-    """Runs random sequences at a case's entry for --rdma-sequences seconds, starting with the seed --rdma-seed."""
+    """Returns the function that runs random sequences at a case's entry, for --rdma-sequences seconds, from the seed
+    --rdma-seed."""
     from trial.searching import FIRST_SEED, for_seconds, observe
 
     seed = pytestconfig.getoption("--rdma-seed")

@@ -1,4 +1,4 @@
-"""Runs tasks in several processes, which end when this process ends in any way."""
+"""Runs tasks in several processes. The processes end when this process ends, also if it is killed."""
 
 import gc
 import multiprocessing
@@ -19,7 +19,7 @@ _Result = TypeVar("_Result")
 def in_processes(task: Callable[[int], _Result], names: Sequence[str], jobs: int = 0) -> Iterator[_Result]:
     """Yields task(0), task(1), … in order, one for each name, computed in `jobs` processes (0: one per processor).
     Raises the UserError of a task, RuntimeError with the name of the task for any other exception, and UserError
-    (status 3) if a process dies. When this iterator ends, its processes have ended."""
+    (status 3) if a process dies. All processes have ended when this iterator ends."""
     context = multiprocessing.get_context("fork")
     processes: dict[Connection, ForkProcess] = {}
     try:
@@ -29,7 +29,7 @@ def in_processes(task: Callable[[int], _Result], names: Sequence[str], jobs: int
             process.start()
             theirs.close()
             processes[ours] = process
-        yield from _answers(list(processes), names)
+        yield from _results(list(processes), names)
     finally:
         for each in processes.values():
             each.kill()
@@ -39,24 +39,24 @@ def in_processes(task: Callable[[int], _Result], names: Sequence[str], jobs: int
 
 
 def _serve(task: Callable[[int], Any], pipe: Connection, prepare: Callable[[], None]) -> None:
-    """Runs in a child: carries out the tasks whose numbers it receives, until the pipe or the parent ends."""
+    """Runs the tasks whose numbers it receives, in a child process, until the pipe is closed or the parent ends."""
     prepare()
     gc.set_threshold(100_000)  # reference counts release the objects of a case, so that collections rarely find objects
     for number in (signal.SIGTERM, signal.SIGHUP):  # this process must not use the parent's handlers
         signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # after Ctrl-C, the parent kills this process
     while True:
         number = pipe.recv()
         try:
-            answer: tuple[bool, Any] = True, task(number)
+            result: tuple[bool, Any] = True, task(number)
         except Exception as error:
             error.add_note(traceback.format_exc())
-            answer = False, error
-        pipe.send(answer)
+            result = False, error
+        pipe.send(result)
 
 
-def _answers(pipes: Sequence[Connection], names: Sequence[str]) -> Iterator[Any]:
-    """Yields the answer to each task, in order; each process has one task at a time."""
+def _results(pipes: Sequence[Connection], names: Sequence[str]) -> Iterator[Any]:
+    """Yields the result of each task, in order. Each process has one task at a time."""
     left, at, done = iter(range(len(names))), dict[Connection, int](), dict[int, Any]()
     for pipe in pipes:
         at[pipe] = next(left)
@@ -70,7 +70,7 @@ def _answers(pipes: Sequence[Connection], names: Sequence[str]) -> Iterator[Any]
                     succeeded, done[number] = pipe.recv()
                 except (EOFError, OSError) as error:
                     message = f"a process of the trial died during {names[number]}"
-                    raise UserError(message, hint="try each alone", status=3) from error
+                    raise UserError(message, hint="try each name separately", status=3) from error
                 if not succeeded:
                     raised = done[number]
                     if isinstance(raised, UserError):

@@ -15,9 +15,9 @@ MISATTRIBUTED_AT_MOST = 0.05
 
 @dataclass(frozen=True)
 class Trial:
-    """The findings of one trial. `untriable` are rules that no driver can violate, each with the reason.
+    """The findings of one trial. `untriable` has the rules that no driver can violate, with the reasons.
     `permitted_variants` has the findings on permitted variants, on which no case may fail. `undetected` has the
-    violations that no case can or may detect, by name, each with the reason."""
+    violations that no case can or may detect, by name, with the reasons."""
 
     findings: Sequence[Finding]
     untriable: dict[str, str]
@@ -39,8 +39,8 @@ class Trial:
 
     @property
     def unexpected(self) -> list[Finding]:
-        """The mutants of `undetected` that a case has detected. Either the case demands more than the documents, or the
-        mutant has become detectable."""
+        """The violations of `undetected` that a case has detected. Either the case requires more than the documents, or
+        the violation has become detectable."""
         return [each for each in self.findings if each.name in self.undetected and each.outcome != SURVIVED]
 
     @property
@@ -49,7 +49,7 @@ class Trial:
         return [each for each in self.permitted_variants if each.by or each.broken]
 
     def by_rule(self) -> list[tuple[str, list[Finding]]]:
-        """The findings of each rule, in the order of the violations."""
+        """Returns the findings of each rule, in the order of the violations."""
         rules: dict[str, list[Finding]] = {}
         for each in self.findings:
             rules.setdefault(each.rule, []).append(each)
@@ -62,7 +62,7 @@ def summary(trial: Trial) -> str:
     rules = trial.by_rule()
     whole = sum(all(each.outcome == KILLED for each in findings) for _, findings in rules)
     lines = [
-        line(each) + (f" · rightly: {trial.undetected[each.name]}" if each.name in trial.undetected else "")
+        line(each) + (f" · correct, because {trial.undetected[each.name]}" if each.name in trial.undetected else "")
         for each in trial.findings
         if each.outcome != KILLED or each in trial.unexpected
     ]
@@ -97,7 +97,7 @@ def markdown(trial: Trial) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], numbers: Container[int] = ()) -> list[str]:
-    """Returns a table in Markdown; the columns `numbers` are aligned to the right."""
+    """Returns a table in Markdown. The columns with the indices `numbers` are aligned to the right."""
     first, *others = (f"| {' | '.join(map(str, row))} |" for row in (head, *rows))
     rule = "".join("|---:" if column in numbers else "|---" for column in range(len(head)))
     return [first, f"{rule}|", *others]

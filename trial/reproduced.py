@@ -1,11 +1,10 @@
-"""The part of the trial of reproducers that runs in the guest: compiles and runs C programs, one after the other.
+"""Compiles and runs C programs in the guest, one after the other, for the trial of reproducers.
 
     python3 -m trial.reproduced DEVICE PORT FOLDER NAME…
 
-For each NAME, the program FOLDER/NAME is run on the device. If the program does not exist, it is first compiled from
-FOLDER/NAME.c with libibverbs. A message reports the program's start, and another message its end, with the exit status
-(negative for a signal) and the output. Messages are JSON lines.
-"""
+For each NAME, the program FOLDER/NAME is run on the device. If the program does not exist, FOLDER/NAME.c is compiled
+first. JSON lines on PORT report that the program started, and that it ended, with the exit status (negative for a
+signal) and the output."""
 
 import json
 import os
@@ -17,13 +16,13 @@ from pathlib import Path
 
 from conformance.results.files import write_all
 
-# A program waits at most 10 s for a completion that does not arrive; an emulated guest on a busy machine is slow.
+# A program waits at most 10 s for each completion; an emulated guest on a busy machine is slow.
 _DEADLINE_S = 120.0
-_SHOWN = 4000  # bytes of output
+_SHOWN = 4000  # the most characters of the output that are reported
 
 
 def compile_program(folder: Path, name: str) -> tuple[int, str]:
-    """Compiles a program; returns the status and the messages of the compiler."""
+    """Compiles a program. Returns the exit status and the messages of the compiler."""
     command = ["cc", "-O0", "-pipe", "-Wall", "-o", str(folder / name), str(folder / f"{name}.c"), "-libverbs"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     return done.returncode, done.stderr

@@ -1,6 +1,6 @@
-"""The trial of reproducers: compiles and runs the C programs of a run in the guest, and compares their output with the
-run. The programs are made from the descriptions of cases and use no code of the engine, so that they check the engine.
-reproducers/ makes the programs; trial/reproduced.py runs them in the guest."""
+"""The trial of reproducers: compiles and runs the C programs of a run in the guest, and compares their exit statuses
+with the run. The programs use no code of the engine, so that they check the engine. reproducers/ makes the programs
+from the descriptions of cases, and trial/reproduced.py runs them in the guest."""
 
 import argparse
 import json
@@ -28,16 +28,16 @@ from runs.folder import OUT, latest
 from targets.programs import messages_from_guest
 from trial.reproduced import compile_program
 
-AT_LEAST = 0.95  # the share of the violations that has to be reproduced
+AT_LEAST = 0.95  # the share of the violations that must be reproduced
 _FOLDER = "programs"
 _DIED = "the guest died"
 
 REPRODUCED, AGREED, DIFFERS, NOT_MADE = "reproduced", "agreed", "differs", "not made"
 _WORDS = {
-    KEPT: "says that the document is kept",
-    VIOLATED: "says that the document is violated",
-    NOT_SET_UP: "could not be set up",
-    NOT_SUPPORTED: "says that the device does not support it",
+    KEPT: "reports that the document is kept",
+    VIOLATED: "reports that the document is violated",
+    NOT_SET_UP: "could not set up its objects",
+    NOT_SUPPORTED: "reports that the device does not support its calls",
 }
 
 
@@ -55,7 +55,7 @@ class Trying:
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of a program: `outcome` compares it with the recorded verdict, `why` says how the two differ."""
+    """The result of a program. `outcome` compares the result with the recorded verdict. `why` is the difference."""
 
     id: str
     verdict: str
@@ -83,7 +83,8 @@ def tried_of(run: Digest, suite: Suite, basis: Basis, passes: bool) -> Iterator[
 
 
 def execute(arguments: argparse.Namespace, suite: Suite, say: Callable[[str], None]) -> int:
-    """Runs the programs of a run; exit status 0 if at least 95 % of its violations are reproduced, else 1."""
+    """Runs the programs of a run. Returns the exit status: 0 if at least 95 % of the violations are reproduced, else
+    1."""
     path = arguments.run or latest(OUT)
     if path is None:
         raise UserError("there is no run from which programs could be made", hint="give --run RUN")
@@ -91,7 +92,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Callable[[str], No
     tried = list(tried_of(run, suite, basis_of(path), arguments.whole))
     say(f"{sum(each.program is not None for each in tried)} programs made in {time.monotonic() - began:.1f} s")
     if run.header["suite"].get("tables_sha256") != suite.tables_sha256:
-        say("the run was made with other tables: programs of cases that have changed since can differ from it")
+        say("the run was made with other tables: if a case has changed, its program can differ from the run")
     out = arguments.out or OUT / f"{datetime.now():%Y%m%dT%H%M%S}-reproducers"
     stack = arguments.stack if run.header["stack"] in ("", None) else run.header["stack"]
     began = time.monotonic()
@@ -121,14 +122,14 @@ def summary(findings: Sequence[Finding], seconds: float) -> Iterator[str]:
     others = [each for each in findings if each.verdict not in VIOLATIONS and each.outcome != NOT_MADE]
     if others:
         agreed = sum(each.outcome == AGREED for each in others)
-        yield f"{agreed} of {len(others)} programs of rows that passed say that the document is kept"
+        yield f"{agreed} of {len(others)} programs of rows that passed report that the document is kept"
 
 
 def compare(
     tried: Sequence[Trying], stack: str, out: Path, jobs: int, say: Callable[[str], None], assume_yes: bool = False
 ) -> Iterator[Finding]:
-    """Runs the programs in guests of a stack, `jobs` at a time, and compares each with the record. A program that may
-    kill the kernel runs in a separate guest. Files go to the directory `out`."""
+    """Runs the programs in guests of a stack, `jobs` guests at a time, and compares each result with the recorded
+    verdict. A program that may kill the kernel runs in a separate guest. All files are written below `out`."""
     folder = out / _FOLDER
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -152,8 +153,8 @@ def compare(
 
 
 def _compile_here(folder: Path, names: Iterable[str]) -> None:
-    """Compiles the programs that this host can compile; the guest compiles the others, each in seconds. A program
-    compiled on the host runs with the guest's library."""
+    """Compiles the programs that this host can compile; the guest compiles the others, which takes seconds for each. A
+    program that was compiled on the host runs with the guest's library."""
     if shutil.which("cc"):
         with ThreadPoolExecutor() as pool:
             list(pool.map(partial(compile_program, folder), names))
@@ -162,8 +163,8 @@ def _compile_here(folder: Path, names: Iterable[str]) -> None:
 def _in_guests(
     names: Sequence[str], folder: Path, stack: str, out: Path, say: Callable[[str], None], assume_yes: bool
 ) -> Iterator[tuple[str, tuple[int | str, str]]]:
-    """Yields the name of each program, and its end: (exit status, or the event that ended it; output). If a program
-    kills its guest, a new guest runs the rest."""
+    """Yields the name of each program with its end: the exit status, or the event that ended the program; and the
+    output. If a program kills its guest, a new guest runs the remaining programs."""
     rest, guests = list(names), 0
     while rest:
         guests += 1
@@ -204,6 +205,6 @@ def _finding(each: Trying, end: int | str, output: str) -> Finding:
         return Finding(each.id, each.verdict, REPRODUCED, how if died else "", output)
     if each.verdict not in VIOLATIONS and end == KEPT:
         return Finding(each.id, each.verdict, AGREED, "", output)
-    said = _WORDS.get(end, f"ended with status {end}") if isinstance(end, int) else end
+    reported = _WORDS.get(end, f"has exit status {end}") if isinstance(end, int) else f"has no exit status: {end}"
     last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
-    return Finding(each.id, each.verdict, DIFFERS, f"the program {said}: {last}", output)
+    return Finding(each.id, each.verdict, DIFFERS, f"the program {reported}: {last}", output)

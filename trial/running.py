@@ -1,4 +1,4 @@
-"""Runs cases on a bench in this process with the engine's runner, without pytest, results file or supervisor."""
+"""Runs cases on a bench in this process with the engine's runner, without pytest, a results file or a supervisor."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -19,12 +19,12 @@ from trial.data_path.alteration import DataPath
 from trial.data_path.emulated import altered_bench
 from trial.searching import FIRST_SEED, for_sequences, observe
 
-# The number of random sequences in a case; such a case then takes as long as a few dozen others.
+# The number of random sequences in a case. With this number, the case takes as long as a few dozen rows.
 _SEQUENCES = 20
 
 
 def run_context(bench: Bench, capabilities: Capabilities, watch: Watch, seed: int | None = None) -> RunContext:
-    """The context of cases on this bench: without a profile, and with few random sequences."""
+    """Returns the context of cases on a bench, without a profile and with few random sequences."""
 
     def random_sequences(case: Case, progress: Progress) -> Observation:
         return observe(case, bench, capabilities, for_sequences(_SEQUENCES), FIRST_SEED, progress)
@@ -33,17 +33,17 @@ def run_context(bench: Bench, capabilities: Capabilities, watch: Watch, seed: in
 
 
 def on_the_reference(bench: ReferenceBench) -> RunContext:
-    """Returns the context of cases on a reference, which involves no kernel log."""
+    """Returns the context of cases on a reference. There is no kernel log to watch."""
     return run_context(bench, bench.capabilities(), Unwatched())
 
 
 def judgement_on(case: Case, run: RunContext) -> Judgement:
-    """Returns the judgement on one case; an exception of the harness is BROKEN, as in a run."""
+    """Returns the judgement on one case. An exception of the harness is BROKEN, as in a run."""
     return violations_by(case, run)[1]
 
 
 def violations_by(case: Case, run: RunContext, progress: Progress = no_progress) -> tuple[frozenset[str], Judgement]:
-    """Returns the rules that a case (for a sweep, its deviating points) reports as violated, and the judgement."""
+    """Returns the rules that a case, or the points of a sweep, report as violated, and the judgement."""
     try:
         done = run_case(case, run, progress)
     except Exception as error:
@@ -65,7 +65,8 @@ def stack_for(case: Case) -> Stack | None:
 def _reference(
     kind: type[Device] | type[DataPath], stack: Stack, findings: Findings | None = None
 ) -> Iterator[RunContext]:
-    """Gives a reference of a kind, or one with an altered data path. Raises the alteration's own exceptions."""
+    """Yields the context of cases on a reference of the class `kind`, or on a reference with the altered data path
+    `kind`. Raises the exceptions of the alteration."""
     if not issubclass(kind, DataPath):
         with closing(ReferenceBench(kind(stack))) as bench:
             if findings is not None:
@@ -88,8 +89,8 @@ def on_reference(
     only: Stack | None = None,
     findings: Findings | None = None,
 ) -> Iterator[tuple[Case, Judgement]]:
-    """Runs each case on a reference of a kind, with one reference for each stack, or only on the stack `only`.
-    `findings` are those of preflight, for a reference that has to be handled differently from the plain one."""
+    """Runs each case on a reference of the class `kind`: one reference for each stack, or only on the stack `only`.
+    `findings` has the findings of preflight on a persona, to which the bench is adapted."""
     grouped: dict[Stack, list[Case]] = {}
     for case in cases:
         stack = only or stack_for(case) or STACKS[0]

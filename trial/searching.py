@@ -1,5 +1,5 @@
-"""Searches for divergences with random sequences on a bench, at one entry, and records them as a case's observation.
-Besides sequences.py, only this module imports Hypothesis, and only when it is needed."""
+"""Searches for divergences with random sequences on a bench, at one entry, and records the divergences as a case's
+observation. Only sequences.py imports Hypothesis, and this module imports sequences.py only when it is needed."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,15 +13,16 @@ from conformance.model.observation import DivergenceData, Observation
 from reference.bench import ReferenceBench
 from trial.comparison import Divergence, Subject
 
-# The first seed if none is given. The same seed makes the same sequences in every run.
+# The default of the first seed. A seed determines the sequences.
 FIRST_SEED = 1
 
 Over = Callable[[Subject], bool]
 
 
 def for_seconds(seconds: float) -> Over:
-    """Ends a search some seconds after its first call. A divergence that was found by then is still shrunk."""
-    until: list[float] = []  # set at the first call, because importing Hypothesis takes long in an emulated guest
+    """Returns the condition that ends a search `seconds` after the condition's first call. A divergence that was found
+    before is still shrunk."""
+    until: list[float] = []  # set in the first call, because the import of Hypothesis takes long in an emulated guest
 
     def over(subject: Subject) -> bool:
         if not until:
@@ -32,18 +33,18 @@ def for_seconds(seconds: float) -> Over:
 
 
 def for_sequences(number: int) -> Over:
-    """Ends a search after a number of sequences, however long they take."""
+    """Returns the condition that ends a search after a number of sequences."""
     return lambda subject: subject.sequences >= number
 
 
 def subject_of(bench: Bench, capabilities: Capabilities, entry: str) -> Subject:
-    """Returns a device's bench together with an unbroken reference."""
+    """Returns a device's bench and a reference without a violation as the two sides of a comparison."""
     known = {**capabilities.declared, **capabilities.offered[entry]}
     return Subject(ReferenceBench(), bench, frozenset(name for name, present in known.items() if present), entry)
 
 
 def divergences(subject: Subject, seed: int, over: Over) -> Iterator[Divergence]:
-    """Yields each divergence once, shrunk. Raises UserError (status 3) if Hypothesis is missing."""
+    """Yields each divergence once, in its shrunk form. Raises UserError (status 3) if Hypothesis is missing."""
     try:
         from trial.sequences import search
     except ImportError as error:
@@ -56,7 +57,7 @@ def observe(
     case: Case, bench: Bench, capabilities: Capabilities, over: Over, seed: int, progress: Progress = no_progress
 ) -> Observation:
     """Returns the observation of random sequences at a case's entry. `progress` is called before each step, with the
-    sequence so far as a row and the nearest rule."""
+    previous steps and this step as a row, and with the nearest rule."""
     subject = subject_of(bench, capabilities, case.entry)
 
     def begins(row: str, rule: str) -> None:
@@ -82,7 +83,7 @@ def observe(
 
 
 def as_data(divergence: Divergence) -> DivergenceData:
-    """Returns a divergence in the form of a result; `row` can be copied into a table."""
+    """Returns a divergence as data of a result. Its `row` can be copied into a table."""
     data: DivergenceData = {
         "when": divergence.signature,
         "rule": divergence.rule,

@@ -1,9 +1,8 @@
-"""Random sequences of calls, with the reference as oracle: the device must answer as the reference does.
+"""Random sequences of calls: the device must return what the reference returns.
 
-A Hypothesis state machine makes the same calls on both. If their answers differ, the sequence is shrunk and reported as
-a row that can be copied into a table. Calls whose outcome the documents leave open are never made, and neither are
-calls that are known to crash a kernel (see HAZARDS). Only this module needs Hypothesis.
-"""
+A Hypothesis state machine issues the same calls on both. If the results differ, the sequence is shrunk and reported as
+a row that can be copied into a table. Two kinds of calls are never issued: calls whose outcome the documents leave
+open, and calls that are known to crash a kernel (see HAZARDS). Only this module needs Hypothesis."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -18,26 +17,25 @@ from conformance.errors import SetupRefused
 from conformance.model.capability import OPERATION_NEEDS
 from trial.comparison import Comparison, Divergence, Subject, Text, flow, shortest
 
-# Calls that crash the kernel of a known driver (Soft-RoCE), with the reason; such calls are never made.
+# Calls that crash the kernel with a known driver (Soft-RoCE), with the reasons. Such calls are never issued.
 HAZARDS = {
-    "advice on a region that is not on demand": "the driver reads it as an on-demand region (ADV-05)",
-    "invalidation of a window that is not bound": "the driver follows a null pointer (BIND-15)",
+    "advice on a region that is not on demand": "the driver treats the region as an on-demand region (ADV-05)",
+    "invalidation of a window that is not bound": "the driver dereferences a null pointer (BIND-15)",
 }
 _EXAMPLES, _STEPS = 100, 20
-# The maximum number of attempts of Hypothesis to shrink a divergence. On an emulated device, an attempt takes a tenth
-# of a second.
+# Hypothesis may try this number of sequences to shrink a divergence. In an emulated guest, a try takes 0.1 s.
 _SHRINKS = 400
 _REGION = {"addr": "buf + 1 page", "length": "2 pages"}
-# Addresses within the region, at its last bytes, across its end, and outside on both sides.
+# Addresses of eight bytes inside the region, and of eight bytes across its ends or outside of it.
 _INSIDE = ("buf + 1 page", "buf + 2 pages", "buf + 1 page + 104", "buf + 3 pages - 8")
 _OUTSIDE = ("buf + 3 pages - 7", "buf + 1 page - 1", "buf + 1 page - 8", "buf + 3 pages")
 _ADDRESS = st.sampled_from((*_INSIDE, *_INSIDE, *_OUTSIDE))
-# Offsets at which a window of 64 bytes can begin; at the last offset, the window ends outside of the region.
+# Addresses at which a window of 64 bytes begins. At the last address, the window ends outside of the region.
 _STARTS = ("buf + 1 page", "buf + 2 pages", "buf + 1 page + 104", "buf + 3 pages - 64", "buf + 3 pages - 63")
 _START = st.sampled_from((*_STARTS[:-1], *_STARTS))
-# A PD, which is usually the PD in which all objects are created.
+# A PD, usually the PD of all objects.
 _PD = st.sampled_from(("pd", "pd", "pd", "other"))
-# Hypothesis shrinks towards the first elements; the widest access explains a divergence best.
+# Hypothesis shrinks towards the first elements. With the widest access, the cause of a divergence is clearest.
 _ACCESSES = (
     "[LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, MW_BIND]",
     "[LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, MW_BIND]",
@@ -60,7 +58,7 @@ _REMOTE = st.sampled_from((*_OPERATIONS, *_ATOMICS))
 _OFTEN_NO_ATOMIC = st.sampled_from((*_OPERATIONS, *_OPERATIONS, *_ATOMICS))
 _LOCAL = st.sampled_from(("SEND", "RECV", "READ", "WRITE", "RECV_WITH_IMM"))
 _LISTED = st.sampled_from(("SEND", "RECV", "READ", "WRITE"))
-# The places of a second element, inside and outside of the region; the first element is at the region's beginning.
+# Addresses of a second element, inside and outside of the region. The first element is at the region's beginning.
 _ELEMENT = st.sampled_from(("buf + 2 pages - 8", "buf + 3 pages - 64", "buf + 3 pages - 63"))
 _WINDOW_ACCESSES = (
     "[REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC]",
@@ -69,14 +67,14 @@ _WINDOW_ACCESSES = (
     "[REMOTE_READ]",
     "[]",
 )
-# The number of an existing object; Hypothesis shrinks towards the first object.
+# The number of an existing object. Hypothesis shrinks towards the first object.
 _ANY = st.integers(0, 11)
-# Places in a window of 64 bytes: its first and its last eight bytes, and outside of it on both sides.
+# Offsets in a window of 64 bytes: the first and the last eight bytes, and outside of the window on both sides.
 _PLACE = st.sampled_from(("", " + 56", " + 57", " + 64", " - 8"))
 
 
 class Diverged(Exception):
-    """A divergence of the two sides, which Hypothesis treats as a failing test."""
+    """A divergence between the two sides. Hypothesis treats this exception as a failing test."""
 
 
 class SearchEnded(BaseException):
@@ -84,7 +82,7 @@ class SearchEnded(BaseException):
 
 
 class Search:
-    """One search of Hypothesis for one divergence; it ends early when `over` returns true."""
+    """One search of Hypothesis for one divergence. The search ends early when `over` returns true."""
 
     def __init__(self, subject: Subject, over: Callable[[], bool]) -> None:
         self.subject, self.over = subject, over
@@ -99,7 +97,7 @@ class Search:
         self.subject.sequences += 1
 
     def diverges(self, divergence: Divergence) -> None:
-        """Keeps the smallest divergence. Raises Diverged unless one with this signature was reported before."""
+        """Records the smallest divergence. Raises Diverged if no divergence with this signature was reported before."""
         if divergence.signature in self.subject.known:
             return
         if self.found is None or _size(divergence) < _size(self.found):
@@ -120,10 +118,10 @@ class Sequences(RuleBasedStateMachine):
         super().__init__()
         self.live: dict[str, str] = {}  # the existing objects, with their kinds
         self.bound: dict[str, str] = {}  # the bound windows, with their addresses
-        # Keys that have ended since the last key was assigned, each with two addresses that the key may have reached. A
-        # device may assign an ended key again.
+        # Keys that became invalid after the last key was assigned, because a device may assign an invalid key again.
+        # Each has two addresses to which it may have given access.
         self.dead: dict[str, tuple[str, str]] = {}
-        self.changes = 0  # after most changes no window can be bound to the region
+        self.changes = 0  # at most one change is made, because most changes prevent binds to the region
         self.unwritten: set[str] = set()  # the regions that were registered without LOCAL_WRITE
         self.over = False
         self.queue_broken = False
@@ -139,7 +137,7 @@ class Sequences(RuleBasedStateMachine):
         windows=st.sampled_from(((), ("mw",), ("mw", "mw3"), ("mw2", "mw"))),
     )
     def begin(self, access: str, on_demand: str, windows: tuple[str, ...]) -> None:
-        """Sets up the same objects on both sides, and binds some windows if the region can have them."""
+        """Sets up the same objects on both sides, and binds some windows if the region permits binds."""
         self.current_search.begins()
         subject = self.subject
         given: dict[str, dict[str, str]] = {"pds": {"other": ""}, "mrs": {}, "qps": {}, "windows": {}}
@@ -157,7 +155,7 @@ class Sequences(RuleBasedStateMachine):
         self.unwritten |= set() if "LOCAL_WRITE" in access else {"mr"}
         try:
             self.comparison = Comparison(subject, given)
-        except SetupRefused:  # nothing to compare; the tables test whether the set-up has to succeed
+        except SetupRefused:  # there is nothing to compare; the tables test whether a set-up must succeed
             self.over = True
         for number, name in enumerate(windows if "MW_BIND" in access else ()):
             self.bind_to(self.among((name,), 0), "mr", _STARTS[number], "64", self.declared(_WINDOW_ACCESSES[number]))
@@ -169,12 +167,12 @@ class Sequences(RuleBasedStateMachine):
         return access if "atomics" in self.subject.has else access.replace(", REMOTE_ATOMIC", "")
 
     def among(self, names: Iterable[str], number: int) -> str:
-        """Returns an existing object among these names; an empty text if none exists."""
+        """Returns an existing object among these names; an empty text if no object exists."""
         found = [name for name in names if name in self.live]
         return found[number % len(found)] if found else ""
 
     def teardown(self) -> None:
-        """Releases all objects, in steps that are compared like all other steps."""
+        """Releases all objects in steps, which are compared like all other steps."""
         if self.comparison:
             try:
                 for name in () if self.over else (*_WINDOWS, *_REGIONS):
@@ -183,7 +181,7 @@ class Sequences(RuleBasedStateMachine):
                 self.comparison.close()
 
     def destroy(self, name: str) -> None:
-        """ibv_dealloc_mw or ibv_dereg_mr, if the object still exists."""
+        """Calls ibv_dealloc_mw or ibv_dereg_mr if the object still exists."""
         kind = self.live.get(name)
         if kind and not self.over:
             call, key = ("ibv_dealloc_mw", "mw") if kind == "window" else ("ibv_dereg_mr", "mr")
@@ -194,7 +192,7 @@ class Sequences(RuleBasedStateMachine):
                     self.dead[f"{name}.rkey"] = (addr, addr)
 
     def take(self, call: str, arguments: Text) -> bool:
-        """Makes one step on both sides; returns whether it succeeded. Raises Diverged for a new divergence."""
+        """Executes one step on both sides. Returns whether the step succeeded. Raises Diverged for a new divergence."""
         assert self.comparison is not None
         outcome = self.comparison.take(call, arguments)
         divergence = self.comparison.divergence
@@ -206,7 +204,7 @@ class Sequences(RuleBasedStateMachine):
     @precondition(lambda self: not self.over and "new" not in self.live)
     @rule(access=st.sampled_from((*_ACCESSES, *_REFUSED)), pd=_PD)
     def register(self, access: str, pd: str) -> None:
-        """ibv_reg_mr."""
+        """Calls ibv_reg_mr."""
         self.dead.clear()
         if self.take("ibv_reg_mr", {"pd": pd, **_REGION, "access": self.declared(access)}):
             self.live["new"] = "mr"
@@ -216,17 +214,17 @@ class Sequences(RuleBasedStateMachine):
     @precondition(lambda self: not self.over)
     @rule(number=_ANY)
     def release(self, number: int) -> None:
-        """ibv_dereg_mr or ibv_dealloc_mw."""
+        """Calls ibv_dereg_mr or ibv_dealloc_mw."""
         self.destroy(self.among((*_REGIONS, *_WINDOWS), number))
 
     @precondition(lambda self: not self.over and not self.bound and "rereg_mr" in self.subject.has and self.changes < 1)
     @rule(number=_ANY, flags=_CHANGE, access=st.sampled_from(_ACCESSES), pd=_PD)
     def change(self, number: int, flags: str, access: str, pd: str) -> None:
-        """ibv_rereg_mr of a region that is not on demand, while no window is bound."""
+        """Calls ibv_rereg_mr for a region that is not on demand, while no window is bound."""
         name, translates = self.among(_REGIONS[:2], number), "TRANSLATION" in flags
         if not name or (translates and "rereg_translation" not in self.subject.has):
             return
-        # The documents leave open whether the kernel's command adds rights to write (REREG-12).
+        # The documents leave open whether the kernel's command may add rights to write (REREG-12).
         if (
             self.subject.entry == "uverbs"
             and name in self.unwritten
@@ -248,21 +246,21 @@ class Sequences(RuleBasedStateMachine):
     @precondition(lambda self: not self.over and "odp" in self.live and "advise_mr" in self.subject.has)
     @rule(advice=st.sampled_from(("PREFETCH", "PREFETCH_WRITE", "PREFETCH_NO_FAULT")), addr=_ADDRESS, pd=_PD)
     def advise(self, advice: str, addr: str, pd: str) -> None:
-        """ibv_advise_mr, only on the on-demand region."""
+        """Calls ibv_advise_mr for the on-demand region."""
         sges = f"[{{addr: {addr}, length: 8, lkey: odp.lkey}}]"
         self.take("ibv_advise_mr", {"pd": pd, "advice": advice, "flags": "[FLUSH]", "sg_list": sges})
 
     @precondition(lambda self: not self.over and not self.queue_broken)
     @rule(window=_ANY, region=_ANY, addr=_START, access=st.sampled_from(_WINDOW_ACCESSES))
     def bind(self, window: int, region: int, addr: str, access: str) -> None:
-        """ibv_bind_mw, also of a bound window, or a posted bind of an unbound window of type 2."""
+        """Binds a window: a window of type 1, which may be bound, or an unbound window of type 2."""
         free = [name for name in _WINDOWS if name in _TYPE_1 or name not in self.bound]
         self.bind_to(self.among(free, window), self.among(_REGIONS[:2], region), addr, "64", self.declared(access))
 
     @precondition(lambda self: not self.over and not self.queue_broken)
     @rule(window=_ANY, region=_ANY)
     def unbind(self, window: int, region: int) -> None:
-        """ibv_bind_mw of zero bytes, which ends the binding of a window of type 1."""
+        """Unbinds a window of type 1: ibv_bind_mw with zero bytes."""
         bound = [name for name in _TYPE_1 if name in self.bound]
         self.bind_to(self.among(bound, window), self.among(_REGIONS[:2], region), "buf + 1 page", "0", "[]")
 
@@ -283,7 +281,7 @@ class Sequences(RuleBasedStateMachine):
     @precondition(lambda self: not self.over and not self.queue_broken)
     @rule(number=_ANY)
     def invalidate(self, number: int) -> None:
-        """LOCAL_INV of a bound window of type 2."""
+        """Posts a LOCAL_INV of a bound window of type 2."""
         name = self.among([name for name in _TYPE_2 if name in self.bound], number)
         if name and self.take("post_local_inv", {"qp": "qp", "rkey": f"{name}.rkey"}):
             del self.bound[name]
@@ -293,7 +291,7 @@ class Sequences(RuleBasedStateMachine):
     @precondition(lambda self: not self.over and self.dead)
     @rule(number=_ANY, which=st.integers(0, 1), operation=_REMOTE)
     def dead_key(self, number: int, which: int, operation: str) -> None:
-        """A remote operation with the rkey of an object that has ended, or a window's from before its latest bind."""
+        """Posts a remote operation with an invalid rkey: of a released object, or of a window before its last bind."""
         key = sorted(self.dead)[number % len(self.dead)]
         addr = self.dead[key][which]
         if self.can(operation, addr):
@@ -302,18 +300,18 @@ class Sequences(RuleBasedStateMachine):
     @precondition(lambda self: not self.over)
     @rule(number=_ANY, addr=_ADDRESS, operation=_OFTEN_NO_ATOMIC, pd=_PD)
     def remote(self, number: int, addr: str, operation: str, pd: str) -> None:
-        """A remote operation with the rkey of any existing object."""
+        """Posts a remote operation with the rkey of any existing object."""
         self.operate(self.among((*_REGIONS, *_WINDOWS), number), addr, operation, pd)
 
     @precondition(lambda self: not self.over and self.bound)
     @rule(number=_ANY, place=_PLACE, operation=_REMOTE, pd=_PD)
     def through_window(self, number: int, place: str, operation: str, pd: str) -> None:
-        """A remote operation within a bound window, at its ends or beyond them."""
+        """Posts a remote operation within a bound window or beyond its ends."""
         name = self.among(self.bound, number)
         self.operate(name, f"{self.bound[name]}{place}", operation, pd)
 
     def operate(self, name: str, addr: str, operation: str, pd: str) -> None:
-        """A remote operation by the rkey of an object, if it exists and the operation can be made."""
+        """Posts a remote operation with the rkey of an object if the object exists and the operation is possible."""
         if not name or not self.can(operation, addr):
             return
         arguments = {"op": operation, "rkey": f"{name}.rkey", "addr": addr, "pd": pd}
@@ -326,7 +324,7 @@ class Sequences(RuleBasedStateMachine):
             self.queue_broken = True
 
     def can(self, operation: str, addr: str = "") -> bool:
-        """Whether the device has the operation; an atomic also needs an address that is a multiple of eight."""
+        """Whether the operation is possible: the device has the operation, and the address of an atomic is aligned."""
         if operation in _ATOMICS:
             return "atomics" in self.subject.has and not addr.endswith(("7", "1"))
         return OPERATION_NEEDS.get(operation, "") in ("", *self.subject.has)
@@ -334,7 +332,7 @@ class Sequences(RuleBasedStateMachine):
     @precondition(lambda self: not self.over)
     @rule(number=_ANY, addr=_ADDRESS, operation=_LOCAL, pd=_PD)
     def local(self, number: int, addr: str, operation: str, pd: str) -> None:
-        """A local access with an lkey."""
+        """Posts an operation with an lkey."""
         name = self.among(_REGIONS, number)
         if name and self.can(operation):
             self.take("local_traffic", {"op": operation, "lkey": f"{name}.lkey", "addr": addr, "pd": pd})
@@ -342,7 +340,7 @@ class Sequences(RuleBasedStateMachine):
     @precondition(lambda self: not self.over)
     @rule(numbers=st.tuples(_ANY, _ANY), addr=_ELEMENT, operation=_LISTED, pd=_PD)
     def listed(self, numbers: tuple[int, int], addr: str, operation: str, pd: str) -> None:
-        """A request of two elements."""
+        """Posts a request with two elements."""
         first, second = (self.among(_REGIONS[:2], number) for number in numbers)
         if first and second and self.can(f"list_traffic {operation}"):
             elements = (("buf + 1 page", "61", first), (addr, "64", second))
@@ -352,11 +350,12 @@ class Sequences(RuleBasedStateMachine):
     @precondition(lambda self: self.over)
     @rule()
     def end(self) -> None:
-        """Does nothing, because nothing is left to compare after a divergence."""
+        """Does nothing, because after a divergence no step is compared."""
 
 
 def search(subject: Subject, seed_number: int, over: Callable[[], bool]) -> Iterator[Divergence]:
-    """Yields shrunk divergences, each with a different signature, until `over`. Equal seeds make equal sequences."""
+    """Yields shrunk divergences with different signatures until `over` returns true. Equal seeds make equal
+    sequences."""
     for number in range(seed_number, seed_number + 1_000_000):
         if over():
             return

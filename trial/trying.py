@@ -1,6 +1,6 @@
-"""Tries the suite against seeded violations: finds out whether cases of the violated rule detect each violation.
-killed: cases of the violated rule fail; misattributed: only cases of other rules fail; survived: no case fails. The
-cases of the violated rule run first. The other cases run only if none of the first fails, or if all are requested."""
+"""Tries the suite on seeded violations. A violation is killed if cases of the violated rule fail, misattributed if only
+cases of other rules fail, and survives if no case fails. The cases of the violated rule run first. The other cases run
+only if no case of the violated rule fails, or if all cases are requested."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,16 +15,15 @@ from trial.mutant_table import Violation
 from trial.processes import in_processes
 from trial.running import on_reference
 
-# In place of a name in the list of violations for the guest, this word means that only cases of the violated rule are
-# run.
+# This word in the list of violations for the guest means that only cases of the violated rule are run.
 OWN = "own"
 KILLED, MISATTRIBUTED, SURVIVED = "killed", "misattributed", "survived"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one violation. `by` has the cases that detected it, and `reason` is the reason of the first of
-    them. `broken` has the cases that were BROKEN with the violation in place, which is not a detection."""
+    """The outcome of one violation. `by` has the cases that detected the violation, and `reason` is the reason of the
+    first case. `broken` has the cases that were BROKEN with the violation; a BROKEN case does not detect it."""
 
     name: str
     rule: str
@@ -37,7 +36,7 @@ class Finding:
 
 
 def check_baseline(cases: Sequence[Case]) -> None:
-    """Raises UserError (status 3) if a case does not pass on the unbroken reference."""
+    """Raises UserError (status 3) if a case does not pass on the reference without a violation."""
     faults = [
         f"{case.id}: {each.verdict} {each.reason}" for case, each in on_reference(cases) if each.verdict != Verdict.PASS
     ]
@@ -52,11 +51,11 @@ def try_violation(
     only: Stack | None = None,
     findings: Findings | None = None,
 ) -> Finding:
-    """Runs cases against a mutant, except cases of the rules that a permitted variant departs from. `only` and
+    """Runs cases on a mutant. The cases of rules that a permitted variant does not follow are left out. `only` and
     `findings` are as in on_reference."""
     cases = [case for case in cases if not set(case.rules) <= set(violation.departs_from)]
     stages: dict[tuple[bool, bool], list[Case]] = {}
-    for case in cases:  # a rule's sweeps run after its rows, because a sweep takes as long as hundreds of rows
+    for case in cases:  # sweeps run after rows, because a sweep takes as long as hundreds of rows
         stages.setdefault((violation.rule not in case.rules, case.sweep is not None), []).append(case)
     by: dict[str, str] = {}
     broken: list[str] = []
@@ -72,7 +71,7 @@ def try_violation(
 
 
 def finding(violation: Violation, outcome: str, by: dict[str, str], tried: int, broken: Sequence[str] = ()) -> Finding:
-    """Returns a finding; `by` has the cases that detected the violation, with their reasons."""
+    """Returns a finding. `by` has the cases that detected the violation, with their reasons."""
     reason = next(iter(by.values()), "")
     return Finding(violation.name, violation.rule, violation.about, outcome, tuple(by), reason, tried, tuple(broken))
 
@@ -91,6 +90,6 @@ def _detections(judgements: Iterable[tuple[Case, Judgement]]) -> tuple[dict[str,
 def try_all(
     violations: Sequence[Violation], cases: Sequence[Case], jobs: int = 0, whole: bool = False
 ) -> Iterator[Finding]:
-    """Tries every violation, in `jobs` processes (0: one for each processor); yields the findings in order."""
+    """Tries every violation in `jobs` processes (0: one for each processor). Yields the findings in order."""
     names = [each.name for each in violations]
     return in_processes(lambda number: try_violation(violations[number], cases, whole), names, jobs)

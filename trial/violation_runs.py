@@ -1,5 +1,5 @@
-"""The trials of violations and permitted variants: on references, by altered requests and completions, on personas, in
-random sequences, and by altered real calls on Soft-RoCE."""
+"""The trials of violations and permitted variants: on the reference, on personas, in random sequences, and on Soft-RoCE
+with altered calls, requests and completions."""
 
 import argparse
 import sys
@@ -32,7 +32,8 @@ _WHERE = "the reference"
 
 
 def reference(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Breaks the reference; exit status 0 if none survives, few are misattributed, and no alarm is false."""
+    """Tries violations of the reference. Returns the exit status: 0 if no violation survives, few violations are
+    misattributed, and there is no false alarm."""
     if arguments.permitted:
         return _permitted(arguments, suite, PERMITTED_VARIANTS)
     written = BLIND if arguments.blind else ""
@@ -43,14 +44,14 @@ def reference(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
 
 
 def data_path(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Alters requests and completions of the reference; exit status as for `reference`."""
+    """Alters requests and completions on the reference. The exit status is as for `reference`."""
     if arguments.permitted:
         return _permitted(arguments, suite, DATA_PATH_PERMITTED)
     return _violations(arguments, suite, DATA_PATH_ALTERATIONS)
 
 
 def guest(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Alters real calls; exit status as for `reference`, or, with `--permitted`, 0 if no case fails."""
+    """Alters real calls. The exit status is as for `reference` or, with `--permitted`, 0 if no case fails."""
     known = DATA_PATH_PERMITTED if arguments.permitted else (*ALTERATIONS, *DATA_PATH_ALTERATIONS)
     chosen = chosen_of(known, suite, arguments.rule, arguments.violation, arguments.shard)
     if arguments.list:
@@ -73,7 +74,7 @@ def guest(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
 
 
 def personas(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Runs the default tier's cases on personas; exit status 1 if a persona does not pass."""
+    """Runs the default tier's cases on personas. The exit status is 1 if a persona does not pass."""
     _check_jobs(arguments.jobs)
     known = {each.name: each for each in PERSONAS}
     for name in arguments.personas:
@@ -103,7 +104,7 @@ def personas(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
 
 
 def sequences(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Tries random sequences on a reference with at most one violation; exit status 1 if they find a divergence."""
+    """Tries random sequences on a reference with at most one violation. The exit status is 1 after a divergence."""
     if not arguments.seconds > 0:
         raise UserError(f"{arguments.seconds:g}: give a number of seconds")
     chosen = chosen_of(VIOLATIONS, suite, arguments.rule, arguments.violation)
@@ -122,13 +123,13 @@ def sequences(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
 
 
 def listed(chosen: Sequence[Violation]) -> int:
-    """Prints the chosen violations; returns the exit status."""
+    """Prints the chosen violations. Returns the exit status."""
     print("\n".join(f"{each.rule:<9} {each.name}: {each.about}" for each in chosen))
     return 0
 
 
 def concluded(arguments: argparse.Namespace, trial: report.Trial) -> int:
-    """Writes and prints a trial; returns the exit status."""
+    """Writes and prints a trial. Returns the exit status."""
     if arguments.out:
         report.write(trial, arguments.out)
     print(report.summary(trial))
@@ -136,7 +137,7 @@ def concluded(arguments: argparse.Namespace, trial: report.Trial) -> int:
 
 
 def _shown(arguments: argparse.Namespace, found: Iterable[Finding], of: int) -> list[Finding]:
-    """Returns the findings, and shows the progress after each. Raises UserError unless there are `of` findings."""
+    """Returns the findings, and shows the progress. Raises UserError if there are not `of` findings."""
     findings: list[Finding] = []
     for finding in found:
         findings.append(finding)
@@ -157,18 +158,18 @@ def _violations(
     variants: Sequence[Violation] = (),
     untriable: bool = False,
 ) -> int:
-    """Tries the chosen violations. If all are chosen, it also tries `variants` and lists `untriable` rules."""
+    """Tries the chosen violations. If all violations are chosen, also tries `variants` and lists `untriable` rules."""
     _check_jobs(arguments.jobs)
     chosen = chosen_of(known, suite, arguments.rule, arguments.violation)
     whole = len(chosen) == len(known)
     variants = variants if whole else ()
-    if arguments.shard:  # violations and variants are divided together
+    if arguments.shard:  # each shard has a part of all violations and variants
         own = {id(each) for each in arguments.shard.part([*chosen, *variants], lambda each: each.name)}
         chosen, variants = ([each for each in every if id(each) in own] for every in (chosen, variants))
         untriable = untriable and arguments.shard.number == 1
     if arguments.list:
         return listed(chosen)
-    # A row of the exhaustive tier may take long on a device; on a reference, it is as fast as any other row.
+    # A row of the exhaustive tier may take long on a device, but on the reference it is as fast as any other row.
     cases = [case for case in suite.cases if case.kind is Kind.ROW or case.tier != EXHAUSTIVE]
     started = time.monotonic()
     findings = _findings(arguments, chosen, cases, arguments.whole)

@@ -51,7 +51,7 @@ def crash_report(error: Exception, folder: Path | None = None) -> UserError:
         log = _written(text, folder)
     except OSError as full:
         log = f"nowhere, since it cannot be written: {full.strerror}"
-    return UserError(f"this is a defect of the suite, or of its environment: {what}", log=log, status=3)
+    return UserError(f"this is an error of the suite, or of its environment: {what}", log=log, status=3)
 
 
 def unusable_path(error: OSError, given: Sequence[str]) -> UserError | None:

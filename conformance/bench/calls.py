@@ -141,7 +141,7 @@ class Held(Protocol):
 
 
 @dataclass(frozen=True)
-class Told:
+class QueriedMr:
     """The result of the kernel's query of a region."""
 
     lkey: int
@@ -161,7 +161,7 @@ class Return:
     mr: Mr | None = None
     layer: str = "kernel"
     buffer: Buffer | None = None
-    told: Told | None = None
+    queried: QueriedMr | None = None
     pd: "Pd | None" = None
     held: Held | None = None
     release: Callable[[], object] | None = None

@@ -81,7 +81,7 @@ class BuildingQueue(Queue, Protocol):
 
 
 # A kind of refusal: the opcode of the request, the status of its completion, and a number for the effect that must
-# follow: 0 for the initiator's error state, 1 for the peer's error state, 2 for the flush of the peer's receive.
+# follow: 0 and 1 for the error states of the first and the second awaited end, 2 for the flush of the peer's receive.
 Refusal = tuple[str, str, int]
 
 

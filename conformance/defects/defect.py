@@ -125,7 +125,7 @@ class Defect:
     """The symptoms of one or several causes. The most severe symptom is the first; equally severe symptoms are in the
     order of the run.
 
-    `title` says what is wrong, in one line. `unconfirmed` is whether no repetition of its violations was a violation.
+    `title` says what is wrong, in one line. `unconfirmed` is whether no repetition of a case showed a violation.
     `known` is the worst severity that was observed in a repetition or in another run.
     """
 

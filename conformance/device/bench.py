@@ -105,7 +105,7 @@ class DeviceBench:
         library = self.library
         if elsewhere:
             fd = self.device.context.cmd_fd
-            return other_process.answered(lambda: library.dereg_import(library.import_device(fd), pd.handle, mr.handle))
+            return other_process.in_child(lambda: library.dereg_import(library.import_device(fd), pd.handle, mr.handle))
         return library.dereg_import(pd.context_pointer, pd.handle, mr.handle)
 
     def register_elsewhere(self, memory: Memory, access: int) -> AbstractContextManager[tuple[int, int]]:

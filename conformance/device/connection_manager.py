@@ -48,7 +48,7 @@ class _Channel(ctypes.Structure):
 
 
 class CmError(OSError):
-    """A failed function of the connection manager. `error_code` is the errno."""
+    """A failure of a function of the connection manager. `error_code` is the errno."""
 
     def __init__(self, code: int, what: str) -> None:
         super().__init__(code, f"{what}: {os.strerror(code)}")

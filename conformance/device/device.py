@@ -78,7 +78,7 @@ class Device:
                 f"pyverbs cannot be imported ({error})", hint="install python3-pyverbs", status=3
             ) from error
         # mlx5 reads this variable when a queue pair is created. Without the variable, mlx5 puts a message of up to 32
-        # bytes into the completion, and the library copies the message without the region's key. Such a message is no
+        # bytes into the completion, and the library copies the message without the region's key. Such a message is not
         # evidence about the region.
         os.environ.setdefault("MLX5_SCATTER_TO_CQE", "0")
         try:

@@ -38,10 +38,10 @@ def observe(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str]
     assert program.stdout
     program.stdin.write(f"{device} {setting} {kernel}\n")
     program.stdin.flush()
-    answer = json.loads(program.stdout.readline() or '"the process has ended"')
-    if isinstance(answer, str):
-        raise SetupRefused("a registration in a separate process", answer)
-    code, seen = answer
+    result = json.loads(program.stdout.readline() or '"the process has exited"')
+    if isinstance(result, str):
+        raise SetupRefused("a registration in a separate process", result)
+    code, seen = result
     return code, seen
 
 
@@ -103,8 +103,8 @@ def _range(addr: int) -> str:
     return "inherited" if paging.inherited(addr, mmap.PAGESIZE)[0] else "kept"
 
 
-def _print(answer: object) -> None:
-    print(json.dumps(answer), flush=True)
+def _print(result: object) -> None:
+    print(json.dumps(result), flush=True)
 
 
 def _main() -> None:

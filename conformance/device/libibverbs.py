@@ -103,7 +103,7 @@ class Libibverbs:
     def _declare(self, name: str, result: type, *arguments: type) -> Callable[..., Any]:
         """Returns the library's function or, if the library does not export it, a function that reports EOPNOTSUPP."""
         if not self.exports(name):
-            self._absent.append(_answering_eopnotsupp(result, *arguments))
+            self._absent.append(_reporting_eopnotsupp(result, *arguments))
             return self._absent[-1]
         function = self._library[name]
         function.restype = result
@@ -310,14 +310,14 @@ def _types(verb: Verb) -> tuple[type, ...]:
     return tuple(ctypes.c_void_p if each.endswith("*") else calls.NUMBERS[each] for each in ctypes_)
 
 
-def _answering_eopnotsupp(result: type, *arguments: type) -> Callable[..., Any]:
+def _reporting_eopnotsupp(result: type, *arguments: type) -> Callable[..., Any]:
     """Returns a C function that sets errno to EOPNOTSUPP and returns NULL, or EOPNOTSUPP if `result` is a number."""
 
-    def answer(*_: object) -> int | None:
+    def report(*_: object) -> int | None:
         ctypes.set_errno(errno.EOPNOTSUPP)
         return None if result is ctypes.c_void_p else errno.EOPNOTSUPP
 
-    return ctypes.CFUNCTYPE(result, *arguments, use_errno=True)(answer)
+    return ctypes.CFUNCTYPE(result, *arguments, use_errno=True)(report)
 
 
 def exact(call: Callable[[], object]) -> Return:

@@ -243,11 +243,11 @@ def _persistent(size: int) -> Memory:
         raise HostLacks("no persistent memory was specified", f"specify a device DAX in {persistent.VARIABLE}")
     unit = max(PAGE, device.alignment)
     rounded = max(1, -(-size // unit)) * unit
-    held, offset = device.take(rounded)
+    fd, offset = device.take(rounded)
     addr, mapped = _reserve(rounded, unit)
-    memory = Memory(addr, size, mapped, held)
+    memory = Memory(addr, size, mapped, fd)
     try:
-        _map(addr, rounded, _READ | _WRITE, mmap.MAP_SHARED | _MAP_FIXED, held, offset)
+        _map(addr, rounded, _READ | _WRITE, mmap.MAP_SHARED | _MAP_FIXED, fd, offset)
         ctypes.memset(addr, 0, size)
     except BaseException:
         memory.close()
@@ -269,8 +269,8 @@ def _udmabuf(size: int) -> int:
 
 def _system_heap(size: int) -> int:
     with _HEAP.open("rb", buffering=0) as device:
-        answer = fcntl.ioctl(device, _HEAP_ALLOC, struct.pack("=QIIQ", size, 0, os.O_RDWR | os.O_CLOEXEC, 0))
-    return int(struct.unpack("=QIIQ", answer)[1])
+        allocation = fcntl.ioctl(device, _HEAP_ALLOC, struct.pack("=QIIQ", size, 0, os.O_RDWR | os.O_CLOEXEC, 0))
+    return int(struct.unpack("=QIIQ", allocation)[1])
 
 
 # For each kind, whose name is also the name of a kernel module: the device, the function, and the kernel's option.

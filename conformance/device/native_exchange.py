@@ -24,7 +24,7 @@ from conformance.verbs import ENUMS
 
 SOURCE = Path(__file__).with_name("exchange.c")
 # After this many exchanges in Python on one device, exchange.c is compiled if this process has not loaded it (a resumed
-# guest has). Compiling takes about as long as exchange.c would have saved in these exchanges.
+# guest has loaded it). Compiling takes about as long as exchange.c would have saved in these exchanges.
 COMPILE_THRESHOLD = 500
 # The maximum number of exchanges in one call of `exchanges`.
 MAX_BATCH = 64

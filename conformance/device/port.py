@@ -58,7 +58,7 @@ class Port:
             raise UserError(f"{self.device} has no port {self.number}; its ports: {', '.join(ports) or 'none'}")
         state = text_of(self._folder / "state").rpartition(" ")[2]
         if state and state not in _CARRYING:
-            message = f"port {self.number} of {self.device} is {state}: it carries no traffic"
+            message = f"port {self.number} of {self.device} is {state}: it transfers no data"
             raise UserError(message, hint="connect and activate the port, or select another with --port", status=3)
         if gid_index is not None:
             self._check_gid(gid_index)
@@ -104,7 +104,7 @@ class Port:
         return bool(up) and text_of(folder / "operstate") not in _NOT_CARRYING
 
     def choose(self, gids: Sequence[Gid]) -> int:
-        """Returns the index of the GID of `gids` to use for loopback traffic. Raises UserError if none can be used.
+        """Returns the index of the GID of `gids` to use for loopback traffic. Raises UserError if no GID can be used.
 
         On InfiniBand, returns the index of the first GID, which every port has. On RoCE, only GIDs whose interface is
         up can be used. Of these, RoCE v2 is preferred, then an address that is not link-local, then the highest index.
@@ -117,12 +117,12 @@ class Port:
             port, another = f"port {self.number} of {self.device}", "select another with --port or --device"
             if layer == UNSPECIFIED:
                 raise UserError(f"{port} has no GID, so nothing can be sent", hint=another, status=3)
-            raise UserError(f"{port} has no GID whose network interface is up", hint=self._mending(gids), status=3)
+            raise UserError(f"{port} has no GID whose network interface is up", hint=self._remedy(gids), status=3)
         return max(
             usable, key=lambda gid: (gid.kind != ROCE_1, not gid.address.startswith(_LINK_LOCAL), gid.index)
         ).index
 
-    def _mending(self, gids: Sequence[Gid]) -> str:
+    def _remedy(self, gids: Sequence[Gid]) -> str:
         down = next((gid.interface for gid in gids if gid.interface), "")
         if down:
             return f"ip link set {down} up"

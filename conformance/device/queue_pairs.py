@@ -285,18 +285,18 @@ class DevicePair:
     def _create(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float) -> None:
         self._state = spec.state
         self.responder = self.kind(device, responder_pd, spec, deadline_s)
-        # A queue pair of type XRC_SEND without a pair only posts binds, which need no peer.
+        # A case of type XRC_SEND only posts binds, which need no peer.
         self.requester: DeviceQueue | RemoteQueue = self.responder
         try:
             if spec.kind != "XRC_SEND":
                 self.responder.remote = cast(ProtectionDomain | RemoteDomain, requester_pd).device
-                self.requester = self._made_requester(device, spec.peer, requester_pd, deadline_s)
+                self.requester = self._create_requester(device, spec.peer, requester_pd, deadline_s)
             self._connect_new()
         except BaseException:
             self.close()
             raise
 
-    def _made_requester(self, device: Device, spec: QpSpec, pd: Pd, deadline_s: float) -> DeviceQueue | RemoteQueue:
+    def _create_requester(self, device: Device, spec: QpSpec, pd: Pd, deadline_s: float) -> DeviceQueue | RemoteQueue:
         """Creates the requester, which sends to `device`. The requester's device, of `pd`, may be on another host."""
         if isinstance(pd, RemoteDomain):
             return RemoteQueue(pd, spec, deadline_s, device)

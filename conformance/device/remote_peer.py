@@ -3,7 +3,7 @@
 A channel sends all calls to a process on the peer's host. This process has a copy of the requester's memory, at the
 same addresses. Each end stores the contents of the last synchronization, and sends the pieces that have changed since
 then. If both ends have changed a piece, the contents of the end that sends first remain. The process on the peer's host
-is fixtures/hosts/requester.py; fixtures/hosts/peer.py connects to this process.
+is fixtures/hosts/requester.py; fixtures/hosts/peer.py connects to requester.py.
 """
 
 import base64

@@ -14,11 +14,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from conformance.bench.calls import IbvMr, Mr, MrInitAttr, Pd, Return, Sge, Told
+from conformance.bench.calls import IbvMr, Mr, MrInitAttr, Pd, QueriedMr, Return, Sge
 from conformance.verbs import ENUMS, of_method
 
 # The commands of enum ib_uverbs_write_cmds: the number, the layout, and the number of words of the response. If a
-# command has a response, its first field is the address of the response.
+# command has a response, the command's first field is the address of the response.
 _COMMANDS = {
     "ALLOC_PD": (3, "Q", 1),
     "DEALLOC_PD": (4, "I", 0),
@@ -71,14 +71,14 @@ class Uverbs:
     def _command(self, name: str, *fields: int) -> tuple[int, list[int]]:
         """Calls one of _COMMANDS. Returns errno and the response."""
         number, layout, words = _COMMANDS[name]
-        answer = (ctypes.c_uint32 * words)()
-        body = struct.pack(f"={layout}", *((ctypes.addressof(answer), *fields) if words else fields))
+        response = (ctypes.c_uint32 * words)()
+        body = struct.pack(f"={layout}", *((ctypes.addressof(response), *fields) if words else fields))
         header = struct.pack("=IHH", number, (8 + len(body)) // 4, words)
         try:
             os.write(self.fd, header + body)
         except OSError as error:
-            return error.errno or 0, list(answer)
-        return 0, list(answer)
+            return error.errno or 0, list(response)
+        return 0, list(response)
 
     def _ioctl(self, method: int, attributes: Sequence[_Attribute]) -> tuple[int, bytearray]:
         """Returns errno and the ioctl's data after the call, because the kernel changes attributes. errno is
@@ -103,8 +103,8 @@ class Uverbs:
 
     def reg_mr_iova(self, pd: Pd, addr: int, length: int, hca_va: int, access: int) -> Return:
         """Calls IB_USER_VERBS_CMD_REG_MR. If errno is 0, `mr` is the region."""
-        error, answer = self._command("REG_MR", addr, length, hca_va, pd.handle, access)
-        return Return(error, error, None if error else _region(pd, addr, length, *answer))
+        error, response = self._command("REG_MR", addr, length, hca_va, pd.handle, access)
+        return Return(error, error, None if error else _region(pd, addr, length, *response))
 
     def reg_dmabuf_mr(self, pd: Pd, offset: int, length: int, iova: int, fd: int, access: int) -> Return:
         numbers = (2, 8, _u64(offset)), (3, 8, _u64(length)), (4, 8, _u64(iova)), (5, 4, _u32(fd)), (6, 4, _u32(access))
@@ -140,7 +140,7 @@ class Uverbs:
         fields: list[Any] = [ctypes.c_uint32(), ctypes.c_uint32(), ctypes.c_uint64(), ctypes.c_uint64()]
         attributes = [(number, ctypes.sizeof(each), ctypes.addressof(each)) for number, each in enumerate(fields, 1)]
         error, _ = self._ioctl(_QUERY_MR, [(0, 0, mr.handle), *attributes])
-        return Return(error, error, told=None if error else Told(*(each.value for each in fields)))
+        return Return(error, error, queried=None if error else QueriedMr(*(each.value for each in fields)))
 
     def dereg_mr(self, mr: Mr) -> Return:
         error, _ = self._command("DEREG_MR", mr.handle)
@@ -169,8 +169,8 @@ class Uverbs:
             "ALLOC_MW": (handle, 1),
             "REREG_MR": (region, _CHANGE_PD, 0, 0, 0, handle, 0),
         }.get(command, (handle,))
-        error, answer = self._command(command, *fields)
-        return error, answer[0] if answer else 0
+        error, response = self._command(command, *fields)
+        return error, response[0] if response else 0
 
     def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         """Calls IB_USER_VERBS_CMD_REREG_MR. After a success, updates the keys in struct ibv_mr, like the library."""

@@ -24,9 +24,9 @@ _SHORT_SILENCE_S = 0.001
 # Completion statuses with this prefix report an error that the peer has detected: the peer's queue pair is then in the
 # error state, too.
 _REMOTE_ERROR = "REM_"
-# The prefixes of other statuses that show a response: an error that the initiator's device detects, or a peer that is
+# The prefixes of other statuses that are a response: LOC_ and MW_ of the initiator's device, and RNR_ of a peer that is
 # not ready to receive.
-_OTHER_ANSWERS = ("LOC_", "MW_", "RNR_")
+_OTHER_RESPONSES = ("LOC_", "MW_", "RNR_")
 # A message over an unreliable transport may be lost once or twice.
 _MOST_TRIES = 3
 ERROR_STATE = "ERR"
@@ -83,7 +83,7 @@ class LoopbackConnection:
         renewable: bool = True,
         control: "Callable[[], LoopbackConnection] | None" = None,
     ) -> None:
-        """`renewable` is false if a case depends on the state of the pair. `check_answered` then tests `control`,
+        """`renewable` is false if a case depends on the state of the pair. `check_response` then tests `control`,
         another connection of the same type."""
         self.pair = pair
         self.sink: Sequence[Sge] = NO_BYTES  # the responder's memory for receiving a message of zero bytes
@@ -132,9 +132,8 @@ class LoopbackConnection:
                 return
 
     def execute(self, spec: ExchangeSpec) -> Exchange:
-        """Renews the connection if it is stale, posts the request and the SEND after the request, and returns the
-        results. Also posts the peer's receives for both. If anything failed, waits for the final states of both
-        ends."""
+        """Renews the connection if it is stale, posts the peer's receives, the request and the SEND after the request,
+        and returns the results. If anything failed, waits for the final states of both ends."""
         self.renew_if_stale()
         initiator, peer = self._ends(spec.initiator)
         for area in spec.areas:
@@ -161,11 +160,11 @@ class LoopbackConnection:
         self.stale = True
         return exchange._replace(responder_state=state_of(self.pair, self.pair.responder))
 
-    def check_answered(self, found: Sequence[Completion], received: Sequence[Completion], opcode: str) -> None:
+    def check_response(self, found: Sequence[Completion], received: Sequence[Completion], opcode: str) -> None:
         """Checks that an end has responded to a request, or else that the connection still delivers a message. `found`
         are the request's completions, and `received` are the peer's. Raises LoopbackLost if neither end has responded
         and the message is lost."""
-        if not _is_answered(found, received, self.pair, opcode):
+        if not _has_response(found, received, self.pair, opcode):
             self._control().check_alive()
 
     def check_alive(self) -> None:
@@ -246,7 +245,7 @@ class LoopbackConnection:
         return self._native
 
     def leaves_settling(self, exchange: Exchange) -> bool:
-        """Whether `settled` has to wait for the final states after this exchange, the last that exchange.c executed."""
+        """Whether `settled` has to wait for the final states after this exchange, the last exchange of exchange.c."""
         return not self.pair.renews_by_reset and not exchange.succeeded and not exchange.returned.value
 
     def update_from_native(self) -> None:
@@ -257,15 +256,15 @@ class LoopbackConnection:
 
 def exchanges(specs: Sequence[ExchangeSpec]) -> Iterator[Exchange]:
     """Executes the exchanges in their order and yields their results. exchange.c may execute several exchanges before
-    the first result is yielded. It stops after an exchange whose memory Python has to examine, so this memory does not
-    change until the caller requests the next result. Raises HarnessFailure."""
+    the first result is yielded. exchange.c stops after an exchange whose memory Python has to examine, so this memory
+    does not change until the caller requests the next result. Raises HarnessFailure."""
     done = 0
     while done < len(specs):
         batch = _native_exchanges(specs[done : done + native_exchange.MAX_BATCH])
         batch = batch or [specs[done].connection.execute(specs[done])]
         for spec, exchange in zip(specs[done:], batch, strict=False):
             if not exchange.returned.value:
-                spec.connection.check_answered(exchange.completions, exchange.peer_completions, spec.request.opcode)
+                spec.connection.check_response(exchange.completions, exchange.peer_completions, spec.request.opcode)
             yield exchange
         done += len(batch)
 
@@ -301,13 +300,13 @@ def _succeeded(found: Sequence[Completion]) -> bool:
     return bool(found) and found[0].status == "SUCCESS"
 
 
-def _is_answered(found: Sequence[Completion], received: Sequence[Completion], pair: Pair, opcode: str) -> bool:
+def _has_response(found: Sequence[Completion], received: Sequence[Completion], pair: Pair, opcode: str) -> bool:
     """Whether the completions show that the initiator's device or the peer has responded to a request."""
     if _succeeded(received):  # the SEND after the request was delivered
         return True
     if _succeeded(found):
         return pair.requester.kind in RELIABLE and pair.transport.acknowledges(opcode)
-    return bool(found) and found[0].status.startswith((_REMOTE_ERROR, *_OTHER_ANSWERS))
+    return bool(found) and found[0].status.startswith((_REMOTE_ERROR, *_OTHER_RESPONSES))
 
 
 def _detected_by_peer(found: Sequence[Completion]) -> bool:

@@ -225,7 +225,7 @@ class CaseContext:
                 start = max(memory.addr, addr - _MARGIN)
                 return memory if memory.size <= _EXAMINED else Part(start, min(end, addr + length + _MARGIN) - start)
         raise LookupError(
-            f"traffic at {addr:#x} for {length} bytes is outside all memory of the case; specify its address with `at`"
+            f"traffic at {addr:#x} for {length} bytes is outside the case's memory; specify `at`, an address in it"
         )
 
     def keep_mr(self, name: str, mr: Mr, entry: Entry) -> None:

@@ -81,8 +81,8 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
         peer.completions(1)
     if not done and returned.value == 0:
         connection.mark_failed(operation, found, owner)
-        answers = (received, found) if operation == "RECV" else (found, received)
-        connection.check_answered(*answers, opcode)
+        completions = (received, found) if operation == "RECV" else (found, received)
+        connection.check_response(*completions, opcode)
     connection.stale = connection.stale or returned.value != 0 or operation == "SEND"
     arrived = ctypes.string_at(other.addr, size) if gathers else b""
     guarded = context.memory.get(str(step.arguments["guarded"]))
@@ -142,7 +142,7 @@ def send_to_receive(context: CaseContext, step: Step) -> Observation:
     sent = pair.requester.completions(1) if returned.value == 0 else []
     found = pair.responder.completions(1, SILENCE_S)
     if not returned.value:
-        context.connection(str(step.arguments["qp"])).check_answered(sent, found, "SEND")
+        context.connection(str(step.arguments["qp"])).check_response(sent, found, "SEND")
     after = _content(memory)
     compared = range(context.number(step.arguments["behind"]), memory.size)
     changed = [number for number in compared if before[number] != after[number]]

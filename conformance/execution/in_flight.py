@@ -75,7 +75,7 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
     While pages are discarded, each request of ROUNDS rounds must succeed; `wc` has the statuses. The pages are
     discarded only once for each request, because no document promises that a page fault succeeds if pages are discarded
     without a pause. A deregistration must succeed. The second thread then fills the memory. Later requests, such as
-    those of the last round, must change nothing (see await_traffic).
+    those of the last round, must not change the memory (see await_traffic).
     """
     queue, other, request = _prepared(context, step)
     memory, name = context.memory[str(step.arguments["memory"])], str(step.arguments["mr"])
@@ -240,7 +240,7 @@ def _first_wrong(
         is_own = completed == [("SUCCESS", own)]
         if not is_own or content != message:
             connection.stale = True
-            connection.check_answered(sender.completions(1), received, opcode)
+            connection.check_response(sender.completions(1), received, opcode)
             return each, "before its data was there" if is_own else f"as {completed}, not as successful"
     return None
 
@@ -272,7 +272,7 @@ def atomics_in_order(context: CaseContext, step: Step) -> Observation:
         found = queue.completions(expected)
         if [each.status for each in found] != ["SUCCESS"] * expected:
             connection.stale = True
-            connection.check_answered([each for each in found if each.status != "SUCCESS"], (), operation)
+            connection.check_response([each for each in found if each.status != "SUCCESS"], (), operation)
             return told(f"round {number} completed with {' '.join(each.status for each in found)}", "device")
         for each in range(1, _BURST):
             seen = int.from_bytes(ctypes.string_at(local.addr + _WORD * each, _WORD), sys.byteorder)

@@ -85,7 +85,7 @@ def ibv_fork_init(context: CaseContext, step: Step) -> Observation:
     setting, kernel = str(step.arguments["setting"]), str(step.arguments["kernel"])
     code, seen = context.bench.fork_setting(setting, kernel)
     wanted = {key: str(step.arguments[key]) for key in seen if step.arguments[key] != "either"}
-    different = [f"{key}: {seen[key]} instead of {want}" for key, want in wanted.items() if seen[key] != want]
+    different = [f"{key}: {seen[key]} instead of {value}" for key, value in wanted.items() if seen[key] != value]
     return compared(result_of(Return(code, 0, layer="libibverbs")), different)
 
 

@@ -59,7 +59,7 @@ def capabilities_of(bench: "DeviceBench") -> Capabilities:
         reachable["pci_bar"] = True
     except (HostLacks, OSError):
         reachable["pci_bar"] = False
-    # rereg_mr is tried on a region; without the key, the entry point could not register a region.
+    # rereg_mr is tested on a region. If the key is absent, the entry point could not register a region.
     registers = {name: "rereg_mr" in tried for name, tried in offered.items()}
     reachable["raw_registration"] = registers["uverbs"] or not registers["libibverbs"]
     declared = bench.device.capabilities
@@ -225,11 +225,11 @@ def absent_on(bench: Bench, declared: Mapping[str, bool]) -> dict[str, str]:
                 continue
             with ExitStack() as cleanup:
                 try:
-                    answer = tried(_Trial(bench, {"pd": pd}, cleanup, []))
+                    lack = tried(_Trial(bench, {"pd": pd}, cleanup, []))
                 except SetupRefused as refused:
-                    answer = str(refused) if refused.not_offered == name else ""
-                if answer:
-                    found[name] = answer
+                    lack = str(refused) if refused.not_offered == name else ""
+                if lack:
+                    found[name] = lack
     return found
 
 
@@ -288,7 +288,7 @@ def _refusal(what: str, returned: Return) -> str:
     return f"{what} was refused with {errno_name(returned.errno)}" if _is_none(returned) else ""
 
 
-# For each capability, the call that shows whether the device has it.
+# For each capability, the call that tests whether the device has the capability.
 _TRIED: Mapping[str, Callable[[_Trial], str]] = {
     "mw_type_1": lambda trial: trial.window(1),
     "mw_type_2": lambda trial: trial.window(2),

@@ -3,8 +3,8 @@
 A message of zero bytes must arrive: this is the positive control of all refusals. On a device without loopback, for
 example, nothing would arrive, and every operation that must not be executed would seem to be refused. If neither end
 responds, the path does not work, and the run finishes. If the device responds, the cases judge the result. Preflight
-only records the outcomes of SEND, RDMA WRITE and RDMA READ, the signs of a refusal, whether a pair works after RESET,
-the results of ibv_query_qp, and the types of queue pairs. The suite adapts to these findings.
+only records the outcomes of SEND, RDMA WRITE and RDMA READ, the status of a refused RDMA WRITE, whether a pair works
+after RESET, the results of ibv_query_qp, and the types of queue pairs. The suite adapts to these findings.
 """
 
 import ctypes
@@ -40,16 +40,16 @@ _OTHERS = ("UC", "UD", "RC_SRQ")
 _TRIES = 3  # how often a message is sent over an unreliable transport
 # The operations that must work on a pair of type RC.
 _OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "SEND")
-_UNANSWERED = ("RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR")
+_NO_RESPONSE = ("RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR")
 
 
 class _Outcome(NamedTuple):
-    """The outcome of an operation. `failed` describes the error; it is empty after a success. If `answered`, an end has
-    responded, so the device is the reason, not the path. If `lost`, the requester reports success although nothing
+    """The outcome of an operation. `failed` describes the error; it is empty after a success. If `responded`, an end
+    has responded, so the reason is the device, not the path. If `lost`, the requester reports success although nothing
     arrived, and a repetition may succeed."""
 
     failed: str = ""
-    answered: bool = True
+    responded: bool = True
     lost: bool = False
 
 
@@ -75,7 +75,7 @@ class _Preflight(HarnessResources):
                 raise UserError(f"the device cannot be tested: {refused}", hint=hint, status=3) from refused
             found = Findings({"RC": NOT_OFFERED})
         others = {kind: self._of_type(kind) for kind in _OTHERS}
-        if NOT_OFFERED in found.pairs.values() and not others["UD"].answered:
+        if NOT_OFFERED in found.pairs.values() and not others["UD"].responded:
             raise UserError(f"loopback does not work on this device: {others['UD'].failed}", hint=_HINT, status=3)
         found = replace(found, pairs={**found.pairs, **{kind: each.failed or WORKS for kind, each in others.items()}})
         self.bench.adapt(found)
@@ -89,15 +89,15 @@ class _Preflight(HarnessResources):
         tells_state = _tells_state(connection)
         found = Findings({"RC": WORKS}, operations, refused, tells_state, tells_state)
         self.bench.adapt(found)
-        if connection.pair.renews_by_reset and self._fails_anew(connection, operations):
+        if connection.pair.renews_by_reset and self._fails_after_renewal(connection, operations):
             found = replace(found, renews_by_reset=False)
             self.bench.adapt(found)
-        if not connection.pair.renews_by_reset and (failed := self._fails_anew(connection, operations)):
+        if not connection.pair.renews_by_reset and (failed := self._fails_after_renewal(connection, operations)):
             message = f"a new pair after a refused request does not work on this device: {failed}"
-            raise UserError(message, hint="report this to the makers of the driver", status=3)
+            raise UserError(message, hint="report this to the developers of the driver", status=3)
         return found
 
-    def _fails_anew(self, connection: LoopbackConnection, operations: Mapping[str, str]) -> str:
+    def _fails_after_renewal(self, connection: LoopbackConnection, operations: Mapping[str, str]) -> str:
         """Renews the pair. Returns why the pair no longer works as before, or an empty text."""
         connection.stale = True
         connection.renew_if_stale()
@@ -157,7 +157,7 @@ class _Preflight(HarnessResources):
         arrived = (local if reads else target).content() == content
         if exchange.succeeded and arrived:
             return _DONE
-        return _Outcome(_described(opcode, exchange.completions), _answered(exchange.completions))
+        return _Outcome(_described(opcode, exchange.completions), _responded(exchange.completions))
 
     def _refused_write(self, connection: LoopbackConnection) -> str:
         """Returns the outcome of an RDMA WRITE to memory without REMOTE_WRITE."""
@@ -176,7 +176,7 @@ class _Preflight(HarnessResources):
     def _exchange(
         self, connection: LoopbackConnection, opcode: str, other: Sge, before: tuple[bytes, bytes]
     ) -> tuple[Exchange, Area, Area]:
-        """Executes a request on the memory `other`. `before`: the initial contents of `other` and of the own memory."""
+        """Executes a request on `other`. `before` has the initial contents of `other` and of the requester's memory."""
         own = self._own(connection)
         target, local = (
             Area(Part(sge.addr, _BYTES), sge.addr, _BYTES, EMPTY, contents, pattern(_BYTES))
@@ -198,7 +198,7 @@ def _check_limit(refused: SetupRefused) -> None:
 
 def _check(connection: LoopbackConnection, outcome: _Outcome) -> None:
     """Raises UserError if neither end has responded."""
-    if outcome.answered:
+    if outcome.responded:
         return
     if connection.pair.requester.pd.context_pointer != connection.pair.responder.pd.context_pointer:
         raise UserError(f"nothing arrives from the peer: {outcome.failed}", hint=_PEER_HINT, status=3)
@@ -218,24 +218,24 @@ def _sent(connection: LoopbackConnection, own: Sge | None = None, other: Sge | N
     for returned in (responder.post_receive(sinks, 1), requester.post_send(SendRequest("SEND", 2, sources))):
         if returned.value:
             refused = f"a SEND or its receive could not be posted: {errno_name(abs(returned.value))}"
-            return _Outcome(refused, answered=bool(own))
+            return _Outcome(refused, responded=bool(own))
     found, received = requester.completions(1), responder.completions(1)
     arrived = not other or ctypes.string_at(other.addr + header, len(content)) == content
     statuses = [each.status for each in (*found, *received)]
     if statuses == ["SUCCESS", "SUCCESS"] and arrived:
         return _DONE
-    answered = bool(own) and (bool(received) or (_answered(found) and statuses != ["SUCCESS"]))
-    return _Outcome(_described("SEND", [*found, *received]), answered, statuses == ["SUCCESS"])
+    responded = bool(own) and (bool(received) or (_responded(found) and statuses != ["SUCCESS"]))
+    return _Outcome(_described("SEND", [*found, *received]), responded, statuses == ["SUCCESS"])
 
 
-def _answered(found: Sequence[Completion]) -> bool:
+def _responded(found: Sequence[Completion]) -> bool:
     """Whether an end has responded. Without a response, the request completes with exhausted retries or not at all."""
-    return bool(found) and found[0].status not in _UNANSWERED
+    return bool(found) and found[0].status not in _NO_RESPONSE
 
 
 def _tells_state(connection: LoopbackConnection) -> bool:
     """Whether ibv_query_qp reports the state of a responder that has refused a request. The responder accepted an
-    earlier receive; it is in the error state if a new receive is flushed or refused."""
+    earlier receive; the responder is in the error state if a new receive is flushed or refused."""
     pair = connection.pair
     reported = state_of(pair, pair.responder)
     if reported in (ERROR_STATE, ""):

@@ -18,21 +18,21 @@ from conformance.model.case import Case, MrSpec, Step, WindowSpec
 from conformance.model.observation import Observation
 from conformance.model.vocabulary import PROBES
 
-_TOLD = 64  # the number of calls between two reports of progress
+_REPORT_INTERVAL = 64  # the number of calls between two reports of progress
 
 
 def each_allocation_fails(context: CaseContext, call: Callable[[], Observation]) -> Observation:
-    """Repeats the judged call. Its first allocation fails in the first repetitions, then its second allocation, and so
-    on, until the call has no further allocation.
+    """Repeats the judged call. Injects a failure into its first allocation, then into its second allocation, and so on,
+    until the call has no further allocation.
 
-    Each allocation fails twice, because a page fault of this process may consume the injected failure. Number 0 means
-    no failure. Before each call, the pages of untouched memory are removed. Returns the first refusal that the row does
-    not permit, or else the last refusal, or else the result of the call.
+    In the first two calls, no allocation fails. Each allocation then fails in two calls, because a page fault of this
+    process may consume the injected failure. Before each call, the pages of untouched memory are removed. Returns the
+    first refusal that the row does not permit, or else the last refusal, or else the result of the call.
     """
     step, last = context.case.when, None
     fresh = [context.memory[name] for name, spec in context.case.given.memory.items() if spec.kind == "untouched"]
     for count in itertools.count():
-        if count % _TOLD == _TOLD - 1:
+        if count % _REPORT_INTERVAL == _REPORT_INTERVAL - 1:
             context.progress("calls", count)
         for memory in fresh:
             paging.let_go(memory.addr, memory.size, "DONTNEED")
@@ -205,7 +205,7 @@ def set_up_objects(context: CaseContext) -> None:
 def _set_up_mr(context: CaseContext, name: str, spec: MrSpec) -> None:
     entry = context.entry
     if any(window.bound and window.bound["mr"] == name for window in context.case.given.windows.values()):
-        context.entry = context.bench.entry("libibverbs")  # a bind needs a region of libibverbs
+        context.entry = context.bench.entry("libibverbs")  # a bind needs a region that libibverbs registered
     observed = _step(context, Step(spec.call, spec.arguments, context.case.when.then, name))
     context.entry = entry
     if observed["returned"] != "MR":

@@ -40,7 +40,7 @@ class Progress(Protocol):
     """A callback that a long case calls regularly."""
 
     def __call__(self, point: str, done: int, **more: str) -> None:
-        """`point` is the name of the next part of the case, and `done` the number of finished parts. For random
+        """`point` is the name of the next part of the case, and `done` is the number of finished parts. For random
         sequences, `more` has the sequence as a table `row` and the `rule` of its last step."""
         ...
 
@@ -77,7 +77,7 @@ class LastCounts:
         return known[1] if known and known[0] is bench else bench.resources()
 
     def keep(self, bench: Bench, before: Counts, after: Counts) -> None:
-        """Stores the counts after a case if the case has not changed them (a change might still be in progress)."""
+        """Stores the counts after a case if the case has not changed them. Otherwise, a change may be in progress."""
         self._known = (bench, after) if after == before else None
 
 
@@ -97,7 +97,7 @@ class RunContext:
     only_observes: bool = False
 
     def run_of(self, case: Case, observed: Observation, kernel: KernelEvidence, duration_us: int) -> CaseRun:
-        """Judges an observation, except if the supervisor judges."""
+        """Returns the run of a case. Judges the observation if no supervisor judges it."""
         judged = (NOT_JUDGED, observed) if self.only_observes else conclude(case, self.basis, observed, kernel)
         return CaseRun(case, *judged, kernel, duration_us)
 
@@ -118,9 +118,9 @@ KindRunner = Callable[[Case, RunContext, Progress], CaseRun]
 def run_case(case: Case, run: RunContext, progress: Progress = no_progress) -> CaseRun:
     """Runs a case of any kind. Failures of the harness are raised as exceptions (see judging.broken).
 
-    If the host lacks something that the set-up needs, the case is UNREACHABLE, and the reason says how to provide it.
-    If the device also lacks a needed capability, the reason begins with the capability, because the case would not
-    prove the rule even on a complete host.
+    If the host lacks something that the set-up needs, the case is UNREACHABLE, and the reason describes how to provide
+    it. If the device also lacks a needed capability, the reason begins with the capability, because without the
+    capability, the case would not prove the rule on any host.
     """
     case = run.basis.resolved(case)  # a point of a sweep becomes a row
     run.watch.since_last()  # discards messages from before the case
@@ -142,8 +142,8 @@ def _not_run(case: Case, run: RunContext, unreachable: str) -> CaseRun:
 
 
 def _needs(case: Case) -> list[str]:
-    """Returns the capabilities without which the case proves nothing. For a sweep, these include the capabilities that
-    all its rules need."""
+    """Returns the capabilities without which the case cannot prove a rule. For a sweep, these include the capabilities
+    that all its rules need."""
     if case.sweep is None:
         return list(case.needs)
     first, *others = case.sweep.needs_of.values()

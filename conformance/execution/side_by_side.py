@@ -24,7 +24,7 @@ from conformance.verbs import ENUMS
 
 # The number of regions for each use of a key that must be refused. A refusal takes as long as many operations.
 _SAMPLED = 16
-_TOLD = 4096  # the number of registrations between two reports of progress
+_REPORT_INTERVAL = 4096  # the number of registrations between two reports of progress
 _USED = 512  # about this many of all regions are accessed, and also the regions that share a key
 _PROMISED = 100  # this many regions must be possible; more may exceed a limit of the device or of pinned memory
 _BATCH = 32  # the number of operations that are prepared together
@@ -41,7 +41,7 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
     regions: list[Mr] = []
     remarks: list[str] = []
     for number in range(count):
-        if number % _TOLD == _TOLD - 1:
+        if number % _REPORT_INTERVAL == _REPORT_INTERVAL - 1:
             context.progress("registrations", number)
         pd = context.pds[str(step.arguments["pd"])]
         returned = context.entry.reg_mr(pd, addr + number * length, length, access)
@@ -62,7 +62,7 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
     if fault:
         return _ended(f"with {count} regions: a fault", fault)
     for number in range(0, count, 2):
-        if number % _TOLD == 0:
+        if number % _REPORT_INTERVAL == 0:
             context.progress("deregistrations", count + number)
         returned = context.entry.dereg_mr(regions[number])
         if returned.value:

@@ -1,5 +1,5 @@
-"""Functions for the calls of the table language. Each function issues a call and returns the observation, whose keys
-model/observation.py describes."""
+"""Functions for the calls of the table language. Each function issues one call and returns the observation.
+model/observation.py describes the keys of an observation."""
 
 import ctypes
 import mmap
@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import Any, cast
 
-from conformance.bench.calls import Buffer, Held, IbvPd, Mr, Return, Sge, Told, Window, errno_name
+from conformance.bench.calls import Buffer, Held, IbvPd, Mr, QueriedMr, Return, Sge, Window, errno_name
 from conformance.bench.doors import start_of
 from conformance.bench.interface import NotifyingQueue, Queue
 from conformance.bench.memory_areas import BEFORE, SHOWN, pattern, repeated
@@ -39,8 +39,8 @@ def registered(context: CaseContext, step: Step, returned: Return, addr: int, le
     the region has to be in the PD of the argument `mr`."""
     if returned.mr is None:
         return null_result(returned)
-    asked = step.arguments
-    pd = context.pds[str(asked["pd"])].pointer if "pd" in asked else context.mrs[str(asked["mr"])].struct.pd
+    given = step.arguments
+    pd = context.pds[str(given["pd"])].pointer if "pd" in given else context.mrs[str(given["mr"])].struct.pd
     context.keep_mr(step.name, returned.mr, context.entry)
     return {
         "rc": None,
@@ -59,7 +59,7 @@ def _fields(context: CaseContext, mr: Mr, pd: int | None) -> MrFields:
 
 
 def call_verb(context: CaseContext, step: Step) -> Observation:
-    """Calls a verb with the arguments of its prototype. Returns the result by the convention of its manual page."""
+    """Calls a verb with the arguments of its prototype. Interprets the result as the manual page specifies."""
     verb = VERBS[step.call]
     with ExitStack() as opened:
         values = {key: _value(context, spec, step.arguments[key], opened) for key, spec in CALLS[step.call].items()}
@@ -144,7 +144,7 @@ def ibv_dereg_mr(context: CaseContext, step: Step) -> Observation:
 
 
 def _stale_handle(context: CaseContext, mr: Mr) -> int:
-    """Registers the memory a second time, deregisters the second region, and returns its stale handle."""
+    """Registers the memory of `mr` a second time, deregisters the second region, and returns the stale handle."""
     entry = context.entry
     returned = entry.reg_mr(context.pds["pd"], mr.struct.addr or 0, mr.struct.length, 0)
     if returned.mr is None:
@@ -167,7 +167,7 @@ def ibv_rereg_mr(context: CaseContext, step: Step) -> Observation:
     if context.entry.name == "libibverbs" and returned.value:
         observation |= {"returned": _REREG_CODES.name_of(returned.value), "enumerated": True}
     moved = bool(flags & _CHANGE_TRANSLATION)
-    if returned.value == 0 and context.entry.name == "uverbs":  # like libibverbs; the kernel's command does not
+    if returned.value == 0 and context.entry.name == "uverbs":  # updates struct ibv_mr, like libibverbs
         if moved:
             mr.struct.addr, mr.struct.length = addr, length
         if pd and flags & _CHANGE_PD:
@@ -214,10 +214,10 @@ def query_mr(context: CaseContext, step: Step) -> Observation:
     fields = context.mrs[name].fields()
     returned = context.bench.entry("uverbs").query_mr(context.mrs[name])
     observation = result_of(returned)
-    if returned.told:
-        wanted = Told(fields["lkey"], fields["rkey"], *context.numbers(step.arguments, "length", "iova"))
-        pairs = zip(asdict(wanted).items(), asdict(returned.told).values(), strict=True)
-        different = [f"{key} {came:#x} instead of {want:#x}" for (key, want), came in pairs if came != want]
+    if returned.queried:
+        wanted = QueriedMr(fields["lkey"], fields["rkey"], *context.numbers(step.arguments, "length", "iova"))
+        pairs = zip(asdict(wanted).items(), asdict(returned.queried).values(), strict=True)
+        different = [f"{key} {actual:#x} instead of {value:#x}" for (key, value), actual in pairs if actual != value]
         return compared(observation, different)
     return observation
 
@@ -233,7 +233,7 @@ def forged(context: CaseContext, step: Step) -> Observation:
     }
     command, handle = str(step.arguments["command"]), handles[str(step.arguments["handle"])]
     observation = result_of(context.entry.forged(command, handle, mr))
-    if command != "DESTROY_QP":  # has no control: a kernel command cannot create a queue pair to destroy
+    if command != "DESTROY_QP":  # its control would need a new queue pair, which one command cannot create
         control = context.entry.by_right_handle(command, handles["pd"], mr)
         observation |= {"no_control": errno_name(control.errno)} if control.value else {}
     return observation
@@ -279,9 +279,9 @@ def ibv_import_mr(context: CaseContext, step: Step) -> Observation:
         return null_result(returned)
     if returned.release:
         context.cleanup.callback(returned.release)
-    came, wanted = returned.mr.fields(), {**mr.fields(), "addr": 0}
-    context.fields[step.name] = came
-    different = [f"{key} {came[key]:#x} instead of {want:#x}" for key, want in wanted.items() if came[key] != want]
+    actual, wanted = returned.mr.fields(), {**mr.fields(), "addr": 0}
+    context.fields[step.name] = actual
+    different = [f"{key} {actual[key]:#x} instead of {v:#x}" for key, v in wanted.items() if actual[key] != v]
     return compared(told("MR", "provider", None), different)
 
 
@@ -292,8 +292,8 @@ def ibv_memcpy_from_dm(context: CaseContext, step: Step) -> Observation:
     if observation["returned"] != "0" or holds == "any":
         return observation
     wanted = pattern(length) if holds == "pattern" else repeated(BEFORE if holds == "filled" else 0, length)
-    came = ctypes.string_at(to, length)
-    different = [] if came == wanted else [f"bytes {came[:SHOWN].hex()} instead of {wanted[:SHOWN].hex()}"]
+    actual = ctypes.string_at(to, length)
+    different = [] if actual == wanted else [f"bytes {actual[:SHOWN].hex()} instead of {wanted[:SHOWN].hex()}"]
     return compared(observation, different)
 
 
@@ -431,7 +431,7 @@ def post_send_with_inv(context: CaseContext, step: Step) -> Observation:
     observation["responder_wc"] = [each.status for each in received]
     if not returned.value:
         sent = [Completion(wr_id, status) for status in observation["wc"]]
-        context.connection(str(step.arguments["qp"])).check_answered(sent, received, "SEND_WITH_INV")
+        context.connection(str(step.arguments["qp"])).check_response(sent, received, "SEND_WITH_INV")
     if observation["responder_wc"] == ["SUCCESS"]:
         observation["invalidated"] = [received[0].invalidated_rkey, rkey % (1 << 32)]
         observation["wc_flags"] = received[0].wc_flags

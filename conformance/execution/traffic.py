@@ -28,7 +28,7 @@ from conformance.model.positions import WORD_OPERATIONS, locate
 from conformance.model.vocabulary import FLUSHES, NULL
 from conformance.verbs import ENUMS
 
-# How often a message is sent at most if an unreliable transport loses it.
+# The maximum number of times that a message is sent if an unreliable transport loses it.
 MOST_TRIES = 3
 _IMMEDIATE = 0xC0FFEE01
 # The bit in which the compared value differs from the value in memory.
@@ -157,7 +157,7 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
     failed = step.arguments["via"] != NULL and connection.has_failed()
     hopeless = failed and step.then.outcome == "success"
     exchange = yield ExchangeSpec(connection, request, (target, local.area), failed=hopeless)
-    observation = _answered(exchange.returned, exchange.completions, exchange.peer_completions, kind, "remote")
+    observation = _observed(exchange.returned, exchange.completions, exchange.peer_completions, kind, "remote")
     observation |= named(request.opcode, exchange.completions, exchange.peer_completions)
     if failed:
         observation["state_before"] = ERROR_STATE
@@ -183,8 +183,8 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
 
 
 def _local_traffic(context: CaseContext, step: Step) -> Probe:
-    """Executes an operation with a range as local memory, with an lkey. SEND and RDMA WRITE read the range; the other
-    operations write to the range."""
+    """Executes an operation that uses a range as local memory, with an lkey. SEND and RDMA WRITE read the range; the
+    other operations write to the range."""
     operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
     lkey, addr, at, length = _range(context, step, operation, "lkey")
     connection = _connection(context, step)
@@ -199,17 +199,17 @@ def _local_traffic(context: CaseContext, step: Step) -> Probe:
     other = LocalBuffer(context, connection, size, before, wanted, access, skipped if gathers else 0)
     region, final_state, late = Sge(addr, length, lkey), "", False
     flags = SIGNALED | context.number(step.arguments["with_flags"])
-    answer = None
+    completed = None
     if receives:
-        observation, answer = _receive(context, connection, operation, region, (target, other), kind)
+        observation, completed = _receive(context, connection, operation, region, (target, other), kind)
     elif operation == "SEND":
-        observation, answer = _send(context, connection, region, (target, other), kind, flags)
+        observation, completed = _send(context, connection, region, (target, other), kind, flags)
     else:
         opcode = {"WRITE": "RDMA_WRITE", "READ": "RDMA_READ", "FETCH_AND_ADD": "ATOMIC_FETCH_AND_ADD"}[operation]
         request = SendRequest(opcode, context.next_wr_id(), (region,), flags, other.sge.addr, other.sge.rkey)
         exchange = yield ExchangeSpec(connection, request, (target, other.area), RESPONDER)
         side = "gather" if gathers else "answer"
-        observation = _answered(exchange.returned, exchange.completions, exchange.peer_completions, kind, side)
+        observation = _observed(exchange.returned, exchange.completions, exchange.peer_completions, kind, side)
         observation |= named(opcode, exchange.completions, exchange.peer_completions)
         if not connection.pair.transport.acknowledges(opcode):
             observation["unacknowledged"] = True
@@ -220,19 +220,19 @@ def _local_traffic(context: CaseContext, step: Step) -> Probe:
         connection.stale = connection.stale or not final_state
         state = final_state or state_of(connection.pair, connection.pair.responder)
         observation |= {"state": state} if state else {}
-        if answer and observation["returned"] == "0":
-            connection.check_answered(*answer)
+        if completed and observation["returned"] == "0":
+            connection.check_response(*completed)
     return observation | _moved(moved, length, done, target, other, late)
 
 
 _PROBES: dict[str, Callable[[CaseContext, Step], Probe]] = {"traffic": _traffic, "local_traffic": _local_traffic}
-# The access flag that the peer's memory needs for an operation whose local side is the range under test.
+# The access flag that the peer's memory needs for an operation whose local memory is the range under test.
 _GRANTED = {"WRITE": "REMOTE_WRITE", "READ": "REMOTE_READ", "FETCH_AND_ADD": "REMOTE_ATOMIC"}
 
 
 # The data that show whether the peer has responded to a request: the request's completions, the peer's completions, and
 # the request's opcode.
-_Answer = tuple[Sequence[Completion], Sequence[Completion], str]
+_Completed = tuple[Sequence[Completion], Sequence[Completion], str]
 
 
 def _send(
@@ -242,7 +242,7 @@ def _send(
     sides: tuple[Area, LocalBuffer],
     kind: str,
     flags: int,
-) -> tuple[Observation, _Answer | None]:
+) -> tuple[Observation, _Completed | None]:
     target, other = sides
     connection.renew_if_stale()
     initiator, peer = connection.pair.responder, connection.pair.requester
@@ -255,7 +255,7 @@ def _send(
     received = peer.completions(1) if done else []
     if not received:
         connection.mark_failed("SEND", found, *(() if done or returned.value else (initiator,)))
-    observation = _answered(returned, found, [], kind, "gather") | named("SEND", found, received)
+    observation = _observed(returned, found, [], kind, "gather") | named("SEND", found, received)
     return observation, (found, received, "SEND")
 
 
@@ -266,7 +266,7 @@ def _receive(
     region: Sge,
     sides: tuple[Area, LocalBuffer],
     kind: str,
-) -> tuple[Observation, _Answer | None]:
+) -> tuple[Observation, _Completed | None]:
     """Executes a SEND from the peer into the region. Returns the observation of the receiver's completion."""
     target, source = sides
     connection.renew_if_stale()
@@ -276,8 +276,8 @@ def _receive(
     wr_id = context.next_wr_id()
     returned = receiver.post_receive((region,), wr_id)
     if returned.value:
-        return _answered(returned, [], [], kind, "receive"), None
-    if kind not in RELIABLE:  # a second SEND follows; if the first is lost, it consumes the receive under test
+        return _observed(returned, [], [], kind, "receive"), None
+    if kind not in RELIABLE:  # a second SEND follows, which consumes the region's receive if the first SEND is lost
         post_receives(receiver, [context.next_wr_id()])
     opcode = "SEND_WITH_IMM" if operation == "RECV_WITH_IMM" else "SEND"
     posted = sender.post_send(SendRequest(opcode, context.next_wr_id(), (source.sge,), imm=_IMMEDIATE))
@@ -291,7 +291,7 @@ def _receive(
     connection.stale = connection.stale or kind not in RELIABLE
     if kind in RELIABLE and not Exchange(returned, found).succeeded:
         connection.mark_failed("RECV", found, sender, receiver)
-    observation = _answered(returned, found, sender_completions, kind, "receive")
+    observation = _observed(returned, found, sender_completions, kind, "receive")
     observation |= named(opcode, sender_completions, found)
     if Exchange(returned, found).succeeded:
         observation |= _received(found, region.length, operation == "RECV_WITH_IMM")
@@ -313,7 +313,7 @@ def bind_and_send(context: CaseContext, step: Step) -> Observation:
     posted_send = pair.responder.post_send(SendRequest("SEND", context.next_wr_id(), (source,)))
     for returned in (bound, posted_send):
         if returned.value:
-            return {**_answered(returned, [], [], "RC", "remote"), "moved": "nothing", "changed": []}
+            return {**_observed(returned, [], [], "RC", "remote"), "moved": "nothing", "changed": []}
     received = pair.requester.completions(1)
     key = int.from_bytes(ctypes.string_at(sink.addr, 4), sys.byteorder)
     target = _target(context, info.addr, 8, "made", None, True)
@@ -324,7 +324,7 @@ def bind_and_send(context: CaseContext, step: Step) -> Observation:
     returned = pair.requester.post_send(request)
     found = pair.requester.completions(1) if [each.status for each in received] == ["SUCCESS"] else received
     changed = target.changed()
-    return {**_answered(returned, found, [], "RC", "remote"), "moved": target.moved(), "changed": changed}
+    return {**_observed(returned, found, [], "RC", "remote"), "moved": target.moved(), "changed": changed}
 
 
 def _target(context: CaseContext, at: int, length: int, contents: str, content: bytes | None, replaced: bool) -> Area:
@@ -381,7 +381,7 @@ def _request(
     )
 
 
-def _answered(
+def _observed(
     returned: Return, found: Sequence[Completion], peer: Sequence[Completion], kind: str, side: str
 ) -> Observation:
     """Returns the observation of a request's completions. If a completion is missing or failed, adds the peer's
@@ -396,7 +396,7 @@ def _answered(
 
 
 def named(opcode: str, found: Sequence[Completion], received: Sequence[Completion] = ()) -> Observation:
-    """Returns the result of `other_opcode`: empty if each completion's opcode is the specified one."""
+    """Returns [reported, specified] as `opcode` if a completion has another opcode than the specified opcode."""
     differing = other_opcode(opcode, found, received)
     return {"opcode": differing} if differing else {}
 

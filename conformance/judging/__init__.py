@@ -149,8 +149,7 @@ def judge(
 
 
 def memory_leak(unfreed: Sequence[UnfreedMemory]) -> Fault:
-    """The fault of a case after which kernel modules have not freed memory. Its site is the function that allocated
-    `unfreed[0]`."""
+    """The fault of a case after which kernel modules have not freed memory; its site is that of `unfreed[0]`."""
     seen = [
         f"{each['size']:,} bytes ({each['objects'][-1]} x) allocated by {each['function']} [{each['module']}] "
         f"in {each['line']}"

@@ -1,8 +1,8 @@
 """Determines the layer that answered a call, if the call and its errno show the layer.
 
 The kernel's RDMA core checks some arguments before it calls a driver, and returns the same errno for every driver. By
-the source of the core, the refusals below come from these checks. For any other refusal by the kernel, it is unknown
-whether the core or the driver refused the call. No verdict depends on the layer.
+the source of the core, the refusals in `_is_of_core` come from these checks. For any other refusal by the kernel, it is
+unknown whether the core or the driver refused the call. No verdict depends on the layer.
 """
 
 from conformance.model.case import Arguments, Case, mask_of

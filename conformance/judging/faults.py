@@ -59,9 +59,10 @@ def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None
 
 
 def answer_of(kind: FaultKind, seen: Observation) -> Fault:
+    """A fault of this kind that has only the results of the call."""
     statuses = tuple(seen["wc"]) if "wc" in seen and seen["returned"] == "0" else None
-    unheard = bool(seen.get("unacknowledged")) and seen["wc"] == ["SUCCESS"]
-    unheard = (unheard or "tries" in seen) and not reports_arrival(seen)
+    only_sent = bool(seen.get("unacknowledged")) and seen["wc"] == ["SUCCESS"]
+    only_sent = (only_sent or "tries" in seen) and not reports_arrival(seen)
     return Fault(
         kind,
         layer=seen.get("layer", ""),
@@ -69,7 +70,7 @@ def answer_of(kind: FaultKind, seen: Observation) -> Fault:
         errno=seen["errno"],
         statuses=statuses,
         tries=seen.get("tries", 1),
-        nothing_arrived=unheard and seen["moved"] == "nothing",
+        nothing_arrived=only_sent and seen["moved"] == "nothing",
     )
 
 
@@ -149,7 +150,7 @@ def _came_before_refusal(step: Step, seen: Observation) -> bool:
     """Whether only the first segments of a message arrived, because a later segment was refused. With InfiniBand, the
     first packet of an RDMA WRITE has the length of the message: the responder can refuse the message before it places
     bytes. iWARP checks and places each segment separately (RFC 5041, DDP), so that segments before the first refused
-    segment may have arrived. Only an operation on the whole range begins with bytes that may arrive."""
+    segment may have arrived. Messages at positions other than `whole` have only one segment."""
     segments = seen.get("unacknowledged") and seen["moved"] == "part" and step.arguments.get("position") == "whole"
     return bool(segments) and len(seen["changed"]) == 1 and seen["changed"][0][0] == 0
 

@@ -1,4 +1,4 @@
-"""Identifies the software that is really under test: the running kernel, its RDMA modules, and the loaded libraries."""
+"""Identifies the software that is under test: the running kernel, its RDMA modules, and the loaded libraries."""
 
 import hashlib
 import re
@@ -22,8 +22,8 @@ def under_test(driver: str, sys: Path = _SYS, maps: Path = _MAPS) -> UnderTest:
     """Returns the build ids of `kernel` and `modules` (also the srcversion of modules), and the SHA-256 of `libraries`.
 
     libibverbs loads every provider. The result has only the provider whose file name contains `driver`, or all
-    providers if none does. Values that the system does not provide are omitted. The device must be open, because
-    opening it loads the libraries.
+    providers if no file name contains it. Values that the system does not provide are omitted. The device must be open,
+    because opening it loads the libraries.
     """
     loaded = _libraries(maps)
     used = [path for path in loaded if path.name.startswith("libibverbs.") or driver in path.name]

@@ -9,21 +9,21 @@ _LONGEST = 400  # bytes of a report
 
 @dataclass(frozen=True)
 class Child:
-    """A child process. It ends when this process ends, because its pipe is then closed."""
+    """A child process. The child exits when this process exits, because its pipe is then closed."""
 
     pid: int
     _wake: int
     _report: int
 
     def report(self) -> bytes:
-        """The next report; empty if the child has ended without one."""
+        """Returns the next report. The report is empty if the child has exited without a report."""
         return os.read(self._report, _LONGEST)
 
     def wake(self) -> None:
         os.write(self._wake, b"\0")
 
     def end(self) -> None:
-        """Closes the pipes, which wakes a waiting child, and waits until the child has ended."""
+        """Closes the pipes, which wakes a waiting child, and waits until the child has exited."""
         os.close(self._wake)
         os.close(self._report)
         os.waitpid(self.pid, 0)
@@ -31,7 +31,7 @@ class Child:
 
 def fork(work: Callable[[Callable[[bytes], object], Callable[[], object]], object]) -> Child:
     """Returns a child that calls `work` with two functions: the first sends a report, and the second waits for `wake`.
-    Exceptions of `work` are not reported. No exit handler and no cleanup of this process runs in the child."""
+    Exceptions of `work` are not reported. The child runs no exit handlers and no cleanup of this process."""
     (waits, wake), (said, report) = os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:

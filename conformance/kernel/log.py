@@ -12,13 +12,13 @@ _CHUNK = 1 << 16
 
 
 class KernelFile:
-    """A file of the kernel that stays open. The kernel generates the text at each read. The file stays open because
-    opening takes longer than reading. A forked process opens the file again, because an open file below /proc/self
-    belongs to the process that opened it."""
+    """A file of the kernel that remains open, because opening takes longer than reading. The kernel generates the text
+    at each read. A forked process opens the file again, because an open file below /proc/self belongs to the process
+    that opened it."""
 
     def __init__(self, path: Path, at_once: bool = False) -> None:
-        """Opens the file. If the file cannot be opened, each read tries again. `at_once`: the kernel returns the text
-        in one piece, so that no further read has to find the end."""
+        """Opens the file. If the file cannot be opened, each read tries to open it. `at_once`: the kernel returns the
+        text in one piece, so that a short read is the last read."""
         self._path = path
         self._at_once = at_once
         self._descriptor = -1
@@ -27,7 +27,7 @@ class KernelFile:
             self._open()
 
     def read(self) -> str:
-        """The present text. Raises OSError if the file does not exist or cannot be read."""
+        """Returns the current text. Raises OSError if the file does not exist or cannot be read."""
         if self._opened_by != os.getpid():
             self._open()
         parts: list[bytes] = []
@@ -40,7 +40,7 @@ class KernelFile:
         return b"".join(parts).decode(errors="replace")
 
     def text(self) -> str:
-        """The present text; empty if the file cannot be read."""
+        """Returns the current text; empty if the file cannot be read."""
         try:
             return self.read()
         except OSError:
@@ -56,10 +56,10 @@ class KernelFile:
 
 
 def text_of(path: Path) -> str:
-    """The content of a file of the kernel; empty if it cannot be read."""
+    """Returns the content of a file of the kernel; empty if the file cannot be read."""
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:  # the entry does not exist, or is not set (EINVAL)
+    except OSError:  # the file does not exist, or its value is not set (EINVAL)
         return ""
 
 
@@ -75,11 +75,11 @@ _KMSG = "/dev/kmsg"
 # The variable with a descriptor of the kernel's log, inherited from a process that has the right to read the log.
 INHERITED = "RDMA_CTS_KERNEL_LOG"
 _RECORD = 8192
-_MOST_LINES = 10_000  # that are read at once, because a driver can log faster than this process reads
+_MOST_LINES = 10_000  # of one reading, because a driver can log faster than this process reads
 
 
 def open_log() -> int | None:
-    """Returns a descriptor for the kernel's log from now on; None if this process may not read the log."""
+    """Returns a descriptor at the end of the kernel's log, or None if this process may not read the log."""
     try:
         given = os.environ.get(INHERITED)
         log = os.dup(int(given)) if given else os.open(_KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -93,7 +93,7 @@ class KernelWatch:
     """Reads the kernel log in parts, beginning with the lines after the creation of the object."""
 
     def __init__(self, suspects: Sequence[str] = ()) -> None:
-        """A line counts against the device if it has one of the names `suspects`. Without names, every line counts."""
+        """A line counts against the device if it contains a name of `suspects`. Without names, all lines count."""
         self._suspects = list(suspects)
         self._fd = open_log()
         self._tainted = KernelFile(_TAINT, at_once=True)
@@ -112,7 +112,7 @@ class KernelWatch:
         return evidence
 
     def _mask(self) -> int:
-        """The kernel's taint mask; 0 means not tainted or not readable."""
+        """Returns the kernel's taint mask; 0 means not tainted or not readable."""
         return int(self._tainted.text() or 0)
 
     def _lines(self) -> list[str]:

@@ -1,9 +1,9 @@
-"""Finds memory that kernel modules allocate during a case and never free, whatever kind of object it is for.
+"""Finds memory that kernel modules allocate during a case and never free, for any type of object.
 
 A kernel with memory allocation profiling counts, for each line of its source that allocates memory, the allocations
-that are not freed yet. Memory counts as leaked only if a module has more after the case, and again more after each of
-several repetitions of the case: memory that is allocated once and kept for later does not grow again. Only modules
-count, because the rest of the kernel keeps memory for other reasons than the calls of a case.
+that are not freed yet. Memory counts as leaked only if a module has more memory after the case, and again more memory
+after each of several repetitions of the case. Memory that is allocated once and then reused does not grow again. Only
+modules count, because the rest of the kernel retains memory for other reasons than the calls of a case.
 """
 
 import re
@@ -34,26 +34,26 @@ class Place(NamedTuple):
 
 
 class Held(NamedTuple):
-    """The memory from one place that is not freed yet."""
+    """The memory from one place that is not freed."""
 
     objects: int
     size: int
 
 
 def free_waiting() -> None:
-    """Frees the memory that waits in a cache for more to be freed with it, or for a grace period."""
+    """Makes the kernel free the memory that waits in a cache or for a grace period."""
     for file in (*_SLAB.glob("kmalloc-*/shrink"), _BARRIER):
         with suppress(OSError):
             file.write_text("1")
 
 
 class ModuleMemory:
-    """The memory that the modules of this kernel hold. Nothing else may use the RDMA devices of this kernel. `free`
-    makes the kernel free the memory that waits to be freed."""
+    """The memory that the modules of this kernel have allocated. No other process may use the RDMA devices of this
+    kernel. `free` makes the kernel free the memory that waits to be freed."""
 
     def __init__(self, proc: Path = _PROC, free: Callable[[], None] = free_waiting) -> None:
         self._file, self._free = KernelFile(proc / "allocinfo"), free
-        self._freed_later = Counter[Place]()  # twice the most objects that were found waiting to be freed
+        self._freed_later = Counter[Place]()  # twice the largest number of objects that waited to be freed
         self._settled = self._count()
         self._more()
 
@@ -66,8 +66,8 @@ class ModuleMemory:
             return None
 
     def leaked_by(self, repeat: Callable[[int], object]) -> list[UnfreedMemory]:
-        """Returns the memory that has been leaked since the last call and by each repetition. `repeat` repeats what has
-        been done since the last call; it gets the number of the repetition."""
+        """Returns the memory that has been leaked since the last call and by each repetition. `repeat` repeats all
+        actions since the last call. Its argument is the number of the repetition."""
         now = self._count()
         if not any(held.objects > self._before(place) + self._freed_later[place] for place, held in now.items()):
             self._settled = {place: min(held, now.get(place, held)) for place, held in self._settled.items()}
@@ -111,7 +111,7 @@ class ModuleMemory:
         return Held(new.objects - old.objects, new.size - old.size)
 
     def _more(self) -> list[Place]:
-        """Has the kernel free what waits to be freed. Returns the places with more objects than after the last call."""
+        """Makes the kernel free waiting memory. Returns the places with more objects than after the last call."""
         before, first = self._settled, self._count()
         self._free()
         self._settled = self._count()
@@ -120,7 +120,7 @@ class ModuleMemory:
         return [place for place in self._settled if self._grown(before, place).objects > 0]
 
     def _never_freed(self, start: Mapping[Place, Held], places: Iterable[Place]) -> list[Place]:
-        """Returns the places that keep an object of the case and of each repetition, after enough time to free them."""
+        """Returns the places that have an object of the case and of each repetition even after FREED_S seconds."""
         until = time.monotonic() + FREED_S
         while True:
             left = [place for place in places if self._grown(start, place).objects > REPETITIONS]

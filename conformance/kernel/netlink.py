@@ -1,8 +1,8 @@
-"""Asks the kernel's RDMA netlink about a device: its driver, its users, and the objects of a process; and makes and
-removes the devices of software drivers, as `rdma link` does.
+"""Queries the kernel's RDMA netlink for a device's driver, its users, and the objects of a process. Also creates and
+removes devices of software drivers, like `rdma link`.
 
 Objects are counted as by `rdma resource`, but only the objects of one process, so that other users of the device do not
-change the counts. The numbers come from <rdma/rdma_netlink.h>. resources.py counts memory and memory windows.
+change the counts. <rdma/rdma_netlink.h> defines the numbers. resources.py counts memory and memory windows.
 """
 
 import os
@@ -30,7 +30,7 @@ _SUMMARY_NAME, _SUMMARY_NUMBER = 17, 18  # RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_NAM
 _COPY_ON_FORK = 93  # RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK
 _MANAGEMENT = (0, 1)  # IB_QPT_SMI and IB_QPT_GSI: the kernel creates them on every port
 _UD = 4  # IB_QPT_UD
-_SENDS_MANAGEMENT = ("mlx5_ib",)  # drivers that have queue pairs of their own, of type UD, for the packets of the GSI
+_SENDS_MANAGEMENT = ("mlx5_ib",)  # drivers with their own queue pairs of type UD for GSI packets
 _HEADER = struct.Struct("=IHHII")
 _BUFFER = 1 << 16
 
@@ -45,12 +45,12 @@ _DRIVERS = tuple(
 
 
 def driver_name(driver_id: int) -> str:
-    """The kernel driver's name for an enum rdma_driver_id, such as mlx5 or rxe."""
+    """Returns the kernel driver's name for an enum rdma_driver_id, such as mlx5 or rxe."""
     return _DRIVERS[driver_id] if driver_id < len(_DRIVERS) else f"driver {driver_id}"
 
 
 class RdmaNetlink:
-    """The kernel's reports about one device. If the kernel has no RDMA netlink, the results are empty."""
+    """Queries about one device. If the kernel has no RDMA netlink, the results are empty."""
 
     def __init__(self, device: str) -> None:
         self._socket: socket.socket | None
@@ -74,8 +74,8 @@ class RdmaNetlink:
         }
 
     def count_all(self) -> dict[str, int]:
-        """Returns the number of these objects on the device, of all processes and of the kernel; empty if the kernel
-        does not sum them up. One question is enough for all kinds."""
+        """Returns the numbers of these objects on the device for all processes and the kernel together; empty if the
+        kernel has no such totals. One query returns all totals."""
         if self._socket is None:
             return {}
         (message,) = self._ask(_ALL_GET, self._device(), 0)
@@ -95,17 +95,17 @@ class RdmaNetlink:
 
     def driver_id(self) -> int | None:
         """Returns the enum rdma_driver_id of the device's driver, or None if unknown."""
-        found = self._told(_GET_CHARDEV, _DRIVER_ID, self._device() + _attribute(_CHARDEV_TYPE, b"uverbs\0"))
+        found = self._queried(_GET_CHARDEV, _DRIVER_ID, self._device() + _attribute(_CHARDEV_TYPE, b"uverbs\0"))
         return int(struct.unpack("=I", found)[0]) if found else None
 
     def copies_on_fork(self) -> bool:
         """Whether the kernel reports that it copies the pages of regions on fork."""
-        return any(self._told(_SYSTEM_GET, _COPY_ON_FORK, b"")[:1])
+        return any(self._queried(_SYSTEM_GET, _COPY_ON_FORK, b"")[:1])
 
     def network_interface(self, port: int) -> str:
-        """Returns the name of the network interface of a port; empty if there is none, or if the kernel has no name."""
+        """Returns the name of the network interface of a port; empty if there is no interface or no name."""
         body = self._device() + _attribute(_PORT_INDEX, struct.pack("=I", port))
-        return self._told(_GET_PORT, _NDEV_NAME, body).rstrip(b"\0").decode()
+        return self._queried(_GET_PORT, _NDEV_NAME, body).rstrip(b"\0").decode()
 
     def delete_link(self) -> None:
         """Removes the device, which must belong to a software driver. Raises OSError."""
@@ -119,22 +119,22 @@ class RdmaNetlink:
             attributes = dict(_attributes(message))
             if attributes.get(_DEV_NAME, b"").rstrip(b"\0").decode() == device:
                 return int(struct.unpack("=I", attributes[_DEV_INDEX])[0])
-        raise OSError(f"the kernel's RDMA netlink does not know {device}")
+        raise OSError(f"the kernel's RDMA netlink does not have {device}")
 
     def _ask(self, command: int, body: bytes, how: int) -> list[bytes]:
         return _ask(self._socket, command, body, how) if self._socket else []
 
-    def _told(self, command: int, number: int, body: bytes) -> bytes:
-        """Returns an attribute of an answer; empty if the kernel does not answer the question."""
+    def _queried(self, command: int, number: int, body: bytes) -> bytes:
+        """Returns an attribute of the response to a query; empty if the kernel refuses the query."""
         try:
-            answers = [dict(_attributes(message)) for message in self._ask(command, body, _ACK)]
+            responses = [dict(_attributes(message)) for message in self._ask(command, body, _ACK)]
         except OSError:
             return b""
-        return next((each[number] for each in answers if number in each), b"")
+        return next((each[number] for each in responses if number in each), b"")
 
 
 def add_link(device: str, driver: str, interface: str) -> None:
-    """Makes a device on a network interface. `driver` is a software driver, as in `rdma link add`. Raises OSError."""
+    """Creates a device on a network interface. `driver` is a software driver, as in `rdma link add`. Raises OSError."""
     names = {_DEV_NAME: device, _LINK_TYPE: driver, _NDEV_NAME: interface}
     body = b"".join(_attribute(number, name.encode() + b"\0") for number, name in names.items())
     with _opened() as opened:
@@ -148,8 +148,8 @@ def _opened() -> socket.socket:
 
 
 def _ask(opened: socket.socket, command: int, body: bytes, how: int) -> list[bytes]:
-    """Returns all messages of one answer. Reads the whole answer, because unread messages would precede the next
-    answer. Without _ACK and _DUMP in `how`, the answer is a single message."""
+    """Returns all messages of one response. Reads the whole response, because unread messages would precede the next
+    response. Without _ACK and _DUMP in `how`, the response is a single message."""
     kind = (_NLDEV << 10) | command
     opened.send(_HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | how, 1, 0) + body)
     messages: list[bytes] = []
@@ -159,7 +159,7 @@ def _ask(opened: socket.socket, command: int, body: bytes, how: int) -> list[byt
             length, type_, _, _, _ = _HEADER.unpack_from(data)
             if type_ == _DONE:
                 return messages
-            if type_ == _ERROR:  # with error 0, the message is the acknowledgement at the end of an answer
+            if type_ == _ERROR:  # with error 0, the message is the acknowledgement at the end of a response
                 error = -struct.unpack_from("=i", data, _HEADER.size)[0]
                 if error:
                     raise OSError(error, os.strerror(error))

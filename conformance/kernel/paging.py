@@ -1,5 +1,5 @@
-"""Queries, removes and moves pages of this process's memory, by calls of libc. Addresses and sizes are plain numbers,
-in bytes. execution/memory_events.py has the steps of cases that call these functions."""
+"""Queries, removes and moves pages of this process's memory with functions of libc. Addresses and sizes are numbers of
+bytes. execution/memory_events.py has the steps of cases that call these functions."""
 
 import ctypes
 import mmap
@@ -32,15 +32,15 @@ def let_go(addr: int, size: int, how: str) -> None:
 
 
 def page_out(addr: int, size: int) -> bool:
-    """Swaps pages out. Returns False if any of the pages is still in memory. Raises OSError."""
+    """Swaps pages out. Returns False if a page remains in memory. Raises OSError."""
     let_go(addr, size, "PAGEOUT")
     return in_core(addr, size)[0] == 0
 
 
 def move(addr: int, size: int, place: int) -> None:
-    """Moves a mapping to the address `place`, and replaces any mapping at this address. Raises OSError. The old range
-    stays reserved and inaccessible. Otherwise, the next mapping of this process could be in the old range, and a
-    request to the old address would reach it."""
+    """Moves a mapping to the address `place`, and replaces any mapping at this address. Raises OSError. Reserves the
+    old range without access: otherwise, a new mapping could be in the old range, and a request with the old address
+    would access the new mapping."""
     length = _whole_pages(size)
     _check(libc.mremap(addr, length, length, _MAYMOVE | _FIXED, place) != _FAILED, "mremap")
     _check(libc.mmap(addr, length, 0, _RESERVATION, -1, 0) == addr, "mmap")
@@ -72,16 +72,16 @@ def in_huge_pages(addr: int, size: int) -> bool:
 
 
 def mappings(addr: int, size: int) -> int:
-    """Returns the number of mappings that a range is in."""
+    """Returns the number of mappings that contain a part of a range."""
     return len(_mapped(addr, size, "VmFlags:"))
 
 
 def mapping_of(name: str) -> int:
-    """Returns the address of a mapping by its name in /proc/self/maps. Raises HostLacks if there is none."""
+    """Returns the address of a mapping by its name in /proc/self/maps. Raises HostLacks if there is no such mapping."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         if line.endswith(name):
             return int(line.partition("-")[0], 16)
-    raise HostLacks(f"this process has no mapping {name}", "run the suite on a kernel that has it")
+    raise HostLacks(f"this process has no mapping {name}", "run the suite on a kernel that has this mapping")
 
 
 def kept_from_children(addr: int) -> bool:
@@ -96,15 +96,15 @@ def inherited(addr: int, size: int) -> tuple[int, int]:
     pages = range(addr - addr % mmap.PAGESIZE, addr + size, mmap.PAGESIZE)
 
     def copy(report: Callable[[bytes], object], wait: object) -> None:
-        come, to = os.pipe()
-        report(b"%d" % sum(libc.write(to, page, 1) == 1 == libc.read(come, page, 1) for page in pages))
+        reader, writer = os.pipe()
+        report(b"%d" % sum(libc.write(writer, page, 1) == 1 == libc.read(reader, page, 1) for page in pages))
 
     child = fork(copy)
     found = child.report()
     child.end()
     kept = _kept(addr, size)
-    told = sum(not any(page in mapping for mapping in kept) for page in pages)
-    return (told if found == str(told).encode() else -1), len(pages)
+    expected = sum(not any(page in mapping for mapping in kept) for page in pages)
+    return (expected if found == str(expected).encode() else -1), len(pages)
 
 
 def _kept(addr: int, size: int) -> list[range]:

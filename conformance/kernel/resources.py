@@ -1,6 +1,6 @@
-"""Counts the RDMA objects and the locked memory of this process, to find what a case leaks. The kernel's RDMA netlink
+"""Counts the RDMA objects and the locked memory of this process, to detect leaks of a case. The kernel's RDMA netlink
 counts objects by kind, except memory windows. The RDMA control group of this process, if there is one, counts all
-objects; the difference between the two counts is shown as OTHERS."""
+objects; the difference between the two counts is reported as OTHERS."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -27,8 +27,8 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 class ResourceCounter:
     """Counts the resources of one device. Counts that this system does not provide are omitted. `alone`: no other
-    process on this kernel uses the device or pins pages. In this case, the kernel's count of pinned pages is included,
-    and the kernel sums up the objects, which is faster than asking for the objects of each kind."""
+    process on this kernel uses the device or pins pages. The counts then include the kernel's count of pinned pages,
+    and one query returns the totals of all objects, which is faster than a query for each type of object."""
 
     def __init__(
         self, device: str, netlink: RdmaNetlink, alone: bool = False, proc: Path = _PROC, cgroups: Path = _CGROUPS
@@ -52,8 +52,8 @@ class ResourceCounter:
         return counts
 
     def _own_objects(self) -> Counts:
-        """The objects of this process. If it is alone, the others are the kernel's own, whose number does not
-        change."""
+        """Returns the objects of this process. If `alone`, all other objects belong to the kernel, and their number
+        does not change."""
         if not self._alone or not (all_objects := self._netlink.count_all()):
             return self._netlink.count()
         if self._of_kernel is None:
@@ -78,7 +78,7 @@ class ResourceCounter:
     @staticmethod
     def _pinned_pages(refresh: KernelFile, statistics: KernelFile) -> int | None:
         try:
-            # Each processor has its own counters. Reading `stat_refresh` makes the kernel add them up.
+            # Each processor has its own counters. A read of `stat_refresh` makes the kernel add up the counters.
             refresh.read()
             text = statistics.read()
         except OSError:
@@ -88,7 +88,7 @@ class ResourceCounter:
 
 
 def _statistics(path: Path) -> KernelFile:
-    """The kernel's statistics of memory: only the first part, which is quicker, if it has the numbers of pinned
+    """Returns the kernel's statistics of memory: only the first part, which is faster, if it has the numbers of pinned
     pages."""
     first = KernelFile(path, at_once=True)
     return first if number_after(first.text(), _FOLLOWED[-1]) is not None else KernelFile(path)
@@ -103,8 +103,8 @@ def _group_file(proc: Path, cgroups: Path) -> Path | None:
 
 
 def leaked(before: Mapping[str, int], after: Mapping[str, int]) -> str:
-    """Returns a text with the resources whose count in `after` is higher than in `before`; empty if there are none.
-    OTHERS are left out, because a context may keep internal objects for later, such as the UARs of mlx5."""
+    """Returns a text with the resources whose count in `after` is higher than in `before`, or an empty text. Omits
+    OTHERS, because a context may retain internal objects, such as the UARs of mlx5."""
     more = {kind: after.get(kind, 0) - count for kind, count in before.items() if kind != OTHERS}
     left = [f"{number} {kind}" for kind, number in more.items() if number > 0]
     return f"the kernel still counts {', '.join(left)}" if left else ""

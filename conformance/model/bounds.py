@@ -1,8 +1,8 @@
-"""Upper bounds for the texts and lists of a record, and for the size of a results file (docs/results.md has them)."""
+"""Upper bounds for texts and lists of a record and for the size of a results file. docs/results.md lists them."""
 
 MOST_CHARACTERS = 2000  # of a reason, of a remark, and of a line of the kernel's log
 MOST_NOTES = 100
-MOST_DEVIATIONS = 100  # ways in which the points of a sweep deviate
+MOST_DEVIATIONS = 100  # different deviations of the points of a sweep
 MOST_RESULTS_BYTES = 224 << 20  # of all result records of a run; a file may have 256 MiB
 MOST_VALUES = 4_000_000  # JSON values in a file, in which equal values of results count once; a default run has 150,000
 MOST_RECORDS = 250_000  # lines of a file; a default run has 2,300
@@ -10,7 +10,7 @@ MOST_RESULTS_VALUES = 3_500_000  # the part of MOST_VALUES that result records m
 
 
 def cut(text: str) -> str:
-    """Returns the text; if the text is too long, its beginning and the number of characters left out."""
+    """Returns the text. If the text is too long, returns its beginning and the number of omitted characters."""
     if len(text) <= MOST_CHARACTERS:
         return text
     return f"{text[:MOST_CHARACTERS]}… ({len(text) - MOST_CHARACTERS:,} characters are left out)"

@@ -1,5 +1,5 @@
-"""The capabilities of a device, by the names that rules and tables use, and how a device declares them. The cases find
-out what the device really does. judging/ applies profiles to verdicts."""
+"""The capabilities of a device, by the names that rules and tables use, and how a device declares them. The cases test
+the device's real behaviour. judging/ applies profiles to verdicts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,11 +25,11 @@ ODP_OPERATIONS: Mapping[str, tuple[str, ...]] = {
 
 
 def on_demand(transport: str, operation: str) -> str:
-    """The name of the capability for an operation of ODP_OPERATIONS. Capabilities of rc have no prefix."""
+    """Returns the name of the capability for an operation of ODP_OPERATIONS. The names for rc have no prefix."""
     return f"odp_{operation}" if transport == "rc" else f"odp_{transport}_{operation}"
 
 
-# Each capability, and how a device declares it or how the suite finds it out.
+# For each capability: how a device declares it, or how the suite detects it.
 MEANING: Mapping[str, str] = {
     "atomics": "atomic_cap of ibv_query_device is not ATOMIC_NONE",
     "mw_type_1": "IBV_DEVICE_MEM_WINDOW",
@@ -40,7 +40,7 @@ MEANING: Mapping[str, str] = {
     "flush_persistent": "device_cap_flags_ex has the persistent flush bit (39)",
     "atomic_write": "device_cap_flags_ex has the atomic write bit (40)",
     "xrc": "IBV_DEVICE_XRC",
-    "immediate_data": "the transport is InfiniBand or RoCE: iWARP has no immediate data and no declaration of it",
+    "immediate_data": "the transport is InfiniBand or RoCE: iWARP has no immediate data, and no attribute for it",
     "lists": "max_sge of ibv_query_device is at least 3, or 0 because the driver does not report it",
     "read_lists": "max_sge_rd of ibv_query_device is at least 3, or 0 because the driver does not report it",
     "read_sinks": "the memory that an RDMA READ writes needs no remote right: iWARP may require REMOTE_WRITE",
@@ -54,8 +54,8 @@ MEANING: Mapping[str, str] = {
     "uc": "a queue pair of type UC can be created: no declaration exists",
     "ud": "a queue pair of type UD can be created: no declaration exists",
     "rc_srq": "a queue pair of type RC with a shared receive queue can be created",
-    "wr_post": "a queue pair of type RC can be created whose requests are posted by the builders of ibv_wr_post(3)",
-    "wr_post_windows": "the same for a queue pair that also has the builders of binds and invalidations",
+    "wr_post": "a queue pair of type RC can be created for the builders of ibv_wr_post(3)",
+    "wr_post_windows": "like wr_post, for a queue pair that also has the builders of binds and invalidations",
     "zero_based": "a region with ZERO_BASED can be registered: no declaration exists",
     "hugetlb": "an on-demand region of huge pages can be registered with HUGETLB: no declaration exists",
     "iova_page_offset": "ibv_reg_mr_iova accepts an hca_va whose offset in its page differs from the offset of addr",
@@ -83,14 +83,13 @@ MEANING: Mapping[str, str] = {
 }
 _ACCESS = ENUMS["ibv_access_flags"]
 # For each access flag, the capability without which a device may refuse the flag; empty for a flag that every device
-# must accept. ibv_reg_mr(3) says of some flags that they are granted if supported. Sweeps (`needs of`) and the
-# reference use this mapping.
+# must accept. According to ibv_reg_mr(3), a device must grant some flags only if it supports them. Sweeps (`needs of`)
+# and the reference use this mapping.
 FLAG_NEEDS: Mapping[str, str] = {_ACCESS.short(each.name): each.needs for each in _ACCESS if not each.mask}
-# The flags whose capability tables need not name: every row that registers memory with such a flag needs it.
+# The flags whose capability is implicit: each row that registers memory with such a flag needs the capability.
 UNNAMED_FLAG_NEEDS = {flag: FLAG_NEEDS[flag] for flag in ("ZERO_BASED", "HUGETLB")}
-# For each operation or call that some devices do not have, the capability that it needs. Tables need not name the
-# capability: every row with that operation or call needs it. A key is an operation, a call, or a call with an
-# operation.
+# For each operation or call that some devices do not have, the needed capability. The capability is implicit: each row
+# with the operation or call needs it. A key is an operation, a call, or a call with an operation.
 OPERATION_NEEDS: Mapping[str, str] = {
     "RDMA_WRITE_WITH_IMM": "immediate_data",
     "RECV_WITH_IMM": "immediate_data",
@@ -122,7 +121,7 @@ _ON_DEMAND_NEEDS: Mapping[str, str] = {
 
 
 def need_on_demand(call: str, operation: str, qp_type: str) -> str | None:
-    """The capability that an operation on on-demand memory needs with a type of queue pair; None if it needs none."""
+    """Returns the capability that an operation on on-demand memory needs on a type of queue pair, or None."""
     known = _ON_DEMAND_NEEDS.get(f"{call} {operation}")
     if qp_type in ("RC_SRQ", "XRC") and known == "recv":
         known = "srq_recv"
@@ -130,8 +129,8 @@ def need_on_demand(call: str, operation: str, qp_type: str) -> str | None:
     return on_demand(transport, known) if known in ODP_OPERATIONS.get(transport, ()) else None
 
 
-# Preconditions for running a case at all. They are not properties of the device. If a precondition is not met, the
-# verdict of the case is UNREACHABLE, with the text below as the reason.
+# Preconditions of cases that are not properties of the device. If a precondition is not met, the verdict of the case is
+# UNREACHABLE, with the text below as the reason.
 PRECONDITIONS: Mapping[str, str] = {
     "experimental_rereg": "the loaded libibverbs has the ibv_rereg_mr of rdma-core, not a vendor's experimental one",
     "dontfork": "libibverbs does not exclude registered ranges from forked children here (no `dc` in VmFlags of"
@@ -150,7 +149,7 @@ PRECONDITIONS: Mapping[str, str] = {
     "raw_registration": "the driver refuses commands without the driver-specific part, which only the provider knows",
 }
 # The reason why a case that needs a kernel built for tests is UNREACHABLE. A rule can be verified without such a case.
-# Recorded runs have this text, so it must not change.
+# Recorded runs have this text, so it must not be reworded.
 OF_TEST_KERNELS = PRECONDITIONS["failing_allocations"]
 NAMES = tuple(MEANING)
 
@@ -174,7 +173,7 @@ _FLUSH_PERSISTENT = 1 << 39
 _ATOMIC_WRITE = 1 << 40
 _ODP_SUPPORT = 1 << 0
 _ODP_SUPPORT_IMPLICIT = 1 << 1
-_LIST = 3  # the elements of the longest list in the tables
+_LIST = 3  # the number of SGEs of the longest list in the tables
 
 
 @dataclass(frozen=True)
@@ -219,8 +218,8 @@ def declared_capabilities(declared: DeviceAttributes, transport: Transport = INF
 
 @dataclass(frozen=True)
 class Capabilities:
-    """The facts about the stack that are known before any case runs. A capability that is in none of these mappings
-    counts as present."""
+    """The facts about the stack that are known before the first case. A capability in none of these mappings counts as
+    present."""
 
     declared: Mapping[str, bool]  # whether the device declares a capability
     offered: Mapping[str, Mapping[str, bool]]  # by entry: whether a trial found a capability
@@ -228,7 +227,7 @@ class Capabilities:
     absent: Mapping[str, str] = field(default_factory=dict)  # declared, but not found by a trial, with the call
 
     def undeclared(self, needs: Sequence[str], entry: str) -> list[str]:
-        """The capabilities in `needs` that the device lacks at `entry`: not declared, not offered, or absent."""
+        """Returns the capabilities in `needs` that are not declared, not offered at `entry`, or absent."""
         declared, offered = self.declared, self.offered.get(entry, {})
         return [need for need in needs if offered.get(need, declared.get(need)) is False or need in self.absent]
 
@@ -240,11 +239,11 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class Profile:
-    """The capabilities that a device must have (`present`) and lacks (`absent`), each with a reason.
+    """The capabilities that a device must have (`present`) and cannot have (`absent`), each with a reason.
 
     If a case needs only `present` capabilities and one is missing, the case fails. The reason of an `absent` capability
-    explains why a case is UNSUPPORTED. If a device has an `absent` capability, a remark says so: no documented rule is
-    violated, but the profile has to be updated.
+    explains why a case is UNSUPPORTED. If a device has an `absent` capability, a remark is recorded: no documented rule
+    is violated, but the profile has to be updated.
     """
 
     device: str = ""  # the name of the kernel driver
@@ -252,13 +251,13 @@ class Profile:
     absent: Mapping[str, str] = field(default_factory=dict)
 
     def check(self, name: str, driver: str) -> None:
-        """Raises UserError if the profile is of another driver than that of the device `name`."""
+        """Raises UserError if the device `name` has a different driver than the profile."""
         if self.device and self.device != driver:
-            raise UserError(f"the profile is of {self.device} devices; {name} is {driver}")
+            raise UserError(f"the profile is for the driver {self.device}, but {name} has the driver {driver}")
 
     def demanded(self, undeclared: Sequence[str]) -> list[str]:
-        """The lacking capabilities that must be present, if a case lacks no others. A capability also demands those
-        that its name contains: odp_ud_recv demands odp and ud."""
+        """Returns the capabilities of `undeclared` that must be present, or [] if `undeclared` has other capabilities.
+        A capability also demands the capabilities in its name: odp_ud_recv demands odp and ud."""
         found = [name for name in undeclared if name in self.present]
         parts = [set(name.split("_")) for name in found]
         return found if all(any(set(each.split("_")) <= part for part in parts) for each in undeclared) else []

@@ -1,5 +1,5 @@
-"""One case: its set-up, the one judged call, the expected result, and the rules that it proves. tables/loader.py
-creates cases from tables, and execution/runner.py runs them on a device."""
+"""One case: its set-up, its judged call, the expected result, and its rules. tables/loader.py creates cases from
+tables, and execution/runner.py runs them on a device."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ class Flags:
     """A bit mask from a table."""
 
     mask: int
-    names: tuple[str, ...]  # of its flags; the name of a bit without a flag is `bit N`
+    names: tuple[str, ...]  # the names of its flags; `bit N` for a bit without a flag
 
     def __str__(self) -> str:
         return "|".join(self.names) if self.names else "0"
@@ -30,7 +30,7 @@ class Flags:
 
 @dataclass(frozen=True)
 class Value:
-    """One value of an enumeration, or a number that the enumeration does not name."""
+    """One value of an enumeration, or a number that is not in the enumeration."""
 
     number: int
     text: str
@@ -41,7 +41,7 @@ class Value:
 
 @dataclass(frozen=True)
 class SgeSpec:
-    """One element of a scatter/gather list from a table."""
+    """One SGE of a list in a table."""
 
     addr: Quantity
     length: Quantity
@@ -86,12 +86,12 @@ class QpSpec:
     # by the builders of ibv_wr_post(3)
     extended: str = ""
     inline: int = 0  # the peer's max_inline_data, in bytes
-    shared: object = None  # the PD (bench.calls.Pd) of the shared receive queue, if not that of the queue pair
+    shared: object = None  # the PD (bench.calls.Pd) of the shared receive queue, if not the queue pair's PD
     notifies: bool = False  # the completion queue has a completion channel
 
     @property
     def peer(self) -> "QpSpec":
-        """Returns the specification of its peer: in the state RTS, with all rights."""
+        """Returns the specification of the peer: in the state RTS, with all rights."""
         return QpSpec(self.kind, self.pd, extended=self.extended, inline=self.inline)
 
 
@@ -101,7 +101,7 @@ class WindowSpec:
 
     pd: str
     type: int
-    bound: Arguments | None = None  # the arguments of its bind, if it is bound
+    bound: Arguments | None = None  # the arguments of the bind, if the window is bound
 
 
 @dataclass(frozen=True)
@@ -122,18 +122,18 @@ class Expectation:
     """The result of a call that the document requires."""
 
     outcome: str  # see vocabulary.OUTCOMES
-    errno: tuple[str, ...] = ()  # the allowed names; empty: those that the page lists, if any; ("any",): any errno
-    code: tuple[str, ...] = ()  # the allowed codes, for a verb with an enumeration of codes
-    mr: str = ""  # as_asked: the fields of the region must be those requested
+    errno: tuple[str, ...] = ()  # the permitted names; empty: the names in the manual page, if any; ("any",): any errno
+    code: tuple[str, ...] = ()  # the permitted codes, for a verb with an enumeration of codes
+    mr: str = ""  # as_asked: the region must have the requested fields
     completion: str = ""  # none: no completion of the request; one: exactly one of the posted request, with any status
-    rkey: str = ""  # changed or unchanged, as the key in the structure of the window must be
+    rkey: str = ""  # changed or unchanged: the required key in struct ibv_mw, relative to the key before
     opcode: str = ""  # as_posted: the completions must name the operation that was posted
-    invalidated: str = ""  # as_posted: the completion of a receive must name the key that a SEND has invalidated
-    because: str = ""  # one of expected_errors.REASONS, which the completions of a refusal must show
+    invalidated: str = ""  # as_posted: the completion of a receive must contain the key that a SEND has invalidated
+    because: str = ""  # the reason of the refusal that the completions must report (expected_errors.REASONS)
     event: str = ""  # the asynchronous event that a refusal must cause on the responder's queue pair
-    otherwise: str = ""  # unreachable: the row presupposes the refusal, and shows nothing without a refusal
-    after: str = ""  # of a later step: the outcome that the judged call must have for the step to be made
-    moved: str = ""  # nothing: an operation that succeeds must leave every byte unchanged
+    otherwise: str = ""  # unreachable: without the refusal, the row is UNREACHABLE
+    after: str = ""  # of a later step: the outcome of the judged call after which the step is executed
+    moved: str = ""  # nothing: an operation that succeeds must not change a byte
 
     def as_data(self) -> dict[str, Any]:
         set_ = {name: value for name, value in vars(self).items() if value}
@@ -142,7 +142,7 @@ class Expectation:
 
 _RIGHTS = tuple(QP_RIGHTS.split())
 _ALL_RIGHTS = Flags(ENUMS["ibv_access_flags"].mask_of(*_RIGHTS), _RIGHTS)
-# Values of arguments that are not worth showing.
+# Values of arguments that the text of a call omits.
 _HIDDEN: Mapping[str, tuple[Argument, ...]] = {
     "at": ("",),
     "mappings": ("",),
@@ -169,7 +169,7 @@ class Step:
     arguments: Arguments
     then: Expectation
     name: str = ""  # the name by which later steps use the created object
-    entry: str = ""  # where the call is made, which the case sets; the default is libibverbs
+    entry: str = ""  # the entry of the case; the default is libibverbs
 
     @property
     def title(self) -> str:
@@ -189,10 +189,10 @@ class Step:
 
 
 _PROBES = ("traffic", "local_traffic", "bind_and_send")
-# Estimated costs in units of one plain call, used to choose the cheapest case that proves a rule.
+# Estimated costs in units of one verb call. The cheapest case that proves a rule is selected by its cost.
 _TRAFFIC, _GUEST = 5.0, 10_000.0
 _POINT = 0.1
-_OPEN = 40.0  # makes cases with an open outcome the last choice, because their evidence is weak
+_OPEN = 40.0  # cases with an open outcome are selected last, because their evidence is weak
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class Case:
     about: str = ""
     note: str = ""  # a remark for the result
     hazardous: bool = False  # can crash the kernel
-    ends_process: bool = False  # can end its own process
+    ends_process: bool = False  # can terminate its own process
     tier: str = "default"  # the smallest of vocabulary.TIERS that contains the case
     kind: Kind = Kind.ROW  # a case of the kind SWEEP has the parts of its first point, for display
     sweep: "Sweep | None" = None
@@ -225,7 +225,7 @@ class Case:
 
     @cached_property
     def cost(self) -> float:
-        """The estimated cost of running the case, in units of one plain call."""
+        """The estimated cost of the case, in units of one verb call."""
         calls = [self.when, *self.before, *self.afterwards]
         cost = sum(_TRAFFIC if step.call in _PROBES else 1.0 for step in calls)
         cost += len(self.given.qps) * _TRAFFIC + len(self.given.windows)
@@ -242,7 +242,7 @@ class Case:
         return "dontfork" in self.needs
 
     def __post_init__(self) -> None:
-        """Sets `entry` of the steps, so that their texts name the calls that are made."""
+        """Sets `entry` of the steps, because the text of a step depends on the entry."""
         if self.when.entry == self.entry:  # true in most copies of a case
             return
         object.__setattr__(self, "when", replace(self.when, entry=self.entry))
@@ -265,7 +265,7 @@ RunCase: TypeAlias = Callable[[Case], None]
 
 
 def mask_of(arguments: Arguments, name: str) -> int:
-    """The mask of an argument that has flags; 0 if there is none."""
+    """Returns the mask of an argument with flags, or 0 if there is no such argument."""
     found = arguments.get(name)
     return found.mask if isinstance(found, Flags) else 0
 

@@ -1,15 +1,15 @@
-"""How long a case and one completion in it may take. A case has one deadline, called `case_deadline_s` from the command
-line to the worker. The deadline of a completion is computed from the deadline of its case."""
+"""The deadlines of a case and of a completion. The deadline of a case is `case_deadline_s`, from the command line to
+the worker. The deadline of a completion is computed from the deadline of its case."""
 
 import os
 import time
 
-# The default deadline of a case, in seconds; each sign of progress starts the deadline again. Most cases take
+# The default deadline of a case, in seconds; each report of progress restarts the deadline. Most cases need
 # milliseconds, and one case compiles a program. Software emulation on a busy machine is a hundred times slower.
 CASE_DEADLINE_S = 120.0
-# The deadline of a completion in seconds, and its maximum share of a case's deadline. Loopback takes microseconds, but
-# software emulation on a busy machine takes far longer. A case must be judged before its own deadline, even if it waits
-# for several completions that do not come.
+# The deadline of a completion in seconds, and its maximum share of a case's deadline. Loopback needs microseconds, but
+# software emulation on a busy machine needs far longer. A case must be judged before its own deadline, even if it waits
+# for several missing completions.
 COMPLETION_DEADLINE_S = 20.0
 _COMPLETION_SHARE = 1 / 6
 # How often a wait must yield the processor for each second of its deadline. On an idle emulated processor, a wait
@@ -20,7 +20,7 @@ _DEADLINES = 60
 
 
 def completion_deadline_s(case_deadline_s: float) -> float:
-    """The deadline of one completion, computed from the deadline of its case; both in seconds."""
+    """Returns the deadline of one completion, computed from the deadline of its case; both in seconds."""
     return min(COMPLETION_DEADLINE_S, case_deadline_s * _COMPLETION_SHARE)
 
 
@@ -31,8 +31,8 @@ def longest_case_s(case_deadline_s: float) -> float:
 
 class Wait:
     """A wait for the work of a kernel thread, such as a completion. The wait is over once `seconds` have passed and the
-    processor has been yielded a thousand times for each second: if the processor of a guest gets little time from the
-    host, the clock alone says nothing about the driver."""
+    processor has been yielded a thousand times for each second: if a host gives little time to a guest's processor, the
+    clock does not measure the driver."""
 
     def __init__(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds

@@ -1,8 +1,8 @@
 """The required consequences of a refused operation: the status of its completion and the states of the queue pairs.
 
 The source is the InfiniBand Architecture Specification, volume 1: the completion statuses, and the errors that the
-responder and the requester detect. enum ibv_wc_status has the statuses of the specification; no manual page says which
-refusal has which status. Only the rules STAT-… are about statuses. judging/ applies these data.
+responder and the requester detect. enum ibv_wc_status has the statuses of the specification; no manual page assigns
+statuses to refusals. Only the rules STAT-… are about statuses. judging/ applies these data.
 """
 
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ RELIABLE = ("RC", "XRC", "RC_SRQ")
 class Refusal:
     """The expected result of a refused operation."""
 
-    wc: tuple[str, ...]  # the allowed statuses where the operation was posted; empty: the documents leave them open
-    peer: tuple[str, ...] = ()  # those allowed at the other side, if the operation consumed a receive request there
-    state: str = "ERR"  # of the queue pair that detected the error; empty: not judged
+    wc: tuple[str, ...]  # the permitted statuses at the end that posted the operation; empty: left open
+    peer: tuple[str, ...] = ()  # the permitted statuses at the other end; empty: not judged
+    state: str = "ERR"  # the state of the queue pair that detected the error; empty: not judged
 
 
 # The expected result by the side and the reason of a refusal, with the error in the specification.
@@ -32,7 +32,7 @@ REFUSALS: dict[tuple[str, str], Refusal] = {
     ("remote", "memory"): Refusal(("REM_ACCESS_ERR",)),
     # NAK, invalid request, class C: the operation is not supported by this receive queue.
     ("remote", "queue_pair"): Refusal(("REM_INV_REQ_ERR",)),
-    # SEND and RDMA WRITE with data from the region; responses of RDMA READ and atomics, which are written to it.
+    # SEND and RDMA WRITE with data from the region; responses of RDMA READ and atomics, written to the region.
     # Local memory protection error of the requester: a local protection error.
     ("gather", "memory"): Refusal(("LOC_PROT_ERR",)),
     ("answer", "memory"): Refusal(("LOC_PROT_ERR",)),
@@ -40,7 +40,7 @@ REFUSALS: dict[tuple[str, str], Refusal] = {
     # NAK, remote operational error, class A: an error of the responder's queue pair.
     ("receive", "memory"): Refusal(("LOC_PROT_ERR", "LOC_QP_OP_ERR"), ("REM_OP_ERR",)),
     # A posted bind of a window of either type.
-    # Memory management operation error: the requester's own request cannot be carried out.
+    # Memory management operation error: the requester's own request cannot be executed.
     ("bind", "memory"): Refusal(("MW_BIND_ERR",), state=""),
 }
 

@@ -1,4 +1,4 @@
-"""A fault as data: of one call, of one case, or of one point of a sweep. judging/ makes a fault from a case and its
+"""A fault as data: of one call, of one case, or of one point of a sweep. judging/ creates a fault from a case and its
 observation, results/ records it, and defects/ reads its fields. Only judging/sentences.py writes a fault as a sentence,
 and no code parses that sentence."""
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 from conformance.model.verdict import Verdict
 
 # Pointers, and the values that a successful call returns.
-_NO_ANSWERS = ("", "0", "NULL", "MR", "MW")
+_NO_CODES = ("", "0", "NULL", "MR", "MW")
 
 
 class Effect(StrEnum):
@@ -18,16 +18,16 @@ class Effect(StrEnum):
 
     KERNEL_DIED = "kernel died"
     HUNG = "hung"
-    MOVED = "moved"  # the request read or wrote bytes that it had no right to
-    MISPLACED = "misplaced"  # a request that succeeded transferred other bytes, or put them elsewhere
+    MOVED = "moved"  # the request accessed bytes without the right to do so
+    MISPLACED = "misplaced"  # a request that succeeded transferred other bytes, or to another place
     PROCESS_DIED = "process died"
     ACCEPTED = "accepted"  # a call or request succeeded that must be refused
     REFUSED = "refused"  # a call or request was refused that must succeed
-    KEPT = "kept"  # a resource that should have been released is still held
+    KEPT = "kept"  # a resource that should have been released was not released
     KERNEL_ALARM = "kernel complained"  # the kernel warned or became tainted, and continued
     CODE = "code"  # a correct refusal with a wrong code
     STATUS = "status"  # a correct refusal with a wrong completion status
-    REMARK = "remark"  # anything else that is reported wrongly
+    REMARK = "remark"  # any other wrong report
 
 
 class FaultKind(StrEnum):
@@ -39,20 +39,20 @@ class FaultKind(StrEnum):
     HUNG = "hung", Effect.HUNG
     NO_COMPLETION = "no-completion", Effect.HUNG  # a request had no completion by the deadline
     MOVED = "moved", Effect.MOVED  # a request that must be refused transferred bytes
-    CHANGED = "changed-though-refused", Effect.MISPLACED  # bytes that the refused request did not carry
+    CHANGED = "changed-though-refused", Effect.MISPLACED  # bytes changed, but not to those of the refused request
     NOT_ARRIVED = "not-arrived", Effect.MISPLACED
     OTHER_ARRIVED = "other-arrived", Effect.MISPLACED
     ELSEWHERE = "elsewhere", Effect.MISPLACED  # bytes changed outside of the range
     BESIDE_BUFFER = "beside-buffer", Effect.MISPLACED  # bytes changed outside of the requester's buffer
-    LATE = "late", Effect.MISPLACED  # the completion came before the data
+    LATE = "late", Effect.MISPLACED  # the completion was reported before the data
     KERNEL_MEMORY = "kernel-memory", Effect.KERNEL_ALARM  # a report about kernel memory: KASAN, reference counts
     PROCESS_DIED = "process-died", Effect.PROCESS_DIED
     ACCEPTED = "accepted", Effect.ACCEPTED
     FLUSHED = "flushed", Effect.ACCEPTED
-    ANNOUNCED = "announced", Effect.ACCEPTED  # the receiver got a completion of a message that must be refused
-    CARRIED_OUT = "carried-out", Effect.ACCEPTED  # a request was carried out although its posting had failed
+    ANNOUNCED = "announced", Effect.ACCEPTED  # the receiver has a completion of a message that must be refused
+    CARRIED_OUT = "carried-out", Effect.ACCEPTED  # a request was executed although its posting had failed
     REFUSED = "refused", Effect.REFUSED
-    REFUSED_ONCE = "refused-once", Effect.REFUSED  # a set-up was refused, and succeeded when made again
+    REFUSED_ONCE = "refused-once", Effect.REFUSED  # a set-up was refused, and succeeded when repeated
     NOT_PROVIDED = "not-provided", Effect.REFUSED  # a capability that is declared or in the profile is missing
     LEAKED = "leaked", Effect.KEPT
     MEMORY_LEAKED = "memory-leaked", Effect.KEPT  # memory of the kernel that belongs to no counted object
@@ -62,10 +62,10 @@ class FaultKind(StrEnum):
     OTHER_ERRNO = "other-errno", Effect.CODE  # the returned value and errno differ
     VARYING_CODE = "varying-code", Effect.CODE
     WRONG_STATUS = "wrong-status", Effect.STATUS
-    WRONG_PEER_STATUS = "wrong-peer-status", Effect.STATUS  # of a refusal, at the side that did not post the request
-    PEER_STATUS = "peer-status", Effect.STATUS  # reported by the other side, for a request that succeeded
+    WRONG_PEER_STATUS = "wrong-peer-status", Effect.STATUS  # of a refusal, at the peer
+    PEER_STATUS = "peer-status", Effect.STATUS  # reported by the peer, for a request that succeeded
     WRONG_STATE = "wrong-state", Effect.REMARK
-    NO_EVENT = "no-event", Effect.REMARK  # a required asynchronous event did not come
+    NO_EVENT = "no-event", Effect.REMARK  # a required asynchronous event was not reported
     SEVERAL_COMPLETIONS = "several-completions", Effect.REMARK
     UNASKED_COMPLETION = "unasked-completion", Effect.REMARK
     WRONG_OPCODE = "wrong-opcode", Effect.REMARK
@@ -75,7 +75,7 @@ class FaultKind(StrEnum):
     WRONG_IMMEDIATE = "wrong-immediate", Effect.REMARK
     WRONG_INVALIDATED_KEY = "wrong-invalidated-key", Effect.REMARK
     WRONG_STRUCTURE = "wrong-structure", Effect.REMARK  # the struct ibv_mr differs from the registration's arguments
-    DIFFERENT = "different", Effect.REMARK  # the header differs from the document, or a device from the reference
+    DIFFERENT = "different", Effect.REMARK  # the header differs from the document, or the device from the reference
     KERNEL_OOPSED = "kernel-oopsed", Effect.KERNEL_ALARM  # the kernel killed a task and continued
     KERNEL_WARNED = "kernel-warned", Effect.KERNEL_ALARM
     KERNEL_TAINTED = "kernel-tainted", Effect.KERNEL_ALARM
@@ -97,7 +97,7 @@ def verdict_of(kind: FaultKind) -> Verdict:
 @dataclass(frozen=True)
 class Fault:
     """An error in one call or case, and its location. docs/results.md describes `seen`, whose form depends on the kind.
-    The fields up to `layer` are the location, the others the error."""
+    WHAT has the names of the fields that describe the error."""
 
     kind: FaultKind
     call: str = ""  # the call that failed, with its arguments if they are known
@@ -111,24 +111,24 @@ class Fault:
     region: tuple[str, ...] = ()  # the special properties of the region (see REGIONS)
     access: tuple[str, ...] = ()  # the access flags of the call
     used: bool = False  # the case uses the region after its registration
-    layer: str = ""  # the layer that answered
+    layer: str = ""  # the layer that returned the result
     returned: str = ""
     errno: str = ""
     statuses: tuple[str, ...] | None = None  # None without a request
     tries: int = 1
     nothing_arrived: bool = False
-    expected: tuple[str, ...] = ()  # what the document allows
+    expected: tuple[str, ...] = ()  # what the document permits
     seen: tuple[str, ...] = ()  # what was observed: names, numbers or kernel lines
     site: tuple[str, ...] = ()  # the kernel's location: the function, its caller, and the module of each
 
     @property
     def later(self) -> bool:
-        """Whether the call was made after the judged call."""
+        """Whether the call is a step after the judged call."""
         return self.step > 0
 
     @property
     def ended_by(self) -> str:
-        """The signal or the exit status with which a process ended; empty if unknown."""
+        """The signal or the exit status with which a process exited; empty if unknown."""
         return self.seen[1] if self.effect is Effect.PROCESS_DIED and len(self.seen) > 1 else ""
 
     @property
@@ -142,7 +142,7 @@ class Fault:
             return self.seen[0] if self.seen else ""
         statuses = self.statuses or ()
         found = (*statuses[:1], self.errno, self.returned)
-        return next((each for each in found if each not in _NO_ANSWERS and each[:1].isalpha()), "")
+        return next((each for each in found if each not in _NO_CODES and each[:1].isalpha()), "")
 
     def as_data(self) -> "FaultData":
         data: FaultData = {"kind": self.kind.value}
@@ -164,7 +164,7 @@ class Fault:
         return cls(**{**values, "kind": FaultKind(data["kind"])})
 
 
-# A fault in a results file: the fields of Fault that do not have their default.
+# A fault in a results file: the fields of Fault whose values are not the defaults.
 FaultData: TypeAlias = Annotated[dict[str, Any], Fault]
 # The fields of a fault that describe the error; the other fields describe its location.
 WHAT = "kind verb step layer returned errno statuses tries nothing_arrived expected seen site".split()

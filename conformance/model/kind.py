@@ -12,9 +12,9 @@ class Traits:
 
     name: str
     folder: str = ""  # of its tables in cases/, for a kind that does not belong to one verb
-    call: str = ""  # the call that the rows of such a kind make
-    precedence: int = 0  # cases with a higher one run later
-    cost: float = 0.0  # estimated, without that of its calls, in units of one plain call
+    call: str = ""  # the call of the rows of such a kind
+    precedence: int = 0  # cases with a higher precedence run later
+    cost: float = 0.0  # the estimated cost besides that of the calls, in units of one verb call
     proves: bool = True  # a pass of the case is evidence for its rules
 
 

@@ -1,13 +1,13 @@
-"""The observation of a case: plain data, recorded unchanged as `observed` of a result, and the input of judging.
-TypedDicts allow a type checker to find misspelt keys. Observations are not classes, because they are read from and
-written to JSON, and a sweep has thousands of them. A key is absent if it does not apply."""
+"""The observation of a case as data: recorded unchanged as `observed` of a result, and the input of judging. TypedDicts
+allow a type checker to find misspelt keys. Observations are not classes, because they are read from JSON and written to
+JSON, and a sweep has thousands of observations. A key is absent if it does not apply."""
 
 from collections.abc import Sequence
 from typing import NotRequired, TypedDict
 
 from conformance.model.fault import FaultData
 
-# Stands for the statuses of a request that cannot complete yet because of the state of its queue pair.
+# Recorded in place of the statuses of a request that cannot complete in the current state of its queue pair.
 NOT_AWAITED = "not awaited"
 
 
@@ -77,7 +77,7 @@ class Observation(TypedDict, total=False):
     layer: str  # which layer returned the result: library, provider, kernel, device, header or none
     not_made: bool  # the step needs another outcome of the judged call, or there was no queue pair for the step
     no_pair: str  # if the device refused to create the queue pair: the capability for its type, such as `rc`
-    no_control: str  # the errno with which the same call is refused although all its arguments are correct
+    no_control: str  # the errno with which the control, the same call with valid arguments, was refused
     enumerated: bool  # `returned` is a code from the verb's enumeration
 
     # Observations of a registration, a re-registration, and an allocation or bind of a window.
@@ -98,15 +98,15 @@ class Observation(TypedDict, total=False):
 
     # Observations of operations on a range.
     peer_wc: list[str]  # the statuses at the peer, unless all are SUCCESS
-    unacknowledged: bool  # on this transport, the status SUCCESS says only that the request was sent
+    unacknowledged: bool  # on this transport, the status SUCCESS means only that the request was sent
     qp_type: str
     side: str  # how the range is used: remote, gather, answer or receive
     moved: str  # how much of the data was transferred: all, nothing or part; `other`: the requester's buffer changed,
     # but has no bytes from the responder
     changed: list[list[int]]  # [offset from the beginning of the range, size] of each changed range, in bytes
-    tries: int  # how often the request was sent over an unreliable transport; absent if once
+    tries: int  # how often the request was sent over an unreliable transport; absent if only once
     guards: str  # `changed` if bytes next to the requester's buffer have changed
-    late: bool  # a completion came before the data of its request
+    late: bool  # a completion was reported before the data of its request
     bytes: PartialContents
     state_before: str  # the state of the queue pair before the request, if it was the error state
     state: str  # the state of the responder's queue pair after a refusal
@@ -115,12 +115,12 @@ class Observation(TypedDict, total=False):
     imm: list[int | None]  # [reported to the receiver, sent]: immediate data
     pages: list[int]  # [pages in core, all pages] of the memory
 
-    # The fault of the first operation that failed, of a call that makes many operations.
+    # For a call that executes many operations: the fault of the first operation with a fault.
     fault: FaultData
 
     # Observations of a comparison with the installed header.
     checks: dict[str, int]  # the number of checks with each outcome
-    differences: list[str]  # random sequences have these keys, too
+    differences: list[str]  # random sequences also have this key
     not_covered: list[str]
 
     # Observations of random sequences.
@@ -130,12 +130,12 @@ class Observation(TypedDict, total=False):
     divergences: list[DivergenceData]
 
     # Observations of the case as a whole.
-    afterwards: "list[Observation]"  # the observations of the later steps that were made
+    afterwards: "list[Observation]"  # the observations of the later steps
     setup_failed: str  # the call of the set-up that was refused; the only other key is then `errno`
-    setup_refused_once: str  # the refused call of the set-up, if the same set-up succeeded when it was made again
+    setup_refused_once: str  # the refused call of the set-up, if the same set-up succeeded when repeated
     unreachable: str  # why nothing could be observed on this stack
     left_behind: list[str]  # objects that could not be released, and kernel resources that have leaked
-    remarks: list[str]  # other things that were noticed; they change no verdict
+    remarks: list[str]  # other facts, which do not change the verdict
     lacking: list[str]  # needed capabilities that the device does not declare; used when a record is judged again
 
 
@@ -148,7 +148,7 @@ class ResourceCounts(TypedDict):
 
 class UnfreedMemory(TypedDict):
     """Memory that a module has allocated in a case, and again in each repetition of the case, and has not freed. `line`
-    is the line of source that allocates it. `objects` has the numbers of objects from the case and from each
+    is the line of source that allocates the memory. `objects` has the numbers of objects from the case and from each
     repetition; `size` is the number of bytes from the last repetition."""
 
     function: str
@@ -161,9 +161,9 @@ class UnfreedMemory(TypedDict):
 class KernelEvidence(TypedDict, total=False):
     """Kernel log, taint, resources and unfreed memory of modules while a case ran; recorded as `kernel` of a result.
 
-    `log` is absent if the log could not be read, `taint_before` is absent if the taint has not changed. A complaint
-    counts against the device under test if it contains one of the names `suspects`; if that key is absent, every
-    complaint counts.
+    `log` is absent if the log could not be read. `taint_before` is absent if the taint has not changed. A complaint
+    counts against the device under test if it contains one of the names `suspects`. If `suspects` is absent, all
+    complaints count.
     """
 
     taint: int
@@ -189,7 +189,7 @@ class PointExample(TypedDict):
 
 
 def with_undeclared(observed: Observation, undeclared: Sequence[str]) -> Observation:
-    """The observation to be recorded: with `lacking`, the needed capabilities that the device does not declare."""
+    """Returns the observation with `lacking`, the needed capabilities that the device does not declare."""
     return {**observed, "lacking": list(undeclared)} if undeclared else observed
 
 
@@ -200,7 +200,7 @@ def without_undeclared(observed: Observation) -> Observation:
 
 
 def reports_arrival(seen: Observation) -> bool:
-    """Whether a receive completed with the length of its message: the data have arrived, whatever the transport. The
-    completion of a message after a lost one has another length."""
+    """Whether a receive completed with the length of its message. The data have then arrived, on unreliable transports
+    too: if the message is lost, a later message of another length consumes the receive."""
     came, sent = seen.get("byte_len") or (None, 0)
     return seen.get("side") == "receive" and seen["wc"] == ["SUCCESS"] and came == sent

@@ -1,4 +1,4 @@
-"""The positions of a range at which an operation can be made, such as its first byte or across its end. Also the
+"""The positions of a range at which an operation can be executed, such as the first byte or across the end. Also the
 contents that the range can have before the operation. Tables use the names as axis values."""
 
 # Operations on a word, which is eight bytes at an address that is a multiple of eight.
@@ -7,7 +7,7 @@ ATOMIC_CMP_AND_SWP UNEQUAL_CMP_AND_SWP UPPER_UNEQUAL_CMP_AND_SWP ATOMIC_FETCH_AN
 FETCH_AND_ADD
 """.split()
 POSITIONS = {
-    "whole": "all of the range; for a word operation the first word that lies in the range",
+    "whole": "all of the range; for a word operation the first word in the range",
     "first": "the first byte, or word",
     "last": "the last byte, or word",
     "before": "the byte, or word, before the range",
@@ -25,7 +25,7 @@ CONTENTS = {
 }
 _WORD, _HALF = 8, 8
 # (offset, size) in bytes. The offset counts from the end of the range for the positions in _AT_THE_END, and from the
-# beginning for the others.
+# beginning for the other positions.
 _OFFSETS = {
     "first": (0, 1),
     "before": (-1, 1),
@@ -59,7 +59,7 @@ def _word(position: str, addr: int, length: int) -> int:
         "last": end // _WORD * _WORD - _WORD,
         "before": addr // _WORD * _WORD - _WORD,
         "after": beyond,
-        # These words are aligned only if the table puts the beginning or end of the range in the middle of a word.
+        # These words are aligned only if the beginning or end of the range is in the middle of a word.
         "across-start": addr - _WORD // 2,
         "across-end": end - _WORD // 2,
     }

@@ -67,7 +67,7 @@ def parse(text: str, space: Space, named: Mapping[str, str]) -> Expression:
 class _Parser:
     def __init__(self, text: str, space: Space, named: Mapping[str, str], depth: int = 0) -> None:
         if depth > _MAX_DEPTH:
-            raise ValueError("nested too deeply, or a predicate that refers to itself")
+            raise ValueError("nested too deeply, or a predicate refers to itself")
         self._text, self._space, self._named, self._depth = text, space, named, depth
         self._tokens = list(_tokens(text))
         self._at = 0
@@ -171,7 +171,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 
 def column(expression: Expression, space: Space, declared: Callable[[str], bool]) -> int:
-    """Returns the column of the points at which the expression is true. `declared` says if the device declares a
+    """Returns the column of the points at which the expression is true. `declared` is whether the device declares a
     capability."""
     if isinstance(expression, Word):
         axis = space.axis(expression.axis)

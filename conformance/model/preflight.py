@@ -1,5 +1,5 @@
 """The findings of the trials before the first case, for the header of results and for the reuse of queue pairs.
-execution/preflight.py makes the trials."""
+execution/preflight.py runs the trials."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,9 +13,9 @@ class Findings:
     """The findings of preflight."""
 
     pairs: Mapping[str, str] = field(default_factory=dict)  # WORKS, NOT_OFFERED or a failure, for each tried type
-    operations: Mapping[str, str] = field(default_factory=dict)  # the same for each operation that must work on RC
-    refused_write: str = ""  # the result of a WRITE to a region without REMOTE_WRITE; empty if it could not be tried
-    renews_by_reset: bool = True  # a pair works again after RESET; true for a transport whose pairs are never reset
+    operations: Mapping[str, str] = field(default_factory=dict)  # WORKS or a failure, for each operation on RC
+    refused_write: str = ""  # the result of a WRITE to a region without REMOTE_WRITE; empty without RC
+    renews_by_reset: bool = True  # a pair works after RESET; true for a transport whose pairs are never reset
     tells_state: bool = True  # ibv_query_qp reports the error state of a queue pair
 
     def as_data(self) -> dict[str, Any]:
@@ -23,19 +23,19 @@ class Findings:
 
 
 def format_findings(found: Mapping[str, Any]) -> list[str]:
-    """A line for each unusual finding, with its consequence for the cases."""
+    """Returns a line for each unusual finding, with its consequence for the cases."""
     lines = [
-        f"two queue pairs of type {kind} were made, but {what}"
+        f"two queue pairs of type {kind} were created, but {what}"
         for kind, what in found.get("pairs", {}).items()
         if what not in (WORKS, NOT_OFFERED)
     ]
     lines += [
-        f"{opcode} between two queue pairs of type RC: {what}; the cases judge that"
+        f"{opcode} between two queue pairs of type RC: {what}; the cases judge this"
         for opcode, what in found.get("operations", {}).items()
         if what != WORKS
     ]
     if not found.get("tells_state", True):
-        lines.append("ibv_query_qp does not report the error state: states are not judged, and pairs are made again")
+        lines.append("ibv_query_qp does not report the error state: states are not judged, failed pairs are replaced")
     elif not found.get("renews_by_reset", True):
-        lines.append("a queue pair of this device does not work again after RESET: pairs are made again")
+        lines.append("a queue pair of this device does not work after RESET: failed pairs are replaced")
     return lines

@@ -1,4 +1,4 @@
-"""Addresses, lengths and keys as tables write them: `buf + 1 page`, `buf.size + 1`, `64 KiB`, `SIZE_MAX`.
+"""Addresses, lengths and keys in the notation of tables: `buf + 1 page`, `buf.size + 1`, `64 KiB`, `SIZE_MAX`.
 
 A quantity is a sum of terms. A term is a number with an optional unit, a constant, or a property of an object. Page
 sizes depend on the machine, so a quantity is evaluated when a case runs, not when its table is read.
@@ -51,7 +51,7 @@ class Term:
 class Quantity:
     """A sum of terms. Arithmetic is modulo 2^64, as for size_t in C."""
 
-    text: str  # in the table
+    text: str  # as in the table
     terms: tuple[Term, ...]
 
     def evaluate(self, page: int, hugepage: int, value_of: Callable[[str, str], int]) -> int:
@@ -65,7 +65,7 @@ class Quantity:
 
     @functools.cached_property
     def _sum(self) -> tuple[int, int, int, tuple[Term, ...]]:
-        """The sums of pages, huge pages and other numbers, and the terms that name objects; sweeps need it often."""
+        """The sums of pages, of huge pages and of other numbers, and the terms that name objects. Cached for sweeps."""
         pages = sum(term.sign * term.number for term in self.terms if term.unit in PAGES)
         hugepages = sum(term.sign * term.number for term in self.terms if term.unit in HUGE_PAGES)
         named = tuple(term for term in self.terms if term.name and term.name not in CONSTANTS)
@@ -75,7 +75,7 @@ class Quantity:
 
     @property
     def names(self) -> list[tuple[str, str]]:
-        """The properties of objects in the sum, as (name, property)."""
+        """The properties of objects in the sum, each as (name, property)."""
         return [(term.name, term.property) for term in self._sum[3]]
 
 

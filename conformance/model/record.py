@@ -1,5 +1,5 @@
 """The lines of results.jsonl as types: the keys of each record, in the order in which they are written. docs/results.md
-says what they mean. Keys that are NotRequired may be absent from a file. Types with total=False have the facts that a
+describes the keys. Keys that are NotRequired may be absent from a file. Types with total=False have the facts that a
 system reports about itself, and any of these keys may be absent. record_shape.py checks the shape of records."""
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class SuiteVersion(TypedDict, total=False):
 
 
 class Environment(TypedDict, total=False):
-    """The software around a device; `tainted` is the kernel's taint mask at the start."""
+    """The software around a device. `tainted` is the kernel's taint mask at the start of the run."""
 
     kernel: str
     rdma_core: str
@@ -61,7 +61,7 @@ class UnderTest(TypedDict, total=False):
 
 
 class DerivedFiles(TypedDict):
-    """The number and hashes of the derived files that a guest was given, and that another guest had made."""
+    """The number and hashes of the derived files that a guest received. Another guest has created these files."""
 
     files: int
     sha256: str
@@ -69,7 +69,7 @@ class DerivedFiles(TypedDict):
 
 
 class RuleTexts(TypedDict, total=False):
-    """The fields of a rule that reports show, so that reports need no other file; see model.rules.Rule."""
+    """The fields of a rule (model.rules.Rule) that reports contain, so that reports need no other file."""
 
     verb: str
     short: str
@@ -88,14 +88,14 @@ class RuleTexts(TypedDict, total=False):
 
 
 class GivenFile(TypedDict):
-    """The file of waivers, or of a profile, that the user gave to a run, with its SHA-256."""
+    """The waiver file or the profile that the user specified for a run, with its SHA-256."""
 
     file: str
     sha256: str
 
 
 class JudgedAgain(TypedDict):
-    """For records that were judged again: the suite that observed them, and the time of judging (ISO 8601)."""
+    """For records that were judged again: the suite that made the observations, and the time of judging (ISO 8601)."""
 
     suite: SuiteVersion | None
     at: str
@@ -110,7 +110,7 @@ class ShardFacts(TypedDict):
 
 
 class SupervisorFacts(TypedDict, total=False):
-    """The keys of a header that the supervisor knows and the worker under test does not."""
+    """The keys of a header whose values only the supervisor has, not the worker under test."""
 
     stack: str
     subject: str
@@ -184,7 +184,8 @@ Axes: TypeAlias = dict[str, list[str] | Subsets]  # by the name of an axis, the 
 
 
 class SpaceFacts(TypedDict, total=False):
-    """The space of a sweep and its number of points. `tries`: the points repeat one experiment that involves chance."""
+    """The space of a sweep and its number of points. `tries`: the points repeat one experiment that depends on
+    chance."""
 
     axes: Axes
     size: int
@@ -192,15 +193,15 @@ class SpaceFacts(TypedDict, total=False):
 
 
 class SetUp(TypedDict):
-    """The set-up of a case before its judged call: a line for each object that was made, and for each call."""
+    """The set-up of a case before its judged call: a line for each object, and a line for each call."""
 
     given: list[str]
     before: list[str]
 
 
 class Deviation(TypedDict):
-    """Points of a sweep with the same deviation, or a random sequence that deviates. `smallest` has the labels of the
-    simplest deviating point; `set_up`, `call` and `afterwards` belong to this point."""
+    """Points of a sweep with the same deviation, or a random sequence with a deviation. `smallest` has the labels of
+    the simplest deviating point; `set_up`, `call` and `afterwards` belong to this point."""
 
     when: str
     clause: NotRequired[str]
@@ -270,8 +271,8 @@ class EvidenceFacts(TypedDict):
 
 class ResultRecord(TypedDict):
     """The result of one case. The keys from `space` on are those of sweeps and random sequences. `duration_us` is in
-    microseconds, None if not measured. A record has `points_data` only until it is stored; in the file, `points_file`
-    names a side file with these data instead."""
+    microseconds, None if not measured. A record has `points_data` only until the record is stored. In the file,
+    `points_file` names a side file with these data."""
 
     type: Literal["result"]
     case: str
@@ -320,7 +321,7 @@ class WaiversAccount(TypedDict, total=False):
 
 
 class FooterRecord(TypedDict):
-    """The last record, with figures of the results. Keys that would be empty are absent."""
+    """The last record, with totals of the results. Keys that would be empty are absent."""
 
     type: Literal["footer"]
     complete: bool
@@ -345,8 +346,8 @@ class StartRecord(TypedDict):
 
 
 class ProgressRecord(TypedDict):
-    """The progress of a case: the next point, and the number of points done. Only a worker's stream has this record.
-    For random sequences, `row` is the sequence as a row of a table and `rule` the rule of its last step."""
+    """The progress of a case: the next point, and the number of finished points. Only a worker's stream has this
+    record. For random sequences, `row` is the sequence as a row of a table, and `rule` is the rule of its last step."""
 
     type: Literal["progress"]
     case: str
@@ -358,8 +359,8 @@ class ProgressRecord(TypedDict):
 
 class OfferedRecord(TypedDict):
     """The worker's trials of capabilities. Only a worker's stream has this record, before the first result. `offered`
-    says, by entry and capability, whether the entry offers a capability that no device attribute declares. `absent` has
-    the declared capabilities that a trial did not find, each with the call that showed this."""
+    has, for each entry, the capabilities that no device attribute declares, and whether the entry offers them. `absent`
+    has the declared capabilities that a trial did not find, each with the refused call."""
 
     type: Literal["offered"]
     offered: dict[str, dict[str, bool]]
@@ -383,7 +384,7 @@ class ResumedRecord(TypedDict):
 
 
 class Occurrence(TypedDict):
-    """One occurrence of a violation: in the run, or when its case was tried again."""
+    """One occurrence of a violation: in the run, or in a repetition of its case."""
 
     verdict: Verdict
     reason: str
@@ -392,7 +393,7 @@ class Occurrence(TypedDict):
 
 
 class Repetitions(TypedDict):
-    """How often a violation was seen, and how often its case was tried alone."""
+    """How often a violation occurred, and how often its case was repeated in isolation."""
 
     seen: int
     of: int
@@ -400,8 +401,8 @@ class Repetitions(TypedDict):
 
 class ConfirmationRecord(TypedDict):
     """The result of repeating a violation without the cases that ran before it. `point` is absent if the whole case was
-    tried. If the case alone shows a different violation or none, both occurrences are recorded. `after` is absent if no
-    cases were searched for after which the violation occurs again."""
+    repeated. If the isolated case has a different violation or none, both occurrences are recorded. `after` has the
+    cases after which the violation occurs again. It is absent if there was no search for these cases."""
 
     type: Literal["confirmation"]
     case: str
@@ -425,9 +426,9 @@ class ObservedRecord(TypedDict):
 
 
 class GuestRecord(TypedDict):
-    """An event of a guest, such as its start, a failure or the end of its command. Only a guest's stream has it. A
-    session that ends before its first case reports `broken`, also on a host; `reason` says why. `files` are the files
-    that the guest has derived from the suite, in base64, by their paths."""
+    """An event of a guest, such as its start, a failure or the exit of its command. Only a guest's stream has this
+    record, except for the event `broken`: any session that ends before its first case reports this event, with a
+    `reason`. `files` are the files that the guest has derived from the suite, in base64, by their paths."""
 
     type: Literal["guest"]
     event: NotRequired[str]

@@ -1,5 +1,5 @@
-"""Checks that data have the shape of a record. Every command that reads results makes this check, because a results
-file may come from anywhere. Unknown keys stay unchanged; null counts as an absent key."""
+"""Checks that data have the shape of a record. Each command that reads results runs this check, because a results file
+may be from any source. Unknown keys are not changed. A key with the value null counts as absent."""
 
 from collections.abc import Iterable, Mapping
 from types import UnionType
@@ -41,7 +41,7 @@ TYPES: Mapping[str, Any] = {get_args(get_type_hints(each)["type"])[0]: each for 
 
 
 def _absent(type_: Any) -> Any:
-    """The value for an absent key of a type: an empty text, list or object, zero, or the first value of a choice."""
+    """Returns the value of an absent key: an empty text, list or object, zero, or the first value of a choice."""
     origin, arguments = get_origin(type_) or type_, get_args(type_)
     if is_typeddict(type_):
         return _defaults(type_)
@@ -53,7 +53,7 @@ def _absent(type_: Any) -> Any:
 
 
 def _defaults(record: Any, optional: Iterable[str] = ()) -> Any:
-    """The values for absent keys that the type of the record requires, and for the absent keys in `optional`."""
+    """Returns the values of absent keys that the type of the record requires, and of absent keys in `optional`."""
     kept = {*record.__required_keys__, *optional}
     return {name: _absent(type_) for name, type_ in get_type_hints(record).items() if name in kept}
 
@@ -92,13 +92,12 @@ def mismatch_of(record: Record) -> str:
 
 
 def mistake_in(record: Record) -> str:
-    """Describes what breaks the contract in the keys that the record has; empty if nothing does."""
+    """Describes the first error in the keys of the record; empty if there is no error."""
     return mismatch_of(record) or _contradiction(record)
 
 
 def check(record: _Record, where: str) -> _Record:
-    """Returns the record as `completed` does. Raises UserError, with a message that begins with `where`, for a record
-    that breaks the contract."""
+    """Returns the completed record. Raises UserError for a record with an error. The message begins with `where`."""
     if wrong := mistake_in(record):
         of = f"case {printable(str(case))}: " if (case := dict(record).get("case")) else ""
         raise UserError(f"{where}: {of}{wrong}")
@@ -106,7 +105,7 @@ def check(record: _Record, where: str) -> _Record:
 
 
 def completed(record: _Record) -> _Record:
-    """Returns the record with all keys that the suite reads; a key with the value null counts as absent."""
+    """Returns the record with all keys that the suite reads. A key with the value null counts as absent."""
     whole: Any = record
     if record["type"] == "header":
         whole = _filled(record, HEADER)
@@ -136,7 +135,7 @@ def completed_value(key: str, value: Any) -> Any:
 
 
 def _filled(data: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The data with copies of `defaults` for absent keys."""
+    """Returns the data with copies of `defaults` for absent keys."""
     found = {key: value for key, value in data.items() if value is not None}
     for key, default in defaults.items():
         found.setdefault(key, default if default is None else type(default)(default))
@@ -144,7 +143,7 @@ def _filled(data: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _contradiction(record: Record) -> str:
-    """Describes a contradiction between the parts of a record whose types are right; empty if there is none."""
+    """Describes a contradiction in a record whose types are correct; empty if there is no contradiction."""
     if record["type"] == "confirmation":
         unknown = (name for name in ("in_run", "alone") if name in record and "verdict" not in (record[name] or {}))
         return next((f"`{name}` has no verdict" for name in unknown), "")
@@ -156,15 +155,15 @@ def _contradiction(record: Record) -> str:
 
 
 def _wrong_fault(data: FaultData, verdict: str) -> str:
-    """The mistake in a fault that was recorded with this verdict; empty if there is none."""
+    """Describes the error in a fault that was recorded with this verdict; empty if there is no error."""
     if "kind" not in data:
         return "`fault` has no `kind`"
     if len(data.get("site") or ()) not in (0, 4):
         return f"`fault.site` has {len(data['site'])} names, not 4"
     gives = verdict_of(FaultKind(data["kind"]))
-    return f"its fault, {data['kind']}, gives {gives} and not {verdict}" if gives != verdict else ""
+    return f"its fault, {data['kind']}, requires the verdict {gives}, not {verdict}" if gives != verdict else ""
 
 
 def printable(name: str) -> str:
-    """The name in a form that is safe for a message of one line."""
+    """Returns the name in a form that is safe for a message of one line."""
     return name if name.isprintable() else ascii(name)

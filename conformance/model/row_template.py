@@ -27,10 +27,10 @@ class Varying(Generic[T]):
     """A part with one value for each combination of values of its axes."""
 
     axes: tuple[str, ...]
-    values: Mapping[tuple[int, ...], T]  # by the number of the value on each axis; some that no point has are absent
+    values: Mapping[tuple[int, ...], T]  # by the numbers of the values; excluded combinations may be absent
 
     def at(self, values: Values) -> T:
-        """The part at a point. Raises KeyError for a point that the sweep excludes."""
+        """Returns the part at a point. Raises KeyError for a point that the sweep excludes."""
         return self.values[tuple([values[axis] for axis in self.axes])]
 
 
@@ -57,8 +57,8 @@ FlagsPart = Flags | Varying[Flags] | FlagSubsets
 
 @dataclass(frozen=True)
 class FlagsUnion:
-    """A list of flags with axes among its elements: the OR of its parts, in their order. Each axis is a separate part,
-    because the product of two axes of subsets can have a million combinations."""
+    """A list of flags with axes among its elements: the bitwise OR of its parts, in their order. Each axis is a
+    separate part, because the product of two axes of subsets can have a million combinations."""
 
     parts: tuple[FlagsPart, ...]
 
@@ -140,7 +140,7 @@ class RowTemplate:
 
     @property
     def base_axes(self) -> frozenset[str]:
-        """The axes on which the base objects depend: everything in `given` except regions and windows."""
+        """The axes on which the base objects depend: all objects in `given` except regions and windows."""
         return axes_of(part for section, part in self.given.parts.items() if section not in ("mrs", "windows"))
 
     @property

@@ -1,6 +1,6 @@
-"""Rules, which are documented statements with permanent ids, and the evidence that passing cases give for them. A rule
-is verified once a run has shown all the rule's evidence. tables/rules_file.py reads rules from files, and
-results/rule_conclusions.py finds the evidence that a run has shown."""
+"""Rules, which are documented statements with permanent ids, and the evidence of passing cases for the rules. A rule is
+verified if a run has all the rule's evidence. tables/rules_file.py reads rules from files, and
+results/rule_conclusions.py determines the evidence that a run has."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,18 +16,18 @@ from conformance.yamldoc.nodes import Location
 
 GRANTED, REFUSED = "granted", "refused"
 _DIRECTIONS = {"success": GRANTED, "refused": REFUSED}
-# The operation that evidence names, by operations that differ from it only in their operands.
+# Operations that differ only in their operands from another operation, and the name of that operation in evidence.
 _KIND = {
     "UNEQUAL_CMP_AND_SWP": "ATOMIC_CMP_AND_SWP",
     "UPPER_UNEQUAL_CMP_AND_SWP": "ATOMIC_CMP_AND_SWP",
     "ZERO_FETCH_AND_ADD": "ATOMIC_FETCH_AND_ADD",
 }
-# For an operation that is never granted: the operation that shows that its object existed.
+# For an operation that is never granted: the operation whose success proves that the object existed.
 _MADE_BY = {"ibv_export_buf_dmabuf_fd": "ibv_alloc_buf", "forged": "ibv_reg_mr"}
 _NAMING = ("rkey", "lkey", "mw")  # arguments that can name the object under test; the first that is present counts
 
 
-_DECISIVE = ("op", "qp_type", "qp", *_NAMING)  # arguments that determine what a step shows
+_DECISIVE = ("op", "qp_type", "qp", *_NAMING)  # arguments that determine the evidence of a step
 
 
 @dataclass(frozen=True, order=True)
@@ -58,8 +58,8 @@ class Shown:
 @dataclass(frozen=True)
 class Needs:
     """The evidence that verifies rules. The control of a refusal is the same operation, granted on the same set-up. If
-    no case can show this control (for example, because the type of queue pair never allows the operation), `controls`
-    names the nearest granted operation that a case can show, or else the call that makes the object."""
+    no case has this control (for example, because the type of queue pair never permits the operation), `controls` has
+    the nearest granted operation of a case, or else the call that creates the object."""
 
     items: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by rule
     controls: Mapping[str, str] = field(default_factory=dict)  # by refusal
@@ -68,7 +68,7 @@ class Needs:
 
     @classmethod
     def of_header(cls, header: HeaderRecord) -> "Needs":
-        """Returns the evidence that a run needs by its header; empty for a run of an older version."""
+        """Returns the evidence that a run needs, from its header; empty for a run of an older version."""
         rules = header.get("rules") or {}
         items = {rule: texts["evidence"] for rule, texts in rules.items() if "evidence" in texts}
         conditional = frozenset(rule for rule, texts in rules.items() if texts.get("conditional"))
@@ -76,7 +76,7 @@ class Needs:
         return cls(items, header.get("controls") or {}, conditional, cases)
 
     def control_of(self, refusal: str) -> str:
-        """The item that has to be granted for a refusal to count."""
+        """Returns the item that has to be granted, so that a refusal counts."""
         return self.controls.get(refusal, refusal.replace(REFUSED, GRANTED, 1))
 
 
@@ -85,7 +85,7 @@ def named(item: str, set_up: str) -> str:
 
 
 def controls(shown: Iterable[Shown]) -> dict[str, str]:
-    """The controls of the refusals whose operation is never granted on the same set-up, by the name of the refusal."""
+    """Returns, by refusal, the controls of refusals whose operation is never granted on the same set-up."""
     known = set(shown)
     granted = sorted(each for each in known if each.direction == GRANTED)
     found = {}
@@ -101,12 +101,12 @@ def controls(shown: Iterable[Shown]) -> dict[str, str]:
 
 
 def shown_by(case: Case) -> tuple[Shown, ...]:
-    """Returns the evidence that a passing row, or resolved point of a sweep, gives for its rules; none if the outcome
-    is open.
+    """Returns the evidence of a passing row (or point of a sweep, as a row) for its rules; empty if the outcome is
+    open.
 
-    If later steps give evidence, a judged call that succeeds is only their preparation and gives none. After a call for
-    which the kernel fails an allocation, the later steps give no evidence: they show that other objects are unharmed,
-    which is not the subject of the rule.
+    If later steps are evidence, a judged call that must succeed only prepares these steps, and is not evidence. After a
+    call with an injected failure of an allocation, the later steps are not evidence, because they test other objects
+    than the rule.
     """
     if case.when.then.outcome not in _DIRECTIONS or not case.kind.traits.proves:
         return ()
@@ -119,7 +119,7 @@ def shown_by(case: Case) -> tuple[Shown, ...]:
 
 
 def shown_of_rules(case: Case) -> Iterator[tuple[str, Shown]]:
-    """The evidence of a case on a device that declares every capability, each item with its rule."""
+    """Yields (rule, evidence) for each item of evidence of a case, on a device that declares all capabilities."""
     if case.sweep is None:
         yield from ((rule, shown) for rule in case.rules for shown in shown_by(case))
         return
@@ -142,7 +142,7 @@ def _shown(case: Case, step: Step) -> Shown:
 
 
 def _set_up(case: Case, step: Step) -> Iterator[str]:
-    """The properties of the set-up that could make a device refuse a step, apart from the rule."""
+    """Yields the properties of the set-up, besides the rule's subject, that could cause the refusal of a step."""
     if queue := case.given.qps.get(str(step.arguments.get("qp", ""))):
         yield queue.kind
     elif "qp_type" in step.arguments:
@@ -178,8 +178,8 @@ def _region(case: Case, name: str) -> Arguments | None:
 
 
 def distinct_points(sweep: Sweep, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yields a few points of a sweep, as (number, point), which together give all the sweep's evidence. `numbers` has a
-    number for each point: points with the same number have the same rule and expectation."""
+    """Yields a few points of a sweep that together have all the sweep's evidence, as (number, point). `numbers` has a
+    number for each point. Points with the same number have the same rule and expectation."""
     space = sweep.space
     columns = [
         [point // space.strides[axis] % space.axis(axis).size for point in range(space.size)]
@@ -192,7 +192,7 @@ def distinct_points(sweep: Sweep, numbers: Sequence[int]) -> Iterator[tuple[int,
 
 
 def _axes(sweep: Sweep) -> frozenset[str]:
-    """The axes that, besides the expectation, determine what a point shows."""
+    """Returns the axes that, in addition to the expectation, determine the evidence of a point."""
     row = sweep.row
     steps = (row.when, *row.afterwards)
     axes = axes_of(step.arguments[name] for step in steps for name in _DECISIVE if name in step.arguments)
@@ -235,8 +235,8 @@ class Rule:
     failure_means: str  # what a violation means to an application
     location: Location  # of the id in its file
     short: str = ""  # the subject in a few words, for titles of defects; without it, titles have the id
-    evidence: tuple[str, ...] = ()  # the items that verify the rule, if fewer than the rule's cases can show
-    # the situation that the rule is about, if some stacks do not have it. On a stack where no case of the rule is
+    evidence: tuple[str, ...] = ()  # the items that verify the rule, if these are not all items of the rule's cases
+    # the situation to which the rule applies, if some stacks cannot have it. On a stack where no case of the rule is
     # reachable, the rule needs no evidence.
     conditional: str = ""
 

@@ -1,4 +1,4 @@
-"""The set-up of a case as text: the objects that the case makes first, and the calls before the judged call."""
+"""The set-up of a case as text: the objects that the case creates, and the calls before the judged call."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ _OWN = ("mw", "send_flags")
 
 
 def set_up_of(case: Case) -> SetUp:
-    """The set-up of a row or of one point of a sweep, with a line for each object and each call."""
+    """Returns the set-up of a row or of one point of a sweep, with a line for each object and each call."""
     return {"given": list(_given(case.given)), "before": [str(step) for step in case.before]}
 
 

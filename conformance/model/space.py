@@ -1,6 +1,6 @@
 """The space of a sweep: axes with their values. Points are numbers in row-major order. A *column* is a Boolean property
 of all points, stored as one integer with one byte, 0 or 1, for each point: Python's operators & | ^ on integers then
-work on all points at once. tables/sweep_reader.py gives axis values their meaning in a call."""
+work on all points at once. tables/sweep_reader.py defines how the values of an axis become arguments of a call."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from functools import cached_property
 from conformance.model.record import Axes, Subsets
 from conformance.yamldoc.reader import suggestion
 
-# Far more than a run can execute. The bound prevents a mistake in a table from exhausting memory.
+# Far more points than a run can execute. The bound prevents that a mistake in a table exhausts memory.
 MAX_POINTS = 1 << 20
 NONE = "none"  # the label of an empty list of flags
 
@@ -60,7 +60,7 @@ class Axis:
         return bytes(word in words for words in self.words)
 
     def weight(self, value: int) -> int:
-        """Returns the distance of a value from the simplest value: its number of flags; else 0 for the first value."""
+        """Returns the distance of a value from the simplest value: its number of flags; without flags, 0 or 1."""
         return value.bit_count() if self.flags else int(value > 0)
 
     def as_data(self) -> list[str] | Subsets:
@@ -76,7 +76,7 @@ class Space:
 
     @classmethod
     def of_data(cls, axes: Axes) -> "Space":
-        """Returns the space from the data that `as_data` made. Raises ValueError if it is invalid."""
+        """Returns the space from data of `as_data`. Raises ValueError for invalid data."""
         found = []
         for name, data in axes.items():
             if isinstance(data, Mapping):
@@ -91,12 +91,12 @@ class Space:
 
     @cached_property
     def size(self) -> int:
-        """The number of points of the product, including those that the sweep's `where` excludes."""
+        """The number of points of the product, including points that the sweep's `where` excludes."""
         return math.prod(axis.size for axis in self.axes)
 
     @cached_property
     def strides(self) -> dict[str, int]:
-        """For each axis, the difference between the numbers of neighbouring points along it."""
+        """For each axis, the difference between the numbers of neighbouring points along this axis."""
         strides, stride = {}, 1
         for axis in reversed(self.axes):
             strides[axis.name] = stride

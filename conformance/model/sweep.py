@@ -1,4 +1,4 @@
-"""A sweep: one row whose call is made at every point of a space, with the documented expectation at each point.
+"""A sweep: one row whose call is issued at each point of a space, with the documented expectation of each point.
 tables/sweep_reader.py reads a sweep from a table, and sweeps/run.py runs it."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,9 +14,9 @@ from conformance.model.space import Space
 
 @dataclass(frozen=True)
 class Clause:
-    """The expectation at the points where `when` is true. A clause without an expectation has `needs`: there, a device
-    without these capabilities may refuse the call. A clause with an expectation adds its `needs` to the needs of its
-    rule."""
+    """The expectation at the points where `when` is true. If a clause has no expectation, a device without the
+    capabilities `needs` may refuse the call at these points. If a clause has an expectation, `needs` are added to the
+    needs of the rule."""
 
     text: str
     when: Expression | None  # None: all points without an earlier clause
@@ -27,14 +27,14 @@ class Clause:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The space, and the clauses in order, of which the last matches all points."""
+    """The space and the clauses, in their order. The last clause matches all points."""
 
     space: Space
     where: Expression | None  # selects points of the space
     clauses: tuple[Clause, ...]
     row: RowTemplate
-    needs_of: Mapping[str, tuple[str, ...]]  # by rule: the capabilities that the rule needs
-    tries: bool = False  # chance decides which points show a violation
+    needs_of: Mapping[str, tuple[str, ...]]  # for each rule, the needed capabilities
+    tries: bool = False  # chance determines at which points a violation occurs
 
     @cached_property
     def inside(self) -> int:
@@ -51,11 +51,11 @@ class Sweep:
         return tuple(clause for clause in self.clauses if clause.then is not None)
 
     def in_order(self, axes: Collection[str]) -> list[str]:
-        """The names of these axes, in the order of the space."""
+        """Returns the names of these axes, in the order of the space."""
         return [axis.name for axis in self.space.axes if axis.name in axes]
 
     def clause_numbers(self, declared: Callable[[str], bool]) -> bytes:
-        """For each point, the index of its clause in `deciding`, the list of the clauses that have an expectation."""
+        """Returns, for each point, the index of its clause in `deciding`, the clauses that have an expectation."""
         remaining, total = self.inside, 0
         for number, clause in enumerate(self.deciding):
             chosen = remaining if clause.when is None else remaining & column(clause.when, self.space, declared)
@@ -80,7 +80,7 @@ class Sweep:
         return self.space.bytes_of(total), tuple(names)
 
     def point_case(self, case: Case, text: str) -> Case:
-        """The case of the point that `text` describes. Raises ValueError with a message for the user."""
+        """Returns the case of the point that `text` describes. Raises ValueError with a message for the user."""
         point = self.space.parse(text)
         if not self.inside >> 8 * point & 1:
             raise ValueError("the sweep's constraint excludes this point")
@@ -100,7 +100,7 @@ class Sweep:
         )
 
     def judged_row(self, case: Case, declared: Callable[[str], bool]) -> Case:
-        """The case of a point as a row, for a device that declares these capabilities."""
+        """Returns the case of a point as a row, for a device that declares the capabilities of `declared`."""
         assert case.point is not None
         clause = self.deciding[self.clause_numbers(declared)[case.point]]
         masks, names = self.undeclared(declared)
@@ -108,7 +108,7 @@ class Sweep:
         return self.row_of_clause(case, clause, needs)
 
     def row_of_clause(self, case: Case, clause: Clause, needs: Sequence[str]) -> Case:
-        """The case of a point as a row, with the expectation of a clause."""
+        """Returns the case of a point as a row, with the expectation of a clause."""
         assert clause.then is not None
         return replace(
             case,
@@ -121,6 +121,6 @@ class Sweep:
 
 
 def points_where(where: Expression | None, space: Space) -> int:
-    """The column of the points that a constraint selects. None selects all points. A constraint cannot depend on
-    capabilities."""
+    """Returns the column of the points that a constraint selects. None selects all points. A constraint cannot depend
+    on capabilities."""
     return space.everywhere() if where is None else column(where, space, lambda name: True)

@@ -2,13 +2,13 @@
 
 RoCE is InfiniBand's transport over Ethernet: the InfiniBand Architecture Specification also defines the completions of
 RoCE. RFC 5040 to 5044 define iWARP, with other operations and without acknowledgements. Other transports, such as
-EFA's, follow no public standard, so that no document demands particular statuses.
+EFA's, follow no public standard, so no document requires particular statuses.
 """
 
 from dataclasses import dataclass
 
 # Requests to which the peer sends no response. All other requests complete with the response on every transport.
-_UNANSWERED = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
+_WITHOUT_RESPONSE = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 
 
 @dataclass(frozen=True)
@@ -16,16 +16,16 @@ class Transport:
     """One transport."""
 
     name: str
-    # On a reliable connection, SEND and WRITE complete when the peer has acknowledged them, so that their status
-    # shows a refusal by the peer. Otherwise they may complete once sent, and a refusal only ends the connection.
+    # On a reliable connection, SEND and WRITE complete when the peer has acknowledged them, so their status reports a
+    # refusal by the peer. If false, they may complete once they are sent, and a refusal only terminates the connection.
     acknowledged: bool = True
     immediate_data: bool = True  # a message can have immediate data
     iba: bool = True  # the completion statuses are those of the InfiniBand Architecture Specification
     read_sink: tuple[str, ...] = ()  # the remote rights of the memory for a READ response, besides LOCAL_WRITE
 
     def acknowledges(self, opcode: str) -> bool:
-        """Whether SUCCESS of a request on a reliable connection says that the peer has accepted the request."""
-        return self.acknowledged or opcode not in _UNANSWERED
+        """Whether SUCCESS of a request on a reliable connection means that the peer has accepted the request."""
+        return self.acknowledged or opcode not in _WITHOUT_RESPONSE
 
 
 INFINIBAND = Transport("InfiniBand")

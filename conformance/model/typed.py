@@ -32,7 +32,7 @@ class Mismatch:
         return f"{self.path.removeprefix('.') or 'it'} is {_kind(self.value)}, not {may_be}"
 
 
-# The problem of a value; None if it fits.
+# Returns the mismatch of a value, or None if the value fits.
 Check = Callable[[Any], Mismatch | None]
 
 _PLAIN: Mapping[Any, tuple[type, str]] = {
@@ -44,8 +44,8 @@ _PLAIN: Mapping[Any, tuple[type, str]] = {
 
 
 def mismatch(value: Any, type_: Any) -> str:
-    """Describes a value that does not fit the type, such as `observed.mr.addr is "x", not an integer or null`; else
-    empty. A key of the outermost object may be null, which counts as absent."""
+    """Describes a value that does not fit the type, such as `observed.mr.addr is "x", not an integer or null`. Empty if
+    the value fits. A key of the outermost object may be null, which counts as absent."""
     if isinstance(value, dict):
         value = {key: inner for key, inner in value.items() if inner is not None}
     found = check_of(type_)(value)
@@ -54,7 +54,7 @@ def mismatch(value: Any, type_: Any) -> str:
 
 @functools.cache
 def check_of(type_: Any) -> Check:
-    """The check of a type. A type may contain itself."""
+    """Returns the check of a type. A type may contain itself."""
     origin, arguments = get_origin(type_), get_args(type_)
     if type_ is Any or type_ is object:
         return lambda value: None
@@ -136,7 +136,7 @@ def _mapping_check(inner: Check) -> Check:
 
 def _object_check(type_: Any) -> Check:
     @functools.cache
-    def fields() -> Mapping[str, Check]:  # at the first use, because a type may contain itself
+    def fields() -> Mapping[str, Check]:  # called at the first use, because a type may contain itself
         return {name: check_of(hint) for name, hint in get_type_hints(type_, include_extras=True).items()}
 
     def check(value: Any) -> Mismatch | None:
@@ -153,12 +153,12 @@ def _object_check(type_: Any) -> Check:
 
 
 def _kind(value: Any) -> str:
-    """The wrong value as JSON; for a list or an object, only its kind."""
+    """Returns the wrong value as JSON. Returns only the type of a list or an object."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
     return json.dumps(value, default=repr)[:_MOST_SHOWN]
 
 
 def _shown(key: str) -> str:
-    """A key in a form that is safe for a message of one line."""
+    """Returns a key in a form that is safe for a message of one line."""
     return key if key.isprintable() and len(key) <= _MOST_SHOWN else ascii(key[:_MOST_SHOWN])

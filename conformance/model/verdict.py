@@ -7,12 +7,12 @@ class Verdict(StrEnum):
     """The verdict on one result. The members are in the order of severity, the worst first."""
 
     CRASH = "CRASH"  # the kernel or the process under test died during the case
-    HANG = "HANG"  # the case or a request gave no answer within the deadline
-    FAIL = "FAIL"  # the stack departed from a document
-    BROKEN = "BROKEN"  # the harness or the environment failed, which says nothing about the device
-    MISSED = "MISSED"  # planned and not run
+    HANG = "HANG"  # the case or a request did not complete by the deadline
+    FAIL = "FAIL"  # the stack violated a document
+    BROKEN = "BROKEN"  # the harness or the environment failed; the device was not judged
+    MISSED = "MISSED"  # planned but not run
     WAIVED = "WAIVED"  # an effective verdict: a waiver covers the violation
-    STACK = "STACK"  # an effective verdict in a run about a device: the kernel's core or libibverbs answered
+    STACK = "STACK"  # an effective verdict in a run about a device: the kernel's core or libibverbs is the cause
     UNREACHABLE = "UNREACHABLE"  # the situation cannot be set up on this stack
     UNSUPPORTED = "UNSUPPORTED"  # the device does not declare the capability, and refuses as documented
     PARTIAL = "PARTIAL"  # only for a rule: all evidence that was seen passes, but some evidence was not seen

@@ -1,5 +1,5 @@
 """The vocabulary of the table language: what a table can set up, call and expect. `tables/` reads tables with this
-vocabulary, `tables/schema.py` publishes it for editors, and `execution/steps.py` makes the calls. The names of flags
+vocabulary, `tables/schema.py` publishes it for editors, and `execution/steps.py` executes the calls. The names of flags
 and codes come from `verbs`."""
 
 import errno
@@ -13,7 +13,7 @@ from conformance.model.positions import CONTENTS, POSITIONS
 from conformance.verbs import INVENTED, ArgumentSpec
 
 ENTRIES = ("libibverbs", "uverbs")
-# Verbs that can replace another verb; a table can also run its rows with these verbs (bench/doors.py).
+# Verbs that can replace other verbs. A table can also run its rows with these verbs (bench/doors.py).
 DOORS = ("reg_mr_ex",)
 # The variants of ibv_rereg_mr: the function of rdma-core, and a vendor's experimental function with an argument `attr`.
 DIALECTS = ("mainline", "experimental")
@@ -26,7 +26,7 @@ OUTCOMES = {
 }
 # The tiers, the smallest first; each contains the cases of the smaller tiers.
 TIERS = {
-    "smoke": "every rule, with a case that it grants and a case that it refuses, within seconds",
+    "smoke": "every rule, with a granted case and a refused case, within seconds",
     "default": "every row, and the sweeps of moderate size",
     "exhaustive": "every row and every sweep",
 }
@@ -40,7 +40,7 @@ MEMORY_KINDS = {
     "hole": "readable and writable memory whose second page is unmapped",
     "shared": "shared memory of an anonymous file, readable and writable",
     "sparse": "private anonymous memory of any size, without reserved pages; no page has been accessed yet",
-    "repeated": "a shared file of 1031 pages, mapped repeatedly, so that more can be pinned than the file holds",
+    "repeated": "a shared file of 1031 pages, mapped repeatedly, so that more bytes can be pinned than the file has",
     "huge": "memory of huge pages of the system's default size",
     "transparent": "private anonymous memory of which at least a part is a transparent huge page",
     "locked": "private anonymous memory, locked by mlock",
@@ -48,7 +48,7 @@ MEMORY_KINDS = {
     "secret": "a shared mapping of memfd_secret, which the kernel itself does not map",
     "clock": "the page from which this process reads the time: read-only page frames without a struct page",
     "bar": "a BAR of QEMU's pci-testdev: page frames of a device, without a struct page",
-    "persistent": "persistent memory: the device DAX that the run was given",
+    "persistent": "persistent memory: the device DAX in RDMA_CTS_PMEM",
 }
 DMABUF_KINDS = {
     "udmabuf": "a dma-buf that /dev/udmabuf creates from the pages of an anonymous file",
@@ -73,13 +73,13 @@ API_ITEMS = (
     *(f"prototype {name}" for name in verbs.VERBS),
     *(f"pyverbs enum {name}" for name in verbs.ENUMS),
 )
-# The name of an object in place of which the call gets a null pointer.
+# The name of a null pointer in a call.
 NULL = "NULL"
 
 
 # Calls that neither create nor destroy an object.
 PROBES = ("traffic", "local_traffic")
-# FLUSH_BOTH requests both placement types at once. The last two flush a whole region, whatever the range.
+# FLUSH_BOTH requests both placement types at once. The last two operations flush a whole region, not only the range.
 FLUSHES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT", "FLUSH_BOTH", "FLUSH_GLOBAL_MR", "FLUSH_PERSISTENT_MR")
 REMOTE_OPERATIONS = (
     "RDMA_WRITE",
@@ -88,7 +88,7 @@ REMOTE_OPERATIONS = (
     "ATOMIC_CMP_AND_SWP",
     "ATOMIC_FETCH_AND_ADD",
     "ATOMIC_WRITE",
-    # Atomics that return the value in memory and do not change it. The first two compare this value with one that
+    # Atomics that return the value in memory and do not change it. The first two compare this value with a value that
     # differs in the lowest or in the highest bit; the last adds zero.
     "UNEQUAL_CMP_AND_SWP",
     "UPPER_UNEQUAL_CMP_AND_SWP",
@@ -105,7 +105,7 @@ IN_FLIGHT_OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "ATOMIC_FETCH_AND_ADD")
 TRAFFIC_TYPES = ("RC", "UC", "UD", "XRC", "RC_SRQ")
 LIST_TYPES = ("RC", "RC_SRQ")
 FORK_CHILDREN = ("writes", "waits")
-# The ways to turn on fork protection in a separate process.
+# The ways to enable fork protection in a separate process.
 FORK_SETTINGS = {
     "none": "nothing is done",
     "ibv_fork_init": "ibv_fork_init before a registration",
@@ -120,21 +120,21 @@ BUILDERS = (WR_POST, WINDOWS_POSTER)
 POSTERS = {
     "post_send": "ibv_post_send",
     WR_POST: "ibv_wr_start, a builder with its setters, and ibv_wr_complete",
-    WINDOWS_POSTER: "the same, on a queue pair that is also created for binds and invalidations",
+    WINDOWS_POSTER: "like wr_post, on a queue pair that is also created for binds and invalidations",
 }
 # Postings of several requests in one critical region of ibv_wr_start.
 BATCHES = {
     "completed": "RDMA WRITEs, which must have no effect before ibv_wr_complete",
     "aborted": "RDMA WRITEs that ibv_wr_abort discards",
-    "alternating": "batches that are posted by ibv_post_send and by the builders in turn",
+    "alternating": "requests that the builders and ibv_post_send post in turn",
     "reused": "one RDMA WRITE with inline data; its buffer is overwritten before ibv_wr_complete",
     "too_many": "more requests than max_send_wr of the queue pair",
     "too_many_elements": "an RDMA WRITE, and another with more elements than max_send_sge of the queue pair",
     "empty_element": "two RDMA WRITEs of three elements each; the second element has length 0",
     "too_long_inline": "an RDMA WRITE, and another with more inline data than max_inline_data of the queue pair",
 }
-# Commands of the kernel that take a handle. The first three take the handle of a protection domain; the others take the
-# handle of the object that they release.
+# Commands of the kernel with a handle as argument. The handle of the first three commands is that of a protection
+# domain; the handle of the others is that of the object to release.
 FORGED = ("REG_MR", "ALLOC_MW", "REREG_MR", "DEALLOC_PD", "DEREG_MR", "DEALLOC_MW", "DESTROY_QP")
 QP_RIGHTS = "REMOTE_WRITE REMOTE_READ REMOTE_ATOMIC FLUSH_GLOBAL FLUSH_PERSISTENT"
 
@@ -154,7 +154,7 @@ _ARGUMENTS: Mapping[str, ArgumentSpec] = {
     "length": ArgumentSpec("quantity", default="buf.size"),
     "rounds": ArgumentSpec("quantity", default="100"),
     "memory": ArgumentSpec("object", "memory", "buf"),
-    # Memory that must not be used if the operation is refused.
+    # Memory that must not be accessed if the operation is refused.
     "guarded": ArgumentSpec("object", "memory", NULL, nullable=True),
     "mw": ArgumentSpec("object", "window", "mw"),
     "second": ArgumentSpec("object", "qp", "second"),
@@ -162,7 +162,7 @@ _ARGUMENTS: Mapping[str, ArgumentSpec] = {
     # The queue pair whose peer is the requester. Without `via`, a new queue pair in `pd` with `qp_type` and `qp_access`
     # is used.
     "via": ArgumentSpec("object", "qp", NULL, nullable=True),
-    # The PD of the shared receive queue, if this is not the PD of the queue pair.
+    # The PD of the shared receive queue, if it differs from the PD of the queue pair.
     "srq_pd": ArgumentSpec("object", "pd", NULL, nullable=True),
     "access": ArgumentSpec("flags", "ibv_access_flags"),
     "qp_access": ArgumentSpec("flags", "ibv_access_flags", QP_RIGHTS),
@@ -183,8 +183,8 @@ _ARGUMENTS: Mapping[str, ArgumentSpec] = {
 
 
 def _given(text: str, **more: ArgumentSpec) -> dict[str, ArgumentSpec]:
-    """The arguments `more`, and then those that a text names. `NAME=DEFAULT` is an argument with another default than
-    in _ARGUMENTS; `_` in a default is a space."""
+    """Returns the arguments `more`, and then the arguments in a text. `NAME=DEFAULT` is an argument with a different
+    default than in _ARGUMENTS; `_` in a default is a space."""
     found = dict(more)
     for name, sign, default in (word.partition("=") for word in text.split()):
         known = _ARGUMENTS[name]
@@ -192,8 +192,8 @@ def _given(text: str, **more: ArgumentSpec) -> dict[str, ArgumentSpec]:
     return found
 
 
-# With `lkey`, the owner of the range posts the requests, and the range is their local memory. With `rkey`, the peer
-# posts the requests.
+# With `lkey`, the owner of the range posts the requests, and the range is local memory. With `rkey`, the peer posts the
+# requests.
 _IN_FLIGHT = {
     "qp": _ARGUMENTS["qp"],
     **_given("rkey= lkey= addr length", op=_words("operation", None, IN_FLIGHT_OPERATIONS)),
@@ -207,7 +207,7 @@ _CALLABLE = {**verbs.VERBS, **{f"{name}_experimental": verb for name, verb in ve
 CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     **{name: verb.arguments for name, verb in _CALLABLE.items()},
     # Calls that are not verbs with a manual page: posted requests and traffic, to which the pages of verbs refer.
-    # Without `rkey`, ibv_inc_rkey makes the new key from the window's last key.
+    # Without `rkey`, ibv_inc_rkey computes the new key from the window's last key.
     "post_bind_mw": {**_BIND, **_given("rkey=")},
     "post_local_inv": _given("qp rkey=mw.rkey"),
     "post_send_with_inv": _given("qp rkey=mw.rkey length=0"),  # the number of bytes in the message
@@ -216,9 +216,9 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     Kind.API.traits.call: {"item": _words("item", None, API_ITEMS)},
     # Random sequences of calls, generated in trial/, with the reference implementation as oracle.
     Kind.SEQUENCES.traits.call: {},
-    # The fields of the kernel's report about a region (UVERBS_METHOD_QUERY_MR), besides its keys.
+    # The kernel's query of a region (UVERBS_METHOD_QUERY_MR). The arguments are the expected fields besides the keys.
     "query_mr": _given("mr iova=mr.addr length=mr.length"),
-    # At the uverbs entry: a command with the handle of an object of another kind, or with a handle that no object has.
+    # At the uverbs entry: a command with the handle of an object of another type, or with a handle that no object has.
     "forged": {
         "command": _words("command", None, FORGED),
         "handle": _words("handle", None, ("nobodys", "pd", "mr", "mw", "qp")),
@@ -227,13 +227,13 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "unmap": _given("memory"),
     "protect": _given("memory"),
     "move": _given("memory"),
-    "discard": _given("memory addr= length= how"),  # without `addr` and `length`, all of the memory
+    "discard": _given("memory addr= length= how"),  # without `addr` and `length`: the whole memory
     "fork": _given("memory child"),
     "join": _given("memory"),
     "inherited": _given("addr length=1_page mappings="),  # the number of mappings that contain parts of the range
-    # Runs in a separate process. `kernel` says whether libibverbs can ask the kernel for its copy-on-fork support. The
+    # Runs in a separate process. `kernel` is whether libibverbs can query the kernel's copy-on-fork support. The
     # expected results are `status`, from ibv_is_fork_initialized, and whether a child inherits a page while the page is
-    # `registered` and after it is `deregistered`.
+    # `registered` and after the page is `deregistered`.
     "ibv_fork_init": {
         "setting": _words("setting", None, FORK_SETTINGS),
         "kernel": _words("kernel", None, ("asked", "not_asked")),
@@ -243,8 +243,8 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     },
     "resident": _given("memory pages"),
     "receives_in_order": _given("lkey addr length=64 rounds pd"),
-    # Four threads at the same time: one registers regions, one deregisters them, one binds `mw` on `qp`, and one binds
-    # and invalidates `posted` on `second`.
+    # Four threads at the same time: one registers regions, one deregisters the regions, one binds `mw` on `qp`, and one
+    # binds and invalidates `posted` on `second`.
     "four_threads": _given("addr length access pd mr qp mw second posted rounds"),
     "regions_side_by_side": _given("addr length=64 count=100 access pd"),
     "immediates_in_order": _given("rkey addr length=64 rounds pd"),
@@ -253,7 +253,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     # A bind of a window of either type on a queue pair with `notifies`, after ibv_req_notify_cq; observes the events of
     # the completion channel after the bind.
     "bind_notified": {**_BIND, **_given("solicited_only=0")},
-    # `at` is the address of the bytes in this process, if it differs from `addr`. The operation is made at the
+    # `at` is the address of the bytes in this process, if it differs from `addr`. The operation is executed at the
     # `position` in the range.
     "traffic": _given(
         "rkey addr length=8 at= position contents pd via qp_type qp_access with_flags poster",
@@ -267,7 +267,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "post_receive": _given("qp sg_list"),
     "send_to_receive": _given("qp memory length=8 behind=0"),  # compares the bytes of `memory` from `behind` on
     "post_traffic": _IN_FLIGHT,
-    # Another process makes the set-up of the case, posts the requests of post_traffic, and is killed.
+    # Another process creates the set-up of the case, posts the requests of post_traffic, and is killed.
     "killed_in_flight": _IN_FLIGHT,
     "await_traffic": _given("qp memory"),
     # Repeats the requests of post_traffic while a second thread discards the memory or deregisters the region.
@@ -280,7 +280,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "lkey addr length=8 at= position contents pd qp_type srq_pd with_flags poster",
         op=_words("operation", None, LOCAL_OPERATIONS),
     ),
-    # Posts several requests in one batch; they address consecutive ranges of `length` bytes, starting at `addr`.
+    # Posts several requests in one batch. The requests address consecutive ranges of `length` bytes, from `addr` on.
     "ibv_wr_post": {**_given("batch rkey addr length=64 pd"), "qp_type": _words("qp_type", "RC", ("RC", "UC"))},
     # Creates a queue pair for these operations, and posts nothing to it.
     "create_qp_ex": _given("operations pd", type=_words("qp_type", None, ("RC", "UC", "UD"))),
@@ -302,12 +302,12 @@ BINDS = ("ibv_bind_mw", "post_bind_mw")
 
 @dataclass(frozen=True)
 class ExpectationSpec:
-    """A further condition that `then` can state."""
+    """A further condition that `then` can contain."""
 
     words: tuple[str, ...]  # its values
-    outcome: str = ""  # to which the condition applies; empty: any
-    calls: tuple[str, ...] = ()  # to which the condition applies; empty: all
-    several: bool = False  # a table can give a list of words; any of them fulfils the condition
+    outcome: str = ""  # the outcome to which the condition applies; empty: any
+    calls: tuple[str, ...] = ()  # the calls to which the condition applies; empty: all
+    several: bool = False  # a table can have a list of words, and any of these words fulfils the condition
 
     def applies_to(self, call: str) -> bool:
         return not self.calls or call in self.calls
@@ -326,9 +326,9 @@ EXPECTATIONS: Mapping[str, ExpectationSpec] = {
     "event": ExpectationSpec(("QP_ACCESS_ERR",), "refused", ("traffic",)),
     # Other rows judge the refusal. Without the refusal, this row has nothing to judge.
     "otherwise": ExpectationSpec(("unreachable",), "refused"),
-    # An operation is carried out and changes no byte.
+    # An operation is executed and changes no byte.
     "moved": ExpectationSpec(("nothing",), "success", PROBES),
-    # For a step after the judged call: the step is made only if the judged call had this outcome.
+    # For a step after the judged call: the step is executed only if the judged call had this outcome.
     "after": ExpectationSpec(("success", "refused")),
 }
 # Names that objects of a table cannot have, because these names have another meaning in steps and calls.

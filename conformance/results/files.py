@@ -37,8 +37,7 @@ def write_through(path: Path, data: bytes) -> bool:
 
 
 def make_directory(folder: Path) -> None:
-    """Creates a directory and its parents, unless it exists. Raises UserError if the directory cannot be created or
-    written."""
+    """Creates a directory and its parents, unless it exists. Raises UserError if it cannot be created or written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()

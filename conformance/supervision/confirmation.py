@@ -73,7 +73,7 @@ class Confirmation:
             self._tried += 1
             if self._tried % _SAID_EACH == 0 and self._waiting:
                 left = sum(map(len, self._waiting))
-                self._recording.listener.say(f"  {self._tried} tried, {left} left")
+                self._recording.listener.say(f"  {self._tried} repeated, {left} left")
 
     def _repeat_together(self, violations: Sequence[Violation], start: Start) -> None:
         """Repeats violations in one worker. Violations that do not occur in it with the same verdict are then repeated

@@ -39,7 +39,7 @@ class Schedule:
 
     def take(self) -> list[str]:
         """Returns the cases for a free worker, in the order of the run; empty if no case is waiting. One worker first
-        gets all cases with memory that forked children do not inherit, because these cases take long. Then come all
+        gets all cases that need fork protection by libibverbs, because these cases take long. Then come all
         other cases that may share a worker, and last the cases that need their own worker."""
         waiting = [case for case in self._order if case in self._waiting]
         kept = [case for case in waiting if case in self._kept_memory]

@@ -67,7 +67,7 @@ class Supervisor:
     def _confirm(self, starts: Sequence[Start]) -> None:
         found = self._recording.unconfirmed()
         if any(not each.first for each in found):
-            self._recording.listener.say(f"trying {format_count(len(found), 'violation')} again in fresh workers")
+            self._recording.listener.say(f"repeating {format_count(len(found), 'violation')} in fresh workers")
         # On a device of this host, a violation that crashed the process may have damaged the kernel.
         repeats_losses = not self._recording.boot_id
         Confirmation(found, self._recording, repeats_losses).run(*starts)

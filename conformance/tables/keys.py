@@ -29,8 +29,6 @@ Schema = dict[str, Any]
 
 @dataclass(frozen=True)
 class Key:
-    """One key of a mapping."""
-
     schema: Schema  # of the value
     meaning: str = ""  # shown by editors
     required: bool = False

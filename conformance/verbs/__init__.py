@@ -51,7 +51,7 @@ def _read() -> dict[str, Any]:
 def _enums_of(
     given: Mapping[str, Any], dialect: str = MAINLINE, mainline: Mapping[str, Enum] | None = None
 ) -> dict[str, Enum]:
-    """The enumerations by name. An enumeration begins with the enumerators of the mainline one of the same name."""
+    """The enumerations by name, each with the enumerators of the mainline enumeration of the same name at the front."""
     return {name: _enum(name, more, dialect, (mainline or {}).get(name, ())) for name, more in given.items()}
 
 

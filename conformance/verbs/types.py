@@ -37,8 +37,6 @@ _OPTIONAL_FROM = 20  # the first bit of IBV_ACCESS_OPTIONAL_RANGE
 
 @dataclass(frozen=True)
 class EnumValue:
-    """One enumerator."""
-
     name: str
     value: int | None  # None: the documents name it without a number
     meaning: str
@@ -132,8 +130,6 @@ class Constant:
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a struct."""
-
     name: str
     ctype: str
     meaning: str

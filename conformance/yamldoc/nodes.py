@@ -9,8 +9,6 @@ MAX_NUMBER = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class Location:
-    """A location in a file."""
-
     file: str  # the path in messages
     line: int  # counts from 1; 0 stands for the whole file: messages then show only the path
     column: int  # counts from 1
@@ -46,8 +44,6 @@ class TextError(Exception):
 
 @dataclass(frozen=True)
 class Node:
-    """A value with its location."""
-
     value: "str | int | bool | tuple[Node, ...] | dict[str, Node] | None"  # a scalar, a list, or a mapping by key
     location: Location
     plain: bool = True  # a scalar without quotes

@@ -1,2 +1,2 @@
-"""Alters requests and completions, on the real stack and on the reference. The alterations are in
+"""Alters requests and completions on the real stack and on the reference. The alterations are in
 trial/mutants/data_path/."""

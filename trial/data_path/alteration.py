@@ -1,9 +1,9 @@
-"""Alterations of the data path: an alteration sees each request before it is posted and each completion before it is
-polled.
+"""The functions that an alteration of the data path can use. Its hooks are called with each request before the request
+is posted, and with each completion before the completion is returned.
 
-Real requests are posted on real queue pairs. For a request that only the altered device carries out, a request of zero
-bytes is posted, and this module moves the bytes. A request that only the altered device refuses is posted with a key
-that does not exist.
+Real requests are posted to real queue pairs. If only the altered device would execute a request, a request of zero
+bytes is posted, and this module copies the bytes. If only the altered device would refuse a request, the request is
+posted with a key that does not exist.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ from trial.data_path.replaced import ReplacedPath
 from trial.data_path.structures import COMPARE_SWAP, WRITE_WITH_IMM, Element, SendRequest, elements_of
 
 _STATES = ENUMS["ibv_qp_state"]
-_NO_KEY = 0x00FF_FF00  # no device here has so many objects
+_NO_KEY = 0x00FF_FF00  # an index that no object of these devices has
 _STATE, _ATTRIBUTES = 1, 512  # IBV_QP_STATE; room for struct ibv_qp_attr
 _WORD = 1 << 64
 
@@ -26,12 +26,12 @@ class DataPath(ReplacedPath):
     """Passes every request and completion on unchanged; the base of all alterations of the data path."""
 
     def peer(self, queue: QueuePair) -> QueuePair | None:
-        """Returns the queue pair to which `queue` is connected, if that queue pair has posted anything yet."""
+        """Returns the queue pair to which `queue` is connected; None if it has not posted a request or receive."""
         other = self._other_end(queue)
         return self.queues.get(other.number) if other else None
 
     def peer_pd(self, queue: QueuePair) -> int:
-        """struct ibv_pd * of the peer, or 0."""
+        """Returns the struct ibv_pd * of the peer, or 0."""
         other = self._other_end(queue)
         return int(other.pd.pointer) if other else 0
 
@@ -53,7 +53,7 @@ class DataPath(ReplacedPath):
         return not failed and int.from_bytes(attributes.raw[:4], "little") == _STATES.value_of("RTS")
 
     def gather(self, elements: Sequence[Element]) -> bytes | None:
-        """Returns the contents of local SGEs; None if they cannot be read."""
+        """Returns the contents of local SGEs; None if some bytes cannot be read."""
         parts = [content_at(self.local(each), each.length) for each in elements]
         return None if None in parts else b"".join(part or b"" for part in parts)
 
@@ -64,7 +64,7 @@ class DataPath(ReplacedPath):
             content = content[each.length :]
 
     def place(self, sent: Sent) -> int:
-        """Returns the address in this process of a request's remote range, even if its region or window has ended."""
+        """Returns the address in this process of a request's remote range, even if the key is no longer valid."""
         for found in (self.objects.region(sent.rkey, EVERY), self.objects.binding(sent.rkey, EVERY)):
             place = found.place(sent.remote_addr, sent.length) if found else None
             if place is not None:
@@ -72,7 +72,7 @@ class DataPath(ReplacedPath):
         return sent.remote_addr
 
     def carry_out(self, queue: QueuePair, sent: Sent, request: SendRequest, place: int) -> None:
-        """Carries out a READ, a WRITE or an atomic at the address `place`, instead of the real device."""
+        """Executes a READ, a WRITE or an atomic at the address `place`, in place of the real device."""
         if queue.kind not in ("RC", "UC") or not self.ready(queue) or content_at(place, sent.length) is None:
             return
         if sent.writes:
@@ -97,7 +97,7 @@ class DataPath(ReplacedPath):
         return (old + sent.compare_add) % _WORD
 
     def relist(self, request: SendRequest, length: int) -> None:
-        """Posts only the first `length` bytes of the request's SGEs."""
+        """Shortens the request's SGEs to the first `length` bytes."""
         elements = list(elements_of(request))
         while sum(each.length for each in elements) - elements[-1].length >= length and len(elements) > 1:
             elements.pop()

@@ -1,6 +1,6 @@
-"""The provider's functions on top of the reference. Requests and completions pass through struct ibv_context as on the
-real stack, so that alterations of the data path can be tried without a device. trial/inside.py tries the alterations on
-the real stack."""
+"""The provider's functions in struct ibv_context, implemented by the reference. Requests and completions pass through
+these functions as on the real stack, so that alterations of the data path can be tried without a device.
+trial/inside.py tries the alterations on the real stack."""
 
 import ctypes
 import socket
@@ -36,7 +36,7 @@ _IDLE = 8  # the number of polls without a completion after which no completion 
 
 
 class Provider:
-    """A struct ibv_context whose functions carry out requests on the reference."""
+    """A struct ibv_context whose functions post requests to the reference."""
 
     def __init__(self, bench: ReferenceBench) -> None:
         self.bench = bench
@@ -71,7 +71,7 @@ class Provider:
         return int(self.queues[qp].held.post_send(posted).value)
 
     def info(self, info: BindInfo) -> wire.Info:
-        """Returns struct ibv_mw_bind_info, and keeps its region."""
+        """Returns the struct ibv_mw_bind_info, and records its region."""
         address = ctypes.addressof(info.mr.struct) if info.mr else 0
         if info.mr:
             self.regions[address] = info.mr
@@ -136,7 +136,7 @@ class EmulatedWindow(KeyInStruct):
 
 
 class EmulatedQueue(Wrapper):
-    """A queue pair with a struct ibv_qp, whose address also stands for its completion queue."""
+    """A queue pair with a struct ibv_qp. The address of the struct is also the address of the completion queue."""
 
     def __init__(self, provider: Provider, held: Any) -> None:
         super().__init__(held, None)
@@ -146,7 +146,7 @@ class EmulatedQueue(Wrapper):
 
     @property
     def pointer(self) -> int:
-        """struct ibv_qp *."""
+        """The struct ibv_qp *."""
         return ctypes.addressof(self.struct)
 
     def post_send(self, request: SendRequest) -> Return:
@@ -174,7 +174,7 @@ class EmulatedQueue(Wrapper):
         return Return(code, max(code, 0))
 
     def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
-        """ibv_poll_cq, until no more completions come."""
+        """Polls until there are `count` completions or no further completion is expected."""
         wc = wire.WorkCompletion()
         found: list[Completion] = []
         idle = 0

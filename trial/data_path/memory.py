@@ -1,4 +1,4 @@
-"""Reads and writes this process's memory, without a crash at an address without memory."""
+"""Reads and writes the memory of this process. An unmapped address causes no crash."""
 
 import ctypes
 import functools
@@ -19,7 +19,7 @@ def _call(name: str) -> Any:
     return function
 
 
-def _moved(name: str, addr: int, buffer: Any, length: int) -> bool:
+def _copied(name: str, addr: int, buffer: Any, length: int) -> bool:
     here = _Part(ctypes.addressof(buffer), length)
     there = _Part(addr, length)
     return bool(_call(name)(os.getpid(), ctypes.addressof(here), 1, ctypes.addressof(there), 1, 0) == length)
@@ -27,12 +27,12 @@ def _moved(name: str, addr: int, buffer: Any, length: int) -> bool:
 
 def content_at(addr: int, length: int) -> bytes | None:
     buffer = ctypes.create_string_buffer(length or 1)
-    return buffer.raw[:length] if not length or _moved("process_vm_readv", addr, buffer, length) else None
+    return buffer.raw[:length] if not length or _copied("process_vm_readv", addr, buffer, length) else None
 
 
 def put(addr: int, content: bytes) -> bool:
-    """Writes the bytes to `addr`; returns False if the memory is not mapped or is read-only."""
+    """Writes the bytes to `addr`. Returns False if the memory is not mapped or is read-only."""
     if not content:
         return True
     buffer = (ctypes.c_char * len(content)).from_buffer_copy(content)
-    return _moved("process_vm_writev", addr, buffer, len(content))
+    return _copied("process_vm_writev", addr, buffer, len(content))

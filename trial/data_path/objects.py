@@ -1,5 +1,5 @@
-"""The state of a device that carries out requests: regions, bindings of windows, queue pairs, requests in flight. By
-this state, an alteration decides what to do with a request; the real device has its own state."""
+"""Records the objects of a device: regions, bindings of windows, queue pairs, and requests that have not completed.
+These records, and not the state of the real device, determine what an alteration does with a request."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from reference.objects import ZERO_BASED
 from trial.data_path.structures import COMPLETED_AS, Element, SendRequest, elements_of
 
-# How a region or binding can have ended; an empty text if it is valid.
+# The ways in which a region or binding can have become invalid; the empty text means that it is valid.
 EVERY = ("", "deregistered", "changed", "rebound", "unbound", "deallocated", "invalidated", "invalidated by a message")
 
 
 @dataclass
 class Region:
-    """A registered region: `length` bytes at the address `addr`. In accesses with its keys, they begin at `iova`.
-    `ended` is "" for a valid region, "deregistered", or "changed" for the region before a re-registration. `pd` is
-    struct ibv_pd *."""
+    """A registered region: `length` bytes at the address `addr`. In requests with its keys, the first byte has the
+    address `iova`. `ended` is "" for a valid region, "deregistered", or "changed" for the region before a
+    re-registration. `pd` is the struct ibv_pd *."""
 
     addr: int
     length: int
@@ -36,8 +36,8 @@ class Region:
 
 @dataclass
 class Binding:
-    """A window bound to a range of a region. `window` is struct ibv_mw *. `ended` is "" for a valid binding, or
-    "rebound", "unbound", "deallocated", "invalidated", "invalidated by a message" (by SEND_WITH_INV)."""
+    """A window bound to a range of a region. `window` is the struct ibv_mw *. `ended` is "" for a valid binding, else
+    "rebound", "unbound", "deallocated", "invalidated" or, after SEND_WITH_INV, "invalidated by a message"."""
 
     window: int
     kind: int
@@ -58,8 +58,8 @@ class Binding:
 
 
 class Sent(SendRequest):
-    """A copy of a request in a send queue. `byte_len`, if not None, is the byte_len to report. An alteration may use
-    `note` for its own data."""
+    """A copy of a request in a send queue. If `byte_len` is not None, the completion has this byte_len. An alteration
+    may use `note` for its data."""
 
     elements: tuple[Element, ...]
     carried_out = False
@@ -75,17 +75,17 @@ class Sent(SendRequest):
 
     @property
     def window(self) -> int:
-        """struct ibv_mw * of a bind."""
+        """The struct ibv_mw * of a bind."""
         return int(self.bind.window or 0)
 
     @property
     def length(self) -> int:
-        """The number of bytes that the request moves."""
+        """The number of bytes that the request transfers."""
         return 8 if self.atomic else sum(each.length for each in self.elements)
 
     @property
     def completed_as(self) -> int:
-        """The opcode of the request's completion, of enum ibv_wc_opcode."""
+        """The opcode of the request's completion, in enum ibv_wc_opcode."""
         return COMPLETED_AS.get(self.opcode, 0)
 
 
@@ -101,7 +101,8 @@ class Posted:
 
 @dataclass
 class QueuePair:
-    """A queue pair with its requests that have not completed. `pointer` is struct ibv_qp *, `pd` struct ibv_pd *."""
+    """A queue pair, and its requests that have not completed. `pointer` is the struct ibv_qp *, and `pd` the struct
+    ibv_pd *."""
 
     number: int
     pointer: int
@@ -112,7 +113,7 @@ class QueuePair:
     arriving: deque[int] = field(default_factory=deque)  # lengths to report in receives with immediate data
 
     def take_sent(self, wr_id: int) -> Sent | None:
-        """Removes and returns the completed request; earlier unsignaled requests have completed as well."""
+        """Removes and returns the completed request. Also removes the requests before it, which were unsignaled."""
         if all(each.wr_id != wr_id for each in self.sent):
             return None
         while (sent := self.sent.popleft()).wr_id != wr_id:
@@ -127,30 +128,30 @@ class QueuePair:
 
 
 class Objects:
-    """The regions and bindings that exist or have existed, in the order of their creation."""
+    """All regions and bindings, also those that are no longer valid, in the order of their creation."""
 
     def __init__(self) -> None:
         self.regions: list[Region] = []
         self.bindings: list[Binding] = []
-        self.windows: dict[int, tuple[int, int]] = {}  # struct ibv_mw * to the window's type and PD
+        self.windows: dict[int, tuple[int, int]] = {}  # the type and the PD of each window, by its struct ibv_mw *
 
     def live_regions(self) -> Iterator[Region]:
         return (each for each in self.regions if not each.ended)
 
     def region(self, rkey: int, ended: Iterable[str] = ("",)) -> Region | None:
-        """Returns the newest region with this rkey; without `ended`, only a registered region."""
+        """Returns the newest region with this rkey in a state of `ended`; by default, a valid region."""
         return next((each for each in reversed(self.regions) if each.rkey == rkey and each.ended in ended), None)
 
     def source(self, lkey: int, ended: Iterable[str] = ("",)) -> Region | None:
-        """Returns the newest region with this lkey; without `ended`, only a registered region."""
+        """Returns the newest region with this lkey in a state of `ended`; by default, a valid region."""
         return next((each for each in reversed(self.regions) if each.lkey == lkey and each.ended in ended), None)
 
     def binding(self, rkey: int, ended: Iterable[str] = ("",)) -> Binding | None:
-        """Returns the newest binding with this key; without `ended`, only a valid binding."""
+        """Returns the newest binding with this key in a state of `ended`; by default, a valid binding."""
         return next((each for each in reversed(self.bindings) if each.rkey == rkey and each.ended in ended), None)
 
     def bound(self, window: int, ended: Iterable[str] = ("",)) -> Binding | None:
-        """Returns the newest binding of a window; without `ended`, only a valid binding."""
+        """Returns the newest binding of a window in a state of `ended`; by default, a valid binding."""
         return next((each for each in reversed(self.bindings) if each.window == window and each.ended in ended), None)
 
     def valid(self, rkey: int) -> bool:

@@ -1,6 +1,6 @@
 """Replaces the provider's functions in struct ibv_context by Python functions, and restores them. ibv_post_send,
 ibv_post_recv, ibv_poll_cq, ibv_bind_mw and the allocation of windows are inline functions of the header that call the
-provider's functions. The replacements therefore reach every caller in this process: Python, pyverbs and C."""
+provider's functions. Therefore all code in this process calls the replacements: Python, pyverbs and C."""
 
 import ctypes
 from collections.abc import Callable
@@ -9,8 +9,8 @@ from typing import Any
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 _pointer, _int = ctypes.c_void_p, ctypes.c_int
 _Posting = ctypes.CFUNCTYPE(_int, _pointer, _pointer, _pointer)
-# The functions by their indices in struct ibv_context_ops, which follows the pointer to the device in struct
-# ibv_context.
+# For each function, its index in struct ibv_context_ops, and its type. In struct ibv_context, this struct follows the
+# pointer to the device.
 FUNCTIONS: dict[str, tuple[int, Any]] = {
     "alloc_mw": (7, ctypes.CFUNCTYPE(_pointer, _pointer, _int)),
     "bind_mw": (8, _Posting),
@@ -19,7 +19,7 @@ FUNCTIONS: dict[str, tuple[int, Any]] = {
     "post_send": (25, _Posting),
     "post_recv": (26, _Posting),
 }
-# Replacements are kept, because a caller may have read the address of a replacement, and may call it after its removal.
+# Replacements are never deleted, because a caller that has read the address of a replacement may call it later.
 _kept: list[Any] = []
 
 

@@ -1,5 +1,5 @@
-"""The replaced functions, which record regions, windows and requests, and call the hooks of an alteration.
-alteration.py has the functions that an alteration can use."""
+"""The replacements of the provider's functions. They record regions, windows and requests, and call the hooks of an
+alteration. alteration.py has the functions that an alteration can use."""
 
 import ctypes
 from collections.abc import Callable
@@ -19,25 +19,25 @@ from trial.data_path.operations import FUNCTIONS, Operations
 _CHANGES = ENUMS["ibv_rereg_mr_flags"]
 _TRANSLATION, _PD, _ACCESS = (_CHANGES.value_of(f"CHANGE_{name}") for name in ("TRANSLATION", "PD", "ACCESS"))
 _KINDS = {2: "RC", 3: "UC", 4: "UD", 9: "XRC_SEND"}
-_RKEY_OF_WINDOW = 16  # of struct ibv_mw
+_RKEY_OF_WINDOW = 16  # the offset of the rkey in struct ibv_mw
 
 
 class ReplacedPath(Alteration):
-    """Passes every request and completion on unchanged, and records the objects on the device."""
+    """Passes every request and completion on unchanged, and records the objects of the device."""
 
     def __init__(self) -> None:
         super().__init__()
         self.objects = Objects()
         self.queues: dict[int, QueuePair] = {}
         self.pairs: list[Any] = []
-        self._real: Any = None  # the provider's functions, while they are replaced
+        self._real: Any = None  # the provider's functions while they are replaced
         self._later: list[tuple[Callable[[], bool], Callable[[], None]]] = []
         self._polled: set[int] = set()
 
     # The hooks that a violation overrides
 
     def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
-        """Called before a request is posted; may change the request. A returned errno refuses it."""
+        """Called before a request is posted; may change the request. If it returns an errno, the request is refused."""
         return None
 
     def receiving(self, queue: QueuePair, posted: Posted, request: wire.ReceiveRequest) -> None:
@@ -52,21 +52,22 @@ class ReplacedPath(Alteration):
         """Called with the completion of a receive before it is returned; may change the completion."""
 
     def binding(self, queue: QueuePair, sent: Sent, info: wire.Info) -> bool:
-        """Called before a bind is posted; may change it, or return False to replace it by a request without effect."""
+        """Called before a bind is posted; may change the bind. If it returns False, a request without effect is posted
+        in place of the bind."""
         return True
 
     # Functions for both the hooks and the replacements
 
     def local(self, element: wire.Element) -> int:
-        """Translates the address of a local element by its region, which may have ended; without a region, it is the
-        address of the element."""
+        """Returns the address in this process of a local element, by its region, which may be invalid. Without a region
+        of its lkey, returns the address in the element."""
         region = self.objects.source(element.lkey, ("", "deregistered", "changed"))
         place = region.place(element.addr, element.length) if region else None
         return element.addr if place is None else place
 
     def replace(self, sent: Sent, request: wire.SendRequest) -> None:
-        """Turns a request into a WRITE of zero bytes, which needs no key. Its completion is reported as that of the
-        original request."""
+        """Replaces a request by a WRITE of zero bytes, which needs no key. The completion is reported as a completion
+        of the original request."""
         if request.opcode != wire.WRITE_WITH_IMM:
             request.opcode = wire.WRITE
         request.num_sge, request.sg_list = 0, None
@@ -239,7 +240,7 @@ class ReplacedPath(Alteration):
         return kept
 
     def _undo(self, sent: Sent) -> None:
-        """Undoes the record of a bind or an invalidation that has failed."""
+        """Restores the records that a failed bind or invalidation has changed."""
         if sent.opcode == wire.BIND_MW:
             if sent.bind.info.length and (failed := self.objects.binding(sent.rkey, EVERY)):
                 self.objects.bindings.remove(failed)
@@ -252,7 +253,7 @@ class ReplacedPath(Alteration):
     # Regions
 
     def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
-        """Registers a region, and records it unless it is a region of a dma-buf."""
+        """Registers a region. Records the region if it is not a region of a dma-buf."""
         returned = super().register(entry, verb, pd, where, access)
         if returned.mr and verb != "reg_dmabuf_mr":
             addr, length = where[:2]
@@ -262,7 +263,7 @@ class ReplacedPath(Alteration):
         return returned
 
     def dereg_mr(self, entry: Entry, mr: Mr) -> Return:
-        """Records that a region has ended."""
+        """Deregisters a region, and records this."""
         region = self.objects.region(mr.struct.rkey)
         returned = super().dereg_mr(entry, mr)
         if region and not returned.value:
@@ -270,7 +271,7 @@ class ReplacedPath(Alteration):
         return returned
 
     def rereg_mr(self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
-        """Records a region before and after a change."""
+        """Re-registers a region, and records the changed region as a new one."""
         region = self.objects.region(mr.struct.rkey)
         returned = super().rereg_mr(entry, mr, flags, pd, addr, length, access)
         if region and not returned.value:
@@ -284,19 +285,19 @@ class ReplacedPath(Alteration):
 
 
 class DataPathBench(Wrapper):
-    """The real bench, which also records registrations and connections."""
+    """The real bench. The alteration records its registrations and pairs."""
 
     def entry(self, name: str) -> AlteredEntry:
-        """Returns an entry whose regions are recorded."""
+        """Returns an entry. The alteration records the regions of the entry."""
         return AlteredEntry(self.real.entry(name), self.alteration)
 
     def pair(self, *arguments: Any) -> Any:
-        """Makes and records a pair of queue pairs."""
+        """Creates a pair of queue pairs, and records it."""
         pair = self.real.pair(*arguments)
         self.alteration.pairs.append(pair)
         return pair
 
 
 def key_of_window(window: int) -> ctypes.c_uint32:
-    """The rkey in a struct ibv_mw."""
+    """Returns the rkey in a struct ibv_mw."""
     return ctypes.c_uint32.from_address(window + _RKEY_OF_WINDOW)

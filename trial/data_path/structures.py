@@ -1,6 +1,6 @@
 """The structures that a program passes to ibv_post_send, ibv_post_recv, ibv_poll_cq and ibv_bind_mw. The layouts are
-from <infiniband/verbs.h>, and are part of the library's stable ABI. Unlike in device/posting.py, each field can be
-changed."""
+those of <infiniband/verbs.h>, and are part of the library's stable ABI. Unlike the structures of device/posting.py,
+these have a field for each member."""
 
 import ctypes
 
@@ -52,7 +52,7 @@ class _PostedBind(ctypes.Structure):
 
 
 class SendRequest(ctypes.Structure):
-    """struct ibv_send_wr. The properties are the fields of the request's own kind."""
+    """struct ibv_send_wr. The properties return the fields that the request's opcode uses."""
 
     _fields_ = (
         *members("uint64_t wr_id; void *next, *sg_list; int num_sge, opcode; uint32_t flags, imm"),

@@ -1,6 +1,6 @@
-# Builds the tests in unit/ of Google's rdma-unit-test as one program for the guest, with Debian's packages alone.
+# Builds the tests in unit/ of Google's rdma-unit-test as one program for the guest, only with packages of Debian.
 # $1: the source tree, which is not changed; $2: the path of the new program; $3: a directory for the system with the
-# compiler, which is kept for the next build. Runs as root, for about ten minutes on two cores.
+# compiler, which is used again for the next build. Runs as root, for about ten minutes on two cores.
 # The program uses libibverbs and the C library of the guest's Debian suite; all other libraries are linked statically.
 set -eu
 root=$3
@@ -9,12 +9,12 @@ root=$3
     --include=g++,pkgconf,libabsl-dev,libgmock-dev,libibverbs-dev,libmagicenum-dev forky "$root"
 rm -rf "$root/tests"
 cp -r "$1" "$root/tests"
-# The tests' description of rxe is older than the mended driver, which connects queue pairs and re-registers. Tests that
+# The tests' description of rxe lacks RC queue pairs and re-registration, which the mended driver supports. Tests that
 # the description excludes are run too: peers.py does not count a test that fails without a mutant.
 sed -i -e 's/SupportsRcQp() const override { return false/SupportsReRegMr() const override { return true/' \
     -e '/^        [{/" ].*[,}]$/d' "$root/tests/internal/introspection_rxe.h"
 # The tests bind type 2 windows to keys without the window's index, and expect the new key in the window's structure,
-# which librxe does not set. Here only the lowest byte of the test's key is used, and the new key is set.
+# which librxe does not set. The edits use only the lowest byte of the test's key, and set the new key.
 sed -i -e 's/^  bind.bind_mw.rkey = rkey;/  bind.bind_mw.rkey = (mw->rkey \& ~0xffu) | (rkey \& 0xff);/' \
     -e 's/^  PostSend(qp, bind);/& mw->rkey = bind.bind_mw.rkey;/' "$root/tests/public/verbs_util.cc"
 chroot "$root" sh -eu <<'END'

@@ -1,5 +1,5 @@
-"""A guest in which mutants of the driver are tried one after the other, on the host's side of its port. The program in
-the guest is inside.py; trying.py judges the outcomes."""
+"""The host's end of the port of a guest in which mutants of a driver are tried one after the other. The program in the
+guest is inside.py; trying.py judges the outcomes."""
 
 from __future__ import annotations
 
@@ -30,11 +30,10 @@ from fixtures.guest.under_test import Prepared, UnderTest
 from fixtures.system.cache import cache_directory
 from targets.guests import PORT, SUITE_PARTS
 
-SILENCE_S = 120.0  # as in a run, a program that makes no progress for this time hangs
-_LOADING_S = 900.0  # the time in which a booted guest has to load everything
+SILENCE_S = 120.0  # a program without progress for this time counts as hanging, as in a run
+_LOADING_S = 900.0  # the limit for a booted guest to load its programs
 _PYTHON = "exec python3 -m trial.kernel.inside"
-# The guest gets its cases in an order over its port, and not in its template, so that a changed row needs no new
-# template.
+# The guest receives its cases over its port, and not in its template, so that a changed row needs no new template.
 _LEFT_OUT = ("cases", "conftest.py", "tox.ini")
 _MORE = tuple(
     f"trial/{part}" for part in "running.py altering.py data_path kernel/__init__.py kernel/inside.py".split()
@@ -66,7 +65,7 @@ class NoSession(Exception):
 
 
 class Guests:
-    """Makes guests with the software under test; `seed` shuffles the points of sweeps. Each guest must be made in the
+    """Starts guests with the software under test; `seed` shuffles the points of sweeps. A guest must be started in the
     thread that uses it."""
 
     def __init__(
@@ -104,13 +103,13 @@ class Guests:
 class MutantGuest:
     def __init__(self, guest: Guest, cases: Sequence[Case], seed: int | None) -> None:
         self._guest = guest
-        self.module: Path | None = None  # None stands for the driver with which the guest was started
+        self.module: Path | None = None  # None: the driver with which the guest was started
         self.loads = 0
         self._next("before its first order")  # data that arrive while the port is closed are lost
         self._order(cases=_packed(pickle.dumps(list(cases))), seed=seed)
 
     def load(self, module: Path) -> str:
-        """Replaces the driver's module, and the provider if one is next to the module; returns why the module does not
+        """Replaces the driver's module, and the provider if one is next to the module. Returns why the module does not
         load, or an empty text. Raises Lost."""
         if self.module == module:
             return ""

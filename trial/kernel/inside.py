@@ -111,7 +111,7 @@ def _violates(case: Case, context: Any, orders: Orders) -> bool:
 
 
 def in_child(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int:
-    """Runs the cases in a child, whose end releases their objects; returns its status, 0 without a violation."""
+    """Runs the cases in a child, whose exit releases their objects; returns its status: 0 without a violation."""
     child = os.fork()
     if child == 0:
         try:
@@ -133,8 +133,8 @@ def watch(on: bool) -> None:
 
 
 def run_watched(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int:
-    """Runs the cases in a child that KFENCE watches; returns its status. If none reports a violation, but the driver
-    keeps memory, each case is run alone, and the case after which memory is kept fails."""
+    """Runs the cases in a child that KFENCE watches; returns its status. If no case reports a violation, but the
+    driver keeps memory, each case is run in isolation, and the first case after which memory is kept fails."""
     watch(True)
     watch(False)
     before = _kept()
@@ -144,7 +144,7 @@ def run_watched(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int
             before = _kept()
             if in_child([case], Orders(os.devnull), False) == 0 and (kept := _kept_since(before)):
                 orders.answer("begins", case=case.id)
-                reason = f"the driver keeps memory after the end of the process: {', '.join(sorted(kept))}"
+                reason = f"the driver keeps memory after the process has exited: {', '.join(sorted(kept))}"
                 orders.answer("judged", case=case.id, verdict="FAIL", rules=case.rules, reason=reason, seconds=0)
                 break
     return status
@@ -197,7 +197,7 @@ def unpacked(text: str) -> bytes:
 
 
 def main(port: str) -> int:
-    """Reads orders and carries them out."""
+    """Reads orders and executes them."""
     warm.load_code(providers=False)  # each child loads the provider of its mutant
     gc.freeze()
     _, moment = decode(warm.wait(port))

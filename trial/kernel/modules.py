@@ -67,7 +67,7 @@ class Modules:
         return path
 
     def close(self) -> None:
-        """Gives up the compilations that have not begun."""
+        """Cancels the compilations that have not begun."""
         self._compiler.shutdown(cancel_futures=True)
 
     def _begun(self, changes: Sequence[Change]) -> Path:

@@ -1,5 +1,5 @@
 """The mutants of a driver: anchored edits of its sources (for rxe, of the mended sources), with several mutants in one
-file. An anchor may lie in the text of a change of the mended stack. modules.py compiles a mutant."""
+file. An anchor may be in the text of a change of the mended stack. modules.py compiles a mutant."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -25,10 +25,10 @@ _SEPARATOR = b"---\n"
 class Mutant(Change):
     """A change of the driver that violates `rules`; `kind` is the kind of mistake. Its name never changes.
 
-    `kills` says that the change can end the kernel, and `leaks` that it may be impossible to unload the module. A
+    `kills` says that the change can crash the kernel, and `leaks` that it may be impossible to unload the module. A
     `permitted` mutant violates no rule, but does not follow the recommendations of the rules `departs_from`; it `hides`
-    what other changes do if it removes a capability that they need.
-    `equivalent` is the reason why no program can see the change, or the document that leaves the behaviour open.
+    other changes if it removes a capability that they need.
+    `equivalent` is the reason why no program can observe the change, or the document that leaves the behaviour open.
     """
 
     file: str = ""
@@ -53,7 +53,7 @@ def read_mutants(folder: Path = FOLDER / DEFAULT_DRIVER) -> tuple[Mutant, ...]:
         for node in _documents(path):
             mutant = _mutant(path, node, reader)
             if mutant.name in names:
-                reader.note(node.location, f"the name {mutant.name!r} is taken, in {names[mutant.name]}")
+                reader.note(node.location, f"the name {mutant.name!r} is already used in {names[mutant.name]}")
             names[mutant.name] = path.name
             found.append(mutant)
     if reader.mistakes:
@@ -74,7 +74,7 @@ def chosen_mutants(
         there = sorted(set[str]().union(*map(of, known)))
         for word in words:
             if word not in there:
-                raise UserError(f"no mutant is of {word!r}{suggestion(word, there)}")
+                raise UserError(f"no mutant has the name, rule or file {word!r}{suggestion(word, there)}")
     return [each for each in known if all(not words or of(each) & set(words) for words, of in asked)]
 
 

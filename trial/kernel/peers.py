@@ -2,8 +2,8 @@
 detects each mutant.
 
 The tests are rdma-core's own tests, and Google's rdma-unit-test as built by build-rdma-unit-test.sh. A hundred tests
-take minutes, so that several mutants are first tried in one module. A test counts if it passes with the mended driver,
-fails with that module, and then fails twice with the mutant alone.
+take minutes, so several mutants are first tried in one module. A test counts if it passes with the mended driver, fails
+with this module, and then fails twice with only one mutant.
 """
 
 import io
@@ -21,14 +21,14 @@ from trial.kernel.trying import Trial
 
 # The test modules of rdma-core about regions, windows and requests on any provider.
 _MODULES = ("atomic", "mr", "odp", "parent_domain", "pd", "qpex", "relaxed_ordering", "shared_pd", "srq")
-# Patterns of the tests of rdma-unit-test about the same subjects.
+# Patterns of the tests of rdma-unit-test about regions, windows and requests.
 _PATTERNS = ("*Mr*Test.*:*Mw*Test.*:*Buffer*Test.*:*Access*Test.*:*Pd*Test.*:HugePage*", "*LoopbackRc*.*")
 _PASSED, _SKIPPED = "passed", "skipped"
 
 
 class Peers:
-    """A peer's tests in the guests of a trial: a packed program that runs the tests, and the parts into which they are
-    divided."""
+    """A peer's tests in the guests of a trial: a packed program that runs the tests, and the parts into which the
+    tests are divided."""
 
     def __init__(self, program: bytes, parts: Sequence[str], trial: Trial, modules: Modules) -> None:
         self._program, self._parts, self._trial, self._modules = program, parts, trial, modules
@@ -42,7 +42,7 @@ class Peers:
             waiting = [each for each in waiting if each not in together]
             for part in self._parts:
                 detected = together
-                while together and detected:  # again without the detected mutants, which may have hidden others
+                while together and detected:  # repeated without the detected mutants, which may have hidden others
                     suspected = self._passing(self._failing(together, [part])[0])
                     detected = []
                     for each in together:
@@ -54,7 +54,7 @@ class Peers:
             yield from ((each.name, "") for each in together)
 
     def _alone(self, mutant: Mutant, tests: Sequence[str]) -> list[str]:
-        """Returns those of these tests that fail twice with the mutant alone."""
+        """Returns the tests that fail twice with only this mutant."""
         failing, _ = self._failing([mutant], tests) if tests else ([], True)
         again, _ = self._failing([mutant], failing) if failing else (failing, True)
         return [test for test in failing if test in again]
@@ -71,7 +71,7 @@ class Peers:
         return [each for each in tests if self._unmutated[each]]
 
     def _failing(self, mutants: Sequence[Mutant], tests: Sequence[str]) -> tuple[list[str], bool]:
-        """Returns those of these tests or parts that fail with the mutants, and whether the guest ran all of them."""
+        """Returns the tests that fail with the mutants, of these tests or parts, and whether all were run."""
         module, failing = self._modules.of(mutants), list[str]()
         try:
             if self._trial.ready().load(module):  # objects that earlier tests have left may keep the driver in use

@@ -1,5 +1,5 @@
-"""The report of a trial of mutants of the driver: kernel.json, which has each mutant's last outcome, and a table.
-trying.py finds the outcomes."""
+"""Writes the report of a trial of mutants of a driver: kernel.json with each mutant's latest outcome, and kernel.md
+with tables. trying.py determines the outcomes."""
 
 import collections
 import json
@@ -16,10 +16,10 @@ from trial.report import write_files
 
 SCHEMA = "rdma-cts-kernel-trial/1"
 _NAME = "kernel"
-# The fields of a finding for the tests of peers, with the names of the tests.
+# The fields of a finding for the tests of other projects, and the names of these tests.
 PEERS = {"peer": "rdma-core's tests", "unit_test": "rdma-unit-test"}
 KILLED = (BY_ITS_RULE, ELSEWHERE)
-# The outcomes that count in the figures: of mutants that were run, or should have been run.
+# The outcomes that count in the numbers: of mutants that were run, or should have been run.
 COUNTED = (*KILLED, trying.SURVIVED, trying.UNDECIDED, trying.BROKEN, trying.HANG)
 _NOT_RUN = (trying.NOT_LOADED, trying.NOT_COMPILED, trying.NO_FIT)
 _COLUMNS = (*COUNTED, *_NOT_RUN, EQUIVALENT, ACCEPTED, trying.FALSE_ALARM)
@@ -28,17 +28,17 @@ History = dict[str, dict[str, Any]]
 
 
 def read_history(folder: Path | None) -> History:
-    """Returns the findings of an earlier trial by mutant. Raises UserError (status 2) for a file of another kind."""
+    """Returns the findings of an earlier trial by mutant. Raises UserError (status 2) for another file."""
     if folder is None:
         return {}
     file = folder / f"{_NAME}.json"
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
         if data["schema"] != SCHEMA:
-            raise ValueError("of another schema")
+            raise ValueError("it has another schema")
         return {each["name"]: each for each in data["findings"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{file} cannot be read: {error}", hint="--before names an earlier trial's --out") from error
+        raise UserError(f"{file} cannot be read: {error}", hint="--before is the --out of an earlier trial") from error
 
 
 def write(folder: Path, findings: Iterable[Finding], before: History) -> None:
@@ -48,7 +48,7 @@ def write(folder: Path, findings: Iterable[Finding], before: History) -> None:
 
 
 def regressions(findings: Iterable[Finding], before: History) -> list[Finding]:
-    """Returns mutants that were killed before and are not killed now, which is a regression of the suite."""
+    """Returns the mutants that were killed before and are not killed now: regressions of the suite."""
     return [
         each for each in findings if each.outcome in COUNTED[2:] and before.get(each.name, {}).get("outcome") in KILLED
     ]
@@ -60,7 +60,7 @@ def line(found: Finding) -> str:
 
 
 def summary(findings: Sequence[Finding], lost: Sequence[Finding], seconds: float) -> str:
-    """The last lines of the output."""
+    """Returns the last lines of the output."""
     counts = collections.Counter(each.outcome for each in findings)
     counted = sum(counts[outcome] for outcome in COUNTED)
     killed = sum(counts[outcome] for outcome in KILLED)
@@ -71,7 +71,7 @@ def summary(findings: Sequence[Finding], lost: Sequence[Finding], seconds: float
 
 
 def table(findings: Sequence[Mapping[str, Any]]) -> str:
-    """Returns the outcomes by kind of mistake, and the mutants that were not killed, in Markdown."""
+    """Returns tables in Markdown: outcomes by kind of mistake, and the mutants that were not killed."""
     kinds = sorted({each["kind"] for each in findings})
     used = [outcome for outcome in _COLUMNS if any(each["outcome"] == outcome for each in findings)]
     rows = []
@@ -88,12 +88,12 @@ def table(findings: Sequence[Mapping[str, Any]]) -> str:
         for each in findings
         if each["outcome"] not in (*KILLED, EQUIVALENT, ACCEPTED)
     ]
-    lines = [*markdown(("kind", *used), rows, range(1, len(used) + 1)), *_beside(findings, kinds)]
+    lines = [*markdown(("kind", *used), rows, range(1, len(used) + 1)), *_by_peers(findings, kinds)]
     return "\n".join([*lines, "", *markdown(("not killed", "rules", "what it does", "outcome"), alive)]) + "\n"
 
 
-def _beside(findings: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[str]:
-    """The numbers of mutants detected by a peer's tests and by the cases, by kind of mistake."""
+def _by_peers(findings: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[str]:
+    """Returns tables of the numbers of mutants detected by a peer's tests and by the cases, by kind of mistake."""
     lines: list[str] = []
     for peer, tests in PEERS.items():
         tried = [each for each in findings if each.get(peer) is not None]
@@ -103,6 +103,6 @@ def _beside(findings: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list
             if of:
                 counts = (of.count(which) for which in ((True, True), (True, False), (False, True), (False, False)))
                 rows.append((kind, len(of), *counts))
-        head = ("kind", "tried", "by both", "by the cases alone", f"by {tests} alone", "by neither")
+        head = ("kind", "tried", "by both", "only by the cases", f"only by {tests}", "by neither")
         lines += ["", *markdown(head, rows, range(1, 6))] if tried else []
     return lines

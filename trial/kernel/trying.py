@@ -1,9 +1,8 @@
-"""Tries mutants of the driver: finds out whether cases of the violated rules fail, only other cases fail, or none
-fails.
+"""Tries mutants of a driver, and determines whether cases of the violated rules, only other cases, or no cases fail.
 
-A case detects a mutant if it reports a rule as violated twice with the mutant, and not without the mutant. The cases
-that have detected several mutants are run together without a mutant, because an exchange of modules takes long. Mutants
-that no case of their rules detects are combined in one module, with which the whole default tier is run.
+A case detects a mutant if it reports a rule as violated in two runs with the mutant, and not in a run without it. The
+runs without a mutant have several cases each, because an exchange of modules takes long. Mutants that no case of their
+rules detects are combined in one module, with which the whole default tier is run.
 guest.py starts the guests.
 """
 
@@ -26,13 +25,13 @@ from trial.kernel.mutant import Mutant
 BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN = "killed by its rule", "killed elsewhere", "survived", "BROKEN"
 HANG, NOT_LOADED, NOT_COMPILED, NO_FIT = "hang", "does not load", "does not compile", "does not fit"
 EQUIVALENT, ACCEPTED, FALSE_ALARM = "equivalent", "accepted", "false alarm"
-UNDECIDED = "undecided"  # a case fails with a combined module, and with no half of the module
-TOGETHER = 22  # the number of mutants in one module, except permitted ones, whose cases should all pass
+UNDECIDED = "undecided"  # a case fails with a combined module, but with neither half of it
+TOGETHER = 22  # the most mutants in one module; permitted mutants have no limit, because all cases should pass
 _LOADS = 40  # the number of modules loaded in one guest, because each leaves some resources behind
 _PROGRESS_S = 60.0  # between two lines about a run of many cases
 _UNCHECKED = 6  # the number of mutants whose cases are run together without a mutant
-_SLOW_S = 5.0  # a case that took longer comes after the others
-_TRIES = 3  # the number of tries of a mutant in new guests, after a guest died while no case ran
+_SLOW_S = 5.0  # a case that took longer is run after the others
+_TRIES = 3  # the number of attempts to run one case; after a guest is lost, a new guest is used
 
 
 class NotLoaded(NoSession):
@@ -66,9 +65,9 @@ def finding(mutant: Mutant, outcome: str, **more: Any) -> Finding:
 
 
 def suited(cases: Sequence[Case], seed: int | None = None) -> list[Case]:
-    """Returns the cases of the default tier that a driver can fail, without those of a header or of fork protection:
-    rows before sweeps, and cases that may crash a kernel last; with a seed, in random order. Neighbouring cases of a
-    table are similar, so the first case of each table comes before all second cases."""
+    """Returns the cases of the default tier that a driver can fail, without those of the header or of fork protection.
+    Rows are before sweeps, and cases that may crash a kernel are last; with a seed, the order is random. Neighbouring
+    cases of a table are similar, so the first case of each table is before all second cases."""
     found = [
         case for case in of_tier(cases, DEFAULT) if case.kind in (Kind.ROW, Kind.SWEEP) and not case.needs_kept_memory
     ]
@@ -84,12 +83,12 @@ def suited(cases: Sequence[Case], seed: int | None = None) -> list[Case]:
 
 
 def _signs(answer: Answer) -> set[str]:
-    """The rules that a case reports as violated, and BROKEN if the case is BROKEN."""
+    """Returns the rules that a case reports as violated, and BROKEN if the case is BROKEN."""
     return {*answer.rules, *([BROKEN] if answer.verdict == Verdict.BROKEN else [])}
 
 
 def _violated(mutant: Mutant, rules: Iterable[str]) -> bool:
-    """Whether a mutant violates one of the rules, or a rule from which one was split off (REG-09 for REG-09a)."""
+    """Whether a mutant violates one of the rules, or a rule of which one is a part (REG-09 for REG-09a)."""
     return any(rule in mutant.rules or rule.rstrip(ascii_lowercase) in mutant.rules for rule in rules)
 
 
@@ -108,13 +107,13 @@ class Trial:
         self._rules = {case.id: tuple(case.rules) for case in cases}
         self._modules, self._guests, self._say = modules, guests, say
         self._guest: MutantGuest | None = None
-        self._plain = modules.of([])
+        self._unmutated_module = modules.of([])
         self._unmutated: dict[str, Answer] = {}
         self._slow: set[str] = set()
         self._unchecked: list[str] | None = None  # cases that are assumed to pass without a mutant, until they are run
 
     def close(self) -> None:
-        """Ends the guest."""
+        """Stops the guest, if there is one."""
         if self._guest is not None:
             self._guest.close()
         self._guest = None
@@ -122,11 +121,12 @@ class Trial:
     def try_each(
         self, mutants: Sequence[Mutant], only: Sequence[str] = (), before: Mapping[str, Mapping[str, Any]] | None = None
     ) -> Iterator[Finding]:
-        """Tries each mutant alone, first with the cases that detected it before; compiles modules while cases run."""
+        """Tries each mutant in isolation, first with the cases that detected it before; compiles while cases run."""
         self._modules.begin([each] for each in mutants if not each.equivalent)
         mutants = list(mutants)
         while mutants:
-            ending = next((n for n, each in enumerate(mutants) if each.kills or each.leaks), len(mutants))  # the guest
+            # the number of mutants before the first that ends its guest
+            ending = next((n for n, each in enumerate(mutants) if each.kills or each.leaks), len(mutants))
             number = min(ending, _UNCHECKED) or 1
             part, mutants = mutants[:number], mutants[number:]
             self._unchecked = [] if ending else None
@@ -180,8 +180,8 @@ class Trial:
 
     def _answers(self, module: Any, names: Sequence[str], **how: bool) -> Iterator[Answer]:
         """Runs cases with a module in the present guest, or in a new one; `how` is as in MutantGuest.run. If the guest
-        or the process under test ends in a case, the case's answer has all of its rules. Raises NotLoaded, NoSession,
-        and Lost if the guest ended between cases. After any of these, the next guest is a new one."""
+        or the process under test dies in a case, the case's answer has all rules of the case. Raises NotLoaded and
+        NoSession, and Lost if the guest died between cases. After these exceptions, a new guest is used."""
         try:
             guest = self.ready()
             if reason := guest.load(module):
@@ -204,7 +204,7 @@ class Trial:
         return "" if not rules else BY_ITS_RULE if _violated(mutant, rules) else ELSEWHERE
 
     def _confirmed(self, answer: Answer, module: Any, *mutants: Mutant) -> set[str]:
-        """Returns the signs of a violation that a case shows twice with the mutants, and not without them."""
+        """Returns the signs of a violation that a case reports in two runs with the mutants, and not without them."""
         signs = _signs(answer) - {rule for each in mutants for rule in each.departs_from}
         if signs and (answer.case in self._unmutated or self._guest is None):
             signs -= _signs(self._without(answer.case))
@@ -222,17 +222,17 @@ class Trial:
             if self._unchecked is not None:
                 self._unchecked.append(case)
                 return Answer(case, Verdict.PASS, (), "", 0.0)
-            self._unmutated[case] = self._once(case, self._plain)
+            self._unmutated[case] = self._once(case, self._unmutated_module)
         return self._unmutated[case]
 
     def _fail_without(self, cases: Sequence[str]) -> set[str]:
         waiting = list(dict.fromkeys(cases))
         if len(waiting) > 1:
             with contextlib.suppress(Lost, NoSession):
-                self._unmutated |= {each.case: each for each in self._answers(self._plain, waiting)}
-        for case in waiting:  # the run ends with the first case that fails
+                self._unmutated |= {each.case: each for each in self._answers(self._unmutated_module, waiting)}
+        for case in waiting:  # a run stops after the first case that fails
             if case not in self._unmutated:
-                self._unmutated[case] = self._once(case, self._plain)
+                self._unmutated[case] = self._once(case, self._unmutated_module)
         return {case for case in waiting if _signs(self._unmutated[case])}
 
     def _fails_anyway(self, name: str) -> bool:
@@ -246,10 +246,10 @@ class Trial:
                 if answers := list(self._answers(module, [case])):
                     return answers[-1]
             self.close()
-        return Answer(case, str(Verdict.BROKEN), (), "no guest could run it", 0.0)
+        return Answer(case, str(Verdict.BROKEN), (), "no guest could run the case", 0.0)
 
     def ready(self) -> MutantGuest:
-        """The present guest, or a new one."""
+        """Returns the present guest, or a new one."""
         if self._guest is not None and self._guest.loads >= _LOADS:
             self.close()
         if self._guest is None:
@@ -258,12 +258,12 @@ class Trial:
 
     def try_together(self, survivors: Sequence[Mutant]) -> Iterator[Finding]:
         """Runs all cases on mutants combined in one module, as far as their edits fit together. If a case detects the
-        module, each of its mutants is run alone with this case."""
+        module, each of its mutants is run in isolation with this case."""
         waiting = list(survivors)
         while waiting:
             together, module = self.combined(waiting)
             if not together:
-                yield self.try_alone(waiting.pop(0))  # its edits do not fit even alone
+                yield self.try_alone(waiting.pop(0))  # its edits do not fit even in isolation
                 continue
             began = time.monotonic()
             try:
@@ -271,7 +271,7 @@ class Trial:
             except (Lost, NoSession) as error:
                 self.close()
                 waiting = [mutant for mutant in waiting if mutant not in together]
-                yield from (finding(mutant, BROKEN, reason=f"together with others: {error}") for mutant in together)
+                yield from (finding(mutant, BROKEN, reason=f"with other mutants: {error}") for mutant in together)
                 continue
             names = [case for case in failing if self._confirmed(failing[case], module, *together)]
             killed = {}
@@ -285,7 +285,7 @@ class Trial:
                 waiting = [*rest, *waiting]  # the mutants are tried again without the mutants that may have hidden them
                 continue
             for mutant in rest:
-                reason = f"with others, but with no half of them: {', '.join(names)}" if names else ""
+                reason = f"with other mutants, but with neither half of them: {', '.join(names)}" if names else ""
                 outcome = UNDECIDED if names else ACCEPTED if mutant.permitted else SURVIVED
                 took = round(time.monotonic() - began, 1)  # of all mutants in the module
                 yield finding(mutant, outcome, reason=reason, tried=len(self._cases), seconds=took)
@@ -293,7 +293,7 @@ class Trial:
     def combined(self, mutants: Sequence[Mutant]) -> tuple[list[Mutant], Any]:
         """Returns as many of the mutants as fit into one module, and the module."""
         together: list[Mutant] = []
-        module = self._plain
+        module = self._unmutated_module
         for mutant in mutants:
             if mutant.permitted or len(together) < TOGETHER:
                 with contextlib.suppress(NotMade):
@@ -310,21 +310,21 @@ class Trial:
         """Returns the cases that report a violation or are BROKEN with a module. Raises Lost and NoSession."""
         failing: dict[str, Answer] = {}
         names = [case.id for case in self._cases]
-        told = time.monotonic()
+        reported = time.monotonic()
         while names:
             for answer in self._answers(module, names, all_of_them=True, watched=watched):
                 names.remove(answer.case)
                 if _signs(answer):
                     failing[answer.case] = answer
                     self._say(f"{answer.case}: {answer.verdict}: {answer.reason}")
-                if not names or time.monotonic() - told > _PROGRESS_S:
-                    told, done = time.monotonic(), len(self._cases) - len(names)
+                if not names or time.monotonic() - reported > _PROGRESS_S:
+                    reported, done = time.monotonic(), len(self._cases) - len(names)
                     counts = f"{done} of {len(self._cases)} cases were run, {len(failing)} of them failed"
                     self._say(f"{counts} or were BROKEN")
         return failing
 
     def _suspects(self, mutants: Sequence[Mutant], names: Sequence[str]) -> list[Mutant]:
-        """Returns the mutants that may be why these cases fail; halves the module until each half passes."""
+        """Returns the mutants that may cause these cases to fail; halves the module until each half passes."""
         if len(mutants) == 1:
             return list(mutants)
         found: list[Mutant] = []

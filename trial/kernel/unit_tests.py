@@ -2,9 +2,9 @@
 
     python3 unit_tests.pyz DEVICE TEST [TEST...]
 
-The archive contains the program that build-rdma-unit-test.sh makes. A TEST is a name or a pattern of googletest. Prints
-two JSON lines for each test: one when the test begins and one with the outcome. If the program ends within a test, the
-program is started again for the remaining tests.
+The archive contains the program that build-rdma-unit-test.sh builds. A TEST is a name or a pattern of googletest.
+Prints two JSON lines for each test: one when the test begins and one with the outcome. If the program exits during a
+test, the program is started again for the remaining tests.
 """
 
 import json
@@ -14,7 +14,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-# Their threads post READs without a pause, and the processor of an emulated guest does nothing else any more.
+# The threads of these tests post READs without a pause, so that an emulated guest executes nothing else.
 _LEFT_OUT = "MwType2AdvancedTest.*"
 _MTU = 1024  # of the device, whose network device has 1500
 _OUTCOMES = {"RUN": "", "OK": "passed", "SKIPPED": "skipped", "FAILED": "failed"}

@@ -25,7 +25,7 @@ SENDERS = ("SEND", "SEND_WITH_IMM", *WRITES)
 ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
 KEPT = LOCAL_WRITE | MW_BIND
 BOTH_FLUSHES = FLUSH_GLOBAL | FLUSH_PERSISTENT
-SEEN_PAGES = 256 << 20
+WRAP_LENGTH = 256 << 20
 
 
 class Watching(Device):
@@ -80,7 +80,7 @@ class Remembering(Device):
 # Requests
 
 
-class TellingOfRefused(Device):
+class DeliveringRefused(Device):
     """Delivers the immediate data of a refused write on queue pairs whose type is in `kinds`."""
 
     kinds: tuple[str, ...] = ()
@@ -233,30 +233,30 @@ class LastBuffer(Device):
         return self._last
 
 
-class Hurt(Device):
+class FailedExperimental(Device):
     """Records the handles of regions whose experimental re-registration has failed."""
 
     def setup(self) -> None:
-        self._hurt: set[int] = set()
+        self._failed: set[int] = set()
 
     def experimental_code(self, handle: int, change: Change) -> tuple[int, Region | None]:
         code, region = super().experimental_code(handle, change)
         if code:
-            self._hurt.add(handle)
+            self._failed.add(handle)
         return code, region
 
 
-class Haunted(Device):
+class WithDeregistered(Device):
     """Records deregistered regions by their key."""
 
     def setup(self) -> None:
-        self.ghosts: dict[int, Region] = {}
+        self.deregistered: dict[int, Region] = {}
 
     def dereg_mr(self, handle: int) -> None:
         region = self.regions.get(handle)
         super().dereg_mr(handle)
         if region:
-            self.ghosts[region.key] = region
+            self.deregistered[region.key] = region
 
 
 # Windows

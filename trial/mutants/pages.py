@@ -18,7 +18,7 @@ _MADV_SEQUENTIAL = 2
 # Memory that cannot be registered
 
 
-class Careless(Device):
+class UncheckedMemory(Device):
     """Does not check the memory if a re-registration changes the access and not the translation."""
 
     def change_fault(self, addr: int, length: int, access: int, flags: int) -> int:
@@ -87,7 +87,7 @@ class Placing(Device):
         return ctypes.addressof(buffer)
 
 
-class Shared(Placing):
+class AfterFork(Placing):
     """While the process has a child, accesses to pinned regions use the addresses that `stale` returns."""
 
     def placed(self, use: Use, region: Region) -> int | None:

@@ -1,3 +1,3 @@
-"""Personas: references that behave as drivers of known devices may, with references to the drivers' sources. A persona
-is data: capabilities that a driver lacks or misdeclares, and a combination of permitted behaviours. It has only some of
-the driver's mistakes. Only cases of the rules that the persona names may fail on it."""
+"""Personas: references that behave as the drivers of known devices. A persona is data with places in the driver's
+source: capabilities that the driver lacks or misdeclares, and behaviours of the driver. Most behaviours are permitted;
+only cases of the rules that the persona violates may fail on it."""

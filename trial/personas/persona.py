@@ -1,5 +1,5 @@
-"""The personas of table.yaml: the capabilities that a driver does not have, and its behaviours. A persona makes a
-simulated device (see reference/) that behaves as this driver does."""
+"""Reads the personas of table.yaml: the capabilities that a driver does not have, and its behaviours. Persona.kind
+returns the class of a simulated device (see reference/) that behaves as this driver does."""
 
 import itertools
 import tempfile
@@ -26,10 +26,9 @@ BEHAVIOURS: Mapping[str, type[Device]] = {
 }
 
 _REACHED = ("swap", "persistent_memory", "pci_bar")
-# Capabilities that no driver on Linux has, because ib_uverbs_reg_mr in drivers/infiniband/core/uverbs_cmd.c refuses
-# them.
+# Capabilities that no driver on Linux has, because the kernel's core refuses them.
 _NOT_ON_LINUX = ("iova_page_offset",)
-# The rules that every driver on Linux violates for that reason, each with its place in the source.
+# The rules that every driver on Linux violates for this reason, each with its place in the source.
 _VIOLATED_ON_LINUX = {"IOVA-02a": "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr"}
 _RULE_OF_CLAIM = {"mw_type_1": "CAP-01", "mw_type_2": "CAP-02"}
 _RAW = "raw_registration"
@@ -44,8 +43,8 @@ _V1, _V2 = "IB/RoCE v1", "RoCE v2"
 @dataclass(frozen=True)
 class SysfsPort:
     """A port: the node type of its device, its link layer, and its GIDs as (address, type). On Ethernet, each GID has a
-    network interface. `chosen` is the index of the GID that traffic has to use, and `state` the state of the port in
-    sysfs. As on a device, conformance/device/port.py chooses a GID of the port, from files below /sys."""
+    network interface. `chosen` is the index of the GID that traffic must use, and `state` the state of the port in
+    sysfs. As on a device, conformance/device/port.py chooses the GID from files."""
 
     node: str
     link_layer: str
@@ -54,7 +53,7 @@ class SysfsPort:
     state: str = "4: ACTIVE"
 
     def begin(self) -> tuple[Transport, int]:
-        """Returns a run's first findings about the port: transport and index of the GID. Raises UserError."""
+        """Returns the transport of the port and the index of the chosen GID, as a run does first. Raises UserError."""
         with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
             root = Path(name)
             self._write(root)
@@ -64,7 +63,8 @@ class SysfsPort:
             return transport_of(root / "infiniband" / _NAME, 1), chosen
 
     def _write(self, root: Path) -> None:
-        """Writes the files, without those that the kernel would refuse to read, such as an absent interface."""
+        """Writes the files of sysfs. Files that cannot be read in sysfs, such as of an absent interface, are left
+        out."""
         device = root / "infiniband" / _NAME
         files = {"node_type": self.node, "ports/1/link_layer": self.link_layer, "ports/1/state": self.state}
         for index, (address, kind) in enumerate(self.gids):
@@ -82,7 +82,7 @@ class SysfsPort:
 PORTS = {
     "infiniband": SysfsPort("1: CA", "InfiniBand", ((_LINK_LOCAL, _V1),), 0),
     "ethernet": SysfsPort("1: CA", "Ethernet", tuple(itertools.product((_LINK_LOCAL, _MAPPED), (_V1, _V2))), 3),
-    # drivers/infiniband/hw/mana/main.c: mana_ib_get_port_immutable, which has only version 2.
+    # drivers/infiniband/hw/mana/main.c: mana_ib_get_port_immutable, which declares only RoCE version 2.
     "mana": SysfsPort("1: CA", "Ethernet", ((_LINK_LOCAL, _V2), (_MAPPED, _V2)), 1),
     "iwarp": SysfsPort("4: RNIC", "Ethernet", ((_LINK_LOCAL, _V1),), 0),
     # drivers/infiniband/hw/efa/efa_verbs.c: efa_port_link_layer, efa_query_gid. The GID has no network interface.
@@ -92,13 +92,15 @@ PORTS = {
 
 @dataclass(frozen=True)
 class Persona:
-    """A driver that the suite may meet. Each value of the mappings is a place in the driver's source: `file: function`.
+    """A driver of a known device. Each value of the mappings is a place in the driver's source: `file: function`.
 
-    `lacks` are the capabilities that the driver does not have. `claims` are capabilities that it does not have but
-    declares. `hides` are capabilities that it has but does not declare. `behaves` has the names of behaviours.
-    `mistakes` has the rules that some of the behaviours violate. `raw_registration` is the place where the driver
-    refuses a registration command that lacks its provider's own data; it is empty if the driver accepts such a command.
-    `port` is the device's port as sysfs shows it before the device is opened.
+    - `lacks`: the capabilities that the driver does not have
+    - `claims`: capabilities that the driver declares but does not have
+    - `hides`: capabilities that the driver has but does not declare
+    - `behaves`: the names of its behaviours; `mistakes`: the rules that some of the behaviours violate
+    - `raw_registration`: where the driver refuses a registration command without the provider's data; empty if the
+      driver accepts such a command
+    - `port`: the device's port in sysfs
     """
 
     name: str
@@ -112,31 +114,32 @@ class Persona:
 
     @property
     def violates(self) -> Mapping[str, str]:
-        """The rules that the driver really violates, each with its place in the source; their cases fail."""
+        """The rules that the driver violates, each with its place in the source. Cases of these rules fail."""
         claimed = {_RULE_OF_CLAIM[name]: where for name, where in self.claims.items()}
         return {**_VIOLATED_ON_LINUX, **claimed, **self.mistakes}
 
     @property
     def masked(self) -> frozenset[str]:
-        """The names of the violations that its behaviours mask."""
+        """The names of the violations that the behaviours mask."""
         return frozenset(name for each in self.behaves for name in getattr(BEHAVIOURS[each], MASKS))
 
     @property
     def stack(self) -> Stack:
-        """The capabilities and preconditions of its device."""
+        """The capabilities and preconditions of the driver's device."""
         reaches = _REACHED if self.raw_registration else (*_REACHED, _RAW)
         lacks = frozenset((*self.lacks, *_NOT_ON_LINUX))
         return Stack(self.name, lacks, frozenset(reaches), frozenset(self.claims), frozenset(self.hides))
 
     def kind(self, base: type[Device] = Device) -> type[Device]:
-        """Returns the reference with these behaviours, after the methods of `base`, a reference with a violation."""
+        """Returns the class of the reference with these behaviours. Methods of `base`, a reference with a violation,
+        take precedence."""
         own = [BEHAVIOURS[name] for name in self.behaves]
         kinds = (base, *own) if base is not Device else (*own,)
         return type(f"{base.__name__}On{self.name}", kinds, {"setup": _set_up_all})
 
 
 def _set_up_all(device: Device) -> None:
-    """Calls the `setup` of each combined class, because no `setup` calls another."""
+    """Calls the `setup` of each combined class, because no `setup` calls the next one."""
     for kind in reversed(type(device).__mro__):
         own = vars(kind).get("setup")
         if own is not None and own is not _set_up_all:

@@ -1,7 +1,8 @@
-"""Tries the suite on personas: without a seeded violation, where no case may fail, and with each seeded violation. A
-violation is offered on a persona if a case that passes on the persona kills the violation on the plain reference, which
-is tried with all capabilities and with only the persona's. A violation that is offered must be killed on the persona,
-unless a behaviour of the persona masks it (`masks` in the tables)."""
+"""Tries the suite on personas, without a violation and with each violation.
+
+A violation is offered on a persona if a case that passes on the persona detects the violation on the unmodified
+reference, both with all capabilities and with only the persona's capabilities. An offered violation must be killed on
+the persona. A violation that a behaviour of the persona masks (`masks` in the tables) need not be killed."""
 
 import collections
 import gc
@@ -29,9 +30,9 @@ _TIMES = ("violations", "killed", "processor, s")
 
 @dataclass(frozen=True)
 class CleanRun:
-    """The cases on a persona without a seeded violation. `passed` has the ids of the cases that pass. `failed` has the
-    failing cases as (id, rules, reason), and a sweep once for each rule that it violates. `broken` has the BROKEN cases
-    as `id: reason`, `findings` the findings of preflight, and `processor_s` the processor time of this process."""
+    """The results of cases on a persona without a violation. `passed` has the ids of the cases that pass. `failed` has
+    the failing cases as (id, rules, reason); a sweep has an entry for each rule that its points violate. `broken` has
+    the BROKEN cases as `id: reason`, `findings` the findings of preflight, and `processor_s` the processor time."""
 
     persona: str
     verdicts: Mapping[str, int]
@@ -44,11 +45,15 @@ class CleanRun:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one persona. `findings` are about the violations that are offered on the persona. `right` is the
-    number of cases that pass and are not vacuous, or that fail for a rule that the driver violates. `wrong` has a line
-    for each case that fails and should not, and for each rule that the driver violates although no case fails; `broken`
-    has a line for each BROKEN case. Both have to be mended. `vacuous` has the cases that pass and detect none of the
-    violations offered on the persona, although they detect one of these violations on the plain reference."""
+    """The outcome of one persona.
+
+    - `findings`: the findings on the violations that are offered on the persona
+    - `right`: the number of cases that pass and are not vacuous, or that fail for a rule that the driver violates
+    - `wrong`: a line for each case that should not fail, and for each rule that the driver violates although no case
+      fails for it; `broken`: a line for each BROKEN case. The lines of both are mistakes of the suite or the persona
+    - `vacuous`: the cases that pass and detect no violation that is offered on the persona, although they detect one of
+      these violations on the unmodified reference
+    """
 
     persona: str
     verdicts: Mapping[str, int]
@@ -66,12 +71,12 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """Whether only cases of rules that the driver really violates have failed, and every violation was killed."""
+        """Whether only cases of rules that the driver violates have failed, and every violation was killed."""
         return not self.wrong and not self.broken and self.count(KILLED) == len(self.findings)
 
 
 def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
-    """Runs the cases on a persona after the check of its port and preflight, as on a device. Raises UserError."""
+    """Checks the port of a persona, runs preflight and then the cases, as on a device. Raises UserError."""
     started = time.process_time()
     persona.port.begin()
     passed, failed, broken = set(), [], []
@@ -87,7 +92,7 @@ def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
             elif judgement.verdict == Verdict.BROKEN:
                 broken.append(f"{case.id}: {judgement.reason}")
             elif judgement.verdict in VIOLATIONS:
-                # Each deviating point of a sweep is about one rule; a row that fails may violate any of its rules.
+                # Each deviating point of a sweep violates one rule; a row that fails may violate any of its rules.
                 about = [(rule,) for rule in sorted(rules)] if case.sweep else [case.rules]
                 failed += [(case.id, each, judgement.reason) for each in about]
     took = time.process_time() - started
@@ -97,7 +102,8 @@ def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
 def outcome(
     persona: Persona, clean: CleanRun, findings: Sequence[Finding] = (), killers: Collection[str] = ()
 ) -> Outcome:
-    """Judges a persona's runs. `killers` are the cases that detect an offered violation on the plain reference."""
+    """Returns the outcome of a persona's runs. `killers` has the cases that detect an offered violation on the
+    unmodified reference."""
     known = persona.violates
     failed = {case: f"{case}: {reason}" for case, rules, reason in clean.failed if known.keys().isdisjoint(rules)}
     seen = {rule for _, rules, _ in clean.failed for rule in rules}
@@ -112,7 +118,8 @@ def outcome(
 def try_on(
     persona: Persona, clean: CleanRun, violation: Violation, killers: Collection[str], cases: Sequence[Case]
 ) -> Finding | None:
-    """Tries a violation on a persona; returns None if it is not offered. `killers` kill it on the plain reference."""
+    """Tries a violation on a persona. Returns None if the violation is not offered or is masked. `killers` has the
+    cases that detect the violation on the unmodified reference."""
     passing = [case for case in cases if case.id in clean.passed]
     suited = [case for case in passing if case.id in killers]
     if not suited:
@@ -132,9 +139,9 @@ def try_on(
 def try_personas(
     personas: Sequence[Persona], violations: Sequence[Violation], cases: Sequence[Case], jobs: int = 0
 ) -> Iterator[Outcome]:
-    """Runs the cases on each persona, then tries the violations on it; yields the outcomes in order."""
+    """Runs the cases on each persona, then tries the violations on the persona. Yields the outcomes in order."""
     named = [each.name for each in personas]
-    gc.freeze()  # the cases are kept, and shared with the child processes
+    gc.freeze()  # the child processes share the memory of the cases
     cleans = list(in_processes(lambda number: run_clean(personas[number], cases), named, jobs))
     if not violations:
         yield from map(outcome, personas, cleans)
@@ -156,7 +163,7 @@ def try_personas(
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """Returns a table in Markdown with the violations offered on each persona; without any, none counts as vacuous."""
+    """Returns a table in Markdown. Without an offered violation, the number of vacuous cases is left out."""
     rows = []
     for each in outcomes:
         vacuous = len(each.vacuous) if each.findings else ""
@@ -168,7 +175,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 
 def behaviours(persona: Persona) -> str:
-    """Returns a persona's behaviours and missing capabilities, one a line, with the place in its driver's source."""
+    """Returns a persona's behaviours and missing capabilities, one on each line, with places in the driver's source."""
     lines = [persona.name]
     lines += [f"  {BEHAVIOURS[name].__doc__} ({where})" for name, where in persona.behaves.items()]
     lines += [f"  declares {name} and lacks it ({where})" for name, where in persona.claims.items()]
@@ -178,7 +185,7 @@ def behaviours(persona: Persona) -> str:
 
 
 def faults(outcomes: Sequence[Outcome]) -> list[str]:
-    """Returns a line for each case that fails wrongly or is BROKEN, and for each violation that was not killed."""
+    """Returns a line for each wrong or BROKEN case, and for each offered violation that was not killed."""
     lines = []
     for each in outcomes:
         lines += [f"{each.persona}: {wrong}" for wrong in (*each.wrong, *(f"BROKEN {id_}" for id_ in each.broken))]

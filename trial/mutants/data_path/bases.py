@@ -226,10 +226,10 @@ class Written(Succeeding):
         arrived = content_at(place, len(before))
         if arrived is not None and (peer := self.peer(queue)):
             put(place, before)
-            self.after(peer.number, lambda: _again(place, before, arrived))
+            self.after(peer.number, lambda: _put_late(place, before, arrived))
 
 
-def _again(place: int, before: bytes, arrived: bytes) -> None:
+def _put_late(place: int, before: bytes, arrived: bytes) -> None:
     if content_at(place, len(before)) == before:
         put(place, arrived)
 
