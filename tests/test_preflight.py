@@ -39,7 +39,7 @@ RELIABLE = ("RC", "RC_SRQ")
 
 
 def lost(opcode: str, status: str) -> Device:
-    """A reference on which requests with this opcode have no effect and complete with this status."""
+    """Returns a reference on which requests with this opcode have no effect and complete with this status."""
     return device(carry_out=lambda was, queue, request: status if request.opcode == opcode else was(queue, request))
 
 

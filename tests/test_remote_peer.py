@@ -390,7 +390,7 @@ def test_a_lost_peer_is_a_failure_of_the_loopback_and_not_of_the_device(host: Fa
 
 def test_a_peer_that_does_not_respond_is_lost(host: Far) -> None:
     channel, _ = peer.open_remote("node2:fake0", 0.5)
-    with pytest.raises(PeerLost, match="the peer is lost: node2 did not answer in time"):
+    with pytest.raises(PeerLost, match="the peer is lost: node2 did not respond in time"):
         channel.call("hang")
     (host.tmp / "answer").touch()
     channel.close()

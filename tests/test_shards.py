@@ -104,13 +104,11 @@ def shards(folder: Path, **head: Any) -> list[Path]:
 
 
 def broken() -> Any:
-    """Returns a reference that violates a rule."""
     return next(each for each in VIOLATIONS if each.name == "keys-outlive-the-region").kind()
 
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: Folders) -> list[Path]:
-    """The shards of a run."""
     return shards(tmp_path_factory.mktemp("parts"))
 
 

@@ -74,7 +74,6 @@ def small(axes: str, when: str, points: int | str, where: str = "") -> Case:
 
 
 def cases_of_points(case: Case) -> dict[int, Case]:
-    """Returns the case of each point of the sweep."""
     assert case.sweep is not None
     template, inside = PointTemplate(case, case.sweep), case.sweep.space.bytes_of(case.sweep.inside)
     return {point: template.case(point) for point, here in enumerate(inside) if here}

@@ -211,7 +211,6 @@ def made(tmp_path: Path, *names: str) -> Waivers:
 
 @pytest.fixture
 def waivers(tmp_path: Path) -> Waivers:
-    """The waivers of the run on forky."""
     return made(tmp_path, "forky")
 
 
