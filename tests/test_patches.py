@@ -139,7 +139,7 @@ def test_a_change_that_does_not_fit_is_named_and_the_others_are_written(
 def test_patches_fails_if_no_change_fits(tree: Path, capsys: Says) -> None:
     commit(tree, "int other;\n", "Another driver")
     assert patches(tree) == 2
-    assert capsys.readouterr().err.splitlines()[-1] == "rdma-cts: no change fits; the lines above say why"
+    assert capsys.readouterr().err.splitlines()[-1] == "rdma-cts: no change fits; see the lines above"
 
 
 def test_bad_input_is_reported(tree: Path, capsys: Says, monkeypatch: Patch) -> None:

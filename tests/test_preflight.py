@@ -39,18 +39,18 @@ RELIABLE = ("RC", "RC_SRQ")
 
 
 def lost(opcode: str, status: str) -> Device:
-    """A reference on which requests with this opcode have no effect and complete with this status."""
+    """Returns a reference on which requests with this opcode have no effect and complete with this status."""
     return device(carry_out=lambda was, queue, request: status if request.opcode == opcode else was(queue, request))
 
 
 def unmade(errno: int, *kinds: str, **methods: Callable[..., Any]) -> Device:
-    """A reference that refuses to make queue pairs of these types."""
+    """Returns a reference that refuses to make queue pairs of these types."""
     refuse = refusing(errno)
     return device(create_qp=lambda was, queue: refuse() if queue.kind in kinds else was(queue), **methods)
 
 
 def unconnected(kind: str) -> Device:
-    """A reference on which queue pairs of one type can be made, but not moved to RTS."""
+    """Returns a reference on which queue pairs of one type can be made, but not moved to RTS."""
 
     def move_qp(was: Callable[..., None], queue: Queue, state: str) -> None:
         if queue.kind == kind and state == "RTS":
@@ -61,7 +61,7 @@ def unconnected(kind: str) -> Device:
 
 
 def registering(refused: Callable[[int], int]) -> Device:
-    """A reference that refuses registrations with the errno that `refused` returns for their access."""
+    """Returns a reference that refuses registrations with the errno that `refused` returns for their access."""
     return device(access_fault=lambda was, access: was(access) or refused(access))
 
 

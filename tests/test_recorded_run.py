@@ -17,7 +17,7 @@ quotes = importlib.import_module("quotes")
 
 @cache
 def recorded() -> Digest:
-    """The recorded run that the pages quote."""
+    """Returns the recorded run that the pages quote."""
     run: Digest = quotes.recorded()
     return run
 

@@ -317,7 +317,7 @@ def test_a_host_that_comes_back_with_another_kernel_is_reported(stand_in: StandI
 def test_a_host_that_sends_only_noise_is_reported_as_silent(stand_in: StandIn, monkeypatch: Patch, noise: str) -> None:
     monkeypatch.setattr(link, "_ENDING_S", 0.1)
     stand_in.client(f"{noise}\n:")  # a separate process, which does not read its input
-    with user_error(r"^host\.invalid did not answer in time$", status=3):
+    with user_error(r"^host\.invalid did not respond in time$", status=3):
         link.Link.connected(ADDRESS, b"x" * (1 << 20), 0.5)
 
 

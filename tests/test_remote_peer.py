@@ -62,7 +62,7 @@ def test_a_peer_is_named_with_or_without_its_host(text: str, host: Address | Non
 
 
 def other_end(pipe: Connection, addr: int) -> None:
-    """The other host: a process with separate memory at the same address."""
+    """Stands in for the other host: runs in a process with separate memory at the same address."""
     mirror = Mirror()
     mirror.hold(addr, SIZE)
     mirror.apply(pipe.recv())
@@ -326,11 +326,11 @@ class Far:
         monkeypatch.setenv("STAND_IN_PIDS", str(folder / "pids"))
 
     def client(self, text: str) -> None:
-        """From now on, this shell script stands in for ssh."""
+        """Makes this shell script the stand-in for ssh."""
         script(self.folder / "bin" / "ssh", text)
 
     def pids(self) -> list[int]:
-        """The ids of the running processes that stand in for ssh."""
+        """Returns the ids of the running processes that stand in for ssh."""
         found = [int(path.name) for path in (self.folder / "pids").iterdir()]
         return [pid for pid in found if is_running(pid)]
 
@@ -339,7 +339,7 @@ class Far:
             os.kill(pid, signal.SIGKILL)
 
     def left(self) -> list[str]:
-        """The files that ended connections have left on the host."""
+        """Returns the files that ended connections have left on the host."""
         return sorted(path.name for path in self.tmp.glob("rdma-cts-*"))
 
 
@@ -390,7 +390,7 @@ def test_a_peer_that_is_lost_ends_the_session_and_not_the_device(host: Far) -> N
 
 def test_a_peer_that_does_not_answer_is_lost(host: Far) -> None:
     channel, _ = peer.open_remote("node2:fake0", 0.5)
-    with pytest.raises(PeerLost, match="the peer is lost: node2 did not answer in time"):
+    with pytest.raises(PeerLost, match="the peer is lost: node2 did not respond in time"):
         channel.call("hang")
     (host.tmp / "answer").touch()
     channel.close()

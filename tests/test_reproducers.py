@@ -42,7 +42,7 @@ WRITE = "reg_mr/on_demand/rdma-write-at-buf-+-100"
 
 @cache
 def programs() -> tuple[dict[str, Program], Counter[str]]:
-    """The programs of all rows by their ids, and the reasons why other rows have none."""
+    """Returns the programs of all rows by their ids, and the reasons why other rows have none."""
     made, reasons = {}, Counter[str]()
     for case in ROWS:
         try:

@@ -85,7 +85,7 @@ def test_a_new_object_is_counted_in_addition_to_the_kernels_own_objects(system: 
 
 
 def summary(*entries: tuple[bytes, int]) -> bytes:
-    """The message in which the kernel sums up the objects of a device (fill_res_info of nldev.c)."""
+    """Returns the message in which the kernel sums up the objects of a device (fill_res_info of nldev.c)."""
     packed = b"".join(struct.pack("=HH4sHHQ", 4 + len(name) + 1, 17, name, 12, 18, number) for name, number in entries)
     return struct.pack("=IHHII", 16 + len(packed), 5 << 10 | 9, 0, 1, 0) + packed
 

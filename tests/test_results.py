@@ -307,8 +307,7 @@ def test_repeated_values_take_no_room_in_a_large_run(tmp_path: Path, monkeypatch
 
 
 def test_results_that_repeat_values_are_read_as_each_line_alone(tmp_path: Path) -> None:
-    """Lines that differ from earlier lines: nested keys of the same name, numbers, escapes and another order of
-    keys."""
+    """Lines differ from earlier lines in nested keys of the same name, numbers, escapes, or the order of the keys."""
     before: list[dict[str, Any]] = [
         *({"expected": {one: 1, "observed": two}, "observed": {"returned": two}} for one, two in ("a2", "b3", "a3")),
         {"fault": {"kind": "refused", "call": 'a "call"'}, "verdict": "FAIL"},

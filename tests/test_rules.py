@@ -33,8 +33,7 @@ RULE = """\
 
 
 def read(tmp_path: Path, **files: str) -> tuple[Registry, list[str]]:
-    """Reads a folder with these rules files, by verb; returns the rules, and the mistakes as `file:line:column:
-    message`."""
+    """Reads these rules files, by verb; returns the rules, and the mistakes as `file:line:column: message`."""
     laid(tmp_path, {f"{verb}/rules.yaml": text for verb, text in files.items()})
     found, mistakes = read_registry([tmp_path], tmp_path)
     return found, [str(mistake) for mistake in mistakes]
@@ -118,20 +117,18 @@ REREG = """
 
 
 def suite(rules: Sequence[str] = (), *tables: Table) -> Suite:
-    """A suite of these rules (by default all) and tables (by default ROWS)."""
+    """Returns a suite of these rules (by default all) and tables (by default ROWS)."""
     made = samples.suite(tables or [samples.table("reg_mr/sample", ROWS, 4)])
     return replace(made, registry=Registry(made.registry[id_] for id_ in rules or made.registry))
 
 
 def covered(suite: Suite, folder: Path, *lines: ResultRecord, complete: bool = True, **head: Any) -> Coverage:
-    """The coverage of a suite with a run that has these results."""
     run = samples.recorded(lines, complete=complete, planned=[], **head)
     return cover_with_results(suite, samples.written(run, folder))
 
 
 def numbers(coverage: Coverage) -> dict[str, tuple[int, int, int, int]]:
-    """Returns, for each rule that has a case, the number of its cases, and the numbers that expect success, a refusal
-    and an open outcome."""
+    """Returns, by rule, how many cases it has, and how many of them expect success, a refusal, and an open outcome."""
     return {rule.id: (rule.cases, rule.success, rule.refused, rule.open) for rule in coverage.rules if rule.cases}
 
 

@@ -48,7 +48,7 @@ class Run:
 
 
 def by_day() -> list[str]:
-    """A part of the default tier: of each table, each rule and, for hazardous cases, each verb."""
+    """Returns a part of the default tier: of each table, each rule and, for hazardous cases, each verb."""
     every = of_tier(load_suite().cases, DEFAULT)
     small = [case for case in every if (case.sweep is None or case.sweep.size <= MOST_POINTS) and not case.hazardous]
     chosen = [case.id for case in every if case.id.startswith(NAMED)]

@@ -24,8 +24,8 @@ def night(ratio: float) -> str:
 @pytest.mark.parametrize(
     ("before", "seconds", "told", "status"),
     [
-        ([], 12.0, "compared after 5 nights; there are 0", 0),
-        ([1.0] * 4, 60.0, "compared after 5 nights; there are 4", 0),
+        ([], 12.0, "not compared: 0 earlier nights, 5 are needed", 0),
+        ([1.0] * 4, 60.0, "not compared: 4 earlier nights, 5 are needed", 0),
         ([5.0, 6.0, 5.5, 6.5, 6.0], 14.3, "nothing is more than a fifth above earlier nights, which differ by 25%", 0),
         (
             [5.0, 6.0, 5.5, 6.5, 6.0],

@@ -143,7 +143,6 @@ def test_the_kernel_is_counted_before_a_case_only_if_a_count_may_have_changed(
 
 
 def on_demand_point() -> Case:
-    """A point of a sweep that needs the capability odp."""
     made = SPACE.replace("REMOTE_WRITE]", "ON_DEMAND]").replace("refused, rule", "success, rule")
     space = samples.case(made.replace("  sweep:", "  needs: [odp]\n  sweep:"))
     assert space.sweep is not None

@@ -34,7 +34,7 @@ def accepts(data: object, of: str = "table") -> bool:
 
 
 def with_row(**changes: Any) -> dict[str, Any]:
-    """A table whose only row differs from a valid row."""
+    """Returns a table whose only row differs from a valid row."""
     return {"verb": "ibv_reg_mr", "cases": 1, "rows": [{**ROW, **changes}]}
 
 

@@ -91,7 +91,7 @@ def test_a_trial_divides_its_violations(cli: Cli) -> None:
 
 
 def shards(folder: Path, **head: Any) -> list[Path]:
-    """The runs of all shards on a reference that violates a rule, each recorded separately."""
+    """Records each shard of a run on a reference that violates a rule; returns their folders."""
     found = []
     for number in range(1, OF + 1):
         facts = {"number": number, "of": OF, "whole": [case.id for case in WHOLE]}
@@ -104,13 +104,11 @@ def shards(folder: Path, **head: Any) -> list[Path]:
 
 
 def broken() -> Any:
-    """A reference that violates a rule."""
     return next(each for each in VIOLATIONS if each.name == "keys-outlive-the-region").kind()
 
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: Folders) -> list[Path]:
-    """The shards of a run."""
     return shards(tmp_path_factory.mktemp("parts"))
 
 

@@ -130,8 +130,7 @@ def test_a_flag_that_two_axes_have_is_reported_with_its_axis() -> None:
 
 
 def points(*marks: str) -> Points:
-    """Returns four points of two flags: P passes, F fails, U is unsupported, R has another expectation, and - is not in
-    the space."""
+    """Returns four points of two flags: P passes, F fails, U is unsupported, R expects a refusal, - is left out."""
     kinds = {
         "P": Outcome("PASS", "success", "fine", "REG-17"),
         "F": Outcome("FAIL", "success", "refused", "REG-17"),

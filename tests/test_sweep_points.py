@@ -74,14 +74,13 @@ def small(axes: str, when: str, points: int | str, where: str = "") -> Case:
 
 
 def cases_of_points(case: Case) -> dict[int, Case]:
-    """Returns the cases that a run of the sweep makes for the points."""
     assert case.sweep is not None
     template, inside = PointTemplate(case, case.sweep), case.sweep.space.bytes_of(case.sweep.inside)
     return {point: template.case(point) for point, here in enumerate(inside) if here}
 
 
 def parts(case: Case) -> tuple[object, ...]:
-    """The set-up and the calls of a case, without the expectation of its judged call."""
+    """Returns the set-up and the calls of a case, without the expectation of its judged call."""
     return case.given, case.before, case.when.call, case.when.arguments, case.afterwards
 
 

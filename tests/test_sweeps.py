@@ -1,5 +1,4 @@
-"""Tests of sweeps: every point is run and judged, deviating points are reported, a point can be run alone, and seeds
-shuffle points."""
+"""Tests of sweeps: runs and verdicts of all points, reports of deviating points, single points, and shuffled points."""
 
 import ctypes
 import itertools
@@ -221,7 +220,7 @@ def test_shared_queue_pairs_are_renewed_after_each_point_that_has_used_them(
 
 
 def failing_binds(before: int = 0) -> Device:
-    """A reference on which every third valid bind fails; `before` counts earlier binds."""
+    """Returns a reference on which every third valid bind fails; `before` counts earlier binds."""
     binds = itertools.count(before + 1)
     return device(bind_refused=lambda was, *asked: next(binds) % 3 == 0 or was(*asked))
 
@@ -292,7 +291,7 @@ UNRELIABLE_ROW = """
 
 
 def losing(losses: int) -> Device:
-    """A reference on which the first writes over an unreliable connection are lost."""
+    """Returns a reference on which the first writes over an unreliable connection are lost."""
     left = iter(range(losses))
     return device(put=lambda was, *asked: next(left, None) is not None or was(*asked))
 

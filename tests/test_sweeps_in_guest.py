@@ -55,8 +55,7 @@ KEPT = ("verdict", "rules", "expected", "space", "points", "rule_verdicts", "dev
 
 
 def without_commands(result: dict[str, Any]) -> dict[str, Any]:
-    """Returns the result without the commands that reproduce its deviations, because they name the device in a run on
-    one device."""
+    """Returns the result without commands that reproduce deviations: in a run on one device, they name the device."""
     if "deviations" not in result:
         return result
     kept = [{key: value for key, value in each.items() if key != "repro"} for each in result["deviations"]]

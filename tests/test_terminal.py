@@ -43,7 +43,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[io.TextIOWrapper
 def told(
     *lines: ResultRecord, folder: str = "out", level: int = NORMAL, to: TextIO | None = None, complete: bool = True
 ) -> str:
-    """The summary of a run with these results in this folder."""
+    """Returns the summary of a run with these results in this folder."""
     run = digest(recorded(lines, complete=complete), Path(folder))
     return summary(run, Path(folder), to or io.StringIO(), level)
 
@@ -60,7 +60,7 @@ def seen(terminal: tuple[io.TextIOWrapper, int]) -> str:
 
 
 def clock(step: float = 0.5) -> Callable[[], float]:
-    """A clock that advances by `step` seconds each time it is read."""
+    """Returns a clock that advances by `step` seconds each time it is read."""
     return itertools.count(0.0, step).__next__
 
 

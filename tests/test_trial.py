@@ -329,7 +329,7 @@ class Made:
 
 
 def made(folder: Path, text: str) -> Iterator[Violation]:
-    """The mutants of a package that has only this table."""
+    """Returns the mutants of a package that has only this table."""
     (folder / "topic.yaml").write_text(text)
     package = types.ModuleType("package")
     package.__file__ = str(folder / "__init__.py")

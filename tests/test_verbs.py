@@ -13,7 +13,7 @@ EVERY_VERB = [*verbs.VERBS.values(), *verbs.VENDOR_VERBS.values()]
 
 
 def sections(document: str) -> dict[str, str]:
-    """The sections of a manual page or header; skips the test if it is not installed."""
+    """Returns the sections of a manual page or header; skips the test if it is not installed."""
     path = pages.path_of(document)
     assert path, f"{document} is neither a manual page nor a header, nor among UNCHECKED"
     if not path.exists():

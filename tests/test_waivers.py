@@ -45,7 +45,7 @@ def read_from(tmp_path: Path, *waivers: dict[str, Any]) -> Waivers:
 
 
 def mistakes(tmp_path: Path, *waivers: dict[str, Any]) -> list[str]:
-    """The mistakes in a file, without the file's name."""
+    """Returns the mistakes in a file, without the file's name."""
     with pytest.raises(UserError) as caught:
         read_from(tmp_path, *waivers)
     return [line.removeprefix(f"{tmp_path}/waivers.yaml:") for line in str(caught.value).splitlines()]
@@ -211,7 +211,6 @@ def made(tmp_path: Path, *names: str) -> Waivers:
 
 @pytest.fixture
 def waivers(tmp_path: Path) -> Waivers:
-    """The waivers of the run on forky."""
     return made(tmp_path, "forky")
 
 

@@ -18,7 +18,7 @@ from kinds import rows
 
 
 def mistakes(text: str) -> list[str]:
-    """The mistakes in the text, each as `line:column: message`."""
+    """Returns the mistakes in the text, each as `line:column: message`."""
     with pytest.raises(TextError) as caught:
         read_bytes(text.encode(), "f")
     return [str(mistake).removeprefix("f:") for mistake in caught.value.mistakes]
