@@ -17,7 +17,7 @@ from project import QUIET_VERDICTS, Project
 from samples import footer_of, laid
 
 EXPECTED = {f"reg_mr/fake/{row}": verdict for row, verdict in QUIET_VERDICTS.items()}
-KEPT = os.environ[cache.DIRECTORY]  # this session's cache of the suite's own tables, already parsed
+KEPT = os.environ[cache.DIRECTORY]  # the cache of this session has the parsed tables of the suite
 
 
 def verdicts(project: Project) -> Mapping[str, str]:
@@ -32,7 +32,7 @@ def extend(project: Project, text: str) -> None:
 
 
 def errors(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """Returns pytest's usage errors, one per line."""
+    """Returns the lines of pytest's usage errors."""
     return [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line]
 
 
