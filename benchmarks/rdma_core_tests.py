@@ -3,7 +3,7 @@
     python3 rdma_core_tests.py DEVICE MODULE[.CLASS.METHOD] [MODULE...]
 
 The tests are in `tests` next to this file. Prints JSON lines: when a test begins, its outcome, and at the end the
-number of test methods that ran (without skipped methods), how many did not pass, and their seconds with their set-up.
+number of test methods that ran (without skipped methods), how many did not pass, and their duration with set-up.
 """
 
 import contextlib

@@ -39,7 +39,7 @@ from targets.guests import Guests  # noqa: E402
 
 SPACES = "--tier exhaustive -k _space/ --sequences 0"
 CASE = "reg_mr/access_flags/local-write-alone"
-MOST = 1.2  # a larger multiple of the median of the last NIGHTS nights, at least FEWEST, is a regression
+MOST = 1.2  # a figure above this multiple of the median of the last NIGHTS nights (at least FEWEST) has regressed
 NIGHTS, FEWEST = 14, 5
 
 RESULTS, HOSTS = 100_000, 100
@@ -230,7 +230,7 @@ def compared(nights: Sequence[Mapping[str, float]], figures: Mapping[str, float]
     if above:
         return f"costs: {'; '.join(above)}", True
     if not known:
-        return f"costs: compared after {FEWEST} nights; there are {len(nights)}", False
+        return f"costs: not compared: {len(nights)} earlier nights, {FEWEST} are needed", False
     spread, name = max(((max(each) - min(each)) / statistics.median(each), name) for name, each in known.items())
     return f"costs: nothing is more than a fifth above earlier nights, which differ by {spread:.0%} ({name})", False
 

@@ -27,7 +27,7 @@ COMMANDS: Mapping[str, str] = {
     "nightly": "Run the cases on several stacks and compare each stack with its last good night; exit status 1 after a "
     "regression.",
     "test": "Run the project's own tests; arguments after `--` go to pytest.",
-    "doctor": "Show what is missing on this host for each way of running, and how to get it.",
+    "doctor": "Show what is missing on this host for each way of running, and the remedies.",
     "prepare": "Build the guest's image and template, without running a case.",
     "list": "List the cases of all tiers; with --rules, list the rules.",
     "report": "Write a report of recorded runs; several runs become columns of one page.",
@@ -45,8 +45,8 @@ COMMANDS: Mapping[str, str] = {
     "reproducer": "Write a C program for libibverbs that shows a violation, or a text that reports the violation.",
     "findings": "Write a page about the defects in runs on several stacks, and C programs that show the defects.",
     "patches": "Write patches for git am that fix the defects of Soft-RoCE in given source trees.",
-    "bisect-step": "Run a case, and exit with the status that git bisect run expects: 0 good, 1 bad, 125 cannot be "
-    "tested, 128 stop the bisection.",
+    "bisect-step": "Run a case, and exit with the status for git bisect run: 0 good, 1 bad, 125 cannot be tested, 128 "
+    "stops the bisection.",
     "coverage": "Show which rules have cases, and in which directions; with --run, also show the verdicts.",
     "describe": "Print the promises of the manual pages about a verb.",
     "trial": "Test the suite itself: does a case fail for every rule that a driver violates?",
@@ -54,7 +54,7 @@ COMMANDS: Mapping[str, str] = {
     "variables": "Print the environment variables and the purpose of each variable.",
     "completion": "Print a script with which bash, zsh or fish complete commands and options.",
 }
-_ALLOCATED = 50_000  # new objects before Python collects garbage; few objects of a command become garbage
+_ALLOCATED = 50_000  # new objects between two garbage collections; few objects of a command become garbage
 _MODULES = {"list": "listing", "bisect-step": "bisect_step"}
 
 

@@ -27,8 +27,8 @@ from runs.plan import read_plan
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "run RUN", "the directory of a run")
     add(parser, "--out FILE", f"where to write (default: RUN{SUFFIX})")
-    add(parser, "--waivers FILE", "the run's waivers, if they are elsewhere now")
-    add(parser, "--profile FILE", "the run's profile, if it is elsewhere now")
+    add(parser, "--waivers FILE", "the run's waivers, if their file was moved")
+    add(parser, "--profile FILE", "the run's profile, if its file was moved")
     add(parser, "--sign KEY", f"sign the bundle with a key of ssh-keygen(1), into FILE{signature.SUFFIX}")
     add_cases_argument(parser)
 

@@ -56,7 +56,7 @@ class Coverage:
     rules: tuple[RuleCoverage, ...]
     codes: tuple[CodeCoverage, ...]
     cases: int
-    complete: bool | None = None  # None without results, False if the run was cut short
+    complete: bool | None = None  # None without results, False if the run is incomplete
     cases_run: int = 0  # the suite's cases that have a result
 
     @property
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints the coverage. Exit status 1 if a rule has no case, else 0."""
+    """Prints the coverage. Returns exit status 1 if a rule has no case, else 0."""
     suite = suite_from(arguments)
     coverage = cover(suite) if arguments.run is None else cover_with_results(suite, arguments.run)
     show(render(coverage))

@@ -27,7 +27,9 @@ WIDTH = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("verb", nargs="?", metavar="VERB", help="ibv_reg_mr, or reg_mr; without it, list all")
+    parser.add_argument(
+        "verb", nargs="?", metavar="VERB", help="a verb, such as ibv_reg_mr or reg_mr (default: list all verbs)"
+    )
     parser.add_argument(
         "--dialect",
         choices=(MAINLINE, EXPERIMENTAL),

@@ -1,4 +1,4 @@
-"""`rdma-cts doctor`: prints what is missing on this host for each way of running, and how to get it."""
+"""`rdma-cts doctor`: prints what is missing on this host for each way of running, and the remedies."""
 
 import argparse
 import itertools
@@ -128,7 +128,7 @@ def _disk(cache: Path) -> Finding:
 
 def _rights_to_build() -> Finding:
     if os.geteuid() == 0:
-        return Finding(OK, "rights", "root, which may build the image")
+        return Finding(OK, "rights", "root, which can build the image")
     if reason := privileges.obstacle():
         return Finding(
             MISSING,
@@ -147,7 +147,7 @@ def _processor(root: Path, vmlinuz: Path) -> Finding:
     if requested != qemu.AUTO:
         return Finding(OK, "processor", f"{requested}, which RDMA_CTS_ACCEL requests")
     if not qemu.kvm_present(root / "dev/kvm"):
-        return Finding(OK, "processor", "software emulation: no usable /dev/kvm (it would only make runs faster)")
+        return Finding(OK, "processor", "software emulation: no usable /dev/kvm (KVM would only make runs faster)")
     found = qemu.remembered(vmlinuz)
     if found == qemu.TCG:
         return Finding(OK, "processor", "software emulation: /dev/kvm exists but does not start the guest's kernel")

@@ -28,9 +28,9 @@ _KCIDB = "kcidb.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "runs RUN...", "runs, those of the newest stack first")
+    add(parser, "runs RUN...", "runs, first the runs of the newest stack")
     add(parser, "--title", "the title of the page (default: %(default)s)", default="Findings on Soft-RoCE")
-    add(parser, "--out DIR", f"write {PAGE} and the folder {FOLDER}/ there (default: docs)", default=Path("docs"))
+    add(parser, "--out DIR", f"the directory for {PAGE} and the folder {FOLDER}/ (default: docs)", default=Path("docs"))
     add(
         parser,
         "--programs",

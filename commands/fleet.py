@@ -18,7 +18,7 @@ from reports.history import facts_of
 from reports.html import FILE_NAME as REPORT
 from reports.text import one_line
 
-_MOST = 20  # differences that are printed
+_MOST = 20  # the maximum number of printed differences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def execute(arguments: argparse.Namespace) -> int:
     for folder in (each for given in arguments.nodes for each in _nodes_in(given)):
         name = one_line(folder.name)
         if name in found:
-            raise UserError(f"two nodes are called {name}: {found[name]} and {folder}", hint="rename one of them")
+            raise UserError(f"two nodes are called {name}: {found[name]} and {folder}", hint="rename one directory")
         found[name] = folder
     out = Path(arguments.out)
     rules, _ = read_registry([CASES], ROOT)
@@ -79,7 +79,7 @@ def _node(name: str, folder: Path, out: Path) -> Node:
 
 
 def differences(known: Fleet) -> Iterator[str]:
-    """Yields the differences between equal nodes as lines for the terminal."""
+    """Yields the differences between the nodes of each group as lines for the terminal."""
     found = [each for group in known.groups for each in group.differences]
     for each in found[:_MOST]:
         others = f" and {len(each.nodes) - 3:,} more" if len(each.nodes) > 3 else ""

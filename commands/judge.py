@@ -80,7 +80,7 @@ def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudg
         results: list[ResultRecord] = []
         for each in again:
             record = each.record.copy()
-            if each.kept:  # its side file is next to the old results
+            if each.kept:  # the file of its points is next to the old results
                 record.pop("points_file", None)
             record = file.prepared(record, find(suite, each.record["case"]))
             results.append(with_effective(record, header, waivers))

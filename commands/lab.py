@@ -57,7 +57,7 @@ _LOUDNESS = {QUIET: ["-q"], VERBOSE: ["-v"]}
 
 def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resumed: bool = False) -> int:
     """Runs the cases of `options` on each host in the file and returns the exit status. The results of each host are in
-    a subdirectory of the lab's directory. If the lab is `resumed`, a host with a complete run runs nothing. Raises
+    a subdirectory of the lab's directory. If the lab is `resumed`, complete runs of hosts are left as they are. Raises
     UserError for a mistake in the file."""
     if arguments.shell:
         raise UserError("--shell cannot be given with --lab", hint="a lab has no guest")

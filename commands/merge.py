@@ -31,7 +31,7 @@ from runs.folder import run_folder
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "shards RUN...", "the directory of each shard")
     add(parser, "--out DIR", "where to write the merged run", required=True)
-    add(parser, "--waivers FILE", "the shards' waivers, if they are elsewhere now")
+    add(parser, "--waivers FILE", "the shards' waivers, if their file was moved")
     add_cases_argument(parser)
 
 

@@ -66,7 +66,7 @@ case_deadline_s seed sequences
 """.split()
 _KNOWN = (*STACKS, *OWN_STACKS)
 _SELECTING = ("verbs", "rules", "words", "only", "tier")
-_LAST_BYTES = 1 << 14  # the length of the end of a log that is read to find out why a run did not start
+_LAST_BYTES = 1 << 14  # the number of bytes at the end of a log that are searched for its last line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -244,7 +244,7 @@ def _renew(stack: str, days: float) -> None:
     try:
         renew_image(recipe_for(stack), cache_directory(), days, lambda line: show([f"{stack}: {line}"]))
     except UserError as error:
-        show([f"{stack}: its image could not be renewed: {error}"])
+        show([f"{stack}: the image could not be renewed: {error}"])
 
 
 def _cell(history: History, night: Path, name: str, options: RunOptions, yes: bool) -> tuple[Outcome, list[str]]:
@@ -260,7 +260,7 @@ def _cell(history: History, night: Path, name: str, options: RunOptions, yes: bo
     lines, outcome = list(morning.lines()), morning.outcome
     try:
         write_atomically(folder / OUTCOME_FILE, outcome.encoded())
-    except UserError as error:  # a full disk: the next night counts this cell as cut short
+    except UserError as error:  # a full disk: for the next night, this cell is incomplete
         lines.append(str(error))
     return outcome, lines
 
@@ -290,7 +290,7 @@ def _ran(cell: Cell, options: RunOptions, yes: bool) -> tuple[Cell, Digest | Non
 
 
 def _finished(command: list[str], environment: Mapping[str, str], output: int) -> int:
-    """Runs a command to its end. A signal that ends this process is first passed to the command."""
+    """Runs a command to its end. If a signal ends this process, first terminates the command."""
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment) as child:
         try:
             return child.wait()

@@ -59,7 +59,7 @@ def execute(arguments: argparse.Namespace) -> int:
                 print(f"{tree.path}: the change {name} does not fit and is left out: {reason}", file=sys.stderr)
             print(f"{out}: {len(made.written)} patch{'' if len(made.written) == 1 else 'es'}")
     if not written:
-        raise UserError("no change fits", hint="the lines above say why")
+        raise UserError("no change fits", hint="see the lines above")
     return 0
 
 

@@ -36,7 +36,7 @@ def execute(arguments: argparse.Namespace) -> int:
         except UserError as error:
             raise UserError(
                 f"the image of {guests.stack} is ready, but its template is not; runs boot their guests",
-                hint="the output before this message says why",
+                hint="see the output before this message",
                 status=3,
             ) from error
     print(f"image and template of {guests.stack} are ready; {PROGRAM} run --guest uses them")

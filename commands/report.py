@@ -53,7 +53,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
         history = read_history(arguments.history)
         if not history.nights:
-            raise UserError(f"{arguments.history} is not a history: there is no night in it")
+            raise UserError(f"{arguments.history} is not a history: it has no night")
         show(history.problems, sys.stderr)
         page = renderer("history_page").page_of(history)
         _write(arguments.out or arguments.history / PAGE, page.encode())

@@ -129,7 +129,7 @@ def _resume(arguments: argparse.Namespace) -> int:
 
 
 def _complete(folder: Path) -> Digest | None:
-    """Returns the run in a directory if it is complete, which needs no device and no connection, else None."""
+    """Returns the run in a directory if it is complete, else None. Needs no device and no connection."""
     try:
         found = read(folder)
     except UserError:  # reported when the run is resumed
@@ -332,7 +332,7 @@ def _reported(judged: Digest, out: Path, level: int, lost: str, changed: str) ->
 
 
 def _announcing(start: Start, alone: Collection[str], progress: Progress) -> Start:
-    """Returns `start` with a message that says why a worker is started for a single case."""
+    """Returns `start` with a message before a worker is started for a single hazardous case."""
 
     def announcing(cases: Sequence[str]) -> Worker:
         if len(cases) == 1 and cases[0] in alone:

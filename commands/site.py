@@ -55,7 +55,7 @@ def execute(arguments: argparse.Namespace) -> int:
     old = _earlier(folder)
     history = read_history(arguments.history)
     if not history.nights:
-        raise UserError(f"{arguments.history} is not a history: there is no night in it")
+        raise UserError(f"{arguments.history} is not a history: it has no night")
     if history.problems and not any(cell.facts for cell in history.cells):
         raise UserError(f"{arguments.history}: no night can be read; the first: {history.problems[0]}")
     if Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(arguments.history)):

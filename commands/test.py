@@ -10,7 +10,7 @@ from fixtures.system import packages
 
 # Four test files at a time on two processors: a test with a guest often waits, and each guest takes much memory.
 ALL = ("-n", "4", "--dist", "loadfile", "tests")
-# Only --nightly runs the tests with this mark, and runs other tests with more examples (docs/testing.md).
+# Only --nightly runs tests with the mark `nightly`; it also runs other tests with more examples (docs/testing.md).
 LEFT = ("-m", "not nightly")
 # The quick tests for a developer: no guest, and no test file that takes more than a few seconds.
 QUICK = ("-n", "2", "--dist", "loadfile", "-m", "not guest and not nightly and not slow", "tests")

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add(command, "--whole", "run all cases, even if cases of the violated rule failed")
     add(guest, "--own", "only the cases of the violated rule")
 
-    mending = trial("mended", mended.execute, "run on the mended stack, without one of its changes at a time")
+    mending = trial("mended", mended.execute, "run on the mended stack, each time without one of its changes")
     add(mending, "run RUN", "a run on the stack without changes")
     add(mending, "--change NAME", "only this change", action="append", default=[])
     add(mending, "--list", "only list the changes")

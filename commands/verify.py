@@ -40,9 +40,9 @@ _NAMES_CASES = ("--on", "--rdma-only")  # the shortest forms of options that nam
 _NOT_JUDGED = {UNOBSERVED: "without an observation", DISPUTED: "about which worker and supervisor disagree"}
 
 _ON_A_HOST = (
-    "on a host: the library under test ran with the rights of the suite there, and could have changed what was recorded"
+    "on a host: the library under test ran with the rights of the suite, and could have changed the recorded data"
 )
-_ISOLATED = "on a host: the library under test ran as the user {} there, who could not write what was recorded"
+_ISOLATED = "on a host: the library under test ran as the user {}, who could not change the recorded data"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,7 +113,7 @@ class Support:
         the sentence."""
         facts, results = self.run.facts, len(self.run.results) - len(self.run.unrecorded)
         yield from filter(None, [self.run.changed_stack, signed])
-        yield f"bundle: sha256 {self.sha256}; {format_count(len(self.manifest.files), 'file')}, each byte as written"
+        yield f"bundle: sha256 {self.sha256}; {format_count(len(self.manifest.files), 'file')}, all unchanged"
         under_test = ", ".join(f"{name} {facts[name]}" for name in _PRINTED if facts[name])
         yield f"run: {facts['device']} ({facts['driver']}), {under_test}"
         yield from filter(None, [self.remark])

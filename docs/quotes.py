@@ -70,8 +70,9 @@ def _summary(run: Digest) -> Iterator[str]:
 
 def _calls(run: Digest) -> Iterator[str]:
     again = (run.footer or {}).get("confirmation", {})
-    tried = sum(again.values())
-    yield f"A default run made {run.points:,} calls in {len(run.results):,} cases and tried {tried:,} violations again."
+    repeated = sum(again.values())
+    cases = len(run.results)
+    yield f"A default run had {run.points:,} judged calls in {cases:,} cases and repeated {repeated:,} violations."
 
 
 @functools.cache

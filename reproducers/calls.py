@@ -110,7 +110,6 @@ def _make(writer: Writer, step: Step, kind: str, call: Callable[[], str]) -> str
 
 
 def register(writer: Writer, step: Step) -> None:
-    """Writes the registration of the region `step.name`."""
     own = _make(writer, step, "ibv_mr", lambda: registration(writer, step.call, step.arguments, writer.raw))
     writer.names.region(step.name, f"{own}->")
     kept, should = wanted(step)

@@ -40,8 +40,7 @@ _KERNEL_LINES = 40
 
 
 def mail(symptom: Symptom, run: Digest, suite: Suite, basis: Basis, history: Sequence[Digest]) -> str:
-    """Returns the whole text; the first line is the subject. `history` has runs of other stacks. Raises Inexpressible
-    if there is no program."""
+    """Returns the whole text, the subject first. `history` has runs of other stacks. Raises Inexpressible."""
     program = reproducer(symptom.name, suite, basis, symptom, WIDTH)
     lines = [*_description(symptom, run, suite, history), "", program.text.rstrip()]
     return "\n".join(lines) + "\n"

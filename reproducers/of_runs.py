@@ -92,7 +92,6 @@ def reproducer(id_: str, suite: Suite, basis: Basis, symptom: Symptom | None = N
 
 
 def file_name(id_: str) -> str:
-    """Returns the name of the file of a case's program."""
     return f"{_NOT_IN_A_NAME.sub('-', id_).strip('-')}.c"
 
 

@@ -33,7 +33,7 @@ def rdma_core_tree(options: RunOptions) -> Path | None:
 
 
 def check(options: RunOptions) -> None:
-    """Raises UserError for mistakes in the options of the guest that can be found without an image."""
+    """Raises UserError for mistakes in the options of the guest, without using an image."""
     refuse_conflicts(options)
     if options.linux:
         check_linux(options.linux, guest_driver(options))
@@ -41,7 +41,7 @@ def check(options: RunOptions) -> None:
 
 
 def refuse_conflicts(options: RunOptions) -> None:
-    """Raises UserError for mistakes in the options of the guest that can be found without its builds."""
+    """Raises UserError for mistakes in the options of the guest, without reading the builds."""
     environment_from(options)
     tools_from(options)
     refuse_beside_own_stack(options)

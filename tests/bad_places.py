@@ -10,7 +10,7 @@ NOBODY = 65534
 
 @contextmanager
 def as_another_user() -> Iterator[None]:
-    """If this process is root, makes it act as another user, because file modes do not apply to root."""
+    """Makes this process act as another user if it is root, because file modes do not apply to root."""
     me = os.geteuid()
     if me == 0:
         os.seteuid(NOBODY)

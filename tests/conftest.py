@@ -57,15 +57,13 @@ settings.load_profile("untimed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """If a test file needs a package that is not installed, the file is reported as an error, and all other tests
-    run."""
+    """Makes pytest report a file that needs a missing package as an error, and run all other tests."""
     config.option.continue_on_collection_errors = True
     if getattr(config.option, "numprocesses", None):
         suite.load_suite()  # loaded once here; otherwise all processes would parse the tables at the same time
 
 
-# Test files that take more than a few seconds, or need a package that the suite itself does not need. `--quick` leaves
-# them out.
+# Test files that take more than a few seconds, or need a package that the suite does not need; --quick omits them.
 _SLOW = """
 bisect_step bundle cache ci describe docs examiner extending extending_page faults formats
 header history hostile_workers judge kernel_trial loader_properties manners nightly old_results

@@ -15,21 +15,21 @@ _ESCAPES = {r"\\f(?:\[\w*\]|\w)|\\s[-+]?\d|\\[&c]": "", r"\\(?:\(cq|\[cq\]|\[aq\
 
 
 def path_of(document: str, root: Path = ROOT) -> Path | None:
-    """The file of a manual page `name(3)` or of a header `infiniband/name.h`; None for another document."""
+    """Returns the file of a manual page `name(3)` or of a header `infiniband/name.h`; None for another document."""
     if page := _PAGE.fullmatch(document):
         return root / f"share/man/man{page[2]}/{page[1]}.{page[2]}.gz"
     return root / "include" / document if document.endswith(".h") else None
 
 
 def sections(path: Path) -> dict[str, str]:
-    """The text of each section by its heading, with single spaces; a header is one section with the heading ""."""
+    """Returns each section's text by its heading, with single spaces; a header is one section with the heading ""."""
     if path.suffix == ".gz":
         return _sections(gzip.decompress(path.read_bytes()).decode())
     return {"": _spaced(re.sub(r"\n\s*\*(?!/)", "\n", path.read_text(encoding="utf-8")))}
 
 
 def installed_release() -> int:
-    """The release of the installed development package of rdma-core."""
+    """Returns the release of the installed development package of rdma-core."""
     folders = [*Path("/usr").glob("lib*/pkgconfig"), *Path("/usr/lib").glob("*/pkgconfig")]
     file = next(folder / "libibverbs.pc" for folder in folders if (folder / "libibverbs.pc").exists())
     found = re.search(r"^Version: \d+\.\d+\.(\d+)", file.read_text(encoding="utf-8"), re.MULTILINE)

@@ -19,7 +19,7 @@ def await_true(condition: Callable[[], object], patience_s: float = PATIENCE_S, 
 
 
 def state_of(pid: int) -> str:
-    """The letter of this process's state, empty if the process does not exist."""
+    """Returns the letter of this process's state, empty if the process does not exist."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -32,7 +32,7 @@ def is_running(pid: int) -> bool:
 
 
 def command_lines() -> dict[int, list[str]]:
-    """The words of the command line of each process, by the id of the process."""
+    """Returns the words of the command line of each process, by the id of the process."""
     found = {}
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):  # it has ended in the meantime

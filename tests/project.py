@@ -31,7 +31,7 @@ class Project:
         return self.root / "tables"
 
     def only(self, *rows: str) -> str:
-        """A file for --rdma-only with these rows of the project's table."""
+        """Writes a file for --rdma-only with these rows of the project's table."""
         path = self.root / "only"
         path.write_text("".join(f"reg_mr/fake/{row}\n" for row in rows))
         return str(path)

@@ -71,19 +71,17 @@ def flip(path: Path) -> None:
 
 @functools.cache
 def registry() -> Registry:
-    """The registry of the project's real rules."""
     rules, mistakes = read_registry([CASES], ROOT)
     assert not mistakes, "\n".join(map(str, mistakes))
     return rules
 
 
 def rule_verdicts(lines: Sequence[ResultRecord]) -> dict[str, str]:
-    """The verdict on each rule that has a result."""
     return {rule: found.verdict for rule, found in conclude_rules(lines, registry().needs).items()}
 
 
 def table(name: str, rows: str, cases: int = 1) -> Table:
-    """The table `<verb>/<stem>` with these rows and 4 pages of memory named `buf`."""
+    """Returns the table `<verb>/<stem>` with these rows and 4 pages of memory named `buf`."""
     folder = name.partition("/")[0]
     text = f"verb: ibv_{folder}\ncases: {cases}\n"
     text += "given: {memory: {buf: {kind: anonymous, size: 4 pages}}}\nrows:\n"
@@ -94,7 +92,7 @@ def table(name: str, rows: str, cases: int = 1) -> Table:
 
 
 def case(row: str, verb: str = "reg_mr") -> Case:
-    """The case of a row; the text is a list of one row, or the row's fields in braces without an id."""
+    """Returns the case of a row; the text is a list of one row, or the row's fields in braces without an id."""
     row = textwrap.dedent(row).strip()
     (only,) = table(f"{verb}/sample", row if row.startswith("-") else f"- {{id: sample, {row[1:]}").cases
     return only
@@ -105,7 +103,7 @@ def suite(tables: Sequence[Table]) -> Suite:
 
 
 def numbered(count: int, verb: str = "reg_mr") -> Suite:
-    """A suite of `count` cases `<verb>/sample/c0`, c1, …, all of rule REG-01."""
+    """Returns a suite of `count` cases `<verb>/sample/c0`, c1, …, all of rule REG-01."""
     rows = "\n".join(
         f"- {{id: c{number}, rules: [REG-01], when: {{access: []}}, then: success}}" for number in range(count)
     )
@@ -113,7 +111,6 @@ def numbered(count: int, verb: str = "reg_mr") -> Suite:
 
 
 def header(**changes: Any) -> HeaderRecord:
-    """Returns a valid header with the changes of a test."""
     data = {
         "type": "header",
         "schema": "rdma-cts/1",
@@ -179,8 +176,7 @@ def observed_result(of: Case, verdict: str = "PASS", **more: Any) -> ResultRecor
 
 
 def observed_sweep(of: Case, failing: Sequence[str] = ()) -> ResultRecord:
-    """Returns a worker's line for a sweep over registrations that should succeed, in which the points `failing`
-    fail."""
+    """Returns a worker's line for a sweep of registrations that should succeed; the points `failing` fail."""
     assert of.sweep is not None
     space = of.sweep.space
     bad = {space.parse(point) for point in failing}
@@ -238,7 +234,7 @@ def sweep(
 
 
 def result(of: Case, verdict: str = "PASS", reason: str = "as it should be", **more: Any) -> ResultRecord:
-    """A result of a case with a given verdict and further changes."""
+    """Returns a result of a case with a given verdict and further changes."""
     return changed(result_record(of, registry(), Judgement(verdict, reason), {"rc": None}), more)
 
 
@@ -262,12 +258,11 @@ def written_records(records: Iterable[Mapping[str, Any]], folder: Path) -> Path:
 
 
 def lines_of(run: Path) -> list[dict[str, Any]]:
-    """The records of the results file in a folder."""
+    """Returns the records of the results file in a folder."""
     return [json.loads(line) for line in (run / "results.jsonl").read_bytes().splitlines()]
 
 
 def footer_of(recorded: Recorded) -> FooterRecord:
-    """The footer of a complete run."""
     assert recorded.footer is not None
     return recorded.footer
 

@@ -105,7 +105,7 @@ def good(eight_cases: Suite, tmp_path: Path) -> list[Line]:
 
 
 def failed(good: list[Line]) -> list[Line]:
-    """The lines of a run in which one case fails."""
+    """Returns the lines of a run in which one case fails."""
     observed = {"returned": "NULL", "errno": "EINVAL", "layer": "kernel"}
     lines = failing(good, {"verdict": "FAIL", "effective": "FAIL", "observed": observed, "fault": {"kind": "refused"}})
     return [*lines[:-1], {**lines[-1], "rules": {"REG-01": "FAIL"}, "rule_totals": {"FAIL": 1, "without_case": 0}}]

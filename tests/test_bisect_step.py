@@ -27,7 +27,7 @@ sys.exit(test_bisect_step.step())
 
 
 def of_the_driver(arguments: argparse.Namespace) -> int:
-    """A stand-in for a run: the verdict is the content of the file `driver` in the current commit."""
+    """Stands in for a run: the verdict is the content of the file `driver` in the current commit."""
     said = Path("driver").read_text().strip()
     if said == "a mistake of the suite":
         raise KeyError(said)

@@ -124,7 +124,6 @@ def loaded(monkeypatch: Patch) -> None:
 
 @pytest.fixture
 def eight(eight_cases: Suite, tmp_path: Path) -> Path:
-    """A run of these eight cases."""
     return record(tmp_path / "eight", eight_cases, eight_cases.cases, started=NOW.isoformat())
 
 
@@ -214,7 +213,7 @@ InTar = tuple[tarfile.TarInfo, bytes]
 
 
 def named(name: str, **fields: Any) -> tarfile.TarInfo:
-    """The header of a member with these fields."""
+    """Returns the header of a member with these fields."""
     member = tarfile.TarInfo(name)
     for field, value in fields.items():
         setattr(member, field, value)
@@ -231,7 +230,7 @@ def tar_of(*members: InTar) -> bytes:
 
 
 def xz(*members: InTar) -> bytes:
-    """The archive of these members, compressed with xz."""
+    """Returns the archive of these members, compressed with xz."""
     return lzma.compress(tar_of(*members))
 
 
@@ -245,12 +244,12 @@ RESULT = (named("results.jsonl"), GOOD["results.jsonl"])
 
 
 def claimed(manifest: bytes, *more: InTar) -> bytes:
-    """An archive with this manifest, these members, and the results."""
+    """Returns an archive with this manifest, these members, and the results."""
     return xz((named(MANIFEST), manifest), *more, RESULT)
 
 
 def instead(data: bytes, **fields: Any) -> bytes:
-    """An archive with the good manifest, in which the member for the results has these data and these header fields."""
+    """Returns an archive with the good manifest, whose member for the results has these data and header fields."""
     return xz(FIRST, (named("results.jsonl", **fields), data))
 
 
@@ -438,8 +437,7 @@ OTHER = {"bundled_by": {"version": "0.2.0", "engine_sha256": "e" * 64}, "words":
 
 
 def packed_by_another(folder: Path, to: Path, **change: Any) -> Path:
-    """Packs a bundle of the run with the manifest of another version, which has a fact that this version does not
-    know."""
+    """Packs a bundle of the run with the manifest of another version, which has an unknown fact."""
     files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.json*")}
     own = claims(read(folder))
     facts = {name: own["run"][name] for name in ("device", "kernel", "tables")} | {"judged calls": "about a thousand"}
@@ -519,7 +517,7 @@ EMPTY = b"waivers: []\n"
 
 
 def given_file(content: bytes) -> dict[str, str]:
-    """The value in a header for a file of waivers or a profile with this content."""
+    """Returns the value in a header for a file of waivers or a profile with this content."""
     return {"file": "x.yaml", "sha256": hashlib.sha256(content).hexdigest()}
 
 

@@ -103,7 +103,7 @@ def test_a_new_divergence_of_random_sequences_is_a_regression(tmp_path: Path) ->
 
 
 def swept(directory: Path, *accepted: str, axes: dict[str, Any] = FLAGS) -> list[ResultRecord]:
-    """The result of a sweep in which these combinations are wrongly accepted."""
+    """Returns the result of a sweep in which these combinations are wrongly accepted."""
     return [sweep(directory, SUITE.cases[0], axes, lambda at: 2 if at["access"] in accepted else 0)]
 
 
@@ -198,7 +198,7 @@ def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, cli:
 
 
 def two_runs(tmp_path: Path) -> tuple[str, str]:
-    """The older run has a defect that the newer run does not have; the newer run has two other defects."""
+    """Writes two runs: the older run has one defect, the newer run has two other defects."""
     first, second, third, fourth = SUITE.cases
 
     def refused(of: Case, errno: str) -> ResultRecord:

@@ -37,7 +37,7 @@ Device = Callable[[str, Sequence[str]], str]
 
 
 def lines(cases: Sequence[str], device: Device, suite: Suite = SUITE) -> Iterator[bytes | None]:
-    """The records of a worker for these cases. CRASH and HANG end the worker. In a failing sweep, only POINT fails."""
+    """Yields a worker's records. CRASH and HANG end the worker. In a failing sweep, only POINT fails."""
     yield HEADER
     for number, id_ in enumerate(cases):
         yield encode({"type": "start", "case": id_})
@@ -83,12 +83,12 @@ class Run(Stage):
 
 
 def always(*cases: int) -> Device:
-    """These cases always fail."""
+    """Makes these cases fail in every worker."""
     return lambda case, before: "FAIL" if case in [IDS[number] for number in cases] else "PASS"
 
 
 def after(case: int, *needed: int) -> Device:
-    """A case fails if all of these other cases ran before it."""
+    """Makes a case fail if all of these other cases ran before it."""
     names = {IDS[number] for number in needed}
     return lambda id_, before: "FAIL" if id_ == IDS[case] and names <= set(before) else "PASS"
 
@@ -100,12 +100,12 @@ def counts(recorded: Recorded) -> tuple[int, int, int]:
 
 
 def tried(recorded: Recorded) -> dict[int, str]:
-    """The kind of confirmation of each confirmed violation, by the number of its case."""
+    """Returns the kind of confirmation of each confirmed violation, by the number of its case."""
     return {IDS.index(each["case"]): each["by"] for each in recorded.confirmations if each["confirmed"]}
 
 
 def spoiled(case: str, before: Sequence[str]) -> str:
-    """The cases c3 to c7 fail; in a worker in which c7 runs first, only c7 and c6 fail."""
+    """Makes the cases c3 to c7 fail; in a worker in which c7 runs first, only c7 and c6 fail."""
     return "FAIL" if case in IDS[3:8] and (before[:1] != [IDS[7]] or case == IDS[6]) else "PASS"
 
 
@@ -145,7 +145,7 @@ def test_a_violation_of_the_first_case_of_a_worker_is_not_repeated(tmp_path: Pat
 
 
 def once() -> Device:
-    """The case c4 fails in the run, but passes in each repetition."""
+    """Makes the case c4 fail in the run, and pass in each repetition."""
     verdicts = iter(["FAIL"])
     return lambda case, before: next(verdicts, "PASS") if case == IDS[4] else "PASS"
 
@@ -293,7 +293,7 @@ POINT = "access=LOCAL_WRITE"
 
 
 def swept(needed: str) -> Device:
-    """The sweep and its points fail if `needed` is empty, is the case itself, or ran before."""
+    """Makes the sweep and its points fail if `needed` is empty, is the case itself, or ran before."""
     return lambda case, before: "FAIL" if case.startswith(SWEEP) and needed in ("", case, *before) else "PASS"
 
 
@@ -464,7 +464,7 @@ def test_a_violation_that_crashes_when_repeated_is_confirmed_as_a_crash(tmp_path
 
 
 def run_of(folder: Path, fault: Fault) -> Digest:
-    """A run with one case, which violates IOVA-05 with this fault."""
+    """Returns a run with one case, which violates IOVA-05 with this fault."""
     of = numbered(1).cases[0]
     line = result_record(of, registry(), Judgement.of_fault(fault), {"rc": None})
     line["rules"] = ["IOVA-05"]

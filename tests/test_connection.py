@@ -63,7 +63,7 @@ def test_all_results_of_a_batch_are_yielded_before_the_next_is_executed(
 
 
 def area(wanted: bytes) -> Area:
-    """A range that must have the contents `wanted` after the exchange."""
+    """Returns a range that must have the contents `wanted` after the exchange."""
     buffer = ctypes.create_string_buffer(SIZE)
     memory = SimpleNamespace(size=SIZE, addr=ctypes.addressof(buffer), kept=buffer)
     return Area(cast(Any, memory), memory.addr, len(wanted), BEFORE, repeated(BEFORE, len(wanted)), wanted)
@@ -185,7 +185,7 @@ def slow_clock(monkeypatch: Patch) -> None:
 
 
 def times_asked(side: Side, loopback: LoopbackConnection, opcode: str, status: str) -> int:
-    """How often the state of this end is queried after a refusal; the state is never ERR."""
+    """Returns how often the state of this end is queried after a refusal; the state is never ERR."""
     before = side.asked
     loopback.mark_failed(opcode, [Completion(1, status)], cast(Any, side))
     return side.asked - before

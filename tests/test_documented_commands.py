@@ -30,7 +30,7 @@ NOT_RUN = {begin.removeprefix("not run: "): why for begin, why in _ROWS if begin
 
 
 def documented() -> Iterator[tuple[str, str]]:
-    """The page and the arguments of each command, without comments, optional parts and shell syntax."""
+    """Yields the page and the arguments of each command, without comments, optional parts and shell syntax."""
     for page in PAGES:
         text = re.sub(
             r"^    (?:[\d*]+ ){5}.*", lambda line: line[0].replace("; ", "\n    "), page.read_text(), flags=re.M
@@ -54,7 +54,7 @@ def why_not(line: str) -> str:
 
 
 def words_of(line: str) -> list[str]:
-    """The arguments of a command, with values in place of the placeholders."""
+    """Returns the arguments of a command, with values in place of the placeholders."""
     words = shlex.split(line)
     return [FOR_READERS.get(word, word) for word in words]
 

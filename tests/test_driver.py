@@ -22,8 +22,7 @@ FORKY = recipe_for()
 
 @dataclasses.dataclass
 class Compiler:
-    """A stand-in for mmdebstrap and its hook. It counts its calls, and writes the module, or fails with the output
-    `log`."""
+    """Stands in for mmdebstrap and its hook: counts its calls; writes the module, or fails with the output `log`."""
 
     count: int = 0
     log: str = ""

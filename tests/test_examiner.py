@@ -157,7 +157,7 @@ CLAIMED = ("mw_type_1", "mw_type_2", "xrc", "atomics", "odp", "odp_implicit", "f
 
 
 def claiming(*names: str) -> Device:
-    """A reference that declares these capabilities but lacks them."""
+    """Returns a reference that declares these capabilities but lacks them."""
     return Device(replace(without(*names), claims=frozenset(names)))
 
 

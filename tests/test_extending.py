@@ -52,7 +52,7 @@ def described() -> Iterator[str]:
 
 
 def entries() -> Iterator[str]:
-    """Missing methods of an entry or of the reference that cannot be derived from the verb's description."""
+    """Yields the missing methods of an entry or of the reference that cannot be derived from the verb's description."""
     for verb in VERBS.values():
         own = f"the method {verb.method}"
         plain = STEPS.get(verb.name, call_verb) is call_verb

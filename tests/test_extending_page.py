@@ -1,5 +1,4 @@
-"""Follows the examples of docs/extending.md literally in a copy of the tree, to check that the steps of the page
-suffice."""
+"""Follows the examples of docs/extending.md literally in a copy of the tree, to check that its steps suffice."""
 
 import re
 import shutil

@@ -25,7 +25,7 @@ Found = list[tuple[str, str, str, int, str]]
 
 
 def when(symptom: Symptom) -> str:
-    """The formula of the deviating points; empty for other symptoms."""
+    """Returns the formula of the deviating points; empty for other symptoms."""
     return symptom.deviation["when"] if symptom.deviation and not symptom.deviation.get("row") else ""
 
 

@@ -19,7 +19,6 @@ Change = Callable[[dict[str, Any]], object]
 
 @cache
 def summary() -> str:
-    """The summary of the recorded run."""
     return json.dumps(as_data(recorded()))
 
 
@@ -57,8 +56,7 @@ DIFFERENCES: Mapping[str, tuple[Change, str]] = {
 
 
 def nodes(folder: Path, count: int, changes: Mapping[int, Change] | None = None) -> Path:
-    """Writes the summaries of `count` nodes n0, n1, … that differ in their clocks, in their durations, and in
-    `changes`."""
+    """Writes the summaries of `count` nodes n0, n1, … that differ in their clocks, durations, and `changes`."""
     for number in range(count):
         data = json.loads(summary())
         data["started"] = data["stack"]["started"] = f"2026-01-02T{number % 24:02}:{number % 60:02}:00+00:00"

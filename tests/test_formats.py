@@ -35,12 +35,11 @@ ANY_TEXT = st.text(st.characters(blacklist_categories=()))
 
 
 def digested(*lines: ResultRecord, **head: Any) -> Digest:
-    """A run with these results, as reports get it."""
+    """Returns a run with these results, as reports get it."""
     return digest(recorded(lines, **head), Path("out"))
 
 
 def one_of_each() -> Digest:
-    """A run with one case for each verdict."""
     lines = [result(case, verdict) for case, verdict in zip(SUITE.cases, VERDICTS, strict=True)]
     waived = VERDICTS.index(Verdict.WAIVED)
     lines[waived] |= {"verdict": Verdict.FAIL, "waiver": {"issue": "https://bugs.example/1"}}
@@ -142,16 +141,14 @@ def tap(text: str) -> list[Any]:
     return [line for line in lines if line.category != "unknown"]
 
 
-# The lines that the kernel's parser (tools/testing/kunit/kunit_parser.py) accepts as a version, a subtest, a plan and a
-# result.
+# What the kernel's parser (tools/testing/kunit/kunit_parser.py) accepts as a version, a subtest, a plan and a result.
 _OPENING = re.compile(r"(KTAP version 1|TAP version 1[34])$")
 _SUBTEST, _PLAN = re.compile(r"# Subtest: (.*)$"), re.compile(r"1\.\.([1-9][0-9]*)")
 _OUTCOME = re.compile(r"(ok|not ok) ([0-9]+) (?:- )?([^#]*?)( # .*)?$")
 
 
 def as_the_kernel_reads(lines: Iterator[str]) -> list[bool]:
-    """Returns whether each test of a document, or of a subtest, is `ok`. Fails if the kernel's parser would count an
-    error."""
+    """Whether each test of a document, or of a subtest, is `ok`. Fails if the kernel's parser would count an error."""
     found: list[bool] = []
     planned, subtest = None, ""
     for line in map(str.lstrip, lines):
@@ -181,8 +178,7 @@ def results_in(text: str) -> list[Any]:
 
 
 def tables(text: str) -> list[list[str]]:
-    """Returns the text of the cells of each row of a Markdown page's tables; fails if the page has raw HTML or
-    links."""
+    """Returns the texts of the cells of a Markdown page's tables, by row; fails if the page has raw HTML or links."""
     rows: list[list[str]] = []
     inside = False
     for token in MarkdownIt("commonmark", {"html": True}).enable("table").parse(text):

@@ -44,8 +44,7 @@ def checked(tmp_path: Path) -> Checked:
 
 
 def findings(checks: list[Check]) -> dict[str, str]:
-    """Returns the outcomes other than PASS, by item. The vendor's dialect is left out, because none of these headers
-    has it."""
+    """Returns the outcomes other than PASS, by item, without the vendor's dialect, which none of these headers has."""
     return {
         each.item: each.outcome for each in checks if each.outcome != PASS and not each.item.endswith("(experimental)")
     }
@@ -228,7 +227,7 @@ def test_nothing_is_left_behind(edits: list[Edit], monkeypatch: Patch, checked: 
 
 
 def bindings() -> ModuleType:
-    """The reference's bindings, with macros as in pyverbs: names with a leading underscore, and no enumeration."""
+    """Returns the reference's bindings, with macros as in pyverbs: names with a leading underscore, no enumeration."""
     module = own_bindings()
     for described in ENUMS.values():
         if described.alias_of:

@@ -262,7 +262,6 @@ class Page:
 
 
 def made(history: Path, out: Path, *more: str) -> Path:
-    """Makes the site of a history."""
     assert main(["site", "--history", str(history), "--out", str(out), *more]) == 0
     return out
 

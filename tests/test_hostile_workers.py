@@ -74,8 +74,7 @@ class Stand:
         return guest
 
     def run(self, what: str) -> Recorded:
-        """Makes a run in which the first worker is hostile, with a deadline that is long enough for every valid
-        case."""
+        """Makes a run whose first worker is hostile, with a deadline that is long enough for every valid case."""
         for deadline_s in longer_and_longer(SHORT_S) if EXPECTED[what] == "HANG" else [DEADLINE_S]:
             recorded = self.run_once(what, deadline_s)
             if verdicts(recorded).count("HANG") <= 1:

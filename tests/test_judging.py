@@ -32,7 +32,6 @@ ONE_REGION = "given: {mrs: {mr: {access: []}}}"
 
 
 def failed(errno: str = "EINVAL", /, **more: Unpack[Observation]) -> Observation:
-    """Returns the observation of a registration that failed."""
     return {"rc": None, "returned": "NULL", "errno": errno, "layer": "kernel", **more}
 
 

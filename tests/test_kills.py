@@ -25,8 +25,7 @@ SEED = 7
 SAME = ("complete", "verdicts", "rules", "rule_totals", "points", "confirmation")
 ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
 # Runs by name: a run of few cases, and a run that keeps two guests busy and has violations and a hazardous case. Each
-# verdict must be the same whenever the run is repeated. The option -k therefore leaves out cases that race with traffic
-# in flight.
+# verdict must be the same whenever the run is repeated. The option -k therefore omits cases that race with traffic.
 RUNS = {
     "one guest": ("--guest", "--yes", "--guests", "1", "--verb", "dealloc_mw", "--verb", "alloc_mw", "-q"),
     "two guests": ("--guest", "--yes", "--guests", "2", "--rule", "BIND-15", "--rule", "BIND-17", "-k", "type", "-q"),

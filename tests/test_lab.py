@@ -84,8 +84,7 @@ def client_of(folder: Path, does: str) -> Path:
 
 
 def run(folder: Path, status: int, *arguments: str) -> Said:
-    """Runs `rdma-cts run` in this process, with an ssh that only prints ssh's message for an unknown host; checks its
-    exit status."""
+    """Runs `rdma-cts run` here, with an ssh that prints the message for an unknown host; checks the exit status."""
     client_of(folder, "echo 'ssh: Could not resolve hostname: Name or service not known' >&2; exit 255")
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):

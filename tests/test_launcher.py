@@ -41,7 +41,6 @@ class Host:
         script(self.bin / name, text)
 
     def calls(self) -> list[str]:
-        """The arguments of each call of apt-get."""
         path = self.root / "calls"
         return path.read_text().splitlines() if path.exists() else []
 

@@ -30,7 +30,7 @@ SMALL_KINDS = sorted(set(MEMORY_KINDS) - {"huge", "persistent", "transparent", "
 
 
 def protection(addr: int) -> str:
-    """The protection of the page at `addr`, such as `rw-p`; empty if nothing is mapped there."""
+    """Returns the protection of the page at `addr`, such as `rw-p`; empty if nothing is mapped there."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         extent, found, *_ = line.split()
         start, end = (int(text, 16) for text in extent.split("-"))
@@ -163,7 +163,7 @@ def can_lock(size: int) -> bool:
 
 
 def state() -> tuple[tuple[int, int], str]:
-    """The locked-memory limit and the effective capabilities."""
+    """Returns the locked-memory limit and the effective capabilities."""
     (effective,) = [
         line for line in Path("/proc/thread-self/status").read_text().splitlines() if line.startswith("CapEff")
     ]

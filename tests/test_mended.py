@@ -1,5 +1,4 @@
-"""Tests that the mended stack is built once for each set of changes and is named in every report, and of the trial
-without single changes."""
+"""Tests of the mended stack: one build for each set of changes, its name in every report, and the trial of changes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -14,8 +14,7 @@ FILES = sorted(file for folder in FOLDERS for file in (ROOT / folder).rglob("*.p
 
 
 def assigned(source: str) -> Iterator[str]:
-    """Yields the names that a module's top-level statements assign, define or declare, each as often as it is
-    assigned."""
+    """Yields the names that top-level statements of a module assign, define or declare, one for each statement."""
     for statement in ast.parse(source).body:
         if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
             yield statement.name

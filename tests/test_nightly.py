@@ -180,7 +180,7 @@ def test_an_image_that_cannot_be_renewed_is_reported_and_the_old_one_is_run(nigh
     nights.no_network = True
     kernel = bzimage(nights.folder.parent / "k", "7.3.0")
     said = nights.night(0, "--renew", "1", "--kernel", f"mine={kernel}", forky=GOOD_RUN, sid=GOOD_RUN)
-    assert "sid: its image could not be renewed: the mirror cannot be reached" in said
+    assert "sid: the image could not be renewed: the mirror cannot be reached" in said
     assert nights.ages == {"forky": 1, "sid": 1}
 
 

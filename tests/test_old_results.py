@@ -65,8 +65,7 @@ def test_a_report_in_each_format_is_made(format_: str, capsysbinary: pytest.Capt
 
 
 def test_an_old_run_has_severities_and_defects() -> None:
-    """Severities and defects follow only from the verdicts, because the records have no faults until they are judged
-    again."""
+    """Severities and defects follow only from verdicts, because records have no faults until they are judged again."""
     assert read(OLD).headline == "6 defects in 4 results: 1 kernel crash, 3 wrong codes"
 
 
@@ -151,7 +150,6 @@ def change(data: Any, last: Any, dice: random.Random) -> None:
 
 
 def damaged(lines: list[bytes], dice: random.Random) -> bytes:
-    """Returns the lines of a file with some damage."""
     for _ in range(dice.choice((1, 1, 2, 5))):
         lines = [line for line in lines if line] or [b" "]
         number = dice.randrange(len(lines))

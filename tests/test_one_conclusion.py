@@ -88,8 +88,6 @@ def test_judge_bundle_and_verify_do_not_say_that_one_case_conforms(one: Path, tm
 
 
 class Refusing(Device):
-    """A reference that refuses every registration."""
-
     def access_fault(self, access: int) -> int:
         return 22
 
@@ -254,7 +252,7 @@ BOTH = Needs({"REG-05": ("granted RDMA_WRITE at libibverbs", "refused RDMA_WRITE
 
 
 def line(of: Case, verdict: str = "PASS", **more: object) -> ResultRecord:
-    """A result with the evidence of its case, as in a results file."""
+    """Returns a result with the evidence of its case, as in a results file."""
     made = result(of, verdict, **more)  # type: ignore[arg-type]
     return {**made, "evidence": shown_in(of, made)}
 

@@ -76,7 +76,7 @@ def suite_files(names: Iterable[str]) -> set[str]:
 
 
 def stanza(text: str, field: str) -> set[str]:
-    """The names of the packages in a field of debian/control."""
+    """Returns the names of the packages in a field of debian/control."""
     (value,) = re.findall(rf"^{field}:\n((?: .*\n)+)", text, re.MULTILINE)
     names = {line.split()[0].rstrip(",") for line in value.splitlines()}
     return {name for name in names if not name.startswith("$")}
@@ -159,7 +159,7 @@ class Tree:
         return ended("unshare", "--mount", "sh", "-c", mounted, stdin=subprocess.DEVNULL)
 
     def state(self, folder: str) -> dict[str, tuple[int, int]]:
-        """Size and time of every file and directory below a folder of the tree."""
+        """Returns the size and the time of every file and directory below a folder of the tree."""
         found = {}
         for path in (self.root / folder).rglob("*"):
             status = path.lstat()

@@ -43,7 +43,6 @@ class Browser(webdriver.Chrome):  # type: ignore[misc, unused-ignore]
     """A browser that shows a page of the project."""
 
     def js(self, expression: str, *arguments: object) -> Any:
-        """The value of an expression in the page."""
         return self.execute_script(f"return {expression}", *arguments)
 
     def one(self, selector: str) -> Any:
@@ -179,8 +178,7 @@ def assert_legible(browser: Browser) -> dict[str, float]:
 
 
 def cases(browser: Browser) -> list[str]:
-    """Returns the ids of the cases that the filter leaves. First opens all rules, because rows are built when a rule is
-    opened."""
+    """Opens all rules, because rows are built only then; returns the ids of the cases that the filter leaves."""
     found: list[str] = browser.execute_async_script(
         "const rules = [...document.querySelectorAll('details.rule')], open = rules.filter(each => each.open);"
         "for (const each of rules) each.open = true;"

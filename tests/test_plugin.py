@@ -17,7 +17,7 @@ from project import QUIET_VERDICTS, Project
 from samples import footer_of, laid
 
 EXPECTED = {f"reg_mr/fake/{row}": verdict for row, verdict in QUIET_VERDICTS.items()}
-KEPT = os.environ[cache.DIRECTORY]  # this session's cache of the suite's own tables, already parsed
+KEPT = os.environ[cache.DIRECTORY]  # the cache of this session has the parsed tables of the suite
 
 
 def verdicts(project: Project) -> Mapping[str, str]:
@@ -32,7 +32,7 @@ def extend(project: Project, text: str) -> None:
 
 
 def errors(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """pytest's usage errors, one per line."""
+    """Returns the lines of pytest's usage errors."""
     return [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line]
 
 
@@ -108,7 +108,7 @@ def test_a_failing_fixture_makes_its_cases_broken(project: Project) -> None:
 
 
 def without_times(project: Project) -> dict[str, dict[str, Any]]:
-    """The results by case, without values that differ from run to run."""
+    """Returns the results by case, without values that differ from run to run."""
     results: dict[str, dict[str, Any]] = {}
     for line in project.results().results:
         observed = {key: value for key, value in line["observed"].items() if key not in ("mr", "asked")}

@@ -33,8 +33,7 @@ RULE = """\
 
 
 def read(tmp_path: Path, **files: str) -> tuple[Registry, list[str]]:
-    """Reads a folder with these rules files, by verb; returns the rules, and the mistakes as `file:line:column:
-    message`."""
+    """Reads these rules files, by verb; returns the rules, and the mistakes as `file:line:column: message`."""
     laid(tmp_path, {f"{verb}/rules.yaml": text for verb, text in files.items()})
     found, mistakes = read_registry([tmp_path], tmp_path)
     return found, [str(mistake) for mistake in mistakes]
@@ -87,7 +86,7 @@ def test_mistakes_are_reported_file_by_file_from_top_to_bottom(tmp_path: Path) -
     assert locations == ["a/rules.yaml:3:5", "a/rules.yaml:6:5", "a/rules.yaml:7:12", "b/rules.yaml:2:7"]
 
 
-def test_every_rule_has_a_short_name_of_its_own() -> None:
+def test_every_rule_has_a_unique_short_name() -> None:
     shorts = [rule.short for rule in registry().values()]
     without = [rule.id for rule in registry().values() if not 0 < len(rule.short) <= 60]
     assert without == [], "titles of defects need the key `short`, of at most 60 characters"
@@ -118,20 +117,18 @@ REREG = """
 
 
 def suite(rules: Sequence[str] = (), *tables: Table) -> Suite:
-    """A suite of these rules (by default all) and tables (by default ROWS)."""
+    """Returns a suite of these rules (by default all) and tables (by default ROWS)."""
     made = samples.suite(tables or [samples.table("reg_mr/sample", ROWS, 4)])
     return replace(made, registry=Registry(made.registry[id_] for id_ in rules or made.registry))
 
 
 def covered(suite: Suite, folder: Path, *lines: ResultRecord, complete: bool = True, **head: Any) -> Coverage:
-    """The coverage of a suite with a run that has these results."""
     run = samples.recorded(lines, complete=complete, planned=[], **head)
     return cover_with_results(suite, samples.written(run, folder))
 
 
 def numbers(coverage: Coverage) -> dict[str, tuple[int, int, int, int]]:
-    """Returns, for each rule that has a case, the number of its cases, and the numbers that expect success, a refusal
-    and an open outcome."""
+    """Returns, by rule, how many cases it has, and how many of them expect success, a refusal, and an open outcome."""
     return {rule.id: (rule.cases, rule.success, rule.refused, rule.open) for rule in coverage.rules if rule.cases}
 
 
@@ -140,7 +137,7 @@ def test_cases_count_for_each_of_their_rules_in_each_direction() -> None:
     assert found == {"REG-01": (2, 1, 1, 0), "REG-02": (1, 0, 1, 0), "REG-23": (1, 1, 1, 0), "REG-03": (1, 0, 0, 1)}
 
 
-def test_rules_without_a_case_and_with_open_ones_only_are_listed() -> None:
+def test_rules_without_a_case_and_rules_with_only_open_cases_are_listed() -> None:
     coverage = cover(suite(["REG-01", "REG-02", "REG-03", "REG-04", "REG-23"]))
     assert coverage.without_case == ["REG-04"]
     assert coverage.only_open == ["REG-03"]

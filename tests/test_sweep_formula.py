@@ -85,7 +85,7 @@ def test_an_invalid_predicate_is_refused(text: str, named: dict[str, str], why: 
 @pytest.mark.slow
 @settings(max_examples=20)
 @given(st.lists(st.integers(0, 2), min_size=SMALL.size, max_size=SMALL.size))
-def test_a_formula_describes_exactly_the_points_it_is_about(marks: list[int]) -> None:
+def test_a_formula_describes_exactly_the_marked_points(marks: list[int]) -> None:
     text, _ = formula.describe(SMALL, bytes(marks))
     if text in (formula.ALWAYS, formula.NEVER):
         assert (1 if text == formula.ALWAYS else 2) not in marks
@@ -130,8 +130,7 @@ def test_a_flag_that_two_axes_have_is_reported_with_its_axis() -> None:
 
 
 def points(*marks: str) -> Points:
-    """Returns four points of two flags: P passes, F fails, U is unsupported, R has another expectation, and - is not in
-    the space."""
+    """Returns four points of two flags: P passes, F fails, U is unsupported, R expects a refusal, - is left out."""
     kinds = {
         "P": Outcome("PASS", "success", "fine", "REG-17"),
         "F": Outcome("FAIL", "success", "refused", "REG-17"),
@@ -154,7 +153,7 @@ def points(*marks: str) -> Points:
         ("PPPF", "A & B", 4),
     ],
 )
-def test_points_that_expect_something_else_or_were_not_tried_do_not_count(marks: str, when: str, of: int) -> None:
+def test_points_with_another_expectation_or_without_support_do_not_count(marks: str, when: str, of: int) -> None:
     found = points(*marks)
     number = [each.verdict for each in found.outcomes].index("FAIL")
     explained = formula.explain(found, number)

@@ -1,5 +1,4 @@
-"""Tests of sweeps: every point is run and judged, deviating points are reported, a point can be run alone, and seeds
-shuffle points."""
+"""Tests of sweeps: runs and verdicts of all points, reports of deviating points, single points, and shuffled points."""
 
 import ctypes
 import itertools
@@ -130,7 +129,7 @@ def test_every_point_is_run_in_the_order_of_the_seed() -> None:
     assert sorted(orders[0]) == sorted(orders[1])
 
 
-def test_a_set_up_that_works_at_no_point_is_broken() -> None:
+def test_a_sweep_whose_set_up_fails_at_each_point_is_broken() -> None:
     row = """
     - id: space
       rules: [REG-06]
@@ -221,7 +220,7 @@ def test_shared_queue_pairs_are_renewed_after_each_point_that_has_used_them(
 
 
 def failing_binds(before: int = 0) -> Device:
-    """A reference on which every third valid bind fails; `before` counts earlier binds."""
+    """Returns a reference on which every third valid bind fails; `before` counts earlier binds."""
     binds = itertools.count(before + 1)
     return device(bind_refused=lambda was, *asked: next(binds) % 3 == 0 or was(*asked))
 
@@ -261,7 +260,7 @@ def test_the_points_after_a_set_up_that_was_refused_once_are_run() -> None:
     [("qp", 0.0, [*range(9)]), ('"NULL"', 0.0, [*range(9)]), ("qp", 1e9, [0]), ('"NULL"', 1e9, [0])],
 )
 def test_progress_is_reported_by_time(monkeypatch: Patch, via: str, seconds: float, reported: list[int]) -> None:
-    """Progress is also reported within 512 points, because each point may have waited for a time-out."""
+    """After PROGRESS_S, progress is reported even before 512 points are done: each point may wait for a time-out."""
     monkeypatch.setattr("conformance.sweeps.run.PROGRESS_S", seconds)
     case = samples.case(WINDOWS.replace("TYPE", "1").replace("VIA", via), "bind_mw")
     seen: list[int] = []
@@ -292,7 +291,7 @@ UNRELIABLE_ROW = """
 
 
 def losing(losses: int) -> Device:
-    """A reference on which the first writes over an unreliable connection are lost."""
+    """Returns a reference on which the first writes over an unreliable connection are lost."""
     left = iter(range(losses))
     return device(put=lambda was, *asked: next(left, None) is not None or was(*asked))
 
@@ -313,16 +312,16 @@ def test_messages_lost_by_an_unreliable_transport_are_sent_again() -> None:
 )
 def test_a_row_over_an_unreliable_transport_counts_its_tries(losses: int, verdict: str, tries: int | None) -> None:
     with closing(ReferenceBench(losing(losses))) as bench:
-        came = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "success")), on_the_reference(bench))
-    assert (came.judgement.verdict, came.observation.get("tries")) == (verdict, tries)
-    assert bool(came.judgement.notes) == (tries is not None)
+        done = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "success")), on_the_reference(bench))
+    assert (done.judgement.verdict, done.observation.get("tries")) == (verdict, tries)
+    assert bool(done.judgement.notes) == (tries is not None)
 
 
 def test_messages_that_must_not_arrive_are_sent_once() -> None:
     with closing(ReferenceBench(losing(0))) as bench:
-        came = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "refused")), on_the_reference(bench))
-    assert came.judgement.verdict == Verdict.FAIL
-    assert "tries" not in came.observation
+        done = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "refused")), on_the_reference(bench))
+    assert done.judgement.verdict == Verdict.FAIL
+    assert "tries" not in done.observation
     row = UNRELIABLE_ROW.replace("LOCAL_WRITE, REMOTE_WRITE", "LOCAL_WRITE").replace("OUTCOME", "refused")
     asked: list[int] = []
 
@@ -333,8 +332,8 @@ def test_messages_that_must_not_arrive_are_sent_once() -> None:
     with closing(ReferenceBench(device(allows=grants_the_second))) as bench:
         run = on_the_reference(bench)
         asked.clear()
-        came = run_case(samples.case(row), run)
-    assert (came.judgement.verdict, len(asked)) == (Verdict.PASS, 1)
+        done = run_case(samples.case(row), run)
+    assert (done.judgement.verdict, len(asked)) == (Verdict.PASS, 1)
 
 
 GROUND = """
@@ -360,7 +359,7 @@ GROUND = """
     ],
     ids=["the same", "another size"],
 )
-def test_points_share_domains_and_memory_unless_an_axis_concerns_them(
+def test_points_share_domains_and_memory_unless_an_axis_changes_them(
     memory: str, axes: str, where: str, domains: int
 ) -> None:
     row = GROUND.replace("{MEMORY}", memory).replace("AXES", axes).replace("WHERE", where)
@@ -392,7 +391,7 @@ def test_a_worker_that_dies_in_a_sweep_is_reported_with_its_last_reported_point(
     assert "at the point access=REMOTE_WRITE or at one of the next points" in crash["reason"]
 
 
-def test_tiers_are_nested_and_the_smallest_touches_every_rule() -> None:
+def test_tiers_are_nested_and_the_smallest_has_a_case_of_every_rule() -> None:
     suite = load_suite()
     smoke, default, whole = (of_tier(suite.cases, tier) for tier in ("smoke", "default", "exhaustive"))
     assert {case.id for case in smoke} <= {case.id for case in default} < {case.id for case in whole}

@@ -57,7 +57,6 @@ class Alteration:
         return bench.pair(spec, requester, responder)
 
     def post_send(self, queue: Queue, request: SendRequest) -> Return:
-        """Posts a request with ibv_post_send or in another way."""
         return queue.post_send(request)
 
     def bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
@@ -123,7 +122,6 @@ class AlteredQueue(Wrapper):
     hooked = ("post_send", "bind_mw")
 
     def completions(self, *arguments: Any, **named: Any) -> list[Completion]:
-        """ibv_poll_cq."""
         found = self.real.completions(*arguments, **named)
         return self.alteration.completions(self.real, found)  # type: ignore[no-any-return]
 

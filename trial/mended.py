@@ -37,11 +37,10 @@ SAMPLE = 40  # of the cases that are related neither to a defect nor to the chan
 class LeftOut:
     """The cases whose verdict without one change differs from the verdict on the whole mended stack.
 
-    `violated` has the cases that violate a rule only without the change, and `not_verified` the cases that pass only
-    with the change, because the device offers the feature only with it. `of_other_rules` has the violating cases that
-    test none of the change's rules. `defects` has the titles of the violations' defects by fingerprint, and `declared`
-    has the defects that the change fixes according to its description.
-    """
+    `violated` has the cases that violate a rule only without the change, and `not_verified` the cases that are not
+    testable without the change. `of_other_rules` has the violating cases that test none of the change's rules.
+    `defects` has the titles of the violated defects by fingerprint, and `declared` the defects that the change fixes
+    according to its description."""
 
     change: str
     rules: tuple[str, ...]
@@ -61,13 +60,9 @@ class LeftOut:
 
 
 def selected(change_rules: Sequence[str], cases: Sequence[Case], shipped: Mapping[str, ResultRecord]) -> list[str]:
-    """Returns the ids of the cases to run without a change:
-
-    - the cases of its rules; of the exhaustive tier, only the rows
-    - the other rows that fail in `shipped`, the results on the stack as shipped, by case
-    - a sample of the remaining rows
-
-    Hazardous rows and rows of the exhaustive tier are run only if they test a rule of the change."""
+    """Returns the ids of the cases to run without a change. All cases of the change's rules are run, except sweeps of
+    the exhaustive tier. Other cases are run only if they are rows of the default tier and not hazardous; of these rows,
+    those that fail in `shipped` (the results on the stack as shipped, by case) and a sample are run."""
     rest = 0
     chosen = []
     for case in cases:

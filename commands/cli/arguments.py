@@ -29,7 +29,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=_Formatter, **settings)
 
-    # argparse returns the given namespace, of any type; this override does not repeat its overloads.
+    # argparse has overloads for namespaces of other types; this override has none.
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
@@ -65,7 +65,7 @@ class Parser(argparse.ArgumentParser):
         return f" (did you mean {option} {folder if option == '--verb' else word}?)" if option else ""
 
     def error(self, message: str) -> NoReturn:
-        """Raises UserError with argparse's message; for an unknown choice, the message suggests a similar one."""
+        """Raises UserError with argparse's message; for an unknown choice, the message suggests a similar choice."""
         if found := _CHOICE.fullmatch(message):
             from conformance.yamldoc.reader import suggestion  # imported late: help texts do not need it
 

@@ -35,7 +35,7 @@ def heed_signals() -> None:
 
 def _terminate(number: int, frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second SIGTERM ends the process at once
-    # After a terminal is closed, SIGHUP arrives twice: from the kernel and from the shell.
+    # After a terminal is closed, SIGHUP is sent twice: by the kernel and by the shell.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise Terminated(number)
 
@@ -43,14 +43,14 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 def crash_report(error: Exception, folder: Path | None = None) -> UserError:
     """Returns the error to print (status 3). Writes the traceback to a file in `folder`, or in the temporary
     directory."""
-    import traceback  # imported late: most commands end as foreseen
+    import traceback  # imported late: most commands do not need it
 
     text = "".join(traceback.format_exception(error))
     what = f"{type(error).__name__}: {error}".splitlines()[0]
     try:
         log = _written(text, folder)
     except OSError as full:
-        log = f"nowhere, since it cannot be written: {full.strerror}"
+        log = f"no file, because it cannot be written: {full.strerror}"
     return UserError(f"this is an error of the suite, or of its environment: {what}", log=log, status=3)
 
 

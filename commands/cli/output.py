@@ -72,7 +72,7 @@ def _is_there(path: Path) -> bool:
 
 def write_out(path: Path, data: bytes, line: str) -> None:
     """Writes a whole file and prints `line`. A special file, such as a FIFO or /dev/stdout, is written and not
-    replaced. `-` is standard output. Raises UserError (status 2) if the data cannot be written, or if the path is
+    replaced. `-` is standard output. Raises UserError (status 2) if the data cannot be written, or if the file has
     recorded data of a run."""
     refuse_recorded(path)
     if is_standard_output(path):

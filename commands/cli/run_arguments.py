@@ -18,7 +18,7 @@ from conformance.tables.tiers import Shard
 from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS
 from fixtures.guest.recipe import DEFAULT_STACK, OWN_STACKS, STACKS
 
-# Choices and defaults that come from fixtures/, because conformance/ does not import fixtures/.
+# Choices and defaults that fixtures/ defines, because conformance/ does not import fixtures/.
 _CHOICES = {"stack": ((*STACKS, *OWN_STACKS), DEFAULT_STACK), "driver": (tuple(DRIVERS), DEFAULT_DRIVER)}
 # The placeholders whose values are paths of files and directories.
 PATHS = ("BUNDLE", "DIR", "FILE", "KEY", "NEW", "OLD", "RUN")

@@ -1,6 +1,5 @@
-"""Standard output and error of a command. A problem of these streams does not end the command: their reader may have
-ended (`| head`), the disk may be full, they may be closed (`>&-`), or their encoding may lack a character. output.py is
-about files."""
+"""Standard output and error of a command. The command continues if the reader of a stream has exited (`| head`), if the
+disk is full, if a stream is closed (`>&-`), or if its encoding lacks a character. output.py is about files."""
 
 import io
 import os
@@ -26,7 +25,7 @@ class _Sink(io.FileIO):
     failure: OSError | None = None
 
     def write(self, data: Any, /) -> int:
-        """Writes the data as far as possible, and returns their full length."""
+        """Writes as much of the data as possible, and returns the length of all data."""
         rest = memoryview(data).cast("B")
         size = len(rest)
         while rest and self.failure is None:
@@ -65,5 +64,5 @@ class Output:
 
 def _stream(sink: _Sink, before: TextIO | None) -> TextIO:
     encoding = (before.encoding if before else None) or "utf-8"
-    # Buffered by lines: the lines of both streams stay in order, and a reader sees the progress.
+    # Buffered by lines, so that lines of both streams stay in order, and a reader sees each line at once.
     return io.TextIOWrapper(io.BufferedWriter(sink), encoding=encoding, errors="backslashreplace", line_buffering=True)

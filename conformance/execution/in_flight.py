@@ -1,4 +1,4 @@
-"""Several requests that are in flight at the same time: during a call, or in bursts that show in which order the
+"""Several requests that are in flight at the same time: during a call, or in bursts that test the order in which the
 requests take effect.
 
 After the call has returned, the memory is filled with another byte, which shows whether requests still access the
