@@ -90,7 +90,9 @@ def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(tmp_path: P
     points = read_points(tmp_path, kept)
     assert points.by_verdict() == kept["points"]
     assert samples.rule_verdicts([kept]) == {"REG-15": "FAIL", "REG-17": "PASS"}
-    output = "ibv_reg_mr should fail, but returned an MR (4 of 6 points where remote_write_alone: those with REMOTE_READ)"
+    output = (
+        "ibv_reg_mr should fail, but returned an MR (4 of 6 points where remote_write_alone: those with REMOTE_READ)"
+    )
     assert headline("REG-15", kept) == (output, deviation["repro"])
     assert headline("REG-17", kept) == (kept["reason"], kept["repro"])
 

@@ -32,7 +32,9 @@ def _answer(fault: Fault) -> str:
     if fault.nothing_arrived and fault.tries == 1:
         clause += ", and nothing arrived"
     if fault.tries > 1:
-        clause += f" in attempt {fault.tries}" + (", and nothing arrived in any attempt" if fault.nothing_arrived else "")
+        clause += f" in attempt {fault.tries}" + (
+            ", and nothing arrived in any attempt" if fault.nothing_arrived else ""
+        )
     return clause
 
 
