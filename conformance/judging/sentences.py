@@ -131,7 +131,8 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
         f" {_answer(fault)}, but the receiver's completion reports {_seen(fault)} bytes, not {_allowed(fault)}"
     ),
     Kind.WRONG_IMMEDIATE: lambda fault: (
-        f" {_answer(fault)}, but the receiver's completion reports {_seen(fault)} as immediate data, not {_allowed(fault)}"
+        f" {_answer(fault)}, but the receiver's completion reports the immediate data {_seen(fault)},"
+        f" not {_allowed(fault)}"
     ),
     Kind.WRONG_INVALIDATED_KEY: lambda fault: (
         f": the receiver's completion reports {_seen(fault)} as the invalidated key, not {_allowed(fault)}"
