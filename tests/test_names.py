@@ -26,7 +26,7 @@ def assigned(source: str) -> Iterator[str]:
             )
 
 
-def test_no_module_gives_a_name_a_second_meaning() -> None:
+def test_no_module_assigns_a_name_twice() -> None:
     times = {str(file.relative_to(ROOT)): Counter(assigned(file.read_text())) for file in FILES}
     assert [(file, name) for file, names in times.items() for name in names if names[name] > 1] == []
 

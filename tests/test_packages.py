@@ -82,7 +82,7 @@ def stanza(text: str, field: str) -> set[str]:
     return {name for name in names if not name.startswith("$")}
 
 
-def test_the_package_needs_what_the_table_of_packages_says() -> None:
+def test_the_package_depends_on_the_packages_of_the_table() -> None:
     control = (ROOT / "debian" / "control").read_text().partition("\n\n")[2]
     host = {need.package for need in packages.needs(("suite", *packages.HOST))}
     guest = {need.package for need in packages.needs(packages.GUEST)}
@@ -90,7 +90,7 @@ def test_the_package_needs_what_the_table_of_packages_says() -> None:
     assert stanza(control, "Recommends") == guest - host
 
 
-# Their contents
+# The contents of the packages
 
 
 @pytest.mark.nightly
