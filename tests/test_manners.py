@@ -202,7 +202,9 @@ def test_a_line_on_a_terminal_is_broken_between_words_but_not_within_a_command(
 
 
 @pytest.mark.parametrize("value", ["\n", "a\nb", "\x1b[2J"])
-def test_a_variable_of_the_guest_is_one_line(value: str, tmp_path: Path, monkeypatch: Patch, cli: Cli) -> None:
+def test_a_variable_of_the_guest_with_control_characters_is_refused(
+    value: str, tmp_path: Path, monkeypatch: Patch, cli: Cli
+) -> None:
     monkeypatch.chdir(tmp_path)
     said = cli(2, "run", "--guest", "--guest-env", f"COLOUR={value}", "--out", "out/x").err
     assert said.endswith("a value is one line of printable characters\n")

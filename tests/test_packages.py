@@ -94,7 +94,7 @@ def test_the_package_depends_on_the_packages_of_the_table() -> None:
 
 
 @pytest.mark.nightly
-def test_lintian_finds_nothing(deb: Path) -> None:
+def test_lintian_reports_nothing(deb: Path) -> None:
     (changes,) = deb.parent.glob("*.changes")
     command = ("lintian", "--allow-root", "--display-info", "--fail-on", "error,warning,info", str(changes))
     assert run(*command) == ""
@@ -248,7 +248,7 @@ def test_the_autopkgtest_passes(installed: Tree) -> None:
 @pytest.mark.nightly
 def test_nothing_is_written_into_the_directories_of_the_package_even_by_root(installed: Tree) -> None:
     before = installed.state(SUITE)
-    assert any(name.endswith(".pyc") for name in before), "the package brings no bytecode"
+    assert any(name.endswith(".pyc") for name in before), "the package has no bytecode"
     for command in ("list", "coverage", "schema table", "explain REG-15", "doctor"):
         done = installed.run(f"rdma-cts {command}", user="root")
         assert done.stderr == ""

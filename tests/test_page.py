@@ -178,7 +178,7 @@ def assert_legible(browser: Browser) -> dict[str, float]:
 
 
 def cases(browser: Browser) -> list[str]:
-    """Opens all rules, because rows are built only then; returns the ids of the cases that the filter leaves."""
+    """Opens all rules, which builds their rows; returns the ids of the cases that pass the filter."""
     found: list[str] = browser.execute_async_script(
         "const rules = [...document.querySelectorAll('details.rule')], open = rules.filter(each => each.open);"
         "for (const each of rules) each.open = true;"
@@ -226,7 +226,7 @@ def test_each_violated_rule_is_next_to_the_quote_of_its_document(page: Browser) 
     assert said.find_element(By.TAG_NAME, "cite").text == f"{RULES['REG-15']['document']}, {RULES['REG-15']['section']}"
 
 
-def test_verdicts_filter(page: Browser) -> None:
+def test_verdicts_are_filters_of_cases(page: Browser) -> None:
     everything = cases(page)
     chip = page.one("button[data-verdict=CRASH]")
     chip.click()
@@ -497,7 +497,7 @@ def test_the_data_have_the_fields_of_each_result() -> None:
 def test_rows_are_built_two_hundred_at_a_time(browser: Browser, tmp_path: Path) -> None:
     many = numbered(450)
     show(browser, tmp_path, run(tmp_path, [result(case) for case in many.cases]))
-    # A link leads to a case that is not among the first.
+    # A link leads to a case that is not among the first 200.
     browser.execute_script("location.hash = arguments[0]", many.cases[440].id)
     browser.wait(lambda: focused(browser) == many.cases[440].id)
     assert "outcome success" in browser.by_id(many.cases[440].id).text

@@ -531,7 +531,7 @@ def test_a_host_cannot_choose_device_names(hostile: Hostile, device: str, respon
     assert caught.value.status == 3
 
 
-def test_a_worker_that_sends_nonsense_counts_as_ended_externally(hostile: Hostile) -> None:
+def test_a_worker_that_sends_a_malformed_message_counts_as_killed_externally(hostile: Hostile) -> None:
     hostile.sends(start=[{**ENDED, "external": 1}])
     with hostile.open() as host:
         worker = hostile.worker(host)
