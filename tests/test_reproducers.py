@@ -168,8 +168,8 @@ def test_a_program_keeps_only_the_steps_up_to_the_violation() -> None:
     refused = {**bound, "wc": ["WR_FLUSH_ERR"]}
     assert cut(case, refused).afterwards == ()
     assert cut(case, {"setup_failed": "no"}) == case
-    answer = {"rc": 0, "returned": "0", "errno": "", "wc": ["REM_ACCESS_ERR"]}
-    wrong = {**answer, "moved": "nothing", "changed": [], "qp_type": "RC", "side": "remote"}
+    completed = {"rc": 0, "returned": "0", "errno": "", "wc": ["REM_ACCESS_ERR"]}
+    wrong = {**completed, "moved": "nothing", "changed": [], "qp_type": "RC", "side": "remote"}
     first = next(step for step in case.afterwards if step.call == "traffic" and step.then.outcome == "success")
     number = case.afterwards.index(first)
     seen = [wrong] * (number + 1)
@@ -178,7 +178,7 @@ def test_a_program_keeps_only_the_steps_up_to_the_violation() -> None:
     assert len(kept) <= number + 1
 
 
-def test_a_violation_in_the_kernels_log_is_reported_by_the_program() -> None:
+def test_the_program_of_a_kernel_warning_mentions_the_kernels_log() -> None:
     deallocated = [each for each in ROWS if each.when.call == "ibv_dealloc_mw" and not each.before]
     case = next(each for each in deallocated if each.when.then.outcome == "success")
     record = result(
@@ -302,7 +302,7 @@ def test_a_defect_is_shown_by_a_case_that_the_tables_still_have(tmp_path: Path, 
     assert f"{tmp_path} was made with other tables; the present tables have no case '" in capsys.readouterr().err
 
 
-def test_a_text_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: Cli) -> None:
+def test_a_mail_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: Cli) -> None:
     built, *others = records()
     built["under_test"]["given"]["linux"] = {"sha256": "e4" * 32}
     built["under_test"]["modules"]["rdma_rxe"]["build_id"] = "ce" * 20
@@ -320,7 +320,7 @@ def test_a_text_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: C
         ("MISSED", "was not tested for the defect"),
     ],
 )
-def test_a_text_says_of_another_stack_only_what_its_run_shows(tmp_path: Path, verdict: str, says: str) -> None:
+def test_a_mail_describes_another_stack_by_the_verdict_of_its_run(tmp_path: Path, verdict: str, says: str) -> None:
     symptom, run = symptom_named(WRITE), forky()
     head = changed(run.header, {"device": {**run.header["device"], "driver": "siw"}})
     case = next(each for each in ROWS if each.id == symptom.case)
@@ -336,8 +336,8 @@ def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tm
     laid(tmp_path / "findings", {"old.c": "stale\n", "places.yaml": places})
     trixie = RECORDED / "trixie.jsonl"
     page = page_of(tmp_path, FORKY, trixie, "--programs")
-    both = {each.fingerprint for each in (*forky().defects, *read(trixie).defects)}
-    assert page.count("\n- fingerprint: `") == len(both)
+    fingerprints = {each.fingerprint for each in (*forky().defects, *read(trixie).defects)}
+    assert page.count("\n- fingerprint: `") == len(fingerprints)
     assert "- where: rxe_mw.c, rxe_invalidate_mw" in page
     linked = set(re.findall(r"\(findings/([^)]+\.c)\)", page))
     assert linked == {path.name for path in (tmp_path / "findings").glob("*.c")}
@@ -349,9 +349,7 @@ def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tm
 
 
 @pytest.mark.parametrize(("verdict", "says"), [("PASS", "not on"), ("UNSUPPORTED", "not tried on")])
-def test_the_page_of_findings_says_on_which_stacks_a_defect_is_not_seen(
-    tmp_path: Path, verdict: str, says: str
-) -> None:
+def test_the_page_of_findings_names_the_stacks_without_the_defect(tmp_path: Path, verdict: str, says: str) -> None:
     head, *passing = records()
     head["stack"] = "sid"
     for record in passing:
@@ -373,7 +371,7 @@ def test_unconfirmed_violations_are_not_findings(tmp_path: Path) -> None:
     assert f"`{defect.fingerprint}`" not in page
 
 
-def test_the_programs_of_the_documented_findings_are_those_that_are_made_now(tmp_path: Path) -> None:
+def test_the_programs_of_the_documented_findings_are_up_to_date(tmp_path: Path) -> None:
     """The examples in docs/ do not depend on the run. For the other programs, only the command is documented."""
     documented = {path.name: path.read_text() for path in (ROOT / "docs" / "findings").glob("*.c")}
     assert len(documented) == 3

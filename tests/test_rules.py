@@ -86,7 +86,7 @@ def test_mistakes_are_reported_file_by_file_from_top_to_bottom(tmp_path: Path) -
     assert locations == ["a/rules.yaml:3:5", "a/rules.yaml:6:5", "a/rules.yaml:7:12", "b/rules.yaml:2:7"]
 
 
-def test_every_rule_has_a_short_name_of_its_own() -> None:
+def test_every_rule_has_a_unique_short_name() -> None:
     shorts = [rule.short for rule in registry().values()]
     without = [rule.id for rule in registry().values() if not 0 < len(rule.short) <= 60]
     assert without == [], "titles of defects need the key `short`, of at most 60 characters"
@@ -137,7 +137,7 @@ def test_cases_count_for_each_of_their_rules_in_each_direction() -> None:
     assert found == {"REG-01": (2, 1, 1, 0), "REG-02": (1, 0, 1, 0), "REG-23": (1, 1, 1, 0), "REG-03": (1, 0, 0, 1)}
 
 
-def test_rules_without_a_case_and_with_open_ones_only_are_listed() -> None:
+def test_rules_without_a_case_and_rules_with_only_open_cases_are_listed() -> None:
     coverage = cover(suite(["REG-01", "REG-02", "REG-03", "REG-04", "REG-23"]))
     assert coverage.without_case == ["REG-04"]
     assert coverage.only_open == ["REG-03"]

@@ -44,7 +44,7 @@ def test_each_case_is_handed_out_once_and_hazardous_ones_alone_at_the_end(
 
 
 @given(SECONDS)
-def test_a_single_worker_gets_all_that_is_not_hazardous_in_one_batch(seconds: dict[str, float]) -> None:
+def test_a_single_worker_gets_all_cases_that_need_not_run_alone_in_one_batch(seconds: dict[str, float]) -> None:
     assert Schedule(MIXED, 1, seconds).take() == [case.id for case in MIXED if not case.alone]
 
 
@@ -110,7 +110,7 @@ class TestDurations:
 
 
 @given(st.integers(1, 5))
-def test_cases_that_need_kept_memory_come_first_and_have_one_worker_of_their_own(workers: int) -> None:
+def test_cases_that_need_kept_memory_are_the_first_batch(workers: int) -> None:
     fields = "rules: [REREG-07], when: {flags: []}, then: open, given: {mrs: {mr: {access: []}}}"
     kept = table("rereg_mr/sample", "\n".join(f"- {{id: k{number}, {fields}}}" for number in range(3)), 3).cases
     first, *others = batches(Schedule([*MIXED, *kept], workers, {}))
