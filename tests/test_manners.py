@@ -261,7 +261,10 @@ def test_the_setting_that_forbids_user_namespaces_is_named(tmp_path: Path) -> No
 def test_an_interrupted_run_names_its_results_and_has_reports(run: Path) -> None:
     assert kept_text(run, 0, 7) == f"no case has a result yet; ./rdma-cts run --resume {run} starts again"
     said = kept_text(run, 60, 70)
-    assert said == f"60 of 70 results and a report of them are in {run}; ./rdma-cts run --resume {run} runs the rest"
+    assert (
+        said
+        == f"60 of 70 results and their report are in {run}; ./rdma-cts run --resume {run} runs the remaining cases"
+    )
     assert {"report.html", "junit.xml", "summary.json"} < {path.name for path in run.iterdir()}
 
 

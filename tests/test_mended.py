@@ -183,7 +183,7 @@ def test_only_the_rules_of_a_change_are_violated_if_it_is_left_out() -> None:
 def test_a_violation_of_other_rules_and_the_absence_of_violations_are_reported() -> None:
     whole = {IDS[0]: result(CASES[0])}
     assert left_out("a", ["BIND-10"], [], whole, [result(CASES[0], "CRASH")]).outcome == "others as well"
-    assert left_out("a", ["REG-01"], [], whole, [result(CASES[0])]).outcome == "nothing: no case detects it"
+    assert left_out("a", ["REG-01"], [], whole, [result(CASES[0])]).outcome == "none: no case detects it"
 
 
 def test_the_changes_of_the_mended_stack_are_listed(cli: Cli) -> None:

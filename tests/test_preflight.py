@@ -112,7 +112,7 @@ def test_a_device_that_moves_bytes_is_accepted_and_nothing_is_left(lacks: tuple[
         (lost("RDMA_WRITE", "RETRY_EXC_ERR"), "RDMA_WRITE completed with RETRY_EXC_ERR, and its data did not arrive"),
         (lost("RDMA_READ", "RNR_RETRY_EXC_ERR"), "RDMA_READ completed with RNR_RETRY_EXC_ERR, and its data"),
         (device(post_send=lambda *_: 22), "a SEND or its receive could not be posted: EINVAL"),
-        (device(complete=silent), "RDMA_READ gave no completion"),
+        (device(complete=silent), "RDMA_READ produced no completion"),
         (
             unmade(95, *RELIABLE, carry_out=lambda *_: "SUCCESS"),
             "loopback does not work on this device: SEND completed with SUCCESS",

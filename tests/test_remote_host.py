@@ -309,7 +309,7 @@ def test_a_host_that_returns_with_another_kernel_is_reported(stand_in: StandIn) 
         assert host.first
         host._same["kernel"] = "5.4.0-another"
         host.first.cut()
-        with user_error(r"is not the same any more: kernel was 5\.4\.0-another, is ", status=3):
+        with user_error(r"has changed: kernel was 5\.4\.0-another, and is now ", status=3):
             host.connected(host.first)
 
 

@@ -241,7 +241,7 @@ ABSENT = Profile("rxe", absent={"xrc": "the driver has no XRC transport"})
 PRESENT = Profile("rxe", present={"odp": "the driver pages on demand"})
 REFUSED = Judgement(Verdict.UNSUPPORTED, "the call was refused; the device does not declare xrc", ("seen",))
 WORKED = Judgement(Verdict.PASS, "the call returned 0", ("seen",))
-FAILED = Judgement(Verdict.FAIL, "the call should succeed, returned EINVAL", ("seen",))
+FAILED = Judgement(Verdict.FAIL, "the call should succeed, but returned EINVAL", ("seen",))
 
 
 def test_the_profile_that_is_shipped_can_be_read() -> None:

@@ -81,7 +81,7 @@ def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(tmp_path: P
     (deviation,) = kept["deviations"]
     assert deviation["when"] == "REMOTE_READ"  # among the four points with REMOTE_WRITE and without LOCAL_WRITE
     assert (deviation["count"], deviation["of"], deviation["rules"]) == (4, 6, ["REG-15"])
-    assert deviation["observed"] == "ibv_reg_mr should fail, returned an MR"
+    assert deviation["observed"] == "ibv_reg_mr should fail, but returned an MR"
     assert deviation["smallest"] == {"length": "1page", "access": "REMOTE_WRITE+REMOTE_READ"}
     assert deviation["repro"].endswith(" a#length=1page,access=REMOTE_WRITE+REMOTE_READ")
     assert "4 of 6 points where remote_write_alone: those with REMOTE_READ" in kept["reason"]
@@ -90,7 +90,9 @@ def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(tmp_path: P
     points = read_points(tmp_path, kept)
     assert points.by_verdict() == kept["points"]
     assert samples.rule_verdicts([kept]) == {"REG-15": "FAIL", "REG-17": "PASS"}
-    output = "ibv_reg_mr should fail, returned an MR (4 of 6 points where remote_write_alone: those with REMOTE_READ)"
+    output = (
+        "ibv_reg_mr should fail, but returned an MR (4 of 6 points where remote_write_alone: those with REMOTE_READ)"
+    )
     assert headline("REG-15", kept) == (output, deviation["repro"])
     assert headline("REG-17", kept) == (kept["reason"], kept["repro"])
 
@@ -246,7 +248,7 @@ def test_a_set_up_that_is_refused_only_at_some_points_is_a_violation(
         assert record["rule_verdicts"] == {"BIND-05": "PASS", rule: "FAIL"}
         (deviation,) = deviations(swept.points, "")
         assert (deviation["count"], deviation["rules"]) == (refused, [rule])
-        assert "binding the window 'mw' was refused with MW_BIND_ERR, and succeeded" in deviation["observed"]
+        assert "binding the window 'mw' was refused with MW_BIND_ERR; the call succeeded" in deviation["observed"]
 
 
 def test_the_points_after_a_set_up_that_was_refused_once_are_run() -> None:
@@ -304,7 +306,7 @@ def test_messages_lost_by_an_unreliable_transport_are_sent_again() -> None:
         tries = {example["observed"].get("tries", 1) for example in points.examples}
         assert max(tries) == {1: 2, 4: 3, 99: 3}[losses]
     failed = next(example for example in points.examples if example["observed"].get("tries") == 3)
-    assert "at try 3, and nothing arrived at any try" in failed["reason"]
+    assert "in attempt 3, and nothing arrived in any attempt" in failed["reason"]
 
 
 @pytest.mark.parametrize(
@@ -388,7 +390,7 @@ def test_a_worker_that_dies_in_a_sweep_is_reported_with_its_last_reported_point(
     progress = {"type": "progress", "case": "reg_mr/sample/c1", "point": "access=REMOTE_WRITE", "done": 512}
     recorded = Stage(tmp_path).play([HEADER, start(1), encode(progress)], ran(0, 2, 3))
     crash = next(line for line in recorded.results if line["verdict"] == "CRASH")
-    assert "at the point access=REMOTE_WRITE or one of those soon after it" in crash["reason"]
+    assert "at the point access=REMOTE_WRITE or at one of the next points" in crash["reason"]
 
 
 def test_tiers_are_nested_and_the_smallest_has_a_case_of_every_rule() -> None:

@@ -212,7 +212,7 @@ REFUSED = {"kind": "refused", "verb": "ibv_reg_mr", "returned": "NULL", "errno":
 
 
 def test_the_summary_has_a_line_of_at_most_100_columns_for_each_defect_the_worst_first() -> None:
-    refused = "ibv_reg_mr(pd=pd, access=0) should succeed, returned NULL with errno EINVAL"
+    refused = "ibv_reg_mr(pd=pd, access=0) should succeed, but returned NULL with errno EINVAL"
     lines = [
         result(SUITE.cases[0], "FAIL", refused, fault=REFUSED),
         result(SUITE.cases[1], "FAIL", refused, fault=REFUSED),

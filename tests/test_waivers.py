@@ -96,7 +96,7 @@ def test_a_waiver_of_another_stack_is_ignored(tmp_path: Path) -> None:
 def swept(*when: str, rules: str = "REG-01") -> ResultRecord:
     """Returns the result of a sweep that deviates at the points where these formulas are true."""
     verdicts = {"REG-01": "FAIL", "REG-15": "PASS"}
-    line = "ibv_reg_mr should succeed, returned NULL with errno EINVAL"
+    line = "ibv_reg_mr should succeed, but returned NULL with errno EINVAL"
     fault = {"kind": "refused", "verb": "ibv_reg_mr", "returned": "NULL", "errno": "EINVAL"}
     deviations = [{"when": each, "rules": [rules], "count": 1, "observed": line, "fault": fault} for each in when]
     return failure(rules=["REG-01", "REG-15"], deviations=deviations, rule_verdicts=verdicts)
@@ -291,7 +291,7 @@ def test_a_result_with_a_second_defect_is_not_waived_for_the_first(waivers: Waiv
         record for record in recorded("forky").results if record["case"] == "bind_mw/data_path/several-packets"
     )
     (own,) = sweep["deviations"]
-    new: Any = {**own, "observed": "ibv_dereg_mr should succeed, returned EBUSY", "rules": ["DEREG-01"]}
+    new: Any = {**own, "observed": "ibv_dereg_mr should succeed, but returned EBUSY", "rules": ["DEREG-01"]}
     assert left(waivers, [changed(sweep, {"deviations": [own, new]})])[0] == [sweep["case"]]
 
 

@@ -241,7 +241,7 @@ def _first_wrong(
         if not is_own or content != message:
             connection.stale = True
             connection.check_response(sender.completions(1), received, opcode)
-            return each, "before its data was there" if is_own else f"as {completed}, not as successful"
+            return each, "before its data had arrived" if is_own else f"as {completed}, not as successful"
     return None
 
 

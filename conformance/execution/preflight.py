@@ -247,4 +247,6 @@ def _tells_state(connection: LoopbackConnection) -> bool:
 
 def _described(opcode: str, found: Sequence[Completion]) -> str:
     statuses = " and ".join(each.status for each in found)
-    return f"{opcode} {f'completed with {statuses}' if found else 'gave no completion'}, and its data did not arrive"
+    return (
+        f"{opcode} {f'completed with {statuses}' if found else 'produced no completion'}, and its data did not arrive"
+    )
