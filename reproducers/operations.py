@@ -206,7 +206,7 @@ def bind(writer: Writer, step: Step) -> None:
         if not awaited:
             kept = code.replace("error != 0", "error > 0")
     else:
-        kept, should = "1", "do either"
+        kept, should = "1", "succeed or fail"
     if then.completion == "one":
         kept, should = f"({kept}) && (error || status != NONE)", f"{should} and complete once"
     if then.rkey:
@@ -225,7 +225,7 @@ def _done(writer: Writer, step: Step, opcode: str, awaited: bool = True) -> str:
 
 
 def _completion(writer: Writer, kept: str, call: str, should: str) -> None:
-    message = f"{call} should {should}, gave %d and completed with %d, %s"
+    message = f"{call} should {should}, returned %d, completed with %d, %s"
     writer.check(kept, message, "error", "status", "ibv_wc_status_str(status)")
 
 
@@ -280,7 +280,7 @@ def _completed(writer: Writer, step: Step, done: str) -> None:
     kept, should = {
         "success": (done, "succeed"),
         "refused": (f"error >= 0 && !({done})", "fail"),
-        "open": ("1", "do either"),
+        "open": ("1", "succeed or fail"),
     }[step.then.outcome]
     _completion(writer, kept, step.title, should)
 

@@ -253,7 +253,7 @@ def test_a_panic_of_one_host_affects_one_case_there_and_nothing_elsewhere(
     assert "CRASH" not in verdicts(left).values()
     assert {**verdicts(right), crashed["case"]: verdicts(left)[crashed["case"]]} == verdicts(left)
     assert "CRASH" in (out / "lab.html").read_text().partition('id="rules"')[0]
-    assert f"right: {crashed['rules'][0]}: CRASH, most of its group " in output
+    assert f"right: {crashed['rules'][0]}: CRASH, most nodes of its group: " in output
     assert output_on(victim, "ls /tmp; echo listed") == "listed\n"
 
 
