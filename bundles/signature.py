@@ -19,7 +19,6 @@ _MOST_BYTES = 1 << 16  # the limit for a signature file; real signatures have le
 
 
 def path_of(bundle: Path) -> Path:
-    """Returns the file of a bundle's signature."""
     return bundle.with_name(bundle.name + SUFFIX)
 
 

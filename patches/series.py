@@ -49,7 +49,6 @@ class Tree:
         return PROJECTS[self.name]
 
     def own(self, change: Change) -> Iterator[Edit]:
-        """Returns the edits of a change in the tree's files."""
         return (edit for edit in change.edits if edit.file.startswith(f"{self.name}/"))
 
     def inside(self, file: str) -> str:
@@ -186,7 +185,6 @@ class Series:
 
 
 def part_of(tree: Tree, changes: Sequence[Change]) -> list[Change]:
-    """Returns the changes with edits in the tree's files."""
     return [change for change in changes if any(tree.own(change))]
 
 

@@ -209,7 +209,6 @@ class ReferenceBench:
             return other.device.left_by_a_killed_process() if kept else {}
 
     def fork_setting(self, setting: str, kernel: str) -> tuple[int, Mapping[str, str]]:
-        """Computes the observations of fork protection in a new process."""
         return self.device.fork_setting(setting, kernel)
 
     def dmabuf(self, kind: str, size: int) -> Range:

@@ -59,7 +59,6 @@ class Extended(Regions):
         return made
 
     def ex_access(self, asked: MrInitAttr) -> int:
-        """Returns the access flags of the region."""
         return asked.access
 
     def mask_fault(self, asked: MrInitAttr) -> int:
@@ -152,5 +151,4 @@ class Extended(Regions):
         return self.exported(self.buffers[buf])
 
     def exported(self, buffer: Buffer) -> int:
-        """Returns a new file descriptor of a buffer's dma-buf."""
         return os.dup(buffer.fd)

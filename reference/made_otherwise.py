@@ -47,7 +47,6 @@ class MadeOtherwise(Work, Reregistration):
         return any(region is each for each in self.nulls)
 
     def null_content(self, length: int) -> bytes:
-        """Returns the bytes that are read from a null region."""
         return bytes(length)
 
     def place(self, region: Region, addr: int, length: int) -> int | None:
@@ -111,7 +110,6 @@ class MadeOtherwise(Work, Reregistration):
         return found
 
     def forget_standing(self, domain: Domain) -> None:
-        """Deallocates a PD of `standing_for`."""
         del self.domains[domain.handle]
 
     # Device memory
@@ -166,7 +164,6 @@ class MadeOtherwise(Work, Reregistration):
         return self.keep(Region(self.new_handle(), self.new_key(), domain, start, length, 0, access))
 
     def dm_access_fault(self, access: int) -> bool:
-        """Returns whether these access flags are refused for device memory."""
         return not access & ZERO_BASED
 
     def dm_range_fault(self, dm: Dm, dm_offset: int, length: int) -> bool:

@@ -75,7 +75,6 @@ class Queues(Access):
         return queue.state
 
     def reset_qp(self, queue: Queue) -> None:
-        """Moves a queue pair to RESET, after which it can be connected again."""
         queue.reset()
 
     def destroy_qp(self, queue: Queue) -> None:

@@ -264,7 +264,6 @@ class Work(Binding):
         return request.remote_addr % _WORD != 0
 
     def atomic_result(self, request: SendRequest, before: int) -> int:
-        """Returns the new value of the eight bytes."""
         if request.opcode == "ATOMIC_FETCH_AND_ADD":
             return before + request.compare_add
         return request.swap if before == request.compare_add else before
@@ -320,7 +319,6 @@ class Work(Binding):
         return length
 
     def next_receive(self, queue: Queue) -> tuple[int, tuple[Sge, ...]]:
-        """Removes and returns the oldest receive."""
         return queue.receives.popleft()
 
 

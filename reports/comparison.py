@@ -67,18 +67,14 @@ class Comparison:
 
     @cached_property
     def defects(self) -> Mapping[str, Sequence[Defect]]:
-        """The defects of both runs by kind:
+        """The open defects of both runs by kind. Waived defects and defects of the stack count as seen in both runs,
+        and unconfirmed defects only in the old run.
 
         - NEW: only in the new run, although the old run tried a case of the defect
         - NOT_TRIED: only in the new run, because the old run has no case of the defect
         - IN_BOTH: in both runs, with the data of the new run
-        - NOT_DECIDED: not seen in the new run, which did not decide or cannot test a case of the defect, or did not
-          confirm the defect
-        - GONE: not seen in the new run, which decided every case of the defect
-
-        Waived and unconfirmed defects and defects of the stack are left out, but they count as seen in the other run
-        (unconfirmed defects only in the old run).
-        """
+        - NOT_DECIDED: only in the old run; the new run did not decide every case, or did not confirm the defect
+        - GONE: only in the old run; the new run decided every case of the defect"""
         new, old = self.new.open_defects, self.old.open_defects
         known = _fingerprints(self.old.defects)
         now = _fingerprints(each for each in self.new.defects if not each.unconfirmed)
@@ -132,8 +128,7 @@ def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
 
 
 def _is_the_same(before: ResultRecord, after: ResultRecord) -> bool:
-    """Whether the causes of the later violation are all known from the earlier violation. Whether a defect crashes may
-    depend only on the content of memory."""
+    """Whether the earlier violation has all causes of the later violation, which may crash only by chance."""
     causes = [{cause_of(each) for each in symptoms_of(record)} for record in (before, after)]
     return bool(causes[1]) and causes[1] <= causes[0]
 

@@ -52,7 +52,6 @@ class RuleFacts:
 
     @property
     def source(self) -> str:
-        """The document and the section; empty if unknown."""
         return ", ".join(filter(None, (self.document, self.section)))
 
     @cached_property

@@ -83,7 +83,7 @@ class Lane:
         return sum(state in self.bad for _, state in self._ran)
 
     @property
-    def comes_and_goes(self) -> bool:
+    def is_intermittent(self) -> bool:
         """Whether the state changed from bad to not bad and then to bad again."""
         entered = sum(step.new in self.bad and step.old not in self.bad for step in self.steps)
         return entered + bool(self._ran and self._ran[0][1] in self.bad) > 1
@@ -109,8 +109,8 @@ class Lane:
         words = [f"in all {len(self._ran):,} nights" if steady else f"since {format_night(self.since)}"]
         if not steady:
             words.append(f"{word} in {nights}")
-        if self.comes_and_goes:
-            words.append("comes and goes")
+        if self.is_intermittent:
+            words.append("intermittent")
         return ", ".join(words)
 
     @property

@@ -60,7 +60,6 @@ class Morning:
         return replace(known, outcome=BASELINE if self.good is None else GOOD)
 
     def lines(self) -> Iterator[str]:
-        """Yields the lines about the cell: first the outcome, then the changes."""
         outcome = self.outcome
         yield f"{self.cell.name:<17} {outcome.outcome:<10} {self._explained(outcome)}"
         if self.good is not None:
@@ -118,7 +117,6 @@ class Morning:
         return known_nights(self._nights(), partial(Facts.shows, fingerprints=set(defect.fingerprints)))
 
     def _since(self, has: Mapping[str, bool]) -> str:
-        """Returns since which night a violation is present, and in how many earlier nights it was present."""
         first = since(has, self.cell.night) or self.cell.night
         earlier = sum(seen for night, seen in has.items() if night < first)
         before = f", and earlier in {earlier} of {sum(n < first for n in has)} nights" if earlier else ""

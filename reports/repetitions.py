@@ -12,10 +12,7 @@ from conformance.model.verdict import VERDICTS, Verdict
 from conformance.tables.suite import POINT
 
 _MOST = 5  # the most names in a list of cases after which a violation occurs, and in a list of unconfirmed violations
-_BY = {
-    "run": "it ran first in its worker",
-    "company": "the same when repeated together with others, in a different order",
-}
+_BY = {"run": "it ran first in its worker", "company": "the same when repeated with others, in a different order"}
 _UNKNOWN: Occurrence = {"verdict": Verdict.MISSED, "reason": "not recorded"}
 _NO_FIGURES: Mapping[str, int] = {}
 
@@ -98,7 +95,6 @@ class Repetitions:
             yield f"and {len(bad) - _MOST} more that were not confirmed"
 
     def as_data(self) -> dict[str, Any]:
-        """Returns the figures, and the names of the violations that were not confirmed."""
         unconfirmed = [_name_of(record) for record in self._records if not record["confirmed"]]
         return {**self._figures, "unconfirmed": unconfirmed} if self._figures else {}
 

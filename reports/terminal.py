@@ -217,7 +217,7 @@ class Progress:
                 self.say(f"  {done} of {total}, {', '.join(self._pace(total - done))}")
 
     def _is_news(self, record: ResultRecord) -> bool:
-        """Whether a result is neither PASS nor UNSUPPORTED. Of UNREACHABLE results only the first of each reason is."""
+        """Whether a result is neither PASS nor UNSUPPORTED, nor UNREACHABLE for a reason that was already shown."""
         if record["effective"] != Verdict.UNREACHABLE:
             return record["effective"] not in (Verdict.PASS, Verdict.UNSUPPORTED)
         reason = record["reason"].partition(";")[0]

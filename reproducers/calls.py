@@ -89,7 +89,7 @@ def wanted(step: Step, names: tuple[str, ...] = ()) -> tuple[str, str]:
     the expected codes of a refusal, by default the expected values of errno."""
     names = names or step.then.errno or documented(step)
     if step.then.outcome == "open":
-        return "1", "do either"
+        return "1", "succeed or fail"
     if step.then.outcome == "success":
         return "!error", "succeed"
     if names and "any" not in names:
@@ -110,7 +110,6 @@ def _make(writer: Writer, step: Step, kind: str, call: Callable[[], str]) -> str
 
 
 def register(writer: Writer, step: Step) -> None:
-    """Writes the registration of the region `step.name`."""
     own = _make(writer, step, "ibv_mr", lambda: registration(writer, step.call, step.arguments, writer.raw))
     writer.names.region(step.name, f"{own}->")
     kept, should = wanted(step)
@@ -123,7 +122,7 @@ def register(writer: Writer, step: Step) -> None:
             f"{own} && {own}->addr == {_operand(addr)} && {own}->length == {_operand(length)} && {own}->pd == {domain}"
             f" && {own}->context == context && ({own}->lkey || {own}->rkey || {own}->handle)"
         )
-        should = "register what was asked"
+        should = "register the requested range"
     _answer(writer, step, kept, should)
 
 
@@ -132,7 +131,7 @@ def _operand(text: str) -> str:
 
 
 def _answer(writer: Writer, step: Step, kept: str, should: str) -> None:
-    writer.check(kept, f"{step.title} should {should}, gave %d, %s", "error", "strerror(error)")
+    writer.check(kept, f"{step.title} should {should}, returned %d, %s", "error", "strerror(error)")
 
 
 def copied(writer: Writer, name: str) -> None:
@@ -194,7 +193,7 @@ def rereg(writer: Writer, step: Step) -> None:
             f"!error && {own}->addr == {_operand(new[0])} && {own}->length == {_operand(new[1])} && {own}->pd == {of}"
             f" && {own}->context == context"
         )
-        should = "change what was asked"
+        should = "change the requested attributes"
     _answer(writer, step, kept, should)
 
 
@@ -276,8 +275,8 @@ def bind_call(writer: Writer, step: Step) -> str:
 
 
 def bound(writer: Writer, posted: str = "") -> None:
-    """Writes the statement that writes the new key into struct ibv_mw after a posted bind. `posted` is the condition
-    of the statement; empty without a condition."""
+    """Writes the statement that stores the new key in struct ibv_mw after a posted bind. `posted` is the condition of
+    the statement; empty without a condition."""
     if writer.posted:
         name, window = writer.posted.popitem()
         text = f"{window}->rkey = {name}.bind_mw.rkey;"

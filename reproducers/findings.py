@@ -36,7 +36,6 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The name of the stack, for a list."""
         return self.digest.header["stack"] or str(self.digest.header["env"].get("kernel", "?"))
 
     @property
@@ -56,7 +55,6 @@ class Finding:
 
     @property
     def file(self) -> str:
-        """The name of the program's file."""
         return file_name(self.symptom.name)
 
 

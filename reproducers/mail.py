@@ -28,7 +28,7 @@ _OUR_CALLS = {
     "post_bind_mw": "a BIND_MW work request",
 }
 _OPEN = "any answer, because the document leaves the outcome open"
-# How a program ends that cannot report its observation.
+# The end of a program that cannot report its observation.
 _ENDINGS = {
     Severity.KERNEL_CRASH: "the program stops the kernel: run it in a virtual machine",
     Severity.PROCESS_CRASH: "the program is killed by a signal",
@@ -40,8 +40,7 @@ _KERNEL_LINES = 40
 
 
 def mail(symptom: Symptom, run: Digest, suite: Suite, basis: Basis, history: Sequence[Digest]) -> str:
-    """Returns the whole text; the first line is the subject. `history` has runs of other stacks. Raises Inexpressible
-    if there is no program."""
+    """Returns the whole text, the subject first. `history` has runs of other stacks. Raises Inexpressible."""
     program = reproducer(symptom.name, suite, basis, symptom, WIDTH)
     lines = [*_description(symptom, run, suite, history), "", program.text.rstrip()]
     return "\n".join(lines) + "\n"

@@ -96,8 +96,7 @@ def _expected(step: Step) -> str:
 
 
 def _executed(writer: Writer, step: Step, pair: str, call: str, side: str) -> None:
-    """Writes the statement of an operation and, if a refusal must have one of several statuses, the check of the
-    status."""
+    """Writes the statement of an operation and, if the document defines the status of a refusal, the check of it."""
     kind = str(step.arguments["qp_type"])
     if not step.then.because:
         if step.then.opcode:
@@ -124,8 +123,7 @@ def _executed(writer: Writer, step: Step, pair: str, call: str, side: str) -> No
 
 
 def status_of_refusal(writer: Writer, status: str, allowed: tuple[str, ...]) -> None:
-    """Writes the check that a refusal has one of the `allowed` statuses. If nothing is refused, the program exits with
-    77."""
+    """Writes the check that a refusal has an `allowed` status. The program exits with 77 if nothing is refused."""
     writer.say_if(f"{status} == NONE || {status} == IBV_WC_SUCCESS", 'errx(77, "nothing was refused");')
     names = [f"IBV_WC_{name}" for name in allowed]
     kept = " || ".join(f"{status} == {name}" for name in names)
@@ -173,7 +171,6 @@ def local_traffic(writer: Writer, step: Step) -> None:
 
 
 def bind(writer: Writer, step: Step) -> None:
-    """Writes a bind of either type, with its completion."""
     then, name = step.then, str(step.arguments["mw"])
     window, queue = identifier(name), f"{identifier(str(step.arguments['qp']))}[0]"
     spec = writer.case.given.qps[str(step.arguments["qp"])]
@@ -209,7 +206,7 @@ def bind(writer: Writer, step: Step) -> None:
         if not awaited:
             kept = code.replace("error != 0", "error > 0")
     else:
-        kept, should = "1", "do either"
+        kept, should = "1", "succeed or fail"
     if then.completion == "one":
         kept, should = f"({kept}) && (error || status != NONE)", f"{should} and complete once"
     if then.rkey:
@@ -228,7 +225,7 @@ def _done(writer: Writer, step: Step, opcode: str, awaited: bool = True) -> str:
 
 
 def _completion(writer: Writer, kept: str, call: str, should: str) -> None:
-    message = f"{call} should {should}, gave %d and completed with %d, %s"
+    message = f"{call} should {should}, returned %d, completed with %d, %s"
     writer.check(kept, message, "error", "status", "ibv_wc_status_str(status)")
 
 
@@ -283,7 +280,7 @@ def _completed(writer: Writer, step: Step, done: str) -> None:
     kept, should = {
         "success": (done, "succeed"),
         "refused": (f"error >= 0 && !({done})", "fail"),
-        "open": ("1", "do either"),
+        "open": ("1", "succeed or fail"),
     }[step.then.outcome]
     _completion(writer, kept, step.title, should)
 

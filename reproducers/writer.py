@@ -55,7 +55,6 @@ class Writer:
         self.pieces |= dict.fromkeys(pieces)
 
     def say(self, text: str) -> None:
-        """Adds a statement."""
         self.lines += statement(text, self._depth, self.width)
 
     def check(self, kept: str, message: str, *values: str) -> None:

@@ -18,7 +18,7 @@ def lines(verdicts: Mapping[int, str]) -> list[ResultRecord]:
     fault = {"kind": "refused", "verb": "ibv_reg_mr", "returned": "NULL"}
     found = []
     for number, case in enumerate(SUITE.cases):
-        verdict, line = verdicts.get(number, "PASS"), f"ibv_reg_mr(access={number}) should succeed, returned NULL"
+        verdict, line = verdicts.get(number, "PASS"), f"ibv_reg_mr(access={number}) should succeed, but returned NULL"
         found.append(result(case, verdict, line, **({"fault": fault} if verdict == "FAIL" else {})))
     return found
 

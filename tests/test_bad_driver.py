@@ -70,7 +70,7 @@ PINNED = bad_driver.PAGES["leaks"]
         ("leaks", ["1 MR", f"{PINNED * 4} kB pinned", f"{PINNED} pages pinned"]),
         ("dies", ["the process under test died of SIGSEGV"]),
         ("taints", ["the kernel became tainted (0 to 512)"]),
-        ("loses", ["gave no completion"]),
+        ("loses", ["produced no completion"]),
     ],
 )
 def test_each_misbehaviour_is_named_in_the_reason(row: str, words: list[str], found: dict[str, ResultRecord]) -> None:

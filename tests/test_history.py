@@ -119,7 +119,7 @@ def test_each_rule_has_the_date_of_its_last_change_on_each_stack(page: Browser) 
     assert lane(page, "REG-01", "trixie") == "trixie FAIL in all 7 nights"
     assert lane(page, "REG-02", "trixie") == "trixie PASS since 2026-05-06 03:17, violated in 2 of 7 nights"
     assert lane(page, "REG-15", "trixie") == (
-        "trixie FAIL since 2026-05-07 03:17, violated in 3 of 7 nights, comes and goes"
+        "trixie FAIL since 2026-05-07 03:17, violated in 3 of 7 nights, intermittent"
     )
     assert lane(page, "REG-01", "sid") == "sid PASS never violated"
 

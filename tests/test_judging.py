@@ -214,7 +214,7 @@ def test_checks_of_the_kernel_core_are_attributed_to_it(name: str, code: str, la
     seen = Observation(rc=None, returned="NULL", errno=code, layer="kernel")
     assert answering_layer(of, seen) == layer
     judgement = judge(of, [], seen)
-    says = judgement.reason.endswith("the kernel's RDMA core answered, whatever the driver")
+    says = judgement.reason.endswith("the kernel's RDMA core returned this result, the same for every driver")
     assert says == (layer == "kernel core" and judgement.verdict == Verdict.FAIL)
     assert answering_layer(of, {**seen, "layer": "provider"}) == "provider"
 

@@ -40,7 +40,7 @@ JUDGING = [
 ]
 
 
-def asked_keys(source: str) -> Iterator[str]:
+def used_keys(source: str) -> Iterator[str]:
     """Yields the keys in `observation.get("key")`, `observation.pop("key")` and `"key" in observation`."""
     for node in ast.walk(ast.parse(source)):
         match node:
@@ -56,5 +56,5 @@ def asked_keys(source: str) -> Iterator[str]:
 
 
 def test_a_key_that_is_read_is_a_key_of_an_observation() -> None:
-    found = {(str(file.relative_to(ROOT)), key) for file in JUDGING for key in asked_keys(file.read_text())}
+    found = {(str(file.relative_to(ROOT)), key) for file in JUDGING for key in used_keys(file.read_text())}
     assert {(file, key) for file, key in found if key not in KEYS} == set()

@@ -1,5 +1,5 @@
-"""Series for git am are made from trees with and without history, and git applies them; trees that do not fit are
-reported."""
+"""Series of patches for git am, from trees with and without history. Git applies the series. Trees to which a change
+does not apply are reported."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -82,7 +82,7 @@ def test_a_message_has_the_document_and_the_commit_at_fault_but_not_the_program(
     assert git(tree, "log", "-1", "--skip=1", "--format=%B").count("Fixes: ") == 1
 
 
-def test_a_tree_without_history_gives_the_same_patches_without_fixes(tree: Path, tmp_path: Path, capsys: Says) -> None:
+def test_a_tree_without_history_has_the_same_patches_without_fixes(tree: Path, tmp_path: Path, capsys: Says) -> None:
     bare = tmp_path / "bare" / "tree"
     laid(bare / DRIVER, {"rxe_mw.c": LATER})
     assert patches(bare) == 0
@@ -103,7 +103,7 @@ def test_the_first_commit_of_a_history_is_not_named_in_fixes(tmp_path: Path, tre
     assert ["Fixes:" in each.read_text() for each in made(cut)] == [False, True]
 
 
-def test_a_commit_that_only_moves_the_driver_is_not_at_fault(tree: Path) -> None:
+def test_a_commit_that_only_moves_the_driver_is_not_blamed(tree: Path) -> None:
     old = tree.parent / "moved" / "tree"
     for text, subject in (("\n", "Begin"), (FIRST, "Add binding"), (LATER, "Add the check")):
         commit(old, text, subject, "staging")
@@ -115,7 +115,7 @@ def test_a_commit_that_only_moves_the_driver_is_not_at_fault(tree: Path) -> None
     assert '("Add the check")' in made(old)[1].read_text()
 
 
-def test_a_dirty_tree_is_named_and_its_commit_counts(tree: Path, capsys: Says) -> None:
+def test_a_tree_with_uncommitted_files_is_named_and_the_series_is_for_head(tree: Path, capsys: Says) -> None:
     laid(tree / DRIVER, {"rxe_mw.c": "int other;\n"})
     assert patches(tree) == 0
     assert capsys.readouterr().err == f"{tree}: 1 files of {DRIVER} are not committed: the series is for HEAD\n"

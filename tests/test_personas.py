@@ -41,7 +41,7 @@ from trial.trying import KILLED, SURVIVED, finding, try_all, try_violation
 BY_NAME = {each.name: each for each in PERSONAS}
 # On these personas, no statuses of the InfiniBand specification are required.
 IWARP = {"irdma-iwarp", "erdma", "cxgb4", "qedr-iwarp", "siw"}
-# By day, cases are run on a persona with all features of InfiniBand, software iWARP, and one without RC and windows.
+# By day, cases run on: a persona with all features of InfiniBand, software iWARP, a persona without RC and windows.
 BY_DAY = {"mlx5", "siw", "efa"}
 ONE_OF_EACH_RULE = list({each.rule: each for each in VIOLATIONS}.values())
 
@@ -72,7 +72,7 @@ def test_a_persona_fails_exactly_the_rules_its_driver_violates(persona: Persona)
 
 
 def test_a_bind_checked_at_access_fails_only_rules_about_its_refusal() -> None:
-    """The firmware of mlx5 may behave like this. Rows that only presuppose the refusal are UNREACHABLE."""
+    """The firmware of mlx5 may check a bind at the access. Cases that only presuppose the refusal are UNREACHABLE."""
     mlx5 = BY_NAME["mlx5"]
     persona = replace(mlx5, behaves={**mlx5.behaves, "binds-checked-at-access": ""})
     found = run_clean(persona, [case for case in cases() if case.given.windows])
@@ -88,14 +88,14 @@ def test_a_passing_case_that_detects_no_violation_is_vacuous() -> None:
     ran = run_clean(persona, some)
     blind = replace(VIOLATIONS[0], kind=Device)
     assert try_on(persona, ran, blind, [some[0].id], some) is None
-    shown = finding(blind, KILLED, {some[0].id: "it failed"}, 1)
-    both = [some[0].id, some[1].id]
-    assert outcome(persona, ran, [shown], both).vacuous == (some[1].id,)
-    assert outcome(persona, ran, [shown], both[:1]).vacuous == ()
+    killed = finding(blind, KILLED, {some[0].id: "it failed"}, 1)
+    ids = [some[0].id, some[1].id]
+    assert outcome(persona, ran, [killed], ids).vacuous == (some[1].id,)
+    assert outcome(persona, ran, [killed], ids[:1]).vacuous == ()
 
 
 @in_turn
-def test_a_run_begins_with_the_port(persona: Persona) -> None:
+def test_the_port_of_a_persona_is_chosen_and_has_its_transport(persona: Persona) -> None:
     transport, chosen = persona.port.begin()
     assert chosen == persona.port.chosen
     assert transport.iba is persona.stack.has("iba_statuses")
@@ -103,7 +103,7 @@ def test_a_run_begins_with_the_port(persona: Persona) -> None:
 
 
 @some_by_day
-def test_a_device_conforms_if_only_the_kernel_core_is_at_fault(persona: Persona) -> None:
+def test_a_device_conforms_if_only_the_kernel_core_violates_rules(persona: Persona) -> None:
     """A run about the device has exit status 0, except if the driver makes a mistake of its own or declares a
     capability that it lacks."""
     failing = {id_ for id_, _, _ in clean(persona.name).failed}
@@ -221,7 +221,7 @@ def test_the_command_writes_its_table_and_suggests_personas(tmp_path: Path, monk
     assert "has immediate_data and does not declare it (providers/erdma/" in capsys.readouterr().out
 
 
-def test_personas_without_violations() -> None:
+def test_personas_can_be_tried_without_violations() -> None:
     mana = BY_NAME["mana"]
     few = [case for case in cases() if not mana.violates.keys().isdisjoint(case.rules)]
     (found,) = try_personas([mana], [], few, jobs=1)

@@ -17,7 +17,7 @@ from project import QUIET_VERDICTS, Project
 from samples import footer_of, laid
 
 EXPECTED = {f"reg_mr/fake/{row}": verdict for row, verdict in QUIET_VERDICTS.items()}
-KEPT = os.environ[cache.DIRECTORY]  # this session's cache of the suite's own tables, already parsed
+KEPT = os.environ[cache.DIRECTORY]  # the cache of this session has the parsed tables of the suite
 
 
 def verdicts(project: Project) -> Mapping[str, str]:
@@ -32,7 +32,7 @@ def extend(project: Project, text: str) -> None:
 
 
 def errors(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """Returns pytest's usage errors, one per line."""
+    """Returns the lines of pytest's usage errors."""
     return [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line]
 
 
@@ -59,7 +59,7 @@ def test_each_case_is_recorded_with_its_verdict(project: Project) -> None:
     assert "refused with EOPNOTSUPP; the device does not declare odp" in skip
     (line,) = re.findall(r"^FAIL .*", done.stdout, re.MULTILINE)
     assert line.startswith("FAIL REG-15 ibv_reg_mr(pd=pd, addr=buf.addr, length=buf.size, access=REMOTE_WRITE)")
-    assert "should fail, returned an MR" in line
+    assert "should fail, but returned an MR" in line
     assert line.endswith("fake.yaml:10")
     assert "Traceback" not in done.stdout
 

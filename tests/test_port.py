@@ -62,13 +62,13 @@ def made(tmp_path: Path) -> Callable[..., Port]:
     ("link_layer", "gids", "index"),
     [
         ("Ethernet", ((LINK_LOCAL, V1, "d0"), (MAPPED, V2, "d0"), (NONE, "", "")), 1),
-        ("Ethernet", ((MAPPED, V2, "d0"), (MAPPED, V1, "d0")), 0),  # version 2, wherever it is in the table
+        ("Ethernet", ((MAPPED, V2, "d0"), (MAPPED, V1, "d0")), 0),  # version 2 at any index
         ("Ethernet", ((GLOBAL, V2, "d0"), (LINK_LOCAL, V2, "d0")), 0),  # link-local only if there is no other
         ("Ethernet", ((LINK_LOCAL, V1, "d0"), (LINK_LOCAL, V2, "d0")), 1),
         ("Ethernet", ((MAPPED, V1, "d0"),), 0),
         ("Ethernet", ((MAPPED, V2, "d0"), (PREFIX_ALONE, V2, "d0")), 0),
         ("Ethernet", ((MAPPED, V2, "d0"), (VLAN, V2, "d0.7")), 0),  # the VLAN's interface is down
-        ("Ethernet", ((MAPPED, V2, "d0"), (VLAN, V2, "elsewhere")), 0),  # it is in another network namespace
+        ("Ethernet", ((MAPPED, V2, "d0"), (VLAN, V2, "elsewhere")), 0),  # the interface is in another network namespace
         ("Ethernet", ((LINK_LOCAL, "", ""), (MAPPED, "", ""), (PREFIX_ALONE, "", "")), 1),  # an old kernel: no types
         ("InfiniBand", ((LINK_LOCAL, V1, ""), (LINK_LOCAL, V1, "")), 0),
         ("Unknown", ((LINK_LOCAL, V1, ""),), 0),  # EFA
@@ -80,7 +80,7 @@ def test_the_best_gid_whose_interface_is_up_is_used(
     port = made(link_layer, *gids, interfaces=(("d0", 0x1003, "up"), ("d0.7", 0x1003, "lowerlayerdown")))
     assert port.choose(port.gids()) == index
     assert port.choose(port.gids(range(len(gids)))) == index
-    if link_layer != "Ethernet":  # their GIDs have no interface
+    if link_layer != "Ethernet":  # GIDs without an interface
         for usable in range(len(gids)):
             port.check(usable)
 
@@ -252,7 +252,7 @@ def test_capabilities_that_a_transport_lacks_are_not_declared() -> None:
 
 
 def test_on_demand_memory_is_declared_for_each_transport() -> None:
-    """The test uses the masks of rxe, which declares no operation for UC."""
+    """The masks are those of rxe, which declares no operation for UC."""
     attributes = DeviceAttributes(0, 0, 1, 0xFF, odp_uc_caps=0, odp_ud_caps=0x23, odp_xrc_caps=0x29)
     caps = declared_capabilities(attributes)
     assert {name for name, there in caps.items() if name.startswith("odp_") and there} == {

@@ -61,5 +61,5 @@ def test_a_port_that_cannot_be_used_is_reported_in_one_line(seen: dict[str, Any]
     said, status = seen[what]
     assert said.startswith(line)
     assert "\n" not in said
-    assert "; " in said  # the message also says what to do
+    assert "; " in said  # the message also has a remedy
     assert status == 3

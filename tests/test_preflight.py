@@ -44,13 +44,13 @@ def lost(opcode: str, status: str) -> Device:
 
 
 def unmade(errno: int, *kinds: str, **methods: Callable[..., Any]) -> Device:
-    """Returns a reference that refuses to make queue pairs of these types."""
+    """Returns a reference that refuses to create queue pairs of these types."""
     refuse = refusing(errno)
     return device(create_qp=lambda was, queue: refuse() if queue.kind in kinds else was(queue), **methods)
 
 
 def unconnected(kind: str) -> Device:
-    """Returns a reference on which queue pairs of one type can be made, but not moved to RTS."""
+    """Returns a reference on which queue pairs of one type can be created, but not moved to RTS."""
 
     def move_qp(was: Callable[..., None], queue: Queue, state: str) -> None:
         if queue.kind == kind and state == "RTS":
@@ -66,7 +66,7 @@ def registering(refused: Callable[[int], int]) -> Device:
 
 
 class DeadAfterReset(Device):
-    """A reference on which a queue pair that was used does nothing after RESET, although every transition succeeds."""
+    """A reference on which a used queue pair transfers nothing after RESET, although every transition succeeds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ def test_a_device_that_moves_bytes_is_accepted_and_nothing_is_left(lacks: tuple[
         (lost("RDMA_WRITE", "RETRY_EXC_ERR"), "RDMA_WRITE completed with RETRY_EXC_ERR, and its data did not arrive"),
         (lost("RDMA_READ", "RNR_RETRY_EXC_ERR"), "RDMA_READ completed with RNR_RETRY_EXC_ERR, and its data"),
         (device(post_send=lambda *_: 22), "a SEND or its receive could not be posted: EINVAL"),
-        (device(complete=silent), "RDMA_READ gave no completion"),
+        (device(complete=silent), "RDMA_READ produced no completion"),
         (
             unmade(95, *RELIABLE, carry_out=lambda *_: "SUCCESS"),
             "loopback does not work on this device: SEND completed with SUCCESS",
@@ -126,7 +126,7 @@ def test_lost_requests_of_preflight_end_the_run(made: Device, message: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("made", "operation", "answer"),
+    ("made", "operation", "reason"),
     [
         (lost("RDMA_WRITE", "SUCCESS"), "RDMA_WRITE", "completed with SUCCESS, and its data did not arrive"),
         (lost("RDMA_READ", "REM_ACCESS_ERR"), "RDMA_READ", "completed with REM_ACCESS_ERR, and its data did not"),
@@ -138,10 +138,10 @@ def test_lost_requests_of_preflight_end_the_run(made: Device, message: str) -> N
         ),
     ],
 )
-def test_refusals_in_preflight_are_left_to_the_cases(made: Device, operation: str, answer: str) -> None:
+def test_refusals_in_preflight_are_left_to_the_cases(made: Device, operation: str, reason: str) -> None:
     found = found_on(made)
     assert [name for name, what in found.operations.items() if what != "works"] == [operation]
-    assert answer in found.operations[operation]
+    assert reason in found.operations[operation]
     assert found.pairs["RC"] == "works"
     assert found.renews_by_reset is True
     (line,) = [each for each in format_findings(found.as_data()) if each.startswith(operation)]
@@ -220,7 +220,7 @@ def test_a_device_that_vanishes_during_preflight_is_reported(monkeypatch: Patch,
         fixtures.bench.look_at(bench)
 
 
-def test_further_types_that_cannot_be_connected_are_reported_and_not_taken_for_absent() -> None:
+def test_further_types_that_cannot_be_connected_are_reported_and_count_as_offered() -> None:
     with closing(ReferenceBench(unconnected("UC"))) as bench:
         found = preflight(bench)
         assert found.pairs["UC"] == "connecting two queue pairs of type UC was refused with ENETUNREACH"
@@ -229,7 +229,7 @@ def test_further_types_that_cannot_be_connected_are_reported_and_not_taken_for_a
     assert line.startswith("two queue pairs of type UC were created, but ")
 
 
-def test_verbs_that_could_not_be_tried_without_a_region_are_not_taken_for_absent() -> None:
+def test_verbs_that_need_a_region_do_not_count_as_absent_without_one() -> None:
     with closing(ReferenceBench(device(reg_mr=refusing(errno.EBUSY)))) as bench:
         preflight(bench)
         offered = offered_by(bench, "libibverbs")
@@ -247,8 +247,8 @@ def test_a_device_whose_pairs_are_dead_after_reset_gets_new_pairs_after_refusals
 
 
 @pytest.mark.parametrize("query", [refusing(95), lambda was, queue: queue.asked_state], ids=["none", "the program's"])
-def test_without_states_of_the_device_pairs_are_made_again_and_nothing_is_broken(query: Callable[..., str]) -> None:
-    """ibv_query_qp is refused, or returns the state to which the program has moved the queue pair."""
+def test_without_states_of_the_device_pairs_are_created_again_and_refusals_pass(query: Callable[..., str]) -> None:
+    """ibv_query_qp is refused, or returns the state that the program set, and not that of the device."""
     with closing(ReferenceBench(device(query_qp=query))) as bench:
         found = preflight(bench)
         assert (found.tells_state, found.renews_by_reset) == (False, False)
@@ -260,7 +260,9 @@ def test_a_responder_without_an_error_state_after_a_refusal_fails_cases_about_th
     with closing(ReferenceBench(device(fail=lambda *_: None))) as bench:
         assert preflight(bench).tells_state is True
         judged_by_state = [case for case in REFUSED if case.rules[0] == "STAT-01"]
-        assert {verdict_on(bench, case) for case in judged_by_state[:2]} == {Verdict.FAIL}  # each waits for the state
+        assert {verdict_on(bench, case) for case in judged_by_state[:2]} == {
+            Verdict.FAIL
+        }  # only two, because each case waits for the state
 
 
 def test_the_status_of_a_refused_write_is_reported() -> None:
@@ -269,7 +271,7 @@ def test_the_status_of_a_refused_write_is_reported() -> None:
     assert found_on(Device(without("iba_statuses", "immediate_data"))).refused_write == "SUCCESS"
 
 
-# The harness's own failures
+# Failures of the harness
 
 
 class LostLater(Device):
@@ -294,7 +296,7 @@ def test_a_refusal_over_a_lost_connection_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("call", ["post_send_with_inv", "list_traffic", "local_traffic"])
-def test_a_lost_connection_counts_as_a_refusal_of_no_call(call: str) -> None:
+def test_a_lost_connection_is_not_a_refusal_for_any_call(call: str) -> None:
     rows = [case for case in SUITE.cases if case.kind is Kind.ROW and case.when.call == call]
     refused = [case for case in rows if case.when.then.outcome == "refused" and not case.before][:5]
     assert refused
@@ -315,7 +317,7 @@ def test_a_pair_that_dies_in_a_later_reset_is_not_a_refusal() -> None:
             run_case(refused_twice, on_the_reference(bench))
 
 
-def test_a_refused_receive_of_the_harness_is_its_own_failure() -> None:
+def test_a_refused_receive_of_the_harness_is_a_failure_of_the_harness() -> None:
     case = next(case for case in REFUSED if case.when.call == "traffic")
     output = "a receive of the harness on a queue pair of type RC was refused with ENOMEM"
     no_receives = device(post_receive=lambda was, queue, sges, wr_id: 12)
@@ -369,8 +371,8 @@ def test_a_supervisor_gets_marked_lines_before_the_header_and_the_file_of_the_ma
     for _ in range(2):
         tell_supervisor(session, ERROR)
         assert not file.exists()
-    told = encode({"type": "guest", "event": "broken", "reason": "no loopback; mend it"})
-    assert port.read_bytes() == 2 * (b"abc " * bool(mark) + told)
+    line = encode({"type": "guest", "event": "broken", "reason": "no loopback; mend it"})
+    assert port.read_bytes() == 2 * (b"abc " * bool(mark) + line)
 
 
 def test_without_a_supervisor_nothing_is_sent() -> None:

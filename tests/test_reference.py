@@ -1,4 +1,5 @@
-"""Tests that every case of the tables passes on the reference, and is not a failure if capabilities are undeclared."""
+"""Tests that every case of the tables passes on the reference, also with larger pages, and does not fail if
+capabilities are undeclared."""
 
 import json
 import os
@@ -24,7 +25,7 @@ from trial.running import on_reference, stack_for
 
 @pytest.fixture(scope="module")
 def suite() -> Suite:
-    """All cases except the larger spaces, which are run only once."""
+    """All cases except the larger spaces, which only one test runs."""
     whole = load_suite()
     chosen = [replace(table, cases=tuple(filter(is_small, table.cases))) for table in whole.tables]
     return replace(whole, tables=tuple(chosen))
@@ -65,7 +66,7 @@ BY_DAY = [("odp",), OPTIONAL]
     [pytest.param(each, marks=() if each in BY_DAY else pytest.mark.nightly) for each in GROUPS],
     ids=lambda names: "+".join(names),
 )
-def test_undeclared_capabilities_are_unsupported_and_never_a_failure(undeclared: tuple[str, ...], suite: Suite) -> None:
+def test_cases_that_need_undeclared_capabilities_do_not_fail(undeclared: tuple[str, ...], suite: Suite) -> None:
     own = {OWN_RULES.get(name) for name in undeclared}
     cases = [case for case in suite.cases if not own & set(case.rules) and not is_dear(case)]
     if undeclared == ("odp",):  # in all other cases, this device does not differ from the complete reference
@@ -74,7 +75,7 @@ def test_undeclared_capabilities_are_unsupported_and_never_a_failure(undeclared:
     found = list(on_reference(cases, only=without(*undeclared)))
     assert faults(iter(found), Verdict.PASS, Verdict.UNSUPPORTED, Verdict.UNREACHABLE) == []
     needed = [judgement for case, judgement in found if set(case.needs) & set(undeclared)]
-    if needed:  # a call whose capability is not declared passes if it is accepted, and the result says so
+    if needed:  # a call that is accepted passes, and its result mentions the undeclared capability
         said = any("does not declare" in each.reason for each in needed)
         assert said or Verdict.UNSUPPORTED in {each.verdict for _, each in found}
 
@@ -92,7 +93,7 @@ def test_an_undeclared_capability_is_also_not_offered() -> None:
     ("size", "every"), [(64 << 10, 4), *(pytest.param(size << 10, 1, marks=pytest.mark.nightly) for size in (16, 64))]
 )
 def test_cases_pass_with_larger_pages(size: int, every: int) -> None:
-    """No expectation depends on pages of 4 KiB. By day, every fourth case is tried."""
+    """By day, every fourth case is run."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = ended(sys.executable, "tests/on_large_pages.py", size, every, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]

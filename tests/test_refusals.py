@@ -69,7 +69,7 @@ KNOWN = dict(each for path in sorted((TESTS / "refusals").glob("*.txt")) for eac
 
 
 @pytest.mark.parametrize("refusal", KNOWN.values(), ids=KNOWN)
-def test_a_file_with_a_mistake_is_refused_with_its_place(
+def test_a_file_with_a_mistake_is_refused_with_this_message(
     refusal: Refusal, tmp_path: Path, monkeypatch: Patch, cli: Cli
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -35,7 +35,7 @@ from samples import footer_of, laid, user_error
 from test_remote_peer import Far, opened
 
 ADDRESS = Address("host.invalid")
-# A stand-in for fixtures/system/usable.py: the host has a device that exists only in the tests.
+# Replaces fixtures/system/usable.py: the host has a device that exists only in the tests.
 USABLE = """\
 def the_only_device():
     return "fake0"
@@ -48,7 +48,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class StandIn(Far):
-    """A host that is this machine, whose boot id is a file."""
+    """This machine as another host whose boot id is a file."""
 
     def __init__(self, folder: Path, project: Project, monkeypatch: Patch, shared: Path) -> None:
         super().__init__(folder, monkeypatch)
@@ -121,13 +121,13 @@ def shared(tmp_path_factory: Folders) -> Path:
 def stand_in(tmp_path: Path, project: Project, monkeypatch: Patch, shared: Path) -> StandIn:
     table = project.tables / "reg_mr" / "fake.yaml"
     head, *parts = table.read_text().split("  - id: ")
-    # A harmless row comes after the rows that end or block their worker.
+    # A harmless row is last, after the rows that end or block their worker.
     table.write_text("  - id: ".join([head, *sorted(parts, key=lambda row: row.startswith("not-supported"))]))
     return StandIn(tmp_path / "host", project, monkeypatch, shared)
 
 
 class Run:
-    """Runs cases on a host; a test can make something happen when a case begins."""
+    """Runs cases on a host. A test can act when a case begins."""
 
     def __init__(self, project: Project, out: Path) -> None:
         self.out = laid(out, {})
@@ -206,8 +206,8 @@ def test_a_violation_is_confirmed_on_the_host(run: Run, stand_in: StandIn) -> No
     (again,) = recorded.confirmations
     assert (again["case"], again["confirmed"], again["by"]) == ("reg_mr/fake/wrongly-accepted", True, "repetition")
     assert footer_of(recorded)["confirmation"]["confirmed"] == 1
-    assert len(began) in (3, 4)  # the case is started once more, unless its result arrived before the break
-    await_true(lambda: not stand_in.left())  # the host itself removes the leftovers when it notices the break
+    assert len(began) in (3, 4)  # the case is started again, unless its result was received before the break
+    await_true(lambda: not stand_in.left())  # the host removes its files when it detects the break
 
 
 def test_a_run_over_ssh_has_the_verdicts_of_a_local_run(run: Run, stand_in: StandIn) -> None:
@@ -222,7 +222,7 @@ def test_a_run_over_ssh_has_the_verdicts_of_a_local_run(run: Run, stand_in: Stan
     await_true(lambda: not stand_in.left())
 
 
-def test_a_host_says_whether_its_silent_process_uses_the_processor(run: Run, stand_in: StandIn) -> None:
+def test_a_host_reports_whether_its_silent_process_uses_the_processor(run: Run, stand_in: StandIn) -> None:
     with stand_in.host() as host:
         worker = run.place(host).start(["reg_mr/fake/hangs"])
         lines: list[bytes | None] = []
@@ -270,7 +270,7 @@ def test_a_host_that_reboots_in_a_case_makes_that_case_a_crash(run: Run, stand_i
     assert boots == ["boot-1", "boot-2"]
 
 
-def test_a_host_that_stays_unreachable_is_reset_and_its_console_is_evidence(
+def test_a_host_that_does_not_return_is_reset_and_its_console_is_evidence(
     stand_in: StandIn, run: Run, tmp_path: Path
 ) -> None:
     reset = f"echo x >>{tmp_path}/resets; rm -f {stand_in.dead}; echo boot-9 >{stand_in.boot_id}"
@@ -304,12 +304,12 @@ def test_a_run_is_resumed_after_its_host_was_lost_and_the_case_is_a_crash(stand_
     assert again.results[1]["reason"].endswith("the host went down while the case ran")
 
 
-def test_a_host_that_boots_another_kernel_is_reported(stand_in: StandIn) -> None:
+def test_a_host_that_returns_with_another_kernel_is_reported(stand_in: StandIn) -> None:
     with stand_in.host() as host:
         assert host.first
         host._same["kernel"] = "5.4.0-another"
         host.first.cut()
-        with user_error(r"is not the same any more: kernel was 5\.4\.0-another, is ", status=3):
+        with user_error(r"has changed: kernel was 5\.4\.0-another, and is now ", status=3):
             host.connected(host.first)
 
 
@@ -351,7 +351,7 @@ def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(
 
 
 @pytest.mark.parametrize(("given", "output"), rows("messages_of_ssh"))
-def test_messages_of_ssh_become_one_line(stand_in: StandIn, tmp_path: Path, given: str, output: str) -> None:
+def test_a_failure_of_ssh_is_reported_in_one_line(stand_in: StandIn, tmp_path: Path, given: str, output: str) -> None:
     status, _, says = given.partition(" ")
     laid(tmp_path, {"says": says.replace("\\n", "\n")})
     stand_in.goes_wrong(says=tmp_path / "says", status=status)
@@ -408,7 +408,7 @@ def test_an_address_becomes_arguments_of_ssh(text: str, arguments: list[str]) ->
     assert ssh.command_line("ssh", address)[-len(arguments) - 1 : -1] == arguments
 
 
-def test_lines_without_the_secret_are_left_out() -> None:
+def test_lines_that_are_not_messages_with_the_secret_are_ignored() -> None:
     message = protocol.message(b"s", "hello", folder="x")
     assert protocol.parse_line(b"s", message) == {"event": "hello", "folder": "x"}
     assert protocol.parse_line(b"s", protocol.carried(b"s", b'{"type":"start"}\n')) == b'{"type":"start"}\n'
@@ -484,7 +484,7 @@ def test_valid_messages_of_the_agent_are_accepted() -> None:
 
 
 class Hostile(Far):
-    """A host that sends given messages."""
+    """A host that sends these messages."""
 
     def __init__(self, folder: Path, monkeypatch: Patch) -> None:
         super().__init__(folder, monkeypatch)
@@ -493,9 +493,9 @@ class Hostile(Far):
         monkeypatch.setenv("HOSTILE", str(self.script))
         self.sends()
 
-    def sends(self, **answers: Any) -> None:
+    def sends(self, **responses: Any) -> None:
         """Sets the messages for each request; see hostile_ssh.py."""
-        self.script.write_text(json.dumps({"hello": [HELLO], "check": [CHECKED], "close": [CLOSED], **answers}))
+        self.script.write_text(json.dumps({"hello": [HELLO], "check": [CHECKED], "close": [CLOSED], **responses}))
 
     def open(self, device: str = "") -> RemoteHost:
         """Opens the host and checks its device."""
@@ -511,7 +511,7 @@ def hostile(tmp_path: Path, monkeypatch: Patch) -> Hostile:
 
 
 @pytest.mark.parametrize(
-    ("asked", "answers", "said"),
+    ("device", "responses", "said"),
     [
         ("", {"check": [{**CHECKED, "device": "x/../y"}]}, "the device 'x/../y', which is not a device's name"),
         ("", {"check": [{**CHECKED, "device": "a,b"}]}, "reports the device 'a,b'"),
@@ -522,16 +522,16 @@ def hostile(tmp_path: Path, monkeypatch: Patch) -> Hostile:
     ],
     ids=lambda value: value[:24] if isinstance(value, str) else "",
 )
-def test_a_host_cannot_choose_device_names(hostile: Hostile, asked: str, answers: dict[str, Any], said: str) -> None:
-    hostile.sends(**answers)
+def test_a_host_cannot_choose_device_names(hostile: Hostile, device: str, responses: dict[str, Any], said: str) -> None:
+    hostile.sends(**responses)
     with pytest.raises(UserError) as caught:
-        hostile.open(asked)
+        hostile.open(device)
     assert said in str(caught.value)
     assert len(str(caught.value)) < 2200
     assert caught.value.status == 3
 
 
-def test_a_worker_that_sends_nonsense_counts_as_ended_externally(hostile: Hostile) -> None:
+def test_a_worker_that_sends_a_malformed_message_counts_as_killed_externally(hostile: Hostile) -> None:
     hostile.sends(start=[{**ENDED, "external": 1}])
     with hostile.open() as host:
         worker = hostile.worker(host)
@@ -560,7 +560,7 @@ def test_a_host_that_prints_forever_does_not_fill_the_disk_or_block_the_run(
     assert hostile.console.stat().st_size < 2 << 20
 
 
-def test_an_interrupted_program_waits_for_no_host(hostile: Hostile, monkeypatch: Patch) -> None:
+def test_an_interrupted_program_does_not_wait_for_the_host(hostile: Hostile, monkeypatch: Patch) -> None:
     monkeypatch.setattr(remote_worker, "_CLOSED_S", 2 * PATIENCE_S)
     hostile.sends(close=[{"event": "silence"}])
     began = time.monotonic()

@@ -62,7 +62,7 @@ def test_a_peer_is_named_with_or_without_its_host(text: str, host: Address | Non
 
 
 def other_end(pipe: Connection, addr: int) -> None:
-    """Stands in for the other host: runs in a process with separate memory at the same address."""
+    """Runs as the other host: a process with separate memory at the same address."""
     mirror = Mirror()
     mirror.hold(addr, SIZE)
     mirror.apply(pipe.recv())
@@ -84,7 +84,7 @@ def test_both_ends_have_the_same_memory() -> None:
     seen, changed, again = near.recv()
     process.join()
     assert seen == content
-    assert len(changed) == 1  # the change is one piece, and is reported only once
+    assert len(changed) == 1  # the change is one piece
     assert again == []
     here.apply(changed)
     at = memory.PAGE + 5
@@ -206,7 +206,7 @@ def test_calls_of_a_queue_pair_are_executed_at_the_peer(domain: RemoteDomain, fa
     assert there.did.pop() == "close"
 
 
-def test_a_request_uses_memory_of_the_peer(domain: RemoteDomain, far: requester.Requesters) -> None:
+def test_a_request_has_its_memory_and_region_at_the_peer(domain: RemoteDomain, far: requester.Requesters) -> None:
     place = memory.allocate("anonymous", memory.PAGE)
     registered = domain.device.reg_mr(domain, place.addr, memory.PAGE, 1)
     assert registered.mr is not None
@@ -313,7 +313,7 @@ class Requesters:
 
 
 class Far:
-    """A host that is this machine: its temporary directories, and the processes in place of ssh."""
+    """This machine as another host: its temporary directories, and the processes that replace ssh."""
 
     def __init__(self, folder: Path, monkeypatch: Patch) -> None:
         self.folder = folder
@@ -326,11 +326,11 @@ class Far:
         monkeypatch.setenv("STAND_IN_PIDS", str(folder / "pids"))
 
     def client(self, text: str) -> None:
-        """Makes this shell script the stand-in for ssh."""
+        """Replaces ssh by this shell script."""
         script(self.folder / "bin" / "ssh", text)
 
     def pids(self) -> list[int]:
-        """Returns the ids of the running processes that stand in for ssh."""
+        """Returns the ids of the running processes that replace ssh."""
         found = [int(path.name) for path in (self.folder / "pids").iterdir()]
         return [pid for pid in found if is_running(pid)]
 
@@ -339,7 +339,7 @@ class Far:
             os.kill(pid, signal.SIGKILL)
 
     def left(self) -> list[str]:
-        """Returns the files that ended connections have left on the host."""
+        """Returns the names of the directories that connections have made on the host and not removed."""
         return sorted(path.name for path in self.tmp.glob("rdma-cts-*"))
 
 
@@ -378,7 +378,7 @@ def test_a_peer_without_the_device_is_reported_in_one_line(host: Far) -> None:
         peer.open_remote("node2:rxe9", PATIENCE_S)
 
 
-def test_a_peer_that_is_lost_ends_the_session_without_a_verdict_on_the_device(host: Far) -> None:
+def test_a_lost_peer_is_a_failure_of_the_loopback_and_not_of_the_device(host: Far) -> None:
     channel, _ = peer.open_remote("node2:fake0", PATIENCE_S)
     host.cut()
     for _ in range(2):  # the second call fails without waiting
@@ -397,22 +397,22 @@ def test_a_peer_that_does_not_respond_is_lost(host: Far) -> None:
 
 
 def test_the_host_of_the_device_has_what_the_peers_host_gets() -> None:
-    """A worker on a host sends the peer's part of the suite from its own host."""
+    """A worker on the host of the device sends the peer's part of the suite to the host of the peer."""
     names = {path.relative_to(ROOT) for part in PARTS for path in (ROOT / part, *(ROOT / part).rglob("*"))}
     assert names.issuperset(map(Path, PEER_PARTS))
 
 
-def test_xrc_has_the_numbers_of_the_other_end() -> None:
+def test_each_end_of_xrc_gets_the_numbers_of_the_other_end() -> None:
     """Each end gets the numbers of the other end's queue pairs and shared receive queue."""
-    told: list[Any] = []
+    connected: list[Any] = []
 
     def end(name: str, number: int) -> Any:
         queue = RemoteQueue.__new__(RemoteQueue)
         queue.number, queue.receiver, queue.shared = number, number + 1, number + 2
-        queue.__dict__["connect"] = lambda *numbers: told.append((name, numbers))
+        queue.__dict__["connect"] = lambda *numbers: connected.append((name, numbers))
         return queue
 
     pair = XrcPair.__new__(XrcPair)
     pair.requester, pair.responder = end("requester", 10), end("responder", 20)
     pair._connect()
-    assert told == [("requester", (20, 21, 22)), ("responder", (10, 11, 12))]
+    assert connected == [("requester", (20, 21, 22)), ("responder", (10, 11, 12))]

@@ -34,7 +34,7 @@ SUITE = load_suite()
 RECORDED = Path(__file__).with_name("recorded_violations")
 ROWS = [case for case in SUITE.cases if case.kind is Kind.ROW]
 ADVICE = "advise_mr/codes/invalid-pd@libibverbs"
-DEFECT = "6c8e18b350a5"  # of bind_mw/invalidation/local-inv-twice
+DEFECT = "6c8e18b350a5"  # bind_mw/invalidation/local-inv-twice has it
 FORKY = RECORDED / "forky.jsonl"
 DEADLY = "reg_mr_iova/on_demand/every-byte-at-buf-+-7-pages-+-104"
 WRITE = "reg_mr/on_demand/rdma-write-at-buf-+-100"
@@ -42,7 +42,7 @@ WRITE = "reg_mr/on_demand/rdma-write-at-buf-+-100"
 
 @cache
 def programs() -> tuple[dict[str, Program], Counter[str]]:
-    """Returns the programs of all rows by their ids, and the reasons why other rows have none."""
+    """Returns the programs of all rows by their ids, and the reasons why other rows have no program."""
     made, reasons = {}, Counter[str]()
     for case in ROWS:
         try:
@@ -82,7 +82,7 @@ def page_of(folder: Path, *arguments: object) -> str:
     return (folder / "findings.md").read_text()
 
 
-def test_programs_have_at_most_so_many_lines_and_columns_and_include_no_header_of_the_suite() -> None:
+def test_programs_have_a_limited_size_and_include_no_header_of_the_suite() -> None:
     made, reasons = programs()
     assert len(made) >= 450, reasons.most_common(5)
     for id_, program in made.items():
@@ -168,8 +168,8 @@ def test_a_program_keeps_only_the_steps_up_to_the_violation() -> None:
     refused = {**bound, "wc": ["WR_FLUSH_ERR"]}
     assert cut(case, refused).afterwards == ()
     assert cut(case, {"setup_failed": "no"}) == case
-    answer = {"rc": 0, "returned": "0", "errno": "", "wc": ["REM_ACCESS_ERR"]}
-    wrong = {**answer, "moved": "nothing", "changed": [], "qp_type": "RC", "side": "remote"}
+    completed = {"rc": 0, "returned": "0", "errno": "", "wc": ["REM_ACCESS_ERR"]}
+    wrong = {**completed, "moved": "nothing", "changed": [], "qp_type": "RC", "side": "remote"}
     first = next(step for step in case.afterwards if step.call == "traffic" and step.then.outcome == "success")
     number = case.afterwards.index(first)
     seen = [wrong] * (number + 1)
@@ -178,7 +178,7 @@ def test_a_program_keeps_only_the_steps_up_to_the_violation() -> None:
     assert len(kept) <= number + 1
 
 
-def test_a_violation_in_the_kernels_log_is_reported_by_the_program() -> None:
+def test_the_program_of_a_kernel_warning_mentions_the_kernels_log() -> None:
     deallocated = [each for each in ROWS if each.when.call == "ibv_dealloc_mw" and not each.before]
     case = next(each for each in deallocated if each.when.then.outcome == "success")
     record = result(
@@ -234,13 +234,13 @@ def test_a_mail_has_every_part_in_72_columns() -> None:
 @pytest.mark.parametrize(
     ("layer", "part"), [("device", "rxe"), ("provider", "rdma-core, providers/rxe"), ("kernel core", "RDMA/core")]
 )
-def test_the_subject_of_a_mail_names_the_part_at_fault(layer: str, part: str) -> None:
+def test_the_subject_of_a_mail_names_the_part_of_the_stack(layer: str, part: str) -> None:
     symptom = next(each.symptoms[0] for each in forky().defects if answering_of(each.symptoms[0]).layer == layer)
     text = mail_of(symptom)
     assert text.startswith(f"Subject: {part}: ")
 
 
-def test_a_mail_has_the_kernels_messages_as_the_kernel_wrote_them_and_the_place_where_it_died() -> None:
+def test_a_mail_has_the_kernels_messages_unchanged_and_the_function_that_crashed() -> None:
     symptom = symptom_named(DEADLY)
     log = symptom.record["kernel"]["log"]
     first = next(number for number, line in enumerate(log) if "Oops: general protection" in line)
@@ -289,7 +289,7 @@ def test_the_command_writes_a_program_a_mail_and_all_programs(
     assert f"{count} of " in capsys.readouterr().out.splitlines()[-1]
 
 
-def test_a_defect_is_shown_by_a_case_that_the_tables_still_have(tmp_path: Path, capsys: Says) -> None:
+def test_a_defect_is_reproduced_by_a_case_that_the_tables_still_have(tmp_path: Path, capsys: Says) -> None:
     symptoms = next(defect for defect in forky().defects if defect.fingerprint == DEFECT).symptoms
     cases = dict.fromkeys(each.case for each in symptoms)
     text, old = FORKY.read_text(), tmp_path / "results.jsonl"
@@ -302,7 +302,7 @@ def test_a_defect_is_shown_by_a_case_that_the_tables_still_have(tmp_path: Path, 
     assert f"{tmp_path} was made with other tables; the present tables have no case '" in capsys.readouterr().err
 
 
-def test_a_text_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: Cli) -> None:
+def test_a_mail_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: Cli) -> None:
     built, *others = records()
     built["under_test"]["given"]["linux"] = {"sha256": "e4" * 32}
     built["under_test"]["modules"]["rdma_rxe"]["build_id"] = "ce" * 20
@@ -320,7 +320,7 @@ def test_a_text_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: C
         ("MISSED", "was not tested for the defect"),
     ],
 )
-def test_a_text_says_of_another_stack_only_what_its_run_shows(tmp_path: Path, verdict: str, says: str) -> None:
+def test_a_mail_describes_another_stack_by_the_verdict_of_its_run(tmp_path: Path, verdict: str, says: str) -> None:
     symptom, run = symptom_named(WRITE), forky()
     head = changed(run.header, {"device": {**run.header["device"], "driver": "siw"}})
     case = next(each for each in ROWS if each.id == symptom.case)
@@ -336,8 +336,8 @@ def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tm
     laid(tmp_path / "findings", {"old.c": "stale\n", "places.yaml": places})
     trixie = RECORDED / "trixie.jsonl"
     page = page_of(tmp_path, FORKY, trixie, "--programs")
-    both = {each.fingerprint for each in (*forky().defects, *read(trixie).defects)}
-    assert page.count("\n- fingerprint: `") == len(both)
+    fingerprints = {each.fingerprint for each in (*forky().defects, *read(trixie).defects)}
+    assert page.count("\n- fingerprint: `") == len(fingerprints)
     assert "- where: rxe_mw.c, rxe_invalidate_mw" in page
     linked = set(re.findall(r"\(findings/([^)]+\.c)\)", page))
     assert linked == {path.name for path in (tmp_path / "findings").glob("*.c")}
@@ -349,9 +349,7 @@ def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tm
 
 
 @pytest.mark.parametrize(("verdict", "says"), [("PASS", "not on"), ("UNSUPPORTED", "not tried on")])
-def test_the_page_of_findings_says_on_which_stacks_a_defect_is_not_seen(
-    tmp_path: Path, verdict: str, says: str
-) -> None:
+def test_the_page_of_findings_names_the_stacks_without_the_defect(tmp_path: Path, verdict: str, says: str) -> None:
     head, *passing = records()
     head["stack"] = "sid"
     for record in passing:
@@ -373,7 +371,7 @@ def test_unconfirmed_violations_are_not_findings(tmp_path: Path) -> None:
     assert f"`{defect.fingerprint}`" not in page
 
 
-def test_the_programs_of_the_documented_findings_are_those_that_are_made_now(tmp_path: Path) -> None:
+def test_the_programs_of_the_documented_findings_are_up_to_date(tmp_path: Path) -> None:
     """The examples in docs/ do not depend on the run. For the other programs, only the command is documented."""
     documented = {path.name: path.read_text() for path in (ROOT / "docs" / "findings").glob("*.c")}
     assert len(documented) == 3

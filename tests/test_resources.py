@@ -64,7 +64,7 @@ def count(system: Path, netlink: Any, alone: bool = True) -> dict[str, int]:
     return resources.ResourceCounter("rxe0", netlink, alone, system / "proc", system / "cgroup").count()
 
 
-def test_windows_are_what_the_control_group_counts_beyond_the_netlink(system: Path) -> None:
+def test_objects_that_only_the_control_group_counts_are_others(system: Path) -> None:
     assert count(system, Netlink(QP=2, MR=1, PD=1)) == {
         "QP": 2,
         "MR": 1,
@@ -76,7 +76,7 @@ def test_windows_are_what_the_control_group_counts_beyond_the_netlink(system: Pa
     }
 
 
-def test_a_new_object_is_counted_in_addition_to_the_kernels_own_objects(system: Path) -> None:
+def test_only_new_objects_of_the_process_are_leaked(system: Path) -> None:
     netlink = Netlink(QP=2, MR=1)
     counter = resources.ResourceCounter("rxe0", netlink, True, system / "proc", system / "cgroup")  # type: ignore[arg-type]
     first = counter.count()
@@ -85,7 +85,7 @@ def test_a_new_object_is_counted_in_addition_to_the_kernels_own_objects(system: 
 
 
 def summary(*entries: tuple[bytes, int]) -> bytes:
-    """Returns the message in which the kernel sums up the objects of a device (fill_res_info of nldev.c)."""
+    """Returns the kernel's message with the numbers of objects of a device (fill_res_info of nldev.c)."""
     packed = b"".join(struct.pack("=HH4sHHQ", 4 + len(name) + 1, 17, name, 12, 18, number) for name, number in entries)
     return struct.pack("=IHHII", 16 + len(packed), 5 << 10 | 9, 0, 1, 0) + packed
 
@@ -102,7 +102,7 @@ def test_one_message_of_the_kernel_has_the_numbers_of_all_kinds(names: tuple[byt
 
 @pytest.mark.parametrize("lack", ["proc/self/cgroup", "cgroup/cases/rdma.current", "proc/vmstat"])
 def test_counts_that_a_system_does_not_provide_are_omitted(system: Path, lack: str) -> None:
-    assert resources.PAGES not in count(system, Netlink(), alone=False), "others may pin pages"
+    assert resources.PAGES not in count(system, Netlink(), alone=False), "other processes may pin pages"
     (system / lack).unlink()
     assert {resources.OTHERS, resources.PAGES} - set(count(system, Netlink(MR=1))) == {
         resources.PAGES if lack == "proc/vmstat" else resources.OTHERS
@@ -121,7 +121,7 @@ def test_counts_only_of_the_control_group_are_remarks_and_not_leaks() -> None:
     assert (judgement.verdict, judgement.notes) == ("PASS", ("noticed",))
 
 
-def test_more_than_before_is_left_over_and_less_is_not() -> None:
+def test_only_a_larger_count_than_before_is_a_leak() -> None:
     assert (
         resources.leaked({"MR": 1, resources.PINNED: 4}, {"MR": 3, resources.PINNED: 16})
         == "the kernel still counts 2 MR, 12 kB pinned"
@@ -136,7 +136,7 @@ def test_resources_freed_a_little_later_are_not_leaks(monkeypatch: Patch) -> Non
     assert resources.count_when_settled({"MR": 0}, lambda: {"MR": 1}) == {"MR": 1}
 
 
-def test_the_evidence_separates_objects_and_memory() -> None:
+def test_the_evidence_separates_objects_from_memory() -> None:
     assert resources.resource_evidence({"MR": 0, resources.PINNED: 0}, {"MR": 1, resources.PINNED: 4}) == {
         "resources": {"before": {"MR": 0}, "after": {"MR": 1}},
         "memory": {"before": {resources.PINNED: 0}, "after": {resources.PINNED: 4}},
@@ -146,7 +146,7 @@ def test_the_evidence_separates_objects_and_memory() -> None:
 TEXT = "VmPinned: 3 kB\nVmPin:\t      16 kB\nnr_released 5\nnr_acquired 12"
 
 
-def test_each_reading_returns_the_present_text(tmp_path: Path) -> None:
+def test_each_reading_returns_the_current_text(tmp_path: Path) -> None:
     path = tmp_path / "status"
     file = KernelFile(path)
     with pytest.raises(FileNotFoundError):
@@ -190,12 +190,12 @@ def test_a_file_is_closed_when_it_is_no_longer_used() -> None:
         ("VmPin: none", "VmPin:", None),
     ],
 )
-def test_a_number_is_that_of_the_line_that_begins_with_its_name(text: str, name: str, number: int | None) -> None:
+def test_a_number_is_read_from_the_line_that_begins_with_its_name(text: str, name: str, number: int | None) -> None:
     assert number_after(text, name) == number
 
 
 class Counted:
-    """A kernel with given counts: of the living process, and then of its leftovers; the last count is repeated."""
+    """Returns these counts of regions: of the living process, and then of its leftovers. Repeats the last count."""
 
     def __init__(self, *counts: int) -> None:
         self.counts = list(counts)
@@ -214,7 +214,7 @@ def test_a_process_is_counted_alive_and_after_its_kill_until_nothing_is_left() -
 
 
 def test_the_process_is_killed_with_its_parent() -> None:
-    """A surviving child would keep the pipes of a trial open."""
+    """A child that survives would keep the pipes of a trial open."""
     number, report = os.pipe()
 
     def ended(process: int) -> Mapping[str, int]:
@@ -230,7 +230,7 @@ def test_the_process_is_killed_with_its_parent() -> None:
     os.close(report)
 
 
-def test_why_nothing_could_be_counted_is_reported() -> None:
+def test_the_reason_for_missing_counts_is_reported() -> None:
     refused = SetupRefused("registering the MR 'mr'", "ENOMEM")
     with pytest.raises(SetupRefused, match="registering the MR 'mr'"):
         killed(Mock(side_effect=refused), Counted(0))
@@ -297,7 +297,7 @@ def test_memory_is_leaked_if_each_repetition_keeps_more(kernel: Kernel) -> None:
     assert leaks(memory, lambda: kernel.runs({}, ["alloc_uobj"])) == {}, "the next case leaks nothing"
 
 
-def test_memory_that_is_kept_once_or_freed_late_is_not_a_leak(kernel: Kernel) -> None:
+def test_memory_that_only_the_first_run_keeps_is_not_a_leak(kernel: Kernel) -> None:
     memory, first = kernel.memory(), iter([1])
     for ran in (2, 3):  # a second repetition is not necessary
         assert leaks(memory, lambda: kernel.runs({"pool_grow": next(first, 0)})) == {}
@@ -324,7 +324,7 @@ def test_memory_that_is_freed_after_the_repetitions_is_not_a_leak(kernel: Kernel
     assert kernel.held["rxe_odp_work"] == 0
 
 
-def test_a_leak_in_a_place_whose_objects_are_freed_late_is_found(kernel: Kernel) -> None:
+def test_a_leak_in_a_function_whose_objects_are_freed_late_is_detected(kernel: Kernel) -> None:
     memory = kernel.memory()
     for _ in range(3):
         assert leaks(memory, lambda: kernel.runs({}, ["alloc_uobj"])) == {}

@@ -1,4 +1,4 @@
-"""The format of results.jsonl: its lines, the file, the results of reading it, and the exit status."""
+"""Tests of the format of results.jsonl: its lines, writing and reading of the file, and the exit status."""
 
 import itertools
 import json
@@ -67,10 +67,8 @@ def test_a_result_has_every_field_of_the_contract() -> None:
 
 
 @pytest.mark.parametrize("room", [1 << 20, 1])
-def test_results_with_unique_values_share_all_other_values(
-    room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If there is no more room for values that later results might repeat, known values are still shared."""
+def test_results_that_are_read_share_equal_values(room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without room for further values, results still share the values that are already known."""
     monkeypatch.setattr("conformance.results.repeated._MOST_TEXT", room)
     lines = [result(case, observed={"rc": number}) for number, case in enumerate(numbered(2).cases)]
     one, other = read_results(written(recorded(lines, complete=False), tmp_path), plain).results
@@ -160,7 +158,7 @@ def test_the_verdict_of_a_rule_is_the_worst_of_its_cases(one: str, other: str) -
     assert rule_verdicts(lines[::-1]) == {"REG-01": expected}
 
 
-def test_a_rule_that_is_verified_in_part_says_what_the_device_does_not_offer() -> None:
+def test_a_rule_that_is_verified_in_part_names_what_the_device_does_not_offer() -> None:
     cases = numbered(4).cases
     lines = [
         result(cases[0]),
@@ -295,7 +293,7 @@ def test_repeated_values_take_no_room_in_a_large_run(tmp_path: Path, monkeypatch
     assert kept == lines
     shown = digest(Recorded(head, kept), tmp_path).results
     for same in (kept, shown):
-        assert all(len({id(each[key]) for each in same}) <= 2 for key in ("kernel", "set_up"))  # of each session
+        assert all(len({id(each[key]) for each in same}) <= 2 for key in ("kernel", "set_up"))  # one of each session
     assert list(shown) == list(digest(Recorded(head, lines), tmp_path).results)
     for many, changes in ((len(lines), [{}] * 40), (0, [{"notes": ["", str(number)] * 9} for number in range(40)])):
         monkeypatch.setattr(writer, "_MANY", many)
@@ -307,7 +305,7 @@ def test_repeated_values_take_no_room_in_a_large_run(tmp_path: Path, monkeypatch
 
 
 def test_results_that_repeat_values_are_read_like_single_lines(tmp_path: Path) -> None:
-    """Lines differ from earlier lines in nested keys of the same name, numbers, escapes, or the order of the keys."""
+    """The lines differ from earlier lines in nested keys of the same name, numbers, escapes and the order of keys."""
     before: list[dict[str, Any]] = [
         *({"expected": {one: 1, "observed": two}, "observed": {"returned": two}} for one, two in ("a2", "b3", "a3")),
         {"fault": {"kind": "refused", "call": 'a "call"'}, "verdict": "FAIL"},

@@ -1,4 +1,4 @@
-"""Runs that are cut short at any moment and resumed lose no recorded result, and have the same footer."""
+"""Runs that are cut short at any moment and resumed lose no recorded result, and have the footer of a whole run."""
 
 import json
 import os
@@ -108,7 +108,7 @@ def test_a_file_with_a_result_after_its_footer_is_refused_and_not_changed(stage:
     assert stage.path.read_bytes() == data
 
 
-def test_the_case_in_which_this_host_went_down_is_a_crash(stage: Stage) -> None:
+def test_the_case_in_flight_is_a_crash_if_this_host_booted_again(stage: Stage) -> None:
     head = encode(header(planned=IDS, stack="test")) + encode({"type": "worker", "boot_id": "before"})
     stage.path.write_bytes(head + start(0) + passed(0) + start(1))
     recorded = stage.play(ran(2, 3), carry_on=True, boot_id="after")
@@ -170,7 +170,7 @@ def test_the_plan_of_another_user_is_not_run(tmp_path: Path, monkeypatch: pytest
     write_plan(PLAN, tmp_path)
     if os.geteuid() == 0:
         os.chown(tmp_path / "plan.json", 12345, 12345)
-    else:  # only root can give a file away
+    else:  # only root can change the owner of a file
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(UserError, match="belongs to another user"):
         read_plan(tmp_path)

@@ -1,6 +1,6 @@
 """Tests from the command line to the results, with a real guest and kernel driver. No test is skipped: if the guest
-does not boot, these tests fail. By day, the run has a third of the rows and small sweeps of each table, at least one of
-each rule, and one hazardous row of each verb. All other cases are run at night."""
+does not boot, these tests fail. By day, the run has a third of the rows and small sweeps of each table, at least one
+case of each rule, and one hazardous case of each verb. All other cases run at night."""
 
 import itertools
 import json
@@ -24,7 +24,7 @@ from launched import launched, run_in_guest, script
 
 pytestmark = pytest.mark.guest
 RULES = ("REG-02", "REG-03", "REG-15", "REG-16", "REG-18", "REG-23", "DEREG-03")
-MOST_POINTS = 16  # of a sweep by day
+MOST_POINTS = 16  # of a sweep that runs by day
 NAMED = ("reg_mr/huge_lengths/on-demand-of-", "reg_mr/registration/last-byte")  # cases whose results are tested below
 # Rules that pass only in part because rxe does not offer some of their evidence (docs/results.md, Evidence).
 NOT_OFFERED = {
@@ -48,7 +48,7 @@ class Run:
 
 
 def by_day() -> list[str]:
-    """Returns a part of the default tier: of each table, each rule and, for hazardous cases, each verb."""
+    """Returns the part of the default tier that runs by day."""
     every = of_tier(load_suite().cases, DEFAULT)
     small = [case for case in every if (case.sweep is None or case.sweep.size <= MOST_POINTS) and not case.hazardous]
     chosen = [case.id for case in every if case.id.startswith(NAMED)]
@@ -108,7 +108,7 @@ def test_the_rule_passes_at_least_in_part_on_soft_roce(whole: Run, rule: str) ->
 
 
 @pytest.mark.nightly
-def test_rules_pass_wholly_or_in_part_for_what_soft_roce_does_not_offer(footer: FooterRecord) -> None:
+def test_rules_pass_or_lack_only_what_soft_roce_does_not_offer(footer: FooterRecord) -> None:
     assert {rule: footer["rules"][rule] for rule in RULES} == dict.fromkeys(RULES, "PASS")
     for rule, not_offered in NOT_OFFERED.items():
         assert footer["rules"][rule] == "PARTIAL"
@@ -133,7 +133,7 @@ def test_the_last_lines_name_each_defect_and_explain_describes_it(whole: Run, cl
     assert re.search(r"^  reproduce: \./rdma-cts run --guest --only reg_mr/", said, re.MULTILINE)
 
 
-def test_the_run_leaves_a_page_and_a_summary_with_the_verdict_in_words(whole: Run) -> None:
+def test_the_run_writes_a_page_and_a_summary_with_the_verdict_in_words(whole: Run) -> None:
     summary = json.loads((whole.out / "summary.json").read_text())
     jsonschema.validate(summary, json.loads((ROOT / "docs" / "summary.schema.json").read_text()))
     assert summary["exit_status"] == 1
@@ -171,7 +171,7 @@ def test_a_case_has_the_same_result_in_one_guest_and_in_several(results: list[Re
     assert len(alone) > 20
     for line in alone:
         if "/in_flight/" in line["case"]:
-            continue  # a race with requests in flight, whose outcome can differ
+            continue  # the outcome of a race with requests in flight can differ
         assert line["verdict"] == others[line["case"]]["verdict"]
         if line["verdict"] != "CRASH":  # the log of a crashed kernel has times that differ
             keys = ("reason", "layer", "points", "deviations", "rule_verdicts")
@@ -189,7 +189,7 @@ def test_observations_are_recorded_raw(whole: Run) -> None:
 def test_the_printed_command_repeats_a_violation_which_is_confirmed_and_can_be_waived(
     whole: Run, tmp_path: Path
 ) -> None:
-    """Another violation of the same cause is confirmed together with it."""
+    """A second violation with the same cause is confirmed too."""
     cases = [f"reg_mr/huge_lengths/on-demand-of-{length}-gib" for length in (2, 6)]
     (line,) = [line for line in whole.recorded.results if line["case"] == cases[0]]
     waiver = {

@@ -22,7 +22,7 @@ def night(ratio: float) -> str:
 
 
 @pytest.mark.parametrize(
-    ("before", "seconds", "told", "status"),
+    ("before", "seconds", "part", "status"),
     [
         ([], 12.0, "not compared: 0 earlier nights, 5 are needed", 0),
         ([1.0] * 4, 60.0, "not compared: 4 earlier nights, 5 are needed", 0),
@@ -37,7 +37,7 @@ def night(ratio: float) -> str:
     ],
 )
 def test_a_night_is_compared_with_the_median_of_earlier_nights(
-    before: Sequence[float], seconds: float, told: str, status: int, tmp_path: Path, monkeypatch: Patch, capsys: Says
+    before: Sequence[float], seconds: float, part: str, status: int, tmp_path: Path, monkeypatch: Patch, capsys: Says
 ) -> None:
     history = tmp_path / "costs"
     history.write_text("".join(f"{night(ratio)}\n" for ratio in before))
@@ -46,7 +46,7 @@ def test_a_night_is_compared_with_the_median_of_earlier_nights(
     assert run_cost.main() == status
     line = capsys.readouterr().out.splitlines()[-1]
     assert line.startswith("costs: ")
-    assert told in line
+    assert part in line
     *_, last = run_cost.read_nights(history)
     assert last == {"smoke / floor": seconds / 2.0, "smoke processor_s": 10.5, "smoke MiB": 50.0}
     assert len(history.read_text().splitlines()) == len(before) + 1

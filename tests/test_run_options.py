@@ -37,7 +37,7 @@ ROWS = """\
 """
 MEMORY = "given: {memory: {buf: {kind: anonymous, size: 4 pages}}}\n"
 HARMLESS, HAZARDOUS = samples.suite([samples.table("reg_mr/sample", ROWS, 2)]).cases
-# Options that do not affect a case's outcome, and options for only one target, as a second, independent list.
+# A second, independent list of the options that do not affect the outcome of a case or are for one target only.
 NOT_DECIDING = set(
     words(
         "console power_cycle return_within guests subject no_confirm keep verbs rules words only tier shard tools "
@@ -117,7 +117,7 @@ def without(options: RunOptions, names: set[str]) -> RunOptions:
     return replace(options, **defaults)
 
 
-def test_every_field_is_written_in_one_way() -> None:
+def test_every_field_has_one_option() -> None:
     assert list(OPTIONS) == [each.name for each in fields(RunOptions)]
     assert len({option.flag for option in OPTIONS.values()}) == len(OPTIONS)
     assert {name for name, option in OPTIONS.items() if not option.decides} == NOT_DECIDING
@@ -135,12 +135,12 @@ def test_the_command_that_reproduces_a_case_or_a_point_runs_it_alone_in_the_same
     assert (program, command, last) == ("./rdma-cts", "run", f"{case.id}{point}")
     arguments.append(case.id)
     expected = without(options, NOT_DECIDING | (HOST_ONLY if options.guest else GUEST_ONLY))
-    if options.device and case is HAZARDOUS:  # on a host it is left out unless `--hazardous` is given
+    if options.device and case is HAZARDOUS:  # on a host, a hazardous case needs `--hazardous`
         expected = replace(expected, hazardous=True)
     assert parsed(arguments) == replace(expected, only=(case.id,))
 
 
-def test_a_command_for_people_is_short() -> None:
+def test_a_reproducing_command_has_only_options_that_differ_from_the_defaults() -> None:
     assert RunOptions().on("").reproduction(HARMLESS) == f"./rdma-cts run --guest --only {HARMLESS.id}"
     hazardous = RunOptions(port=2, case_deadline_s=12.5, seed=7).on("mlx5_0").reproduction(HAZARDOUS)
     wanted = f"--device mlx5_0 --port 2 --hazardous --deadline 12.5 --seed 7 --only {HAZARDOUS.id}"
@@ -176,7 +176,7 @@ def test_a_case_that_can_end_only_its_process_runs_on_every_host(capsys: Says) -
 
 @UNTIMED
 @given(GIVEN)
-def test_a_command_seen_from_the_projects_directory_names_the_same_files(options: RunOptions) -> None:
+def test_a_command_resolved_from_the_projects_directory_names_the_same_files(options: RunOptions) -> None:
     assert options.seen_from_project(ROOT) == options
     seen = options.seen_from_project(Path("/elsewhere"))
     assert seen.cases == tuple(Path("/elsewhere") / folder for folder in options.cases)
@@ -209,7 +209,7 @@ def test_pytest_gets_the_same_options_on_a_host_and_in_the_guest_its_own_device_
     assert found == {name: getattr(in_guest, name) for name in found} | own
 
 
-def test_the_refusal_of_a_guest_option_on_this_hosts_device_says_what_to_add() -> None:
+def test_the_refusal_of_a_guest_option_on_this_hosts_device_names_the_missing_option() -> None:
     """The other refusals are in tests/mistakes.txt."""
     with pytest.raises(UserError, match=r"^--kernel is for the guest, not for a device of this host; add --guest$"):
         builds.refuse_on_host(RunOptions(kernel=Path("k")))

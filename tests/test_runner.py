@@ -1,4 +1,4 @@
-"""Tests of the runner: each kind of case has its own; kernel log, resource counts and profile apply to all kinds."""
+"""Tests of the runners of each kind of case. The kernel log, resource counts and the profile apply to all kinds."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -44,14 +44,14 @@ def run() -> Iterator[RunContext]:
 
 
 class Kernel:
-    """A kernel watch that returns the next of these items for each query, and then nothing."""
+    """A kernel watch whose queries return these items in order, and then evidence without messages."""
 
-    def __init__(self, *shown: KernelEvidence) -> None:
-        self._shown = iter(shown)
+    def __init__(self, *evidence: KernelEvidence) -> None:
+        self._evidence = iter(evidence)
 
     def since_last(self) -> KernelEvidence:
         nothing: KernelEvidence = {"taint": 0, "log": []}
-        return next(self._shown, nothing)
+        return next(self._evidence, nothing)
 
 
 WARNING: KernelEvidence = {"taint": 0, "log": ["[ 1.0] WARNING: something"]}
@@ -69,20 +69,20 @@ def test_each_kind_has_a_runner_and_a_case_of_each_passes_on_the_reference(run: 
         assert judgement_on(case, run).verdict == Verdict.PASS
 
 
-def test_a_point_is_judged_as_the_row_that_decides_it(run: RunContext) -> None:
+def test_a_point_is_judged_by_the_expectation_that_applies_to_it(run: RunContext) -> None:
     space = samples.case(SPACE)
     assert space.sweep is not None
-    came = run_case(space.sweep.point_case(space, "access=REMOTE_WRITE"), run)
-    assert (came.case.kind, came.case.rules, came.judgement.verdict) == (Kind.ROW, ("REG-15",), Verdict.PASS)
-    assert came.case.id.endswith("#access=REMOTE_WRITE")
+    done = run_case(space.sweep.point_case(space, "access=REMOTE_WRITE"), run)
+    assert (done.case.kind, done.case.rules, done.judgement.verdict) == (Kind.ROW, ("REG-15",), Verdict.PASS)
+    assert done.case.id.endswith("#access=REMOTE_WRITE")
 
 
 def test_a_sweep_has_its_points_in_its_record(run: RunContext) -> None:
-    came = run_case(samples.case(SPACE), run)
-    assert isinstance(came, SweepRun)
-    record = case_record(came, samples.registry())
-    assert (record["points"], record["duration_us"]) == ({"PASS": 2}, came.duration_us)
-    assert came.judgement.reason == record["reason"]
+    done = run_case(samples.case(SPACE), run)
+    assert isinstance(done, SweepRun)
+    record = case_record(done, samples.registry())
+    assert (record["points"], record["duration_us"]) == ({"PASS": 2}, done.duration_us)
+    assert done.judgement.reason == record["reason"]
 
 
 @pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])
@@ -105,7 +105,7 @@ def test_messages_and_counts_of_the_kernel_are_in_the_evidence(run: RunContext) 
 
 
 class Counted(ReferenceBench):
-    """A bench with these counts of regions at its queries, one after the other."""
+    """A bench whose queries return these counts of regions in order."""
 
     def __init__(self, counts: Iterable[int]) -> None:
         super().__init__()
@@ -115,12 +115,12 @@ class Counted(ReferenceBench):
         return {"mr": next(self.counts)}
 
 
-def test_objects_counted_only_afterwards_are_left_behind(monkeypatch: Patch) -> None:
+def test_an_increased_count_of_objects_fails_the_case(monkeypatch: Patch) -> None:
     monkeypatch.setattr(resources, "SETTLING_S", 0.0)
     with closing(Counted(itertools.count())) as bench:
-        came = run_case(samples.case(ROW), on_the_reference(bench))
-    assert came.judgement.verdict == Verdict.FAIL
-    assert "the kernel still counts" in came.observation["left_behind"][0]
+        done = run_case(samples.case(ROW), on_the_reference(bench))
+    assert done.judgement.verdict == Verdict.FAIL
+    assert "the kernel still counts" in done.observation["left_behind"][0]
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ def test_the_kernel_is_counted_before_a_case_only_if_a_count_may_have_changed(
         second = run_case(samples.case(ROW), run)
         run_case(samples.case(row), run)
         assert [*bench.counts] == []
-        came = [each.kernel["resources"]["before"]["mr"] for each in (first, second)]
-    assert came == before[:2]
+        counted = [each.kernel["resources"]["before"]["mr"] for each in (first, second)]
+    assert counted == before[:2]
 
 
 def on_demand_point() -> Case:
@@ -155,27 +155,27 @@ def test_a_profile_applies_to_rows_and_points_alike(present: dict[str, str], ver
         run = on_the_reference(bench)
         run = replace(run, basis=replace(run.basis, profile=Profile("rxe", present)))
         for case in (samples.case(ON_DEMAND), on_demand_point()):
-            came = run_case(case, run)
-            assert came.judgement.verdict == verdict
-            assert came.observation["lacking"] == ["odp"]
+            done = run_case(case, run)
+            assert done.judgement.verdict == verdict
+            assert done.observation["lacking"] == ["odp"]
 
 
-def test_capabilities_against_the_profile_are_remarks_on_rows_and_points(run: RunContext) -> None:
+def test_capabilities_that_contradict_the_profile_are_remarks_on_rows_and_points(run: RunContext) -> None:
     run = replace(run, basis=replace(run.basis, profile=Profile("rxe", absent={"odp": "not in this driver"})))
     for case in (samples.case(ON_DEMAND), on_demand_point()):
-        came = run_case(case, run)
-        assert came.judgement.verdict == Verdict.PASS
-        assert came.judgement.notes[-1].startswith("the profile says that odp is absent (not in this driver), yet")
+        done = run_case(case, run)
+        assert done.judgement.verdict == Verdict.PASS
+        assert done.judgement.notes[-1].startswith("the profile says that odp is absent (not in this driver), yet")
 
 
 @pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])
 def test_unreachable_cases_are_not_run(run: RunContext, row: str) -> None:
     capabilities = replace(run.basis.capabilities, reachable={"swap": False})
     case = replace(samples.case(row), needs=("swap",))
-    came = run_case(case, replace(run, basis=Basis(capabilities), runners={}))
-    assert came.judgement.verdict == Verdict.UNREACHABLE
-    assert came.observation == {"unreachable": came.judgement.reason}
-    assert case_record(came, samples.registry())["verdict"] == Verdict.UNREACHABLE
+    done = run_case(case, replace(run, basis=Basis(capabilities), runners={}))
+    assert done.judgement.verdict == Verdict.UNREACHABLE
+    assert done.observation == {"unreachable": done.judgement.reason}
+    assert case_record(done, samples.registry())["verdict"] == Verdict.UNREACHABLE
 
 
 def test_exceptions_of_the_harness_make_a_case_broken(run: RunContext) -> None:
@@ -198,7 +198,7 @@ ON_DEMAND_SPACE = """
 
 @pytest.mark.parametrize("row", [ON_DEMAND, ON_DEMAND_SPACE], ids=["row", "sweep"])
 @pytest.mark.parametrize("declared", [True, False])
-def test_unsupported_is_reported_before_unreachable(declared: bool, row: str, run: RunContext) -> None:
+def test_an_undeclared_capability_is_reported_before_unreachable(declared: bool, row: str, run: RunContext) -> None:
     fail = Mock(side_effect=HostLacks("no such memory", "buy some"))
     capabilities = replace(run.basis.capabilities, declared={"odp": declared})
     run = replace(run, basis=Basis(capabilities), runners=dict.fromkeys(Kind, fail))
@@ -241,7 +241,7 @@ ABSENT = Profile("rxe", absent={"xrc": "the driver has no XRC transport"})
 PRESENT = Profile("rxe", present={"odp": "the driver pages on demand"})
 REFUSED = Judgement(Verdict.UNSUPPORTED, "the call was refused; the device does not declare xrc", ("seen",))
 WORKED = Judgement(Verdict.PASS, "the call returned 0", ("seen",))
-FAILED = Judgement(Verdict.FAIL, "the call should succeed, returned EINVAL", ("seen",))
+FAILED = Judgement(Verdict.FAIL, "the call should succeed, but returned EINVAL", ("seen",))
 
 
 def test_the_profile_that_is_shipped_can_be_read() -> None:
@@ -279,7 +279,7 @@ BY_THE_PROFILE = f"{REFUSED.reason} (by the profile: {WHY})"
         (WORKED, ("xrc",), (), {"notes": ("seen", REMARK)}),
         (FAILED, ("xrc",), (), {"notes": ("seen", REMARK)}),
         (WORKED, ("odp",), (), {}),  # the case does not need the absent capability
-        (FAILED, ("xrc",), ("xrc",), {}),  # the capability is not declared, and was not shown to work either
+        (FAILED, ("xrc",), ("xrc",), {}),  # the capability is not declared, and was not observed to work either
         (Judgement(Verdict.UNREACHABLE, "no swap"), ("xrc",), (), {}),  # no call was made
         (Judgement(Verdict.BROKEN, "no memory"), ("xrc",), (), {}),
     ],

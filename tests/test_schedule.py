@@ -1,4 +1,5 @@
-"""Tests of the batches for workers: every case is in one batch, long cases come first, hazardous cases are alone."""
+"""Tests of the batches for workers: every case is in one batch, long cases are first, and hazardous cases are alone.
+Also tests the file of durations, and selections of cases."""
 
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def test_each_case_is_in_one_batch_and_each_hazardous_case_in_a_separate_batch_a
 
 
 @given(SECONDS)
-def test_a_single_worker_gets_all_that_is_not_hazardous_in_one_batch(seconds: dict[str, float]) -> None:
+def test_a_single_worker_gets_all_cases_that_need_not_run_alone_in_one_batch(seconds: dict[str, float]) -> None:
     assert Schedule(MIXED, 1, seconds).take() == [case.id for case in MIXED if not case.alone]
 
 

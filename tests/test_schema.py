@@ -34,12 +34,12 @@ def accepts(data: object, of: str = "table") -> bool:
 
 
 def with_row(**changes: Any) -> dict[str, Any]:
-    """Returns a table whose only row differs from a valid row."""
+    """Returns a table whose only row is a valid row with these changes."""
     return {"verb": "ibv_reg_mr", "cases": 1, "rows": [{**ROW, **changes}]}
 
 
 @pytest.mark.parametrize("of", command.SCHEMAS)
-def test_a_schema_is_one_of_2020_12_and_its_published_copy_is_up_to_date(of: str) -> None:
+def test_a_schema_is_valid_by_draft_2020_12_and_its_published_copy_is_up_to_date(of: str) -> None:
     jsonschema.Draft202012Validator.check_schema(json.loads(command.text(of)))
     path = ROOT / "docs" / f"{of}.schema.json"
     assert path.read_text() == command.text(of) + "\n", f"run: ./rdma-cts schema {of} > docs/{path.name}"
@@ -120,5 +120,5 @@ NOT_FITTING = ["", "007", "1 2", "buf +", "1.5", "buf * 2"]
 
 
 @pytest.mark.parametrize("text", [*FITTING, *NOT_FITTING])
-def test_quantities_are_checked_as_the_loader_does(text: str | int) -> None:
+def test_quantities_are_checked_as_in_the_loader(text: str | int) -> None:
     assert accepts(with_row(when={"access": [], "length": text})) == (text in FITTING)

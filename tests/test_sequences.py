@@ -48,7 +48,7 @@ def searched(kind: type[Device], number: int, entry: str = "libibverbs", seed: i
 
 
 def rows_of(seed: int) -> list[str]:
-    """Returns the sequences that a seed makes, with all their steps."""
+    """Returns the sequences of a seed as rows."""
     subject, said = subject_of(Device), list[str]()
     subject.begins = lambda row, rule: said.append(row)
     assert list(divergences(subject, seed, for_sequences(15))) == []
@@ -88,7 +88,7 @@ def test_a_violation_is_found_and_reported_in_few_steps_that_repeat_it(name: str
     assert verdict_of(divergence.row, named(name).kind) == Verdict.FAIL
 
 
-def test_the_sequences_of_a_seed_are_always_the_same() -> None:
+def test_a_seed_always_has_the_same_sequences() -> None:
     assert rows_of(3) == rows_of(3) != rows_of(4)
 
 
@@ -143,7 +143,7 @@ def test_a_report_of_the_kernel_during_sequences_counts_for_every_rule() -> None
     assert "rule_verdicts" not in result_record(SEARCHING, SUITE.registry, judgement, observed)
 
 
-def test_without_hypothesis_one_line_says_what_is_missing(monkeypatch: Patch) -> None:
+def test_without_hypothesis_the_missing_package_is_named(monkeypatch: Patch) -> None:
     monkeypatch.delitem(sys.modules, "trial.sequences", raising=False)
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     bench = ReferenceBench()
@@ -187,7 +187,7 @@ def test_a_trial_reports_the_sequence_that_shows_a_violation(cli: Cli, monkeypat
 @pytest.mark.nightly
 def test_a_guest_crash_in_a_sequence_affects_one_case_and_names_the_sequence(tmp_path: Path) -> None:
     overlay = bad_driver.overlay(tmp_path / "overlay")
-    # The kernel panics at the third deallocation of a window. The first two are made before the first case, when the
+    # The kernel panics at the third deallocation of a window. The first two occur before the first case, when the
     # session tries both types of window. So the third is in a sequence.
     command = (
         "./rdma-cts run --guest --yes --tier exhaustive --verb sequences --sequences 10 "
@@ -205,6 +205,6 @@ def test_a_guest_crash_in_a_sequence_affects_one_case_and_names_the_sequence(tmp
     [flight] = crash["deviations"]
     assert verdict_of(flight["row"], Device) == Verdict.PASS
     assert [rule for rule, verdict in crash["rule_verdicts"].items() if verdict == Verdict.CRASH] == flight["rules"]
-    # The sequences at the other entry were made until their time ended, whatever they found.
+    # The sequences at the other entry ran for their whole time.
     assert other["verdict"] in (Verdict.PASS, Verdict.FAIL)
     assert other["observed"]["steps"] > other["observed"]["sequences"] > 0

@@ -81,7 +81,7 @@ def test_the_results_are_those_of_one_worker(tmp_path: Path, at_once: int) -> No
 
 
 def on_devices(folder: Path, found: dict[str, str], **differing: object) -> Recorded:
-    """Makes a run whose cases several devices share; `found` maps the name of each device to the name in the header of
+    """Makes a run whose cases several devices share. `found` maps the name of each device to the name in the header of
     its worker."""
     barrier = threading.Barrier(len(found))
     heard: set[str] = set()
@@ -102,7 +102,7 @@ def on_devices(folder: Path, found: dict[str, str], **differing: object) -> Reco
     return Stage(folder).supervise(*map(starter, found), suite=SUITE, facts=facts, **how)
 
 
-def test_devices_of_a_kind_share_the_cases_and_each_result_names_its_device(tmp_path: Path) -> None:
+def test_equal_devices_share_the_cases_and_each_result_names_its_device(tmp_path: Path) -> None:
     recorded = on_devices(tmp_path, {"fake0": "fake0", "fake1": "fake1"})
     assert footer_of(recorded)["complete"]
     assert recorded.header["devices"] == ["fake0", "fake1"]
@@ -139,7 +139,7 @@ def test_a_dying_worker_affects_only_its_case(tmp_path: Path) -> None:
 
 def test_a_worker_that_cannot_be_started_leaves_its_cases_to_the_others(tmp_path: Path) -> None:
     several = Together(2)
-    several.first = 1  # no other worker waits for this one
+    several.first = 1  # no other worker waits for the worker that is refused
     refused = threading.Lock()
 
     def starter(cases: Sequence[str]) -> Worker:
@@ -179,7 +179,7 @@ class Endless(Actor):
 
 
 def test_an_error_in_one_thread_ends_the_run_and_kills_the_other_worker(tmp_path: Path) -> None:
-    """The case in flight of the other worker is not recorded, because it has not failed."""
+    """The case in flight of the other worker is not recorded as CRASH."""
     endless = Endless(HEADER, start(0))
     in_flight = threading.Event()
     waiting = [endless]

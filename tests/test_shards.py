@@ -44,7 +44,7 @@ def seconds(ids: Sequence[str]) -> float:
 
 
 @pytest.mark.parametrize("of", [1, 2, 3, 7, 40])
-def test_shards_are_the_whole_do_not_overlap_and_take_equally_long(of: int) -> None:
+def test_shards_contain_each_case_once_and_take_equally_long(of: int) -> None:
     parts = [Shard(number, of).part(IDS, str, shipped_durations()) for number in range(1, of + 1)]
     assert sorted(id_ for part in parts for id_ in part) == sorted(IDS)
     for part in parts:
@@ -91,7 +91,7 @@ def test_a_trial_divides_its_violations(cli: Cli) -> None:
 
 
 def shards(folder: Path, **head: Any) -> list[Path]:
-    """Records each shard of a run on a reference that violates a rule; returns their folders."""
+    """Records the run of each shard on a reference that violates a rule."""
     found = []
     for number in range(1, OF + 1):
         facts = {"number": number, "of": OF, "whole": [case.id for case in WHOLE]}
@@ -197,7 +197,7 @@ def test_workers_and_confirmations_of_all_shards_are_kept(parts: list[Path], tmp
     assert footer_of(recorded)["confirmation"] == {"confirmed": confirmed, "not_confirmed": 0, "not_tried": 3}
 
 
-def test_a_full_disk_leaves_nothing_and_loses_nothing(parts: list[Path], tmp_path: Path, cli: Cli) -> None:
+def test_a_full_disk_leaves_no_run_and_the_merge_can_be_repeated(parts: list[Path], tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "out"
     with full_disk(20_000):
         said = cli(3, "merge", *parts, "--out", out).err
@@ -206,7 +206,7 @@ def test_a_full_disk_leaves_nothing_and_loses_nothing(parts: list[Path], tmp_pat
     cli(1, "merge", *parts, "--out", out)
 
 
-def test_only_the_whole_run_shows_whether_a_waiver_of_a_rule_is_needed(tmp_path: Path, cli: Cli) -> None:
+def test_only_the_merged_run_reports_an_unneeded_waiver_of_a_rule(tmp_path: Path, cli: Cli) -> None:
     path = tmp_path / "waivers.yaml"
     expires = f"{datetime.now() + timedelta(days=30):%Y-%m-%d}"
     unneeded = {**WAIVER, "rule": "ADV-01", "where": {"driver": "reference"}, "expires": expires}

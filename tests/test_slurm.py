@@ -32,7 +32,7 @@ RUN = "run --out out/n7 --yes --quiet --tier smoke"
 
 
 @pytest.mark.parametrize(
-    ("status", "begun", "said", "ends"),
+    ("status", "begun", "expected", "exit_status"),
     [
         ("0", False, RUN, 0),
         ("1", False, RUN, 0),
@@ -41,18 +41,18 @@ RUN = "run --out out/n7 --yes --quiet --tier smoke"
     ],
 )
 def test_each_node_of_an_acceptance_runs_what_is_missing(
-    call: Callable[..., tuple[str, int]], tmp_path: Path, status: str, begun: bool, said: str, ends: int
+    call: Callable[..., tuple[str, int]], tmp_path: Path, status: str, begun: bool, expected: str, exit_status: int
 ) -> None:
     if begun:
         (tmp_path / "out/n7").mkdir(parents=True)
         (tmp_path / "out/n7/plan.json").touch()
-    assert call("acceptance.sbatch", "out", "--tier", "smoke", STATUS=status) == (said, ends)
+    assert call("acceptance.sbatch", "out", "--tier", "smoke", STATUS=status) == (expected, exit_status)
 
 
-def test_a_job_makes_the_page_and_an_array_runs_shards(call: Callable[..., tuple[str, int]], tmp_path: Path) -> None:
-    """RDMA_CTS_SUITE names the suite of a job that was submitted elsewhere."""
+def test_a_job_creates_the_page_and_an_array_runs_shards(call: Callable[..., tuple[str, int]], tmp_path: Path) -> None:
+    """RDMA_CTS_SUITE names the suite of a job that was submitted from another directory."""
     suite = {"RDMA_CTS_SUITE": str(tmp_path), "SLURM_SUBMIT_DIR": "/nowhere"}
     assert call("page.sbatch", "out", "page", **suite) == ("fleet out --out page", 0)
     task = {"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "2", "SLURM_ARRAY_TASK_COUNT": "4"}
-    said = "run --out out/5/shard-2 --yes --quiet --shard 2/4 --guest"
-    assert call("array.sbatch", "--guest", **suite, **task) == (said, 0)
+    expected = "run --out out/5/shard-2 --yes --quiet --shard 2/4 --guest"
+    assert call("array.sbatch", "--guest", **suite, **task) == (expected, 0)

@@ -64,7 +64,7 @@ def test_every_input_of_the_recipe_changes_its_digest(name: str) -> None:
     assert other.digest() != recipe.digest()
 
 
-def test_a_kernel_of_another_suite_gets_a_separate_source() -> None:
+def test_a_kernel_of_another_suite_has_its_own_apt_source() -> None:
     recipe = dataclasses.replace(recipe_for("trixie-backports"), mirror="http://mirror.example/debian")
     assert guest_system(recipe).command(Path("/x"))[-2:] == [
         "deb http://mirror.example/debian trixie main",
@@ -146,7 +146,7 @@ def test_the_archive_can_be_unpacked() -> None:
 
 @dataclasses.dataclass
 class FakeBuild:
-    """Stands in for the build: writes three files, and `said` to the log, counts its calls, and can fail."""
+    """Replaces the build: writes three files, writes `said` to the log, counts its calls, and can fail."""
 
     count: int = 0
     failure: Exception | None = None
@@ -197,7 +197,7 @@ def test_a_damaged_or_foreign_image_is_detected_and_built_again(
     assert image.damage_of(whole.root.parent, Recipe().digest()) is None
 
 
-@pytest.mark.parametrize("kind", ["file", "link", "link that leads nowhere"])
+@pytest.mark.parametrize("kind", ["file", "link", "broken link"])
 def test_a_file_or_a_link_in_the_place_of_an_image_is_replaced(
     tmp_path: Path, fake_build: FakeBuild, kind: str
 ) -> None:
@@ -233,7 +233,7 @@ def test_expired_lists_are_used_only_if_apt_reports_that_they_have_expired(tmp_p
     assert "forky on this mirror have expired" in said[0]
 
 
-def test_an_image_of_expired_lists_is_named_or_refused(
+def test_an_image_of_expired_lists_is_recorded_or_refused(
     tmp_path: Path, fake_build: FakeBuild, monkeypatch: Patch
 ) -> None:
     fake_build.said = EXPIRED
@@ -257,7 +257,7 @@ def killed_after(line: bytes, program: str) -> Iterator[None]:
 
 
 def test_a_build_that_is_killed_leaves_no_mount_and_no_process(tmp_path: Path) -> None:
-    """The program that builds is killed while its command has mounted something and waits."""
+    """The building program is killed after its command has mounted a file system."""
     (tmp_path / "place").mkdir()
     script = f"mount -t tmpfs none {tmp_path}/place && echo mounted && exec sleep 1000.125"
     with killed_after(
@@ -284,7 +284,7 @@ def test_a_second_run_waits_for_the_first_to_build(tmp_path: Path, fake_build: F
     assert fake_build.count == 2
 
 
-def test_a_build_that_was_killed_leaves_nothing(tmp_path: Path, fake_build: FakeBuild) -> None:
+def test_the_files_of_a_killed_build_are_removed(tmp_path: Path, fake_build: FakeBuild) -> None:
     left = laid(tmp_path / "images" / "building-forky+killed", {})
     ensure_image(Recipe(), tmp_path, print)
     assert not left.exists()
@@ -327,7 +327,7 @@ def aged(tmp_path: Path, days: float) -> Image:
     return found
 
 
-def test_an_old_image_is_renewed_with_what_the_mirror_has_now(tmp_path: Path, fake_build: FakeBuild) -> None:
+def test_an_old_image_is_renewed_with_the_current_packages(tmp_path: Path, fake_build: FakeBuild) -> None:
     old = aged(tmp_path, days=3)
     renew_image(Recipe(), tmp_path, 4, print)
     assert fake_build.count == 1
@@ -447,7 +447,7 @@ def fake_qemu(tmp_path: Path, monkeypatch: Patch) -> FakeQemu:
     return made
 
 
-# The file to which QEMU has to write the console, as an expression of the shell.
+# Sets the shell variable `console` to the file to which QEMU must write the console.
 CONSOLE = "console=$(echo \"$*\" | sed 's/.*id=console,path=//; s/[ ,].*//'); "
 
 
@@ -474,13 +474,11 @@ def test_a_guest_that_does_not_start_is_reported(
 
 
 @pytest.mark.slow
-def test_a_guest_that_hangs_is_ended_at_its_deadline(fake_qemu: FakeQemu) -> None:
+def test_a_guest_that_hangs_is_killed_at_its_deadline(fake_qemu: FakeQemu) -> None:
     fake_qemu.put("exec sleep infinity")
     for deadline_s in longer_and_longer(0.5):
         fake_qemu.fails(f"did not come up within {deadline_s:g} s", deadline_s)
-        if (
-            fake_qemu.pid.exists() and fake_qemu.pid.read_text()
-        ):  # if there is none, QEMU was killed before it did anything
+        if fake_qemu.pid.exists() and fake_qemu.pid.read_text():  # else QEMU was killed before it wrote its process id
             break
     assert not fake_qemu.runs()
 
@@ -525,7 +523,7 @@ def test_qemu_is_killed_with_the_program_that_started_it(fake_qemu: FakeQemu, tm
     await_true(lambda: not fake_qemu.runs())
 
 
-# Emulated or not
+# Emulation or KVM
 
 
 @pytest.mark.parametrize(
@@ -576,7 +574,7 @@ def test_a_job_with_a_missing_file_or_an_invalid_name_of_a_variable_is_refused(t
 
 @pytest.mark.guest
 @pytest.mark.nightly
-def test_a_guest_without_the_driver_is_reported_with_the_reason(tmp_path: Path) -> None:
+def test_a_guest_without_the_driver_reports_the_reason(tmp_path: Path) -> None:
     laid(tmp_path, {"overlay/etc/modprobe.d/none.conf": "install rdma_rxe /bin/false\n"})
     image = ensure_image(recipe_for(), cache_directory(), print)
     with pytest.raises(UserError, match=r"could not bring up its RDMA device: modprobe.*rdma_rxe") as caught:
@@ -596,7 +594,7 @@ def test_a_stack_of_two_suites_needs_a_mirror_if_the_host_names_none(monkeypatch
 
 @pytest.fixture
 def installed(fake_build: FakeBuild, monkeypatch: Patch) -> list[Sequence[str]]:
-    """Replaces the package manager by a stand-in; returns the packages of each addition."""
+    """Replaces the package manager, and returns the packages of each addition."""
     calls: list[Sequence[str]] = []
 
     def add(recipe: Recipe, base: Path, packages: Sequence[str], place: Path, *_: object) -> None:
@@ -651,8 +649,8 @@ PLANS = {
 
 @pytest.mark.parametrize("plan", PLANS, ids=["nothing", "upgrade", "removal"])
 def test_packages_that_would_replace_others_are_not_installed(tmp_path: Path, plan: str) -> None:
-    answers = f'case "$*" in *--simulate*) cat <<\'END\'\n{plan}\nEND\n;; *) echo "installed: $*" ;; esac'
-    launched.script(tmp_path / "apt-get", answers)
+    responses = f'case "$*" in *--simulate*) cat <<\'END\'\n{plan}\nEND\n;; *) echo "installed: $*" ;; esac'
+    launched.script(tmp_path / "apt-get", responses)
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "MMDEBSTRAP_APT_CONFIG": "/dev/null"}
     done = launched.ended("sh", added.SCRIPT, "/root-of-the-guest", "strace", env=environment)
     assert done.returncode == (1 if PLANS[plan] else 0)

@@ -31,7 +31,7 @@ RXE = "drivers/infiniband/sw/rxe"
 
 
 class Compilers:
-    """Stands in for mmdebstrap and the compilers (a compiled file has the text of its source); has trees to compile."""
+    """Trees to compile, and a replacement for mmdebstrap and the compilers, which copies the sources to its output."""
 
     def __init__(self, folder: Path) -> None:
         self.said = ""
@@ -94,7 +94,7 @@ def test_the_driver_is_compiled_only_from_its_sources_and_the_tree_is_unchanged(
     (compilers.linux / RXE / "rxe.c").write_text("edited")
     other = compilers.driver()
     assert (other.folder / "rdma_rxe.ko").read_text() == "edited"
-    assert (made.folder / "rdma_rxe.ko").read_text() == "rxe.c", "the files of a running run do not change"
+    assert (made.folder / "rdma_rxe.ko").read_text() == "rxe.c", "files that a run may use do not change"
     assert made.source["sha256"] != other.source["sha256"]
 
 
@@ -118,7 +118,7 @@ def test_a_compile_error_is_reported_in_one_line_with_place_and_versions(compile
         compilers.driver()
 
 
-def test_a_commit_is_recorded_of_a_repository_and_not_of_a_folder_in_one(compilers: Compilers) -> None:
+def test_a_commit_is_recorded_only_if_the_tree_is_a_repository(compilers: Compilers) -> None:
     for folder, keys in ((compilers.linux.parent, {"sha256"}), (compilers.linux, {"sha256", "commit"})):
         git(folder, "init", "-q")
         git(folder, "commit", "-q", "--allow-empty", "-m", "all")

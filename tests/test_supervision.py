@@ -1,4 +1,4 @@
-"""Tests with workers that forge results, print noise, hang and die: their records, and the end of every run."""
+"""Tests with workers that send wrong lines, print noise, hang or die: their results, and the footer of each run."""
 
 import itertools
 import json
@@ -58,7 +58,7 @@ def test_a_worker_that_dies_in_a_case_affects_only_that_case(stage: Stage) -> No
     assert IDS[1] in stage.audience.reasons[0]
 
 
-def test_hazardous_cases_come_last_each_in_a_separate_worker(stage: Stage) -> None:
+def test_hazardous_cases_run_last_each_in_a_separate_worker(stage: Stage) -> None:
     rows = "\n".join(
         f"- {{id: c{number}, rules: [REG-01], hazardous: {str(number < 2).lower()}, when: {{access: []}}, then: open}}"
         for number in range(4)
@@ -168,7 +168,7 @@ def test_noise_between_cases_changes_nothing(stage: Stage, noise: bytes) -> None
 
 
 @pytest.mark.parametrize("noise", FOREIGN)
-def test_lines_about_something_else_change_nothing_in_a_case(stage: Stage, noise: bytes) -> None:
+def test_foreign_lines_do_not_change_the_case_in_flight(stage: Stage, noise: bytes) -> None:
     recorded = stage.play([HEADER, start(0), noise, passed(0), *ran(1, 2, 3)[1:]])
     assert verdicts(recorded) == ["PASS"] * 4
 
@@ -193,7 +193,7 @@ def let_time_pass(monkeypatch: Patch) -> None:
     "babble",
     [
         [start(1), *[b'{"type":"still busy"}\n'] * 9],
-        [start(1), HEADER, passed(0), start(0)],  # it repeats its progress
+        [start(1), HEADER, passed(0), start(0)],  # earlier lines are repeated
     ],
 )
 def test_noise_does_not_extend_the_deadline(stage: Stage, monkeypatch: Patch, babble: list[bytes]) -> None:
@@ -226,14 +226,14 @@ PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
     "a second worker that ends": (lambda: [[*ran(0), start(1)], []], "PCMM", "not run"),
     "a second worker that is silent": (lambda: [[*ran(0), start(1)], [SILENCE]], "PCMM", "not run"),
     "a second worker that ends after its header": (lambda: [[*ran(0), start(1)], [HEADER]], "PCMM", "not run"),
-    "one that is silent after its header": (lambda: [[*ran(0), start(1)], [HEADER, SILENCE]], "PCMM", "not run"),
+    "a second worker silent after its header": (lambda: [[*ran(0), start(1)], [HEADER, SILENCE]], "PCMM", "not run"),
     "no result": (
         lambda: [[HEADER, start(0), *ran(1, 2, 3)[1:]]],
         "BPPP",
         "the worker began another case without a result",
     ),
     "the shortest header": (lambda: [[SHORT, *ran(0, 1)[1:], start(2)], [SHORT, *ran(3)[1:]]], "PPCP", ""),
-    "ended externally each time": (
+    "killed externally each time": (
         lambda: [*(killed(HEADER, start(0)) for _ in range(TRIES)), ran(1, 2, 3)],
         "BPPP",
         f"pytest was ended externally, {TRIES} times in this case",
@@ -243,7 +243,7 @@ PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
         "BPPP",
         "QEMU was stopped externally, 3 times in this case",
     ),
-    "ended before the first case": (lambda: [killed(*ran(0)), *(killed(HEADER) for _ in range(TRIES - 1))], "PMMM", ""),
+    "killed before a second case": (lambda: [killed(*ran(0)), *(killed(HEADER) for _ in range(TRIES - 1))], "PMMM", ""),
     "a second worker that can run no case": (
         lambda: [[*ran(0), start(1)], [HEADER, REFUSAL]],
         "PCMM",
@@ -269,7 +269,7 @@ def test_each_behaviour_of_workers_has_these_verdicts(
     assert json.loads(stage.path.read_bytes().splitlines()[0])["type"] == "header"
 
 
-def test_a_defect_of_the_harness_leaves_a_footer(stage: Stage) -> None:
+def test_an_exception_in_the_harness_leaves_a_footer(stage: Stage) -> None:
     def lines() -> Iterator[bytes]:
         yield from ran(0)
         raise RuntimeError("nobody foresaw this")

@@ -85,7 +85,7 @@ def test_an_invalid_predicate_is_refused(text: str, named: dict[str, str], why: 
 @pytest.mark.slow
 @settings(max_examples=20)
 @given(st.lists(st.integers(0, 2), min_size=SMALL.size, max_size=SMALL.size))
-def test_a_formula_describes_exactly_the_points_it_is_about(marks: list[int]) -> None:
+def test_a_formula_describes_exactly_the_marked_points(marks: list[int]) -> None:
     text, _ = formula.describe(SMALL, bytes(marks))
     if text in (formula.ALWAYS, formula.NEVER):
         assert (1 if text == formula.ALWAYS else 2) not in marks
@@ -153,7 +153,7 @@ def points(*marks: str) -> Points:
         ("PPPF", "A & B", 4),
     ],
 )
-def test_points_that_expect_something_else_or_were_not_tried_do_not_count(marks: str, when: str, of: int) -> None:
+def test_points_with_another_expectation_or_without_support_do_not_count(marks: str, when: str, of: int) -> None:
     found = points(*marks)
     number = [each.verdict for each in found.outcomes].index("FAIL")
     explained = formula.explain(found, number)

@@ -1,5 +1,5 @@
-"""Tests of the loader's form of a sweep, which is pure data of the model: each point has the same case as a row with
-its values, columns have the arguments of each point, and columns of bytes are combined correctly."""
+"""Tests of the points of a sweep: each point has the case of a row with its values, columns have the arguments of each
+point, and columns of bytes are combined correctly."""
 
 import pickle
 from array import array
@@ -101,7 +101,7 @@ def test_a_point_has_the_set_up_and_the_calls_of_a_row_with_its_values(access: s
         assert parts(single) == parts(cases[point])
 
 
-def test_subsets_of_flags_are_kept_by_flag() -> None:
+def test_subsets_of_flags_are_stored_by_flag_and_not_by_subset() -> None:
     case = small(
         "a: {subsets of: ibv_access_flags}, b: {unknown bits of: ibv_access_flags}",
         "access: [$a, $b]",
@@ -181,10 +181,10 @@ BYTES = st.integers(0, 60).flatmap(
 
 @given(BYTES)
 def test_a_combination_has_the_bytes_of_all_columns_at_a_place(columns: list[bytes]) -> None:
-    found, wanted = combinations(columns), list(zip(*columns, strict=True))
-    assert [found.values[number] for number in found.ids] == wanted
-    assert list(found.values) == list(dict.fromkeys(wanted))
-    assert [found.first(kind) for kind in range(len(found.values))] == [wanted.index(each) for each in found.values]
+    found, expected = combinations(columns), list(zip(*columns, strict=True))
+    assert [found.values[number] for number in found.ids] == expected
+    assert list(found.values) == list(dict.fromkeys(expected))
+    assert [found.first(id_) for id_ in range(len(found.values))] == [expected.index(each) for each in found.values]
     assert found.renumbered(range(0, 65536, 200)[: len(found.values)]).tolist() == [200 * each for each in found.ids]
 
 

@@ -81,7 +81,7 @@ def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(tmp_path: P
     (deviation,) = kept["deviations"]
     assert deviation["when"] == "REMOTE_READ"  # among the four points with REMOTE_WRITE and without LOCAL_WRITE
     assert (deviation["count"], deviation["of"], deviation["rules"]) == (4, 6, ["REG-15"])
-    assert deviation["observed"] == "ibv_reg_mr should fail, returned an MR"
+    assert deviation["observed"] == "ibv_reg_mr should fail, but returned an MR"
     assert deviation["smallest"] == {"length": "1page", "access": "REMOTE_WRITE+REMOTE_READ"}
     assert deviation["repro"].endswith(" a#length=1page,access=REMOTE_WRITE+REMOTE_READ")
     assert "4 of 6 points where remote_write_alone: those with REMOTE_READ" in kept["reason"]
@@ -90,7 +90,9 @@ def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(tmp_path: P
     points = read_points(tmp_path, kept)
     assert points.by_verdict() == kept["points"]
     assert samples.rule_verdicts([kept]) == {"REG-15": "FAIL", "REG-17": "PASS"}
-    output = "ibv_reg_mr should fail, returned an MR (4 of 6 points where remote_write_alone: those with REMOTE_READ)"
+    output = (
+        "ibv_reg_mr should fail, but returned an MR (4 of 6 points where remote_write_alone: those with REMOTE_READ)"
+    )
     assert headline("REG-15", kept) == (output, deviation["repro"])
     assert headline("REG-17", kept) == (kept["reason"], kept["repro"])
 
@@ -129,7 +131,7 @@ def test_every_point_is_run_in_the_order_of_the_seed() -> None:
     assert sorted(orders[0]) == sorted(orders[1])
 
 
-def test_a_set_up_that_works_at_no_point_is_broken() -> None:
+def test_a_sweep_whose_set_up_fails_at_each_point_is_broken() -> None:
     row = """
     - id: space
       rules: [REG-06]
@@ -246,7 +248,7 @@ def test_a_set_up_that_is_refused_only_at_some_points_is_a_violation(
         assert record["rule_verdicts"] == {"BIND-05": "PASS", rule: "FAIL"}
         (deviation,) = deviations(swept.points, "")
         assert (deviation["count"], deviation["rules"]) == (refused, [rule])
-        assert "binding the window 'mw' was refused with MW_BIND_ERR, and succeeded" in deviation["observed"]
+        assert "binding the window 'mw' was refused with MW_BIND_ERR; the call succeeded" in deviation["observed"]
 
 
 def test_the_points_after_a_set_up_that_was_refused_once_are_run() -> None:
@@ -260,7 +262,7 @@ def test_the_points_after_a_set_up_that_was_refused_once_are_run() -> None:
     [("qp", 0.0, [*range(9)]), ('"NULL"', 0.0, [*range(9)]), ("qp", 1e9, [0]), ('"NULL"', 1e9, [0])],
 )
 def test_progress_is_reported_by_time(monkeypatch: Patch, via: str, seconds: float, reported: list[int]) -> None:
-    """Progress is also reported within 512 points, because each point may have waited for a time-out."""
+    """After PROGRESS_S, progress is reported even before 512 points are done: each point may wait for a time-out."""
     monkeypatch.setattr("conformance.sweeps.run.PROGRESS_S", seconds)
     case = samples.case(WINDOWS.replace("TYPE", "1").replace("VIA", via), "bind_mw")
     seen: list[int] = []
@@ -304,7 +306,7 @@ def test_messages_lost_by_an_unreliable_transport_are_sent_again() -> None:
         tries = {example["observed"].get("tries", 1) for example in points.examples}
         assert max(tries) == {1: 2, 4: 3, 99: 3}[losses]
     failed = next(example for example in points.examples if example["observed"].get("tries") == 3)
-    assert "at try 3, and nothing arrived at any try" in failed["reason"]
+    assert "in attempt 3, and nothing arrived in any attempt" in failed["reason"]
 
 
 @pytest.mark.parametrize(
@@ -312,16 +314,16 @@ def test_messages_lost_by_an_unreliable_transport_are_sent_again() -> None:
 )
 def test_a_row_over_an_unreliable_transport_counts_its_tries(losses: int, verdict: str, tries: int | None) -> None:
     with closing(ReferenceBench(losing(losses))) as bench:
-        came = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "success")), on_the_reference(bench))
-    assert (came.judgement.verdict, came.observation.get("tries")) == (verdict, tries)
-    assert bool(came.judgement.notes) == (tries is not None)
+        done = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "success")), on_the_reference(bench))
+    assert (done.judgement.verdict, done.observation.get("tries")) == (verdict, tries)
+    assert bool(done.judgement.notes) == (tries is not None)
 
 
 def test_messages_that_must_not_arrive_are_sent_once() -> None:
     with closing(ReferenceBench(losing(0))) as bench:
-        came = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "refused")), on_the_reference(bench))
-    assert came.judgement.verdict == Verdict.FAIL
-    assert "tries" not in came.observation
+        done = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "refused")), on_the_reference(bench))
+    assert done.judgement.verdict == Verdict.FAIL
+    assert "tries" not in done.observation
     row = UNRELIABLE_ROW.replace("LOCAL_WRITE, REMOTE_WRITE", "LOCAL_WRITE").replace("OUTCOME", "refused")
     asked: list[int] = []
 
@@ -332,8 +334,8 @@ def test_messages_that_must_not_arrive_are_sent_once() -> None:
     with closing(ReferenceBench(device(allows=grants_the_second))) as bench:
         run = on_the_reference(bench)
         asked.clear()
-        came = run_case(samples.case(row), run)
-    assert (came.judgement.verdict, len(asked)) == (Verdict.PASS, 1)
+        done = run_case(samples.case(row), run)
+    assert (done.judgement.verdict, len(asked)) == (Verdict.PASS, 1)
 
 
 GROUND = """
@@ -359,7 +361,7 @@ GROUND = """
     ],
     ids=["the same", "another size"],
 )
-def test_points_share_domains_and_memory_unless_an_axis_concerns_them(
+def test_points_share_domains_and_memory_unless_an_axis_changes_them(
     memory: str, axes: str, where: str, domains: int
 ) -> None:
     row = GROUND.replace("{MEMORY}", memory).replace("AXES", axes).replace("WHERE", where)
@@ -388,10 +390,10 @@ def test_a_worker_that_dies_in_a_sweep_is_reported_with_its_last_reported_point(
     progress = {"type": "progress", "case": "reg_mr/sample/c1", "point": "access=REMOTE_WRITE", "done": 512}
     recorded = Stage(tmp_path).play([HEADER, start(1), encode(progress)], ran(0, 2, 3))
     crash = next(line for line in recorded.results if line["verdict"] == "CRASH")
-    assert "at the point access=REMOTE_WRITE or one of those soon after it" in crash["reason"]
+    assert "at the point access=REMOTE_WRITE or at one of the next points" in crash["reason"]
 
 
-def test_tiers_are_nested_and_the_smallest_tests_every_rule() -> None:
+def test_tiers_are_nested_and_the_smallest_has_a_case_of_every_rule() -> None:
     suite = load_suite()
     smoke, default, whole = (of_tier(suite.cases, tier) for tier in ("smoke", "default", "exhaustive"))
     assert {case.id for case in smoke} <= {case.id for case in default} < {case.id for case in whole}

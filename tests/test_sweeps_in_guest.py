@@ -49,13 +49,14 @@ with open("{PORT}", "w") as port:
     loops = sorted(set(pathlib.Path("loops").read_text().splitlines()))
     port.write(json.dumps({{"run": sys.argv[1], "file": "loops", "line": loops}}) + "\\n")
 """
-# `without`: PATH has no directory, so that no compiler is found, and nothing compiled earlier is used.
+# `without`: PATH has no directory, so that no compiler is found. Libraries that were compiled earlier are removed.
 RUNS = {"one": "--rdma-device rxe0", "two": "-n 2 --rdma-device rxe0,rxe1", "without": "--rdma-device rxe0"}
 KEPT = ("verdict", "rules", "expected", "space", "points", "rule_verdicts", "deviations")
 
 
 def without_commands(result: dict[str, Any]) -> dict[str, Any]:
-    """Returns the result without commands that reproduce deviations: in a run on one device, they name the device."""
+    """Returns the result without the commands that reproduce its deviations, because these commands name the device
+    only in a run on one device."""
     if "deviations" not in result:
         return result
     kept = [{key: value for key, value in each.items() if key != "repro"} for each in result["deviations"]]
@@ -106,7 +107,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
     return {name: Found(output) for name, output in lines.items()}
 
 
-def test_two_devices_give_the_cases_results_and_points_of_one(found: dict[str, Found]) -> None:
+def test_two_devices_have_the_cases_results_and_points_of_one_device(found: dict[str, Found]) -> None:
     one, two = found["one"], found["two"]
     assert one.header["device"]["name"] == "rxe0"
     assert two.header["devices"] == ["rxe0", "rxe1"]

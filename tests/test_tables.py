@@ -82,7 +82,7 @@ def test_a_row_can_have_its_own_entries_needs_and_memory() -> None:
     cases = cases_of(ROW.replace("id: a,", "id: a, entries: [libibverbs, uverbs],"), 2)
     assert [case.id for case in cases] == ["reg_mr/sample/a@libibverbs", "reg_mr/sample/a@uverbs"]
     (case,) = cases_of(ROW.replace("REG-01]", "REG-07], needs: [odp]"), 1)
-    assert case.needs == ("odp", "atomics")  # also what its rule needs
+    assert case.needs == ("odp", "atomics")  # REG-07 needs atomics
     (case,) = cases_of(ROW.replace("id: a,", "id: a, given: {memory: {buf: {kind: shared, size: 1 page}}},"), 1)
     assert case.given.memory["buf"].kind == "shared"
 
@@ -104,7 +104,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("own")
-def test_a_vendors_tables_and_rules_are_added_to_the_projects_once(tmp_path: Path) -> None:
+def test_a_vendors_tables_and_rules_are_added_once_to_those_of_the_project(tmp_path: Path) -> None:
     rule = "verb: ibv_reg_mr\nrules:\n  - {id: VND-01, statement: s, document: d, section: s, level: must, "
     rule += "layer: kernel, needs: [], since: '1', failure_means: f, quote: q}\n"
     folder = laid(tmp_path / "own", {"reg_mr/rules.yaml": rule, "reg_mr/own.yaml": TABLE.replace("REG-01", "VND-01")})
@@ -159,7 +159,7 @@ def test_a_broken_link_is_a_located_mistake(tmp_path: Path) -> None:
         ("def test_p(case): ...\ndef test_q(case): ...", "test_reg_mr.py:2:1: a second test function"),
     ],
 )
-def test_a_table_that_nothing_runs_once_is_a_mistake(own: Path, module: str, fragment: str) -> None:
+def test_a_table_without_exactly_one_test_function_is_a_mistake(own: Path, module: str, fragment: str) -> None:
     (own / "reg_mr" / "test_reg_mr.py").write_text(module)
     with pytest.raises(UserError) as caught:
         load_suite()

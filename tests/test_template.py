@@ -1,5 +1,5 @@
 """Tests of templates of the guest: their key, their files, damaged templates, and runs that continue without a
-template. No guest is booted; a thread stands for QEMU's control channel. test_own_builds.py uses a real guest."""
+template. No guest is booted: a thread replaces QEMU at its control channel. test_own_builds.py boots a guest."""
 
 import contextlib
 import fcntl
@@ -117,9 +117,9 @@ def qemu_says(*messages: object) -> tuple[socket.socket, list[dict[str, Any]]]:
     def play() -> None:
         with theirs:
             theirs.sendall(b'{"QMP": {}}\n')
-            for answer in [{"return": {}}, *messages]:
+            for response in [{"return": {}}, *messages]:
                 heard.append(json.loads(theirs.recv(1 << 16)))
-                for message in answer if isinstance(answer, list) else [answer]:
+                for message in response if isinstance(response, list) else [response]:
                     theirs.sendall(json.dumps(message).encode() + b"\r\n")
 
     threading.Thread(target=play, daemon=True).start()
@@ -135,7 +135,7 @@ def migration(status: str) -> dict[str, Any]:
     return {"event": "MIGRATION", "data": {"status": status}}
 
 
-def test_a_command_has_its_return_and_events_are_kept() -> None:
+def test_a_command_returns_its_value_and_earlier_events_are_kept() -> None:
     channel, heard = qemu_says([{"event": "STOP"}, migration("active"), migration("completed"), {"return": {"a": 1}}])
     with channel:
         control = Qmp(channel, PATIENCE_S)
@@ -146,7 +146,7 @@ def test_a_command_has_its_return_and_events_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "reason"),
+    ("responses", "reason"),
     [
         ([{"error": {"desc": "no such command"}}], "migrate: no such command"),
         ([[migration("failed"), {"return": {}}]], "the migration failed"),
@@ -154,8 +154,8 @@ def test_a_command_has_its_return_and_events_are_kept() -> None:
         (["text"], "closed its control channel"),
     ],
 )
-def test_refusals_of_qemu_are_errors(answers: Sequence[object], reason: str) -> None:
-    channel, _ = qemu_says(*answers)
+def test_refusals_of_qemu_are_errors(responses: Sequence[object], reason: str) -> None:
+    channel, _ = qemu_says(*responses)
     with channel, pytest.raises(QmpError, match=reason):
         migrate(Qmp(channel, PATIENCE_S))
 
@@ -219,7 +219,7 @@ def test_a_file_is_no_longer_trusted_after_a_write_or_a_reboot_of_the_host(tmp_p
 
 
 class Freezer:
-    """A stand-in for freezing.py with a cache of templates: counts its calls, and fails on request."""
+    """Replaces freezing.py, and has a cache of templates. Counts its calls, and fails on request."""
 
     def __init__(self, folder: Path, ingredients: Ingredients) -> None:
         self.folder = folder
@@ -230,7 +230,7 @@ class Freezer:
         self.resumed: list[bytes] = []
         self.failure: Exception | None = None
         self.resume_failure: Exception | None = None
-        self.ends = 0  # the number of guests that are killed externally before one survives
+        self.ends = 0  # the number of guests that are killed externally before a guest survives
         self.during: Callable[[Path], None] = lambda folder: None
 
     def guest(self, templates: Templates | None = None, **changes: Any) -> Guest:
@@ -436,7 +436,7 @@ def test_the_oldest_unused_templates_are_removed_above_the_bound(freezer: Freeze
     assert [place.exists() for place in places] == [True, True, False]
 
 
-def test_a_run_continues_without_templates_and_says_so_once(freezer: Freezer, monkeypatch: Patch) -> None:
+def test_a_run_continues_without_templates_and_reports_it_once(freezer: Freezer, monkeypatch: Patch) -> None:
     given = (freezer.ingredients, REQUEST, Path("console"))
     monkeypatch.delenv("RDMA_CTS_TEMPLATES", raising=False)
     freezer.failure = QmpError("QEMU closed its control channel")
@@ -453,7 +453,7 @@ def test_a_run_continues_without_templates_and_says_so_once(freezer: Freezer, mo
         Templates(freezer.folder, said.append)
 
 
-# The session that waits
+# The session that waits for a request
 
 
 PORT = "/dev/port"

@@ -40,7 +40,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[io.TextIOWrapper
     os.close(other)
 
 
-def told(
+def summary_of(
     *lines: ResultRecord, folder: str = "out", level: int = NORMAL, to: TextIO | None = None, complete: bool = True
 ) -> str:
     """Returns the summary of a run with these results in this folder."""
@@ -49,7 +49,7 @@ def told(
 
 
 def seen(terminal: tuple[io.TextIOWrapper, int]) -> str:
-    """Returns everything that was written to the terminal, which delivers pieces of any size."""
+    """Returns everything that was written to the terminal. One read() may return only a part."""
     stream, other = terminal
     stream.write(END)
     stream.flush()
@@ -100,7 +100,7 @@ def test_a_narrow_terminal_still_has_the_time_left(
 
 
 def test_the_time_left_considers_the_expected_durations_of_the_other_cases() -> None:
-    """Each case has taken half a second so far, and the last case is expected to take a hundred times as long."""
+    """Three cases took half a second each, and the last case is expected to take a hundred times as long."""
     progress = Progress(io.StringIO(), VERBOSE, clock=clock())
     first, second, third, last, _ = SUITE.cases
     progress.expect({first.id: 0.1, second.id: 0.1, third.id: 0.1, last.id: 10.0})
@@ -121,14 +121,14 @@ def test_colours_are_off_if_the_environment_forbids_them(
 ) -> None:
     monkeypatch.setenv(name, value)
     go(Progress(terminal[0]))
-    print(told(result(SUITE.cases[0], "FAIL"), to=terminal[0]), file=terminal[0])
+    print(summary_of(result(SUITE.cases[0], "FAIL"), to=terminal[0]), file=terminal[0])
     shown = seen(terminal)
     assert f"{ESCAPE}[3" not in shown
     assert "FAIL" in shown
     assert (ESCAPE in shown) == (name == "NO_COLOR")
 
 
-def test_without_a_terminal_progress_is_some_lines_of_text() -> None:
+def test_without_a_terminal_progress_is_a_line_for_every_50_results() -> None:
     stream = io.StringIO()
     progress = Progress(stream, clock=clock(0.1))
     progress.run_started(header(), 120)
@@ -159,7 +159,7 @@ def test_a_waived_violation_is_reported_as_such() -> None:
     assert stream.getvalue().startswith("  WAIVED reg_mr/sample/c0")
 
 
-def test_nothing_hostile_reaches_the_terminal(terminal: tuple[io.TextIOWrapper, int]) -> None:
+def test_no_control_sequence_of_a_result_reaches_the_terminal(terminal: tuple[io.TextIOWrapper, int]) -> None:
     progress = Progress(terminal[0])
     progress.result_recorded(result(SUITE.cases[0], "FAIL", HOSTILE, case=f"reg_mr/{HOSTILE}"), 1, 9)
     progress.say(HOSTILE)
@@ -176,13 +176,13 @@ def test_nothing_hostile_reaches_the_terminal(terminal: tuple[io.TextIOWrapper, 
         ("MISSED", "./rdma-cts run --resume out/x", 3),
     ],
 )
-def test_the_last_lines_say_where_the_report_is_and_what_to_do(
+def test_the_last_lines_name_the_report_and_the_next_command(
     verdict: str, next_: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("out/x").mkdir(parents=True)
-    Path("out/x/plan.json").touch()  # without a plan, no run can be resumed
-    text = told(result(SUITE.cases[0], verdict), folder="out/x")
+    Path("out/x/plan.json").touch()  # a run without a plan cannot be resumed
+    text = summary_of(result(SUITE.cases[0], verdict), folder="out/x")
     report, *programs, what, end = text[text.index("\nreport: ") + 1 :].splitlines()
     assert report == "report: out/x/report.html (results: out/x)"
     assert [line.partition(" ")[0] for line in programs] == ["C", "again:"] * (verdict == "FAIL")
@@ -212,7 +212,7 @@ REFUSED = {"kind": "refused", "verb": "ibv_reg_mr", "returned": "NULL", "errno":
 
 
 def test_the_summary_has_a_line_of_at_most_100_columns_for_each_defect_the_worst_first() -> None:
-    refused = "ibv_reg_mr(pd=pd, access=0) should succeed, returned NULL with errno EINVAL"
+    refused = "ibv_reg_mr(pd=pd, access=0) should succeed, but returned NULL with errno EINVAL"
     lines = [
         result(SUITE.cases[0], "FAIL", refused, fault=REFUSED),
         result(SUITE.cases[1], "FAIL", refused, fault=REFUSED),
@@ -220,7 +220,7 @@ def test_the_summary_has_a_line_of_at_most_100_columns_for_each_defect_the_worst
         result(SUITE.cases[3], "UNSUPPORTED", "never shown", rules=["REG-12"]),
         result(SUITE.cases[4], "BROKEN", "the harness " + "could not " * 20, rules=["REG-12"]),
     ]
-    said = told(*lines, folder="out/run").splitlines()
+    said = summary_of(*lines, folder="out/run").splitlines()
     assert said[1].startswith("defects, most severe first: severity, number, what is wrong (rules)")
     first, second, third = said[2:5]
     assert re.fullmatch(r"kernel crash  [0-9a-f]{12} kernel fault during a registration: REG-15 \(REG-15\) x1", first)
@@ -234,32 +234,32 @@ def test_the_summary_has_a_line_of_at_most_100_columns_for_each_defect_the_worst
     assert "5 cases in 2.5 s: 1 UNSUPPORTED, 1 BROKEN, 2 FAIL, 1 CRASH" in said
     assert "report: out/run/report.html (results: out/run)" in said
     assert said[-1].endswith("(exit status 1)")
-    in_full = told(*lines, folder="out/run", level=VERBOSE).splitlines()
+    in_full = summary_of(*lines, folder="out/run", level=VERBOSE).splitlines()
     assert f"{'':14}{refused}" in in_full
     assert f"{'':14}./rdma-cts run --only reg_mr/sample/c0" in in_full
 
 
 def test_the_quiet_summary_is_one_line() -> None:
     died = result(SUITE.cases[0], "CRASH", "the kernel under test died", fault=DIED)
-    (line,) = told(died, level=QUIET).splitlines()
+    (line,) = summary_of(died, level=QUIET).splitlines()
     assert line.startswith("1 defect in 1 result: 1 kernel crash; ")
     assert line.endswith("(exit status 1)")
 
 
 def test_a_waived_defect_comes_last_and_does_not_count() -> None:
     waived = result(SUITE.cases[0], "CRASH", "the kernel under test died", effective="WAIVED", waiver={"issue": "1"})
-    said = told(waived, result(SUITE.cases[1], "FAIL", fault={**REFUSED, "kind": "accepted"})).splitlines()
+    said = summary_of(waived, result(SUITE.cases[1], "FAIL", fault={**REFUSED, "kind": "accepted"})).splitlines()
     assert [line.split()[0] for line in said[2:4]] == ["not", "WAIVED"]
     assert "1 defect in 1 result: 1 refusal not given" in said
 
 
-def test_the_summary_of_a_run_cut_short_says_so() -> None:
-    assert "the run was cut short" in told(result(SUITE.cases[0]), complete=False)
+def test_the_summary_mentions_that_a_run_was_cut_short() -> None:
+    assert "the run was cut short" in summary_of(result(SUITE.cases[0]), complete=False)
 
 
 @pytest.mark.parametrize("tables", [TABLES.tables_sha256, "other"])
 def test_a_rule_of_which_a_case_has_no_result_is_not_verified(tables: str) -> None:
-    """This includes a run with other tables, because ids are permanent. Cases that no longer exist do not count."""
+    """The run may have other tables, because ids are permanent. Planned cases that no longer exist do not count."""
     first, second = [case for case in TABLES.cases if case.rules == ("REG-15",)][:2]
     rules = {rule.id: rule.as_data() for rule in TABLES.registry.values()}
     head = header(planned=[first.id, second.id], suite={"version": "0", "tables_sha256": tables}, rules=rules)
@@ -271,7 +271,7 @@ def test_a_rule_of_which_a_case_has_no_result_is_not_verified(tables: str) -> No
 
 
 def test_hostile_text_stays_in_its_line_and_has_no_control_characters() -> None:
-    text = told(result(SUITE.cases[0], "FAIL", HOSTILE))
+    text = summary_of(result(SUITE.cases[0], "FAIL", HOSTILE))
     assert all(character.isprintable() or character == "\n" for character in text)
     (shown,) = [row for row in text.splitlines() if row.startswith("wrong report")]
     assert shown.endswith("(REG-01) x1")

@@ -90,7 +90,7 @@ def test_a_violation_detected_only_by_other_rules_is_misattributed() -> None:
     assert {"dereg_mr", "reg_dmabuf_mr"} <= {case.split("/")[0] for case in finding.by}
 
 
-def test_a_driver_that_refuses_every_registration_fails_every_rule_of_them() -> None:
+def test_a_device_that_refuses_every_registration_fails_the_rules_of_registrations() -> None:
     for rule in ("REG-01", "REG-03", "REG-17", "IOVA-01", "IOVA-04"):
         finding = try_violation(Violation("deaf", rule, "Everything is refused.", RefusesEverything), cases_of(rule))
         assert finding.outcome == KILLED
@@ -102,7 +102,7 @@ def test_a_failing_reference_is_refused_as_baseline(monkeypatch: Patch) -> None:
         check_baseline(cases_of("REG-15"))
 
 
-def test_several_processes_give_the_findings_of_one_in_order() -> None:
+def test_several_processes_return_the_findings_of_one_process_in_order() -> None:
     few = [each for each in VIOLATIONS if each.rule in ("DEREG-03", "REG-03")]
     cases = cases_of("DEREG-03", "REG-03")
     alone = [try_violation(each, cases) for each in few]
@@ -129,10 +129,10 @@ def children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def test_a_trial_ends_on_a_signal_with_all_its_processes() -> None:
+def test_sigint_ends_a_trial_and_all_its_processes() -> None:
     """One of the processes is stopped before the signal."""
     trial_of_all = [sys.executable, "-P", "-m", "commands", "trial", "personas", "--jobs", "2"]
-    # a shell makes background processes ignore the signal
+    # a process that a shell starts in the background ignores SIGINT
     command = ["env", "--default-signal=INT", *trial_of_all]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
@@ -168,7 +168,7 @@ def test_a_trial_passes_without_survivors_and_with_few_misattributed(outcomes: l
     assert Trial([finding(each) for each in outcomes], {}, 1.0, "the reference").passed is passed
 
 
-def test_a_violation_known_as_undetectable_may_survive() -> None:
+def test_a_violation_known_as_undetectable_must_survive() -> None:
     known = {"name": "no page says so"}
     survived = Trial([finding(SURVIVED)], {}, 1.0, "the reference", undetected=known)
     assert survived.passed
@@ -278,7 +278,7 @@ def test_a_permitted_variant_that_fails_or_breaks_a_case_is_a_false_alarm(
 
 
 @pytest.mark.parametrize("violation", DATA_PATH_ALTERATIONS, ids=lambda each: each.name)
-def test_no_alteration_fails_by_itself(violation: Violation) -> None:
+def test_no_alteration_raises_an_exception(violation: Violation) -> None:
     """An alteration with a mistake of its own raises an exception in the first row of its rule."""
     assert list(on_reference(cases_of(violation.rule)[:1], violation.kind))
 
@@ -359,7 +359,7 @@ def test_mutants_can_be_permitted_or_blind_and_have_further_rules(tmp_path: Path
 
 
 @pytest.mark.parametrize(("row", "said"), [row for row in rows("mutants_in_tables") if row[1][0] == ":"])
-def test_a_mistake_is_located(tmp_path: Path, row: str, said: str) -> None:
+def test_a_mistake_in_a_table_of_mutants_is_located(tmp_path: Path, row: str, said: str) -> None:
     place, _, message = said.partition(" ")
     with pytest.raises(UserError) as raised:
         list(made(tmp_path, row_of(row)))

@@ -42,7 +42,7 @@ FEW_POINTS = (
     "reg_mr/data_path/unreliable-local-operation-by-access-by-place",
 )
 WIRED = "10.78.0.2"  # the address of the right guest on the network between the guests
-# Makes a device on this network, and sets up ssh from root to the other guest.
+# Creates a device on the network between the guests, and sets up ssh from root to the other guest.
 _PREPARE = """\
 modprobe virtio_net
 ip link set eth1 up && ip address add {address}/24 dev eth1 || exit 1
@@ -63,8 +63,8 @@ def guests(tmp_path_factory: Folders) -> Iterator[dict[str, SshGuest]]:
     image, port = host_image(), free_port()
     with ExitStack() as stack:
         found = {}
-        for number, (name, way) in enumerate(zip(NAMES, ("listen", "connect"), strict=True), 1):
-            wire = f"-netdev socket,id=wire,{way}=127.0.0.1:{port}"
+        for number, (name, mode) in enumerate(zip(NAMES, ("listen", "connect"), strict=True), 1):
+            wire = f"-netdev socket,id=wire,{mode}=127.0.0.1:{port}"
             network = f"{wire} -device virtio-net-pci,netdev=wire,mac=52:54:00:77:00:0{number}".split()
             prepare = _PREPARE.format(address=f"10.78.0.{number}")
             found[name] = stack.enter_context(
@@ -75,7 +75,7 @@ def guests(tmp_path_factory: Folders) -> Iterator[dict[str, SshGuest]]:
 
 @pytest.fixture
 def kept(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """The directory for the runs; it is kept if RDMA_CTS_TWO_GUESTS names it."""
+    """The directory of the runs: in RDMA_CTS_TWO_GUESTS, or else in a temporary directory."""
     if not KEPT:
         return tmp_path
     folder = Path(KEPT).resolve() / str(request.node.name)
@@ -115,7 +115,7 @@ def said(guests: dict[str, SshGuest], *arguments: object, **options: Path) -> tu
 
 
 def output_of(process: subprocess.Popen[str]) -> str:
-    """Waits for the command and returns its whole output, which is shown if the test fails."""
+    """Waits for the command and returns its whole output, which pytest prints if the test fails."""
     began = time.monotonic()
     output = process.communicate(timeout=PATIENCE_S)[0]
     print(output, f"status {process.returncode} after another {time.monotonic() - began:.1f} s")
@@ -143,7 +143,7 @@ def test_a_host_with_another_key_is_not_trusted_and_no_password_is_asked_for(
     assert status == 3
 
 
-def test_a_full_disk_is_reported_and_a_host_that_has_room_has_all_that_is_needed(guests: dict[str, SshGuest]) -> None:
+def test_doctor_reports_a_full_disk_of_the_host_and_leaves_no_files_there(guests: dict[str, SshGuest]) -> None:
     guest = guests["left"]
     assert "Works now: On an RDMA device of" in said(guests, "doctor", "--host", guest.address)[0]
     output_on(guest, "mount -t tmpfs -o size=64k small /tmp")
@@ -168,7 +168,7 @@ def test_requests_from_another_host_have_the_verdicts_of_loopback(guests: dict[s
     assert said(guests, "compare", *outs)[1] == 0
 
 
-def test_a_dying_peer_affects_the_case_in_flight(guests: dict[str, SshGuest], kept: Path) -> None:
+def test_a_reset_of_the_peers_host_affects_only_the_case_in_flight(guests: dict[str, SshGuest], kept: Path) -> None:
     """The host of the peer is reset and boots again; no other case is affected."""
     out = kept / "out"
     of = f"run --host {guests['left'].address} --device wire0 --peer root@{WIRED}:wire0 --no-confirm"
@@ -253,7 +253,7 @@ def test_a_panic_of_one_host_affects_one_case_there_and_nothing_elsewhere(
     assert "CRASH" not in verdicts(left).values()
     assert {**verdicts(right), crashed["case"]: verdicts(left)[crashed["case"]]} == verdicts(left)
     assert "CRASH" in (out / "lab.html").read_text().partition('id="rules"')[0]
-    assert f"right: {crashed['rules'][0]}: CRASH, most of its group " in output
+    assert f"right: {crashed['rules'][0]}: CRASH, most nodes of its group: " in output
     assert output_on(victim, "ls /tmp; echo listed") == "listed\n"
 
 
@@ -272,7 +272,7 @@ def test_a_lab_that_is_killed_is_resumed_as_a_whole(guests: dict[str, SshGuest],
         assert footer_of(run_there)["complete"] is True
         assert earlier.items() <= verdicts(run_there).items()
     assert "no node differs" in output
-    output, status = said(guests, "run", "--resume", out)  # no connection to a host is made
+    output, status = said(guests, "run", "--resume", out)  # without a connection to a host
     assert status == 0
     assert output.count("is complete") == len(NAMES)
     assert "connected" not in output

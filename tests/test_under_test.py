@@ -117,7 +117,7 @@ def test_a_kernel_has_its_own_modules_and_initrd(tmp_path: Path, kernel: Path) -
     }
 
 
-def test_a_kernel_with_all_built_in_has_an_empty_directory_of_modules(tmp_path: Path, kernel: Path) -> None:
+def test_with_an_empty_directory_of_modules_all_modules_are_built_in(tmp_path: Path, kernel: Path) -> None:
     prepared = own(kernel=kernel, modules=laid(tmp_path / "none", {})).lay_out(tmp_path / "stage")
     assert b"virtio_blk" not in prepared.image.initrd.read_bytes()
     assert prepared.prepare == "depmod -a\n", "modprobe finds what is built in"
@@ -142,7 +142,7 @@ def test_built_in_modules_are_left_out_and_known_to_modprobe(
     assert carried.read_text() == list_of_them
 
 
-def test_modules_for_drives_and_those_of_no_use_are_left_out_of_a_tree_for_the_images_kernel(tmp_path: Path) -> None:
+def test_of_a_tree_for_the_images_kernel_only_the_rdma_modules_are_used(tmp_path: Path) -> None:
     modules = tree(tmp_path / "mine")
     laid(modules / "lib/modules" / RELEASE, {"kernel/of_no_use.ko": module()})
     assert sorted(own(modules=modules).hashes()["modules"]["files"]) == ["kernel/ib_core.ko", "kernel/rdma_rxe.ko"]
@@ -242,7 +242,7 @@ def test_a_build_tree_and_every_usual_prefix_are_found(
     }
 
 
-# The software that was really running
+# The software that was running
 
 
 def note(name: bytes, kind: int, content: bytes) -> bytes:
@@ -299,8 +299,8 @@ def test_a_running_guest_can_exchange_the_drivers_module_and_libraries(tmp_path:
 def test_a_guest_exchanges_the_module_of_its_own_driver(driver: Driver) -> None:
     text = "from fixtures.guest import exchange; print(exchange.DEVICE, exchange.MODULE)"
     environment = {"PATH": os.environ["PATH"], **driver.environment}
-    told = subprocess.check_output([sys.executable, "-c", text], cwd=ROOT, env=environment, text=True)
-    assert told.split() == [driver.device, driver.module]
+    output = subprocess.check_output([sys.executable, "-c", text], cwd=ROOT, env=environment, text=True)
+    assert output.split() == [driver.device, driver.module]
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_a_guest_exchanges_the_module_of_its_own_driver(driver: Driver) -> None:
     ],
     ids=["a kernel", "another module", "pyverbs", "an overlay", "nothing"],
 )
-def test_for_any_other_build_a_guest_is_booted(tmp_path: Path, builds: Callable[[Path], dict[str, Path]]) -> None:
+def test_a_running_guest_cannot_load_any_other_build(tmp_path: Path, builds: Callable[[Path], dict[str, Path]]) -> None:
     assert own(**builds(tmp_path)).lay_out(tmp_path / "stage").exchange is None
 
 

@@ -13,11 +13,11 @@ EVERY_VERB = [*verbs.VERBS.values(), *verbs.VENDOR_VERBS.values()]
 
 
 def sections(document: str) -> dict[str, str]:
-    """Returns the sections of a manual page or header; skips the test if it is not installed."""
+    """Returns the sections of a manual page or header, or skips the test if the document is not installed."""
     path = pages.path_of(document)
     assert path, f"{document} is neither a manual page nor a header, nor among UNCHECKED"
     if not path.exists():
-        pytest.skip(f"{path} is not installed (libibverbs-dev, by a dpkg that leaves out no manual pages)")
+        pytest.skip(f"{path} is not installed (package libibverbs-dev; dpkg may be configured to omit manual pages)")
     return pages.sections(path)
 
 
@@ -25,8 +25,8 @@ def sections(document: str) -> dict[str, str]:
 def test_the_prototype_is_in_its_page(name: str) -> None:
     verb, release = verbs.VERBS[name], pages.installed_release()
     if release < int(verb.since or 0):
-        pytest.skip(f"{verb.document} of rdma-core {release} is older than {name}, which came with {verb.since}")
-    text = re.sub(r'[\s"]', "", "".join(sections(verb.document).values()))  # some are not in the synopsis
+        pytest.skip(f"{verb.document} of rdma-core {release} is older than {name}, added in {verb.since}")
+    text = re.sub(r'[\s"]', "", "".join(sections(verb.document).values()))  # some prototypes are not in the synopsis
     assert re.sub(r"\s|const (?=void)", "", verb.signature) in text
 
 
@@ -94,12 +94,12 @@ def test_a_single_value_is_named_or_stays_a_number() -> None:
         ("void (*)(struct ibv_pd *, int (*)(int))", "void (*x)(struct ibv_pd *, int (*)(int))"),
     ],
 )
-def test_a_type_declares_a_name_as_c_does(ctype: str, expected: str) -> None:
+def test_a_declaration_has_the_syntax_of_c(ctype: str, expected: str) -> None:
     assert verbs.declaration(ctype, "x") == expected
 
 
 @pytest.mark.parametrize("verb", EVERY_VERB, ids=lambda verb: f"{verb.name}-{verb.dialect}")
-def test_everything_a_verb_names_is_described(verb: verbs.Verb) -> None:
+def test_the_enumerations_of_a_verb_exist_and_each_meaning_is_one_sentence(verb: verbs.Verb) -> None:
     owners: list[verbs.Field | verbs.Parameter] = [*verb.parameters]
     owners += [field for struct in verbs.structs_in(verb) for field in struct.fields]
     for owner in owners:
@@ -116,7 +116,7 @@ def test_everything_a_verb_names_is_described(verb: verbs.Verb) -> None:
         assert len(parameter.meaning) < 160, parameter.name
 
 
-def test_an_alias_agrees_with_the_enumeration_behind_it() -> None:
+def test_an_alias_has_the_names_and_values_of_its_enumeration() -> None:
     for enum in verbs.ENUMS.values():
         if enum.alias_of:
             original = verbs.ENUMS[enum.alias_of]
@@ -124,7 +124,7 @@ def test_an_alias_agrees_with_the_enumeration_behind_it() -> None:
             assert [each.value for each in enum] == [each.value for each in original]
 
 
-# Documents that no package installs; their words were compared only by hand.
+# Documents that no package installs. The words quoted from them were compared manually.
 UNCHECKED = {"vendor documentation, Memory Region Re-registration", "Linux, Documentation/infiniband/user_verbs.rst"}
 QUOTED = {rule.id: rule for rule in registry().values() if rule.quote}
 CHECKED = [id_ for id_, rule in QUOTED.items() if rule.document not in UNCHECKED]
@@ -138,7 +138,7 @@ def test_the_document_has_the_words_of_the_quote(id_: str) -> None:
         return
     release = pages.installed_release()
     if release < int(rule.since):
-        pytest.skip(f"{rule.document} of rdma-core {release} is older than these words, which came with {rule.since}")
+        pytest.skip(f"{rule.document} of rdma-core {release} is older than these words, added in {rule.since}")
     pytest.fail(f"{rule.document} of rdma-core {release} does not have in {rule.section}: {rule.quote}")
 
 

@@ -45,7 +45,7 @@ def read_from(tmp_path: Path, *waivers: dict[str, Any]) -> Waivers:
 
 
 def mistakes(tmp_path: Path, *waivers: dict[str, Any]) -> list[str]:
-    """Returns the mistakes in a file, without the file's name."""
+    """Returns the mistakes in the file of these waivers, without the name of the file."""
     with pytest.raises(UserError) as caught:
         read_from(tmp_path, *waivers)
     return [line.removeprefix(f"{tmp_path}/waivers.yaml:") for line in str(caught.value).splitlines()]
@@ -66,7 +66,7 @@ def judged(waivers: Waivers, *lines: ResultRecord, **head: Any) -> tuple[list[st
 
 
 @pytest.mark.parametrize(
-    ("where", "holds"),
+    ("where", "applies"),
     [
         (WaiverScope("fake"), True),
         (WaiverScope("rxe"), False),
@@ -82,9 +82,9 @@ def judged(waivers: Waivers, *lines: ResultRecord, **head: Any) -> tuple[list[st
         (WaiverScope("fake", "", "8"), True),
     ],
 )
-def test_a_waiver_applies_to_its_driver_kernels_and_firmware(where: WaiverScope, holds: bool) -> None:
+def test_a_waiver_applies_to_its_driver_kernels_and_firmware(where: WaiverScope, applies: bool) -> None:
     top = header(device={"driver": "fake", "fw": "1.2"}, env={"kernel": "7.2.12+deb14-amd64"})
-    assert where.holds(top) is holds
+    assert where.holds(top) is applies
 
 
 def test_a_waiver_of_another_stack_is_ignored(tmp_path: Path) -> None:
@@ -94,9 +94,9 @@ def test_a_waiver_of_another_stack_is_ignored(tmp_path: Path) -> None:
 
 
 def swept(*when: str, rules: str = "REG-01") -> ResultRecord:
-    """Returns a sweep that deviates at the points where these formulas hold."""
+    """Returns the result of a sweep that deviates at the points where these formulas are true."""
     verdicts = {"REG-01": "FAIL", "REG-15": "PASS"}
-    line = "ibv_reg_mr should succeed, returned NULL with errno EINVAL"
+    line = "ibv_reg_mr should succeed, but returned NULL with errno EINVAL"
     fault = {"kind": "refused", "verb": "ibv_reg_mr", "returned": "NULL", "errno": "EINVAL"}
     deviations = [{"when": each, "rules": [rules], "count": 1, "observed": line, "fault": fault} for each in when]
     return failure(rules=["REG-01", "REG-15"], deviations=deviations, rule_verdicts=verdicts)
@@ -133,7 +133,7 @@ PASSED, CRASHED, HUNG, BROKEN, MISSED = (
         ([WAIVER], [swept("ZERO_BASED", rules="REG-15")], ["FAIL"], ["it also violates REG-15"], 1),
     ],
 )
-def test_a_waiver_is_for_what_it_describes_until_it_expires_and_its_problems_fail_the_run(
+def test_a_waiver_waives_only_what_it_describes_until_it_expires_and_its_problems_fail_the_run(
     tmp_path: Path,
     waivers: list[dict[str, Any]],
     lines: list[ResultRecord],
@@ -148,7 +148,7 @@ def test_a_waiver_is_for_what_it_describes_until_it_expires_and_its_problems_fai
         assert problem in line
 
 
-def test_a_waived_violation_stays_visible_and_the_other_rules_of_its_sweep_keep_their_verdicts(tmp_path: Path) -> None:
+def test_a_waived_violation_keeps_its_verdict_and_other_rules_of_its_sweep_are_not_waived(tmp_path: Path) -> None:
     line = read_from(tmp_path, WAIVER).applied(swept("ZERO_BASED"), header())
     assert (line["verdict"], line["effective"]) == ("FAIL", "WAIVED")
     assert line["waiver"] is not None
@@ -203,7 +203,7 @@ def text_of(*names: str) -> str:
 
 
 def made(tmp_path: Path, *names: str) -> Waivers:
-    """Returns the waivers of these runs, read from the file made from these runs."""
+    """Makes a waiver file from these runs, and returns its waivers."""
     path = tmp_path / "waivers.yaml"
     path.write_text(text_of(*names))
     return read_waivers(path, NO_SUITE, TODAY)
@@ -233,7 +233,7 @@ def test_the_waivers_of_a_run_cover_all_its_violations_in_rows_and_sweeps(waiver
 
 
 def test_waivers_of_several_runs_name_unsteady_defects_and_cover_each_run(tmp_path: Path) -> None:
-    """Another case died in the second run."""
+    """In the second run, a different case has the verdict CRASH."""
     waivers = made(tmp_path, "forky", "forky-again", "trixie")
     assert left(waivers, run="forky-again") == ([], [])
     data = yaml.safe_load((tmp_path / "waivers.yaml").read_text())
@@ -291,7 +291,7 @@ def test_a_result_with_a_second_defect_is_not_waived_for_the_first(waivers: Waiv
         record for record in recorded("forky").results if record["case"] == "bind_mw/data_path/several-packets"
     )
     (own,) = sweep["deviations"]
-    new: Any = {**own, "observed": "ibv_dereg_mr should succeed, returned EBUSY", "rules": ["DEREG-01"]}
+    new: Any = {**own, "observed": "ibv_dereg_mr should succeed, but returned EBUSY", "rules": ["DEREG-01"]}
     assert left(waivers, [changed(sweep, {"deviations": [own, new]})])[0] == [sweep["case"]]
 
 
@@ -313,7 +313,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("old", "new", "message"), WRONG.values(), ids=WRONG)
-def test_a_mistake_in_the_file_is_reported_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_a_mistake_in_the_file_is_reported_with_its_location(tmp_path: Path, old: str, new: str, message: str) -> None:
     made(tmp_path, "forky")
     path = tmp_path / "waivers.yaml"
     path.write_text(path.read_text().replace(old, new, 1))
@@ -323,7 +323,7 @@ def test_a_mistake_in_the_file_is_reported_with_its_place(tmp_path: Path, old: s
 
 
 def command(*more: str, run: str = "forky", expires: str = "", issue: str = ISSUE) -> tuple[str, ...]:
-    # The next day, because midnight may pass before the waiver is used.
+    # Tomorrow, because midnight may pass before the waiver is used.
     latest = expires or (date.today() + timedelta(days=1)).isoformat()
     of_file = ("--owner", "me", "--issue", issue, "--expires", latest)
     return ("waivers", "--run", str(RUNS / f"{run}.jsonl"), *of_file, *more)

@@ -1,5 +1,5 @@
-"""Tests of files that the suite reads and writes. No command waits for a FIFO, opens a device, or reads a file without
-bounds. `--out` of `report` and `waivers` writes regular files atomically, and special files directly."""
+"""Tests of files that the suite reads and writes. No command waits for an input that is a FIFO, or reads a file without
+a bound. `--out` of `report` follows links and writes to special files directly."""
 
 import errno
 import os
@@ -73,11 +73,11 @@ def refused(arguments: list[str], cli: Cli) -> str:
     return err.removeprefix("rdma-cts: ").rstrip("\n")
 
 
-# Places in which nothing can be created. They are reported before anything else is done, and nothing is created.
+# An --out that cannot be created is reported before the command does anything else.
 
 
 @pytest.mark.parametrize("command", WRITING, ids=lambda command: command[0])
-def test_no_command_makes_a_tree_of_directories(
+def test_an_out_below_a_missing_directory_is_refused(
     command: list[str], tmp_path: Path, cli: Cli, monkeypatch: Patch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -127,7 +127,7 @@ def test_an_existing_run_is_reported_before_a_host_is_connected(tmp_path: Path, 
 # Reading
 
 
-def told(command: tuple[str, ...], run: Path, cli: Cli) -> str:
+def refusal_of(command: tuple[str, ...], run: Path, cli: Cli) -> str:
     """Returns the line with which a command refuses RUN."""
     (line,) = cli(2, *(run if word == "RUN" else word for word in command)).err.splitlines()
     return line
@@ -140,13 +140,13 @@ def test_no_command_waits_for_a_fifo_in_the_place_of_results(
     run = tmp_path / "run"
     run.mkdir()
     os.mkfifo(run / "results.jsonl")
-    assert "not a regular file" in told(command, run, cli)
+    assert "not a regular file" in refusal_of(command, run, cli)
 
 
-def test_results_that_fill_the_memory_are_not_read(tmp_path: Path, cli: Cli) -> None:
+def test_results_larger_than_the_bound_are_not_read(tmp_path: Path, cli: Cli) -> None:
     with (tmp_path / "results.jsonl").open("wb") as file:
         file.truncate(MOST_BYTES + 1)
-    assert told(("report", "RUN"), tmp_path, cli).endswith(f"cannot be read: larger than {MOST_BYTES:,} bytes")
+    assert refusal_of(("report", "RUN"), tmp_path, cli).endswith(f"cannot be read: larger than {MOST_BYTES:,} bytes")
 
 
 def test_no_report_waits_for_a_fifo_in_the_place_of_points(tmp_path: Path, cli: Cli) -> None:
@@ -154,21 +154,21 @@ def test_no_report_waits_for_a_fifo_in_the_place_of_points(tmp_path: Path, cli: 
     (points, *_) = (run / "points").iterdir()
     points.unlink()
     os.mkfifo(points)
-    assert told(("report", "RUN"), run, cli) == f"rdma-cts: {points} cannot be read: not a regular file"
+    assert refusal_of(("report", "RUN"), run, cli) == f"rdma-cts: {points} cannot be read: not a regular file"
 
 
 @pytest.mark.parametrize("options", [("--resume",), ("--guest", "--out")])
 def test_no_run_waits_for_a_fifo_in_its_directory(options: tuple[str, ...], tmp_path: Path, cli: Cli) -> None:
     for name in ("results.jsonl", "plan.json"):
         os.mkfifo(tmp_path / name)
-    assert "not a regular file" in told(("run", *options, "RUN"), tmp_path, cli)
+    assert "not a regular file" in refusal_of(("run", *options, "RUN"), tmp_path, cli)
 
 
 @pytest.mark.parametrize("option", ["--waivers", "--profile", "--lab", "--kernel"])
-def test_no_run_waits_for_a_fifo_that_it_is_given(option: str, tmp_path: Path, cli: Cli) -> None:
+def test_no_run_waits_for_a_fifo_that_an_option_names(option: str, tmp_path: Path, cli: Cli) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    assert "not a regular file" in told(("run", option, "RUN", "--out", str(tmp_path / "out")), fifo, cli)
+    assert "not a regular file" in refusal_of(("run", option, "RUN", "--out", str(tmp_path / "out")), fifo, cli)
 
 
 def test_an_unreadable_file_of_durations_is_ignored(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tests of the texts of tables: YAML with locations, the expansion of axes, addresses and lengths."""
+"""Tests of the texts of tables: YAML with locations, the expansion of axes, and sums such as `buf + 1 page`."""
 
 import os
 import re
@@ -93,7 +93,7 @@ def test_only_files_of_bounded_size_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_libyaml_and_pyyaml_read_everything_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libyaml_and_pure_pyyaml_read_documents_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     def read(name: str, data: bytes) -> object:
         try:
             return parsing.read_bytes(data, name)
@@ -104,9 +104,9 @@ def test_libyaml_and_pyyaml_read_everything_alike(monkeypatch: pytest.MonkeyPatc
     tables = {str(path): path.read_bytes() for path in sorted((ROOT / "cases").rglob("*.yaml"))[::4]}
     assert tables
     texts = {**tables, **corpus.DOCUMENTS}
-    both = {name: read(name, data) for name, data in texts.items()}
+    with_libyaml = {name: read(name, data) for name, data in texts.items()}
     monkeypatch.setattr(parsing, "_FAST", None)
-    assert {name: read(name, data) for name, data in texts.items()} == both
+    assert {name: read(name, data) for name, data in texts.items()} == with_libyaml
 
 
 def expand(text: str) -> tuple[list[Node], list[str]]:
@@ -204,12 +204,12 @@ def test_a_sum_of_terms_is_evaluated_or_refused_with_a_message(text: str, expect
         assert value(text) == int(expected, 0)
 
 
-def test_a_number_is_a_quantity_and_pages_are_those_of_the_machine_that_runs_the_case() -> None:
+def test_a_number_is_a_quantity_and_the_size_of_pages_is_that_of_the_machine() -> None:
     assert [value(number) for number in (0, 4097)] == [0, 4097]
     assert value("2 pages", page=65536) == 131072
 
 
-def test_the_objects_of_a_sum_are_known_before_it_has_a_value() -> None:
+def test_the_objects_of_a_sum_are_known_before_its_evaluation() -> None:
     assert parse("buf.size + SIZE_MAX - mr.rkey").names == [("buf", "size"), ("mr", "rkey")]
 
 

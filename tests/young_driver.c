@@ -1,5 +1,5 @@
-/* A library with the mistakes of an unfinished driver. The tests overlay it on the guest, where every program loads it.
- * RDMA_CTS_MISTAKE names the mistake that the driver makes with every region, at both entries, from the first call. */
+/* A library with the mistakes of an unfinished driver. Tests overlay it on the guest, where every program loads it.
+ * RDMA_CTS_MISTAKE names the mistake that the library makes with every region, at both entries. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -20,36 +20,36 @@
 
 static int mistake(const char *name)
 {
-	const char *asked = getenv("RDMA_CTS_MISTAKE");
+	const char *chosen = getenv("RDMA_CTS_MISTAKE");
 
-	return asked && !strcmp(asked, name);
+	return chosen && !strcmp(chosen, name);
 }
 
 /* Changes the registration that the kernel receives; returns an errno if the kernel must not be called. */
-static int change_request(struct ib_uverbs_reg_mr *asked)
+static int change_request(struct ib_uverbs_reg_mr *registration)
 {
-	if (mistake("access-0-refused") && !asked->access_flags)
+	if (mistake("access-0-refused") && !registration->access_flags)
 		return EINVAL;
 	if (mistake("no-remote-read"))
-		asked->access_flags &= ~REMOTE_READ;
+		registration->access_flags &= ~REMOTE_READ;
 	if (mistake("no-remote-write"))
-		asked->access_flags &= ~REMOTE_WRITE;
+		registration->access_flags &= ~REMOTE_WRITE;
 	if (mistake("byte-too-long"))
-		asked->length += 1;
+		registration->length += 1;
 	if (mistake("page-too-long"))
-		asked->length += PAGE;
+		registration->length += PAGE;
 	return 0;
 }
 
 /* Changes the region that the program receives. */
-static void change_response(struct ib_uverbs_reg_mr_resp *made)
+static void change_response(struct ib_uverbs_reg_mr_resp *response)
 {
 	static struct ib_uverbs_reg_mr_resp last;
-	struct ib_uverbs_reg_mr_resp own = *made;
+	struct ib_uverbs_reg_mr_resp own = *response;
 
 	if (mistake("keys-of-the-last")) {
-		made->lkey = last.lkey;
-		made->rkey = last.rkey;
+		response->lkey = last.lkey;
+		response->rkey = last.rkey;
 	}
 	last = own;
 }
@@ -106,7 +106,7 @@ ssize_t write(int fd, const void *data, size_t length)
 	const struct ib_uverbs_cmd_hdr *header = data;
 	struct {
 		struct ib_uverbs_cmd_hdr header;
-		struct ib_uverbs_reg_mr asked;
+		struct ib_uverbs_reg_mr registration;
 	} changed;
 	ssize_t written;
 	int code;
@@ -117,11 +117,11 @@ ssize_t write(int fd, const void *data, size_t length)
 	if (length != sizeof(changed) || header->command != IB_USER_VERBS_CMD_REG_MR || header->in_words * 4 != length)
 		return real(fd, data, length);
 	memcpy(&changed, data, length);
-	code = change_request(&changed.asked);
+	code = change_request(&changed.registration);
 	if (code)
 		return refused(code);
 	written = real(fd, &changed, length);
 	if (written == (ssize_t)length)
-		change_response((void *)(uintptr_t)changed.asked.response);
+		change_response((void *)(uintptr_t)changed.registration.response);
 	return written;
 }

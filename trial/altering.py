@@ -1,6 +1,6 @@
 """A bench that wraps a real bench and passes its calls through an alteration, which has one hook for each call. An
-alteration overrides only the hooks that it needs. All other calls reach the real library, the real kernel and real
-traffic. `rdma-cts run` never uses an alteration."""
+alteration overrides only the hooks that it needs. All other calls reach the real library, kernel and device.
+`rdma-cts run` never uses an alteration."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -57,7 +57,6 @@ class Alteration:
         return bench.pair(spec, requester, responder)
 
     def post_send(self, queue: Queue, request: SendRequest) -> Return:
-        """Posts a request with ibv_post_send or in another way."""
         return queue.post_send(request)
 
     def bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
@@ -123,7 +122,6 @@ class AlteredQueue(Wrapper):
     hooked = ("post_send", "bind_mw")
 
     def completions(self, *arguments: Any, **named: Any) -> list[Completion]:
-        """ibv_poll_cq."""
         found = self.real.completions(*arguments, **named)
         return self.alteration.completions(self.real, found)  # type: ignore[no-any-return]
 

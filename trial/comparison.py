@@ -49,7 +49,6 @@ class Divergence:
 
     @property
     def row(self) -> str:
-        """The sequence as a row of a table."""
         return row_of(self.entry, self.given, self.taken, self.rule)
 
 

@@ -110,7 +110,6 @@ def try_alterations(bench: Bench, capabilities: Capabilities, watch: Watch, chos
 
 
 def main(name: str, port: str, chosen: Sequence[str]) -> int:
-    """Tries the chosen alterations and writes the findings to the port."""
     obey_locked_memory_limit()
     out = os.open(port, os.O_WRONLY)
     # The bench is never closed, because objects that altered calls have not released use the PD. The kernel releases

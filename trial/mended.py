@@ -37,11 +37,10 @@ SAMPLE = 40  # of the cases that are related neither to a defect nor to the chan
 class LeftOut:
     """The cases whose verdict without one change differs from the verdict on the whole mended stack.
 
-    `violated` has the cases that violate a rule only without the change, and `not_verified` the cases that pass only
-    with the change, because the device offers the feature only with it. `of_other_rules` has the violating cases that
-    test none of the change's rules. `defects` has the titles of the violations' defects by fingerprint, and `declared`
-    has the defects that the change fixes according to its description.
-    """
+    `violated` has the cases that violate a rule only without the change, and `not_verified` the cases that are not
+    testable without the change. `of_other_rules` has the violating cases that test none of the change's rules.
+    `defects` has the titles of the violated defects by fingerprint, and `declared` the defects that the change fixes
+    according to its description."""
 
     change: str
     rules: tuple[str, ...]
@@ -56,18 +55,14 @@ class LeftOut:
     def outcome(self) -> str:
         """Whether violations occur without the change, and whether all of them are of the change's rules."""
         if not self.violated and not self.not_verified:
-            return "nothing: no case detects it"
+            return "none: no case detects it"
         return "others as well" if self.of_other_rules else "only its own"
 
 
 def selected(change_rules: Sequence[str], cases: Sequence[Case], shipped: Mapping[str, ResultRecord]) -> list[str]:
-    """Returns the ids of the cases to run without a change:
-
-    - the cases of its rules; of the exhaustive tier, only the rows
-    - the other rows that fail in `shipped`, the results on the stack as shipped, by case
-    - a sample of the remaining rows
-
-    Hazardous rows and rows of the exhaustive tier are run only if they test a rule of the change."""
+    """Returns the ids of the cases to run without a change. All cases of the change's rules are run, except sweeps of
+    the exhaustive tier. Other cases are run only if they are rows of the default tier and not hazardous; of these rows,
+    those that fail in `shipped` (the results on the stack as shipped, by case) and a sample are run."""
     rest = 0
     chosen = []
     for case in cases:
@@ -111,7 +106,7 @@ def table(findings: Sequence[LeftOut]) -> str:
         defects = ", ".join(f"`{fingerprint}`" for fingerprint in each.defects) or "none"
         figures = (len(each.violated), len(each.not_verified))
         rows.append((each.change, ", ".join(each.rules), *figures, defects, each.outcome))
-    head = ("left out", "rules", "violated again", "no longer verified", "defects", "what is violated")
+    head = ("left out", "rules", "violated again", "no longer verified", "defects", "violations that occur again")
     return "\n".join(report.table(head, rows, (2, 3))) + "\n"
 
 

@@ -103,7 +103,6 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Callable[[str], No
 
 
 def passed(findings: Sequence[Finding]) -> bool:
-    """Whether enough violations are reproduced."""
     of = [each for each in findings if each.verdict in VIOLATIONS]
     return sum(each.outcome == REPRODUCED for each in of) >= AT_LEAST * len(of)
 

@@ -204,7 +204,6 @@ class Sequences(RuleBasedStateMachine):
     @precondition(lambda self: not self.over and "new" not in self.live)
     @rule(access=st.sampled_from((*_ACCESSES, *_REFUSED)), pd=_PD)
     def register(self, access: str, pd: str) -> None:
-        """Calls ibv_reg_mr."""
         self.dead.clear()
         if self.take("ibv_reg_mr", {"pd": pd, **_REGION, "access": self.declared(access)}):
             self.live["new"] = "mr"
@@ -214,7 +213,6 @@ class Sequences(RuleBasedStateMachine):
     @precondition(lambda self: not self.over)
     @rule(number=_ANY)
     def release(self, number: int) -> None:
-        """Calls ibv_dereg_mr or ibv_dealloc_mw."""
         self.destroy(self.among((*_REGIONS, *_WINDOWS), number))
 
     @precondition(lambda self: not self.over and not self.bound and "rereg_mr" in self.subject.has and self.changes < 1)

@@ -69,7 +69,7 @@ def _compiled(source: Path, options: Sequence[str], name: str) -> ctypes.CDLL | 
 
 
 def _check(source: Path, layout: Layout, loaded: ctypes.CDLL) -> None:
-    number = ctypes.c_uint32.in_dll(loaded, _LAYOUT).value  # of elements after the first
+    number = ctypes.c_uint32.in_dll(loaded, _LAYOUT).value  # the number of elements after the first
     exported = (ctypes.c_uint32 * (1 + number)).in_dll(loaded, _LAYOUT)[1:]
     wrong = [
         f"{name} is {actual}, not {assumed}"

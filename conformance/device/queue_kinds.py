@@ -1,6 +1,6 @@
-"""Queue pairs that queue_pairs.py does not have: queue pairs that post by the builders and setters of ibv_wr_post(3),
-and queue pairs of type RC or XRC (extended reliable connection) with a shared receive queue. The code for XRC was never
-tested on a device that offers XRC."""
+"""Queue pairs that queue_pairs.py does not have. Some post by the builders and setters of ibv_wr_post(3). Others, of
+type RC or XRC (extended reliable connection), have a shared receive queue. The code for XRC was never tested on a
+device that offers XRC."""
 
 import os
 import sys

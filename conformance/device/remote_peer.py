@@ -66,9 +66,9 @@ class Mirror:
 
 
 class Channel(Protocol):
-    """Sends a call to the process on the peer's host, and returns the result. Raises PeerLost if there is no result,
-    PeerRefused if the peer's device refused the call, OSError with the errno of an OSError on the peer's host, and
-    HarnessFailure for any other failure on the peer's host."""
+    """Sends a call to the process on the peer's host, and returns the result. Raises PeerLost without a result,
+    PeerRefused after a refusal by the peer's device, OSError with the errno of an OSError on the peer's host, and
+    HarnessFailure after any other failure there."""
 
     def call(self, name: str, **arguments: Any) -> Any: ...
 

@@ -1,4 +1,4 @@
-"""Several requests that are in flight at the same time: during a call, or in bursts that show in which order the
+"""Several requests that are in flight at the same time: during a call, or in bursts that test the order in which the
 requests take effect.
 
 After the call has returned, the memory is filled with another byte, which shows whether requests still access the
@@ -241,7 +241,7 @@ def _first_wrong(
         if not is_own or content != message:
             connection.stale = True
             connection.check_response(sender.completions(1), received, opcode)
-            return each, "before its data was there" if is_own else f"as {completed}, not as successful"
+            return each, "before its data had arrived" if is_own else f"as {completed}, not as successful"
     return None
 
 

@@ -38,7 +38,7 @@ _OPTIONAL = ("RC", "UC", "UD", "RC_SRQ")
 # Verbs that create regions or domains by other means than registration. The kernel has no commands for these verbs.
 _MADE_OTHERWISE = "alloc_null_mr import_mr import_pd alloc_parent_domain alloc_td alloc_dm import_dm dmah".split()
 _OFFSET = 128  # bytes
-_NOBODYS = 0xFFFFFFF0  # a handle that the kernel has not given to any object
+_NOBODYS = 0xFFFFFFF0  # a handle that no object has
 _WORD, _SIZE_MAX = 8, (1 << 64) - 1
 _ACCESS = ENUMS["ibv_access_flags"]
 _PLAIN, _ZERO_BASED, _ON_DEMAND, _HUGETLB = map(_ACCESS.value_of, ("LOCAL_WRITE", "ZERO_BASED", "ON_DEMAND", "HUGETLB"))

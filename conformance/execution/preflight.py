@@ -2,9 +2,9 @@
 
 A message of zero bytes must arrive: this is the positive control of all refusals. On a device without loopback, for
 example, nothing would arrive, and every operation that must not be executed would seem to be refused. If neither end
-responds, the path does not work, and the run finishes. If the device responds, the cases judge the result. Preflight
-only records the outcomes of SEND, RDMA WRITE and RDMA READ, the status of a refused RDMA WRITE, whether a pair works
-after RESET, the results of ibv_query_qp, and the types of queue pairs. The suite adapts to these findings.
+responds, the path does not work, and the run stops. If the device responds, the cases judge the result. Preflight only
+records the outcomes of SEND, RDMA WRITE and RDMA READ, the status of a refused RDMA WRITE, whether a pair works after
+RESET, the results of ibv_query_qp, and the types of queue pairs. The suite adapts to these findings.
 """
 
 import ctypes
@@ -247,4 +247,6 @@ def _tells_state(connection: LoopbackConnection) -> bool:
 
 def _described(opcode: str, found: Sequence[Completion]) -> str:
     statuses = " and ".join(each.status for each in found)
-    return f"{opcode} {f'completed with {statuses}' if found else 'gave no completion'}, and its data did not arrive"
+    return (
+        f"{opcode} {f'completed with {statuses}' if found else 'produced no completion'}, and its data did not arrive"
+    )

@@ -12,7 +12,7 @@ from conformance.model.observation import Observation
 def sentence(fault: Fault) -> str:
     where = f"afterwards {fault.call}" if fault.later else fault.call
     reported = _CLAUSES[fault.kind](fault)
-    layer = "; the kernel's RDMA core answered, whatever the driver" if fault.layer == CORE else ""
+    layer = "; the kernel's RDMA core returned this result, the same for every driver" if fault.layer == CORE else ""
     return f"{where}{reported}{layer}" if where else f"{reported.lstrip(': ')}{layer}"
 
 
@@ -28,11 +28,13 @@ def _answer(fault: Fault) -> str:
     if fault.errno and fault.errno != fault.returned:
         clause += f" with errno {fault.errno}"
     if fault.statuses is not None:
-        clause += f", completed with {' '.join(fault.statuses)}" if fault.statuses else ", gave no completion"
+        clause += f", completed with {' '.join(fault.statuses)}" if fault.statuses else ", produced no completion"
     if fault.nothing_arrived and fault.tries == 1:
         clause += ", and nothing arrived"
     if fault.tries > 1:
-        clause += f" at try {fault.tries}" + (", and nothing arrived at any try" if fault.nothing_arrived else "")
+        clause += f" in attempt {fault.tries}" + (
+            ", and nothing arrived in any attempt" if fault.nothing_arrived else ""
+        )
     return clause
 
 
@@ -48,7 +50,7 @@ def _not_there(fault: Fault) -> str:
     if fault.operation.startswith("RECV"):
         changed = f"bytes changed: {', '.join(fault.seen)}" if fault.seen else "no byte changed"
         return f"its data are not in their place (misplaced or lost); {changed}"
-    return f"nothing has arrived; {_where(fault)}"
+    return f"its data did not arrive; {_where(fault)}"
 
 
 def _allowed(fault: Fault) -> str:
@@ -68,7 +70,7 @@ def _wrong_state(fault: Fault) -> str:
 def _complained(fault: Fault) -> str:
     what, *frames = fault.seen
     if not frames:
-        return f": the kernel complained: {what}"
+        return f": the kernel reported: {what}"
     callers = f", called by {', '.join(frames[1:])}" if frames[1:] else ""
     return f": the kernel reports {what} in {frames[0]}{callers}"
 
@@ -76,7 +78,7 @@ def _complained(fault: Fault) -> str:
 def _ended(fault: Fault) -> str:
     what, _, at, *kernel = fault.seen
     if at:
-        what += f", at the point {at} or one of those soon after it" if "=" in at else f", in {at}"
+        what += f", at the point {at} or at one of the next points" if "=" in at else f", in {at}"
     because = "; ".join(filter(None, kernel))
     return f": {what} ({because})" if because else f": {what}"
 
@@ -85,54 +87,55 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
     Kind.KERNEL_DIED: _ended,
     Kind.PROCESS_DIED: _ended,
     Kind.HUNG: _ended,
-    Kind.NO_COMPLETION: _after_answer("and every request must complete, with any status"),
-    Kind.SEVERAL_COMPLETIONS: lambda fault: f" was posted and should have one completion, {_answer(fault)}",
-    Kind.MOVED: _after_answer("and moved bytes that it should not"),
-    Kind.FLUSHED: _after_answer("and flushed memory that it may not: a FLUSH moves no bytes"),
+    Kind.NO_COMPLETION: _after_answer("but every request must complete, successfully or in error"),
+    Kind.SEVERAL_COMPLETIONS: lambda fault: f" was posted and should have one completion, but {_answer(fault)}",
+    Kind.MOVED: _after_answer("and moved bytes that it should not move"),
+    Kind.FLUSHED: _after_answer("and flushed memory without the right (a FLUSH moves no bytes)"),
     Kind.ANNOUNCED: _after_answer("and the receiver was notified of its arrival"),
     Kind.CHANGED: lambda fault: f" {_answer(fault)}, {_where(fault)}",
     Kind.ELSEWHERE: lambda fault: f" {_answer(fault)}, {_where(fault)}",
     Kind.NOT_ARRIVED: lambda fault: f" {_answer(fault)}, but {_not_there(fault)}",
-    Kind.OTHER_ARRIVED: lambda fault: f" {_answer(fault)}, but something else has arrived; {_where(fault)}",
-    Kind.BESIDE_BUFFER: _after_answer("and changed bytes outside of the other side's buffer"),
-    Kind.LATE: _after_answer("before its data was there"),
-    Kind.ACCEPTED: lambda fault: f" should fail, {_answer(fault)}",
-    Kind.CARRIED_OUT: lambda fault: f" should find nothing posted and got {_seen(fault)}",
-    Kind.REFUSED: lambda fault: f" should succeed, {_answer(fault)}",
-    Kind.REFUSED_ONCE: lambda fault: f"{_seen(fault)}, and succeeded when the set-up was repeated",
+    Kind.OTHER_ARRIVED: lambda fault: f" {_answer(fault)}, but other data arrived; {_where(fault)}",
+    Kind.BESIDE_BUFFER: _after_answer("and changed bytes outside of the requester's buffer"),
+    Kind.LATE: _after_answer("before its data had arrived"),
+    Kind.ACCEPTED: lambda fault: f" should fail, but {_answer(fault)}",
+    Kind.CARRIED_OUT: lambda fault: f": a request was executed although its posting had failed: {_seen(fault)}",
+    Kind.REFUSED: lambda fault: f" should succeed, but {_answer(fault)}",
+    Kind.REFUSED_ONCE: lambda fault: f"{_seen(fault)}; the call succeeded when the set-up was repeated",
     Kind.NOT_PROVIDED: lambda fault: f"the device declares {', '.join(fault.expected)}, but {_seen(fault)}",
     Kind.LEAKED: lambda fault: f"could not be released: {'; '.join(fault.seen)}",
     Kind.MEMORY_LEAKED: lambda fault: (
-        f": the kernel does not free memory of the case, nor of each repetition: {'; '.join(fault.seen)}"
+        f": after the case, and after each repetition, the kernel had not freed some memory: {'; '.join(fault.seen)}"
     ),
-    Kind.WRONG_CODE: lambda fault: f" should fail with {_allowed(fault)}, failed with {_seen(fault)}",
+    Kind.WRONG_CODE: lambda fault: f" should fail with {_allowed(fault)}, but failed with {_seen(fault)}",
     Kind.NO_CODE: lambda fault: " failed as it should but set no errno",
     Kind.NO_ERRNO: lambda fault: f" returned {_seen(fault)}, which is not a value of errno",
-    Kind.OTHER_ERRNO: lambda fault: f" returned {fault.seen[0]}, and the value of errno is {fault.seen[1]}",
+    Kind.OTHER_ERRNO: lambda fault: f" returned {fault.seen[0]}, but the value of errno is {fault.seen[1]}",
     Kind.VARYING_CODE: lambda fault: (
         f" failed with errno {fault.errno}, and with {_seen(fault)} when the call was repeated"
     ),
-    Kind.WRONG_STATUS: lambda fault: f" should be refused with {_allowed(fault)}, completed with {_seen(fault)}",
+    Kind.WRONG_STATUS: lambda fault: f" should be refused with {_allowed(fault)}, but completed with {_seen(fault)}",
     Kind.WRONG_PEER_STATUS: lambda fault: (
-        f" should be refused with {_allowed(fault)} at the sender, completed with {_seen(fault)}"
+        f" should be refused with {_allowed(fault)} at the sender, but completed with {_seen(fault)}"
     ),
-    Kind.PEER_STATUS: lambda fault: f" {_answer(fault)}, and at the other side with {_seen(fault)}",
+    Kind.PEER_STATUS: lambda fault: f" {_answer(fault)}, but the peer completed with {_seen(fault)}",
     Kind.WRONG_STATE: _wrong_state,
-    Kind.NO_EVENT: lambda fault: f" {_answer(fault)}, and the event {_allowed(fault)} has not come",
-    Kind.UNASKED_COMPLETION: lambda fault: f" requested no completion and got {_seen(fault)}",
+    Kind.NO_EVENT: lambda fault: f" {_answer(fault)}, and the event {_allowed(fault)} did not arrive",
+    Kind.UNASKED_COMPLETION: lambda fault: f" requested no completion, but got {_seen(fault)}",
     Kind.WRONG_OPCODE: lambda fault: (
         f" {_answer(fault)}, and its completion has the opcode {_seen(fault)}, not {_allowed(fault)}"
     ),
-    Kind.WRONG_WR_ID: lambda fault: " completed with another wr_id than that of the request",
+    Kind.WRONG_WR_ID: lambda fault: " completed with a wr_id that is not the request's",
     Kind.WRONG_RKEY: lambda fault: f": the window's rkey should be {_allowed(fault)}",
     Kind.WRONG_LENGTH: lambda fault: (
-        f" {_answer(fault)}, but the receiver was told {_seen(fault)} bytes, not {_allowed(fault)}"
+        f" {_answer(fault)}, but the receiver's completion reports {_seen(fault)} bytes, not {_allowed(fault)}"
     ),
     Kind.WRONG_IMMEDIATE: lambda fault: (
-        f" {_answer(fault)}, but the receiver was told {_seen(fault)} as immediate data, not {_allowed(fault)}"
+        f" {_answer(fault)}, but the receiver's completion reports the immediate data {_seen(fault)},"
+        f" not {_allowed(fault)}"
     ),
     Kind.WRONG_INVALIDATED_KEY: lambda fault: (
-        f": the receiver was told {_seen(fault)} as the invalidated key, not {_allowed(fault)}"
+        f": the receiver's completion reports {_seen(fault)} as the invalidated key, not {_allowed(fault)}"
     ),
     Kind.WRONG_STRUCTURE: lambda fault: f" returned an MR that differs from the arguments: {', '.join(fault.seen)}",
     Kind.DIFFERENT: lambda fault: f": {'; '.join(fault.seen)}",

@@ -195,7 +195,7 @@ def _attribute(number: int, value: bytes) -> bytes:
 
 
 _NUMBER_SIZE = 8
-# The bytes in front of the number of each kind in a summary.
+# The bytes in front of the number of each type of object in a summary.
 _ENTRIES = {
     kind: _attribute(_SUMMARY_NAME, kind.lower().encode() + b"\0")
     + struct.pack("=HH", 4 + _NUMBER_SIZE, _SUMMARY_NUMBER)

@@ -1,5 +1,5 @@
 """Counts the RDMA objects and the locked memory of this process, to detect leaks of a case. The kernel's RDMA netlink
-counts objects by kind, except memory windows. The RDMA control group of this process, if there is one, counts all
+counts objects by type, except memory windows. The RDMA control group of this process, if there is one, counts all
 objects; the difference between the two counts is reported as OTHERS."""
 
 import time
@@ -43,7 +43,7 @@ class ResourceCounter:
         self._group = KernelFile(group, at_once=True) if group else None
 
     def count(self) -> Counts:
-        """Returns the objects by kind, memory pinned by drivers and locked memory in kB, and pinned pages."""
+        """Returns the objects by type, memory pinned by drivers and locked memory in kB, and pinned pages."""
         counts = self._own_objects()
         objects = self._objects()
         if objects is not None and counts:
@@ -117,7 +117,7 @@ def kept(before: Mapping[str, int], after: Mapping[str, int]) -> str:
 
 
 def count_when_settled(before: Mapping[str, int], count: Callable[[], Counts]) -> Counts:
-    """Returns the counts as soon as they show no leak, or after SETTLING_S."""
+    """Returns the counts as soon as they contain no leak, or after SETTLING_S."""
     until = time.monotonic() + SETTLING_S
     while True:
         after = count()

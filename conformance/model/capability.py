@@ -83,8 +83,8 @@ MEANING: Mapping[str, str] = {
 }
 _ACCESS = ENUMS["ibv_access_flags"]
 # For each access flag, the capability without which a device may refuse the flag; empty for a flag that every device
-# must accept. According to ibv_reg_mr(3), a device must grant some flags only if it supports them. Sweeps (`needs of`)
-# and the reference use this mapping.
+# must accept. According to ibv_reg_mr(3), a device may refuse some flags if it does not support them. Sweeps (`needs
+# of`) and the reference use this mapping.
 FLAG_NEEDS: Mapping[str, str] = {_ACCESS.short(each.name): each.needs for each in _ACCESS if not each.mask}
 # The flags whose capability is implicit: each row that registers memory with such a flag needs the capability.
 UNNAMED_FLAG_NEEDS = {flag: FLAG_NEEDS[flag] for flag in ("ZERO_BASED", "HUGETLB")}
@@ -239,7 +239,7 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class Profile:
-    """The capabilities that a device must have (`present`) and cannot have (`absent`), each with a reason.
+    """The capabilities that a device must have (`present`), and those that it lacks (`absent`), each with a reason.
 
     If a case needs only `present` capabilities and one is missing, the case fails. The reason of an `absent` capability
     explains why a case is UNSUPPORTED. If a device has an `absent` capability, a remark is recorded: no documented rule

@@ -1,5 +1,5 @@
-"""The deadlines of a case and of a completion. The deadline of a case is `case_deadline_s`, from the command line to
-the worker. The deadline of a completion is computed from the deadline of its case."""
+"""The deadlines of a case and of a completion. The deadline of a case has the name `case_deadline_s` in all code from
+the command line to the worker. The deadline of a completion is computed from the deadline of its case."""
 
 import os
 import time
@@ -15,7 +15,7 @@ _COMPLETION_SHARE = 1 / 6
 # How often a wait must yield the processor for each second of its deadline. On an idle emulated processor, a wait
 # yields ten times as often.
 TURNS_PER_S = 1000
-# The maximum duration of a case as a multiple of its deadline, even if it makes progress: two hours by default.
+# The maximum duration of a case as a multiple of its deadline, even if it reports progress: two hours by default.
 _DEADLINES = 60
 
 
@@ -31,8 +31,8 @@ def longest_case_s(case_deadline_s: float) -> float:
 
 class Wait:
     """A wait for the work of a kernel thread, such as a completion. The wait is over once `seconds` have passed and the
-    processor has been yielded a thousand times for each second: if a host gives little time to a guest's processor, the
-    clock does not measure the driver."""
+    processor has been yielded a thousand times for each second. The yields count because a host may give little time to
+    a guest's processor."""
 
     def __init__(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds

@@ -140,7 +140,7 @@ class Observation(TypedDict, total=False):
 
 
 class ResourceCounts(TypedDict):
-    """The kernel's counts of resources, by kind, before and after a case."""
+    """The kernel's counts of resources, by type, before and after a case."""
 
     before: dict[str, int]
     after: dict[str, int]

@@ -38,7 +38,7 @@ PreflightFacts: TypeAlias = Annotated[dict[str, Any], Findings]
 
 
 class DeviceFacts(TypedDict, total=False):
-    """A device's report about itself; `caps` are its capabilities, limits and masks by name."""
+    """The properties that a device reports; `caps` are its capabilities, limits and masks by name."""
 
     name: str
     driver: str

@@ -1,6 +1,6 @@
 """The row of a sweep as data: the constant parts, and templates for the parts that depend on axes. `at` of a template
-returns its part of the row at a point. A point is the number of the value on each axis. tables/row_resolution.py
-creates the templates."""
+returns its part of the row at a point. A point is given as the number of the value on each axis.
+tables/row_resolution.py creates the templates."""
 
 import functools
 from collections.abc import Iterable, Mapping

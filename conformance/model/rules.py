@@ -58,8 +58,8 @@ class Shown:
 @dataclass(frozen=True)
 class Needs:
     """The evidence that verifies rules. The control of a refusal is the same operation, granted on the same set-up. If
-    no case has this control (for example, because the type of queue pair never permits the operation), `controls` has
-    the nearest granted operation of a case, or else the call that creates the object."""
+    no case has this control, `controls` has the nearest granted operation of a case, or else the call that creates the
+    object. For example, some types of queue pair never permit an operation."""
 
     items: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by rule
     controls: Mapping[str, str] = field(default_factory=dict)  # by refusal

@@ -6,7 +6,7 @@ from conformance.model.case import Case, Expectation, Given, Step, WindowSpec
 from conformance.model.record import SetUp
 
 _DONE = Expectation("success")
-# Arguments of a bind that the text of a set-up does not show, because they are the same for every window.
+# Arguments of a bind that the text of a set-up omits, because they are the same for all windows.
 _OWN = ("mw", "send_flags")
 
 

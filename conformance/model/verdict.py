@@ -25,4 +25,4 @@ VERDICTS = tuple(verdict for verdict in Verdict if verdict != Verdict.PARTIAL)
 VIOLATIONS = (Verdict.CRASH, Verdict.HANG, Verdict.FAIL)
 INCOMPLETE = (Verdict.BROKEN, Verdict.MISSED)
 EXCUSED = (Verdict.WAIVED, Verdict.STACK)  # violations that do not count against the device
-NOT_TESTABLE = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)  # the stack cannot show the behaviour
+NOT_TESTABLE = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)  # the behaviour cannot be tested on this stack

@@ -68,7 +68,6 @@ class Sent(SendRequest):
 
     @classmethod
     def of(cls, request: SendRequest) -> "Sent":
-        """Returns a copy of a request and its elements."""
         made = cls.from_buffer_copy(request)
         made.elements = elements_of(request)
         return made

@@ -53,6 +53,5 @@ class Operations:
         return guarded
 
     def restore(self) -> None:
-        """Restores the real functions."""
         for name, (index, _) in FUNCTIONS.items():
             self._cell(index).value = self._real[name]

@@ -44,12 +44,12 @@ class ReplacedPath(Alteration):
         """Called before a receive is posted; may change the receive."""
 
     def completed(self, queue: QueuePair, sent: Sent, wc: wire.WorkCompletion) -> bool:
-        """Called with the completion of a request before it is returned; may change the completion, or return False to
-        suppress it."""
+        """Called with the completion of a request before the completion is returned; may change the completion. If it
+        returns False, the completion is suppressed."""
         return True
 
     def received(self, queue: QueuePair, posted: Posted, wc: wire.WorkCompletion) -> None:
-        """Called with the completion of a receive before it is returned; may change the completion."""
+        """Called with the completion of a receive before the completion is returned; may change the completion."""
 
     def binding(self, queue: QueuePair, sent: Sent, info: wire.Info) -> bool:
         """Called before a bind is posted; may change the bind. If it returns False, a request without effect is posted
@@ -85,7 +85,6 @@ class ReplacedPath(Alteration):
         return DataPathBench(real, self)
 
     def restore(self) -> None:
-        """Restores the real functions."""
         super().restore()
         if self._real:
             self._real.restore()
@@ -263,7 +262,6 @@ class ReplacedPath(Alteration):
         return returned
 
     def dereg_mr(self, entry: Entry, mr: Mr) -> Return:
-        """Deregisters a region, and records this."""
         region = self.objects.region(mr.struct.rkey)
         returned = super().dereg_mr(entry, mr)
         if region and not returned.value:
@@ -288,16 +286,13 @@ class DataPathBench(Wrapper):
     """The real bench. The alteration records its registrations and pairs."""
 
     def entry(self, name: str) -> AlteredEntry:
-        """Returns an entry. The alteration records the regions of the entry."""
         return AlteredEntry(self.real.entry(name), self.alteration)
 
     def pair(self, *arguments: Any) -> Any:
-        """Creates a pair of queue pairs, and records it."""
         pair = self.real.pair(*arguments)
         self.alteration.pairs.append(pair)
         return pair
 
 
 def key_of_window(window: int) -> ctypes.c_uint32:
-    """Returns the rkey in a struct ibv_mw."""
     return ctypes.c_uint32.from_address(window + _RKEY_OF_WINDOW)

@@ -96,7 +96,6 @@ class SendRequest(ctypes.Structure):
 
     @property
     def writes(self) -> bool:
-        """Whether the request is a WRITE, with or without immediate data."""
         return self.opcode in WRITES
 
     @property

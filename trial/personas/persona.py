@@ -120,7 +120,6 @@ class Persona:
 
     @property
     def masked(self) -> frozenset[str]:
-        """The names of the violations that the behaviours mask."""
         return frozenset(name for each in self.behaves for name in getattr(BEHAVIOURS[each], MASKS))
 
     @property

@@ -24,8 +24,8 @@ from trial.processes import in_processes
 from trial.running import on_reference, on_the_reference, violations_by
 from trial.trying import KILLED, Finding, finding, try_violation
 
-_HEAD = ("persona", "right", "wrong", "vacuous", "BROKEN", "UNSUPPORTED", "UNREACHABLE", "rules that fail rightly")
-_TIMES = ("violations", "killed", "processor, s")
+_HEAD = ("persona", "right", "wrong", "vacuous", "BROKEN", "UNSUPPORTED", "UNREACHABLE")
+_TIMES = ("rules that the driver violates", "violations", "killed", "processor, s")
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,9 @@ class Outcome:
 
     - `findings`: the findings on the violations that are offered on the persona
     - `right`: the number of cases that pass and are not vacuous, or that fail for a rule that the driver violates
-    - `wrong`: a line for each case that should not fail, and for each rule that the driver violates although no case
-      fails for it; `broken`: a line for each BROKEN case. The lines of both are mistakes of the suite or the persona
-    - `vacuous`: the cases that pass and detect no violation that is offered on the persona, although they detect one of
-      these violations on the unmodified reference
-    """
+    - `wrong`: a line for each case that should not fail, and for each violated rule for which no case fails
+    - `broken`: a line for each BROKEN case
+    - `vacuous`: the cases that pass and detect an offered violation only on the unmodified reference"""
 
     persona: str
     verdicts: Mapping[str, int]
@@ -66,7 +64,6 @@ class Outcome:
     vacuous: tuple[str, ...] = ()
 
     def count(self, outcome: str) -> int:
-        """Returns the number of violations with an outcome."""
         return sum(each.outcome == outcome for each in self.findings)
 
     @property
@@ -102,8 +99,7 @@ def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
 def outcome(
     persona: Persona, clean: CleanRun, findings: Sequence[Finding] = (), killers: Collection[str] = ()
 ) -> Outcome:
-    """Returns the outcome of a persona's runs. `killers` has the cases that detect an offered violation on the
-    unmodified reference."""
+    """Returns the outcome of a persona. On the unmodified reference, the cases `killers` detect offered violations."""
     known = persona.violates
     failed = {case: f"{case}: {reason}" for case, rules, reason in clean.failed if known.keys().isdisjoint(rules)}
     seen = {rule for _, rules, _ in clean.failed for rule in rules}
