@@ -41,7 +41,7 @@ from trial.trying import KILLED, SURVIVED, finding, try_all, try_violation
 BY_NAME = {each.name: each for each in PERSONAS}
 # On these personas, no statuses of the InfiniBand specification are required.
 IWARP = {"irdma-iwarp", "erdma", "cxgb4", "qedr-iwarp", "siw"}
-# By day, cases are run on a persona with all features of InfiniBand, software iWARP, and one without RC and windows.
+# By day, cases run on: a persona with all features of InfiniBand, software iWARP, a persona without RC and windows.
 BY_DAY = {"mlx5", "siw", "efa"}
 ONE_OF_EACH_RULE = list({each.rule: each for each in VIOLATIONS}.values())
 

@@ -309,7 +309,7 @@ def test_a_host_that_returns_with_another_kernel_is_reported(stand_in: StandIn) 
         assert host.first
         host._same["kernel"] = "5.4.0-another"
         host.first.cut()
-        with user_error(r"is not the same any more: kernel was 5\.4\.0-another, is ", status=3):
+        with user_error(r"has changed: kernel was 5\.4\.0-another, and is now ", status=3):
             host.connected(host.first)
 
 
@@ -531,7 +531,7 @@ def test_a_host_cannot_choose_device_names(hostile: Hostile, device: str, respon
     assert caught.value.status == 3
 
 
-def test_a_worker_that_sends_nonsense_counts_as_ended_externally(hostile: Hostile) -> None:
+def test_a_worker_that_sends_a_malformed_message_counts_as_killed_externally(hostile: Hostile) -> None:
     hostile.sends(start=[{**ENDED, "external": 1}])
     with hostile.open() as host:
         worker = hostile.worker(host)

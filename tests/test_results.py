@@ -1,4 +1,4 @@
-"""The format of results.jsonl: its lines, writing and reading of the file, and the exit status."""
+"""Tests of the format of results.jsonl: its lines, writing and reading of the file, and the exit status."""
 
 import itertools
 import json

@@ -1,4 +1,5 @@
-"""Tests of the batches for workers: every case is in one batch, long cases come first, hazardous cases are alone."""
+"""Tests of the batches for workers: every case is in one batch, long cases are first, and hazardous cases are alone.
+Also tests the file of durations, and selections of cases."""
 
 from pathlib import Path
 

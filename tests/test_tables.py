@@ -104,7 +104,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("own")
-def test_a_vendors_tables_and_rules_are_added_to_the_projects_once(tmp_path: Path) -> None:
+def test_a_vendors_tables_and_rules_are_added_once_to_those_of_the_project(tmp_path: Path) -> None:
     rule = "verb: ibv_reg_mr\nrules:\n  - {id: VND-01, statement: s, document: d, section: s, level: must, "
     rule += "layer: kernel, needs: [], since: '1', failure_means: f, quote: q}\n"
     folder = laid(tmp_path / "own", {"reg_mr/rules.yaml": rule, "reg_mr/own.yaml": TABLE.replace("REG-01", "VND-01")})

@@ -1,5 +1,5 @@
 """Tests of templates of the guest: their key, their files, damaged templates, and runs that continue without a
-template. No guest is booted; a thread stands for QEMU's control channel. test_own_builds.py uses a real guest."""
+template. No guest is booted: a thread replaces QEMU at its control channel. test_own_builds.py boots a guest."""
 
 import contextlib
 import fcntl
@@ -436,7 +436,7 @@ def test_the_oldest_unused_templates_are_removed_above_the_bound(freezer: Freeze
     assert [place.exists() for place in places] == [True, True, False]
 
 
-def test_a_run_continues_without_templates_and_says_so_once(freezer: Freezer, monkeypatch: Patch) -> None:
+def test_a_run_continues_without_templates_and_reports_it_once(freezer: Freezer, monkeypatch: Patch) -> None:
     given = (freezer.ingredients, REQUEST, Path("console"))
     monkeypatch.delenv("RDMA_CTS_TEMPLATES", raising=False)
     freezer.failure = QmpError("QEMU closed its control channel")

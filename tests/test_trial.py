@@ -132,7 +132,7 @@ def children(pid: int) -> list[int]:
 def test_sigint_ends_a_trial_and_all_its_processes() -> None:
     """One of the processes is stopped before the signal."""
     trial_of_all = [sys.executable, "-P", "-m", "commands", "trial", "personas", "--jobs", "2"]
-    # a shell makes background processes ignore the signal
+    # a process that a shell starts in the background ignores SIGINT
     command = ["env", "--default-signal=INT", *trial_of_all]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
