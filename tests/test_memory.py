@@ -276,7 +276,7 @@ def test_changes_of_memory_without_the_known_contents_are_not_reported(buffer: M
 
 
 @pytest.mark.parametrize(("arrived", "moved"), [(16, "all"), (0, "nothing"), (8, "part")])
-def test_an_area_reports_how_much_has_arrived(buffer: Memory, arrived: int, moved: str) -> None:
+def test_an_area_reports_how_much_has_moved(buffer: Memory, arrived: int, moved: str) -> None:
     area = target(buffer)
     ctypes.memmove(area.start, pattern(16), arrived)
     assert area.moved() == moved
