@@ -1,5 +1,5 @@
-"""Tests of the reader of lines, to which any bytes may be written, of the console of a worker, which may grow forever,
-and of the function that writes files."""
+"""Tests of the reader of lines, to which any bytes may be written; of a worker's console, which may grow forever; and
+of the function that writes files."""
 
 import os
 import re

@@ -195,9 +195,9 @@ def test_more_memory_than_the_process_may_lock_is_reported_as_lacking_on_this_ho
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (2 * PAGE, hard))
     try:
         check_lockable(2 * PAGE)
-        for ask in (check_lockable, lambda size: locked_memory_limit(size).__enter__()):
+        for lock in (check_lockable, lambda size: locked_memory_limit(size).__enter__()):
             with pytest.raises(HostLacks, match=rf"may lock {2 * PAGE} bytes.*needs {3 * PAGE}; raise the limit"):
-                ask(3 * PAGE)
+                lock(3 * PAGE)
     finally:
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (soft, hard))
 
@@ -276,7 +276,7 @@ def test_changes_of_memory_without_the_known_contents_are_not_reported(buffer: M
 
 
 @pytest.mark.parametrize(("arrived", "moved"), [(16, "all"), (0, "nothing"), (8, "part")])
-def test_an_area_reports_how_much_has_arrived(buffer: Memory, arrived: int, moved: str) -> None:
+def test_an_area_reports_how_much_has_moved(buffer: Memory, arrived: int, moved: str) -> None:
     area = target(buffer)
     ctypes.memmove(area.start, pattern(16), arrived)
     assert area.moved() == moved

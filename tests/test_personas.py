@@ -1,6 +1,6 @@
-"""Tests with violations and personas: no case fails because of the behaviour of a known driver, and violations are also
-killed on personas. At night, each violation is tried on one persona, with the personas in turn; by day, three personas
-and one violation of each rule are tried. `rdma-cts trial personas` tries each violation on every persona."""
+"""Tests with violations and personas: no case fails because of a known driver's behaviour, and violations are also
+detected on personas. At night, each violation is tried on one persona, with the personas in turn. By day, three
+personas and one violation of each rule are tried. `rdma-cts trial personas` tries each violation on every persona."""
 
 import json
 from collections.abc import Sequence

@@ -463,7 +463,9 @@ def test_if_qemu_is_killed_externally_before_the_guest_is_up_another_guest_is_st
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("script", "message"), rows("guests_that_do_not_start"))
-def test_a_guest_that_does_not_start(fake_qemu: FakeQemu, tmp_path: Path, script: str, message: str) -> None:
+def test_a_guest_that_does_not_start_is_reported(
+    fake_qemu: FakeQemu, tmp_path: Path, script: str, message: str
+) -> None:
     fake_qemu.put(CONSOLE + script)
     error = fake_qemu.fails(message)
     assert error.log == (str(fake_qemu.console) if "$console" in script else "")  # an empty output is not reported

@@ -168,7 +168,7 @@ def test_a_table_without_exactly_one_test_function_is_a_mistake(own: Path, modul
 
 @pytest.mark.usefixtures("own")
 @pytest.mark.parametrize("command", ["list", "coverage"])
-def test_the_mistakes_of_all_files_are_printed_one_a_line(command: str, tmp_path: Path, cli: Cli) -> None:
+def test_the_mistakes_of_all_files_are_printed_one_per_line(command: str, tmp_path: Path, cli: Cli) -> None:
     files = {"p": TABLE.replace("LOCAL_WRITE", "LOCAL_WIRTE, REMOTE_REED"), "q": TABLE.replace("REG-01", "STAT-1")}
     folder = laid(tmp_path / "own", {f"reg_mr/{name}.yaml": text for name, text in files.items()})
     captured = cli(2, command, "--cases", folder)

@@ -1,5 +1,5 @@
-"""Tests of the trial of the suite: trying and reporting violations, altered calls and data paths, tables of mutants.
-test_personas.py tries every seeded violation."""
+"""Tests of the trial of the suite: trials and reports of violations, alterations of calls and of the data path, and
+tables of mutants. test_personas.py tries every seeded violation."""
 
 import ctypes
 import errno
