@@ -98,7 +98,7 @@ class Lane:
         return [night for night, state in self._ran if state in states]
 
     @property
-    def told(self) -> str:
+    def in_words(self) -> str:
         if not self._ran:
             return "never run"
         nights = f"{self.seen:,} of {len(self._ran):,} nights"
@@ -170,7 +170,7 @@ class HistoryPage:
         return [*self.nights[:1], *middle[:1], *self.nights[1:][-1:]]
 
     @property
-    def last_told(self) -> str:
+    def last_outcomes(self) -> str:
         count = Counter(cell.outcome.outcome for cell in self.last)
         return ", ".join(f"{count[outcome]} {outcome}" for outcome in OUTCOMES if count[outcome])
 

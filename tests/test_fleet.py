@@ -74,7 +74,7 @@ def told(status: int, folder: Path, cli: Cli) -> tuple[dict[str, Any], str]:
     return json.loads((folder.parent / "out" / "fleet.json").read_text()), said
 
 
-def test_each_difference_is_found_and_no_other(tmp_path: Path, cli: Cli) -> None:
+def test_exactly_the_real_differences_are_found(tmp_path: Path, cli: Cli) -> None:
     changes = {7 * number + 3: change for number, (change, _) in enumerate(DIFFERENCES.values())}
     data, said = told(1, nodes(tmp_path / "nodes", 100, changes), cli)
     (group,) = data["groups"]
@@ -88,7 +88,7 @@ def test_each_difference_is_found_and_no_other(tmp_path: Path, cli: Cli) -> None
     assert page.count('<tr id="n') == 100
 
 
-def test_many_nodes_of_another_firmware_are_a_group_of_their_own(tmp_path: Path, cli: Cli) -> None:
+def test_many_nodes_of_another_firmware_are_a_separate_group(tmp_path: Path, cli: Cli) -> None:
     other = changing("stack", "firmware", to="2")
     data, _ = told(1, nodes(tmp_path / "nodes", 40, dict.fromkeys(range(0, 40, 4), other)), cli)
     assert [len(group["nodes"]) for group in data["groups"]] == [30, 10]

@@ -196,11 +196,11 @@ def test_a_defect_is_the_same_under_any_of_its_fingerprints_and_has_its_worst_se
         data["defects"][0] |= {"fingerprint": name, "also": also, "severity": severity}
         path.write_text(json.dumps(data))
     ((defect, track),) = HistoryPage(read_history(tmp_path)).defects
-    assert track.lanes[0].told == "in all 3 nights"
+    assert track.lanes[0].in_words == "in all 3 nights"
     assert defect.severity == "kernel crash"
 
 
-def test_an_empty_history_is_a_page_too(tmp_path: Path) -> None:
+def test_an_empty_history_has_a_page(tmp_path: Path) -> None:
     assert "No night has run yet" in history_page.page_of(read_history(tmp_path))
 
 

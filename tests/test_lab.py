@@ -249,7 +249,7 @@ def test_no_run_starts_in_a_directory_that_has_something_else(
     assert not (tmp_path / "connecting").exists()
 
 
-def test_a_terminated_lab_says_how_to_resume_it(tmp_path: Path) -> None:
+def test_a_terminated_lab_prints_how_to_resume_it(tmp_path: Path) -> None:
     lab_file(tmp_path, "hosts: [{host: one, device: a}]\n")
     client_of(tmp_path, "exec sleep 36000")
     command = [sys.executable, "-m", "commands", "run", "--lab", "lab.yaml", "--out", "out"]
@@ -308,7 +308,7 @@ def test_differences_between_equal_hosts_come_first() -> None:
     assert "b: REG-01: FAIL, most nodes of its group: PASS" in [*differences(lab)]
 
 
-def test_the_page_of_hosts_that_do_not_differ_says_nothing() -> None:
+def test_the_page_of_hosts_that_do_not_differ_has_no_differences() -> None:
     lab = Fleet(tuple(node(name, ["PASS", "FAIL", "UNSUPPORTED"], "same") for name in ("a", "b")))
     assert not [*differences(lab)]
     assert "Nothing." in page(lab).decode()

@@ -324,8 +324,8 @@ def test_a_host_that_sends_only_noise_is_reported_as_silent(stand_in: StandIn, m
 @pytest.mark.parametrize("noise", ["yes", "while :; do echo hi; sleep 0.1; done", "cat /dev/zero", "sleep 999"])
 def test_a_connection_with_only_noise_is_lost(stand_in: StandIn, monkeypatch: Patch, noise: str) -> None:
     monkeypatch.setattr(protocol, "SILENCE_S", 0.5)
-    answer = f"read -r program; read -r secret size; echo \"$secret M \"'{json.dumps(HELLO)}'"
-    stand_in.client(f"{answer}\n{noise}")
+    hello = f"read -r program; read -r secret size; echo \"$secret M \"'{json.dumps(HELLO)}'"
+    stand_in.client(f"{hello}\n{noise}")
     connection = link.Link.connected(ADDRESS, b"\n", PATIENCE_S)
     try:
         with pytest.raises(link.Lost):
@@ -531,7 +531,7 @@ def test_a_host_cannot_choose_device_names(hostile: Hostile, device: str, respon
     assert caught.value.status == 3
 
 
-def test_a_worker_that_sends_nonsense_counts_as_ended_externally(hostile: Hostile) -> None:
+def test_a_worker_that_sends_a_malformed_message_counts_as_killed_externally(hostile: Hostile) -> None:
     hostile.sends(start=[{**ENDED, "external": 1}])
     with hostile.open() as host:
         worker = hostile.worker(host)

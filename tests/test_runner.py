@@ -1,4 +1,4 @@
-"""Tests of the runner: each kind of case has its own; kernel log, resource counts and profile apply to all kinds."""
+"""Tests of the runners of each kind of case. The kernel log, resource counts and the profile apply to all kinds."""
 
 import itertools
 from collections.abc import Iterable, Iterator
