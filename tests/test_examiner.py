@@ -148,7 +148,15 @@ COMPLAINT, OTHER, NAMED = "[  2.0] WARNING: at mm/x.c", "[  2.0] WARNING: of ano
         [*NOISE * 800, COMPLAINT, NAMED],
         [*NOISE * 400, OTHER, *NOISE * 400],
     ],
-    ids=["first", "between", "far apart", "named in what is cut", "without", "last", "of another"],
+    ids=[
+        "first",
+        "between",
+        "far apart",
+        "driver in the omitted lines",
+        "no warning",
+        "last",
+        "warning of another driver",
+    ],
 )
 @pytest.mark.parametrize("taint", [0, 512])
 @pytest.mark.parametrize("suspects", [{}, {"suspects": ["siw", "ib_core"]}], ids=["", "suspects"])

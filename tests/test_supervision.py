@@ -1,4 +1,4 @@
-"""Tests with workers that forge, print noise, hang and die: the records about them, and the end of every run."""
+"""Tests with workers that send wrong lines, print noise, hang or die: their results, and the footer of each run."""
 
 import itertools
 import json
