@@ -21,8 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints the comparison. Returns exit status 1 after a regression; 3 if the new run leaves cases undecided that the
-    old run decided; else 0."""
+    """Prints the comparison. Returns exit status 1 after a regression; 3 if the new run is incomplete or decides less
+    than the old run, or if the runs have no case in common; else 0."""
     comparison = compare(read(arguments.old), read(arguments.new), arguments.unlike_tables)
     if arguments.format != "text":
         sys.stdout.write(comparison_formats.FORMATS[arguments.format](comparison))

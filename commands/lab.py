@@ -138,7 +138,7 @@ def _left_out(out: Path, hosts: Sequence[LabHost], file: Path) -> Iterator[str]:
 
 
 def _rest(out: Path) -> str:
-    return f"{command('run', '--resume', out)} runs the rest"
+    return f"{command('run', '--resume', out)} runs the remaining cases"
 
 
 def _foreign(folder: Path, wanted: RunOptions) -> str:

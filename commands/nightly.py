@@ -1,4 +1,4 @@
-"""`rdma-cts nightly`: runs the cases on a matrix of stacks, keeps all runs, and reports changes since the last good
+"""`rdma-cts nightly`: runs the cases on a matrix of stacks, stores all runs, and reports changes since the last good
 night. Each cell is a `rdma-cts run` in its own process, so a failure affects only this cell. reports/morning.py finds
 the changes of a night, and reports/history.py reads a history."""
 
@@ -240,7 +240,7 @@ def _tidy(history: History) -> None:
 
 
 def _renew(stack: str, days: float) -> None:
-    """Rebuilds the image of a stack if it is older than `days`. After a failure the old image is kept."""
+    """Rebuilds the image of a stack if it is older than `days`. After a failure the old image remains."""
     try:
         renew_image(recipe_for(stack), cache_directory(), days, lambda line: show([f"{stack}: {line}"]))
     except UserError as error:

@@ -48,7 +48,7 @@ def execute(arguments: argparse.Namespace) -> int:
     the runs are."""
     if arguments.history:
         if arguments.runs or arguments.format != "html":
-            raise UserError("--history makes a separate page", hint="give neither runs nor another format")
+            raise UserError("--history writes a separate page", hint="give neither runs nor another format")
         from reports.history import PAGE, read_history  # imported late: runs do not need it
 
         history = read_history(arguments.history)

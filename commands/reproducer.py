@@ -65,7 +65,7 @@ def execute(arguments: argparse.Namespace) -> int:
     try:
         if arguments.mail:
             if run is None or symptom is None:
-                raise UserError(f"no run has found {name} violated", hint="give the run with --run RUN")
+                raise UserError(f"no run has a violation of {name}", hint="give the run with --run RUN")
             text = mail(symptom, run, suite, basis, [read(each) for each in arguments.others])
         else:
             text = reproducer(name, suite, basis, symptom).text

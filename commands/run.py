@@ -327,7 +327,7 @@ def _reported(judged: Digest, out: Path, level: int, lost: str, changed: str) ->
         hint = "summary and reports show what the run itself has judged"
         raise UserError(changed, hint=hint, status=judged.status or 3)
     if lost:
-        raise UserError(lost, hint=f"{command('run', '--resume', out)} runs the rest", status=3)
+        raise UserError(lost, hint=f"{command('run', '--resume', out)} runs the remaining cases", status=3)
     return judged.status
 
 
@@ -347,8 +347,8 @@ def _kept(out: Path, done: int, total: int) -> str:
     if not done:
         return f"no case has a result yet; {command('run', '--resume', out)} starts again"
     report.write_beside(out)
-    results = f"{done} of {total} results and a report of them are in {out}"
-    return f"{results}; {command('run', '--resume', out)} runs the rest"
+    results = f"{done} of {total} results and their report are in {out}"
+    return f"{results}; {command('run', '--resume', out)} runs the remaining cases"
 
 
 def _harmless(cases: Sequence[Case], progress: Progress) -> list[Case]:

@@ -75,7 +75,7 @@ class Difference:
 
     @property
     def reason(self) -> str:
-        return f"{self.what}: {self.here or 'none'}, most of its group {self.usual or 'none'}"
+        return f"{self.what}: {self.here or 'none'}, most nodes of its group: {self.usual or 'none'}"
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Group:
                 yield Difference("seconds", f"{median:.0f} (median)", f"{seconds:.0f}", (name,))
 
     def _copies(self) -> Iterator[Difference]:
-        """Yields nodes whose run has the start and the duration of another node's run, so that it must be a copy."""
+        """Yields nodes whose results are a copy: their run has the start and the duration of another node's run."""
         known: dict[tuple[str, float | None], str] = {}
         for node in self.nodes:
             if node.facts and node.facts.started and not node.group:

@@ -83,7 +83,7 @@ class Lane:
         return sum(state in self.bad for _, state in self._ran)
 
     @property
-    def comes_and_goes(self) -> bool:
+    def is_intermittent(self) -> bool:
         """Whether the state changed from bad to not bad and then to bad again."""
         entered = sum(step.new in self.bad and step.old not in self.bad for step in self.steps)
         return entered + bool(self._ran and self._ran[0][1] in self.bad) > 1
@@ -98,7 +98,7 @@ class Lane:
         return [night for night, state in self._ran if state in states]
 
     @property
-    def told(self) -> str:
+    def in_words(self) -> str:
         if not self._ran:
             return "never run"
         nights = f"{self.seen:,} of {len(self._ran):,} nights"
@@ -109,8 +109,8 @@ class Lane:
         words = [f"in all {len(self._ran):,} nights" if steady else f"since {format_night(self.since)}"]
         if not steady:
             words.append(f"{word} in {nights}")
-        if self.comes_and_goes:
-            words.append("comes and goes")
+        if self.is_intermittent:
+            words.append("intermittent")
         return ", ".join(words)
 
     @property
@@ -170,7 +170,7 @@ class HistoryPage:
         return [*self.nights[:1], *middle[:1], *self.nights[1:][-1:]]
 
     @property
-    def last_told(self) -> str:
+    def last_outcomes(self) -> str:
         count = Counter(cell.outcome.outcome for cell in self.last)
         return ", ".join(f"{count[outcome]} {outcome}" for outcome in OUTCOMES if count[outcome])
 

@@ -138,7 +138,7 @@ class Site(HistoryPage):
         """Yields the name, subject, text and colour of each badge."""
         outcomes = {cell.outcome.outcome for cell in self.last}
         colour = _RED if REGRESSED in outcomes else _GREEN if outcomes <= {GOOD, BASELINE} else _GREY
-        yield "latest-night", "rdma-cts, latest night", self.last_told, colour
+        yield "latest-night", "rdma-cts, latest night", self.last_outcomes, colour
         for name in self._facts:
             if (facts := self.latest_facts(name)) is None:
                 continue

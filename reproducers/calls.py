@@ -84,12 +84,12 @@ def _descriptor(writer: Writer, fd: str) -> str:
     return "-1" if fd == "minus_one" else f"{identifier(fd)}_fd"
 
 
-def wanted(step: Step, names: tuple[str, ...] = ()) -> tuple[str, str]:
+def required(step: Step, names: tuple[str, ...] = ()) -> tuple[str, str]:
     """Returns a C condition on `error` (0 is success), and the requirement in words that follow "should". `names` are
     the expected codes of a refusal, by default the expected values of errno."""
     names = names or step.then.errno or documented(step)
     if step.then.outcome == "open":
-        return "1", "do either"
+        return "1", "succeed or fail"
     if step.then.outcome == "success":
         return "!error", "succeed"
     if names and "any" not in names:
@@ -112,7 +112,7 @@ def _make(writer: Writer, step: Step, kind: str, call: Callable[[], str]) -> str
 def register(writer: Writer, step: Step) -> None:
     own = _make(writer, step, "ibv_mr", lambda: registration(writer, step.call, step.arguments, writer.raw))
     writer.names.region(step.name, f"{own}->")
-    kept, should = wanted(step)
+    kept, should = required(step)
     if step.then.mr == "as_asked":
         arguments = step.arguments
         addr = writer.pointer(arguments["addr"]) if "addr" in arguments else ""
@@ -122,7 +122,7 @@ def register(writer: Writer, step: Step) -> None:
             f"{own} && {own}->addr == {_operand(addr)} && {own}->length == {_operand(length)} && {own}->pd == {domain}"
             f" && {own}->context == context && ({own}->lkey || {own}->rkey || {own}->handle)"
         )
-        should = "register what was asked"
+        should = "register the requested range"
     _answer(writer, step, kept, should)
 
 
@@ -131,7 +131,7 @@ def _operand(text: str) -> str:
 
 
 def _answer(writer: Writer, step: Step, kept: str, should: str) -> None:
-    writer.check(kept, f"{step.title} should {should}, gave %d, %s", "error", "strerror(error)")
+    writer.check(kept, f"{step.title} should {should}, returned %d, %s", "error", "strerror(error)")
 
 
 def copied(writer: Writer, name: str) -> None:
@@ -157,7 +157,7 @@ def dereg(writer: Writer, step: Step) -> None:
     else:
         writer.say("errno = 0;")
     writer.assign("error", f"{'uverbs' if raw else 'ibv'}_dereg_mr({own})")
-    kept, should = wanted(step)
+    kept, should = required(step)
     if step.then.outcome == "refused" and not raw:
         kept = f"({kept}) && (!errno || errno == error)"
     _answer(writer, step, kept, should)
@@ -181,7 +181,7 @@ def rereg(writer: Writer, step: Step) -> None:
     writer.assign("error", f"{verb}({own}, {flags}, {pd}, {addr}, {length}, {access})")
     writer.names.old_keys(name, f"{own}_old.")
     codes = step.then.code or ENUMS["ibv_rereg_mr_err_code"].short_names
-    kept, should = wanted(step, () if writer.raw else tuple(f"IBV_REREG_MR_{code}" for code in codes))
+    kept, should = required(step, () if writer.raw else tuple(f"IBV_REREG_MR_{code}" for code in codes))
     if step.then.outcome == "refused" and not step.then.code and not writer.raw:
         should = "fail with one of its codes"
     if step.then.mr == "as_asked":
@@ -193,7 +193,7 @@ def rereg(writer: Writer, step: Step) -> None:
             f"!error && {own}->addr == {_operand(new[0])} && {own}->length == {_operand(new[1])} && {own}->pd == {of}"
             f" && {own}->context == context"
         )
-        should = "change what was asked"
+        should = "change the requested attributes"
     _answer(writer, step, kept, should)
 
 
@@ -220,7 +220,7 @@ def advise(writer: Writer, step: Step) -> None:
     writer.assign("error", f"{verb}({domain}, {advice}, {mask}, {name}, {count})")
     if step.arguments["pd_handle"] == "invented":
         writer.say(f"{domain}->handle = handle;")
-    _answer(writer, step, *wanted(step))
+    _answer(writer, step, *required(step))
 
 
 def plain(writer: Writer, step: Step) -> None:
@@ -228,7 +228,7 @@ def plain(writer: Writer, step: Step) -> None:
     if writer.raw:
         raise Inexpressible(f"it issues the kernel's command of {step.call}")
     writer.assign("error", f"{step.call}({', '.join(_operands(writer, step.call, step.arguments))})")
-    _answer(writer, step, *wanted(step))
+    _answer(writer, step, *required(step))
 
 
 def _sge(writer: Writer, element: SgeSpec) -> str:
@@ -240,7 +240,7 @@ def alloc_mw(writer: Writer, step: Step) -> None:
     domain, kind = identifier(str(step.arguments["pd"])), expressions.value(step.arguments["type"], "ibv_mw_type")
     own = _make(writer, step, "ibv_mw", lambda: f"ibv_alloc_mw({domain}, {kind})")
     writer.names.value(step.name, "rkey", f"{own}->rkey")
-    _answer(writer, step, *wanted(step))
+    _answer(writer, step, *required(step))
 
 
 def dealloc_mw(writer: Writer, step: Step) -> None:
@@ -249,7 +249,7 @@ def dealloc_mw(writer: Writer, step: Step) -> None:
     writer.keep(f"{own}_key", f"{own}->rkey", "uint32_t")
     writer.names.value(name, "rkey", f"{own}_key")
     writer.assign("error", f"ibv_dealloc_mw({own})")
-    _answer(writer, step, *wanted(step))
+    _answer(writer, step, *required(step))
     writer.released.add(name)
 
 
@@ -275,8 +275,8 @@ def bind_call(writer: Writer, step: Step) -> str:
 
 
 def bound(writer: Writer, posted: str = "") -> None:
-    """Writes the statement that writes the new key into struct ibv_mw after a posted bind. `posted` is the condition
-    of the statement; empty without a condition."""
+    """Writes the statement that stores the new key in struct ibv_mw after a posted bind. `posted` is the condition of
+    the statement; empty without a condition."""
     if writer.posted:
         name, window = writer.posted.popitem()
         text = f"{window}->rkey = {name}.bind_mw.rkey;"

@@ -28,7 +28,7 @@ _OUR_CALLS = {
     "post_bind_mw": "a BIND_MW work request",
 }
 _OPEN = "any answer, because the document leaves the outcome open"
-# How a program ends that cannot report its observation.
+# The end of a program that cannot report its observation.
 _ENDINGS = {
     Severity.KERNEL_CRASH: "the program stops the kernel: run it in a virtual machine",
     Severity.PROCESS_CRASH: "the program is killed by a signal",

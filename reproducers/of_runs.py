@@ -25,8 +25,8 @@ from reproducers.writer import Inexpressible
 
 
 def cut(case: Case, observed: Mapping[str, Any]) -> Case:
-    """Returns the case without the steps after the first wrong step of the observation, and without operations before
-    that step that change nothing. Returns the whole case if no step is wrong."""
+    """Returns the case without the steps after the first wrong step of the observation, and without the operations
+    before it that have no effect on it. Returns the whole case if no step is wrong."""
     if "returned" not in observed:
         return case
     if fault_of(case.when, observed):  # type: ignore[arg-type]

@@ -8,12 +8,12 @@ from conformance.model.expected_errors import RELIABLE, refusal
 from conformance.model.vocabulary import BUILDERS, FLUSHES, NULL
 from conformance.verbs import REGION, VERBS
 from reproducers import calls
-from reproducers.calls import bind_call, bound, wanted
+from reproducers.calls import bind_call, bound, required
 from reproducers.expressions import identifier
 from reproducers.objects import connected, rights, type_of
 from reproducers.writer import Inexpressible, Writer
 
-_WANTED = {"success": "1", "refused": "0", "open": "-1"}
+_EXPECTED = {"success": "1", "refused": "0", "open": "-1"}
 # The remote operations. The opcode of an operation is IBV_WR_ and the operation's name.
 _OPCODES = "RDMA_WRITE RDMA_WRITE_WITH_IMM RDMA_READ ATOMIC_CMP_AND_SWP ATOMIC_FETCH_AND_ADD".split()
 # For each local operation: its opcode, whether the peer posts the request, and the side whose refusal is expected.
@@ -92,7 +92,7 @@ def traffic(writer: Writer, step: Step) -> None:
 
 
 def _expected(step: Step) -> str:
-    return "-1" if step.then.because else _WANTED[step.then.outcome]
+    return "-1" if step.then.because else _EXPECTED[step.then.outcome]
 
 
 def _executed(writer: Writer, step: Step, pair: str, call: str, side: str) -> None:
@@ -105,8 +105,8 @@ def _executed(writer: Writer, step: Step, pair: str, call: str, side: str) -> No
         assert expected is None
         writer.say(call)
         return
-    wanted_ = refusal(side, step.then.because, kind)
-    if wanted_ is None or kind not in RELIABLE:
+    expected_ = refusal(side, step.then.because, kind)
+    if expected_ is None or kind not in RELIABLE:
         writer.say(call)
         return
     if "(" in pair:
@@ -115,8 +115,8 @@ def _executed(writer: Writer, step: Step, pair: str, call: str, side: str) -> No
         call = call.replace(pair, name, 1)
         pair = name
     writer.assign("status", call.removesuffix(";"))
-    status_of_refusal(writer, "status", wanted_.wc or wanted_.peer)
-    if wanted_.state:
+    status_of_refusal(writer, "status", expected_.wc or expected_.peer)
+    if expected_.state:
         writer.use("in_error")
         writer.assign("stopped", f"in_error({pair}[0])")
         writer.check("stopped", "its queue pair should be in the error state")
@@ -144,8 +144,8 @@ def flush(writer: Writer, step: Step) -> None:
         raise Inexpressible("it needs queue pairs of several types")
     writer.use("flush")
     key = writer.number(step.arguments["rkey"])
-    kind, wanted_ = _PLACEMENTS[operation], _WANTED[step.then.outcome]
-    writer.say(f'flush({pair}, "{_description(step)}", {wanted_}, {kind}, {key}, {addr}, {count});')
+    kind, expected_ = _PLACEMENTS[operation], _EXPECTED[step.then.outcome]
+    writer.say(f'flush({pair}, "{_description(step)}", {expected_}, {kind}, {key}, {addr}, {count});')
 
 
 def local_traffic(writer: Writer, step: Step) -> None:
@@ -194,19 +194,19 @@ def bind(writer: Writer, step: Step) -> None:
         writer.assign("status", silent if then.outcome == "success" else failing)
     done = _done(writer, step, "BIND_MW", awaited)
     if then.because:
-        wanted_ = refusal("bind", then.because, spec.kind)
-        assert wanted_ is not None
-        status_of_refusal(writer, "status", wanted_.wc)
+        expected_ = refusal("bind", then.because, spec.kind)
+        assert expected_ is not None
+        status_of_refusal(writer, "status", expected_.wc)
         return
     if then.outcome == "success":
         kept, should = done, "succeed"
     elif then.outcome == "refused":
-        code, should = wanted(step)
+        code, should = required(step)
         kept = f"error ? {code.replace('error != 0', 'error > 0')} : status != IBV_WC_SUCCESS"
         if not awaited:
             kept = code.replace("error != 0", "error > 0")
     else:
-        kept, should = "1", "do either"
+        kept, should = "1", "succeed or fail"
     if then.completion == "one":
         kept, should = f"({kept}) && (error || status != NONE)", f"{should} and complete once"
     if then.rkey:
@@ -225,7 +225,7 @@ def _done(writer: Writer, step: Step, opcode: str, awaited: bool = True) -> str:
 
 
 def _completion(writer: Writer, kept: str, call: str, should: str) -> None:
-    message = f"{call} should {should}, gave %d and completed with %d, %s"
+    message = f"{call} should {should}, returned %d, completed with %d, %s"
     writer.check(kept, message, "error", "status", "ibv_wc_status_str(status)")
 
 
@@ -280,7 +280,7 @@ def _completed(writer: Writer, step: Step, done: str) -> None:
     kept, should = {
         "success": (done, "succeed"),
         "refused": (f"error >= 0 && !({done})", "fail"),
-        "open": ("1", "do either"),
+        "open": ("1", "succeed or fail"),
     }[step.then.outcome]
     _completion(writer, kept, step.title, should)
 

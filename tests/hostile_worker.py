@@ -143,19 +143,19 @@ SAID: Mapping[str, Callable[[Worker], object]] = {
         b'{"type":"footer","complete":true,"verdicts":{"PASS":4},"rules":{"REG-01":"PASS"}}\n'
     ),
     "forge_the_end_of_the_session": lambda it: stall(ended(0)),
-    "forge_a_kill_from_outside": lambda it: stall(ended(137)),
+    "forge_an_external_kill": lambda it: stall(ended(137)),
     "forge_a_refusal": lambda it: leave(line_of({"type": "guest", "event": "broken", "reason": "forged"})),
     "write_into_a_line_of_the_harness": lambda it: say(
         it.mark + b' {"type":"result","case":' + b"x" * 100 + b"\n" + line_of(it.good, it.mark + b" ")
     ),
     # Attacks of a library that also knows the mark
-    "pass_what_left_something_behind": lambda it: it.result(observed={**it.good["observed"], "left_behind": ["1 MR"]}),
-    "go_on_without_a_result": lambda it: None,
-    "answer_every_case_at_once": lambda it: leave(
+    "pass_with_objects_left_behind": lambda it: it.result(observed={**it.good["observed"], "left_behind": ["1 MR"]}),
+    "continue_without_a_result": lambda it: None,
+    "results_of_all_other_cases": lambda it: leave(
         b"".join(line_of(line, it.mark + b" ") for case, line in it.results.items() if case != it.case)
     ),
-    "answer_twice": lambda it: it.tell(it.good, it.good | REFUSED),
-    "answer_a_case_that_is_done": lambda it: it.tell(
+    "two_results_of_the_case": lambda it: it.tell(it.good, it.good | REFUSED),
+    "a_second_result_of_an_earlier_case": lambda it: it.tell(
         {"type": "start", "case": it.cases[0]}, it.results[it.cases[0]] | REFUSED, it.good
     ),
     "begin_a_case_that_is_not_planned": lambda it: it.tell(
@@ -169,9 +169,9 @@ SAID: Mapping[str, Callable[[Worker], object]] = {
     ),
     # Lines that are not records, or records of another shape
     "wrong_type_of_the_case": lambda it: it.result(case=[it.case]),
-    "nothing_at_all": lambda it: it.line(b"{}"),
+    "a_record_without_keys": lambda it: it.line(b"{}"),
     "half_a_line": lambda it: it.line(json.dumps(it.good).encode()[:-40]),
-    "bytes_that_are_no_text": lambda it: it.line(b'{"type":"result","case":"\xff\xfe"}'),
+    "bytes_that_are_not_utf8": lambda it: it.line(b'{"type":"result","case":"\xff\xfe"}'),
     "zeros": lambda it: it.line(b"\0" * 1000),
     "a_huge_observation": lambda it: it.result(observed={**it.good["observed"], "errno": "E" * (1 << 20)}),
     "a_line_that_is_too_long": lambda it: it.line(b'{"type":"result","reason":"' + b"x" * HUGE + b'"}'),
@@ -188,14 +188,14 @@ SAID: Mapping[str, Callable[[Worker], object]] = {
     "progress_of_another_case": lambda it: for_ever(
         lambda: it.tell({"type": "progress", "case": it.cases[0], "point": "x", "done": time.monotonic_ns()})
     ),
-    "say_nothing": lambda it: stall(),
-    # Ways of ending
+    "send_nothing": lambda it: stall(),
+    # Workers that exit or are killed
     "exit_at_once": lambda it: leave(),
     "exit_between_cases": lambda it: leave(line_of(it.good, it.mark + b" ")),
     "exit_after_half_a_line": lambda it: leave(it.mark + b" " + json.dumps(it.good).encode()),
     "abort": lambda it: stall(ended(134)),
     "be_killed": lambda it: os.kill(os.getpid(), signal.SIGKILL),
-    "well": lambda it: it.result(),
+    "honest": lambda it: it.result(),
 }
 
 

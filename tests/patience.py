@@ -35,7 +35,7 @@ def command_lines() -> dict[int, list[str]]:
     """Returns the words of the command line of each process, by the id of the process."""
     found = {}
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):  # it has ended in the meantime
+        with suppress(OSError):  # the process has exited in the meantime
             found[int(path.parent.name)] = path.read_text(errors="replace").split("\0")
     return found
 

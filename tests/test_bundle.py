@@ -76,7 +76,7 @@ def verified(cli: Cli) -> Verified:
     def verify(status: int, bundle: Path) -> str:
         out, err = cli(status, "verify", bundle)
         assert "Traceback" not in err
-        assert "defect of the suite" not in err
+        assert "error of the suite" not in err
         assert status != 2 or len(err.splitlines()) == 1
         return out + err
 
@@ -254,7 +254,7 @@ def instead(data: bytes, **fields: Any) -> bytes:
 
 
 HOSTILE: Mapping[str, Callable[[], bytes]] = {
-    "nothing at all": lambda: b"",
+    "an empty file": lambda: b"",
     "text": lambda: b"no bundle\n",
     "a tar that is not compressed": lambda: tar_of(FIRST, RESULT),
     "no manifest": lambda: xz(RESULT),
@@ -273,7 +273,7 @@ HOSTILE: Mapping[str, Callable[[], bytes]] = {
     "a hard link": lambda: instead(b"", type=tarfile.LNKTYPE, linkname=MANIFEST),
     "a device": lambda: instead(b"", type=tarfile.CHRTYPE),
     "a missing member": lambda: xz(FIRST),
-    "a member more": lambda: xz(FIRST, RESULT, (named("console.log"), b"x")),
+    "an additional member": lambda: xz(FIRST, RESULT, (named("console.log"), b"x")),
     "a member twice": lambda: xz(FIRST, RESULT, RESULT),
     "a byte changed": lambda: instead(b"two\n"),
     "another size": lambda: instead(b"one\none\n"),
@@ -402,7 +402,7 @@ def test_planned_cases_without_a_result_are_counted(eight: Path, forged: Forged)
     assert re.search(r"partial: .*3 planned cases without a result.* \(exit status 3\)", output)
 
 
-def test_an_unreachable_sweep_is_founded_on_its_reason(run: Path, forged: Forged) -> None:
+def test_an_unreachable_sweep_needs_only_its_reason_as_evidence(run: Path, forged: Forged) -> None:
     lines = lines_of(run)
     sweep = next(filter(LINES["swept"], lines))
     for key in ("points", "points_file", "rule_verdicts", "deviations", "space"):
@@ -417,7 +417,7 @@ def test_an_unreachable_sweep_is_founded_on_its_reason(run: Path, forged: Forged
         call=str(case.when),
         rules=list(case.rules),
     )
-    assert "not founded" not in forged(3, lines)
+    assert NOT_FOUNDED not in forged(3, lines)
     sweep.update(verdict="PASS", effective="PASS", observed={"returned": "mr"})
     assert "PASS of" in forged(1, lines)
 
@@ -474,7 +474,7 @@ def test_a_manifest_with_false_facts_is_refused(
 
 
 @pytest.mark.parametrize("by", [None, {"version": ["x"], "engine_sha256": 7}])
-def test_words_of_an_unknown_author_count_as_another_versions(
+def test_a_bundle_without_a_known_version_counts_as_another_versions(
     run: Path, tmp_path: Path, verified: Verified, by: object
 ) -> None:
     output = verified(3, packed_by_another(run, tmp_path / "other", bundled_by=by))

@@ -277,7 +277,7 @@ def test_a_run_on_a_device_of_this_host_stores_no_derived_files(
     for name in devices:
         (tmp_path / name).mkdir()
     monkeypatch.setattr(system_cache, "_DEVICES", tmp_path)
-    monkeypatch.setenv(cache.DIRECTORY, "")  # so that it is removed after the test
+    monkeypatch.setenv(cache.DIRECTORY, "")  # so that the variable is removed after the test
     monkeypatch.delenv(cache.DIRECTORY)
     commands.keep_derived_files(arguments)
     assert (cache.DIRECTORY in os.environ) == keeps
@@ -363,8 +363,8 @@ def test_methods_of_data_classes_are_compiled_once(tmp_path: Path) -> None:
 
 CASE = "dereg_mr/deregistration/of-none"
 MODULE = "conformance/execution/runner.py"
-# Each Python in the guest writes forged bytecode of the module to the place from which Python would load it and the
-# host would store it as a derived file.
+# Each Python in the guest writes forged bytecode of the module to the path from which Python would load the bytecode.
+# The host would store the file at this path as a derived file.
 FORGER = f"""
 import importlib.util, os
 from importlib._bootstrap_external import _code_to_timestamp_pyc

@@ -98,7 +98,7 @@ def test_image_and_template_are_made_for_the_options_that_decide_them(cli: Cli, 
     assert said.out == "image and template of trixie are ready; ./rdma-cts run --guest uses them\n"
 
 
-def test_a_template_that_cannot_be_made_is_status_3(cli: Cli, guests: Mock) -> None:
+def test_if_a_template_cannot_be_made_the_status_is_3(cli: Cli, guests: Mock) -> None:
     guests.return_value.run_again.side_effect = UserError("guests are booted here", status=3)
     assert "the image of forky is ready, but its template is not" in cli(3, "prepare").err
 

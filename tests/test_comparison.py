@@ -78,7 +78,7 @@ def test_cases_are_compared_by_their_ids(tmp_path: Path) -> None:
 
 
 def test_cases_of_only_one_run_are_neither_new_nor_gone(tmp_path: Path) -> None:
-    """The defect occurs in two cases of the old run; the new run has tried one of them."""
+    """The defect occurs in two cases of the old run; only one of these cases is in the new run."""
     first, second, third, fourth = SUITE.cases
     wrong = "ibv_reg_mr(access=0) should succeed, but returned NULL"
     old = read(run(tmp_path / "old", [result(first, "FAIL", wrong), result(second, "FAIL", wrong), result(third)]))

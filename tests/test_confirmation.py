@@ -123,9 +123,9 @@ VARIOUS = {IDS[3]: "FAIL", IDS[5]: "FAIL", IDS[6]: "EOPNOTSUPP", IDS[7]: "FAIL",
         (spoiled, [[7, 6, 5, 4], [3], [5], [4]], (3, 4, 5), (6, 7)),
         (deadly, [[7, 6, 5, 4], [5, 4], [3], [6]], (3, 6), (4, 5, 7)),
     ],
-    ids=["each cause", "not seen again with others", "a death with others"],
+    ids=["each cause", "no violation with others", "a crash with others"],
 )
-def test_one_case_of_each_cause_is_repeated_alone_and_the_others_together(
+def test_one_case_of_each_cause_is_repeated_in_isolation_and_the_others_together(
     tmp_path: Path, device: Device, again: list[list[int]], alone: Sequence[int], company: Sequence[int]
 ) -> None:
     run = Run(tmp_path, device)
@@ -159,7 +159,7 @@ def once() -> Device:
         (lambda case, before: "CRASH" if case == IDS[3] and IDS[1] in before else "PASS", "CRASH", (1,)),
     ],
 )
-def test_a_violation_that_is_not_seen_alone_names_the_cases_that_it_needs(
+def test_a_violation_that_does_not_occur_in_isolation_names_the_cases_it_depends_on(
     tmp_path: Path, device: Device, verdict: str, needed: Sequence[int]
 ) -> None:
     recorded = Run(tmp_path, device)()
@@ -176,7 +176,7 @@ def test_a_search_uses_a_bounded_number_of_workers(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(confirmation, "MOST_WORKERS", 3)
     run = Run(tmp_path, after(11, 0))
     (record,) = run().confirmations
-    assert len(run.again) <= 1 + 3 + 1  # one repetition alone, and the last halving may try both halves
+    assert len(run.again) <= 1 + 3 + 1  # one repetition in isolation, and the last halving may try both halves
     assert IDS[0] in record["after"]
 
 
@@ -301,12 +301,12 @@ def swept(needed: str) -> Device:
     ("suite", "needed", "again", "after"),
     [
         (SWEPT, "", [f"{SWEEP}#{POINT}"], None),
-        (TRIES, SWEEP, [SWEEP], None),  # points that are tries of one combination are repeated together
+        (TRIES, SWEEP, [SWEEP], None),  # points that try the same combination are repeated together
         (SWEPT, SWEEP, [f"{SWEEP}#{POINT}", SWEEP], [SWEEP]),
         (SWEPT, ORDINARY, [f"{SWEEP}#{POINT}", SWEEP, ORDINARY], [ORDINARY]),
     ],
 )
-def test_the_smallest_point_of_a_deviation_is_repeated_alone_or_after_the_cases_it_needs(
+def test_the_smallest_point_of_a_deviation_is_repeated_in_isolation_or_after_the_cases_it_depends_on(
     suite: Suite, needed: str, again: list[str], after: list[str] | None, tmp_path: Path
 ) -> None:
     run = Run(tmp_path, swept(needed), suite)
@@ -393,7 +393,7 @@ def test_violations_never_seen_again_are_counted_separately(tmp_path: Path) -> N
     found, run = seen(tmp_path / "new", c4=["FAIL"])
     (record,) = found.confirmations
     assert (record["confirmed"], record["repetitions"]) == (False, {"seen": 0, "of": 3})
-    assert len(run.again) == 1 + 1 + 2  # one repetition alone, one after all earlier cases, and two more
+    assert len(run.again) == 1 + 1 + 2  # one repetition in isolation, one after all earlier cases, and two more
     (defect,) = found.defects
     assert defect.unconfirmed
     assert found.open_defects == ()

@@ -154,7 +154,7 @@ def test_data_of_a_read_must_be_in_memory_when_the_read_completes(with_completio
 
 @pytest.mark.parametrize(("failed", "waited", "state"), [(False, 0.0, "ERR"), (True, 0.001, "RTS")])
 def test_completions_are_not_awaited_on_a_pair_that_has_failed(failed: bool, waited: float, state: str) -> None:
-    """The pair is in ERR, or an earlier exchange is known to have failed. On another pair, the code waits a second."""
+    """The pair is in ERR, or an earlier exchange reported a failure. On any other pair, the code waits a second."""
     silent = Side(state=state)
     loopback = over(Pair(silent, Side()))
     exchange = loopback.execute(spec(loopback, "RDMA_WRITE", failed=failed))

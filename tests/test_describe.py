@@ -241,7 +241,7 @@ def fingerprint(out: Path) -> str:
     return read(out / "first").defects[0].fingerprint
 
 
-def test_a_defect_is_found_in_the_run_that_has_shown_it(out: Path, cli: Cli) -> None:
+def test_a_defect_is_found_in_the_run_in_which_it_occurred(out: Path, cli: Cli) -> None:
     found = fingerprint(out)
     assert f"defect {found}  (fake0, host, kernel 7.2.0; out/first)" in cli(0, "explain", found).out
 

@@ -35,23 +35,23 @@ def changing(*keys: str, to: Any) -> Change:
 
 # Differences of a node, and the reports about them.
 DIFFERENCES: Mapping[str, tuple[Change, str]] = {
-    "firmware": (changing("stack", "firmware", to="1.2.3"), "firmware: 1.2.3, most of its group none"),
-    "kernel": (changing("stack", "kernel", to="7.3.0"), "kernel: 7.3.0, most of its group "),
+    "firmware": (changing("stack", "firmware", to="1.2.3"), "firmware: 1.2.3, most nodes of its group: none"),
+    "kernel": (changing("stack", "kernel", to="7.3.0"), "kernel: 7.3.0, most nodes of its group: "),
     "library": (changing("under_test", "libraries.librxe-rdmav65.so", to="0" * 12), "hash of libraries.librxe"),
-    "capability": (changing("capabilities", "odp", to="no"), "capability odp: no, most of its group yes"),
-    "limit": (changing("capabilities", "max_mw", to="7"), "capability max_mw: 7, most of its group "),
-    "verdict": (changing("rules", "REG-01", to="FAIL"), "REG-01: FAIL, most of its group "),
-    "better": (changing("rules", "IOVA-05", to="PASS"), "IOVA-05: PASS, most of its group "),
+    "capability": (changing("capabilities", "odp", to="no"), "capability odp: no, most nodes of its group: yes"),
+    "limit": (changing("capabilities", "max_mw", to="7"), "capability max_mw: 7, most nodes of its group: "),
+    "verdict": (changing("rules", "REG-01", to="FAIL"), "REG-01: FAIL, most nodes of its group: "),
+    "better": (changing("rules", "IOVA-05", to="PASS"), "IOVA-05: PASS, most nodes of its group: "),
     "defect": (
         lambda data: data["defects"].pop(0),  # not the last defect, because an unconfirmed defect does not count
         "defect ",
     ),
     "case": (
         lambda data: data["violations"][0]["cases"].append("reg_mr/made/up"),
-        "case reg_mr/made/up: violated, most of its group none",
+        "case reg_mr/made/up: violated, most nodes of its group: none",
     ),
-    "slow": (changing("duration_s", to=9999.0), "seconds: 9999, most of its group "),
-    "quick": (changing("duration_s", to=1.0), "seconds: 1, most of its group "),
+    "slow": (changing("duration_s", to=9999.0), "seconds: 9999, most nodes of its group: "),
+    "quick": (changing("duration_s", to=1.0), "seconds: 1, most nodes of its group: "),
 }
 
 
@@ -74,7 +74,7 @@ def told(status: int, folder: Path, cli: Cli) -> tuple[dict[str, Any], str]:
     return json.loads((folder.parent / "out" / "fleet.json").read_text()), said
 
 
-def test_each_difference_is_found_and_no_other(tmp_path: Path, cli: Cli) -> None:
+def test_exactly_the_real_differences_are_found(tmp_path: Path, cli: Cli) -> None:
     changes = {7 * number + 3: change for number, (change, _) in enumerate(DIFFERENCES.values())}
     data, said = told(1, nodes(tmp_path / "nodes", 100, changes), cli)
     (group,) = data["groups"]
@@ -88,7 +88,7 @@ def test_each_difference_is_found_and_no_other(tmp_path: Path, cli: Cli) -> None
     assert page.count('<tr id="n') == 100
 
 
-def test_many_nodes_of_another_firmware_are_a_group_of_their_own(tmp_path: Path, cli: Cli) -> None:
+def test_many_nodes_of_another_firmware_are_a_separate_group(tmp_path: Path, cli: Cli) -> None:
     other = changing("stack", "firmware", to="2")
     data, _ = told(1, nodes(tmp_path / "nodes", 40, dict.fromkeys(range(0, 40, 4), other)), cli)
     assert [len(group["nodes"]) for group in data["groups"]] == [30, 10]
@@ -145,7 +145,7 @@ def test_a_directory_of_another_user_is_reported_as_the_problem_of_its_node(tmp_
 def test_results_under_two_names_are_reported(tmp_path: Path, cli: Cli) -> None:
     folder = nodes(tmp_path / "nodes", 5)
     (folder / "n4" / "summary.json").write_bytes((folder / "n2" / "summary.json").read_bytes())
-    assert "n4: results: those of n2, most of its group its own" in told(1, folder, cli)[1]
+    assert "n4: results: those of n2, most nodes of its group: its own" in told(1, folder, cli)[1]
 
 
 def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, cli: Cli) -> None:
@@ -156,7 +156,7 @@ def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, cl
     script = tmp_path / "out" / "drain.sh"
     shown = ended("sh", "-c", 'scontrol() { printf "%s|" "$@"; }; . "$1"', "sh", str(script), check=True, cwd=tmp_path)
     usual = recorded().capabilities["max_mw"]
-    reason = f"Reason=rdma-cts: capability max_mw: 7, most of its group {usual}"
+    reason = f"Reason=rdma-cts: capability max_mw: 7, most nodes of its group: {usual}"
     assert shown.stdout == f"update|NodeName=n2,n5|State=DRAIN|{reason}|"
     assert "Slurm does not accept" in script.read_text()
     assert not (tmp_path / "x").exists()

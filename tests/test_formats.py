@@ -112,7 +112,7 @@ def test_hostile_text_is_kept_as_far_as_xml_can_represent_it() -> None:
     assert "\U0001f600" in failure.text
 
 
-def test_if_the_page_cannot_be_written_the_smaller_reports_still_are(tmp_path: Path) -> None:
+def test_if_the_page_cannot_be_written_the_smaller_reports_are_still_written(tmp_path: Path) -> None:
     run = tmp_path / "run"
     write_run(run, run_of({2: "FAIL"}))
     for name in ("summary.json", "junit.xml", "report.html"):

@@ -119,7 +119,7 @@ def test_each_rule_has_the_date_of_its_last_change_on_each_stack(page: Browser) 
     assert lane(page, "REG-01", "trixie") == "trixie FAIL in all 7 nights"
     assert lane(page, "REG-02", "trixie") == "trixie PASS since 2026-05-06 03:17, violated in 2 of 7 nights"
     assert lane(page, "REG-15", "trixie") == (
-        "trixie FAIL since 2026-05-07 03:17, violated in 3 of 7 nights, comes and goes"
+        "trixie FAIL since 2026-05-07 03:17, violated in 3 of 7 nights, intermittent"
     )
     assert lane(page, "REG-01", "sid") == "sid PASS never violated"
 
@@ -196,11 +196,11 @@ def test_a_defect_is_the_same_under_any_of_its_fingerprints_and_has_its_worst_se
         data["defects"][0] |= {"fingerprint": name, "also": also, "severity": severity}
         path.write_text(json.dumps(data))
     ((defect, track),) = HistoryPage(read_history(tmp_path)).defects
-    assert track.lanes[0].told == "in all 3 nights"
+    assert track.lanes[0].in_words == "in all 3 nights"
     assert defect.severity == "kernel crash"
 
 
-def test_an_empty_history_is_a_page_too(tmp_path: Path) -> None:
+def test_an_empty_history_has_a_page(tmp_path: Path) -> None:
     assert "No night has run yet" in history_page.page_of(read_history(tmp_path))
 
 

@@ -1,5 +1,5 @@
-"""Tests with workers that forge, babble, stall and break: none gets a PASS for a case that the device did not pass, and
-every run completes. Each worker is a process that stands in for QEMU and uses the protocol of the guest's port
+"""Tests with workers that forge results, send noise, hang or exit: none gets a PASS for a case that the device did not
+pass, and every run completes. Each worker is a process that stands in for QEMU with the protocol of the guest's port
 (hostile_worker.py). The first worker of a run is hostile in its second case; all later workers are honest."""
 
 import json
@@ -39,7 +39,7 @@ EXPECTED = {what: verdict for verdict, names in rows("hostile_workers") for what
 # These runs are also bundled: one of each verdict, and those with the longest records.
 BUNDLED = {
     "forge_the_footer",
-    "say_other_rules_and_a_waiver",
+    "report_other_rules_and_a_waiver",
     "a_huge_log",
     "infinite_number",
     "words_for_the_terminal",
@@ -62,7 +62,7 @@ class Stand:
 
     def start(self, what: str, cases: Sequence[str]) -> Worker:
         self.started += 1
-        hostile = what if self.started == 1 else "well"
+        hostile = what if self.started == 1 else "honest"
         request = Request((), files={ONLY: "".join(f"{case}\n" for case in cases), MARK: new_mark()})
         self.console.touch()
         work = Path(tempfile.mkdtemp(dir=self.folder))
@@ -113,7 +113,7 @@ def test_a_hostile_worker_affects_only_one_case_and_gets_no_wrong_pass(
         assert "the worker reports PASS" in hostile["reason"]
         assert "its observation gives FAIL" in hostile["reason"]
         assert (hostile["observed"]["errno"], hostile["claimed"]) == ("EINVAL", "PASS")
-    if what == "say_other_rules_and_a_waiver":
+    if what == "report_other_rules_and_a_waiver":
         of = SUITE.cases[1]
         assert (hostile["level"], hostile["expected"]) == ("must", {"outcome": "success"})
         assert (hostile["call"], hostile["entry"], hostile["layer"]) == (str(of.when), "libibverbs", "kernel")

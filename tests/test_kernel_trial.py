@@ -258,7 +258,7 @@ def test_survivors_are_tried_together_and_distinguished_where_a_case_fails() -> 
     assert [each.by for each in found if each.name == "two"] == [(OTHER.id,)]
 
 
-def test_the_mutant_that_a_case_detects_is_found_by_halves_and_others_are_not_compiled_alone() -> None:
+def test_the_mutant_that_a_case_detects_is_found_by_halves_and_others_are_not_compiled_separately() -> None:
     names = [f"of-{n}" for n in range(8)]
     driver = Driver({("of-5", OTHER.id): "REG-05"})
     found = outcomes(driver.trial().try_together(permitted(*names)))
@@ -280,7 +280,7 @@ def test_a_case_that_is_broken_or_fails_only_with_several_changes_is_an_outcome_
     assert kernel_runs._refused(several, undecided) == names
 
 
-def test_a_recommendation_that_a_change_does_not_follow_is_no_false_alarm() -> None:
+def test_a_recommendation_that_a_change_does_not_follow_is_not_a_false_alarm() -> None:
     trial = Driver({("one", OTHER.id): "REG-05"}).trial()
     (found,) = trial.try_together([mutant("one", permitted=True, departs_from=("REG-05",))])
     assert (found.outcome, found.reason) == (ACCEPTED, "")

@@ -152,7 +152,7 @@ def test_a_resumed_lab_skips_hosts_with_a_complete_run(tmp_path: Path) -> None:
     assert "one: partial: it is unknown how much of the default tier was run" in done.out
     assert f"two: not run: two {REASON}" in done.out
     assert f"three: not run: three {REASON}" in done.out
-    assert f"rdma-cts run --resume {tmp_path / 'out'} runs the rest" in done.out
+    assert f"rdma-cts run --resume {tmp_path / 'out'} runs the remaining cases" in done.out
     assert "3 nodes, 1 group, no node differs, no rule is violated, 2 without a complete run" in done.out
 
 
@@ -187,7 +187,7 @@ def test_a_lab_in_which_all_hosts_are_complete_is_reported_again(tmp_path: Path)
     done = run(tmp_path, 2, "--resume", "out")
     assert "lab.yaml" in done.err
     done = run(tmp_path, 0, "--lab", "other.yaml", "--resume", "out")
-    assert "runs the rest" not in done.out
+    assert "runs the remaining cases" not in done.out
     assert "left out" not in done.out
 
 
@@ -249,7 +249,7 @@ def test_no_run_starts_in_a_directory_that_has_something_else(
     assert not (tmp_path / "connecting").exists()
 
 
-def test_a_terminated_lab_says_how_to_resume_it(tmp_path: Path) -> None:
+def test_a_terminated_lab_prints_how_to_resume_it(tmp_path: Path) -> None:
     lab_file(tmp_path, "hosts: [{host: one, device: a}]\n")
     client_of(tmp_path, "exec sleep 36000")
     command = [sys.executable, "-m", "commands", "run", "--lab", "lab.yaml", "--out", "out"]
@@ -261,7 +261,7 @@ def test_a_terminated_lab_says_how_to_resume_it(tmp_path: Path) -> None:
     lab_run.terminate()
     _, output = lab_run.communicate(timeout=PATIENCE_S)
     assert lab_run.returncode == 128 + signal.SIGTERM
-    assert output == "rdma-cts: ended by SIGTERM: ./rdma-cts run --resume out runs the rest\n"
+    assert output == "rdma-cts: ended by SIGTERM: ./rdma-cts run --resume out runs the remaining cases\n"
     pid = int((tmp_path / "connecting").read_text())
     await_true(lambda: not Path(f"/proc/{pid}").exists())  # no connection is left
 
@@ -305,10 +305,10 @@ def test_differences_between_equal_hosts_come_first() -> None:
     assert "6.1" in found
     assert "it cannot be reached" in text
     assert "4 nodes, 2 groups, 1 differ from their group, 2 violate a rule, 1 without a complete run" in text
-    assert "b: REG-01: FAIL, most of its group PASS" in [*differences(lab)]
+    assert "b: REG-01: FAIL, most nodes of its group: PASS" in [*differences(lab)]
 
 
-def test_the_page_of_hosts_that_do_not_differ_says_nothing() -> None:
+def test_the_page_of_hosts_that_do_not_differ_has_no_differences() -> None:
     lab = Fleet(tuple(node(name, ["PASS", "FAIL", "UNSUPPORTED"], "same") for name in ("a", "b")))
     assert not [*differences(lab)]
     assert "Nothing." in page(lab).decode()

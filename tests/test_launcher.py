@@ -157,9 +157,9 @@ def test_the_launcher_refuses_in_one_line(given: str, said: str, host: Host) -> 
     assert host.refused(*arguments.split()) == f"rdma-cts: {line}\n"
 
 
-def test_a_named_python_that_is_not_there_is_refused(host: Host) -> None:
+def test_a_named_python_that_does_not_exist_is_refused(host: Host) -> None:
     host.more["RDMA_CTS_PYTHON"] = f"{host.bin}/python3"
-    fault = f"{host.bin}/python3 was not found; name another Python in it, or unset it"
+    fault = f"{host.bin}/python3 was not found; set it to another Python, or unset it"
     assert host.refused("list", "--yes") == f"rdma-cts: RDMA_CTS_PYTHON: {fault}\n"
 
 
@@ -222,7 +222,9 @@ def test_in_ci_and_in_a_container_packages_are_installed_without_a_question(host
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("doctor",)])
-def test_help_and_doctor_without_a_python_say_so_and_install_nothing(arguments: tuple[str, ...], host: Host) -> None:
+def test_help_and_doctor_report_that_there_is_no_python_and_install_nothing(
+    arguments: tuple[str, ...], host: Host
+) -> None:
     said = host.launch(4 if arguments == ("doctor",) else 0, *arguments).out
     assert "No suitable Python is installed yet: python3 was not found." in said
     assert host.calls() == []
@@ -362,7 +364,7 @@ def test_modules_that_only_need_loading_are_distinguished(tmp_path: Path) -> Non
     assert found["device nodes"].remedy == "modprobe ib_uverbs"
 
 
-def test_lacking_programs_are_reported_with_the_command(python_host: Host, monkeypatch: Patch) -> None:
+def test_missing_programs_are_reported_with_the_command(python_host: Host, monkeypatch: Patch) -> None:
     for user, sudo in ((1000, "sudo "), (0, "")):
         monkeypatch.setattr("os.geteuid", lambda user=user: user)
         found = _by_subject(doctor.guest_findings(recipe_for(), python_host.root))
@@ -373,7 +375,7 @@ def test_lacking_programs_are_reported_with_the_command(python_host: Host, monke
 
 
 @pytest.mark.parametrize(("known", "said"), [("kvm", "/dev/kvm$"), ("tcg", "software emulation"), ("", "tried at the")])
-def test_the_doctor_says_what_runs_have_found_out_about_kvm(known: str, said: str, monkeypatch: Patch) -> None:
+def test_the_doctor_reports_what_runs_have_recorded_about_kvm(known: str, said: str, monkeypatch: Patch) -> None:
     monkeypatch.delenv("RDMA_CTS_ACCEL", raising=False)
     monkeypatch.setattr(qemu, "kvm_present", lambda _: True)
     monkeypatch.setattr(qemu, "remembered", lambda _: known)
@@ -399,7 +401,7 @@ def test_a_cache_that_cannot_be_searched_is_named_with_its_variable(monkeypatch:
         raise refused
 
 
-def test_the_doctor_says_what_is_known_of_the_driver_of_a_device(cli: Cli, monkeypatch: Patch) -> None:
+def test_the_doctor_reports_what_is_known_about_the_driver_of_a_device(cli: Cli, monkeypatch: Patch) -> None:
     monkeypatch.setattr(doctor, "device_findings", lambda: [readiness.Finding(readiness.OK, "it", "is")])
     monkeypatch.setattr(doctor, "device_names", lambda: ["mlx5_0"])
     monkeypatch.setattr("commands.doctor.RdmaNetlink.driver_id", lambda _: 1)

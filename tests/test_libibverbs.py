@@ -1,6 +1,6 @@
 """Tests of the device layer without a device. A stub of libibverbs prints the arguments of its calls: the calls are
 issued in a process that loads the stub in place of the real library. Attributes, deadlines and asynchronous events of
-queue pairs are tested on made-up objects."""
+queue pairs are tested on objects that the tests make."""
 
 import ctypes
 import errno
@@ -65,13 +65,13 @@ def show(returned):
 
 
 def calls(library: Path, *expressions: str, dialect: str | None = None) -> list[tuple[str, Any]]:
-    """Issues calls on the stub; returns, for each, the arguments that the stub received, and the suite's result."""
+    """Issues calls on the stub. Returns the arguments that the stub received, and the results of the suite."""
     code = "".join(f"\nmr = Mr(IbvMr(), 99)\nshow({each})" for each in expressions)
     environment = {**os.environ, "LD_LIBRARY_PATH": str(library), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", f"{PRELUDE}library = Libibverbs({dialect!r}){code}"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    answered = re.findall(r"((?:^[^\[].*\n)*)^(\[.*)\n", done.stdout, flags=re.MULTILINE)
-    return [(seen.strip(), json.loads(answer)) for seen, answer in answered]
+    found = re.findall(r"((?:^[^\[].*\n)*)^(\[.*)\n", done.stdout, flags=re.MULTILINE)
+    return [(received.strip(), json.loads(result)) for received, result in found]
 
 
 FIELDS = {"addr": 3, "length": 4, "handle": 5, "lkey": 6, "rkey": 7}
@@ -93,7 +93,7 @@ CALLS: list[tuple[str, Any, Any]] = [
 
 def test_arguments_and_results_are_passed_unchanged(library: Path) -> None:
     found = calls(library, *(expression for expression, _, _ in CALLS))
-    assert found == [(arguments, answer) for _, arguments, answer in CALLS]
+    assert found == [(arguments, result) for _, arguments, result in CALLS]
 
 
 def test_calls_that_an_older_library_lacks_are_not_offered(tmp_path: Path) -> None:
@@ -107,19 +107,19 @@ def test_calls_that_an_older_library_lacks_are_not_offered(tmp_path: Path) -> No
 def test_the_experimental_call_is_found_only_if_the_library_exports_it(library: Path) -> None:
     expression = "library.experimental_rereg_mr(mr, 4, pd, 0, 0, 1 << 40)"
     if library.name.startswith("vendor"):
-        [(seen, answer)] = calls(library, expression)
+        [(seen, result)] = calls(library, expression)
         assert seen == f"ibv_exp_rereg_mr 4 77 {1 << 40:x} 1"
-        assert answer[:2] == [13, 0]
+        assert result[:2] == [13, 0]
     else:
         with pytest.raises(subprocess.CalledProcessError):
             calls(library, expression)
 
 
-def test_the_dialect_makes_the_plain_call_with_an_attr_of_null(library: Path) -> None:
+def test_the_dialect_calls_ibv_rereg_mr_with_an_attr_of_null(library: Path) -> None:
     expression = "library.experimental_rereg_mr(mr, 4, pd, 0, 12, 0)"
-    [(seen, answer)] = calls(library, expression, dialect="experimental")
+    [(seen, result)] = calls(library, expression, dialect="experimental")
     assert seen == "ibv_rereg_mr 4 77 12 1"
-    assert answer[:2] == [-4, 22]
+    assert result[:2] == [-4, 22]
 
 
 PD: Any = SimpleNamespace(handle=0x12345678, pointer=1, context_pointer=2)
@@ -263,7 +263,7 @@ def test_each_transition_sets_the_attributes_that_the_manual_page_requires(
 ) -> None:
     expected = [(state, sum(1 << bit for bit in bits)) for state, bits in zip((1, 2, 3), masks, strict=False)]
     assert transitions(kind) == expected
-    assert all(type(mask) is int for _, mask in transitions(kind)), "C gets these numbers"
+    assert all(type(mask) is int for _, mask in transitions(kind)), "the masks are passed to C"
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_each_transition_sets_the_attributes_that_the_manual_page_requires(
         ("RESET", "INIT", [1]),
     ],
 )
-def test_a_queue_pair_is_moved_from_its_present_state(since: str, to: str, expected: list[int]) -> None:
+def test_a_queue_pair_is_moved_from_its_current_state(since: str, to: str, expected: list[int]) -> None:
     taken: list[int] = []
     attributes = SimpleNamespace(qp_state=0)
     qp = SimpleNamespace(modify=lambda given, mask: taken.append(given.qp_state))
@@ -299,7 +299,7 @@ class Events:
         (ctypes.c_int * 2).from_address(self.context + 33 * 8)[:] = [-1, self.reader]
         self.acknowledged: list[tuple[int, int]] = []
 
-    def comes(self, qp: int, kind: int) -> None:
+    def write(self, qp: int, kind: int) -> None:
         os.write(self.writer, bytes([qp >> 8, kind]))
 
     def ibv_get_async_event(self, context: int, address: int) -> int:
@@ -323,33 +323,31 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Iterator[Events]:
     os.close(made.writer)
 
 
-def test_each_event_is_acknowledged_and_those_of_the_queue_pair_are_named(events: Events) -> None:
+def test_each_event_is_acknowledged_and_the_events_of_the_queue_pair_are_named(events: Events) -> None:
     assert events_of(QP, events.context) == [], "the call does not wait"
     for qp, kind in ((QP, 3), (OTHER, 1), (QP, 16), (QP, 99)):
-        events.comes(qp, kind)
+        events.write(qp, kind)
     assert events_of(QP, events.context) == ["QP_ACCESS_ERR", "QP_LAST_WQE_REACHED", "event 99"]
     assert events.acknowledged == [(QP, 3), (OTHER, 1), (QP, 16), (QP, 99)]
-    assert events_of(QP, events.context) == [], "each is reported once"
+    assert events_of(QP, events.context) == [], "each event is reported once"
 
 
 # The deadline of a completion
 
 
 @given(st.floats(1e-6, 1e9))
-def test_the_deadline_of_a_case_is_longer_than_the_waits_for_several_missing_completions(
-    case_deadline_s: float,
-) -> None:
+def test_a_case_deadline_is_longer_than_the_waits_for_several_missing_completions(case_deadline_s: float) -> None:
     assert 0 < completion_deadline_s(case_deadline_s) <= COMPLETION_DEADLINE_S
     assert 5 * completion_deadline_s(case_deadline_s) < case_deadline_s
 
 
-def test_a_queue_awaits_a_completion_for_its_own_or_the_given_time() -> None:
+def test_a_queue_waits_for_a_completion_until_its_deadline_or_a_given_deadline() -> None:
     made = queue(deadline_s=1.5)
     assert made.completions() == made.completions(1, 0.25) == made.completions(1, 0.0) == []
     assert made.awaited == [1.5, 0.25, 0.0]
 
 
-def test_exchanges_in_c_await_a_completion_as_long_as_the_queues_do() -> None:
+def test_exchanges_in_c_wait_for_a_completion_as_long_as_the_queues() -> None:
     struct = NativeConnection(queue(deadline_s=1.5), queue(deadline_s=2.5), 0.5, renewable=False, by_reset=True)._struct
     assert (struct.send_timeout, struct.receive_timeout, struct.silence) == (1_500_000_000, 2_500_000_000, 500_000_000)
 
@@ -365,7 +363,7 @@ def test_exchanges_in_c_await_a_completion_as_long_as_the_queues_do() -> None:
         ("UC", "wr_post", "ExtendedPair"),
     ],
 )
-def test_the_bench_hands_the_deadline_to_each_pair(kind: str, extended: str, pair: str, monkeypatch: Patch) -> None:
+def test_the_bench_passes_the_deadline_to_each_pair(kind: str, extended: str, pair: str, monkeypatch: Patch) -> None:
     made: list[Any] = []
 
     def recording(spec: Any) -> Any:
@@ -379,5 +377,5 @@ def test_the_bench_hands_the_deadline_to_each_pair(kind: str, extended: str, pai
     assert made == [(pair, "device", spec, "requester", "responder", 1.5)]
 
 
-def test_by_default_a_completion_has_all_the_time_that_it_may_have() -> None:
+def test_the_default_deadline_of_a_completion_is_the_longest() -> None:
     assert completion_deadline_s(CASE_DEADLINE_S) == COMPLETION_DEADLINE_S

@@ -1,5 +1,5 @@
-"""Tests of the reader of lines, to which any bytes may be written, of the console of a worker, which may grow forever,
-and of the function that writes files."""
+"""Tests of the reader of lines, to which any bytes may be written; of a worker's console, which may grow forever; and
+of the function that writes files."""
 
 import os
 import re
@@ -59,7 +59,7 @@ def test_lines_are_whole_however_they_are_written(parts: list[bytes]) -> None:
         assert reader.next_line(PATIENCE_S) == b""
 
 
-def test_of_an_overlong_line_only_the_beginning_is_kept(monkeypatch: Patch) -> None:
+def test_an_overlong_line_is_cut_after_its_beginning(monkeypatch: Patch) -> None:
     monkeypatch.setattr(line_reader, "MAX_LINE", 100_000)
     with written(b"mark " + b"x" * 1_000_000 + b"\nnext\n") as reader:
         first, last = all_of(reader)
@@ -69,7 +69,7 @@ def test_of_an_overlong_line_only_the_beginning_is_kept(monkeypatch: Patch) -> N
     assert last == b"next\n"
 
 
-def test_the_time_out_expires_although_there_is_always_something_to_read() -> None:
+def test_the_time_out_expires_although_the_pipe_always_has_bytes() -> None:
     with written(b"x" * 4096, repeat=1 << 20) as reader:
         began = time.monotonic()
         assert reader.next_line(0.5) is None
@@ -91,7 +91,7 @@ def test_the_stream_ends_with_its_process_although_the_pipe_stays_open(tmp_path:
         os.close(descriptor)
 
 
-def test_a_console_is_read_from_its_end_and_cut_in_its_middle(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_the_last_lines_of_a_console_are_read_and_its_middle_is_cut(tmp_path: Path, monkeypatch: Patch) -> None:
     path = tmp_path / "console.log"
     console.create(path)
     with path.open("ab") as file:
@@ -108,7 +108,7 @@ def test_a_console_is_read_from_its_end_and_cut_in_its_middle(tmp_path: Path, mo
     assert path.read_bytes() == before
 
 
-def test_the_name_of_a_console_is_never_a_link(tmp_path: Path) -> None:
+def test_a_console_is_not_created_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "console.log").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(FileExistsError):
         console.create(tmp_path / "console.log")

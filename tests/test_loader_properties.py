@@ -1,5 +1,5 @@
-"""For any file, the loader returns cases or located mistakes, and the same result every time. The examples are
-derandomized, so that a run in CI fails because of a change and not by chance."""
+"""Tests that for any file, the loader returns cases or located mistakes, and the same result every time. The examples
+are derandomized, so that a run in CI fails because of a change and not by chance."""
 
 import functools
 import os
@@ -96,7 +96,7 @@ def flip_a_byte(data: bytes, chance: random.Random) -> bytes:
 
 
 def splice(data: bytes, chance: random.Random) -> bytes:
-    """Replaces up to two bytes, words or lines by up to two others of the text."""
+    """Replaces up to two bytes, words or lines by up to two other bytes, words or lines of the text."""
     pieces = re.findall(chance.choice([rb"(?s).", rb"[\w$.]+|\s+|[^\w\s]", rb".*\n"]), data)
     at, since = chance.randrange(len(pieces)), chance.randrange(len(pieces))
     put = pieces[since : since + chance.randrange(3)]
@@ -118,7 +118,7 @@ MUTATIONS = [flip_a_byte, splice, rename_a_key, cut_off_the_end]
 
 @functools.cache
 def excerpt(path: Path) -> bytes:
-    """Returns a table's head and its first rows, which are read within a few milliseconds."""
+    """Returns the head and the first rows of a table, which are read in a few milliseconds."""
     text = path.read_text()
     head, rows, body = text.partition("\nrows:\n")
     pieces = re.split(r"(?m)^(?=  - id: )", body)
@@ -128,7 +128,7 @@ def excerpt(path: Path) -> bytes:
 @pytest.mark.parametrize("path", REAL, ids=lambda path: f"{path.parent.name}/{path.stem}")
 @few
 @given(mutation=st.sampled_from(MUTATIONS), seed=st.integers(0, 2**32))
-def test_a_mutated_table_gives_cases_or_located_mistakes(
+def test_a_mutated_table_has_cases_or_located_mistakes(
     path: Path, mutation: Mutation, seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     chance = random.Random(seed)

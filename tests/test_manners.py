@@ -39,7 +39,7 @@ MISTAKES = (TESTS / "mistakes.txt").read_text()
 
 
 def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a shell script. In the script, "$@" stands for the beginning of the suite's command line."""
+    """Runs a shell script in which "$@" is the beginning of the suite's command line."""
     return ended("bash", "-c", script, "bash", *COMMAND, cwd=cwd, env=ENVIRONMENT, stdin=subprocess.DEVNULL)
 
 
@@ -70,7 +70,7 @@ def test_a_terminal_with_only_ascii_does_not_make_a_command_fail() -> None:
 
 
 @pytest.mark.parametrize("out", ["run/results.jsonl", "run/points/1.json", "link", "night/cell.json"])
-def test_no_output_replaces_what_is_recorded(out: str, run: Path, monkeypatch: Patch, cli: Cli) -> None:
+def test_no_output_replaces_recorded_data(out: str, run: Path, monkeypatch: Patch, cli: Cli) -> None:
     laid(run.parent, dict.fromkeys(("run/points/1.json", "night/cell.json"), "{}"))
     (run.parent / "link").symlink_to("run/results.jsonl")
     before = (run.parent / out).read_bytes()
@@ -101,7 +101,7 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Pat
 
 
 @pytest.mark.parametrize("mistake", [line for line in MISTAKES.splitlines() if line[0] != "#"])
-def test_a_mistake_in_a_command_line_is_one_line_and_status_2_or_128(
+def test_a_mistake_in_a_command_line_is_reported_in_one_line_with_status_2_or_128(
     mistake: str, tmp_path: Path, monkeypatch: Patch, cli: Cli
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -133,9 +133,7 @@ patches --linux {0} --out s
 """
 
 
-def test_a_locked_directory_is_reported_in_one_line_with_status_2(
-    open_folder: Path, monkeypatch: Patch, cli: Cli
-) -> None:
+def test_a_locked_directory_is_reported_in_one_line(open_folder: Path, monkeypatch: Patch, cli: Cli) -> None:
     locked, work = open_folder / "locked", open_folder / "work"
     (locked / "run").mkdir(parents=True)
     locked.chmod(0)
@@ -191,7 +189,7 @@ def test_help_fits_80_columns_and_breaks_no_word(command: str, monkeypatch: Patc
         ("a-very-long-word-in-one-piece", "a-very-long-word-in-one-piece"),
     ],
 )
-def test_a_line_on_a_terminal_is_broken_between_words_but_not_within_a_command(
+def test_a_terminal_line_is_broken_between_words_and_not_in_a_command(
     line: str, shown: str, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "24")
@@ -202,14 +200,14 @@ def test_a_line_on_a_terminal_is_broken_between_words_but_not_within_a_command(
 
 
 @pytest.mark.parametrize("value", ["\n", "a\nb", "\x1b[2J"])
-def test_a_variable_of_the_guest_is_one_line(value: str, tmp_path: Path, monkeypatch: Patch, cli: Cli) -> None:
+def test_variables_of_the_guest_are_printable_lines(value: str, tmp_path: Path, monkeypatch: Patch, cli: Cli) -> None:
     monkeypatch.chdir(tmp_path)
     said = cli(2, "run", "--guest", "--guest-env", f"COLOUR={value}", "--out", "out/x").err
     assert said.endswith("a value is one line of printable characters\n")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_list_says_how_many_of_its_cases_a_run_has(cli: Cli) -> None:
+def test_list_prints_how_many_of_its_cases_are_in_a_run(cli: Cli) -> None:
     *cases, last = cli(0, "list").out.splitlines()
     *default, short = cli(0, "list", "--tier", "default").out.splitlines()
     assert last == f"{len(cases)} cases; a run without --tier has {len(default)} of them (tier default)"
@@ -237,7 +235,7 @@ def test_a_run_directory_with_output_is_kept(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_user_who_is_not_root_learns_why_no_image_can_be_built(
+def test_the_reason_why_a_user_cannot_build_an_image_is_reported(
     programs: tuple[str, ...], reason: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     for name in programs:
@@ -256,10 +254,11 @@ def test_the_setting_that_forbids_user_namespaces_is_named(tmp_path: Path) -> No
     assert privileges.forbidden_by(tmp_path / "none") == []
 
 
-def test_an_interrupted_run_says_what_is_kept_and_has_reports(run: Path) -> None:
+def test_an_interrupted_run_names_its_results_and_has_reports(run: Path) -> None:
     assert kept_text(run, 0, 7) == f"no case has a result yet; ./rdma-cts run --resume {run} starts again"
     said = kept_text(run, 60, 70)
-    assert said == f"60 of 70 results and a report of them are in {run}; ./rdma-cts run --resume {run} runs the rest"
+    rest = f"./rdma-cts run --resume {run} runs the remaining cases"
+    assert said == f"60 of 70 results and their report are in {run}; {rest}"
     assert {"report.html", "junit.xml", "summary.json"} < {path.name for path in run.iterdir()}
 
 
@@ -300,7 +299,7 @@ def test_a_terminal_that_is_closed_sends_sighup_twice_and_ends_a_command_once() 
 
 
 @pytest.mark.parametrize("word", ["--\x1b[2J", "\x1b]0;owned\x07", "\udcff"])
-def test_what_was_typed_cannot_control_the_terminal(word: str, cli: Cli) -> None:
+def test_a_command_line_cannot_control_the_terminal(word: str, cli: Cli) -> None:
     assert all(line.isprintable() for line in cli(2, "list", word).err.split("\n"))
 
 
@@ -309,7 +308,7 @@ def test_foreign_text_cannot_control_the_terminal(capsys: Says) -> None:
     assert capsys.readouterr().out == "a?[31mb\ntwo\nlines?\n"
 
 
-def test_an_unforeseen_exception_is_one_line_and_a_file_with_its_traceback(monkeypatch: Patch, cli: Cli) -> None:
+def test_an_unexpected_exception_is_one_line_and_a_file_with_its_traceback(monkeypatch: Patch, cli: Cli) -> None:
     def fail(arguments: object) -> int:
         raise RuntimeError("a\nb\x1b")
 
@@ -321,7 +320,7 @@ def test_an_unforeseen_exception_is_one_line_and_a_file_with_its_traceback(monke
     log.unlink()
 
 
-def test_a_user_without_home_and_entry_has_a_cache_of_its_own(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_user_without_a_home_directory_has_a_private_cache(tmp_path: Path, monkeypatch: Patch) -> None:
     def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")
 

@@ -1,5 +1,5 @@
-"""Memory: each kind has its described properties, is between guard pages, and is unmapped after use; limits are
-restored; changes of the known contents around a range are detected."""
+"""Tests of memory: each kind has its described properties, is between guard pages, and is unmapped after use. Limits
+are restored, and changes of the known contents around a range are detected."""
 
 import ctypes
 import errno
@@ -99,14 +99,14 @@ def test_huge_memory_has_huge_pages_or_an_error_about_them() -> None:
 
 @pytest.fixture
 def dax(tmp_path: Path, monkeypatch: Patch) -> persistent.Device:
-    """A file with room for two ranges, in place of a DAX device."""
+    """A file with room for two ranges, which replaces a DAX device."""
     made = persistent.Device(tmp_path / "dax0.0", 2 * PAGE, 5 * PAGE)
     made.path.write_bytes(b"old" * 5 * PAGE)
     monkeypatch.setattr(persistent, "device", lambda: made)
     return made
 
 
-def test_each_allocation_of_persistent_memory_is_a_part_of_the_device_of_its_own(dax: persistent.Device) -> None:
+def test_each_allocation_of_persistent_memory_is_a_separate_part_of_the_device(dax: persistent.Device) -> None:
     first, second = allocate("persistent", PAGE), allocate("persistent", 2 * PAGE)
     assert (first.addr % dax.alignment, first.size, protection(first.addr)) == (0, PAGE, "rw-s")
     assert protection(first.addr - 1) == protection(first.addr + dax.alignment) == "---p"
@@ -131,7 +131,7 @@ def test_without_the_variable_no_persistent_memory_is_used(monkeypatch: Patch) -
 
 
 def test_alignment_and_size_of_a_device_dax_are_those_in_sysfs(tmp_path: Path, monkeypatch: Patch) -> None:
-    # /dev/null stands for a DAX device, which is recognised by its device number.
+    # A DAX device is recognised by its device number, here that of /dev/null.
     monkeypatch.setenv(persistent.VARIABLE, "/dev/null")
     folder = laid(tmp_path / "1:3", {"align": "2097152\n", "size": "1073741824\n"})
     (folder / "subsystem").symlink_to("../bus/dax")
@@ -170,8 +170,8 @@ def state() -> tuple[tuple[int, int], str]:
     return resource.getrlimit(resource.RLIMIT_MEMLOCK), effective
 
 
-def limit_and_look() -> None:
-    """Sets the limit and checks its effect; runs in a separate process, because dropping a capability is permanent."""
+def check_the_limit() -> None:
+    """Sets the limit and checks its effect. Needs a separate process, because dropping a capability is permanent."""
     obey_locked_memory_limit()
     before = state()
     assert can_lock(3 * PAGE)
@@ -184,8 +184,8 @@ def limit_and_look() -> None:
     assert state() == before
 
 
-def test_the_limit_applies_within_the_block_and_is_restored_after_it_and_after_an_exception() -> None:
-    code = f"import sys; sys.path[:0] = {sys.path!r}; import test_memory; test_memory.limit_and_look()"
+def test_the_limit_applies_within_the_block_and_is_restored_also_after_an_exception() -> None:
+    code = f"import sys; sys.path[:0] = {sys.path!r}; import test_memory; test_memory.check_the_limit()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -195,9 +195,9 @@ def test_more_memory_than_the_process_may_lock_is_reported_as_lacking_on_this_ho
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (2 * PAGE, hard))
     try:
         check_lockable(2 * PAGE)
-        for ask in (check_lockable, lambda size: locked_memory_limit(size).__enter__()):
+        for lock in (check_lockable, lambda size: locked_memory_limit(size).__enter__()):
             with pytest.raises(HostLacks, match=rf"may lock {2 * PAGE} bytes.*needs {3 * PAGE}; raise the limit"):
-                ask(3 * PAGE)
+                lock(3 * PAGE)
     finally:
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (soft, hard))
 
@@ -211,7 +211,7 @@ def test_repeated_memory_repeats_its_pages_after_an_uneven_number() -> None:
     assert all((2**high - 2**low) % REPEATED_PAGES for high in range(64) for low in range(high))
 
 
-def test_pages_that_were_only_read_are_not_the_processes_own() -> None:
+def test_pages_that_were_only_read_do_not_belong_to_the_process() -> None:
     with closing(allocate("untouched", SIZE)) as made:
         ctypes.string_at(made.addr, SIZE)
         assert paging.own_pages(made.addr, SIZE)[0] == 0
@@ -250,7 +250,7 @@ def test_sent_bytes_differ_from_the_fillings_and_between_pages_and_words() -> No
 @pytest.mark.parametrize(
     ("length", "written", "changed"),
     [
-        (16, {0: pattern(17)}, [[0, 16], [16, 1]]),  # the byte right behind the range is a stretch of its own
+        (16, {0: pattern(17)}, [[0, 16], [16, 1]]),  # the byte after the range is a separate stretch
         (16, {-1: b"\1", 8900: b"\1\1"}, [[-1, 1], [8900, 2]]),
         (
             2 * 4096,
@@ -269,14 +269,14 @@ def test_every_changed_stretch_is_detected_whatever_its_bytes(
     assert area.changed() == changed
 
 
-def test_memory_that_was_filled_or_never_touched_is_left_as_it_is(buffer: Memory) -> None:
+def test_changes_of_memory_without_the_known_contents_are_not_reported(buffer: Memory) -> None:
     assert target(buffer, contents="zeros").changed() == []
     ctypes.memset(buffer.addr, BEFORE, buffer.size)
     assert target(buffer, contents="filled").changed() == []
 
 
 @pytest.mark.parametrize(("arrived", "moved"), [(16, "all"), (0, "nothing"), (8, "part")])
-def test_an_area_reports_how_much_has_arrived(buffer: Memory, arrived: int, moved: str) -> None:
+def test_an_area_reports_how_much_has_moved(buffer: Memory, arrived: int, moved: str) -> None:
     area = target(buffer)
     ctypes.memmove(area.start, pattern(16), arrived)
     assert area.moved() == moved
@@ -289,9 +289,9 @@ def test_an_area_reports_how_much_has_arrived(buffer: Memory, arrived: int, move
         (b"", "nothing"),
         (pattern(16), "all"),
         (pattern(8), "part"),
-        (repeated(EMPTY, 3) + pattern(4)[3:], "part"),  # one byte has arrived, in its place
-        (b"\0" + pattern(8), "part"),  # some bytes have arrived, elsewhere
-        (bytes([CANARY]) * 4, "part"),  # the bytes come from outside of the range
+        (repeated(EMPTY, 3) + pattern(4)[3:], "part"),  # one byte arrived, in its place
+        (b"\0" + pattern(8), "part"),  # some bytes arrived, in another place
+        (bytes([CANARY]) * 4, "part"),  # the bytes are from outside the range
         (b"\0" * 16, "other"),
         (bytes(range(16)), "other"),
     ],
@@ -313,7 +313,7 @@ ADDR, LENGTH = 4096 + 100, 200
 
 @pytest.mark.parametrize("position", sorted(set(POSITIONS) - {"empty"}))
 @pytest.mark.parametrize("operation", ["RDMA_WRITE", "SEND", "ATOMIC_WRITE", "ATOMIC_FETCH_AND_ADD"])
-def test_a_position_is_inside_or_outside_the_range_as_its_name_says(operation: str, position: str) -> None:
+def test_a_position_is_inside_or_outside_the_range_according_to_its_name(operation: str, position: str) -> None:
     offset, size = locate(position, operation, ADDR, LENGTH)
     inside = range(LENGTH)
     touched = [byte in inside for byte in range(offset, offset + size)]
@@ -328,7 +328,7 @@ def test_words_are_aligned_although_the_range_begins_and_ends_within_a_word(oper
     assert ((ADDR + offset) % 8, size) == (0, 8)
 
 
-def test_no_word_is_empty() -> None:
+def test_operations_on_words_have_no_empty_position() -> None:
     assert locate("empty", "RDMA_WRITE", ADDR, LENGTH) == (0, 0)
     with pytest.raises(LookupError, match="no position 'empty'"):
         locate("empty", "ATOMIC_WRITE", ADDR, LENGTH)

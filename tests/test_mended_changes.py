@@ -1,5 +1,5 @@
-"""The project's changes to the driver's sources: anchors that fit, anchors that do not fit, and the form of the
-files."""
+"""Tests of the project's changes to the driver's sources: changes that fit, changes that do not fit, and the form of
+their files."""
 
 import re
 from pathlib import Path
@@ -76,7 +76,7 @@ def applied(*edits: Edit) -> str:
     ],
     ids="before,after,words,above a definition,above a comment,structure,signature,lines,a line,past words".split(","),
 )
-def test_an_edit_changes_only_what_it_names_and_only_once(edit: Edit, text: str) -> None:
+def test_an_edit_changes_one_place_and_is_not_applied_twice(edit: Edit, text: str) -> None:
     changed = applied(edit)
     assert text in changed
     assert changed.count(edit.text or text) == 1, "the same words in another function are unchanged"
@@ -145,14 +145,14 @@ def test_two_changes_that_replace_the_same_words_do_not_fit_together() -> None:
         ("  - {file: linux/a.c, before: x, text: new}", "defects: [abc]\n", r"'abc' is not a fingerprint"),
     ],
 )
-def test_a_mistake_in_a_change_has_its_place(tmp_path: Path, edits: str, more: str, message: str) -> None:
+def test_a_mistake_in_a_change_is_located(tmp_path: Path, edits: str, more: str, message: str) -> None:
     head = f"subject: what\nabout: why\nrules: [BIND-10]\ncase: bind_mw/type_1/part-from-buf\n{more}"
     laid(tmp_path, {"sample.yaml": f"{head}edits:\n{edits}"})
     with user_error(message, status=2, one_line=False):
         read_changes(tmp_path)
 
 
-def test_each_change_of_the_project_names_rules_that_exist_and_quotes_little_of_the_source() -> None:
+def test_each_change_of_the_project_names_existing_rules_and_has_short_anchors() -> None:
     suite = load_suite()
     rules = suite.registry
     changes = read_changes()

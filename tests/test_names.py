@@ -26,7 +26,7 @@ def assigned(source: str) -> Iterator[str]:
             )
 
 
-def test_no_module_gives_a_name_a_second_meaning() -> None:
+def test_no_module_assigns_a_name_twice() -> None:
     times = {str(file.relative_to(ROOT)): Counter(assigned(file.read_text())) for file in FILES}
     assert [(file, name) for file, names in times.items() for name in names if names[name] > 1] == []
 
@@ -40,7 +40,7 @@ JUDGING = [
 ]
 
 
-def asked_keys(source: str) -> Iterator[str]:
+def used_keys(source: str) -> Iterator[str]:
     """Yields the keys in `observation.get("key")`, `observation.pop("key")` and `"key" in observation`."""
     for node in ast.walk(ast.parse(source)):
         match node:
@@ -56,5 +56,5 @@ def asked_keys(source: str) -> Iterator[str]:
 
 
 def test_a_key_that_is_read_is_a_key_of_an_observation() -> None:
-    found = {(str(file.relative_to(ROOT)), key) for file in JUDGING for key in asked_keys(file.read_text())}
+    found = {(str(file.relative_to(ROOT)), key) for file in JUDGING for key in used_keys(file.read_text())}
     assert {(file, key) for file, key in found if key not in KEYS} == set()

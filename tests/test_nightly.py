@@ -1,4 +1,4 @@
-"""Tests of `rdma-cts nightly`: the output, the stored files and the exit status, for every event in the cells."""
+"""Tests of `rdma-cts nightly`: the output, the stored files and the exit status, for each outcome of a cell."""
 
 import fcntl
 import json
@@ -40,20 +40,20 @@ def option(command: Sequence[str], flag: str) -> str:
 
 
 class Nights:
-    """Nights with made-up runs. For each stack, `cells` has what its run does: results are recorded, a text is the
-    output of a run without results, and an exception ends the night."""
+    """Nights with simulated runs. For each stack, `cells` has the results of its run, the output of a run without
+    results, or an exception that ends the night."""
 
     def __init__(self, folder: Path, says: Says) -> None:
         self.folder = folder
         self.says = says
         self.cells: dict[str, Made] = {}
-        self.asked: list[list[str]] = []
+        self.commands: list[list[str]] = []
         self.ages: dict[str, float] = {}
         self.no_network = False
 
     def finished(self, command: list[str], environment: Mapping[str, str], output: int) -> int:
         """Replaces the process of a run."""
-        self.asked.append(command)
+        self.commands.append(command)
         made = self.cells[option(command, "--stack") or "forky"]
         if isinstance(made, BaseException):
             (Path(option(command, "--out")) / "work-a" / "stage").mkdir(parents=True)
@@ -121,7 +121,7 @@ def test_earlier_regressions_of_a_case_are_counted(nights: Nights) -> None:
     assert "since this night, and earlier in 1 of 3 nights" in said
 
 
-def test_a_defect_that_a_night_did_not_decide_is_still_present(nights: Nights) -> None:
+def test_a_defect_without_a_result_in_a_night_is_still_present(nights: Nights) -> None:
     nights.night(0, forky=GOOD_RUN)
     said = nights.night(3, forky=run_of({1: "MISSED"}))
     assert "no longer decided: FAIL -> MISSED" in said
@@ -143,7 +143,7 @@ def test_a_night_cut_short_does_not_count_as_free_of_a_defect(nights: Nights) ->
     assert "and earlier in" not in said
 
 
-def test_newly_unsupported_cases_are_named_and_untried_cases_counted(nights: Nights) -> None:
+def test_newly_unsupported_cases_are_named_and_cases_that_were_not_run_are_counted(nights: Nights) -> None:
     nights.night(0, forky=run_of({}))
     said = nights.night(0, forky=run_of({4: "UNSUPPORTED"}, count=7))
     assert f"newly unsupported: PASS -> UNSUPPORTED  REG-01  {SUITE.cases[4].id}" in said
@@ -176,7 +176,7 @@ def test_a_run_cut_short_is_not_decided_and_nothing_is_compared_with_it(nights: 
     assert nights.outcomes("forky") == [BASELINE, UNDECIDED, REGRESSED]
 
 
-def test_an_image_that_cannot_be_renewed_is_reported_and_the_old_one_is_run(nights: Nights) -> None:
+def test_an_image_that_cannot_be_renewed_is_reported_and_the_old_image_is_used(nights: Nights) -> None:
     nights.no_network = True
     kernel = bzimage(nights.folder.parent / "k", "7.3.0")
     said = nights.night(0, "--renew", "1", "--kernel", f"mine={kernel}", forky=GOOD_RUN, sid=GOOD_RUN)
@@ -195,7 +195,7 @@ def test_each_cell_is_a_run_with_the_options_given(nights: Nights) -> None:
     modules = nights.folder.parent
     kernel = bzimage(modules / "k", "7.3.0")
     nights.night(0, "--tier", "smoke", "--yes", "--kernel", f"mine={kernel},{modules}", forky=GOOD_RUN, sid=GOOD_RUN)
-    said = [" ".join(command[4:]) for command in nights.asked]
+    said = [" ".join(command[4:]) for command in nights.commands]
     (night,) = nights.history.nights
     out = nights.folder / night
     assert said == [
@@ -226,14 +226,14 @@ def removed(path: Path) -> Path:
 NOISE = bytes(range(256)) + b"\n"
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "the outcome is not JSON": lambda cell: (cell / "cell.json").write_text("{"),
-    "the outcome is of nobody": lambda cell: (cell / "cell.json").write_text('{"schema": "x"}'),
+    "the outcome has an unknown schema": lambda cell: (cell / "cell.json").write_text('{"schema": "x"}'),
     "the outcome is a FIFO": lambda cell: os.mkfifo(removed(cell / "cell.json")),
     "the results are torn": lambda cell: torn(cell / "results.jsonl"),
     "the results are gone": lambda cell: removed(cell / "results.jsonl"),
     "results and summary are noise": lambda cell: [
         (cell / name).write_bytes(NOISE) for name in ("results.jsonl", "summary.json")
     ],
-    "it is a link to elsewhere": lambda cell: removed(cell).symlink_to("/"),
+    "it is a link to another place": lambda cell: removed(cell).symlink_to("/"),
     "it is a file": lambda cell: removed(cell).write_text(""),
 }
 
@@ -247,7 +247,7 @@ def test_a_damaged_cell_affects_only_itself_and_is_named_in_one_line(nights: Nig
     named = [line for line in said.splitlines() if night in line and "forky" in line and "compare --all" not in line]
     assert len(named) == 1, said
     assert nights.outcomes("sid") == [BASELINE, REGRESSED]
-    # A damaged cell may have been good, so the night is undecided. A link or a file is no cell, and is ignored.
+    # A damaged cell may have been good, so the night is undecided. A link or a file is not a cell, and is ignored.
     assert nights.outcomes("forky")[-1] == (BASELINE if how.startswith("it is") else UNDECIDED)
 
 
@@ -283,7 +283,7 @@ def test_a_regression_does_not_become_the_baseline_because_earlier_nights_were_r
     assert nights.outcomes("forky") == [BASELINE]
 
 
-def test_only_the_last_nights_and_the_last_good_night_are_kept_whole(nights: Nights) -> None:
+def test_only_the_last_nights_and_the_last_good_night_keep_their_results(nights: Nights) -> None:
     nights.night(0, forky=run_of({}))
     nights.night(1, forky=GOOD_RUN)
     sweeps = nights.history.of("forky")[1].folder / "points"
@@ -297,7 +297,7 @@ def test_only_the_last_nights_and_the_last_good_night_are_kept_whole(nights: Nig
     assert nights.outcomes("forky")[2:] == [REGRESSED] * 3
 
 
-def test_the_text_of_the_morning_is_a_message_and_a_webhooks_data(
+def test_the_output_of_a_night_is_also_a_message_and_the_data_of_a_webhook(
     nights: Nights, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     sent, hook = tmp_path / "sent", tmp_path / "hook.json"
@@ -316,7 +316,7 @@ def test_the_text_of_the_morning_is_a_message_and_a_webhooks_data(
     assert "is not a night" not in nights.night(0, forky=GOOD_RUN)
 
 
-def test_foreign_entries_are_named_and_left_alone(nights: Nights) -> None:
+def test_foreign_files_are_named_and_not_changed(nights: Nights) -> None:
     nights.night(0, forky=GOOD_RUN)
     (nights.folder / "notes\n.txt").write_text("mine")
     (nights.folder / "20261122T031700Z").symlink_to("/etc")
@@ -331,8 +331,8 @@ def test_a_night_in_the_future_is_reported(nights: Nights) -> None:
     assert "the history has a later night" in nights.night(0, forky=GOOD_RUN)
 
 
-def test_a_run_that_really_fails_is_reported_in_its_own_words(tmp_path: Path, cli: Cli) -> None:
-    """The run is a real process."""
+def test_the_error_message_of_a_run_is_reported(tmp_path: Path, cli: Cli) -> None:
+    """The run is a real process, and not a simulated run."""
     kernel = bzimage(tmp_path / "k", "7.3.0")
     command = f"nightly --history {tmp_path / 'h'} --stack forky --renew 99999 --kernel mine={kernel}"
     command += " --tier exhaustive --verb sequences --sequences 0"
@@ -342,12 +342,12 @@ def test_a_run_that_really_fails_is_reported_in_its_own_words(tmp_path: Path, cl
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_night_that_is_ended_leaves_no_temporary_directory(nights: Nights, number: int) -> None:
+def test_a_night_that_is_terminated_leaves_no_temporary_directory(nights: Nights, number: int) -> None:
     nights.night(128 + number, forky=Terminated(number))
     assert [path.name for path in nights.folder.glob("*/*/*")] == ["run.log"]
 
 
-def test_leftovers_of_a_killed_night_are_removed_unless_its_run_is_still_running(nights: Nights) -> None:
+def test_files_of_a_killed_night_are_removed_unless_its_run_is_still_running(nights: Nights) -> None:
     nights.night(3, forky=GOOD_RUN, sid=GOOD_RUN, trixie="the machine has lost power")
     cells = {cell.name: cell.folder for cell in nights.history.cells}
     for folder in cells.values():
@@ -360,7 +360,7 @@ def test_leftovers_of_a_killed_night_are_removed_unless_its_run_is_still_running
     assert not (cells["trixie"] / "results.jsonl").exists()
 
 
-def test_many_foreign_files_are_few_lines(nights: Nights) -> None:
+def test_many_foreign_files_are_reported_in_few_lines(nights: Nights) -> None:
     nights.folder.mkdir()
     for number in range(300):
         (nights.folder / f"file-{number}").write_text("")
@@ -371,7 +371,7 @@ def test_many_foreign_files_are_few_lines(nights: Nights) -> None:
 
 @pytest.mark.guest
 @pytest.mark.nightly
-def test_a_made_regression_in_the_guest_is_new_in_one_night_and_fixed_in_the_next(tmp_path: Path, cli: Cli) -> None:
+def test_a_regression_in_the_guest_is_reported_in_one_night_and_fixed_in_the_next(tmp_path: Path, cli: Cli) -> None:
     case = "reg_mr/access_flags/remote-write-without-local-write+none"
     history = tmp_path / "history"
     command = f"nightly --history {history} --stack forky --only {case} --no-confirm --yes --renew 99999".split()

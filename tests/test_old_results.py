@@ -59,7 +59,7 @@ def test_an_old_file_is_read_as_recorded() -> None:
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_a_report_in_each_format_is_made(format_: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_an_old_run_has_a_report_in_each_format(format_: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main(["report", str(OLD), "--format", format_, "--out", "-"]) == 0
     assert SWEEP.partition("@")[0].encode() in capsysbinary.readouterr().out.replace(b"\\", b"")
 
@@ -129,7 +129,7 @@ RAW = [
 
 
 def places(data: Any) -> Iterator[tuple[Any, Any]]:
-    """Yields the container and the key of each value in some data."""
+    """Yields the container and the key of each value in the data."""
     inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     for key, each in list(inner):
         yield data, key
@@ -183,7 +183,7 @@ def in_place_of(line: bytes, lines: list[bytes], dice: random.Random) -> list[by
 
 
 def read_in_every_way(folder: Path) -> None:
-    """Reads a run with every command. Raises UserError."""
+    """Reads a run as the commands do."""
     run = read(folder)
     for render in (renderer(name).render for name in FORMATS):
         report = render([run])
@@ -198,8 +198,8 @@ def read_in_every_way(folder: Path) -> None:
             read_points(folder, record)
 
 
-def carried_on(folder: Path) -> None:
-    """Does what `run --resume` does with the file before a worker starts."""
+def read_to_resume(folder: Path) -> None:
+    """Reads a run as `run --resume` does before a worker starts."""
     with closing(ResultsFile(folder / "results.jsonl", carry_on=True)) as file:
         file.cut_back(file.recorded())
 
@@ -217,7 +217,7 @@ def test_each_damaged_file_is_read_or_refused_in_one_line(tmp_path: Path) -> Non
         (folder / "results.jsonl").write_bytes(data)
         for path, content in zip(points, good, strict=True):
             path.write_bytes(damaged([content], dice) if number % 3 == 0 else content)
-        for reader in (read_in_every_way, carried_on):
+        for reader in (read_in_every_way, read_to_resume):
             try:
                 reader(folder)
             except UserError as error:
@@ -260,7 +260,7 @@ def planned_run(folder: Path, number: int) -> str:
 
 
 @pytest.mark.parametrize("command", READERS)
-def test_each_reader_does_little_for_a_case_that_was_only_planned(command: str, tmp_path: Path) -> None:
+def test_no_command_is_slow_because_of_cases_that_were_only_planned(command: str, tmp_path: Path) -> None:
     few, many = (planned_run(tmp_path / str(number), number) for number in (1000, 3000))
     words = command.replace("OLD", str(OLD)).split()
     main([*words, few])  # this call fills the cache for the next call

@@ -1,5 +1,5 @@
-"""The conclusion about a run has the same words everywhere, and is "conforms" only if no rule and no case is left open.
-A rule is verified by its evidence: operations at each entry, granted and refused, and a control for each refusal."""
+"""Tests that the conclusion about a run has the same words everywhere, and is "conforms" only if no rule and no case is
+undecided. A rule is verified by granted and refused operations at each entry, and a control for each refusal."""
 
 import json
 import re
@@ -92,7 +92,7 @@ class Refusing(Device):
         return 22
 
 
-def test_a_violation_counts_everywhere_although_the_run_was_cut_short(tmp_path: Path, cli: Cli) -> None:
+def test_every_command_reports_a_violation_of_a_run_that_was_cut_short(tmp_path: Path, cli: Cli) -> None:
     run = record(tmp_path, SUITE, [CASE], Refusing(), started="2026-01-02T03:04:05+00:00")
     known = read(written_records(lines_of(run)[:-1], run))
     assert known.status == 1
@@ -119,7 +119,7 @@ def run_concluded(verdicts: Sequence[str], left_out: int | None = 0, unrecorded:
     return conclude_run("x0", footer, [*rules], rules, needs, left_out=left_out, unrecorded=unrecorded)
 
 
-def test_a_whole_run_without_anything_left_conforms() -> None:
+def test_a_whole_run_without_undecided_rules_conforms() -> None:
     found = run_concluded(["PASS", "UNSUPPORTED", "WAIVED"], other="UNREACHABLE")
     assert (found.words, found.conforms) == ("x0 conforms to its documents except for 1 waived rule", True)
 
@@ -146,7 +146,7 @@ def test_a_violation_outranks_every_gap() -> None:
     assert (found.words, found.status) == ("x0 does not conform to its documents: 2 rules violated", 1)
 
 
-def test_a_run_that_claims_other_tables_is_not_believed(one: Path, tmp_path: Path) -> None:
+def test_a_run_of_other_tables_cannot_claim_to_be_whole(one: Path, tmp_path: Path) -> None:
     header, *results, footer = lines_of(one)
     header["suite"]["tables_sha256"] = "1" * 64
     said = read(written_records([header, *results, footer], tmp_path)).conclusion
@@ -186,22 +186,22 @@ def contradictions(suite: Suite, recorded: Recorded, directory: Path) -> list[st
     """
     basis = Basis(known_capabilities(recorded))
     found: dict[str, dict[Verdict, str]] = {}
-    answers: dict[str, str] = {}
+    results: dict[str, str] = {}
     for of, observed in _calls(suite, recorded, directory, basis):
-        answer = without_undeclared(observed)
-        answer.pop("afterwards", None)
-        verdict = Verdict(conclude(replace(of, afterwards=()), basis, answer)[0].verdict)
-        if verdict in _SILENT or of.when.then.outcome == "open" or of.when.then.because or "returned" not in answer:
+        returned = without_undeclared(observed)
+        returned.pop("afterwards", None)
+        verdict = Verdict(conclude(replace(of, afterwards=()), basis, returned)[0].verdict)
+        if verdict in _SILENT or of.when.then.outcome == "open" or of.when.then.because or "returned" not in returned:
             continue
-        keys = [repr((str(of.when), of.entry, of.given, of.before, verdict_key(answer)))]
-        if answer["errno"] in _NOT_SUPPORTED:
+        keys = [repr((str(of.when), of.entry, of.given, of.before, verdict_key(returned)))]
+        if returned["errno"] in _NOT_SUPPORTED:
             flags = {name: value for name, value in of.when.arguments.items() if isinstance(value, Flags)}
             kinds = [memory.kind for memory in of.given.memory.values()]
-            keys.append(repr((of.when.call, flags, kinds, of.entry, answer["errno"])))
+            keys.append(repr((of.when.call, flags, kinds, of.entry, returned["errno"])))
         for key in keys:
-            answers[key] = f"{of.when}@{of.entry} gave {answer['returned']} {answer['errno']}"
+            results[key] = f"{of.when}@{of.entry} returned {returned['returned']} {returned['errno']}"
             found.setdefault(key, {}).setdefault(verdict, of.id)
-    return [f"{answers[key]}: {verdicts}" for key, verdicts in found.items() if len(verdicts) > 1]
+    return [f"{results[key]}: {verdicts}" for key, verdicts in found.items() if len(verdicts) > 1]
 
 
 def _calls(suite: Suite, recorded: Recorded, directory: Path, basis: Basis) -> Iterator[tuple[Case, Observation]]:
@@ -270,7 +270,7 @@ def test_a_row_is_evidence_of_its_last_operation() -> None:
     assert shown_by(OPEN) == ()
 
 
-def test_a_sweep_shows_what_each_clause_expects_of_its_points() -> None:
+def test_a_sweep_is_evidence_of_what_each_clause_expects_of_its_points() -> None:
     space = next(each for each in SUITE.cases if each.id == "bind_mw/data_path/type-1-operation-by-access-by-place")
     shown = {(rule, each.item) for rule, each in shown_of_rules(space)}
     assert {("BIND-05", "granted RDMA_WRITE at libibverbs"), ("BIND-09", "refused RDMA_WRITE at libibverbs")} <= shown
@@ -301,7 +301,7 @@ def test_evidence_that_was_not_run_is_named_as_missing() -> None:
 
 @pytest.mark.parametrize("verdict", ["FAIL", "UNREACHABLE", "BROKEN"])
 def test_a_refusal_whose_control_was_not_seen_is_no_evidence_and_is_reported(verdict: str) -> None:
-    """The control belongs to another rule, so that this rule has only evidence that passed."""
+    """The control belongs to another rule, so that all evidence of this rule passed."""
     control = changed(line(GRANTED, verdict), {"rules": ["REG-17"]})
     needs = Needs({"REG-05": BOTH.items["REG-05"][1:]})
     found = conclude_rules([control, line(REFUSED)], needs)["REG-05"]
@@ -404,7 +404,7 @@ def test_smoke_has_each_direction_of_every_rule() -> None:
 
 
 def test_the_smoke_tier_is_computed_once() -> None:
-    """The forks of a process (one for each host of a lab) then need not compute the tier again."""
+    """So the forks of a process, one for each host of a lab, need not compute the tier."""
     suite = replace(SUITE)
     first, again = (calls_of(lambda: Selection(tier="smoke").apply(suite)) for _ in range(2))
     assert again < first / 5
@@ -418,7 +418,7 @@ def test_a_tier_restricts_every_other_selection() -> None:
         assert {of.id for of in Selection(verbs=["bind_mw"], tier=tier).apply(SUITE)} <= ids
 
 
-def test_smoke_touches_a_rule_and_does_not_verify_it(tmp_path: Path) -> None:
+def test_a_smoke_run_verifies_no_rule(tmp_path: Path) -> None:
     run = read(record(tmp_path, SUITE, SMOKE, Device(), tier="smoke"))
     assert run.status == 0
     assert "verified" not in run.sentence

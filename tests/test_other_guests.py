@@ -30,7 +30,7 @@ def ran(kind: str, out: Path, *options: str) -> tuple[Recorded, str]:
     return recorded, done.stdout
 
 
-def test_the_same_cases_run_on_iwarp(tmp_path: Path) -> None:
+def test_cases_on_iwarp_have_the_expected_verdicts(tmp_path: Path) -> None:
     """The module of siw is compiled for the kernel of the guest."""
     recorded, _ = ran("siw", tmp_path / "out", "--driver", "siw")
     device = recorded.header["device"]

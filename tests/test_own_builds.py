@@ -38,7 +38,7 @@ def marked(content: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: Folders) -> Path:
-    """The image's own driver and libraries, each with a mark: in modules/ and in prefix/."""
+    """The driver of the image (in modules/) and its libraries (in prefix/). Driver and provider have a mark."""
     place = tmp_path_factory.mktemp("own")
     image = ensure_image(recipe_for(), cache_directory(), print)
     root = place / "root"
@@ -79,7 +79,7 @@ def run_of(out: Path, *options: str | Path, **environment: str) -> Recorded:
     return read_results(out)
 
 
-def test_the_module_that_was_given_is_the_one_that_was_loaded(resumed: Recorded, place: Path) -> None:
+def test_the_given_module_was_loaded(resumed: Recorded, place: Path) -> None:
     under_test = resumed.header["under_test"]
     assert under_test["modules"]["rdma_rxe"]["build_id"] == MARK.hex()
     assert under_test["modules"]["ib_core"]["build_id"] != MARK.hex()
@@ -87,7 +87,7 @@ def test_the_module_that_was_given_is_the_one_that_was_loaded(resumed: Recorded,
     assert given == {"rdma_rxe.ko": sha256_of(place / "modules/rdma_rxe.ko")}
 
 
-def test_the_libraries_that_were_given_are_the_ones_that_were_loaded(resumed: Recorded, place: Path) -> None:
+def test_the_given_libraries_were_loaded(resumed: Recorded, place: Path) -> None:
     (provider,) = (place / "prefix/lib/libibverbs").iterdir()
     under_test = resumed.header["under_test"]
     assert under_test["libraries"][provider.name] == sha256_of(provider)
@@ -98,7 +98,7 @@ def verdicts(recorded: Recorded) -> dict[str, tuple[str, str]]:
     return {line["case"]: (line["verdict"], line["reason"]) for line in recorded.results}
 
 
-def test_the_taint_of_an_own_module_fails_no_case(resumed: Recorded) -> None:
+def test_the_taint_by_an_unsigned_module_fails_no_case(resumed: Recorded) -> None:
     assert resumed.header["env"]["tainted"] != 0
     assert [verdicts(resumed)[case][0] for case in CHOSEN] == ["PASS", "FAIL"]
 
@@ -112,7 +112,7 @@ def others(recorded: Recorded) -> dict[str, object]:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("options", [(), ("--deadline", "100")])
-def test_resumed_guests_give_the_results_of_a_booted_one(
+def test_resumed_guests_have_the_results_of_a_booted_guest(
     options: tuple[str, ...], booted: Recorded, resumed: Recorded, tmp_path: Path
 ) -> None:
     """The booted guest is compared with a resumed guest with the same builds, a resumed guest without them, and a
@@ -159,7 +159,7 @@ def in_a_shell(place: Path, out: Path, commands: str, *options: str | Path) -> s
     return done.stdout
 
 
-def test_a_shell_in_the_guest_has_the_devices_and_what_was_given(place: Path, tmp_path: Path) -> None:
+def test_a_shell_in_the_guest_has_the_devices_and_the_given_options(place: Path, tmp_path: Path) -> None:
     word = 'it\'s "$quoted"'
     laid(tmp_path, {"overlay/opt/report.py": REPORT})
     given = ("--guest-env", f"WORD={word}", "--guest-env", "RDMA_CTS_DEVICES=2", "--overlay", tmp_path / "overlay")

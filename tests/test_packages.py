@@ -82,7 +82,7 @@ def stanza(text: str, field: str) -> set[str]:
     return {name for name in names if not name.startswith("$")}
 
 
-def test_the_package_needs_what_the_table_of_packages_says() -> None:
+def test_the_package_depends_on_the_packages_of_the_table() -> None:
     control = (ROOT / "debian" / "control").read_text().partition("\n\n")[2]
     host = {need.package for need in packages.needs(("suite", *packages.HOST))}
     guest = {need.package for need in packages.needs(packages.GUEST)}
@@ -90,11 +90,11 @@ def test_the_package_needs_what_the_table_of_packages_says() -> None:
     assert stanza(control, "Recommends") == guest - host
 
 
-# Their contents
+# The contents of the packages
 
 
 @pytest.mark.nightly
-def test_lintian_finds_nothing(deb: Path) -> None:
+def test_lintian_reports_nothing(deb: Path) -> None:
     (changes,) = deb.parent.glob("*.changes")
     command = ("lintian", "--allow-root", "--display-info", "--fail-on", "error,warning,info", str(changes))
     assert run(*command) == ""
@@ -248,7 +248,7 @@ def test_the_autopkgtest_passes(installed: Tree) -> None:
 @pytest.mark.nightly
 def test_nothing_is_written_into_the_directories_of_the_package_even_by_root(installed: Tree) -> None:
     before = installed.state(SUITE)
-    assert any(name.endswith(".pyc") for name in before), "the package brings no bytecode"
+    assert any(name.endswith(".pyc") for name in before), "the package has no bytecode"
     for command in ("list", "coverage", "schema table", "explain REG-15", "doctor"):
         done = installed.run(f"rdma-cts {command}", user="root")
         assert done.stderr == ""

@@ -55,7 +55,7 @@ class Browser(webdriver.Chrome):  # type: ignore[misc, unused-ignore]
         return self.find_element(By.ID, id_)
 
     def wait(self, condition: Callable[[], object]) -> Any:
-        """Waits until the condition holds, and returns its value."""
+        """Waits until the condition is true, and returns its value."""
         return WebDriverWait(self, PATIENCE_S).until(lambda _: condition())
 
     def press(self, *keys: str) -> None:
@@ -127,7 +127,7 @@ def build(browser: Browser) -> None:
     browser.execute_script("document.querySelector('.in-full').scrollIntoView()")
     sections = ".in-full > section:not(.hidden) > div"
     browser.wait(lambda: all(each.get_property("childElementCount") for each in browser.all(sections)))
-    for _ in range(2):  # first the rows, then the parts inside of them
+    for _ in range(2):  # first the rows, then the parts of the rows
         browser.execute_async_script(
             "const done = arguments[0];"
             "for (const each of document.querySelectorAll('details')) each.open = true;"
@@ -155,7 +155,7 @@ def page(browser: Browser, varied_page: str) -> Browser:
 
 
 def media(browser: Browser, scheme: str = "light", medium: str = "") -> None:
-    """Sets the colour scheme and medium that the page sees."""
+    """Sets the colour scheme and the medium of the page."""
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": medium, "features": features})
 
@@ -178,7 +178,7 @@ def assert_legible(browser: Browser) -> dict[str, float]:
 
 
 def cases(browser: Browser) -> list[str]:
-    """Opens all rules, because rows are built only then; returns the ids of the cases that the filter leaves."""
+    """Opens all rules, which builds their rows; returns the ids of the cases that pass the filter."""
     found: list[str] = browser.execute_async_script(
         "const rules = [...document.querySelectorAll('details.rule')], open = rules.filter(each => each.open);"
         "for (const each of rules) each.open = true;"
@@ -199,7 +199,7 @@ def focused(browser: Browser) -> str:
     return found
 
 
-def test_nothing_from_the_results_runs_and_all_of_it_is_shown(page: Browser) -> None:
+def test_no_text_of_the_results_runs_as_a_script_and_all_texts_are_shown(page: Browser) -> None:
     build(page)
     assert page.js("window.ran") is None
     assert page.js("document.querySelectorAll('img[src=x], b b, title script').length") == 0
@@ -226,7 +226,7 @@ def test_each_violated_rule_is_next_to_the_quote_of_its_document(page: Browser) 
     assert said.find_element(By.TAG_NAME, "cite").text == f"{RULES['REG-15']['document']}, {RULES['REG-15']['section']}"
 
 
-def test_verdicts_filter(page: Browser) -> None:
+def test_verdicts_are_filters_of_cases(page: Browser) -> None:
     everything = cases(page)
     chip = page.one("button[data-verdict=CRASH]")
     chip.click()
@@ -239,7 +239,7 @@ def test_verdicts_filter(page: Browser) -> None:
     assert cases(page) == everything
 
 
-def test_the_search_finds_kernel_lines_and_opens_what_it_finds(page: Browser) -> None:
+def test_the_search_finds_kernel_lines_and_opens_their_rules(page: Browser) -> None:
     page.press("/")
     assert focused(page) == "search"
     page.press("zebra")
@@ -251,7 +251,7 @@ def test_the_search_finds_kernel_lines_and_opens_what_it_finds(page: Browser) ->
     assert focused(page) == "BODY"
 
 
-def test_rows_are_walked_and_opened_by_keyboard(page: Browser) -> None:
+def test_rows_are_focused_and_opened_by_keyboard(page: Browser) -> None:
     page.press("j")
     first = focused(page)
     page.press("j")
@@ -280,7 +280,7 @@ def test_a_result_has_its_call_outcome_reason_entry_table_and_command(page: Brow
         assert needed in text
 
 
-def test_a_waived_violation_stays_visible(page: Browser) -> None:
+def test_a_waived_violation_is_shown_with_its_verdict(page: Browser) -> None:
     build(page)
     (case,) = page.all("details.case[data-verdicts=WAIVED]")
     text = case.get_attribute("textContent") or ""
@@ -316,7 +316,7 @@ def test_a_point_of_a_map_is_described_by_keyboard_and_by_pointer(page: Browser)
     page.wait(lambda: dot.text.startswith("access=none"))
 
 
-def test_the_data_path_is_a_picture_with_signs(page: Browser) -> None:
+def test_the_data_path_is_a_table_of_signs(page: Browser) -> None:
     build(page)
     tables = page.all("table.cells")
     assert [table.find_element(By.TAG_NAME, "caption").text for table in tables] == ["object region", "object window"]
@@ -363,7 +363,7 @@ def test_the_essentials_need_no_script(browser: Browser, tmp_path: Path) -> None
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
-def test_a_real_run_shows_its_defects_on_the_first_screen_and_on_twelve_sheets(
+def test_the_defects_of_a_real_run_fit_on_the_first_screen_and_the_page_on_twelve_sheets(
     browser: Browser, tmp_path: Path
 ) -> None:
     show(browser, tmp_path, read(RECORDED))
@@ -417,7 +417,7 @@ def test_every_text_has_enough_contrast_with_its_background(page: Browser, schem
         media(page)
 
 
-def test_a_hundred_thousand_points_take_no_elements_of_their_own(browser: Browser, tmp_path: Path) -> None:
+def test_a_hundred_thousand_points_have_no_elements(browser: Browser, tmp_path: Path) -> None:
     flags: Subsets = {"subsets": [f"FLAG_{number}" for number in range(11)]}
     axes: Axes = {"access": flags, "start": [str(each) for each in range(50)]}
     many = numbered(700)
@@ -442,7 +442,7 @@ def test_a_defect_describes_only_its_own_points(browser: Browser, tmp_path: Path
     assert "another rule" not in card
 
 
-def test_a_rule_that_is_searched_by_its_id_comes_first_and_goes_back(page: Browser) -> None:
+def test_a_rule_that_is_searched_by_its_id_is_first_until_the_search_is_cleared(page: Browser) -> None:
     order = (
         "return [...document.querySelectorAll('details.rule')].filter(each => !each.closest('.hidden'))"
         ".map(each => each.id)"
@@ -467,8 +467,8 @@ def test_the_filter_is_in_the_address(page: Browser) -> None:
     assert len(expected) == 1
 
 
-def test_the_data_have_what_the_results_say_of_each_case() -> None:
-    """The data are read as the page's script does (reports/page_data.py has the format)."""
+def test_the_data_have_the_fields_of_each_result() -> None:
+    """The test reads the data like the script of the page (reports/page_data.py has the format)."""
     run_ = read(RECORDED)
     marked = r'<script type="application/octet-stream" id="data">([^<]*)</script>'
     (packed,) = re.findall(marked, html.render([run_]))
@@ -497,7 +497,7 @@ def test_the_data_have_what_the_results_say_of_each_case() -> None:
 def test_rows_are_built_two_hundred_at_a_time(browser: Browser, tmp_path: Path) -> None:
     many = numbered(450)
     show(browser, tmp_path, run(tmp_path, [result(case) for case in many.cases]))
-    # A link leads to a case that is not among the first.
+    # A link leads to a case that is not among the first 200.
     browser.execute_script("location.hash = arguments[0]", many.cases[440].id)
     browser.wait(lambda: focused(browser) == many.cases[440].id)
     assert "outcome success" in browser.by_id(many.cases[440].id).text

@@ -1,6 +1,6 @@
-"""Tests with violations and personas: no case fails because of the behaviour of a known driver, and violations are also
-killed on personas. At night, each violation is tried on one persona, with the personas in turn; by day, three personas
-and one violation of each rule are tried. `rdma-cts trial personas` tries each violation on every persona."""
+"""Tests with violations and personas: no case fails because of a known driver's behaviour, and violations are also
+detected on personas. At night, each violation is tried on one persona, with the personas in turn. By day, three
+personas and one violation of each rule are tried. `rdma-cts trial personas` tries each violation on every persona."""
 
 import json
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ from trial.trying import KILLED, SURVIVED, finding, try_all, try_violation
 BY_NAME = {each.name: each for each in PERSONAS}
 # On these personas, no statuses of the InfiniBand specification are required.
 IWARP = {"irdma-iwarp", "erdma", "cxgb4", "qedr-iwarp", "siw"}
-# By day, cases are run on a persona with all features of InfiniBand, software iWARP, and one without RC and windows.
+# By day, cases run on: a persona with all features of InfiniBand, software iWARP, a persona without RC and windows.
 BY_DAY = {"mlx5", "siw", "efa"}
 ONE_OF_EACH_RULE = list({each.rule: each for each in VIOLATIONS}.values())
 

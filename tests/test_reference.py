@@ -1,4 +1,5 @@
-"""Tests that every case of the tables passes on the reference, and is not a failure if capabilities are undeclared."""
+"""Tests that every case of the tables passes on the reference, also with larger pages, and does not fail if
+capabilities are undeclared."""
 
 import json
 import os

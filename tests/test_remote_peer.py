@@ -188,7 +188,7 @@ def made(domain: RemoteDomain, far: requester.Requesters, **spec: Any) -> tuple[
     return queue, cast(Any, far._queues[queue._id])
 
 
-def test_calls_of_a_queue_pair_are_made_at_the_peer(domain: RemoteDomain, far: requester.Requesters) -> None:
+def test_calls_of_a_queue_pair_are_executed_at_the_peer(domain: RemoteDomain, far: requester.Requesters) -> None:
     queue, there = made(domain, far, access=3)
     assert (queue.number, queue.kind, queue.sq_sig_all, queue.state) == (77, "RC", False, "RESET")
     assert (there.spec, there.deadline_s, there.pd) == (QpSpec("RC", "pd", access=3), 1.5, "pd")
@@ -344,7 +344,7 @@ class Far:
 
 
 def opened(host: RemoteHost) -> RemoteHost:
-    """Opens a host; if that fails, nothing is left on the host."""
+    """Opens a host; if that fails, removes everything from the host, as the context manager does."""
     try:
         host.open()
     except BaseException:

@@ -34,7 +34,7 @@ SUITE = load_suite()
 RECORDED = Path(__file__).with_name("recorded_violations")
 ROWS = [case for case in SUITE.cases if case.kind is Kind.ROW]
 ADVICE = "advise_mr/codes/invalid-pd@libibverbs"
-DEFECT = "6c8e18b350a5"  # bind_mw/invalidation/local-inv-twice shows it
+DEFECT = "6c8e18b350a5"  # bind_mw/invalidation/local-inv-twice has it
 FORKY = RECORDED / "forky.jsonl"
 DEADLY = "reg_mr_iova/on_demand/every-byte-at-buf-+-7-pages-+-104"
 WRITE = "reg_mr/on_demand/rdma-write-at-buf-+-100"
@@ -42,7 +42,7 @@ WRITE = "reg_mr/on_demand/rdma-write-at-buf-+-100"
 
 @cache
 def programs() -> tuple[dict[str, Program], Counter[str]]:
-    """Returns the programs of all rows by their ids, and the reasons why other rows have none."""
+    """Returns the programs of all rows by their ids, and the reasons why other rows have no program."""
     made, reasons = {}, Counter[str]()
     for case in ROWS:
         try:
@@ -82,7 +82,7 @@ def page_of(folder: Path, *arguments: object) -> str:
     return (folder / "findings.md").read_text()
 
 
-def test_programs_have_at_most_so_many_lines_and_columns_and_include_no_header_of_the_suite() -> None:
+def test_programs_have_a_limited_size_and_include_no_header_of_the_suite() -> None:
     made, reasons = programs()
     assert len(made) >= 450, reasons.most_common(5)
     for id_, program in made.items():
@@ -234,13 +234,13 @@ def test_a_mail_has_every_part_in_72_columns() -> None:
 @pytest.mark.parametrize(
     ("layer", "part"), [("device", "rxe"), ("provider", "rdma-core, providers/rxe"), ("kernel core", "RDMA/core")]
 )
-def test_the_subject_of_a_mail_names_the_part_at_fault(layer: str, part: str) -> None:
+def test_the_subject_of_a_mail_names_the_part_of_the_stack(layer: str, part: str) -> None:
     symptom = next(each.symptoms[0] for each in forky().defects if answering_of(each.symptoms[0]).layer == layer)
     text = mail_of(symptom)
     assert text.startswith(f"Subject: {part}: ")
 
 
-def test_a_mail_has_the_kernels_messages_as_the_kernel_wrote_them_and_the_place_where_it_died() -> None:
+def test_a_mail_has_the_kernels_messages_unchanged_and_the_function_that_crashed() -> None:
     symptom = symptom_named(DEADLY)
     log = symptom.record["kernel"]["log"]
     first = next(number for number, line in enumerate(log) if "Oops: general protection" in line)
@@ -289,7 +289,7 @@ def test_the_command_writes_a_program_a_mail_and_all_programs(
     assert f"{count} of " in capsys.readouterr().out.splitlines()[-1]
 
 
-def test_a_defect_is_shown_by_a_case_that_the_tables_still_have(tmp_path: Path, capsys: Says) -> None:
+def test_a_defect_is_reproduced_by_a_case_that_the_tables_still_have(tmp_path: Path, capsys: Says) -> None:
     symptoms = next(defect for defect in forky().defects if defect.fingerprint == DEFECT).symptoms
     cases = dict.fromkeys(each.case for each in symptoms)
     text, old = FORKY.read_text(), tmp_path / "results.jsonl"

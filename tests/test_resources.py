@@ -76,7 +76,7 @@ def test_objects_that_only_the_control_group_counts_are_others(system: Path) -> 
     }
 
 
-def test_a_new_object_is_counted_in_addition_to_the_kernels_own_objects(system: Path) -> None:
+def test_only_new_objects_of_the_process_are_leaked(system: Path) -> None:
     netlink = Netlink(QP=2, MR=1)
     counter = resources.ResourceCounter("rxe0", netlink, True, system / "proc", system / "cgroup")  # type: ignore[arg-type]
     first = counter.count()
@@ -102,7 +102,7 @@ def test_one_message_of_the_kernel_has_the_numbers_of_all_kinds(names: tuple[byt
 
 @pytest.mark.parametrize("lack", ["proc/self/cgroup", "cgroup/cases/rdma.current", "proc/vmstat"])
 def test_counts_that_a_system_does_not_provide_are_omitted(system: Path, lack: str) -> None:
-    assert resources.PAGES not in count(system, Netlink(), alone=False), "others may pin pages"
+    assert resources.PAGES not in count(system, Netlink(), alone=False), "other processes may pin pages"
     (system / lack).unlink()
     assert {resources.OTHERS, resources.PAGES} - set(count(system, Netlink(MR=1))) == {
         resources.PAGES if lack == "proc/vmstat" else resources.OTHERS
@@ -146,7 +146,7 @@ def test_the_evidence_separates_objects_from_memory() -> None:
 TEXT = "VmPinned: 3 kB\nVmPin:\t      16 kB\nnr_released 5\nnr_acquired 12"
 
 
-def test_each_reading_returns_the_present_text(tmp_path: Path) -> None:
+def test_each_reading_returns_the_current_text(tmp_path: Path) -> None:
     path = tmp_path / "status"
     file = KernelFile(path)
     with pytest.raises(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""The format of results.jsonl: its lines, writing and reading of the file, and the exit status."""
+"""Tests of the format of results.jsonl: its lines, writing and reading of the file, and the exit status."""
 
 import itertools
 import json
@@ -80,7 +80,7 @@ def test_results_that_are_read_share_equal_values(room: int, tmp_path: Path, mon
     assert (one["expected"] is other["expected"]) is (room > 1)
 
 
-def test_values_that_differ_in_nearly_every_result_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_that_differ_in_nearly_every_result_are_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("conformance.results.repeated._TRIED", 2)
     repeated = Repeated()
     for number in range(10):

@@ -49,7 +49,7 @@ def test_a_rule_is_read_with_all_its_keys(tmp_path: Path) -> None:
     assert str(rule.location) == "reg_mr/rules.yaml:3:9"
 
 
-def test_a_rule_without_a_quote_says_why(tmp_path: Path) -> None:
+def test_a_rule_without_a_quote_has_the_reason(tmp_path: Path) -> None:
     text = RULE.format(id="VND-01").replace("quote: Something holds", "unquoted: It is secret.")
     found, mistakes = read(tmp_path, reg_mr="verb: ibv_reg_mr\nrules:\n" + text)
     assert mistakes == []
@@ -182,7 +182,7 @@ ENUMERATED = "IBV_REREG_MR_ERR_INPUT"
         (ADVICE, {"returned": "EXDEV", "errno": ""}, ""),
         (ADVICE, {"setup_failed": "no memory"}, ""),
         (ADVICE, {"returned": "0", "afterwards": [{"returned": "EPERM", "errno": ""}]}, ""),
-        # If two documented codes have the same number, it counts as the code that the case expects.
+        # Of two documented codes with the same number, the code that the case expects is counted.
         *(
             (ADVICE.replace("[EFAULT, EINVAL]", promised), {"returned": "EOPNOTSUPP", "errno": ""}, promised)
             for promised in ("ENOTSUP", "EOPNOTSUPP")

@@ -1,4 +1,5 @@
-"""Tests of the batches for workers: every case is in one batch, long cases come first, hazardous cases are alone."""
+"""Tests of the batches for workers: every case is in one batch, long cases are first, and hazardous cases are alone.
+Also tests the file of durations, and selections of cases."""
 
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def batches(schedule: Schedule) -> list[list[str]]:
 
 
 @given(st.integers(1, 5), SECONDS)
-def test_each_case_is_handed_out_once_and_hazardous_ones_alone_at_the_end(
+def test_each_case_is_in_one_batch_and_each_hazardous_case_in_a_separate_batch_at_the_end(
     workers: int, seconds: dict[str, float]
 ) -> None:
     found = batches(Schedule(MIXED, workers, seconds))

@@ -99,7 +99,7 @@ Components: main
         ("sources.list", "deb file:/mnt/debian bookworm main\n", "debian", ""),
     ],
 )
-def test_mirror_of_the_host(tmp_path: Path, name: str, text: str, release: str, expected: str) -> None:
+def test_the_mirror_is_in_the_apt_sources(tmp_path: Path, name: str, text: str, release: str, expected: str) -> None:
     laid(tmp_path, {f"apt/{name}": text, "os-release": f'ID={release}\nVERSION_CODENAME="bookworm"\n'})
     assert mirror.host_mirror(tmp_path) == expected
 
@@ -144,7 +144,7 @@ def test_the_archive_can_be_unpacked() -> None:
 
 @dataclasses.dataclass
 class FakeBuild:
-    """Stands in for the build: writes three files, and `said` to the log, counts its calls, and can fail."""
+    """Replaces the build: writes three files, writes `said` to the log, counts its calls, and can fail."""
 
     count: int = 0
     failure: Exception | None = None
@@ -196,9 +196,7 @@ def test_a_damaged_or_foreign_image_is_detected_and_built_again(
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "broken link"])
-def test_a_file_or_a_link_in_the_place_of_an_image_is_replaced(
-    tmp_path: Path, fake_build: FakeBuild, kind: str
-) -> None:
+def test_a_file_or_link_at_the_path_of_an_image_is_replaced(tmp_path: Path, fake_build: FakeBuild, kind: str) -> None:
     folder, elsewhere = image.image_folder(Recipe(), tmp_path), tmp_path / "elsewhere"
     folder.parent.mkdir()
     if kind == "file":
@@ -461,7 +459,7 @@ def test_if_qemu_is_killed_externally_before_the_guest_is_up_another_guest_is_st
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("script", "message"), rows("guests_that_do_not_start"))
-def test_a_guest_that_does_not_start(fake_qemu: FakeQemu, tmp_path: Path, script: str, message: str) -> None:
+def test_a_guest_that_cannot_start_is_reported(fake_qemu: FakeQemu, tmp_path: Path, script: str, message: str) -> None:
     fake_qemu.put(CONSOLE + script)
     error = fake_qemu.fails(message)
     assert error.log == (str(fake_qemu.console) if "$console" in script else "")  # an empty output is not reported
@@ -474,9 +472,7 @@ def test_a_guest_that_hangs_is_killed_at_its_deadline(fake_qemu: FakeQemu) -> No
     fake_qemu.put("exec sleep infinity")
     for deadline_s in longer_and_longer(0.5):
         fake_qemu.fails(f"did not come up within {deadline_s:g} s", deadline_s)
-        if (
-            fake_qemu.pid.exists() and fake_qemu.pid.read_text()
-        ):  # if there is none, QEMU was killed before it did anything
+        if fake_qemu.pid.exists() and fake_qemu.pid.read_text():  # else QEMU was killed before it wrote its process id
             break
     assert not fake_qemu.runs()
 

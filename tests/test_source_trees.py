@@ -31,7 +31,7 @@ RXE = "drivers/infiniband/sw/rxe"
 
 
 class Compilers:
-    """Stands in for mmdebstrap and the compilers (a compiled file has the text of its source); has trees to compile."""
+    """Trees to compile, and a replacement for mmdebstrap and the compilers, which copies the sources to its output."""
 
     def __init__(self, folder: Path) -> None:
         self.said = ""

@@ -104,7 +104,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("own")
-def test_a_vendors_tables_and_rules_are_added_to_the_projects_once(tmp_path: Path) -> None:
+def test_a_vendors_tables_and_rules_are_added_once_to_those_of_the_project(tmp_path: Path) -> None:
     rule = "verb: ibv_reg_mr\nrules:\n  - {id: VND-01, statement: s, document: d, section: s, level: must, "
     rule += "layer: kernel, needs: [], since: '1', failure_means: f, quote: q}\n"
     folder = laid(tmp_path / "own", {"reg_mr/rules.yaml": rule, "reg_mr/own.yaml": TABLE.replace("REG-01", "VND-01")})
@@ -168,7 +168,7 @@ def test_a_table_without_exactly_one_test_function_is_a_mistake(own: Path, modul
 
 @pytest.mark.usefixtures("own")
 @pytest.mark.parametrize("command", ["list", "coverage"])
-def test_the_mistakes_of_all_files_are_printed_one_a_line(command: str, tmp_path: Path, cli: Cli) -> None:
+def test_the_mistakes_of_all_files_are_printed_one_per_line(command: str, tmp_path: Path, cli: Cli) -> None:
     files = {"p": TABLE.replace("LOCAL_WRITE", "LOCAL_WIRTE, REMOTE_REED"), "q": TABLE.replace("REG-01", "STAT-1")}
     folder = laid(tmp_path / "own", {f"reg_mr/{name}.yaml": text for name, text in files.items()})
     captured = cli(2, command, "--cases", folder)

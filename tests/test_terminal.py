@@ -128,7 +128,7 @@ def test_colours_are_off_if_the_environment_forbids_them(
     assert (ESCAPE in shown) == (name == "NO_COLOR")
 
 
-def test_without_a_terminal_progress_is_some_lines_of_text() -> None:
+def test_without_a_terminal_progress_is_a_line_for_every_50_results() -> None:
     stream = io.StringIO()
     progress = Progress(stream, clock=clock(0.1))
     progress.run_started(header(), 120)
@@ -259,7 +259,7 @@ def test_the_summary_mentions_that_a_run_was_cut_short() -> None:
 
 @pytest.mark.parametrize("tables", [TABLES.tables_sha256, "other"])
 def test_a_rule_of_which_a_case_has_no_result_is_not_verified(tables: str) -> None:
-    """A run with other tables is no exception, because ids are permanent. Cases that no longer exist do not count."""
+    """The run may have other tables, because ids are permanent. Planned cases that no longer exist do not count."""
     first, second = [case for case in TABLES.cases if case.rules == ("REG-15",)][:2]
     rules = {rule.id: rule.as_data() for rule in TABLES.registry.values()}
     head = header(planned=[first.id, second.id], suite={"version": "0", "tables_sha256": tables}, rules=rules)

@@ -1,5 +1,5 @@
-"""Tests of the trial of the suite: trying and reporting violations, altered calls and data paths, tables of mutants.
-test_personas.py tries every seeded violation."""
+"""Tests of the trial of the suite: trials and reports of violations, alterations of calls and of the data path, and
+tables of mutants. test_personas.py tries every seeded violation."""
 
 import ctypes
 import errno
@@ -132,7 +132,7 @@ def children(pid: int) -> list[int]:
 def test_sigint_ends_a_trial_and_all_its_processes() -> None:
     """One of the processes is stopped before the signal."""
     trial_of_all = [sys.executable, "-P", "-m", "commands", "trial", "personas", "--jobs", "2"]
-    # a shell makes background processes ignore the signal
+    # a process that a shell starts in the background ignores SIGINT
     command = ["env", "--default-signal=INT", *trial_of_all]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(

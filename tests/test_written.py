@@ -1,5 +1,5 @@
-"""Tests of files that the suite reads and writes. No command waits for a FIFO, opens a device, or reads a file without
-bounds. `--out` of `report` and `waivers` writes regular files atomically, and special files directly."""
+"""Tests of files that the suite reads and writes. No command waits for an input that is a FIFO, or reads a file without
+a bound. `--out` of `report` follows links and writes to special files directly."""
 
 import errno
 import os

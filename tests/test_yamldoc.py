@@ -1,4 +1,4 @@
-"""Tests of the texts of tables: YAML with locations, the expansion of axes, addresses and lengths."""
+"""Tests of the texts of tables: YAML with locations, the expansion of axes, and sums such as `buf + 1 page`."""
 
 import os
 import re

@@ -1,6 +1,6 @@
 """A bench that wraps a real bench and passes its calls through an alteration, which has one hook for each call. An
-alteration overrides only the hooks that it needs. All other calls reach the real library, the real kernel and real
-traffic. `rdma-cts run` never uses an alteration."""
+alteration overrides only the hooks that it needs. All other calls reach the real library, kernel and device.
+`rdma-cts run` never uses an alteration."""
 
 import functools
 from collections.abc import Callable, Sequence

@@ -136,7 +136,7 @@ def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutan
         left = {name for name, each in before.items() if each["outcome"] not in (*report.KILLED, EQUIVALENT, ACCEPTED)}
         chosen = [each for each in chosen if each.name in left or each in tenth]
     if arguments.shard:
-        # the hash of the name divides the mutants at random but equally in every run: a shard estimates the whole
+        # by the hash of the name, so that each shard is a random sample, the same in every run
         chosen = arguments.shard.part(chosen, lambda each: hashlib.sha256(each.name.encode()).hexdigest())
     return chosen
 

@@ -55,7 +55,7 @@ class LeftOut:
     def outcome(self) -> str:
         """Whether violations occur without the change, and whether all of them are of the change's rules."""
         if not self.violated and not self.not_verified:
-            return "nothing: no case detects it"
+            return "none: no case detects it"
         return "others as well" if self.of_other_rules else "only its own"
 
 
@@ -106,7 +106,7 @@ def table(findings: Sequence[LeftOut]) -> str:
         defects = ", ".join(f"`{fingerprint}`" for fingerprint in each.defects) or "none"
         figures = (len(each.violated), len(each.not_verified))
         rows.append((each.change, ", ".join(each.rules), *figures, defects, each.outcome))
-    head = ("left out", "rules", "violated again", "no longer verified", "defects", "what is violated")
+    head = ("left out", "rules", "violated again", "no longer verified", "defects", "violations that occur again")
     return "\n".join(report.table(head, rows, (2, 3))) + "\n"
 
 

@@ -50,7 +50,7 @@ def crash_report(error: Exception, folder: Path | None = None) -> UserError:
     try:
         log = _written(text, folder)
     except OSError as full:
-        log = f"no file, because it cannot be written: {full.strerror}"
+        what, log = f"{what} (the traceback cannot be written: {full.strerror})", ""
     return UserError(f"this is an error of the suite, or of its environment: {what}", log=log, status=3)
 
 

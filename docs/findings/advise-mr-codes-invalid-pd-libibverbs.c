@@ -42,8 +42,9 @@ int main(int argc, char **argv)
     pd->handle = 0xfffffff0;
     int error = ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, list, 1);
     pd->handle = handle;
-    CHECK(error == EINVAL, "ibv_advise_mr should fail with EINVAL, gave %d, %s",
-        error, strerror(error));
+    CHECK(error == EINVAL,
+        "ibv_advise_mr should fail with EINVAL, returned %d, %s", error,
+        strerror(error));
     if (violations && (error == EOPNOTSUPP || error == ENOSYS))
         errx(77, "no advise_mr");
     return violations != 0;

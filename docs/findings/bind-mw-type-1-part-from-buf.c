@@ -134,7 +134,7 @@ int main(int argc, char **argv)
     int error = ibv_bind_mw(qp[0], mw, &bind);
     int status = error ? NONE : next(qp[0]->send_cq);
     CHECK(!error && status == IBV_WC_SUCCESS,
-        "ibv_bind_mw should succeed, gave %d and completed with %d, %s", error,
+        "ibv_bind_mw should succeed, returned %d, completed with %d, %s", error,
         status, ibv_wc_status_str(status));
     area = buf, size = buf_size;
     rdma(pair(pd, REMOTE), "RDMA_WRITE at buf + 64", 0, IBV_WR_RDMA_WRITE,

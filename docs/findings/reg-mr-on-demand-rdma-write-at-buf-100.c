@@ -130,8 +130,8 @@ int main(int argc, char **argv)
     int error = new ? 0 : errno ? errno : -1;
     CHECK(new && new->addr == buf && new->length == buf_size && new->pd == pd &&
         new->context == context && (new->lkey || new->rkey || new->handle),
-        "ibv_reg_mr should register what was asked, gave %d, %s", error,
-        strerror(error));
+        "ibv_reg_mr should register the requested range, returned %d, %s",
+        error, strerror(error));
     if (!new)
         return violations != 0;
     area = buf, size = buf_size;

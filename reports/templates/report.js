@@ -384,7 +384,7 @@
       el("span", { class: "swatch", style: `background:${map.colours[number]}` }),
       el("span", { class: "num" }, map.counts[number].toLocaleString("en")), el("span", {}, badge(verdict), ` ${text}`)) : []);
     const down = map.down.length ? `down: ${map.down.join(" · ")}; ` : "";
-    const across = `across: ${map.across.join(" · ") || "the rest, folded"} (the last changes fastest)`;
+    const across = `across: ${map.across.join(" · ") || "all axes, folded"} (the last axis changes fastest)`;
     return [el("ul", { class: "legend" }, ...legend), canvas, el("p", { class: "axes" }, down + across), dot];
   }
   const heading = (number, value) => several ? [el("h3", {}, ...title(number, value))] : [];

@@ -26,7 +26,7 @@ class DataPath(ReplacedPath):
     """Passes every request and completion on unchanged; the base of all alterations of the data path."""
 
     def peer(self, queue: QueuePair) -> QueuePair | None:
-        """Returns the queue pair to which `queue` is connected; None if it has not posted a request or receive."""
+        """Returns the queue pair to which `queue` is connected; None if that queue pair has posted nothing."""
         other = self._other_end(queue)
         return self.queues.get(other.number) if other else None
 

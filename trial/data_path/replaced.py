@@ -44,12 +44,12 @@ class ReplacedPath(Alteration):
         """Called before a receive is posted; may change the receive."""
 
     def completed(self, queue: QueuePair, sent: Sent, wc: wire.WorkCompletion) -> bool:
-        """Called with the completion of a request before it is returned; may change the completion, or return False to
-        suppress it."""
+        """Called with the completion of a request before the completion is returned; may change the completion. If it
+        returns False, the completion is suppressed."""
         return True
 
     def received(self, queue: QueuePair, posted: Posted, wc: wire.WorkCompletion) -> None:
-        """Called with the completion of a receive before it is returned; may change the completion."""
+        """Called with the completion of a receive before the completion is returned; may change the completion."""
 
     def binding(self, queue: QueuePair, sent: Sent, info: wire.Info) -> bool:
         """Called before a bind is posted; may change the bind. If it returns False, a request without effect is posted

@@ -24,8 +24,8 @@ from trial.processes import in_processes
 from trial.running import on_reference, on_the_reference, violations_by
 from trial.trying import KILLED, Finding, finding, try_violation
 
-_HEAD = ("persona", "right", "wrong", "vacuous", "BROKEN", "UNSUPPORTED", "UNREACHABLE", "rules that fail rightly")
-_TIMES = ("violations", "killed", "processor, s")
+_HEAD = ("persona", "right", "wrong", "vacuous", "BROKEN", "UNSUPPORTED", "UNREACHABLE")
+_TIMES = ("rules that the driver violates", "violations", "killed", "processor, s")
 
 
 @dataclass(frozen=True)
