@@ -1,6 +1,6 @@
-"""Memory of every kind that a case can request, with inaccessible guard pages on both sides. Also real dma-bufs without
-a GPU, from /dev/udmabuf and from the system's dma-buf heap. Uses libc's mmap, because Python's mmap module cannot
-create holes and does not return addresses."""
+"""Allocates memory of every kind that a case can request; most kinds have inaccessible guard pages on both sides. Also
+creates real dma-bufs without a GPU, with /dev/udmabuf or the system's dma-buf heap. Uses libc's mmap, because Python's
+mmap module cannot create holes and does not return addresses."""
 
 import ctypes
 import errno
@@ -44,8 +44,8 @@ def hugepage_size() -> int:
 
 @dataclass
 class Memory:
-    """A range of `size` bytes at `addr`. `mapped` is the mapping to remove, as (address, bytes). `fd` is the file
-    descriptor of a dma-buf, or a descriptor with a lock on the memory, or -1."""
+    """A range of `size` bytes at `addr`. `mapped` is the mapping to remove, as (address, bytes), or None. `fd` is the
+    file descriptor of a dma-buf, or a descriptor with a lock on the memory, or -1."""
 
     addr: int
     size: int
@@ -53,7 +53,7 @@ class Memory:
     fd: int = -1
 
     def close(self) -> None:
-        """Unmaps the range and its guards, and closes the descriptor. Further calls do not unmap, because the addresses
+        """Unmaps the range and its guards, and closes the descriptor. Further calls do nothing, because the addresses
         may then belong to a new mapping."""
         if self.mapped:
             _libc.munmap(*self.mapped)
@@ -273,7 +273,7 @@ def _system_heap(size: int) -> int:
     return int(struct.unpack("=QIIQ", allocation)[1])
 
 
-# For each kind, whose name is also the name of a kernel module: the device, the function, and the kernel's option.
+# For each kind of dma-buf: the device, the function that creates the dma-buf, and the kernel's option.
 _MAKE: dict[str, tuple[Path, Callable[[int], int], str]] = {
     "udmabuf": (_UDMABUF, _udmabuf, "CONFIG_UDMABUF"),
     "system_heap": (_HEAP, _system_heap, "CONFIG_DMABUF_HEAPS_SYSTEM"),

@@ -1,8 +1,8 @@
 """Queries the kernel's RDMA netlink for a device's driver, its users, and the objects of a process. Also creates and
 removes devices of software drivers, like `rdma link`.
 
-Objects are counted as by `rdma resource`, but only the objects of one process, so that other users of the device do not
-change the counts. <rdma/rdma_netlink.h> defines the numbers. resources.py counts memory and memory windows.
+Objects are counted like in `rdma resource`, but only the objects of one process, so that other users of the device do
+not change the counts. <rdma/rdma_netlink.h> defines the numbers. resources.py counts memory and memory windows.
 """
 
 import os
@@ -74,8 +74,8 @@ class RdmaNetlink:
         }
 
     def count_all(self) -> dict[str, int]:
-        """Returns the numbers of these objects on the device for all processes and the kernel together; empty if the
-        kernel has no such totals. One query returns all totals."""
+        """Returns the same counts for all processes and the kernel together, in one query; empty if the kernel has no
+        such totals."""
         if self._socket is None:
             return {}
         (message,) = self._ask(_ALL_GET, self._device(), 0)

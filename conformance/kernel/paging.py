@@ -38,9 +38,9 @@ def page_out(addr: int, size: int) -> bool:
 
 
 def move(addr: int, size: int, place: int) -> None:
-    """Moves a mapping to the address `place`, and replaces any mapping at this address. Raises OSError. Reserves the
-    old range without access: otherwise, a new mapping could be in the old range, and a request with the old address
-    would access the new mapping."""
+    """Moves a mapping to the address `place`, and replaces any mapping at this address. Raises OSError. Then reserves
+    the old range without access. If a new mapping were in the old range, a request with the old address would access
+    the new mapping."""
     length = _whole_pages(size)
     _check(libc.mremap(addr, length, length, _MAYMOVE | _FIXED, place) != _FAILED, "mremap")
     _check(libc.mmap(addr, length, 0, _RESERVATION, -1, 0) == addr, "mmap")

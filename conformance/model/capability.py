@@ -1,5 +1,5 @@
-"""The capabilities of a device, by the names that rules and tables use, and how a device declares them. The cases test
-the device's real behaviour. judging/ applies profiles to verdicts."""
+"""Defines the capabilities of a device, by the names that rules and tables use, and how a device declares a capability.
+The cases test the device's real behaviour. judging/ applies profiles to verdicts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

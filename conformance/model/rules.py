@@ -1,6 +1,6 @@
-"""Rules, which are documented statements with permanent ids, and the evidence of passing cases for the rules. A rule is
-verified if a run has all the rule's evidence. tables/rules_file.py reads rules from files, and
-results/rule_conclusions.py determines the evidence that a run has."""
+"""Defines rules, which are documented statements with permanent ids, and the evidence for the rules. A rule is verified
+if a run has all the rule's evidence. tables/rules_file.py reads rules from files, and results/rule_conclusions.py
+determines the evidence that a run has."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -58,8 +58,8 @@ class Shown:
 @dataclass(frozen=True)
 class Needs:
     """The evidence that verifies rules. The control of a refusal is the same operation, granted on the same set-up. If
-    no case has this control, `controls` has the nearest granted operation of a case, or else the call that creates the
-    object. For example, some types of queue pair never permit an operation."""
+    no case has this control, `controls` has the same operation on the most similar set-up, or else the call that
+    creates the object. For example, some types of queue pair never permit an operation."""
 
     items: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by rule
     controls: Mapping[str, str] = field(default_factory=dict)  # by refusal
@@ -76,7 +76,7 @@ class Needs:
         return cls(items, header.get("controls") or {}, conditional, cases)
 
     def control_of(self, refusal: str) -> str:
-        """Returns the item that has to be granted, so that a refusal counts."""
+        """Returns the item that must be granted for a refusal to count as evidence."""
         return self.controls.get(refusal, refusal.replace(REFUSED, GRANTED, 1))
 
 

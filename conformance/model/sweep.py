@@ -1,5 +1,5 @@
-"""A sweep: one row whose call is issued at each point of a space, with the documented expectation of each point.
-tables/sweep_reader.py reads a sweep from a table, and sweeps/run.py runs it."""
+"""Defines a sweep: one row whose call is issued at each point of a space, with the documented expectation of each
+point. tables/sweep_reader.py reads a sweep from a table, and sweeps/run.py runs it."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace

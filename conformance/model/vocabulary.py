@@ -201,7 +201,7 @@ _IN_FLIGHT = {
 _BIND = verbs.VERBS["ibv_bind_mw"].arguments
 _RANGES = ("kept", "inherited", "either")
 
-# The vendor's dialect of a verb is a separate call.
+# The vendor's variant of a verb is a separate call.
 _CALLABLE = {**verbs.VERBS, **{f"{name}_experimental": verb for name, verb in verbs.VENDOR_VERBS.items()}}
 
 CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
@@ -326,10 +326,10 @@ EXPECTATIONS: Mapping[str, ExpectationSpec] = {
     "event": ExpectationSpec(("QP_ACCESS_ERR",), "refused", ("traffic",)),
     # Other rows judge the refusal. Without the refusal, this row has nothing to judge.
     "otherwise": ExpectationSpec(("unreachable",), "refused"),
-    # An operation is executed and changes no byte.
+    # The operation must succeed and must not change a byte.
     "moved": ExpectationSpec(("nothing",), "success", PROBES),
     # For a step after the judged call: the step is executed only if the judged call had this outcome.
     "after": ExpectationSpec(("success", "refused")),
 }
-# Names that objects of a table cannot have, because these names have another meaning in steps and calls.
+# Names that objects of a table cannot have, because these names have a different meaning in steps and calls.
 RESERVED = (NULL, INVENTED, *BAD_FDS, *(name for _, name in PRODUCTS.values()))
