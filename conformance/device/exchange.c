@@ -13,7 +13,7 @@ enum { NOT_PREPARED = 1 };             /* a receive of the harness was refused, 
 static const uint64_t BEHIND = 1ull << 63; /* as in bench/work_requests.py */
 /* The compiler's command line defines TURNS_PER_S, a constant of model/deadline.py. */
 
-/* The value of `silence`, in nanoseconds, after the first queue pair that did not enter the error state in time. */
+/* The value of `silence`, in nanoseconds, after a queue pair has not entered the error state in time. */
 enum { SHORT_SILENCE = 1000000 };
 
 /* Memory with known contents: memory_areas.Area. */
@@ -40,9 +40,9 @@ struct connection {
     struct end ends[ENDS];
     const struct transition *transitions; /* renew the pair after a reset; none if Python renews the pair */
     uint32_t transition_count, stale;
-    /* Whether the pair may be renewed, and whether by RESET. If not, Python renews it and awaits its final state. */
+    /* Whether the pair may be renewed, and whether by RESET. If not by RESET, Python waits for its final state. */
     uint32_t renewable, by_reset;
-    /* Nanoseconds. `silence` is for the error state of a queue pair and for the receives that it flushes. */
+    /* Nanoseconds. `silence` limits the wait for the error state of a queue pair and for flushed receives. */
     uint64_t send_timeout, receive_timeout, silence;
 };
 
@@ -214,7 +214,7 @@ static int post_and_wait(struct exchange *this)
 {
     struct end *initiator = &this->connection->ends[this->initiator], *peer = &this->connection->ends[!this->initiator];
     struct ibv_send_wr behind = {.wr_id = this->request.wr_id | BEHIND, .opcode = IBV_WR_SEND}, *bad;
-    struct ibv_sge no_bytes = {0}; /* as NO_BYTES of bench/work_requests.py */
+    struct ibv_sge no_bytes = {0}; /* like NO_BYTES of bench/work_requests.py */
     struct ibv_recv_wr receive = {.sg_list = &no_bytes, .num_sge = 1}, *bad_receive;
     int found;
 
@@ -225,7 +225,7 @@ static int post_and_wait(struct exchange *this)
     if (this->returned)
         return 0;
     ibv_post_send(initiator->qp, &behind, &bad);
-    do /* The SEND after an earlier request may complete first: flushed, if it was not acknowledged. */
+    do /* The SEND after an earlier request may complete first, as flushed, because it was not acknowledged. */
         found = completion(initiator->qp->send_cq, &this->wc[0], this->connection->send_timeout);
     while (found > 0 && this->wc[0].wr_id & BEHIND && this->wc[0].wr_id != behind.wr_id);
     /* If the SEND after the request completes first, the request has no completion. */
@@ -317,8 +317,8 @@ static int late(struct exchange *this)
     return changed;
 }
 
-/* Executes exchanges. Stops after the first that needs examination, or before one whose connection cannot be renewed or
- * prepared here. Returns the number of executed exchanges, or a negative errno of ibv_poll_cq or ibv_query_qp. */
+/* Executes exchanges. Stops after the first that needs examination, or before one whose connection this code cannot
+ * renew or prepare. Returns the number of executed exchanges, or a negative errno of ibv_poll_cq or ibv_query_qp. */
 int rdma_cts_exchanges(struct exchange *all, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {

@@ -1,5 +1,5 @@
-"""The findings of the trials before the first case, for the header of results and for the reuse of queue pairs.
-execution/preflight.py runs the trials."""
+"""Defines the findings of preflight, for the header of results and for the reuse of queue pairs. execution/preflight.py
+runs the trials."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
