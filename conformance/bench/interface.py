@@ -117,7 +117,7 @@ class Entry(Protocol):
     """One entry. Each verb of `verbs.VERBS` has a method, whose name is the verb's name without `ibv_`.
 
     A method has the parameters of the prototype in their order, and returns the exact result. A pointer to an object is
-    passed as Pd, Mr or None, a list of SGEs without its length, a struct as its fields, and any other argument as a
+    passed as Pd, Mr or None; a list of SGEs, without its length; a struct, as its fields; any other argument, as a
     number. `offers` is whether the entry has a verb.
     """
 

@@ -90,7 +90,7 @@ class DeviceBench:
         return ProtectionDomain(self.device)
 
     def allocate(self, kind: str, size: int) -> memory.Memory:
-        """Allocates memory of a kind of vocabulary.MEMORY_KINDS. Raises HostLacks if this host has no such memory."""
+        """Allocates memory of `kind`, one of vocabulary.MEMORY_KINDS. Raises HostLacks if the host has none."""
         if kind not in _NEVER_PINNED:
             limits.check_lockable(size)
         return memory.allocate(kind, size)
@@ -146,8 +146,8 @@ class DeviceBench:
         return self._resource_counter.count()
 
     def api_checks(self, waiting: Callable[[], None]) -> Sequence[Check]:
-        """Returns the checks of API-01 on the installed header and bindings, which are computed once. Calls `waiting`
-        repeatedly until the checks are finished."""
+        """Returns the checks of API-01 on the installed header and bindings. The checks are computed once. Until they
+        are finished, `waiting` is called repeatedly."""
         checks = self.prepare_api_checks()
         while wait([checks], timeout=_COMPILER_POLL_S).not_done:
             waiting()

@@ -23,7 +23,7 @@ _EVENTS = tuple(
     REJECTED ESTABLISHED DISCONNECTED DEVICE_REMOVAL MULTICAST_JOIN MULTICAST_ERROR ADDR_CHANGE TIMEWAIT_EXIT
     """.split()
 )
-# Events of earlier connections.
+# Events of earlier connections, which are ignored.
 _PAST = ("DISCONNECTED", "TIMEWAIT_EXIT")
 _RESOURCES = 1  # outstanding RDMA READs and atomics at each end, like on pairs without the connection manager
 _BACKLOG = 16

@@ -1,6 +1,6 @@
-"""Tests postings: work requests between ibv_wr_start and ibv_wr_complete, or ibv_wr_abort. ibv_wr_post(3) specifies
-that no request is executed before ibv_wr_complete returns 0, and that all requests are executed afterwards. traffic.py
-posts single requests with `poster: wr_post`."""
+"""Tests postings: work requests between ibv_wr_start and either ibv_wr_complete or ibv_wr_abort. ibv_wr_post(3)
+specifies that no request is executed before ibv_wr_complete returns 0, and that all requests are executed afterwards.
+traffic.py posts single requests with `poster: wr_post`."""
 
 import ctypes
 import itertools

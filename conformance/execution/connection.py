@@ -24,8 +24,8 @@ _SHORT_SILENCE_S = 0.001
 # Completion statuses with this prefix report an error that the peer has detected: the peer's queue pair is then in the
 # error state, too.
 _REMOTE_ERROR = "REM_"
-# The prefixes of other statuses that are a response: LOC_ and MW_ of the initiator's device, and RNR_ of a peer that is
-# not ready to receive.
+# The prefixes of other statuses that prove a response: LOC_ and MW_ of the initiator's device, and RNR_ of a peer that
+# is not ready to receive.
 _OTHER_RESPONSES = ("LOC_", "MW_", "RNR_")
 # The maximum number of times that a message is sent if an unreliable transport loses it.
 _MOST_TRIES = 3

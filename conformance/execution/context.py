@@ -29,7 +29,7 @@ _FIRST_WR_ID = 0x510001
 
 
 class HarnessResources:
-    """The harness's connections by their properties, and its memory by use. `cleanup` releases all of them."""
+    """The connections of the harness, by their properties, and its memory, by use. `cleanup` releases them."""
 
     def __init__(self, bench: Bench, pds: Mapping[str, Pd], cleanup: ExitStack, left_behind: list[str]) -> None:
         """PDs may be added to `pds` later. Objects that the device does not release are added to `left_behind`."""

@@ -51,8 +51,8 @@ def no_progress(point: str, done: int, **more: str) -> None:
 
 @dataclass(frozen=True)
 class CaseRun:
-    """A case that has been run. Its judgement is NOT_JUDGED if only the supervisor judges. `case` is the case that was
-    judged: for a point of a sweep, the table row for this point."""
+    """A case that has been run. Its judgement is NOT_JUDGED if the supervisor will judge it. `case` is the case that
+    was judged: for a point of a sweep, the table row for this point."""
 
     case: Case
     judgement: Judgement

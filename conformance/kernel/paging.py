@@ -1,5 +1,5 @@
-"""Queries, removes and moves pages of this process's memory with functions of libc. Addresses and sizes are numbers of
-bytes. execution/memory_events.py has the steps of cases that call these functions."""
+"""Queries, removes and moves pages of this process's memory with functions of libc. Addresses are numbers, and sizes
+are in bytes. execution/memory_events.py has the steps of cases that call these functions."""
 
 import ctypes
 import mmap
@@ -27,7 +27,7 @@ libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 
 
 def let_go(addr: int, size: int, how: str) -> None:
-    """Calls madvise(2) with an advice of vocabulary.DISCARDS. Raises OSError."""
+    """Calls madvise(2) with the advice `how`, one of vocabulary.DISCARDS. Raises OSError."""
     _check(libc.madvise(addr, _whole_pages(size), _ADVICE[how]) == 0, how)
 
 

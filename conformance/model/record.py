@@ -110,7 +110,7 @@ class ShardFacts(TypedDict):
 
 
 class SupervisorFacts(TypedDict, total=False):
-    """The keys of a header whose values only the supervisor has, not the worker under test."""
+    """The keys of a header whose values the supervisor has, but the worker under test does not have."""
 
     stack: str
     subject: str
