@@ -98,7 +98,7 @@ def page(
         "",
         *(f"- {stack}" for stack in dict.fromkeys(run.stack for run in runs)),
         "",
-        "`./rdma-cts reproducer CASE --run RUN` writes the program that shows a defect. The program needs only libibverbs:",
+        "`./rdma-cts reproducer CASE --run RUN` writes the program that shows a defect. It needs only libibverbs:",
         "`cc FILE -libverbs && ./a.out [DEVICE]`. It prints the requirement of the document and the observation.",
         "Its exit status is 0 (no violation), 1 (violation), 77 (not supported) or 2 (the set-up failed).",
         *(["The linked programs are next to this page."] if files else []),
