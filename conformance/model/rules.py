@@ -101,7 +101,7 @@ def controls(shown: Iterable[Shown]) -> dict[str, str]:
 
 
 def shown_by(case: Case) -> tuple[Shown, ...]:
-    """Returns the evidence that a row, if it passes, is for its rules; empty if the outcome is open.
+    """Returns the evidence of a passing row for its rules; empty if the row's outcome is open.
 
     If later steps are evidence, a judged call that must succeed only prepares these steps, and is not evidence. After a
     call with an injected failure of an allocation, the later steps are not evidence, because they test other objects
