@@ -235,8 +235,8 @@ class Rule:
     location: Location  # the location of the id in the file
     short: str = ""  # the subject in a few words, for titles of defects; without it, titles have the id
     evidence: tuple[str, ...] = ()  # the items that verify the rule, if these are not all items of the rule's cases
-    # the situation to which the rule applies, if some stacks cannot have it. On a stack where no case of the rule is
-    # reachable, the rule needs no evidence.
+    # The situation to which the rule applies, if some stacks cannot have this situation. On a stack where no case of
+    # the rule is reachable, the rule needs no evidence.
     conditional: str = ""
 
     def as_data(self) -> RuleTexts:
