@@ -1,4 +1,4 @@
-"""The page of findings: each defect of a driver, the stacks on which it was seen, and the program that shows it."""
+"""Makes the page of findings: each defect of a driver, the stacks with the defect, and the program that shows it."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
