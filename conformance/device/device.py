@@ -130,8 +130,8 @@ class Device:
 
     @property
     def uses_grh(self) -> bool:
-        """Whether packets have a global route header: always on RoCE; on InfiniBand if the user has selected a GID, or
-        if the port requires the header or has no LID."""
+        """Whether packets have a global route header. On InfiniBand, they have this header only if the user has
+        selected a GID, or if the port requires the header or has no LID."""
         required = int(getattr(self._port, "flags", 0)) & _GRH_REQUIRED
         return self.transport is not INFINIBAND or self.gid_index is not None or bool(required) or not self.lid
 

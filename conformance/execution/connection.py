@@ -133,7 +133,7 @@ class LoopbackConnection:
 
     def execute(self, spec: ExchangeSpec) -> Exchange:
         """Renews the connection if it is stale, posts the peer's receives, the request and the SEND after the request,
-        and returns the results. If anything failed, waits for the final states of both ends."""
+        and returns the results (see `settled`)."""
         self.renew_if_stale()
         initiator, peer = self._ends(spec.initiator)
         for area in spec.areas:
@@ -144,8 +144,8 @@ class LoopbackConnection:
         return self.settled(spec, exchange)
 
     def settled(self, spec: ExchangeSpec, exchange: Exchange) -> Exchange:
-        """Returns the exchange. If anything failed, first waits for the final states of both ends, and adds the
-        responder's state."""
+        """Returns the exchange. If the request failed, first waits for the error state of the initiator, and of the
+        peer if the peer has detected the error. If anything failed, adds the responder's state."""
         initiator, peer = self._ends(spec.initiator)
         found = exchange.completions
         if not exchange.succeeded and not exchange.returned.value:
