@@ -34,7 +34,7 @@ def load_beside() -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "runs [RUN...]", "the directory or results.jsonl of a run")
     add(parser, "--history DIR", "all nights of a history (see nightly) on one page")
-    add(parser, "--format", "default: html", choices=FORMATS, default="html")
+    add(parser, "--format", "the format (default: html)", choices=FORMATS, default="html")
     add(
         parser,
         "--out FILE",
@@ -48,7 +48,7 @@ def execute(arguments: argparse.Namespace) -> int:
     the runs are."""
     if arguments.history:
         if arguments.runs or arguments.format != "html":
-            raise UserError("--history makes a separate page", hint="give neither runs nor another format")
+            raise UserError("--history writes a separate page", hint="give neither runs nor another format")
         from reports.history import PAGE, read_history  # imported late: runs do not need it
 
         history = read_history(arguments.history)

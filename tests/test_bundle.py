@@ -76,7 +76,7 @@ def verified(cli: Cli) -> Verified:
     def verify(status: int, bundle: Path) -> str:
         out, err = cli(status, "verify", bundle)
         assert "Traceback" not in err
-        assert "defect of the suite" not in err
+        assert "error of the suite" not in err
         assert status != 2 or len(err.splitlines()) == 1
         return out + err
 
@@ -254,7 +254,7 @@ def instead(data: bytes, **fields: Any) -> bytes:
 
 
 HOSTILE: Mapping[str, Callable[[], bytes]] = {
-    "nothing at all": lambda: b"",
+    "an empty file": lambda: b"",
     "text": lambda: b"no bundle\n",
     "a tar that is not compressed": lambda: tar_of(FIRST, RESULT),
     "no manifest": lambda: xz(RESULT),
@@ -273,7 +273,7 @@ HOSTILE: Mapping[str, Callable[[], bytes]] = {
     "a hard link": lambda: instead(b"", type=tarfile.LNKTYPE, linkname=MANIFEST),
     "a device": lambda: instead(b"", type=tarfile.CHRTYPE),
     "a missing member": lambda: xz(FIRST),
-    "a member more": lambda: xz(FIRST, RESULT, (named("console.log"), b"x")),
+    "an additional member": lambda: xz(FIRST, RESULT, (named("console.log"), b"x")),
     "a member twice": lambda: xz(FIRST, RESULT, RESULT),
     "a byte changed": lambda: instead(b"two\n"),
     "another size": lambda: instead(b"one\none\n"),

@@ -83,6 +83,15 @@ def with_points(line: ResultRecord, **more: Any) -> ResultRecord:
     return changed(line, {"points_data": {**line["points_data"], **more}})
 
 
+def test_numbers_of_points_that_differ_from_the_observations_are_broken(
+    swept: tuple[Case, ResultRecord, Examiner],
+) -> None:
+    case, line, judge = swept
+    judged = judge.judged(case, changed(line, {"points": {"PASS": 7}}))
+    assert (judged["verdict"], judged["claimed"]) == ("BROKEN", "PASS")
+    assert f"reports the points 7 PASS, but its observations give {line['points']['PASS']} PASS" in judged["reason"]
+
+
 def test_points_that_contradict_their_observations_are_broken(swept: tuple[Case, ResultRecord, Examiner]) -> None:
     case, line, judge = swept
     data = line["points_data"]

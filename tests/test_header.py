@@ -203,7 +203,7 @@ def test_a_compiler_that_hangs_is_killed_with_its_children(tmp_path: Path) -> No
     hanging = script(tmp_path / "hanging", f"sleep infinity &\necho $! > {child}\nwait")
     for timeout_s in longer_and_longer(0.5):
         [check] = check_header(compiler=str(hanging), timeout_s=timeout_s)
-        assert (check.outcome, check.reason) == (UNREACHABLE, f"{hanging} did not end within {timeout_s:g} s")
+        assert (check.outcome, check.reason) == (UNREACHABLE, f"{hanging} did not exit within {timeout_s:g} s")
         if child.exists() and child.read_text():  # if there is none, the compiler was killed before it had a child
             break
     # A killed orphan may still exist as a zombie until its new parent collects it.
@@ -246,7 +246,7 @@ def test_a_wrong_an_absent_and_an_added_name_of_the_bindings_are_distinguished()
     del vars(module)["_IBV_ADVISE_MR_FLAG_FLUSH"]
     with_value(module, "ibv_send_flags", "IBV_SEND_NEW", 512)
     assert [each for each in check_bindings(module) if each.outcome != PASS] == [
-        Check("pyverbs enum ibv_access_flags.REMOTE_READ", FAIL, "4", "1024", "pyverbs has another value"),
+        Check("pyverbs enum ibv_access_flags.REMOTE_READ", FAIL, "4", "1024", "pyverbs has a different value"),
         Check("pyverbs enum ibv_advise_mr_flag.FLUSH", UNREACHABLE, "1", "", "reference_enums does not export it"),
         Check(
             "pyverbs enum ibv_send_flags.NEW",

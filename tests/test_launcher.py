@@ -159,7 +159,7 @@ def test_the_launcher_refuses_in_one_line(given: str, said: str, host: Host) -> 
 
 def test_a_named_python_that_does_not_exist_is_refused(host: Host) -> None:
     host.more["RDMA_CTS_PYTHON"] = f"{host.bin}/python3"
-    fault = f"{host.bin}/python3 was not found; name another Python in it, or unset it"
+    fault = f"{host.bin}/python3 was not found; set it to another Python, or unset it"
     assert host.refused("list", "--yes") == f"rdma-cts: RDMA_CTS_PYTHON: {fault}\n"
 
 

@@ -133,9 +133,7 @@ patches --linux {0} --out s
 """
 
 
-def test_a_locked_directory_is_reported_in_one_line_with_status_2(
-    open_folder: Path, monkeypatch: Patch, cli: Cli
-) -> None:
+def test_a_locked_directory_is_reported_in_one_line(open_folder: Path, monkeypatch: Patch, cli: Cli) -> None:
     locked, work = open_folder / "locked", open_folder / "work"
     (locked / "run").mkdir(parents=True)
     locked.chmod(0)
@@ -191,7 +189,7 @@ def test_help_fits_80_columns_and_breaks_no_word(command: str, monkeypatch: Patc
         ("a-very-long-word-in-one-piece", "a-very-long-word-in-one-piece"),
     ],
 )
-def test_a_line_on_a_terminal_is_broken_between_words_but_not_within_a_command(
+def test_a_terminal_line_is_broken_between_words_and_not_in_a_command(
     line: str, shown: str, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "24")
@@ -202,9 +200,7 @@ def test_a_line_on_a_terminal_is_broken_between_words_but_not_within_a_command(
 
 
 @pytest.mark.parametrize("value", ["\n", "a\nb", "\x1b[2J"])
-def test_a_variable_of_the_guest_with_control_characters_is_refused(
-    value: str, tmp_path: Path, monkeypatch: Patch, cli: Cli
-) -> None:
+def test_variables_of_the_guest_are_printable_lines(value: str, tmp_path: Path, monkeypatch: Patch, cli: Cli) -> None:
     monkeypatch.chdir(tmp_path)
     said = cli(2, "run", "--guest", "--guest-env", f"COLOUR={value}", "--out", "out/x").err
     assert said.endswith("a value is one line of printable characters\n")
@@ -261,10 +257,8 @@ def test_the_setting_that_forbids_user_namespaces_is_named(tmp_path: Path) -> No
 def test_an_interrupted_run_names_its_results_and_has_reports(run: Path) -> None:
     assert kept_text(run, 0, 7) == f"no case has a result yet; ./rdma-cts run --resume {run} starts again"
     said = kept_text(run, 60, 70)
-    assert (
-        said
-        == f"60 of 70 results and their report are in {run}; ./rdma-cts run --resume {run} runs the remaining cases"
-    )
+    rest = f"./rdma-cts run --resume {run} runs the remaining cases"
+    assert said == f"60 of 70 results and their report are in {run}; {rest}"
     assert {"report.html", "junit.xml", "summary.json"} < {path.name for path in run.iterdir()}
 
 

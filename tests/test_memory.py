@@ -195,9 +195,9 @@ def test_more_memory_than_the_process_may_lock_is_reported_as_lacking_on_this_ho
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (2 * PAGE, hard))
     try:
         check_lockable(2 * PAGE)
-        for ask in (check_lockable, lambda size: locked_memory_limit(size).__enter__()):
+        for lock in (check_lockable, lambda size: locked_memory_limit(size).__enter__()):
             with pytest.raises(HostLacks, match=rf"may lock {2 * PAGE} bytes.*needs {3 * PAGE}; raise the limit"):
-                ask(3 * PAGE)
+                lock(3 * PAGE)
     finally:
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (soft, hard))
 

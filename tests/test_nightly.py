@@ -47,13 +47,13 @@ class Nights:
         self.folder = folder
         self.says = says
         self.cells: dict[str, Made] = {}
-        self.asked: list[list[str]] = []
+        self.commands: list[list[str]] = []
         self.ages: dict[str, float] = {}
         self.no_network = False
 
     def finished(self, command: list[str], environment: Mapping[str, str], output: int) -> int:
         """Replaces the process of a run."""
-        self.asked.append(command)
+        self.commands.append(command)
         made = self.cells[option(command, "--stack") or "forky"]
         if isinstance(made, BaseException):
             (Path(option(command, "--out")) / "work-a" / "stage").mkdir(parents=True)
@@ -195,7 +195,7 @@ def test_each_cell_is_a_run_with_the_options_given(nights: Nights) -> None:
     modules = nights.folder.parent
     kernel = bzimage(modules / "k", "7.3.0")
     nights.night(0, "--tier", "smoke", "--yes", "--kernel", f"mine={kernel},{modules}", forky=GOOD_RUN, sid=GOOD_RUN)
-    said = [" ".join(command[4:]) for command in nights.asked]
+    said = [" ".join(command[4:]) for command in nights.commands]
     (night,) = nights.history.nights
     out = nights.folder / night
     assert said == [

@@ -123,9 +123,7 @@ def test_a_tree_with_uncommitted_files_is_named_and_the_series_is_for_head(tree:
     assert (tree / DRIVER / "rxe_mw.c").read_text() == "int other;\n"
 
 
-def test_a_change_that_does_not_fit_is_named_and_the_others_are_written(
-    tree: Path, monkeypatch: Patch, capsys: Says
-) -> None:
+def test_a_change_that_does_not_fit_is_named_and_left_out(tree: Path, monkeypatch: Patch, capsys: Says) -> None:
     monkeypatch.setattr(commands.patches, "read_changes", lambda: (BIND, replace(BIND, name="zap"), CHECK))
     commit(tree, LATER.replace("key & 0xff", "key & 0xfe"), "Another version")
     assert patches(tree) == 0

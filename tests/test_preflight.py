@@ -260,9 +260,8 @@ def test_a_responder_without_an_error_state_after_a_refusal_fails_cases_about_th
     with closing(ReferenceBench(device(fail=lambda *_: None))) as bench:
         assert preflight(bench).tells_state is True
         judged_by_state = [case for case in REFUSED if case.rules[0] == "STAT-01"]
-        assert {verdict_on(bench, case) for case in judged_by_state[:2]} == {
-            Verdict.FAIL
-        }  # only two, because each case waits for the state
+        # Only two cases run, because each case waits for the state.
+        assert {verdict_on(bench, case) for case in judged_by_state[:2]} == {Verdict.FAIL}
 
 
 def test_the_status_of_a_refused_write_is_reported() -> None:

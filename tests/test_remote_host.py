@@ -292,9 +292,9 @@ def test_a_host_that_does_not_return_is_reset_and_its_console_is_evidence(
 def test_a_run_is_resumed_after_its_host_was_lost_and_the_case_is_a_crash(stand_in: StandIn, run: Run) -> None:
     with stand_in.host(return_s=0.5) as host:
         recorded = run.on(host, *CRASHED, begins=when_it_hangs(stand_in.dead.touch, stand_in.cut))
-        assert f"{ADDRESS} did not come back within 0.5 s: " in host.gone
+        assert f"{ADDRESS} did not return within 0.5 s: " in host.gone
     assert list(verdicts(recorded).values()) == ["PASS", "MISSED", "MISSED"]
-    assert "did not come back" in recorded.results[1]["reason"]
+    assert "did not return" in recorded.results[1]["reason"]
     assert footer_of(recorded)["complete"] is False
     stand_in.dead.unlink()
     stand_in.boot()
@@ -324,8 +324,8 @@ def test_a_host_that_sends_only_noise_is_reported_as_silent(stand_in: StandIn, m
 @pytest.mark.parametrize("noise", ["yes", "while :; do echo hi; sleep 0.1; done", "cat /dev/zero", "sleep 999"])
 def test_a_connection_with_only_noise_is_lost(stand_in: StandIn, monkeypatch: Patch, noise: str) -> None:
     monkeypatch.setattr(protocol, "SILENCE_S", 0.5)
-    answer = f"read -r program; read -r secret size; echo \"$secret M \"'{json.dumps(HELLO)}'"
-    stand_in.client(f"{answer}\n{noise}")
+    hello = f"read -r program; read -r secret size; echo \"$secret M \"'{json.dumps(HELLO)}'"
+    stand_in.client(f"{hello}\n{noise}")
     connection = link.Link.connected(ADDRESS, b"\n", PATIENCE_S)
     try:
         with pytest.raises(link.Lost):

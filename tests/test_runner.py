@@ -86,9 +86,7 @@ def test_a_sweep_has_its_points_in_its_record(run: RunContext) -> None:
 
 
 @pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])
-def test_a_warning_of_the_kernel_during_a_case_fails_the_case_and_an_earlier_warning_does_not(
-    run: RunContext, row: str
-) -> None:
+def test_a_kernel_warning_during_a_case_fails_it_and_an_earlier_warning_does_not(run: RunContext, row: str) -> None:
     quiet: KernelEvidence = {"taint": 0, "log": []}
     before, meanwhile = Kernel(WARNING), Kernel(*[quiet] * (2 if row is SPACE else 1), WARNING)
     case = samples.case(row)
@@ -256,8 +254,7 @@ def test_absent_but_required_capabilities_fail() -> None:
     pinned = apply_profile(refused, ("odp",), ("odp",), PRESENT)
     assert pinned.verdict == Verdict.FAIL
     assert pinned.reason.endswith("but according to the profile odp must be present: the driver pages on demand")
-    # A capability that is part of a required capability is required too. The case fails only if no other capability is
-    # missing.
+    # A part of a required capability is required too. The case fails only if no other capability is missing.
     demanding = Profile("rxe", present={"odp_ud_recv": "the data sheet"})
     for undeclared, verdict in (
         (("odp_ud_recv", "odp", "ud"), "FAIL"),

@@ -84,12 +84,12 @@ def on_devices(folder: Path, found: dict[str, str], **differing: object) -> Reco
     """Makes a run whose cases several devices share. `found` maps the name of each device to the name in the header of
     its worker."""
     barrier = threading.Barrier(len(found))
-    heard: set[str] = set()
+    started: set[str] = set()
 
     def starter(device: str) -> Callable[[Sequence[str]], Worker]:
         def script(cases: Sequence[str]) -> Iterator[bytes | None]:
-            if device not in heard:
-                heard.add(device)
+            if device not in started:
+                started.add(device)
                 barrier.wait(PATIENCE_S)
             facts = {**header()["device"], "name": found[device], **(differing if device == "fake1" else {})}
             yield encode(header(device=facts))

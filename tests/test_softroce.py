@@ -99,9 +99,7 @@ Components: main
         ("sources.list", "deb file:/mnt/debian bookworm main\n", "debian", ""),
     ],
 )
-def test_the_mirror_is_read_from_the_apt_sources_of_the_host(
-    tmp_path: Path, name: str, text: str, release: str, expected: str
-) -> None:
+def test_the_mirror_is_in_the_apt_sources(tmp_path: Path, name: str, text: str, release: str, expected: str) -> None:
     laid(tmp_path, {f"apt/{name}": text, "os-release": f'ID={release}\nVERSION_CODENAME="bookworm"\n'})
     assert mirror.host_mirror(tmp_path) == expected
 
@@ -198,9 +196,7 @@ def test_a_damaged_or_foreign_image_is_detected_and_built_again(
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "broken link"])
-def test_a_file_or_a_link_in_the_place_of_an_image_is_replaced(
-    tmp_path: Path, fake_build: FakeBuild, kind: str
-) -> None:
+def test_a_file_or_link_at_the_path_of_an_image_is_replaced(tmp_path: Path, fake_build: FakeBuild, kind: str) -> None:
     folder, elsewhere = image.image_folder(Recipe(), tmp_path), tmp_path / "elsewhere"
     folder.parent.mkdir()
     if kind == "file":
@@ -463,9 +459,7 @@ def test_if_qemu_is_killed_externally_before_the_guest_is_up_another_guest_is_st
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("script", "message"), rows("guests_that_do_not_start"))
-def test_a_guest_that_does_not_start_is_reported(
-    fake_qemu: FakeQemu, tmp_path: Path, script: str, message: str
-) -> None:
+def test_a_guest_that_cannot_start_is_reported(fake_qemu: FakeQemu, tmp_path: Path, script: str, message: str) -> None:
     fake_qemu.put(CONSOLE + script)
     error = fake_qemu.fails(message)
     assert error.log == (str(fake_qemu.console) if "$console" in script else "")  # an empty output is not reported

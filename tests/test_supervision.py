@@ -230,7 +230,7 @@ PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
     "no result": (
         lambda: [[HEADER, start(0), *ran(1, 2, 3)[1:]]],
         "BPPP",
-        "the worker began another case without a result",
+        "the worker began the next case without a result of this case",
     ),
     "the shortest header": (lambda: [[SHORT, *ran(0, 1)[1:], start(2)], [SHORT, *ran(3)[1:]]], "PPCP", ""),
     "killed externally each time": (

@@ -112,18 +112,18 @@ def qemu_says(*messages: object) -> tuple[socket.socket, list[dict[str, Any]]]:
     """Returns a channel on which each command gets the next of these messages as a response, and the list of received
     commands."""
     ours, theirs = socket.socketpair()
-    heard: list[dict[str, Any]] = []
+    sent: list[dict[str, Any]] = []
 
     def play() -> None:
         with theirs:
             theirs.sendall(b'{"QMP": {}}\n')
             for response in [{"return": {}}, *messages]:
-                heard.append(json.loads(theirs.recv(1 << 16)))
+                sent.append(json.loads(theirs.recv(1 << 16)))
                 for message in response if isinstance(response, list) else [response]:
                     theirs.sendall(json.dumps(message).encode() + b"\r\n")
 
     threading.Thread(target=play, daemon=True).start()
-    return ours, heard
+    return ours, sent
 
 
 def migrate(control: Qmp) -> None:
@@ -136,13 +136,13 @@ def migration(status: str) -> dict[str, Any]:
 
 
 def test_a_command_returns_its_value_and_earlier_events_are_kept() -> None:
-    channel, heard = qemu_says([{"event": "STOP"}, migration("active"), migration("completed"), {"return": {"a": 1}}])
+    channel, sent = qemu_says([{"event": "STOP"}, migration("active"), migration("completed"), {"return": {"a": 1}}])
     with channel:
         control = Qmp(channel, PATIENCE_S)
         assert control.execute("migrate", uri="fd:state") == {"a": 1}
         control.migrated()
-    assert [each["execute"] for each in heard] == ["qmp_capabilities", "migrate"]
-    assert heard[1]["arguments"] == {"uri": "fd:state"}
+    assert [each["execute"] for each in sent] == ["qmp_capabilities", "migrate"]
+    assert sent[1]["arguments"] == {"uri": "fd:state"}
 
 
 @pytest.mark.parametrize(
@@ -480,15 +480,15 @@ def asked_for(cases: str = "", *more: str, port: str = PORT) -> Request:
     ],
 )
 def test_a_ready_session_serves_collected_cases_with_its_own_options(line: bytes, asked: Request, serves: bool) -> None:
-    output, tell = os.pipe()
-    os.write(tell, line)
-    os.close(tell)
+    output, end = os.pipe()
+    os.write(end, line)
+    os.close(end)
     assert ReadySession(1, output, 0).serves(asked, PORT, OPTIONS) is serves
 
 
 def test_a_ready_session_gets_the_line_of_the_request() -> None:
-    hear, ask = os.pipe()
-    output, tell = os.pipe()
-    os.close(tell)
-    ReadySession(1, output, ask).go_on(b"line\n")
-    assert os.read(hear, 100) == b"line\n"
+    received, requests = os.pipe()
+    output, end = os.pipe()
+    os.close(end)
+    ReadySession(1, output, requests).go_on(b"line\n")
+    assert os.read(received, 100) == b"line\n"

@@ -203,9 +203,7 @@ def boots(run: Recorded) -> int:
     return len({line["boot_id"] for line in run.others if line["type"] == "worker"})
 
 
-def test_a_lab_runs_on_both_hosts_at_the_same_time_and_reports_no_difference(
-    guests: dict[str, SshGuest], kept: Path
-) -> None:
+def test_a_lab_runs_on_both_hosts_at_once_and_no_node_differs(guests: dict[str, SshGuest], kept: Path) -> None:
     out = kept / "out"
     of = ("--verb", "reg_mr", "-k", "access_flags", "--out", out)
     output, _ = said(guests, "run", "--lab", lab_of(guests, kept), *of)

@@ -1,6 +1,5 @@
-"""Rule API-01: compares the descriptions of the verbs with the installed header and bindings. All facts about the
-header come from the C compiler, so that they are the same as in a program that is compiled here. No device is needed
-and no library is loaded."""
+"""Compares the descriptions of the verbs with the installed header and bindings (rule API-01). The C compiler computes
+the header's values and types, because they may depend on the compiler. No device is used and no library is loaded."""
 
 import functools
 from collections.abc import Sequence
@@ -20,13 +19,12 @@ def check_header(
     timeout_s: float = COMPILER_S,
     release: int | None = None,
 ) -> list[Check]:
-    """Returns a check for each enumerator, field and prototype, even if the suite does not describe it.
+    """Returns a check for each described item, and for each enumerator and field that the suite does not describe.
 
     `compiler` is a command line, by default $CC or the first of cc, gcc and clang on PATH. `include_dirs` are searched
     before the directories of the system. `timeout_s` limits each run of the compiler, in seconds. `release` is the
-    installed rdma-core, or None if unknown; its header need not have items of later releases. If nothing can be
-    compared (no compiler, no header, or a header that does not compile), the result is one UNREACHABLE check, never an
-    exception and never PASS.
+    installed rdma-core release, or None if unknown; its header need not have items of later releases. If nothing can be
+    compared (no compiler, no header, or a header that does not compile), the result is one UNREACHABLE check.
     """
     try:
         return compare(Toolchain.found(compiler, include_dirs, timeout_s), release)
@@ -36,5 +34,5 @@ def check_header(
 
 @functools.cache
 def installed_api(release: int | None) -> tuple[Check, ...]:
-    """Returns the checks of the installed header and bindings of rdma-core `release`; compares once in a process."""
+    """Returns the checks of the installed header and bindings of rdma-core `release`. The result is cached."""
     return (*check_header(release=release), *check_bindings())

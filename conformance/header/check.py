@@ -1,6 +1,6 @@
-"""A Check is the result of comparing one described item with the installed header or bindings. check_bindings compares
-with pyverbs, which contains the header's numbers and exports some of the names. A name that pyverbs does not export
-cannot be compared and is UNREACHABLE, not FAIL."""
+"""Defines Check, the result of comparing one described item with the installed header or bindings. check_bindings
+compares the enumerators with pyverbs, which exports only some of their names. A name that pyverbs does not export is
+UNREACHABLE, not FAIL."""
 
 import importlib
 from collections.abc import Iterator
@@ -22,19 +22,16 @@ MISSING = "missing in this header"
 
 @dataclass(frozen=True)
 class Check:
-    """The result for one item."""
-
     item: str
     outcome: Outcome  # NOT_COVERED: installed and not described; UNREACHABLE: could not be compared here
-    expected: str = ""  # from the description
-    found: str = ""  # from the installed header or bindings
+    expected: str = ""  # the value or declaration in the description
+    found: str = ""  # the value or declaration in the installed header or bindings
     reason: str = ""  # empty only for PASS
 
 
 def missing(item: str, expected: str, since: str = "", release: int | None = None) -> Check:
-    """Returns FAIL for an item that the header does not have. `since` is the first rdma-core with the item, if known.
-    An item that is newer than `release`, the installed rdma-core, is UNREACHABLE: the installed header need not have
-    it."""
+    """Returns FAIL for an item that the header does not have. `since` is the first rdma-core release with the item, if
+    known. If the installed `release` is older, returns UNREACHABLE."""
     if since and release is not None and release < int(since):
         return Check(item, UNREACHABLE, expected, "", f"rdma-core has it since {since}, and this is {release}")
     reason = f"{MISSING}; rdma-core has it since {since}" if since else MISSING
@@ -90,10 +87,10 @@ def _enum_checks(enum: Enum, bindings: ModuleType) -> Iterator[Check]:
 
 
 def _value_check(item: str, described: EnumValue, enum: str, bindings: ModuleType) -> Check:
-    # In old bindings, each name is in the module; in new bindings, it is a member of the enumeration. Names
-    # that are macros in C have a leading underscore.
+    # In old bindings, each name is in the module; in new bindings, it is a member of the enumeration. The name of a C
+    # macro has a leading underscore.
     for holder in (getattr(bindings, enum, None), bindings):
         for name in (described.name, f"_{described.name}"):
             if hasattr(holder, name):
-                return same(item, described.value, int(getattr(holder, name)), "pyverbs has another value")
+                return same(item, described.value, int(getattr(holder, name)), "pyverbs has a different value")
     return Check(item, UNREACHABLE, str(described.value), "", f"{bindings.__name__} does not export it")

@@ -1,6 +1,6 @@
-"""Compares every described enumerator, struct, constant and prototype with a header. Each described item must be in the
-header and be equal to its description; enumerators and fields that only the header has are reported as NOT_COVERED.
-program.py runs the compiler, and source.py reads the header's text."""
+"""Compares every described enumerator, struct, constant and prototype with a header. An item that is missing or differs
+is a FAIL; an item that the header need not have, because of its release or vendor, is UNREACHABLE. Enumerators and
+fields that only the header has are NOT_COVERED. program.py runs the compiler, and source.py reads the header's text."""
 
 import json
 import re
@@ -35,7 +35,8 @@ def ask(
     declarations: Mapping[str, str],
     undefine: Iterable[str],
 ) -> Answers:
-    """Toolchain.ask with cached answers. `preprocessed` is the text of the preprocessed header. Raises Unreachable."""
+    """Calls Toolchain.ask, and caches the result. `preprocessed`, the text of the preprocessed header, is a part of the
+    cache key. Raises Unreachable."""
     questions, macros = list(expressions), list(undefine)
     parts = json.dumps([toolchain.command, FLAGS, questions, dict(declarations), macros])
     name = f"answers-{cache.digest_of([preprocessed.encode(), parts.encode()])}.json"
@@ -56,14 +57,14 @@ def _known(name: str) -> Answers | None:
     return Answers(values, refused) if whole else None
 
 
-# Enumerations that no header has, one for each integer type with which compilers represent enumerations.
+# Enumerations that no header has, one for each integer type that compilers use for enumerations.
 FOREIGN = {"cts_unsigned": "enum cts_unsigned { CTS_UNSIGNED };", "cts_signed": "enum cts_signed { CTS_SIGNED = -1 };"}
 
 VENDOR_ONLY = "vendor-only: this header does not have it"
 
 
 class _Noted(Answers):
-    """Answers every question with 0, and notes it in `values`."""
+    """Collects the expressions whose values are read, and returns 0 for each."""
 
     def value(self, expression: str) -> int:
         cast(dict[str, int], self.values)[expression] = 0
@@ -71,13 +72,13 @@ class _Noted(Answers):
 
 
 def compare(toolchain: Toolchain, release: int | None = None) -> list[Check]:
-    """Returns all checks of one header. Raises Unreachable if the header cannot be compiled. `release` is the rdma-core
-    that the header belongs to; None if unknown."""
+    """Returns all checks of one header. Raises Unreachable if the header cannot be compiled. `release` is the header's
+    rdma-core release; None if unknown."""
     text = toolchain.preprocessed()
     source, noted = Source(text), _Noted({})
-    list(_checks(noted, source, release))
+    list(_checks(noted, source, release))  # collects the expressions, which are then compiled in one program
     declarations = {**FOREIGN, **{_ours(struct): _layout(struct) for struct in STRUCTS.values()}}
-    # ibv_reg_mr and ibv_reg_mr_iova are macros; functions have the same names.
+    # ibv_reg_mr and ibv_reg_mr_iova are macros and functions. Without the macros, the functions are compared.
     answers = ask(toolchain, text, noted.values, declarations, undefine=VERBS)
     return list(_checks(answers, source, release))
 
@@ -97,7 +98,7 @@ def _checks(answers: Answers, source: Source, release: int | None) -> Iterator[C
     yield from _vendor_checks(answers, source)
 
 
-# The questions to the compiler. They are C expressions, which are also the keys of the answers.
+# The C expressions whose values the compiler computes.
 
 
 def _ours(struct: Struct) -> str:
@@ -129,9 +130,9 @@ def _prototype(verb: Verb) -> str:
 def _compatible(expression: str, ctype: str) -> str:
     """Returns a C expression that is true if `expression` has the type `ctype` exactly.
 
-    In C, an enumeration is compatible with its integer type, but not with another enumeration. To distinguish an
-    enumeration from its integer type, the expression is also compared with FOREIGN: an integer is compatible with
-    a foreign enumeration; an enumeration is not.
+    In C, an enumeration is compatible with its integer type, but not with other enumerations. To distinguish an
+    enumeration from its integer type, the type of `expression` is also compared with the FOREIGN enumerations: an
+    integer type is compatible with one of them; an enumeration is not.
     """
 
     def has(other: str) -> str:
@@ -180,7 +181,7 @@ def _value_check(item: str, described: EnumValue | Constant, answers: Answers, r
     found = answers.value(described.name)
     if found is None:
         return missing(item, str(described.value), described.since, release)
-    return same(item, described.value, found, "the header has another value")
+    return same(item, described.value, found, "the value in the header is different")
 
 
 def _struct_checks(struct: Struct, answers: Answers, source: Source) -> Iterator[Check]:
@@ -193,7 +194,7 @@ def _struct_checks(struct: Struct, answers: Answers, source: Source) -> Iterator
         why = f"the described layout needs types that this header lacks: {answers.refused[_size(ours)]}"
         yield Check(name, FAIL, _layout(struct), "", why)
     else:
-        why = "the struct has another size; a field differs or is not described"
+        why = "the struct has a different size in the header; a field differs or is not described"
         yield same(f"{name} size", described, size, why)
     declared = source.fields(struct.name)
     for field in struct.fields:
@@ -210,20 +211,21 @@ def _field_checks(struct: Struct, field: Field, answers: Answers, declared: str)
         if expected is not None:  # None: the check of the struct has reported the failure
             # An array without bounds has an offset but no size.
             shown = f"no {what}" if found is None else found
-            yield same(f"{item} {what}", expected, shown, f"the field has another {what} in the header")
+            yield same(f"{item} {what}", expected, shown, f"the field has a different {what} in the header")
     of_type = _compatible(f"((struct {struct.name} *)0)->{field.name}", field.ctype)
     yield _type_check(f"{item} type", of_type, field.ctype, answers, declared)
 
 
 def _type_check(item: str, question: str, expected: str, answers: Answers, declared: str) -> Check:
-    """Returns PASS if the types are the same for the compiler. `declared` is the text of the header."""
+    """Returns PASS if the compiler finds that the types are the same, else FAIL. `expected` is the described
+    declaration, and `declared` that in the header."""
     fits = answers.value(question)
     if fits is None:
         reason = f"the described type needs names that this header lacks: {answers.refused[question]}"
         return Check(item, FAIL, expected, declared, reason)
     if fits:
         return Check(item, PASS, expected, expected)
-    return Check(item, FAIL, expected, declared, "the header declares another type")
+    return Check(item, FAIL, expected, declared, "the header declares a different type")
 
 
 def _prototype_check(verb: Verb, answers: Answers, source: Source, release: int | None) -> Check:
@@ -233,7 +235,7 @@ def _prototype_check(verb: Verb, answers: Answers, source: Source, release: int 
     return _type_check(item, _prototype(verb), verb.signature, answers, declared)
 
 
-# The vendor's dialect. Only the vendor's header has these items: if another header lacks them, this is not a failure.
+# The vendor's API. Only the vendor's header has these items; a different header need not have them.
 
 
 def _vendor_checks(answers: Answers, source: Source) -> Iterator[Check]:
@@ -252,7 +254,7 @@ def _vendor_checks(answers: Answers, source: Source) -> Iterator[Check]:
             yield Check(item, UNREACHABLE, verb.signature, text, VENDOR_ONLY)
     for enum in VENDOR_ENUMS.values():
         for each in enum:
-            if each.value is not None:  # a mainline name, which has been compared already
+            if each.value is not None:  # a mainline enumerator, which has been compared already
                 continue
             item, value = f"enum {enum.name}.{enum.short(each.name)} (experimental)", answers.value(each.name)
             if value is None:

@@ -1,8 +1,8 @@
 """Runs the C compiler, for the values of constant expressions and for the preprocessed header.
 
 One program is generated, compiled and run for all expressions. The #line markers in the compiler's errors show which
-expressions do not compile. These expressions are removed and the rest is compiled again, so that an unknown name
-affects only one answer. All files are in a temporary directory.
+expressions do not compile. These expressions are removed and the rest is compiled again. Therefore an unknown name
+affects only its own expressions. All files are in a temporary directory.
 """
 
 import os
@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-# The time limit for one run of the compiler, in seconds. The limit is only for hangs: under emulation, a compiler takes
-# minutes on a busy host.
+# The time limit for one run of the compiler, in seconds. It is long because a compiler under emulation can take minutes
+# on a busy host.
 COMPILER_S = 900.0
 HEADER = "infiniband/verbs.h"
 PACKAGE = "libibverbs-dev"
-_PREFIX = "rdma-cts-header-"  # of temporary directories
+_PREFIX = "rdma-cts-header-"  # the beginning of the names of temporary directories
 COMPILERS = ("cc", "gcc", "clang")
 # gnu11: verbs.h is written in GNU C, and the expressions use __typeof__.
 FLAGS = ("-w", "-std=gnu11", "-fdiagnostics-color=never")
@@ -38,7 +38,7 @@ class Unreachable(Exception):
 
 @dataclass(frozen=True)
 class Answers:
-    """The compiler's answers, by expression."""
+    """The values of expressions that compile, and the errors of those that do not."""
 
     values: Mapping[str, int]
     refused: Mapping[str, str] = field(default_factory=dict)  # the first error of an expression that does not compile
@@ -57,8 +57,8 @@ class Toolchain:
 
     @classmethod
     def found(cls, compiler: str | None, include_dirs: Sequence[Path | str], timeout_s: float) -> "Toolchain":
-        """Returns the toolchain with the compiler that the argument, $CC or PATH names. Raises Unreachable if there is
-        no compiler."""
+        """Returns the toolchain with the given compiler; without it, with $CC or a compiler on PATH. Raises Unreachable
+        if there is no compiler."""
         wanted = compiler or os.environ.get("CC", "")
         try:
             command = tuple(shlex.split(wanted)) or next(((name,) for name in COMPILERS if shutil.which(name)), ())
@@ -67,12 +67,12 @@ class Toolchain:
         if not command:
             raise Unreachable("no C compiler found; install gcc or clang, or set CC")
         if not shutil.which(command[0]):
-            raise Unreachable(f"the C compiler {command[0]!r} was not found; install it, or set CC to another")
+            raise Unreachable(f"the C compiler {command[0]!r} was not found; install it, or set CC to a different one")
         return cls(command, tuple(Path(each).resolve() for each in include_dirs), timeout_s)
 
     def preprocessed(self) -> str:
         """Returns the preprocessed header, with the definitions of macros. Raises Unreachable if the compiler fails."""
-        # The #error distinguishes a missing header from one that cannot be compiled.
+        # The #error distinguishes a missing header from a header that cannot be compiled.
         source = f"#if !__has_include(<{HEADER}>)\n#error header-not-installed\n#endif\n#include <{HEADER}>\n"
         with TemporaryDirectory(prefix=_PREFIX) as name:
             directory = Path(name)
@@ -90,8 +90,8 @@ class Toolchain:
         """Returns the values of integer expressions in a program that includes the header.
 
         `declarations` are C declarations, by the tags that they declare. If a declaration does not compile, the
-        expressions that use its tag are refused as well. `undefine` are macros to undefine first. Raises Unreachable if
-        a program without any expression does not compile and run.
+        expressions that use its tag are refused as well. `undefine` are macros that are undefined before the
+        expressions. Raises Unreachable if the program without the refused expressions does not compile or run.
         """
         questions = list(dict.fromkeys(expressions))
         pieces = dict(declarations or {})
@@ -123,7 +123,8 @@ class Toolchain:
         return (*self.command, *FLAGS, *include, *arguments)
 
     def _run(self, directory: Path, *command: str) -> tuple[int, str, str]:
-        """Returns exit status, output and errors of a command. Raises Unreachable if it cannot start or times out."""
+        """Returns the exit status, output and errors of a command. Raises Unreachable if the command cannot start or
+        does not exit in time."""
         environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(directory)}
         try:
             process = subprocess.Popen(
@@ -143,17 +144,17 @@ class Toolchain:
             try:
                 out, err = process.communicate(timeout=self.timeout_s)
             except BaseException as error:
-                # The whole process group is killed, because the passes of the compiler are separate processes.
+                # The whole process group is killed, because a compiler starts further processes.
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
                 if isinstance(error, subprocess.TimeoutExpired):
-                    raise Unreachable(f"{command[0]} did not end within {self.timeout_s:g} s") from error
+                    raise Unreachable(f"{command[0]} did not exit within {self.timeout_s:g} s") from error
                 raise
         return process.returncode, out, err
 
 
 def _source(undefine: Iterable[str], declarations: Mapping[str, str], questions: Sequence[str]) -> str:
-    """Returns the program. Each expression is in a separate function, so that an error belongs to one expression."""
+    """Returns the program. Each expression is in a separate function; therefore each error belongs to one of them."""
     lines = ["#include <stddef.h>", "#include <stdio.h>", f"#include <{HEADER}>"]
     lines += [f"#undef {name}" for name in undefine]
     for index, text in enumerate(declarations.values()):
@@ -177,8 +178,8 @@ def _blamed(err: str, tags: Sequence[str], questions: Sequence[str]) -> dict[str
         error, place = _ERROR.match(line), _PLACE.match(line)
         if error:
             complaint = error["text"]
-        # An error inside a macro has the location of the macro's definition; a note after the error has the location of
-        # the use.
+        # An error inside a macro has the location of the macro's definition. A note after the error has the location
+        # where the macro is used.
         if place and complaint and (error or _IN_MACRO.search(line)):
             names = questions if place["kind"] == "question" else tags
             blamed.setdefault(names[int(place["index"])], complaint)
@@ -190,6 +191,6 @@ def _blamed(err: str, tags: Sequence[str], questions: Sequence[str]) -> dict[str
 
 
 def _first_error(err: str) -> str:
-    """Returns the first line with an error in the compiler's output; without such a line, the first line."""
+    """Returns the first line of the compiler's output that contains `error`; without such a line, the first line."""
     lines = [line.strip() for line in err.splitlines() if line.strip()]
     return next((line for line in lines if "error" in line), lines[0] if lines else "no message")

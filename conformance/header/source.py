@@ -1,8 +1,8 @@
 """Finds names in the text of a preprocessed header: enumerators, fields, macros, prototypes.
 
-The names are used to find items that are not described, and in messages; numbers come from the compiler. The module is
-not a complete C parser: it reads the forms of declarations that headers have, and omits other forms. If it omits a
-field, the comparison of sizes shows a difference.
+The names are used for messages, and to find items that are not described; the compiler computes the numbers. This
+module is not a complete C parser: it reads only the forms of declarations that are common in headers. If a field is not
+found, the comparison of sizes still shows a difference.
 """
 
 import functools
@@ -28,7 +28,7 @@ class Source:
         return _ATTRIBUTE.sub("", "\n".join(lines))
 
     def macros(self) -> list[str]:
-        """Returns the names of macros without arguments, in the order of their definition."""
+        """Returns the names of macros without arguments, in the order of their definitions."""
         return [name for name, bracket in _DEFINE.findall(self.text) if not bracket]
 
     def enumerators(self, enum: str) -> list[str]:
@@ -37,7 +37,7 @@ class Source:
         return [match[0] for part in _split(body, ",") if (match := re.match(r"\w+", part))]
 
     def fields(self, struct: str) -> dict[str, str]:
-        """Returns the declarations of the fields of `struct`, by name; empty if the header does not have it."""
+        """Returns the declaration of each field of `struct`, by the field's name; empty if there is no such struct."""
         return dict(_fields(_braced(self.code, rf"\bstruct\s+{struct}\s*{{")))
 
     def prototype(self, function: str) -> str:
@@ -65,7 +65,7 @@ def _braced(code: str, opening: str) -> str:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Returns the stripped, nonempty parts of a text between separators. Separators in brackets are ignored."""
+    """Splits a text at separators outside of brackets. Returns the stripped, nonempty parts."""
     parts, depth = [""], 0
     for char in text:
         depth += (char in "([{") - (char in ")]}")
@@ -90,7 +90,7 @@ def _fields(body: str) -> Iterator[tuple[str, str]]:
 
 def _name(declarator: str, typed: bool = False) -> str:
     """Returns the name in a declarator: f for `*(*f)(int)`, name for `char name[64]`, x for `int x : 3`. Returns an
-    empty text for an unnamed bit-field. `typed` says that the declarator begins with its type."""
+    empty text for an unnamed bit-field. `typed` is whether the declarator begins with its type."""
     pointer = re.search(r"\(\s*\*\s*(\w+)", declarator)
     if pointer:
         return pointer[1]

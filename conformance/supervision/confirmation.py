@@ -1,8 +1,8 @@
 """Confirms the violations of a run: repeats each violation in a fresh worker.
 
-One violation of each cause is repeated in isolation, and so is every violation that killed its worker. The others are
-repeated together in one worker, in the reverse order of the run. If a violation does not occur in this worker, it is
-then repeated in isolation. If a violation kills the worker, the violations after it are repeated together in another
+One violation of each cause, and every violation that killed its worker, is repeated in isolation. The other violations
+are repeated together in one worker, in the reverse order of the run. If a violation does not occur in this worker, it
+is then repeated in isolation. If a violation kills the worker, the violations after it are repeated together in another
 worker. A violation that does not occur in isolation depends on the cases that ran before it in its worker. The suite
 searches, by halving, for a short list of these cases after which the violation occurs. Verdicts do not change.
 """
@@ -20,21 +20,20 @@ from conformance.supervision.violations import Violation
 from conformance.supervision.worker import TRIES, Crew, Start
 from conformance.sweeps.outcome import Points
 
-# The number of violations for which the suite searches for cases that make them occur again, and the maximum number of
-# workers for each search.
+# The maximum number of violations for which such a list is searched for, and of workers for each search.
 MOST_SEARCHED = 5
 MOST_WORKERS = 16
 # How often a violation is repeated in isolation before it counts as not confirmed.
 REPETITIONS = 3
 # The maximum number of violations that are repeated together in one worker.
 MOST_TOGETHER = 100
-_SAID_EACH = 25
+_REPORT_EVERY = 25
 
 
 class Confirmation:
     def __init__(self, found: Sequence[Violation], recording: Recording, repeats_losses: bool) -> None:
-        """`found` are the violations to repeat, and `recording` gets the outcomes. If `repeats_losses`, violations with
-        CRASH or HANG are repeated, too."""
+        """`found` are the violations to repeat. The confirmations are added to `recording`. If `repeats_losses`,
+        violations with CRASH or HANG are repeated, too."""
         self._found = found
         self._waiting: list[Sequence[Violation]] = []  # each list is repeated in one worker
         self._recording = recording
@@ -44,7 +43,8 @@ class Confirmation:
         self._tried = 0
 
     def run(self, *starts: Start) -> None:
-        """Repeats all violations; each of `starts` starts one worker at a time. Returns early if no worker starts."""
+        """Repeats all violations; each of `starts` starts one worker at a time. Returns early if a worker cannot be
+        started."""
         alone, like = _divided(self._found)
         self._waiting = [*_batches(like, len(starts)), *((each,) for each in alone)]
         self._crew.run(self._serve, starts)
@@ -71,13 +71,13 @@ class Confirmation:
                 return
             self._recording.append_confirmation(found)
             self._tried += 1
-            if self._tried % _SAID_EACH == 0 and self._waiting:
+            if self._tried % _REPORT_EVERY == 0 and self._waiting:
                 left = sum(map(len, self._waiting))
                 self._recording.listener.say(f"  {self._tried} repeated, {left} left")
 
     def _repeat_together(self, violations: Sequence[Violation], start: Start) -> None:
-        """Repeats violations in one worker. Violations that do not occur in it with the same verdict are then repeated
-        in isolation. Violations after a case that ended the worker are repeated together in another worker."""
+        """Repeats violations in one worker. Violations that do not occur in this worker with the same verdict are then
+        repeated in isolation. Violations after a case that killed the worker are repeated in the next worker."""
         again = self._repeated(start, [each.name for each in violations])
         for violation in violations:
             if violation.name in again and again[violation.name]["verdict"] == violation.seen["verdict"]:
@@ -89,7 +89,8 @@ class Confirmation:
             self._wait(*behind)
 
     def _wait(self, *violations: Violation) -> None:
-        """Adds violations to repeat in one worker. Several violations come before single ones: they take longer."""
+        """Adds violations to be repeated in one worker. Batches of several violations are repeated before single
+        violations, because a batch takes longer."""
         with self._crew.changed:
             self._waiting.insert(0 if len(violations) > 1 else len(self._waiting), violations)
 
@@ -113,7 +114,7 @@ class Confirmation:
         return about
 
     def _repeat_more(self, about: ConfirmationRecord, violation: Violation, start: Start) -> None:
-        """Repeats a violation that did not occur in isolation a few more times. If it then occurs, it is unsteady."""
+        """Repeats a violation a few more times in isolation. If the violation then occurs, it counts as confirmed."""
         more = [each for _ in range(REPETITIONS - 1) if (each := self._last_repeated(start, [violation.name]))]
         seen = [each for each in more if each["verdict"] in VIOLATIONS]
         about["repetitions"] = {"seen": len(seen), "of": 1 + len(more)}
@@ -131,7 +132,7 @@ class Confirmation:
             return self._searched <= MOST_SEARCHED
 
     def _brings_it_back(self, violation: Violation, start: Start) -> list[str]:
-        """A short list of cases after which the violation occurs again; empty if none was found."""
+        """Returns a short list of cases after which the violation occurs again; empty if no such list was found."""
         left = MOST_WORKERS
 
         def occurs(before: Sequence[str]) -> bool:
@@ -154,11 +155,12 @@ class Confirmation:
         return needed
 
     def _last_repeated(self, start: Start, names: Sequence[str]) -> ResultRecord | None:
-        """Runs these cases in one worker; returns the result of the last, or None if the worker did not reach it."""
+        """Runs these cases in one worker. Returns the result of the last case, or None if the worker did not run it."""
         return self._repeated(start, names).get(names[-1])
 
     def _repeated(self, start: Start, names: Sequence[str]) -> dict[str, ResultRecord]:
-        """Returns the results of these cases in one worker. If it finishes no case, starts another, TRIES at most."""
+        """Returns the results of these cases in one worker. If a worker finishes no case, starts another worker; starts
+        at most TRIES workers."""
         suite = self._recording.plan.suite
         cases = {name: case for name in names if (case := suite.find(name))}
         repetition = Repetition(cases, self._recording)
@@ -176,7 +178,8 @@ class Confirmation:
 
 
 def _divided(found: Sequence[Violation]) -> tuple[list[Violation], list[Violation]]:
-    """The violations to repeat in isolation, and those to repeat together. A worker's first case was in isolation."""
+    """Returns the violations to repeat in isolation, and those to repeat together. A violation in a worker's first case
+    has already occurred in isolation."""
     alone: list[Violation] = []
     like: list[Violation] = []
     seen: set[Cause] = {violation.cause for violation in found if violation.first}
@@ -188,7 +191,8 @@ def _divided(found: Sequence[Violation]) -> tuple[list[Violation], list[Violatio
 
 
 def _batches(like: Sequence[Violation], workers: int) -> list[Sequence[Violation]]:
-    """The violations in reverse order, in batches of similar size, at least one for each worker."""
+    """Returns the violations in reverse order, in batches of similar size; for each worker, at least one batch if there
+    are enough violations."""
     count = max(workers, -(-len(like) // MOST_TOGETHER))
     backwards = like[::-1]
     return [part for number in range(count) if (part := backwards[number::count])]

@@ -1,7 +1,7 @@
-"""Judges the observations of a worker, and its death or hang during a case. This is done in the supervisor, because the
-code under test runs in the worker's process, so that a line from a worker is only evidence. Rules, level, call and
-source are taken from the plan, and the verdict follows from the observation, as in `rdma-cts judge`; a verdict of the
-worker is only compared."""
+"""Judges, in the supervisor, the observations of a worker, and its death or hang during a case. The supervisor does not
+trust a worker, because the code under test runs in the worker's process. It takes rules, level, call and source from
+the plan, and judges the observation as `rdma-cts judge` does. If the worker sent a different verdict, the case is
+BROKEN."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,8 @@ from conformance.model.verdict import Verdict
 from conformance.results.records import encode, result_record
 from conformance.supervision.worker import WorkerEnd
 
-# The limits for data from a worker in a result; data beyond a limit are cut, and the cut is recorded (docs/results.md).
+# The limits for data from a worker. A longer log or list of alarms is cut, and the result records the cut; an
+# observation that is too large gives BROKEN (docs/results.md).
 MOST_LOG_LINES = 200
 MOST_ALARMS = 100
 MOST_OBSERVED_BYTES = 1 << 18
@@ -31,7 +32,7 @@ MOST_EXAMPLES_BYTES = 1 << 22  # the limit for all observations of a sweep toget
 
 @dataclass(frozen=True)
 class Examiner:
-    """Judges the lines of one worker, by the worker's header and the capabilities that it found at each entry."""
+    """Judges the lines of one worker, with the capabilities that the worker found at each entry."""
 
     registry: Registry
     basis: Basis
@@ -40,7 +41,7 @@ class Examiner:
     def of(
         cls, registry: Registry, profile: Profile, header: HeaderRecord, offered: OfferedRecord | None = None
     ) -> "Examiner":
-        """The examiner for a worker whose header and findings have the right shape."""
+        """Returns the examiner for a worker whose header and `offered` record have the shapes of their types."""
         caps = header["device"].get("caps", {})
         declared = {name: value for name, value in caps.items() if isinstance(value, bool)}
         found = Capabilities(declared, {}, {})
@@ -49,9 +50,9 @@ class Examiner:
         return cls(registry, Basis(found, profile))
 
     def judged(self, case: Case, line: ResultRecord | ObservedRecord) -> ResultRecord:
-        """Returns the result of a planned case by the supervisor's judgement; a sweep has its points under
-        `points_data`. The verdict is BROKEN if the line does not have the shape of its type, cannot be judged, or has a
-        different verdict."""
+        """Returns the supervisor's result of a planned case; for a sweep, with the points under `points_data`. The
+        verdict is BROKEN if the line does not have the shape of its type, is too large, cannot be judged, or has a
+        different verdict or different numbers of points."""
         wrong = mismatch_of(line)
         if wrong:
             return self._broken(case, f"the worker's line is malformed: {wrong}")
@@ -61,7 +62,9 @@ class Examiner:
         examples = line["points_data"]["examples"] if line["type"] == "result" and "points_data" in line else []
         size = len(encode({"examples": examples}))
         if size > MOST_EXAMPLES_BYTES:
-            return self._broken(case, f"its observations have {size:,} bytes, more than {MOST_EXAMPLES_BYTES:,}")
+            return self._broken(
+                case, f"the worker's observations have {size:,} bytes, more than {MOST_EXAMPLES_BYTES:,}"
+            )
         try:
             found = self._judged(case, line)
         except Exception as error:  # the line can have any values of the right types
@@ -69,10 +72,13 @@ class Examiner:
         if line["type"] == "observed":
             return _bounded(found, line)
         said, here = line["verdict"], found["verdict"]
-        if here != said or found.get("points") != line.get("points"):
+        if here != said:
             reason = f"the worker reports {said} ({line['reason']}), its observation gives {here} ({found['reason']})"
-            return _bounded({**self._broken(case, reason, line), "claimed": said}, line)
-        return _bounded(found, line)
+        elif found.get("points") != line.get("points"):
+            reason = f"the worker reports the points {_counts(line)}, but its observations give {_counts(found)}"
+        else:
+            return _bounded(found, line)
+        return _bounded({**self._broken(case, reason, line), "claimed": said}, line)
 
     def _judged(self, case: Case, line: ResultRecord | ObservedRecord) -> ResultRecord:
         if line["type"] == "result" and case.kind is Kind.SWEEP and "points_data" in line:
@@ -90,8 +96,7 @@ class Examiner:
         )
 
     def _sweep(self, case: Case, line: ResultRecord) -> ResultRecord:
-        # Imported only when a sweep is judged, because the import takes a while and most runs of one case have no
-        # sweep.
+        # Imported only when a sweep is judged, because the import is slow, and a run of one case seldom has a sweep.
         from conformance.results.case_record import sweep_record
         from conformance.sweeps.judging import rejudge_sweep
         from conformance.sweeps.outcome import Points
@@ -99,9 +104,9 @@ class Examiner:
         assert case.sweep is not None
         points = Points.of_data(line["points_data"])
         if points.space.as_data() != case.sweep.space.as_data():
-            raise ValueError("its space differs from the table's")
+            raise ValueError("the axes of the sweep differ from those in the table")
         if points.inside != case.sweep.inside:
-            raise ValueError("its points differ from the table's")
+            raise ValueError("the points of the sweep differ from those in the table")
         result = rejudge_sweep(case, points, self.basis, line.get("alarms", []), line["kernel"].get("log", []))
         return sweep_record(case, self.registry, result, _whole(line["duration_us"]) or 0)
 
@@ -111,12 +116,17 @@ class Examiner:
         return result_record(self.basis.resolved(case), self.registry, judgement, observed, kernel=kernel)
 
 
+def _counts(record: ResultRecord) -> str:
+    return ", ".join(f"{count:,} {verdict}" for verdict, count in record.get("points", {}).items()) or "none"
+
+
 def _whole(duration_us: float | None) -> int | None:
     return None if duration_us is None else max(0, int(duration_us))
 
 
 def _bounded(record: ResultRecord, line: ResultRecord | ObservedRecord) -> ResultRecord:
-    """The record with kernel lines, alarms and texts cut to the limits of a result, and with notes about the cuts."""
+    """Cuts the texts and lists of a record to the limits of a result. A cut log, and a cut list of alarms or notes,
+    gets a line with the number of omitted entries."""
     record["reason"] = cut(record["reason"])
     if "fault" in record:
         seen = record["fault"].get("seen", [])
@@ -137,12 +147,12 @@ def _bounded(record: ResultRecord, line: ResultRecord | ObservedRecord) -> Resul
 
 
 def bounded_log(lines: Sequence[str], decisive: Collection[int] = ()) -> list[str]:
-    """The first, the decisive and the last lines of a log, each cut, with the numbers of omitted lines."""
+    """Returns the first, the decisive and the last lines of a log. Replaces each gap with the number of its lines."""
     if len(lines) <= MOST_LOG_LINES:
         return [cut(line) for line in lines]
     half = MOST_LOG_LINES // 2
     found: list[str] = []
-    end = 0  # the end of the lines that are already handled
+    end = 0  # the first line that is not yet handled
     for number in sorted({*range(half), *decisive, *range(len(lines) - half, len(lines))}):
         if number > end:
             found.append(f"({number - end:,} lines are left out)")
@@ -155,6 +165,6 @@ SILENT = WorkerEnd("no answer within its deadline", kind=FaultKind.HUNG)
 
 
 def loss_of(case: Case, end: WorkerEnd, log: Sequence[str], at: str = "") -> Fault:
-    """Returns the fault of a case whose worker died or hung; `at` is the last point or sequence that it has named."""
+    """Returns the fault of a case whose worker died or hung. `at` is the point or sequence of the last progress."""
     came = (end.what, end.by, at, first_alarm(log), crash_location(log))
     return located(Fault(end.kind, seen=tuple(cut(each) for each in came), site=site_in(log)), case)

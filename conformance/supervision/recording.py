@@ -1,5 +1,5 @@
-"""The plan of a run, and its records so far: the header, a result for each finished case, and the file of the records.
-Although workers run at the same time, only one thread at a time may use a Recording (supervisor.py)."""
+"""Defines the plan of a run, and collects its records: the header, and a result for each finished case. Although
+workers run at the same time, only one thread at a time may use a Recording (supervisor.py)."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -47,12 +47,12 @@ def _alone(case: Case, _: str) -> str:
 class RunPlan:
     """The cases of a run, and the data that determine their verdicts.
 
-    `facts` are the facts of the header that workers do not know. `reproduction` returns the command that runs one case
+    `facts` are the values of the header that workers do not know. `reproduction` returns the command that runs one case
     on the same target or, if several devices share the cases, on the device with the given name. `boot_id` returns an
-    id of the kernel's boot if the kernel of a host is under test. A crash of this kernel may also end this process: the
-    file therefore has the start of each case. `waivers` determine effective verdicts, and `profile` has the
-    capabilities that the device must have. `devices` are the names of the devices that a worker may have, if they are
-    known. `durations` are the seconds that cases took in an earlier run, by id; they only decide which worker runs
+    id of the kernel's boot if the kernel of a host is under test. A crash of this kernel may also kill this process:
+    the file therefore records the start of each case. `waivers` determine effective verdicts, and `profile` has the
+    capabilities that the device must have. `devices` are the names of the devices that a worker may use, if the names
+    are known. `durations` are the seconds that cases took in an earlier run, by id; they only decide which worker runs
     which case. Random sequences are tried for `sequences_s` seconds.
     """
 
@@ -75,14 +75,14 @@ class RunPlan:
 
 
 NO_WORKER = 0
-_MOST_HEADER_BYTES = 1 << 20  # the limit in bytes for the parts of a worker's header that a run uses
-_MOST_ROW = 1 << 16  # the limit in characters for a random sequence during which a worker ended
-# The keys that a run's header takes from a worker's header.
+_MOST_HEADER_BYTES = 1 << 20  # the limit for the parts of a worker's header that a run uses
+_MOST_ROW = 1 << 16  # the limit in characters for a random sequence during which a worker died or hung
+# The keys of a run's header whose values are copied from a worker's header.
 _FROM_WORKERS = ("type", "schema", "suite", "stack", "env", "device", "under_test", "seed", "argv", "started", "tier")
 
 
 class Recording:
-    """The records of one run. Workers have numbers from 1, in the order in which they started in all sessions."""
+    """The records of one run. The workers of all sessions are numbered from 1, in the order in which they started."""
 
     def __init__(
         self, plan: RunPlan, file: ResultsFile, listener: Listener, prior: PriorSessions | None = None
@@ -95,7 +95,7 @@ class Recording:
         self.header_received = False
         self.done: dict[str, ResultRecord] = dict(prior.done) if prior else {}
         self.took: dict[str, float] = {}  # the duration of each case in seconds, for the plan of the next run
-        self.external_ends: Counter[str] = Counter()  # by case, how often a worker was killed externally during it
+        self.external_ends: Counter[str] = Counter()  # for each case, how often its worker was killed externally
         self._registry = plan.suite.registry
         self._file = file
         self._prior = prior
@@ -107,19 +107,19 @@ class Recording:
 
     @property
     def boot_id(self) -> str:
-        """The id of the present boot if the kernel of a host is under test; else empty."""
+        """The id of the current boot if the kernel of a host is under test; else empty."""
         return self.plan.boot_id()
 
     @property
     def recorded(self) -> Recorded | None:
-        """The records in this process, without reading the file; None if no worker has sent a header."""
+        """The records of the run, which are also in the file; None if no worker has sent a header."""
         if not self.header:
             return None
         others: list[OtherRecord] = list(self._confirmations or ())
         return Recorded(self.header, list(self.done.values()), self._footer, others=others)
 
     def carry_on(self) -> None:
-        """Begins a further session, if the run is resumed. Raises UserError if its header differs from the plan."""
+        """Begins a further session of a resumed run. Raises UserError if the run's header differs from the plan."""
         prior = self._prior
         if not prior:
             return
@@ -142,7 +142,7 @@ class Recording:
         return self._workers
 
     def _begin(self, worker_header: HeaderRecord, derived: DerivedFiles | None) -> None:
-        """Handles the first header of this session."""
+        """Handles the first worker header of this session."""
         header = self._completed(worker_header)
         if derived:
             header["derived"] = derived
@@ -155,8 +155,8 @@ class Recording:
             self._append_worker(each)
 
     def heard_from(self, worker: int, worker_header: HeaderRecord, derived: DerivedFiles | None) -> Examiner:
-        """Handles the header of a worker that was given these derived files; returns the examiner for its lines. Raises
-        UserError for another stack."""
+        """Handles the header of a worker that was given these derived files. Returns the examiner for the worker's
+        lines. Raises UserError if the worker runs on a different stack than the run."""
         examiner = self.examiner(worker_header, None)
         if not self.header_received:
             self._begin(worker_header, derived)
@@ -165,7 +165,7 @@ class Recording:
         return examiner
 
     def examiner(self, worker_header: HeaderRecord, offered: OfferedRecord | None) -> Examiner:
-        """Returns the examiner for a worker that sent this header. Raises UserError if this run was begun on another
+        """Returns the examiner for a worker that sent this header. Raises UserError if the run was begun on a different
         stack or device, or if the header is too large."""
         size = len(encode({key: worker_header.get(key) for key in _FROM_WORKERS}))
         if size > _MOST_HEADER_BYTES:
@@ -180,7 +180,7 @@ class Recording:
         return Examiner.of(self._registry, self.plan.profile, worker_header, offered)
 
     def _completed(self, worker_header: HeaderRecord) -> HeaderRecord:
-        """Returns the header of the run. Only facts that no other source has are taken from the worker's header."""
+        """Returns the header of the run. If the plan has a value, the value of the worker is not used."""
         own = {key: value for key, value in worker_header.items() if key in _FROM_WORKERS}
         header = cast(HeaderRecord, {**own, **self.plan.facts, **plan_facts(self.plan.suite, list(self.cases))})
         header["under_test"] = {**worker_header.get("under_test", {}), **self.plan.facts.get("under_test", {})}
@@ -191,20 +191,21 @@ class Recording:
         self._file.append({**record, "derived": derived} if derived else record)
 
     def case_started(self, record: StartRecord) -> None:
-        """Records that a case is in flight, if a crash of the kernel under test would also end this process."""
+        """Records that a case is in flight, if a crash of the kernel under test can also kill this process."""
         if self.boot_id:
             self._file.append(record)
 
     def record_loss(
         self, case: Case, end: WorkerEnd, at: ProgressRecord | None, log: Sequence[str], worker: int
     ) -> None:
-        """Records the case in flight of a worker that died or hung, with the worker's last progress and last output."""
+        """Records the case that was in flight when its worker died or hung. `at` is the worker's last progress, and
+        `log` its last output."""
         row = at.get("row") if at else None
         judgement = Judgement.of_fault(loss_of(case, end, log, at["point"] if at else ""))
         verdict = Verdict(judgement.verdict)
         record = self._result(case.id, replace(judgement, reason=cut(judgement.reason)), log)
         rule = at.get("rule", "") if at else ""
-        # A random sequence is recorded with the rule of its last step. All other cases have their own rules.
+        # A random sequence violates the rule of its last step. For all other cases, the rules are those of the row.
         if at and row and len(row) <= _MOST_ROW and case.kind is Kind.SEQUENCES and rule in case.rules:
             deviation: Deviation = {"when": cut(at["point"]), "rules": [rule], "row": row}
             record["deviations"] = [deviation]
@@ -212,7 +213,7 @@ class Recording:
         self.append(self.prepared(record, worker))
 
     def record(self, case: str, verdict: Verdict, reason: str, worker: int = NO_WORKER) -> None:
-        """Records a verdict that is not based on a line of the worker."""
+        """Records a verdict that does not come from a result line of the worker."""
         self.append(self.prepared(self._result(case, Judgement(verdict, reason), []), worker))
 
     def _result(self, case: str, judgement: Judgement, log: Sequence[str]) -> ResultRecord:
@@ -223,8 +224,8 @@ class Recording:
         return self.header_received and case in self.cases and case not in self.done
 
     def prepared(self, record: ResultRecord, worker: int) -> ResultRecord:
-        """Returns the stored form of the result of an expected case. This is the only method that several threads may
-        call at the same time, because explaining the deviations of a sweep takes long."""
+        """Returns the stored form of the result of an expected case. Several threads may call this method at the same
+        time, but no other method, because explaining the deviations of a sweep takes long."""
         case = self.cases[record["case"]]
         device = self._device_of.get(worker, "")
         record = {**record, "repro": self.plan.reproduction(case, device)}

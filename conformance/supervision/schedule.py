@@ -1,17 +1,17 @@
-"""Chooses the cases of the next worker. The longest cases are handed out first, so that all workers end at about the
-same time."""
+"""Chooses the cases of the next worker: the longest cases first, in order that all workers finish at about the same
+time."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from conformance.model.case import Case
 
-# The time to start a worker, in seconds. A batch of cases should take longer.
+# The time to start a worker, in seconds. A batch of cases should take longer than the start.
 START_S = 3.0
 # The duration of one call under software emulation, in seconds, for cases that have never been run.
 _CALL_S = 0.01
-# If the durations of at least this share of the cases are known, the first batches have all the cases.
+# If the durations of at least this share of the cases are known, the first batches together contain all these cases.
 _WELL_KNOWN = 0.9
-# If fewer durations are known, the first batches have this share of the estimated time, and later batches are smaller.
+# If fewer durations are known, the first batches take this share of the estimated time, and later batches are smaller.
 _FIRST_SHARE = 0.5
 
 
@@ -22,8 +22,7 @@ def expected_s(case: Case, durations: Mapping[str, float]) -> float:
 
 class Schedule:
     def __init__(self, cases: Sequence[Case], workers: int, durations: Mapping[str, float]) -> None:
-        """`cases` are in the order of the run; `workers` is the number of workers; `durations` are in seconds, by case
-        id, for cases whose duration is known."""
+        """`cases` are in the order of the run. `durations` are the known durations in seconds, by case id."""
         self._order = {case.id: number for number, case in enumerate(cases)}
         self._seconds = {case.id: expected_s(case, durations) for case in cases}
         self._alone = {case.id for case in cases if case.alone}
@@ -38,9 +37,9 @@ class Schedule:
         self._first_s = (share * self._total(ordinary) + self._total(self._kept_memory)) / workers
 
     def take(self) -> list[str]:
-        """Returns the cases for a free worker, in the order of the run; empty if no case is waiting. One worker first
-        gets all cases that need fork protection by libibverbs, because these cases take long. Then come all
-        other cases that may share a worker, and last the cases that need their own worker."""
+        """Returns the cases for a free worker, in the order of the run; empty if no case is waiting. The first batch
+        has all cases that need fork protection by libibverbs, because these cases take long. The next batches have the
+        other cases that may share a worker. The last batches have one case each, which needs its own worker."""
         waiting = [case for case in self._order if case in self._waiting]
         kept = [case for case in waiting if case in self._kept_memory]
         batch = kept or self._batch(self._ordinary()) or self._longest_first(waiting)[:1]
@@ -48,7 +47,7 @@ class Schedule:
         return sorted(batch, key=self._order.__getitem__)
 
     def give_back(self, cases: Iterable[str]) -> None:
-        """Puts back cases whose worker has ended without running them."""
+        """Puts back cases that an ended worker has not run."""
         self._waiting.update(cases)
 
     def _ordinary(self) -> list[str]:

@@ -1,6 +1,5 @@
-"""Reads the stream of one worker until it ends, and records its results. A line counts only for the case in flight,
-which the worker has begun but not yet finished. Lines before its beginning, and lines about other cases, are
-ignored."""
+"""Reads the stream of one worker until it ends, and records the worker's results. The case in flight is the case that
+the worker has begun but not yet finished. Results and progress of other cases are ignored."""
 
 import time
 from collections import Counter
@@ -19,17 +18,17 @@ from conformance.supervision.examiner import SILENT, Examiner, loss_of
 from conformance.supervision.recording import Recording, RunPlan
 from conformance.supervision.worker import TRIES, Crew, Deadline, Worker, WorkerEnd
 
-EVIDENCE_LINES, _LINES_OF_REPETITION = 80, 30  # of a worker's last output
+EVIDENCE_LINES, _LINES_OF_REPETITION = 80, 30  # the number of lines of a worker's last output that are recorded
 
 
 class Session:
-    """The supervisor's view of one worker. After `listen`, `end_reason` says why the worker ended, `refused` whether it
-    was unable to run any case, and `progress` whether starting another worker makes sense."""
+    """The supervisor's view of one worker. After `listen`, `end_reason` says why the worker ended, `refused` whether
+    the worker could not run any case, and `progress` whether another worker should be started."""
 
     def __init__(
         self, worker: Worker, number: int, batch: Collection[str], recording: "Recording | Repetition", crew: Crew
     ) -> None:
-        """`batch` has the cases that the worker was started with; `recording` gets their results."""
+        """`batch` has the cases for which the worker was started. Their results are added to `recording`."""
         self._worker = worker
         self._number = number
         self._batch = frozenset(batch)
@@ -42,14 +41,15 @@ class Session:
         self._begun = 0.0
         self._last_progress: ProgressRecord | None = None  # the last progress of the case in flight
         self._seen: set[str] = set()
-        self._changes = 0  # grows with each valid record; other lines do not extend the deadline
+        self._changes = 0  # counts the progress that extends the deadline
         self.end_reason = ""
         self.refused = False
         self.progress = False
 
     def listen(self, until: Callable[[], bool] = lambda: False) -> None:
-        """Reads and records until the worker ends, or `until` is true; kills a worker whose deadline has passed. Raises
-        UserError if the run was begun on another stack, or if a record cannot be written."""
+        """Reads lines and records results until the worker ends or `until` returns true. Kills a worker whose deadline
+        has passed. Raises UserError if a record cannot be written, or if the first worker of a session runs on a
+        different stack than the run."""
         plan = self._recording.plan
         deadline = Deadline(self._worker, plan.case_deadline_s)
         while not until():
@@ -67,7 +67,7 @@ class Session:
                     self._handle_malformed(problem)
                 if record:
                     self._handle(record)
-                # Checked by the clock, so that a worker that never stops writing cannot pass its deadline.
+                # The clock is read after each line, because a worker can send lines without an end.
                 if self._in_flight and time.monotonic() >= self._begun + plan.longest_case_s:
                     self._endless()
                     return
@@ -78,9 +78,8 @@ class Session:
                     return
 
     def _read(self, raw: bytes) -> tuple[Record | None, str]:
-        """Returns the record in a line, or the problem of a line that is not a record. Returns neither for an
-        incomplete last line and for the result of a case that is not in flight. The returned result has the
-        supervisor's judgement."""
+        """Returns the record in a line, or the problem of a line that is not a record. Ignores an incomplete last line,
+        and the result of a case that is not in flight. A returned result has the supervisor's judgement."""
         if not raw.endswith(b"\n"):
             return None, ""
         try:
@@ -138,7 +137,7 @@ class Session:
         if not self._recording.expects(case):
             return
         if self._in_flight:
-            self._break("the worker began another case without a result")
+            self._break("the worker began the next case without a result of this case")
         self._took()
         self._latest, self._begun = case, time.monotonic()
         self._in_flight = case
@@ -148,7 +147,7 @@ class Session:
         self._seen.add(case)
 
     def _handle_malformed(self, problem: str) -> None:
-        """Handles a line that has the mark of the harness but is not a record."""
+        """Handles a line of the worker's record stream that is not a valid record."""
         if self._in_flight:
             self._break(f"the worker sent a malformed line: {problem}")
         elif not self._header:
@@ -166,12 +165,13 @@ class Session:
         self._took()
 
     def _took(self) -> None:
-        """Stores the duration of the latest case; the time until the next case begins belongs to it."""
+        """Stores the duration of the latest case, which includes the time until the next case begins."""
         if self._latest and not self._in_flight:
             self._recording.took[self._latest] = time.monotonic() - self._begun
 
     def _hung(self) -> None:
-        """Handles a silence longer than the deadline. The silence of an externally stopped worker is not a HANG."""
+        """Handles a worker without progress until the deadline. If the worker was stopped externally, this is not a
+        HANG."""
         if held := self._worker.held_up():
             self._ended(WorkerEnd(held, external=True))
         else:
@@ -181,7 +181,7 @@ class Session:
         self._worker.kill()
 
     def _endless(self) -> None:
-        """Handles a case that makes progress without end, which is not a verdict on the device."""
+        """Handles a case that makes progress but does not finish. This is not a verdict on the device."""
         seconds = self._recording.plan.longest_case_s
         self.end_reason = f"{self._in_flight} did not end within {seconds:,.0f} s, although it made progress"
         self._break(f"it did not end within {seconds:,.0f} s, although it made progress")
@@ -212,10 +212,10 @@ class Session:
 
 
 class Repetition:
-    """The results of cases that are run once more in one worker. A session uses it in place of a Recording. A case that
-    the worker did not finish has a result only if the worker died or hung."""
+    """The results of cases that are repeated in one worker. A session uses it in place of a Recording. A case that the
+    worker did not finish has a result only if the worker died or hung."""
 
-    header_received = False  # a header of another stack ends the repetition
+    header_received = False  # a session therefore raises the error for a header of a different stack
 
     def __init__(self, cases: Mapping[str, Case], recording: Recording) -> None:
         self.cases = cases
@@ -244,7 +244,7 @@ class Repetition:
         self.done[record["case"]] = record
 
     def record(self, case: str, verdict: Verdict, reason: str, worker: int) -> None:
-        pass  # BROKEN shows nothing about the violation
+        pass  # BROKEN does not show whether the violation occurs again
 
     def record_loss(
         self, case: Case, end: WorkerEnd, at: ProgressRecord | None, log: Sequence[str], worker: int

@@ -1,5 +1,5 @@
-"""Runs the cases of a run in workers, several at a time, until each case has a result. Each of the
-concurrent workers has a thread; the first thread is the caller's. One lock guards the data that the threads share."""
+"""Runs cases in several workers at a time, until each case has a result. Each concurrent worker has a thread; the first
+thread is that of the caller. One lock guards the data that the threads share."""
 
 import time
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ class Supervisor:
     """One run: its records, and the distribution of its cases to workers."""
 
     def __init__(self, recording: Recording, console: Path) -> None:
-        """`console` is the file for the output of workers other than records."""
+        """`console` is the file that has the workers' output other than records."""
         self._recording = recording
         self._console = console
         self._end_reason = ""
-        self._crew = Crew()  # the lock of `changed` guards everything below, and the recording
+        self._crew = Crew()  # the lock of `changed` guards the attributes below and the recording
         self._schedule = Schedule((), 1, {})
         self._started = 0
         self._busy = 0
@@ -33,8 +33,8 @@ class Supervisor:
         """Runs every case, in as many workers as necessary. Records and returns the footer.
 
         Each of `starts` starts one worker at a time. Each of `again` starts a worker in which violations are repeated;
-        without `again`, or if cases are missing, violations are not confirmed. Raises UserError if no worker sent a
-        header or could run a case, or if a worker's header is of another stack than the run.
+        without `again`, or if cases have no result, violations are not confirmed. Raises UserError if no worker could
+        be started, sent a header or could run a case, or if the first worker's stack differs from that of the run.
         """
         began = time.monotonic()
         self._recording.carry_on()
@@ -55,7 +55,7 @@ class Supervisor:
         return self._recording.finish(time.monotonic() - began)
 
     def _end_broken(self, error: Exception, duration_s: float) -> None:
-        """Records a footer after a failure of the harness, unless the file or the stack caused the failure."""
+        """Records a footer after a failure of the harness. A UserError is not a failure of the harness."""
         if isinstance(error, UserError) or not self._recording.header_received:
             return
         reason = f"not run: the harness failed ({type(error).__name__})"
@@ -73,7 +73,7 @@ class Supervisor:
         Confirmation(found, self._recording, repeats_losses).run(*starts)
 
     def _serve(self, start: Start) -> None:
-        """Runs workers one after the other, as long as cases are left and the workers make progress."""
+        """Runs workers one after the other, until no case is left or a worker makes no progress."""
         while batch := self._next_batch():
             try:
                 useful = self._run_batch(start, batch)
@@ -86,7 +86,8 @@ class Supervisor:
                 return
 
     def _next_batch(self) -> list[str]:
-        """The cases for the next worker. Waits while other workers run, because these may die and leave cases."""
+        """Returns the cases for the next worker. If there are none, waits for the other workers, because a worker that
+        dies leaves cases."""
         with self._crew.changed:
             while not self._crew.stopped:
                 if batch := self._schedule.take():
@@ -98,7 +99,7 @@ class Supervisor:
         return []
 
     def _run_batch(self, start: Start, batch: Sequence[str]) -> bool:
-        """Runs one worker. Returns whether starting another worker makes sense."""
+        """Runs one worker. Returns whether another worker should be started."""
         try:
             worker = start(batch)
         except UserError as error:
@@ -127,7 +128,8 @@ class Supervisor:
         return session.progress
 
     def _not_started(self, error: UserError) -> bool:
-        """Handles a worker that could not be started. Raises the error unless another worker runs, or has run."""
+        """Handles a worker that could not be started. Raises the error if no other worker runs and no worker has sent a
+        header."""
         with self._crew.changed:
             if not self._recording.header_received and self._busy == 1:
                 raise error

@@ -1,4 +1,4 @@
-"""The violations of a run, each with the cases that ran before it in its worker."""
+"""Finds the violations of a run, each with the cases that ran before it in its worker."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from conformance.tables.suite import POINT
 
 @dataclass(frozen=True)
 class Violation:
-    """A violation of a run: of a case, or at a point of a sweep. `before` has the cases that ran earlier in the worker
-    of `case`; `first` is true if `case` was the worker's first case. `cause` is the cause of the defect that the
-    violation shows."""
+    """A violation by a case, or at a point of a sweep. `before` has the cases that ran earlier in the worker of `case`;
+    `first` is true if `case` was the worker's first case. `cause` is the cause of the defect that the violation
+    shows."""
 
     case: str
     point: str
@@ -27,14 +27,14 @@ class Violation:
 
     @property
     def name(self) -> str:
-        """The id of the case or point that shows the violation in isolation."""
+        """The id of the case, or of the point as a case."""
         return f"{self.case}{POINT}{self.point}" if self.point else self.case
 
 
 def violations(results: Mapping[str, ResultRecord], cases: Mapping[str, Case]) -> Iterator[Violation]:
-    """Yields the violations among results, in the order of completion. Violations of random sequences are left out:
-    each was already repeated when its sequence was shortened. If all points of a sweep repeat one experiment whose
-    outcome depends on chance, the sweep is one violation."""
+    """Yields the violations among results, in the order of completion. Violations of random sequences are left out,
+    because each was already repeated when its sequence was shortened. If all points of a sweep repeat one experiment
+    whose outcome depends on chance, the sweep is one violation."""
     by_worker: dict[int, list[str]] = {}
     for case, record in results.items():
         number = record.get("worker", 0)

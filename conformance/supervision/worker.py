@@ -1,5 +1,5 @@
-"""The interfaces that the supervisor uses, which are those of workers, of their ends and of observers of the progress;
-and the threads that run workers."""
+"""Defines what the supervisor uses: the interface of a worker, the reason of its end, its deadline, the interface of an
+observer of the run, and the threads that run workers."""
 
 import threading
 import time
@@ -12,10 +12,10 @@ from typing import Protocol
 from conformance.model.fault import FaultKind
 from conformance.model.record import DerivedFiles, HeaderRecord, ResultRecord
 
-# The deadline for the first case, in seconds. Before this case, pytest starts and reads the tables, maybe under
-# emulation.
+# The deadline for the start of a case, in seconds. Before the first case, pytest starts and reads the tables, possibly
+# under emulation.
 START_DEADLINE_S = 180.0
-# The deadline for the first case of a worker that uses the processor; several workers start slowly on a busy host.
+# The same deadline for a worker that uses the processor: on a busy host, several workers start slowly.
 LONGEST_START_S = 900.0
 # A case whose worker is killed externally is started at most this many times; then it is BROKEN.
 TRIES = 3
@@ -23,8 +23,8 @@ TRIES = 3
 
 @dataclass(frozen=True)
 class WorkerEnd:
-    """How a worker ended. If `external`, neither the kernel nor the process under test caused the end. If not, `kind`
-    is what died, and `by` is the signal or the exit status of a process."""
+    """How a worker ended. If `external`, neither the kernel nor the process under test caused the end. For any other
+    end, `kind` says what died, and `by` is the signal or the exit status of a process."""
 
     what: str = "the kernel or process under test died"
     external: bool = False
@@ -36,9 +36,10 @@ class Worker(Protocol):
     """An instance of the process that runs cases; see fixtures.guest.guest.Guest.
 
     `next_line` returns a line, an empty line at the end of the stream, or None after `timeout` seconds. `stuck_reason`
-    is the reason why no other worker can use the device, or empty. `held_up` is the external reason why a silent worker
-    did not run, or empty; `busy` is whether the worker has used the processor since its last line. `kill` may be called
-    from another thread. `derived` summarises the files that this worker was given and that other guests had derived.
+    returns the reason why no other worker can use the device, or an empty text. `held_up` returns the external reason
+    why a silent worker did not run, or an empty text. `busy` returns whether the worker has used the processor since
+    its last line. `kill` may be called from any thread. `derived` describes the cached files that earlier guests have
+    computed and that this worker was given.
     """
 
     @property
@@ -66,13 +67,13 @@ class Deadline:
         return max(0.0, self._until - time.monotonic())
 
     def progressed(self, in_flight: str, last: float = inf) -> None:
-        """Begins a new deadline, which ends at the time `last` at the latest."""
+        """Sets a new deadline, which is not later than the time `last`."""
         self._since = time.monotonic()
         self._until = min(last, self._since + (self._case_deadline_s if in_flight else START_DEADLINE_S))
 
     def is_over(self, in_flight: str, silent: bool) -> bool:
-        """Whether the deadline has passed. `silent` is whether waiting for a line took until the deadline. Between
-        cases, a worker that uses the processor gets more time, because it may start slowly."""
+        """Whether the deadline has passed. `silent` is whether no line was received until the deadline. Between cases,
+        a worker that uses the processor gets more time, because it may start slowly."""
         if not silent and self.left_s:
             return False
         if in_flight or time.monotonic() >= self._since + LONGEST_START_S or not self._worker.busy():
@@ -99,8 +100,9 @@ _JOIN_S = 5.0
 
 
 class Crew:
-    """Threads that run workers. A thread must hold the condition `changed` to use data that the threads share, and
-    notifies the condition of each change. After `stop`, the end of a worker is not a result."""
+    """Threads that run workers. A thread must hold the lock of the condition `changed` to use data that the threads
+    share. It notifies the condition when waiting threads may continue. After `stop`, the end of a worker is not a
+    result."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition(threading.RLock())
@@ -109,7 +111,7 @@ class Crew:
 
     def run(self, serve: Callable[[Start], None], starts: Sequence[Start]) -> None:
         """Calls `serve` with each of `starts`, the first in this thread, and returns when all calls have returned. If a
-        call raises an exception, stops the others. Raises the exception, or the first if there are several."""
+        call raises an exception, stops the other calls and raises the exception."""
         errors: list[BaseException] = []
 
         def guarded(start: Start) -> None:

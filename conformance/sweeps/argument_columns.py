@@ -1,6 +1,6 @@
-"""The numeric values of a call's arguments at many points, as arrays, without a Python loop over the points. The points
-of a group have the same set-up and therefore the same values of the outer axes; the values of the other axes, the inner
-axes, determine the numbers of the points."""
+"""Computes the numeric values of a call's arguments at the points of a group, as arrays, without a Python loop over the
+points. All points of a group have the same values on the outer axes. The values on the inner axes determine the number
+of a point within the group."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from conformance.sweeps.grouping import PointNumbers
 
 class Columns:
     def __init__(self, space: Space, outer: Mapping[str, int], context: CaseContext) -> None:
-        """`outer` has the values of the axes that the group's points share."""
+        """`outer` has the values on the outer axes."""
         self._outer, self._context = outer, context
         self._inner = [axis for axis in space.axes if axis.name not in outer]
 
     def column(self, argument: Argument | ArgumentTemplate, inner_points: PointNumbers) -> int | array[int]:
-        """Returns an argument modulo 2^64: a number, or an array('Q') with a number for each of `inner_points`. Numbers
-        at points that the sweep's constraint excludes have no meaning."""
+        """Returns an argument modulo 2^64: a number, or an array('Q') with a number for each of `inner_points`. For
+        points that the sweep's constraint excludes, the number has no meaning."""
         if not isinstance(argument, Varying | FlagsUnion):
             return self._number(argument)
         if isinstance(inner_points, range):
@@ -57,7 +57,7 @@ class Columns:
         axes = [axis for axis in self._inner if axis.name in part.axes]
         sizes = {axis.name: axis.size for axis in self._inner}
         keys = itertools.product(*(range(sizes[name]) if name in sizes else (self._outer[name],) for name in part.axes))
-        # Combinations that no point of the sweep has are absent.
+        # `part.values` lacks combinations that no point of the sweep has.
         table = array("Q", (self._number(part.values[key]) if key in part.values else 0 for key in keys))
         if len(axes) < 2:
             return self._spread(axes[0], table, inner_points) if axes else table[0]
@@ -68,7 +68,7 @@ class Columns:
         return array("Q", map(table.__getitem__, _combined(operator.add, columns)))
 
     def _number(self, argument: Argument) -> int:
-        # Modulo 2^64, like in a register, for int and size_t.
+        # Modulo 2^64, as in a register: an int may be negative.
         return self._context.number(argument) % (1 << 64)
 
     def _spread(self, axis: Axis, values: array[int], inner_points: range) -> array[int]:
@@ -96,7 +96,7 @@ def _masks(part: FlagSubsets) -> list[int]:
 
 
 def _combined(operation: Callable[[int, int], int], columns: Sequence[array[int]]) -> array[int]:
-    """The sums or ORs of columns, index by index. No sum may need more than 64 bits."""
+    """Returns the sum or the OR of the columns at each index. No sum may need more than 64 bits."""
     if len(columns) == 1:
         return columns[0]
     total = functools.reduce(operation, (int.from_bytes(column.tobytes(), sys.byteorder) for column in columns))

@@ -1,6 +1,6 @@
-"""The distinct combinations of values in several columns of bytes, and the combination at each index. Operations on
-bytes, slices and long integers handle all indices at once, because a step of a Python loop takes as long as a verb.
-Indices are handled one by one only if there are more than 256 combinations."""
+"""Finds the distinct combinations of values in several columns of bytes, and the combination at each index. Operations
+on bytes, slices and long integers handle all indices at once, because an iteration of a Python loop takes as long as a
+verb. Indices are handled one by one only if there may be more than 256 combinations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_IDS = 256  # the values of a byte
 
 @dataclass(frozen=True)
 class Combinations:
-    """`values[ids[i]]` are the values of the columns at index i. Ids are in the order of first occurrence."""
+    """`values[ids[i]]` are the values of the columns at index i. Ids are numbered in the order of first occurrence."""
 
     ids: bytes | array[int]
     values: Sequence[tuple[int, ...]]
@@ -48,7 +48,7 @@ def combinations(columns: Sequence[bytes]) -> Combinations:
         if len(values) * len(known) > _MAX_IDS:
             return _one_by_one(columns)
         pairs = list(itertools.product(known, values))
-        # No byte of this sum is above 255, so no byte carries into the next.
+        # No byte of this sum is above 255; therefore there is no carry into the next byte.
         total = _number(ids.translate(_table(range(0, len(pairs), len(values) or 1))))
         total += _number(column.translate(_table_of(values)))
         both = total.to_bytes(len(column), "little")
@@ -78,7 +78,7 @@ def _table(numbers: Sequence[int]) -> bytes:
 
 
 def _table_of(values: bytes) -> bytes:
-    """A translation table from each value to its index in `values`."""
+    """Returns a translation table from each value to its index in `values`."""
     table = bytearray(_MAX_IDS)
     for index, value in enumerate(values):
         table[value] = index

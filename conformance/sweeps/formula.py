@@ -1,8 +1,8 @@
-"""The shortest Boolean formula that describes a set of points, such as the deviating points, by flags and values.
+"""Finds the shortest Boolean formula that describes a set of points, such as the deviating points, by flags and values.
 
-Axes on which the set does not depend are removed first, and values of an axis that make no difference are merged; sympy
-minimises the rest. The formula distinguishes the deviating points from the other points with the same expectation. All
-points with a different expectation are ignored.
+First, axes on which the set does not depend are removed, and values of an axis that the set does not distinguish are
+merged. Then sympy minimises the formula. The formula distinguishes the deviating points from the other points with the
+same expectation; points with a different expectation are ignored.
 """
 
 import functools
@@ -20,12 +20,13 @@ from conformance.model.space import Space
 from conformance.model.verdict import NOT_TESTABLE
 from conformance.sweeps.outcome import OUTSIDE, Points
 
-# sympy takes a third of a second for 8 variables and half a minute for 11. A set with more variables is first split.
+# sympy takes a third of a second for 8 variables and half a minute for 11. A set with more than 8 is first split.
 MAX_VARIABLES = 8
-# The maximum number of parts of a split set; nobody would read a longer formula.
+# The maximum number of parts of a split set: a longer formula would not help a user.
 _MAX_PARTS = 64
-_MOST_KEPT = 10_000  # the number of sums of products in the cache; default runs of one stack need twenty
-# The number of sets that are minimised for one sweep, at a third of a second each; no recorded sweep needed ten.
+_MOST_KEPT = 10_000  # the maximum number of cached sums of products; default runs of one stack need twenty
+# The maximum number of sets that are minimised for one sweep, at a third of a second each; recorded sweeps needed fewer
+# than ten.
 _MOST_MINIMISED = 70
 ALWAYS, NEVER = "always", "never"
 _Product: TypeAlias = "Sequence[tuple[int, int, bool]]"  # literals: variable, class, whether negated
@@ -51,8 +52,8 @@ class Effort:
 
 
 def explain(points: Points, number: int, effort: Effort | None = None, known: str = "") -> Explanation:
-    """Returns the explanation of the points with the outcome `number`; without a formula if the effort is spent.
-    `known` is a formula that needs no search."""
+    """Returns the explanation of the points with the outcome `number`; without a formula if no effort is left. `known`
+    is used as the formula if it is given."""
     own = points.outcomes[number]
     same = (own.expected, own.rule, own.clause)
     marks = [
@@ -78,8 +79,8 @@ def describe(space: Space, table: bytes, effort: Effort | None = None) -> tuple[
 
 @dataclass(frozen=True)
 class _Variable:
-    """A property of a point: its value on an axis, or whether it has a flag. A class is a group of values on the axis
-    that are not distinguished. The classes of a flag are `no` and `yes`."""
+    """A property of a point: its value on an axis, or whether it has a flag. A class is a group of values that are not
+    distinguished. The classes of a flag are `no` and `yes`."""
 
     axis: str
     classes: tuple[tuple[str, ...], ...]
@@ -94,7 +95,7 @@ class _Variable:
         return f"{self.axis}={_one_or_more(own)}" if len(own) <= len(rest) else f"{self.axis}!={_one_or_more(rest)}"
 
     def negated(self, number: int) -> str:
-        """The literal that is true if a point has another class."""
+        """Returns the literal that is true if a point does not have this class."""
         if len(self.classes) == 2:
             return self.literal(1 - number)
         return f"{self.axis}!={_one_or_more(self.classes[number])}"
@@ -105,11 +106,11 @@ def _one_or_more(labels: Sequence[str]) -> str:
 
 
 def _variables_of(space: Space) -> tuple[_Variable, ...]:
-    """Returns the variables of a space. If the point's number grows, the class of the last variable changes fastest."""
+    """Returns the variables of a space. In the order of the points, the class of the last variable changes fastest."""
     names = [flag for axis in space.axes for flag in axis.flags]
     found = []
     for axis in space.axes:
-        # Bit 0 changes fastest, so the last flag comes first.
+        # The flag of bit 0 changes fastest and is therefore the last variable of the axis.
         for flag in reversed(axis.flags):
             alone = [each.name for each in space.axes if each.knows(flag)] == [axis.name]
             name = flag if alone else f"{axis.name}.{flag}"
@@ -121,7 +122,7 @@ def _variables_of(space: Space) -> tuple[_Variable, ...]:
 
 
 class _Set:
-    """A set of points, by variables. `table` is 2 at points inside, 1 at points outside, and 0 at ignored points."""
+    """A set of points. `table` has 2 for each point inside, 1 for each point outside, and 0 for ignored points."""
 
     def __init__(self, variables: Sequence[_Variable], table: bytes, effort: Effort) -> None:
         self.variables, self.table, self.effort = list(variables), table, effort
@@ -139,7 +140,7 @@ class _Set:
         ]
 
     def _replace(self, number: int, classes: Sequence[tuple[str, ...]], slices: Sequence[bytes]) -> None:
-        """Gives a variable other classes; removes the variable if only one class is left."""
+        """Replaces the classes of a variable; removes the variable if only one class is left."""
         stride = _points(self.variables[number + 1 :])
         starts = range(0, len(slices[0]), stride)
         self.table = b"".join(part[start : start + stride] for start in starts for part in slices)
@@ -148,14 +149,14 @@ class _Set:
             del self.variables[number]
 
     def _merge(self, number: int) -> None:
-        """Merges the classes of a variable that make no difference to the set."""
+        """Merges the classes of a variable that the set does not distinguish."""
         classes: list[tuple[str, ...]] = []
         merged: list[int] = []
         length = 0
         for labels, part in zip(self.variables[number].classes, self._slices(number), strict=True):
             length, value = len(part), int.from_bytes(part, "little")
             for index, known in enumerate(merged):
-                # Two classes are merged unless some point is 1 in the slice of one class and 2 in that of the other.
+                # Two classes are not merged if a point is 1 in the slice of one class and 2 in that of the other class.
                 if b"\3" not in (known | value).to_bytes(length, "little"):
                     merged[index] |= value
                     classes[index] += labels
@@ -182,8 +183,8 @@ class _Set:
         return self._split(), False
 
     def _rest(self, number: int, value: int, literal: str, operator: str) -> tuple[str, bool]:
-        """Returns `literal`, joined with the formula for the points of the other classes. At the points of the class
-        `value`, the literal alone determines the result."""
+        """Returns `literal`, joined with the formula for the points of the other classes. For the points of the class
+        `value`, only the literal determines the result."""
         others = [other for other in range(len(self.variables[number].classes)) if other != value]
         classes, slices = self.variables[number].classes, self._slices(number)
         self._replace(number, [classes[other] for other in others], [slices[other] for other in others])
@@ -209,12 +210,13 @@ class _Set:
         return f"no short description: it depends on {names}"
 
     def _variables(self) -> list[tuple[int, int]]:
-        """Returns the Boolean variables, as (variable, class): one for two classes, else one for each class."""
+        """Returns the Boolean variables, as (variable, class): one for a variable with two classes, else one for each
+        class."""
         numbered = enumerate(len(variable.classes) for variable in self.variables)
         return [(number, value) for number, size in numbered for value in ((1,) if size == 2 else range(size))]
 
     def _minimised(self) -> str:
-        """The minimal sum of products, which depends only on the table and the numbers of classes."""
+        """Returns the minimal sum of products. It is cached by the table and the numbers of classes."""
         key = cache.digest_of([bytes(len(each.classes) for each in self.variables), self.table])
         known = _found_before()
         if key not in known:
@@ -244,7 +246,7 @@ class _Set:
             yield product
 
     def _term(self, product: _Product) -> tuple[list[int], str]:
-        """One product as text, and the key by which products are sorted."""
+        """Returns the key by which products are sorted, and the text of a product."""
         literals = []
         for number, value, negated in product:
             variable = self.variables[number]
@@ -268,7 +270,7 @@ def _points(variables: Sequence[_Variable]) -> int:
 
 
 def _parts(expression: object, operator: str) -> Sequence[object]:
-    """Returns the operands of an Or or And, or the expression itself as the only operand."""
+    """Returns the operands of an expression with this operator; for any other expression, the expression itself."""
     if type(expression).__name__ == operator:
         return tuple(expression.args)  # type: ignore[attr-defined]
     return (expression,)

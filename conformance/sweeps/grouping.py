@@ -1,5 +1,5 @@
-"""Groups the points of a sweep that share a set-up, determines the order of execution, and creates the case of each
-point. run.py runs the points."""
+"""Groups the points of a sweep by their set-up, determines the order of execution, and creates the case of each point.
+run.py runs the points."""
 
 import itertools
 import random
@@ -15,18 +15,18 @@ from conformance.model.sweep import Sweep
 from conformance.model.vocabulary import NULL
 from conformance.verbs import VERBS
 
-# Calls that do not change the set-up, so that the next point can use the same set-up.
+# The calls after which the next point can use the same set-up, because they do not change it.
 _REPEATABLE = (*(name for name, verb in VERBS.items() if verb.leaves_objects), "traffic", "local_traffic", "resident")
-# The maximum number of points of a group, for loops in Python and in C.
+# The maximum number of points of a group, for a loop in Python and for a loop in C.
 MAX_GROUP, MAX_GROUP_IN_C = 4096, 16384
 PointNumbers = range | array  # type: ignore[type-arg]
 
 
 @dataclass(frozen=True)
 class Group:
-    """The points with one set-up, in the order in which they are run. `inner_points` are the numbers of the points in
-    the product of the inner axes, which are the axes on which the points differ. `like` is a point with the same
-    set-up; only an empty group needs it."""
+    """Points with the same set-up, in the order of execution. `inner_points` are the numbers of the points in the
+    product of the inner axes, on which the points differ. `like` is a point with the same set-up; it must be given for
+    an empty group."""
 
     points: PointNumbers
     inner_points: PointNumbers
@@ -37,12 +37,12 @@ class Group:
         return self.points[0] if self.like is None else self.like
 
 
-# Calls that create, change and destroy objects, but do not change the memory of these objects.
+# The beginnings of calls that create, change and destroy objects, but do not change memory.
 _OF_OBJECTS = ("ibv_", "post_")
 
 
 def setup_axes(sweep: Sweep) -> list[str]:
-    """The axes on which the set-up depends; all axes, if the calls change the set-up."""
+    """Returns the axes on which the set-up depends; all axes, if the calls change the set-up."""
     steps = _steps(sweep)
     if any(step.first.call not in _REPEATABLE or _uses_own_pair(step) for step in steps):
         return [axis.name for axis in sweep.space.axes]
@@ -68,7 +68,8 @@ def _steps(sweep: Sweep) -> list[StepTemplate]:
 
 
 def groups(sweep: Sweep, outer: Sequence[str], seed: int | None = None, largest: int = MAX_GROUP) -> Iterator[Group]:
-    """The points of the sweep in groups with the same values of the `outer` axes; `seed` shuffles them."""
+    """Yields the points of the sweep in groups with the same values on the `outer` axes. With a `seed`, the groups and
+    the points in a group are shuffled."""
     space = sweep.space
     inside = None if sweep.where is None else space.bytes_of(sweep.inside)
     chance = random.Random(seed)
@@ -98,7 +99,8 @@ def groups(sweep: Sweep, outer: Sequence[str], seed: int | None = None, largest:
 
 
 def _offsets(space: Space, axes: Sequence[str]) -> PointNumbers:
-    """Returns the offsets of the points in the product of some axes; all other axes have their first value."""
+    """Returns the offsets of the points in the product of these axes; on all other axes, the points have the first
+    value."""
     found: PointNumbers = range(1)
     for name in reversed(axes):
         stride, size = space.strides[name], space.axis(name).size
@@ -130,8 +132,8 @@ class _Steps:
 
 
 class PointTemplate:
-    """The case of a sweep, from which the cases of its points are created. Caches the set-up of the last point, because
-    most points have the same set-up as the previous one."""
+    """Creates the cases of a sweep's points. Caches the set-up of the last point, because most points have the same
+    set-up as the previous point."""
 
     def __init__(self, case: Case, sweep: Sweep) -> None:
         alone = replace(case, kind=Kind.ROW, sweep=None)
@@ -144,13 +146,13 @@ class PointTemplate:
         self._setup: tuple[list[int], Given, tuple[Step, ...]] | None = None
 
     def case(self, point: int) -> Case:
-        """The case of a point; its judged call has an open expectation."""
+        """Returns the case of a point; the expectation of its judged call is open."""
         values = self._sweep.space.values(point)
         key = [values[axis] for axis in self._setup_axes]
         if self._setup is None or self._setup[0] != key:
             self._setup = (key, self._given.at(values), tuple(steps.at(values) for steps in self._before))
         _, given, before = self._setup
-        # dataclasses.replace would take ten times as long. The steps already have the entry point of the case.
+        # dataclasses.replace would take ten times as long. The steps already have the entry of the case.
         case = Case.__new__(Case)
         case.__dict__.update(
             self._fields,

@@ -30,9 +30,9 @@ _HEX = re.compile(r"0x[0-9a-f]+")
 
 @dataclass(frozen=True)
 class SweepResult:
-    """The result of a sweep. `alarms` has kernel errors and leaked resources, each with the points before and after it.
-    `log` has the first lines of the kernel's log from all intervals between checks. `fault` is the fault of the first
-    alarm."""
+    """The result of a sweep. `alarms` are kernel errors and leaked resources, each with the first and last point of the
+    interval in which it occurred. `log` has the first lines of the kernel's log during the sweep. `fault` is the fault
+    of the first alarm."""
 
     points: Points
     verdict: str
@@ -43,13 +43,13 @@ class SweepResult:
 
     @property
     def kernel(self) -> KernelEvidence:
-        """The kernel's evidence for the record: the alarms, and the kernel's log if there are alarms."""
+        """The kernel's log if there are alarms; else empty."""
         return {"log": self.log} if self.alarms else {}
 
 
 def rejudge_sweep(case: Case, points: Points, basis: Basis, alarms: list[Alarm], log: list[str]) -> SweepResult:
-    """Judges recorded points by the present clauses. Points with one outcome are judged by its example. Raises
-    LookupError for points without examples and for points that the sweep excludes."""
+    """Judges recorded points by the current clauses. All points with one outcome are judged by its example. Raises
+    LookupError if an outcome has no example, or if the sweep excludes a recorded point."""
     sweep = case.sweep
     assert sweep is not None
     record = PointObservations(sweep.space.size)
@@ -59,7 +59,7 @@ def rejudge_sweep(case: Case, points: Points, basis: Basis, alarms: list[Alarm],
 
 
 def conclusion_of(case: Case, points: Points, alarms: list[Alarm], log: list[str]) -> SweepResult:
-    """The result of a sweep whose points are judged; `alarms` and `log` are as in SweepResult."""
+    """Returns the result of a sweep whose points are judged; `alarms` and `log` are as in SweepResult."""
     assert case.sweep is not None
     counts = points.by_verdict()
     verdict = Verdict.FAIL if alarms else overall(list(counts))
@@ -80,7 +80,7 @@ class PointJudge:
         self.case, self.sweep, self.basis = case, sweep, basis
 
     def points(self, record: PointObservations) -> Points:
-        """The points with their outcomes. Points with the same expectation and observation are judged once."""
+        """Returns the points with their outcomes."""
         sweep = self.sweep
         clauses = sweep.clause_numbers(self._declared)
         masks, names = sweep.undeclared(self._declared)
@@ -114,7 +114,7 @@ class PointJudge:
         if "setup_refused_once" in observed:
             rule = _RULE_OF_SETUP.get(observed["setup_refused_once"], rule)
         elif "setup_failed" in observed and judgement.verdict == Verdict.BROKEN:
-            # The set-up of a row is known to work; some of a sweep's many combinations may be impossible on this stack.
+            # Unlike the set-up of a row, the set-up of some of a sweep's points may be impossible on this stack.
             judgement = Judgement(Verdict.UNREACHABLE, judgement.reason)
         seen = _HEX.sub("0x…", cut(judgement.reason))
         for step in (case.when, *case.afterwards):

@@ -1,8 +1,8 @@
 /*
- * Registers and deregisters memory at many points, in C because a call from Python to C takes longer than
- * the verb itself. The caller passes the functions, from the libibverbs that the process has loaded; all
- * arguments are integers or pointers. This file needs only the headers and the library of C: the commands of
- * the kernel's ABI are written out, as in device/uverbs.py.
+ * Registers and deregisters memory at many points, in C because a call from Python to C takes longer than the verb
+ * itself. The caller passes the functions of the libibverbs that the process has loaded; all arguments are integers or
+ * pointers. This file needs only the headers and the library of C; therefore it defines the commands of the kernel's
+ * ABI itself, like device/uverbs.py.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 enum { ARGUMENTS = 6, DONE = 0, UNEXPECTED = 1, NOT_RELEASED = 2 };
-/* A re-registration adds to errno: the code of the library, and SETUP if the old region was not registered or released. */
+/* A re-registration adds the library's code to errno, or SETUP if the old region was not registered or not released. */
 enum { CODE_SHIFT = 12, SETUP = 0x8000 };
 
 /* The public fields of struct ibv_mr. */
@@ -40,16 +40,16 @@ struct loop {
     struct column access;
     uint64_t optional_mask;
     release_function release;
-    uint64_t context; /* expected in a region, like the next three: */
+    uint64_t context; /* `context`, `pd`, `addr` and `length` are the values that are expected in a region */
     struct column pd, addr, length;
-    uint16_t *codes;       /* for each point, 0 if the region is as requested, else errno + 1 */
+    uint16_t *codes;       /* for each point, 0 if the region is as requested, or errno + 1 if there is no region */
     struct region *region; /* an unexpected region, which the caller must release */
     int error;             /* the result of releasing a region */
 };
 
 static uint64_t at(const struct column *column, uint64_t i) { return column->values[i * column->step]; }
 
-/* Runs the points from *i to n. Stops at a region that is unexpected or was not released; *i is then its point. */
+/* Runs the points from *i to n. Stops at the point *i if its region is unexpected or was not released. */
 int rdma_cts_loop(struct loop *loop, uint64_t *i, uint64_t n)
 {
     for (; *i < n; ++*i) {
@@ -77,8 +77,8 @@ int rdma_cts_loop(struct loop *loop, uint64_t *i, uint64_t n)
 }
 
 /*
- * An open uverbs descriptor for the kernel's ABI, with space for the single region on it. The region is the first member,
- * so that its address is that of the descriptor.
+ * An open uverbs file descriptor, with space for the only region that is registered on it at a time. The region is the
+ * first member; therefore a pointer to the region is also a pointer to the descriptor.
  */
 struct descriptor {
     struct region region;
@@ -118,7 +118,7 @@ struct init_attr {
 enum { BY_IOVA = 1, BY_ADDR = 2 };
 typedef struct region *(*extended_function)(uint64_t, const struct init_attr *);
 
-/* ibv_reg_mr by ibv_reg_mr_ex, whose address is `make`. */
+/* Registers like ibv_reg_mr, but calls ibv_reg_mr_ex, whose address is `make`. */
 struct region *rdma_cts_ex_reg_mr(uint64_t make, uint64_t pd, uint64_t addr, uint64_t length, uint64_t access)
 {
     const struct init_attr attr = {.length = length, .access = (uint32_t)access, .comp_mask = BY_ADDR, .addr = addr};
@@ -126,7 +126,7 @@ struct region *rdma_cts_ex_reg_mr(uint64_t make, uint64_t pd, uint64_t addr, uin
     return ((extended_function)(uintptr_t)make)(pd, &attr);
 }
 
-/* ibv_reg_mr_iova by ibv_reg_mr_ex. */
+/* Registers like ibv_reg_mr_iova, but calls ibv_reg_mr_ex, whose address is `make`. */
 struct region *rdma_cts_ex_reg_mr_iova(uint64_t make, uint64_t pd, uint64_t addr, uint64_t length, uint64_t iova,
                                        uint64_t access)
 {
@@ -153,7 +153,7 @@ struct attribute {
     uint64_t data;
 };
 
-/* A value of four bytes in the field of an attribute: the kernel reads the first bytes of the field. */
+/* Returns the field of an attribute for a value of four bytes: the kernel reads the first bytes of the field. */
 static uint64_t four_bytes(uint32_t value)
 {
     uint64_t field = 0;
@@ -162,7 +162,7 @@ static uint64_t four_bytes(uint32_t value)
     return field;
 }
 
-/* UVERBS_METHOD_REG_DMABUF_MR of UVERBS_OBJECT_MR. `pd_dmabuf` has the PD in its lower 32 bits, the descriptor above. */
+/* UVERBS_METHOD_REG_DMABUF_MR. `pd_dmabuf` has the PD in the lower 32 bits, and the dma-buf's descriptor in the upper. */
 struct region *rdma_cts_ioctl_reg_dmabuf(struct descriptor *on, uint64_t pd_dmabuf, uint64_t offset, uint64_t length,
                                          uint64_t iova, uint64_t access)
 {
@@ -183,7 +183,7 @@ struct region *rdma_cts_ioctl_reg_dmabuf(struct descriptor *on, uint64_t pd_dmab
     return &on->region;
 }
 
-/* The constant part of a re-registration, and the functions of the library. */
+/* The data that all re-registrations of a group share, and the functions of the library. */
 struct before {
     struct descriptor *on; /* only for the kernel's ABI */
     uint64_t pd, addr, length;
@@ -233,7 +233,7 @@ struct region *rdma_cts_rereg(const struct before *before, uint64_t old_access, 
     return code ? failed((-code & 7) << CODE_SHIFT | error, before->dereg(region)) : region;
 }
 
-/* Registers and re-registers by the kernel's ABI, which has no codes and returns only the keys. */
+/* Registers and re-registers by the kernel's ABI, which returns only the keys and no code of its own. */
 struct region *rdma_cts_write_rereg(const struct before *before, uint64_t old_access, uint64_t flags, uint64_t pd,
                                     const uint64_t *range, uint64_t access)
 {

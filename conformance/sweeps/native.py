@@ -1,6 +1,6 @@
-"""The loop of loop.c, compiled once per process if there is a compiler, and its structures. A call from Python to C
-takes longer than most verbs; a loop in C takes only the time of the verbs. Without a compiler, sweeps have the same
-results, but take longer."""
+"""Compiles loop.c once per process, if there is a compiler, and declares its structures. A call from Python to C takes
+longer than most verbs; a loop in C takes only the time of the verbs. Without a compiler, sweeps have the same results,
+but take longer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from conformance.device.uverbs import Uverbs
 
 SOURCE = Path(__file__).with_name("loop.c")
 _ARGUMENTS = 6
-_UNEXPECTED = 1  # a result of the loop: a region is not as requested. 0: no point is left; 2: a region was not released
+_UNEXPECTED = 1  # the loop's result if a region is not as requested; 0: no point is left, 2: a region was not released
 
 
 class _Column(ctypes.Structure):
@@ -41,27 +41,28 @@ class _Loop(ctypes.Structure):
 
 
 class Descriptor(ctypes.Structure):
-    """An open uverbs file descriptor, and space for the only region that loop.c registers on it at a time. The
-    Descriptor must live at least as long as the region."""
+    """An open uverbs file descriptor, and space for one region: loop.c registers one region at a time. The Descriptor
+    must exist at least as long as the region."""
 
     _fields_ = (("region", IbvMr), ("fd", ctypes.c_int32), ("driver", ctypes.c_uint32))
 
 
 def descriptor(entry: object) -> Descriptor:
-    """The Descriptor for the entry point uverbs; for libibverbs, a Descriptor that is not used."""
+    """Returns the Descriptor for the entry uverbs; for libibverbs, a Descriptor that is not used."""
     return Descriptor(fd=entry.fd, driver=entry.driver_id) if isinstance(entry, Uverbs) else Descriptor(fd=-1)
 
 
 class Before(ctypes.Structure):
-    """The constant part of re-registrations: the PD and the range of the region, and the functions. For uverbs, `on` is
-    the address of a Descriptor and `pd` the handle of the PD; for libibverbs, `pd` is a struct ibv_pd *."""
+    """The data that all re-registrations of a group share: the PD and the range of the region, and the functions. For
+    uverbs, `on` is the address of a Descriptor and `pd` the handle of the PD; for libibverbs, `pd` is a struct ibv_pd
+    *."""
 
     _fields_ = members(
         "void *on; uint64_t pd, addr, length; void *reg, *reg_optional, *rereg, *dereg; uint64_t optional_mask"
     )
 
 
-# In the order of rdma_cts_layout of loop.c.
+# The sizes and offsets in the order of rdma_cts_layout in loop.c.
 LAYOUT = (
     ("sizeof(struct column)", ctypes.sizeof(_Column)),
     ("sizeof(struct call)", ctypes.sizeof(_Call)),
@@ -78,7 +79,7 @@ LAYOUT = (
 
 
 def compiled() -> ctypes.CDLL | None:
-    """loop.c, compiled by the first call; None without a compiler. Raises UserError if its layout is not LAYOUT."""
+    """Returns the compiled loop.c; None without a compiler. Raises UserError if the layout is not LAYOUT."""
     return library(SOURCE, LAYOUT)
 
 
@@ -91,13 +92,15 @@ def function(name: str) -> Callable[..., object]:
     return found
 
 
-# An argument: an array('Q') with a number for each point, or one number or structure in memory for all points.
+# An argument: an array('Q') with a number for each point, or one number or structure for all points. The address of a
+# structure is passed.
 Argument = Union[int, "array[int]", ctypes.Structure, "ctypes.Array[ctypes.c_uint64]"]
 Call = tuple[Callable[..., object], Sequence[Argument]]  # a function and its arguments
 
 
 class Loop:
-    """One run of the loop. For each point, `codes` gets 0 if the region is as requested, else errno + 1."""
+    """One run of the loop. For each point, the loop stores in `codes` 0 if the region is as requested, or errno + 1 if
+    there is no region. The code of a point with an unexpected region does not change."""
 
     def __init__(
         self,
@@ -109,8 +112,9 @@ class Loop:
         context: int,
         **columns: int | array[int],
     ) -> None:
-        """`optional` is called at points whose access has a bit of `optional_mask`. `columns` are pd, access, addr and
-        length. The struct ibv_mr of each region must have this `context` and `pd`."""
+        """`optional` is called at points whose access has a bit of `optional_mask`; `plain` is called at the other
+        points. `columns` are pd, access, addr and length. The struct ibv_mr of each region is expected to have these
+        values, except the access, and this `context`."""
         self._kept: list[object] = [codes]
         self._loop = _Loop(
             plain=self._call(*plain),
@@ -137,8 +141,8 @@ class Loop:
         return _Column(values.buffer_info()[0], step)
 
     def stops(self) -> Iterator[tuple[int, int, int]]:
-        """Runs the loop to its end. Yields (index, address, 0) for each point whose region is not as requested; the
-        caller has to release the region. Yields (index, 0, errno) for each point whose region was not released."""
+        """Runs the loop for all points. Yields (index, address, 0) for each point whose region is not as requested; the
+        caller has to release this region. Yields (index, 0, errno) for each point whose region was not released."""
         run = function("rdma_cts_loop")
         at, size = ctypes.c_uint64(0), ctypes.c_uint64(self._size)
         while ended := run(ctypes.byref(self._loop), ctypes.byref(at), size):

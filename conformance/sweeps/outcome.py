@@ -1,6 +1,6 @@
-"""The observations and outcomes of a sweep's points, and the number of points with each. An outcome is the record of a
-point: its verdict, short texts of the expectation and the observation, and the rule. Points with equal outcomes share
-one object, and so do points with equal observations, so that a large space needs little memory."""
+"""Stores the observations and outcomes of a sweep's points. An outcome is the verdict on a point, with the rule and
+with short texts of the expectation and of the observation. Points with equal outcomes share one object, as do points
+with equal observations; therefore a large space needs little memory."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ MAX_OUTCOMES = OUTSIDE - 1
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of points. `expected` and `observed` are short texts for people. `clause` is the text of the
-    predicate in the table that determined the expectation. `fault` is the fault without the parts that differ between
-    points."""
+    """The outcome of points. `expected` and `observed` are short texts for users. `clause` is the text of the table's
+    predicate that determined the expectation. `fault` lacks the parts that differ between points."""
 
     verdict: str
     expected: str
@@ -58,7 +57,7 @@ class Outcome:
 @dataclass
 class Points:
     """The outcome of every point: `index[point]` is an index of `outcomes`, or OUTSIDE. For each outcome, `examples`
-    has one point in full: the reason and the raw observation."""
+    has one point with its full reason and observation."""
 
     space: Space
     outcomes: list[Outcome]
@@ -71,26 +70,26 @@ class Points:
         return [count[number] for number in range(len(self.outcomes))]
 
     def by_verdict(self) -> dict[str, int]:
-        """The number of points with each verdict, the best verdict first."""
+        """Returns the number of points with each verdict, the best verdict first."""
         total: Counter[str] = Counter()
         for outcome, count in zip(self.outcomes, self.counts(), strict=True):
             total[outcome.verdict] += count
         return {verdict: total[verdict] for verdict in reversed(VERDICTS) if total[verdict]}
 
     def by_rule(self) -> dict[str, Verdict]:
-        """The verdict on each rule that determined the expectation of a point."""
+        """Returns the verdict on each rule that determined the expectation of a point."""
         rules: dict[str, set[str]] = {}
         open_: dict[str, set[str]] = {}
         for outcome in self.outcomes:
             proving = open_ if outcome.expected == "open" else rules
             proving.setdefault(outcome.rule, set()).add(outcome.verdict)
-        # Points with an open expectation count for a rule only if the rule has no other points, or if they failed.
+        # A PASS at points with an open expectation counts only if the rule has no other points.
         for rule, verdicts in open_.items():
             rules[rule] = verdicts if rule not in rules else rules[rule] | (verdicts - {Verdict.PASS})
         return {rule: Verdict(overall(verdicts)) for rule, verdicts in rules.items()}
 
     def column(self, number: int) -> int:
-        """The column (see model/space.py) of the points with an outcome."""
+        """Returns the column (see model/space.py) of the points with the outcome `number`."""
         return int.from_bytes(bytes(map(number.__eq__, self.index)), "little")
 
     @property
@@ -123,21 +122,21 @@ class Points:
 
 
 def overall(verdicts: Sequence[str] | set[str]) -> str:
-    """The verdict on a sweep whose points have these verdicts. It is the worst verdict apart from UNSUPPORTED and
-    UNREACHABLE: if a part of a space is unsupported or unreachable, the other points determine the verdict."""
+    """Returns the verdict on a sweep whose points have these verdicts: the worst verdict. UNSUPPORTED and UNREACHABLE
+    count only if no point has any other verdict."""
     present = [verdict for verdict in verdicts if verdict not in NOT_TESTABLE] or list(verdicts)
     return min(present, key=VERDICTS.index)
 
 
 def encode_index(index: array[int]) -> str:
-    """The numbers of all points, as base64 of zlib of little-endian 16-bit words."""
+    """Returns the index as little-endian 16-bit words, compressed by zlib and encoded in base64."""
     return base64.b64encode(zlib.compress(little(index).tobytes(), 6)).decode("ascii")
 
 
 def decode_index(text: str, points: int) -> array[int]:
-    """The reverse of `encode_index`, for at most `points` + 1 points. Raises ValueError."""
+    """Reverses `encode_index`. Returns at most `points` + 1 numbers. Raises ValueError."""
     try:
-        # Bounded, because the file may be of any origin.
+        # The output is bounded, because the file may be of any origin.
         data = zlib.decompressobj().decompress(base64.b64decode(text, validate=True), 2 * (points + 1))
     except zlib.error as error:
         raise ValueError(f"invalid index of points: {error}") from error
@@ -147,7 +146,7 @@ def decode_index(text: str, points: int) -> array[int]:
 
 
 def little(words: array[int]) -> array[int]:
-    """The words converted between the byte order of this machine and little-endian."""
+    """Converts 16-bit words between the byte order of this machine and little-endian."""
     if sys.byteorder == "little":
         return words
     swapped = array(words.typecode, words)
@@ -164,7 +163,7 @@ class PointObservations:
         self._numbers: dict[str, int] = {}
 
     def number(self, observed: Observation) -> int:
-        """The index of an observation. If several observations have the same verdict key, the first is kept."""
+        """Returns the index of an observation. Observations with the same verdict key share the first of them."""
         key = repr(verdict_key(observed))
         number = self._numbers.get(key)
         if number is None:

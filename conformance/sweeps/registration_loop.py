@@ -1,9 +1,8 @@
-"""Registrations and re-registrations at many points by loop.c, with the same calls and checks as for a row in
-execution/steps.py.
+"""Registers and re-registers memory at many points by loop.c, with the calls and checks of execution/steps.py.
 
-Only the first of several equal results is recorded in full. The loop needs a compiler, and an entry point of the device
-(not of the reference implementation, and without injected violations). Re-registrations are run in Python if an axis of
-the sweep occurs in another argument than the old access, the flags and the new access.
+Of several points with equal results, only the first is recorded in full. The loop needs a compiler and an entry of a
+device; the reference and injected violations are run in Python. Re-registrations are also run in Python if an axis of
+the sweep determines an argument other than the old access, the flags or the new access.
 """
 
 from __future__ import annotations
@@ -37,17 +36,18 @@ MIN_POINTS = 2048  # for fewer points, Python takes less time than compiling the
 _CHANGE_TRANSLATION, _CHANGE_PD = (
     ENUMS["ibv_rereg_mr_flags"].value_of(name) for name in ("CHANGE_TRANSLATION", "CHANGE_PD")
 )
-# The functions of loop.c that make a registration by ibv_reg_mr_ex.
+# The functions of loop.c that call ibv_reg_mr_ex in place of these verbs.
 _BY_DOOR = {"ibv_reg_mr": "rdma_cts_ex_reg_mr", "ibv_reg_mr_iova": "rdma_cts_ex_reg_mr_iova"}
-_NO_CODE = 0xFFFF  # the value in `codes` of points at which the loop stopped
+_NO_CODE = 0xFFFF  # the initial value in `codes`, which remains at points at which the loop stopped
 Observe = Callable[[int], Observation]  # runs one point as a row
 
 
 def loop_for(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
-    """The loop for a sweep with an entry point, or None if loop.c cannot run it."""
+    """Returns the loop for a sweep at an entry; None if the sweep has few points, or if loop.c cannot run it."""
     call = case.when.call
     own = entry.library if isinstance(entry, RegMrEx) else entry
-    if sweep.size < MIN_POINTS or type(own) not in (Libibverbs, Uverbs):  # the reference, or injected violations
+    # Entries of the reference and entries with injected violations have different types.
+    if sweep.size < MIN_POINTS or type(own) not in (Libibverbs, Uverbs):
         return None
     if call == "ibv_rereg_mr":
         return _rereg_loop(case, sweep, entry)
@@ -78,7 +78,7 @@ def _rereg_loop(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
 
 
 class Loop:
-    """Executes the calls of a sweep, one group of points at a time. The points of a group have the same values on the
+    """Executes the calls of a sweep, one group of points at a time. All points of a group have the same values on the
     axes in `outer`, and the set-up that `given` returns."""
 
     outer: list[str]
@@ -94,8 +94,8 @@ class Loop:
         return given
 
     def run(self, context: CaseContext, group: Group, record: PointObservations, observe: Observe) -> None:
-        """Executes the calls of a group on an existing set-up; adds a text to `left_behind` of the context for each
-        object that could not be released."""
+        """Executes the calls of a group on an existing set-up. For each object that could not be released, adds a text
+        to `context.left_behind`."""
         codes = array("H", [_NO_CODE]) * len(group.points)
         loop, as_made = self._prepared(context, group, codes, observe)
         unexpected: dict[int, int] = {}
@@ -118,12 +118,12 @@ class Loop:
     def _prepared(
         self, context: CaseContext, group: Group, codes: array[int], observe: Observe
     ) -> tuple[native.Loop, Callable[[int, int], Observation]]:
-        """The loop in C, and a function for a point whose struct ibv_mr is not as requested. From the index of the
-        point and the address of the region, the function makes the observation; it also releases the region."""
+        """Returns the loop in C, and a function for points whose struct ibv_mr is not as requested. The function takes
+        the index of the point and the address of the region, releases the region, and returns the observation."""
         raise NotImplementedError
 
     def _refusal(self, code: int) -> Observation | None:
-        """The observation for a code; None if the code does not determine the observation."""
+        """Returns the observation for a code; None if the code does not determine the observation."""
 
 
 class ReregLoop(Loop):
@@ -134,7 +134,7 @@ class ReregLoop(Loop):
         self.outer, self._old = [], old
 
     def given(self, given: Given) -> Given:
-        """The set-up without the region, which each point registers itself."""
+        """Returns the set-up without the region, because each point registers its own region."""
         return replace(given, mrs={})
 
     def _prepared(
@@ -227,7 +227,8 @@ class RegistrationLoop(Loop):
     def _calls(
         self, context: CaseContext, pd: Pd, column: Mapping[str, int | array[int]]
     ) -> tuple[native.Call, native.Call, Callable[..., object]]:
-        """Returns the plain call, the call for an access with an optional flag, and the function that deregisters."""
+        """Returns the call for an access without optional flags, the call for an access with one, and the function that
+        deregisters."""
         call, entry = context.case.when.call, self._entry
         access, length, is_dmabuf = column["access"], column["length"], call == "ibv_reg_dmabuf_mr"
         start = column["offset" if is_dmabuf else "addr"]

@@ -1,6 +1,5 @@
-"""Runs a sweep: makes one set-up for all points that share it, and one observation for each point. Only this module and
-model/kind.py name all kinds of cases. execution/steps.py executes the calls, as for every row; judging.py judges the
-points."""
+"""Runs a sweep: creates one set-up for all points that share it, and observes each point. execution/steps.py executes
+the calls, as for a row; judging.py judges the points. The module also defines the runners of all kinds of cases."""
 
 import functools
 import time
@@ -30,12 +29,12 @@ from conformance.sweeps.judging import PointJudge, SweepResult, conclusion_of
 from conformance.sweeps.outcome import PointObservations, Points
 from conformance.sweeps.registration_loop import loop_for
 
-# The minimum number of points between two checks of the kernel's log and counters, and two progress reports.
+# The minimum number of points between two checks of the kernel's log and counters, each with a progress report.
 CHECK_INTERVAL = 512
-# After this many seconds, progress is also reported within an interval, because points may wait for completions.
+# After this many seconds without a report, progress is also reported between two checks.
 PROGRESS_S = 5.0
 _LOG_LINES = 40
-# The maximum number of points at which operations with lost messages are repeated; more losses are not by chance.
+# The maximum number of points at which operations with lost messages are repeated. More losses do not happen by chance.
 _MOST_LOST = 64
 
 
@@ -47,7 +46,7 @@ class SweepRun(CaseRun):
 
 
 def run_sweep(case: Case, run: RunContext, progress: Progress) -> SweepRun:
-    """Runs the sweep of `case`. Calls `progress` regularly with the next point and the number of points done."""
+    """Runs the sweep of `case`. Calls `progress` regularly with a point and the number of finished points."""
     started = time.perf_counter_ns()
     assert case.sweep is not None
     sweep = case.sweep
@@ -65,7 +64,7 @@ def run_sweep(case: Case, run: RunContext, progress: Progress) -> SweepRun:
 
 
 class _SweepPass:
-    """One run through all points: `record` has their observations, `alarms` and `log` are as in SweepResult."""
+    """One run of all points. `record` has their observations; `alarms` and `log` are as in SweepResult."""
 
     def __init__(self, case: Case, sweep: Sweep, run: RunContext, progress: Progress) -> None:
         self.case, self.sweep, self.bench, self.watch, self.progress = case, sweep, run.bench, run.watch, progress
@@ -73,17 +72,17 @@ class _SweepPass:
         self.point_template = PointTemplate(case, sweep)
         self.alarms: list[Alarm] = []
         self.log: list[str] = []
-        self.done = self.ran = 0  # the numbers of points before the latest check, and since this check
+        self.done = self.ran = 0  # the numbers of points that were run before and after the latest check
         self.reported_at = 0.0
         self.loop = loop_for(case, sweep, self.bench.entry(case.entry))
         self.outer = self.loop.outer if self.loop else grouping.setup_axes(sweep)
         self.shared = self.loop is None and case.given.memlock is None and grouping.shares_base(sweep)
         self.base: CaseContext | None = None
-        self.pairs_used = True  # whether the pairs of the base objects were used since their latest renewal
+        self.pairs_used = True  # whether the queue pairs of the base objects were used since their latest renewal
         self.before = run.last_counts.take(self.bench)
 
     def run_all(self, seed: int | None) -> None:
-        """Runs all points; points with the same set-up are run one after the other."""
+        """Runs all points. Points with the same set-up are run one after the other."""
         first, last = 0, 0
         largest = grouping.MAX_GROUP_IN_C if self.loop else grouping.MAX_GROUP
         try:
@@ -108,7 +107,8 @@ class _SweepPass:
         self.reported_at = time.monotonic()
 
     def _report_in_time(self, point: int, done: int) -> None:
-        """Reports progress if the last report was long ago; `point` is the last of the group's `done` points."""
+        """Reports progress if the last report was long ago. `point` is the last of the group's `done` finished
+        points."""
         if time.monotonic() - self.reported_at >= PROGRESS_S:
             self._report(point, self.done + self.ran + done)
 
@@ -132,7 +132,7 @@ class _SweepPass:
         self.alarms.append({"what": sentence(fault), "from": text(first), "to": text(last), "fault": data})
 
     def _release_base(self) -> list[str]:
-        """Releases the base objects that the points shared; names each that the device did not release."""
+        """Releases the base objects. Returns a text for each object that the device did not release."""
         base, self.base = self.base, None
         if base is None:
             return []
@@ -140,8 +140,8 @@ class _SweepPass:
         return base.left_behind
 
     def _context(self, case: Case) -> CaseContext:
-        """Returns a context with the base objects of the case: the existing objects, if points share them. The queue
-        pairs are renewed when the context is closed, if they were used. Raises SetupRefused."""
+        """Returns a context for the case. If the points share the base objects, the context has the existing objects;
+        their queue pairs are renewed after use, when the context is closed. Raises SetupRefused."""
         if not self.shared:
             return CaseContext(case, self.bench)
         if self.base is None:
@@ -164,8 +164,8 @@ class _SweepPass:
             pair.renew()
 
     def _group(self, group: Group) -> None:
-        """Runs points that share their set-up. A refused set-up is repeated once. If the repetition succeeds, the
-        refusal is recorded at the first point, and the other points are run."""
+        """Runs points that share their set-up. If a call of the set-up is refused, the set-up is repeated once. If the
+        repetition succeeds, the refusal is recorded at the first point, and the other points are run."""
         refusal = self._attempt(group)
         if refusal is None:
             return
@@ -178,7 +178,8 @@ class _SweepPass:
                 self.record.record(point, procedure.not_set_up(refusal))
 
     def _attempt(self, group: Group) -> SetupRefused | None:
-        """Makes the set-up of a group and the calls of its points; returns the refusal if the set-up was refused."""
+        """Creates the set-up of a group and executes the calls of its points. If the set-up is refused, returns the
+        refusal."""
         points = group.points
         case = self.point_template.case(group.set_up_as)
         try:
@@ -207,8 +208,8 @@ class _SweepPass:
         call_all(context, self.point_template, group.points, self.record, self._report_in_time)
 
     def try_lost_again(self, points: Points) -> bool:
-        """Repeats operations whose message had to arrive, but was lost by an unreliable transport. Returns whether any
-        operation was repeated."""
+        """Repeats operations whose message had to be received, but was lost by an unreliable transport. Returns whether
+        any operation was repeated."""
         lost = [
             number
             for number, (outcome, example) in enumerate(zip(points.outcomes, points.examples, strict=True))
@@ -233,8 +234,8 @@ def call_all(
     report: Callable[[int, int], None] = lambda point, done: None,
 ) -> None:
     """Executes the calls of each point on the set-up of `context`, and records the observations, a batch of points at a
-    time. While batches are quick, their size grows, up to the number of exchanges that C can execute in one call. Calls
-    `report` after each batch, with the last point and the number of finished points."""
+    time. If a batch is fast, the next batch is twice as large, but not larger than MAX_BATCH exchanges, which C can
+    execute in one call. Calls `report` after each batch, with the last point and the number of finished points."""
     done, size = 0, 1
     while done < len(points):
         began = time.monotonic()
@@ -247,13 +248,13 @@ def call_all(
         report(some[-1], done)
 
 
-# A function that runs random sequences for a case. trial/ sets it, because trial/ has the oracle, and the engine does
-# not import trial/.
+# A function that runs random sequences for a case. trial/ defines such a function, because trial/ has the oracle, and
+# the engine does not import trial/.
 RandomSequences = Callable[[Case, Progress], Observation]
 
 
 def runners(random_sequences: RandomSequences) -> Mapping[Kind, KindRunner]:
-    """The runner of each kind of case. A point of a sweep has no runner, because it is run as a row."""
+    """Returns the runner of each kind of case. A point of a sweep has no runner, because it is run as a row."""
 
     def run_sequences(case: Case, run: RunContext, progress: Progress) -> CaseRun:
         return run_observing(case, run, lambda: random_sequences(case, progress), progress)

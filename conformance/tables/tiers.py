@@ -1,8 +1,8 @@
-"""Determines the cases of a run and their order: tiers, seeds, and shards for several machines.
+"""Determines the cases of a run and their order, by the tier, the seed and the shard of a machine.
 
-Each tier contains the cases of the smaller tiers. The cases of the smallest tier depend only on the tables, so that two
-runs of this tier have the same cases. The contents of a shard depend only on the ids, the shipped durations and the
-number of shards, so that all machines compute the same shards. suite.py has the other criteria of a selection.
+Each tier contains the cases of the smaller tiers. The cases of the smallest tier depend only on the tables; therefore
+two runs of this tier have the same cases. The contents of a shard depend only on the ids, the shipped durations and the
+number of shards; therefore all machines compute the same shards. suite.py has the other criteria of a selection.
 """
 
 import hashlib
@@ -34,21 +34,22 @@ def of_tier(cases: Sequence[Case], tier: str) -> list[Case]:
 
 
 def left_out(cases: Sequence[Case], planned: Iterable[str]) -> list[str]:
-    """The cases of the default tier that are not planned."""
+    """Returns the ids of the cases of the default tier that are not planned."""
     chosen = set(planned)
     return [case.id for case in of_tier(cases, DEFAULT) if case.id not in chosen]
 
 
 def _every_direction_once(cases: Sequence[Case]) -> list[Case]:
-    """Returns the cases of tier smoke, and adds the cheapest cases that are missing: each rule needs a case, and if the
-    cases of a rule show grants (or refusals), also a case that shows a grant (or a refusal)."""
+    """Returns the smoke cases and, for each rule without a smoke case, the cheapest case of the rule. If cases of a
+    rule show grants, at least one such case is returned; the same applies to refusals."""
     chosen = {case.id for case in cases if case.tier == SMOKE}
     showing: dict[tuple[str, str], list[Case]] = {}
     for case in cases:
         own = {(rule, each.direction) for rule, each in shown_of_rules(case)}
         for key in own | {(rule, "") for rule in case.rules}:
             showing.setdefault(key, []).append(case)
-    # Items that few cases show come first, because the cases chosen for such items may also show other items.
+    # The rules' directions come first, those with few cases before those with many, because a case that is chosen for a
+    # direction also counts as a case of its other rules and directions.
     for key in sorted(showing, key=lambda key: (not key[1], len(showing[key]), key)):
         if not any(case.id in chosen for case in showing[key]):
             chosen.add(min(showing[key], key=lambda case: (case.cost, len(case.needs), case.id)).id)
@@ -64,18 +65,18 @@ def ordered(cases: Sequence[Case], seed: int | None) -> list[Case]:
 
 
 # The durations of the long cases in the guest, in seconds, by id; all other cases count as OTHER_S. docs/quotes.py
-# writes the file. Durations measured on the machine are not used, because all machines must use the same numbers.
+# writes the file. A machine does not use durations that were measured there: all machines must use the same numbers.
 DURATIONS = Path(__file__).with_name("durations.json")
 OTHER_S = 0.025
-_MOST = 10_000  # shards
-_SHARD = re.compile(r"([1-9]\d{0,4})/([1-9]\d{0,4})")
+_MOST_SHARDS = 10_000
+_SHARD = re.compile(r"([1-9]\d{0,17})/([1-9]\d{0,17})")
 
 _Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Shard `number` of `of` shards; the numbers begin at 1."""
+    """One of `of` shards, which are numbered from 1."""
 
     number: int
     of: int
@@ -85,19 +86,21 @@ class Shard:
 
     @staticmethod
     def parse(text: str) -> "Shard":
-        """The shard in a text such as 1/4. Raises ArgumentTypeError."""
+        """Returns the shard that a text such as 1/4 names. Raises ArgumentTypeError."""
         match = _SHARD.fullmatch(text)
         number, of = map(int, match.groups()) if match else (1, 0)
-        if not number <= of <= _MOST:
+        if number > of:
             raise ArgumentTypeError(f"{text!r} is not a shard K/N, such as 1/4, with K from 1 to N")
+        if of > _MOST_SHARDS:
+            raise ArgumentTypeError(f"{text!r}: a run can have at most {_MOST_SHARDS:,} shards")
         return Shard(number, of)
 
     def part(
         self, items: Sequence[_Item], id_of: Callable[[_Item], str], seconds: Mapping[str, float] | None = None
     ) -> list[_Item]:
-        """Returns the items of this shard, in the order of `items`. Without durations, all items count as equally long.
-        The longest items are assigned first, each to the shard with the least time so far. Raises UserError if this
-        shard has no items."""
+        """Returns the items of this shard, in the order of `items`. The longest items are assigned first, each to the
+        shard with the shortest total so far. Without `seconds`, all items count as equally long. Raises UserError if
+        this shard has no items."""
         known = seconds or {}
         spent = [(0.0, number) for number in range(1, self.of + 1)]
         own = set()
@@ -113,6 +116,6 @@ class Shard:
 
 @cache
 def shipped_durations() -> Mapping[str, float]:
-    """The duration of each long case in seconds, by case id."""
+    """Returns the duration of each long case in seconds, by case id."""
     found: dict[str, float] = json.loads(DURATIONS.read_text(encoding="ascii"))
     return found

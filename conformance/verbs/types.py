@@ -1,6 +1,6 @@
-"""The types of the descriptions of verbs; all are frozen. The descriptions themselves are YAML files in this folder. C
-types are written as abstract declarators, `struct ibv_mr *`, `char[64]` or `int (*)(struct ibv_mw *)`, so that the same
-string can be shown, used in a declaration, and compared by the compiler."""
+"""Defines the frozen types for descriptions of verbs. The descriptions are YAML files in this folder. A C type is
+written as an abstract declarator, such as `struct ibv_mr *`, `char[64]` or `int (*)(struct ibv_mw *)`. This text is
+shown, used in declarations, and compared by the compiler."""
 
 import functools
 import operator
@@ -28,19 +28,19 @@ class Linkage(ClosedSet):
 
     EXPORTED = "a function that libibverbs exports"
     MACRO = "a macro over a function that libibverbs exports"
-    INLINE = "an inline function of the header, dispatched through the context; no symbol to look up"
+    INLINE = "an inline function of the header, which calls a function pointer of the context; there is no symbol"
 
 
-INT_BITS = 32  # of the C type int, which is the type of flags
+INT_BITS = 32  # the size of the C type int, which is the type of flags
 _OPTIONAL_FROM = 20  # the first bit of IBV_ACCESS_OPTIONAL_RANGE
 
 
 @dataclass(frozen=True)
 class EnumValue:
     name: str
-    value: int | None  # None: the documents name it without a number
+    value: int | None  # None: no document gives the number
     meaning: str
-    since: str = ""  # the first rdma-core release whose verbs.h has it; empty: all releases
+    since: str = ""  # the first rdma-core release whose verbs.h has the enumerator; empty: all releases
     mask: bool = False  # a combination of other enumerators, not a separate value
     needs: str = ""  # the capability without which a device may refuse an access flag; empty: none
 
@@ -54,7 +54,7 @@ class Enum:
     summary: str
     values: tuple[EnumValue, ...]
     flags: bool = False  # the values are bits to be ORed
-    alias_of: str = ""  # the enumeration that a macro of verbs_api.h substitutes for this one
+    alias_of: str = ""  # the enumeration by which a macro of verbs_api.h replaces this enumeration
     dialect: str = MAINLINE
     document: str = "<infiniband/verbs.h>"
 
@@ -62,7 +62,7 @@ class Enum:
         return iter(self.values)
 
     def short(self, name: str) -> str:
-        """Returns the name as tables write it, without the prefix of the enumeration."""
+        """Returns the name without the prefix of the enumeration, as in tables."""
         return name.removeprefix(self.prefix)
 
     @property
@@ -81,7 +81,7 @@ class Enum:
         return {name: each for each in reversed(self.values) for name in (each.name, self.short(each.name))}
 
     def value_of(self, name: str) -> int:
-        """Returns the number of a short or full name. Raises KeyError for an unknown name, and if the documents give no
+        """Returns the number of a short or full name. Raises KeyError if the name is unknown, or if no document gives a
         number."""
         value = self.named(name).value
         if value is None:
@@ -94,19 +94,19 @@ class Enum:
 
     @property
     def unnamed_bits(self) -> tuple[int, ...]:
-        """For an enumeration of flags: the bits of a C int that no enumerator has, as bit numbers, the lowest first."""
+        """For an enumeration of flags: the numbers of the bits of a C int that no enumerator has, the lowest first."""
         named = {each.value for each in self.values}
         return tuple(bit for bit in range(INT_BITS) if 1 << bit not in named)
 
     @property
     def unknown_bit(self) -> int:
-        """For an enumeration of flags: a bit that no enumerator has, which a stack must refuse. A new flag is given the
-        lowest free bit, so that the highest free bit seldom changes."""
+        """For an enumeration of flags: the highest bit below the optional flags that no enumerator has. A stack must
+        refuse such a bit. The highest bit is used because new flags are given the lowest free bits."""
         return max(bit for bit in self.unnamed_bits if bit < _OPTIONAL_FROM)
 
     def names_of(self, mask: int) -> list[str]:
-        """Returns the short names of the set bits in order of value, then one text "0x…" for all unnamed bits."""
-        # A C int with the top bit set is a negative number in Python; its 32 bits determine the names.
+        """Returns the short names of the set bits in order of value, and then one text "0x…" for all unnamed bits."""
+        # A C int whose highest bit is set is a negative number in Python.
         bits = mask & 0xFFFFFFFF if mask < 0 else mask
         known = {each.value: each.name for each in self.values if each.value is not None and not each.mask}
         names = [self.short(known[bit]) for bit in sorted(known) if bits & bit]
@@ -114,7 +114,7 @@ class Enum:
         return [*names, hex(rest)] if rest else names
 
     def name_of(self, value: int) -> str:
-        """Returns the short name of one value, or the number as text if the value has no name."""
+        """Returns the short name of a value, or the number as a text if the value has no name."""
         return next((self.short(each.name) for each in self.values if each.value == value), str(value))
 
 
@@ -133,7 +133,7 @@ class Field:
     name: str
     ctype: str
     meaning: str
-    enum: str = ""  # the enumeration of its values, even if its C type is int
+    enum: str = ""  # the enumeration of the field's values, even if the C type is int
     allowed: tuple[str, ...] = ()  # the short names that the page allows for this field; empty: all
     discrepancy: str = ""  # how the documents differ from each other
 
@@ -148,7 +148,7 @@ class Struct:
     dialect: str = MAINLINE
 
 
-# For each pointer type, the kind of its object, as tables name the kind.
+# The name in tables of the kind of object to which a pointer type points.
 OBJECTS: Mapping[str, str] = {
     "struct ibv_pd *": "pd",
     "struct ibv_mr *": "mr",
@@ -159,9 +159,9 @@ OBJECTS: Mapping[str, str] = {
     "struct ibv_dmah *": "dmah",
     "struct ibv_td *": "td",
 }
-# The name of the default object in tables, for each kind whose default object does not have the name of the kind.
+# The names of default objects in tables. For all other kinds, the default object has the name of its kind.
 _USUAL = {"window": "mw", "buffer": "new_buffer", "dm": "new_dm", "dmah": "new_dmah", "td": "new_td"}
-# For each return type, the object that the verb creates: its kind, and its name in later steps.
+# The kind of the object that a verb of this return type creates, and the object's name in later steps.
 REGION = ("mr", "new")
 _PRODUCTS = {
     "struct ibv_mr *": REGION,
@@ -180,21 +180,21 @@ class ArgumentSpec:
 
     The kinds are `object` (the name of an object of the kind `of`: `pd`, `mr`, …), `quantity` (see quantity.py),
     `flags` (a list of names from the enumeration `of`), `value` (one name from the enumeration `of`, or a number),
-    `word` (one of `words`; messages call it `of`), and `sges` (a list of `addr`, `length` and `lkey`).
+    `word` (one of `words`; `of` is a noun for messages), and `sges` (a list of `addr`, `length` and `lkey`).
     """
 
     kind: str
     of: str = ""
     default: str | None = None  # the value if a table leaves the argument out; None: the argument is mandatory
     words: tuple[str, ...] = ()
-    nullable: bool = False  # an object can be NULL
+    nullable: bool = False  # whether NULL can be given in place of an object
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One argument. `enum`, `allowed` and `discrepancy` are as in `Field`. For an object that is passed by pointer,
-    `enum` and `allowed` restrict the type of the object. The C type determines the form of the argument in tables;
-    `default` and `nullable` are as in ArgumentSpec."""
+    """One parameter of a C function. `enum`, `allowed` and `discrepancy` have the same meaning as in Field. For a queue
+    pair or a window, `enum` and `allowed` restrict the QP type or window type. The C type determines the form of the
+    argument in tables; `default` and `nullable` have the same meaning as in ArgumentSpec."""
 
     name: str
     ctype: str
@@ -202,12 +202,12 @@ class Parameter:
     enum: str = ""
     allowed: tuple[str, ...] = ()
     discrepancy: str = ""
-    unit: str = ""  # of a number
+    unit: str = ""  # the unit of a number
     default: str | None = None
     nullable: bool = False
-    table: ArgumentSpec | None = None  # another form in tables
-    written_as: "tuple[Parameter, ...]" = ()  # of a struct: its arguments in tables
-    implied: bool = False  # tables do not have the argument
+    table: ArgumentSpec | None = None  # the form in tables, if it does not follow from the C type
+    written_as: "tuple[Parameter, ...]" = ()  # the arguments in tables that replace a struct
+    implied: bool = False  # whether tables omit the argument
 
     @property
     def arguments(self) -> dict[str, ArgumentSpec]:
@@ -233,7 +233,7 @@ class ReturnCode:
     """One documented failure, with the causes that the page lists."""
 
     name: str
-    value: int  # on this system
+    value: int  # the number on this system
     causes: tuple[str, ...]
     leaves: str = ""  # the state of the object after the failure, if the page defines it
 
@@ -257,17 +257,17 @@ class Verb:
     linkage: Linkage
     return_codes: tuple[ReturnCode, ...] = ()  # empty: the page lists none, and any errno conforms
     code_enum: str = ""
-    notes: tuple[str, ...] = ()  # statements that do not belong to a single argument
-    discrepancies: tuple[str, ...] = ()  # where a document contradicts itself, another document or the header
+    notes: tuple[str, ...] = ()  # statements that do not concern only one argument
+    discrepancies: tuple[str, ...] = ()  # contradictions within or between documents, or with the header
     dialect: str = MAINLINE
     since: str = ""
-    command: str = ""  # of the kernel, in ib_uverbs_write_cmds or uverbs_methods_mr; empty: not called by the suite
+    command: str = ""  # the kernel's command (ib_uverbs_write_cmds, uverbs_methods_mr); empty: the suite calls none
     only_in_tables: tuple[Parameter, ...] = ()  # arguments besides those of the prototype
-    destroys: bool = False  # the verb destroys an object
+    destroys: bool = False  # whether the verb destroys an object that is neither a region nor a window
 
     @property
     def method(self) -> str:
-        """The name of the verb's method at an entry, `reg_mr`."""
+        """The name of the verb's method at an entry, such as `reg_mr`."""
         return self.name.removeprefix("ibv_")
 
     @property
@@ -283,7 +283,7 @@ class Verb:
 
     @property
     def leaves_objects(self) -> bool:
-        """Whether the verb leaves every existing region, window and queue pair unchanged. It may create an object."""
+        """Whether the verb changes no existing region, window or queue pair. The verb may create an object."""
         used = {spec.of for spec in self.arguments.values() if spec.kind == "object"}
         return not self.destroys and not used & {"mr", "window", "qp"}
 
@@ -294,7 +294,7 @@ class Verb:
 
     @property
     def function_type(self) -> str:
-        """The C type of the function, `int (struct ibv_mr *)`."""
+        """The C type of the function, such as `int (struct ibv_mr *)`."""
         return f"{self.returns} ({', '.join(each.ctype for each in self.parameters)})"
 
     @property
@@ -305,7 +305,8 @@ class Verb:
 
 
 def declaration(ctype: str, name: str) -> str:
-    """Returns the C declaration of `name` with an abstract type: `int (*f)(void)` for `int (*)(void)` and f."""
+    """Returns the C declaration of `name` with an abstract type. For `int (*)(void)` and f, this is
+    `int (*f)(void)`."""
     if "(*)" in ctype:
         return ctype.replace("(*)", f"(*{name})", 1)
     if ctype.endswith("]"):
