@@ -86,7 +86,7 @@ def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[s
 
 
 def _profile_of(folder: Path) -> Path | None:
-    """Returns the profile that the plan of a run names, for a run of an older version, whose header has no profile."""
+    """Returns the profile that the plan of a run names. The headers of older versions do not name the profile."""
     if not (folder / PLAN).exists():
         return None
     parser = Parser(prog="bundle")

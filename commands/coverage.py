@@ -36,7 +36,7 @@ class RuleCoverage:
     success: int  # cases that prove the rule by a successful call
     refused: int  # cases that prove the rule by a refused call
     open: int  # cases that only record what happens
-    verdict: str = ""  # empty without results; "-" if the rule has no result; "not judged" for another dialect
+    verdict: str = ""  # empty without results; "-" if the rule has no result; "not judged" in another dialect
 
 
 @dataclass(frozen=True)

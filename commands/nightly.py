@@ -72,7 +72,12 @@ _LAST_BYTES = 1 << 14  # the number of bytes at the end of a log that are search
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"{parser.prog} --history DIR [OPTION ...]"
     add(parser, "--history DIR", "the directory of all nights", type=out_directory, required=True)
-    add(parser, "--stack A,B,...", f"default: {','.join(STACKS)}; also: {', '.join(OWN_STACKS)}", type=_stacks)
+    add(
+        parser,
+        "--stack A,B,...",
+        f"the stacks (default: {','.join(STACKS)}; also: {', '.join(OWN_STACKS)})",
+        type=_stacks,
+    )
     add(
         parser,
         "--kernel NAME=FILE[,MODULES]",
@@ -331,7 +336,7 @@ def _compared(history: History, cell: Cell, run: Digest | None) -> Morning:
 
 
 def _comparison(earlier: Cell, run: Digest) -> Comparison | None:
-    """Returns the comparison with an earlier night. If this night cannot be read, prints a line and returns None."""
+    """Returns the comparison with an earlier night. If that night cannot be read, prints a line and returns None."""
     try:
         return compare(read(earlier.folder), run, unlike_tables=True)
     except UserError as error:

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "reference", violation_runs.reference, "run against the reference, with one rule broken at a time"
     )
     data_path = trial("data-path", violation_runs.data_path, "run against the reference, with wrong data transfers")
-    personas = trial("personas", violation_runs.personas, "run against references that behave as known drivers")
+    personas = trial("personas", violation_runs.personas, "run against references that behave like known drivers")
     add(personas, "personas [NAME...]", "only these personas (default: all of them)")
     guest = trial("guest", violation_runs.guest, "run on Soft-RoCE in the guest, with wrong results of its calls")
     for command in (reference, personas):

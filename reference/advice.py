@@ -1,4 +1,4 @@
-"""ibv_advise_mr as ibv_advise_mr(3) defines it."""
+"""Executes ibv_advise_mr as ibv_advise_mr(3) defines it."""
 
 import errno
 from collections.abc import Sequence

@@ -96,7 +96,7 @@ def deviation(each: Deviation) -> Iterator[str]:
 
 
 def answered(run: Digest, record: ResultRecord) -> str:
-    """Returns the layer that answered, with the evidence, for the most severe symptom of a violation."""
+    """Returns the layer that returned the result of a violation's most severe symptom, with the evidence."""
     own_ones = run.symptoms.get(record["case"])
     return str(answering_of(min(own_ones, key=_rank))) if own_ones else record["layer"] or "not known"
 

@@ -66,8 +66,8 @@ def map_of(points: Points) -> dict[str, Any]:
 
 
 def _digits(space: Space) -> list[tuple[str, int]]:
-    """Returns the digits of a point's number, the slowest first, each with its size. A digit is an axis, or a flag of
-    an axis of subsets."""
+    """Returns the digits of a point's number, the slowest first, each with its size. An axis is one digit, but in an
+    axis of subsets each flag is a digit."""
     found: list[tuple[str, int]] = []
     for axis in space.axes:
         found += [(flag, 2) for flag in reversed(axis.flags)] or [(axis.name, axis.size)]

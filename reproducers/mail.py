@@ -1,4 +1,4 @@
-"""The text of a report about a violation, for a mailing list or a vendor. The text has 72 columns; only the kernel's
+"""Writes a report about a violation, for a mailing list or a vendor. The text has 72 columns; only the kernel's
 messages are not wrapped."""
 
 import re
@@ -27,8 +27,8 @@ _OUR_CALLS = {
     "post_local_inv": "a LOCAL_INV work request",
     "post_bind_mw": "a BIND_MW work request",
 }
-_OPEN = "any answer, because the document leaves the outcome open"
-# The end of a program that cannot report its observation.
+_OPEN = "any result, because the document leaves the outcome open"
+# For each severity with which a program cannot report its observation: how the program ends.
 _ENDINGS = {
     Severity.KERNEL_CRASH: "the program stops the kernel: run it in a virtual machine",
     Severity.PROCESS_CRASH: "the program is killed by a signal",

@@ -76,7 +76,7 @@ def verified(cli: Cli) -> Verified:
     def verify(status: int, bundle: Path) -> str:
         out, err = cli(status, "verify", bundle)
         assert "Traceback" not in err
-        assert "defect of the suite" not in err
+        assert "error of the suite" not in err
         assert status != 2 or len(err.splitlines()) == 1
         return out + err
 

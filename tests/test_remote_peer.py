@@ -91,7 +91,7 @@ def test_both_ends_have_the_same_memory() -> None:
     assert ctypes.string_at(place.addr, SIZE) == content[:at] + b"\xee" * 7 + content[at + 7 :]
     assert here.changes() == []  # the other end already has the change
     here.drop(place.addr)
-    with pytest.raises(ValueError, match="are not in memory that both ends hold"):
+    with pytest.raises(ValueError, match="are outside the memory of both ends"):
         here.apply(changed)
     place.close()
 

@@ -57,10 +57,9 @@ class Subject:
     """The two sides of a comparison: the benches of a device and of the reference, at one entry.
 
     `has` is the set of the device's capabilities, and `known` the set of signatures of divergences that were reported.
-    `begins` is called before each step, so that the step is known if the device dies in it. The arguments are the steps
-    up to this step as a row, and the nearest rule. `left_behind` has the objects that could not be released after
-    sequences without a divergence.
-    """
+    `begins` is called before each step, so that the step is known if the device dies during the step. The arguments are
+    the steps up to this step as a row, and the nearest rule. `left_behind` has the objects that could not be released
+    after sequences without a divergence."""
 
     reference: Bench
     device: Bench

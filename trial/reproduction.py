@@ -190,7 +190,7 @@ def _in_guests(
                     yield name, (int(message["status"]), str(message["output"]))
         if not current:
             if rest:
-                raise UserError("the guest ended before it had run all programs", log=str(console), status=3)
+                raise UserError("the guest exited before it had run all programs", log=str(console), status=3)
             return
         rest.remove(current)
         yield current, (_DIED, "")

@@ -1,7 +1,7 @@
-"""Random sequences of calls: the device must return what the reference returns.
+"""Runs random sequences of calls. The device must return what the reference returns.
 
-A Hypothesis state machine issues the same calls on both. If the results differ, the sequence is shrunk and reported as
-a row that can be copied into a table. Two kinds of calls are never issued: calls whose outcome the documents leave
+A Hypothesis state machine issues the same calls on the device and the reference. If the results differ, the sequence is
+shrunk and reported as a row that can be copied into a table. Never issued are calls whose outcome the documents leave
 open, and calls that are known to crash a kernel (see HAZARDS). Only this module needs Hypothesis."""
 
 from collections.abc import Callable, Iterable, Iterator
@@ -118,8 +118,8 @@ class Sequences(RuleBasedStateMachine):
         super().__init__()
         self.live: dict[str, str] = {}  # the existing objects, with their kinds
         self.bound: dict[str, str] = {}  # the bound windows, with their addresses
-        # Keys that became invalid after the last key was assigned, because a device may assign an invalid key again.
-        # Each has two addresses to which it may have given access.
+        # Only keys that became invalid after the last assignment of a key, because a device may reuse an invalid key.
+        # Each key has two addresses that peers may have accessed with this key.
         self.dead: dict[str, tuple[str, str]] = {}
         self.changes = 0  # at most one change is made, because most changes prevent binds to the region
         self.unwritten: set[str] = set()  # the regions that were registered without LOCAL_WRITE

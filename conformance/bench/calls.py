@@ -1,5 +1,5 @@
-"""Definitions for both entry points: the result of a call, and the structures that C programs use. device/libibverbs.py
-calls the library, and device/uverbs.py calls the kernel."""
+"""Defines the result of a call, and the structures that C programs use, for all entries. device/libibverbs.py calls the
+library, and device/uverbs.py calls the kernel."""
 
 import ctypes
 import errno as errno_module
@@ -90,8 +90,8 @@ class IbvSrq(ctypes.Structure):
 
 
 class Mr:
-    """A memory region with its struct ibv_mr. At the entry point libibverbs, the library creates the structure. At
-    uverbs, the suite creates the structure from the kernel's response."""
+    """A memory region with its struct ibv_mr. At the entry `libibverbs`, the library creates the structure. At
+    `uverbs`, the suite creates the structure from the kernel's response."""
 
     def __init__(self, struct: IbvMr, pointer: int = 0) -> None:
         """`pointer` is the library's struct ibv_mr *, or 0 for a region that the library did not register."""
@@ -100,7 +100,7 @@ class Mr:
 
     @classmethod
     def at(cls, pointer: int) -> "Mr":
-        """Returns the region whose struct ibv_mr the library returned at `pointer`."""
+        """Returns the region with the library's struct ibv_mr at `pointer`."""
         return cls(IbvMr.from_address(pointer), pointer)
 
     @property
@@ -153,8 +153,8 @@ class QueriedMr:
 @dataclass(frozen=True)
 class Return:
     """The result of a call: the returned value, errno (0 if the call did not set errno), and the object that the call
-    created. `release` releases an object that is not a memory region. `layer` is the layer that returned the result, by
-    default `kernel`."""
+    created. `release` releases an imported region. `layer` is the layer that returned the result, by default
+    `kernel`."""
 
     value: int
     errno: int
@@ -235,5 +235,5 @@ def errno_name(number: int) -> str:
     return errno_module.errorcode.get(number, f"errno {number}")
 
 
-# The errnos of calls that library, kernel or driver do not implement. Kernels return EPROTONOSUPPORT for ioctl methods.
+# The errnos of a call that a layer does not implement. The kernel returns EPROTONOSUPPORT for a missing ioctl method.
 ABSENT = (errno_module.EOPNOTSUPP, errno_module.ENOSYS, errno_module.EPROTONOSUPPORT)

@@ -1,4 +1,4 @@
-"""Entry points that replace a verb by another verb with the same effect. At the entry point `reg_mr_ex`, ibv_reg_mr_ex
+"""Implements entries that replace a verb by a newer verb with the same effect. At the entry `reg_mr_ex`, ibv_reg_mr_ex
 registers all regions, so the rows of the older verbs also test ibv_reg_mr_ex. A separate folder has rows that call
 ibv_reg_mr_ex directly."""
 
@@ -22,7 +22,7 @@ def start_of(given: Mapping[str, Any]) -> int:
 
 
 class RegMrEx:
-    """The entry point libibverbs with ibv_reg_mr_ex instead of ibv_reg_mr, ibv_reg_mr_iova and ibv_reg_dmabuf_mr."""
+    """The entry `libibverbs` with ibv_reg_mr_ex instead of ibv_reg_mr, ibv_reg_mr_iova and ibv_reg_dmabuf_mr."""
 
     name = "reg_mr_ex"
 

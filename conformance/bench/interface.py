@@ -114,11 +114,11 @@ class Pair(Protocol):
 
 
 class Entry(Protocol):
-    """One entry point. Each verb of `verbs.VERBS` has a method, whose name is the verb's name without `ibv_`.
+    """One entry. Each verb of `verbs.VERBS` has a method, whose name is the verb's name without `ibv_`.
 
     A method has the parameters of the prototype in their order, and returns the exact result. A pointer to an object is
-    passed as Pd, Mr or None, a list of SGEs without its length, a struct as its fields, and any other argument as a
-    number. `offers` is whether the entry point has a verb.
+    passed as Pd, Mr or None; a list of SGEs, without its length; a struct, as its fields; any other argument, as a
+    number. `offers` is whether the entry has a verb.
     """
 
     @property
@@ -128,7 +128,7 @@ class Entry(Protocol):
 
 
 class Bench(Protocol):
-    """A device, its entry points, and memory of every kind.
+    """A device, its entries, and memory of every kind.
 
     `page` and `hugepage` are sizes in bytes. `max_read_elements` is the maximum number of SGEs of an RDMA READ, and
     `max_dm_size` is the value that the device reports. `adapt` applies the findings of preflight to later pairs.

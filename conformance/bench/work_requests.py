@@ -1,5 +1,5 @@
-"""Work requests, completions, and the results of exchanges as data. execution/ exchanges these data with a bench, which
-is the device under test or the reference implementation."""
+"""Defines work requests, completions, and the results of exchanges as data. execution/ exchanges these data with a
+bench, which is the device under test or the reference implementation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ COMPLETED_AS = {
     "ATOMIC_FETCH_AND_ADD": "FETCH_ADD",
     **dict.fromkeys(FLUSHES, "FLUSH"),
 }
-# The opcode of a receive's completion, by the opcode of the request that consumed the receive. By default RECV.
+# The opcode of a receive's completion, by the opcode of the request that consumed the receive. The default is RECV.
 _RECEIVED_AS = {"RDMA_WRITE_WITH_IMM": "RECV_RDMA_WITH_IMM"}
 
 
@@ -105,7 +105,7 @@ class Exchange(NamedTuple):
 
 
 def other_opcode(opcode: str, found: Sequence[Completion], received: Sequence[Completion] = ()) -> list[str]:
-    """Returns the opcodes [reported, specified] of a completion that reports another operation than the posted
+    """Returns the opcodes [reported, specified] of a completion that reports a different operation than the posted
     operation, or []. `found` begins with the request's completion, and `received` begins with the completion of the
     receive that the request consumed, if any. The opcode of a completion in error is not valid, and is not compared."""
     specified = (found, COMPLETED_AS.get(opcode, opcode)), (received, _RECEIVED_AS.get(opcode, "RECV"))
@@ -116,7 +116,7 @@ def other_opcode(opcode: str, found: Sequence[Completion], received: Sequence[Co
 
 
 def next_rkey(rkey: int) -> int:
-    """Returns the key for the next bind: the eight variable bits are incremented, as by ibv_inc_rkey."""
+    """Returns the key for the next bind: the eight variable bits are incremented, like in ibv_inc_rkey."""
     return (rkey & ~0xFF) | ((rkey + 1) & 0xFF)
 
 

@@ -1,5 +1,5 @@
-"""The bench of a real device. fixtures/bench.py opens the device, and closes the device after the run.
-execution/offered.py has the capabilities."""
+"""Implements bench.interface.Bench for a real device. fixtures/bench.py opens the device before the run and closes it
+after the run. execution/offered.py determines the capabilities."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -31,7 +31,7 @@ from conformance.model.vocabulary import WINDOWS_POSTER, WR_POST
 _NEVER_PINNED = ("sparse", "unmapped", "no_access")
 # For each type of queue pair: the value of `extended` for which the builders of ibv_wr_post(3) post the requests.
 _BUILT = {"RC": WINDOWS_POSTER, "UC": WINDOWS_POSTER, "UD": WR_POST}
-_COMPILER_POLL_S = 5.0  # how often a case that waits for the compiler reports progress
+_COMPILER_POLL_S = 5.0  # the interval at which a case that waits for the compiler reports progress
 
 
 class DeviceBench:
@@ -76,8 +76,8 @@ class DeviceBench:
         return self._entries[name]
 
     def post_by_builders(self) -> None:
-        """Posts all later requests by the builders of ibv_wr_post(3) if a builder exists. Raises UserError (status 2)
-        if the device cannot create a queue pair for builders."""
+        """Uses the builders of ibv_wr_post(3) for all later requests for which a builder exists. Raises UserError
+        (status 2) if the device cannot create a queue pair for builders."""
         self._builds = True
         try:
             with closing(self.alloc_pd()) as pd:
@@ -90,7 +90,7 @@ class DeviceBench:
         return ProtectionDomain(self.device)
 
     def allocate(self, kind: str, size: int) -> memory.Memory:
-        """Allocates memory of a kind of vocabulary.MEMORY_KINDS. Raises HostLacks if this host has no such memory."""
+        """Allocates memory of `kind`, one of vocabulary.MEMORY_KINDS. Raises HostLacks if the host has none."""
         if kind not in _NEVER_PINNED:
             limits.check_lockable(size)
         return memory.allocate(kind, size)
@@ -146,8 +146,8 @@ class DeviceBench:
         return self._resource_counter.count()
 
     def api_checks(self, waiting: Callable[[], None]) -> Sequence[Check]:
-        """Returns the checks of API-01 on the installed header and bindings, which are computed once. Calls `waiting`
-        repeatedly until the checks are finished."""
+        """Returns the checks of API-01 on the installed header and bindings. The checks are computed once. Until they
+        are finished, `waiting` is called repeatedly."""
         checks = self.prepare_api_checks()
         while wait([checks], timeout=_COMPILER_POLL_S).not_done:
             waiting()

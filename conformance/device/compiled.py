@@ -26,7 +26,7 @@ def library(source: Path, layout: Layout, *options: str) -> ctypes.CDLL | None:
     """Compiles and loads `source`. Returns None on failure. `options` follow the source on the compiler's command line.
 
     `layout` has the values that Python assumes for the C structures, in the order of the source's array
-    `rdma_cts_layout`. Raises UserError for other values, because C would then read other bytes than Python wrote.
+    `rdma_cts_layout`. Raises UserError if the values differ: C would then read different bytes than Python wrote.
     """
     name = f"{source.stem}-{_digest(source, options)}.so"
     loaded = _loaded(cache.lookup(name)) or _compiled(source, options, name)
@@ -80,5 +80,5 @@ def _check(source: Path, layout: Layout, loaded: ctypes.CDLL) -> None:
         wrong.append(f"{_LAYOUT} has {len(exported)} values, not {len(layout)}")
     if wrong:
         message = f"{source.name} as compiled here differs from what its Python module assumes: {'; '.join(wrong)}"
-        hint = "change both files together; if neither was changed, report compiler and rdma-core versions"
+        hint = "change both files together; if you changed neither, report the versions of compiler and rdma-core"
         raise UserError(message, hint=hint, status=3)

@@ -23,9 +23,9 @@ _EVENTS = tuple(
     REJECTED ESTABLISHED DISCONNECTED DEVICE_REMOVAL MULTICAST_JOIN MULTICAST_ERROR ADDR_CHANGE TIMEWAIT_EXIT
     """.split()
 )
-# Events of earlier connections.
+# Events of earlier connections, which are ignored.
 _PAST = ("DISCONNECTED", "TIMEWAIT_EXIT")
-_RESOURCES = 1  # outstanding RDMA READs and atomics at each end, as on pairs without the manager
+_RESOURCES = 1  # outstanding RDMA READs and atomics at each end, like on pairs without the connection manager
 _BACKLOG = 16
 _Pointer = ctypes.c_void_p
 
@@ -64,9 +64,8 @@ class ConnectionManager:
         try:
             self._library = ctypes.CDLL(_LIBRARY, use_errno=True)
         except OSError as error:
-            raise UserError(
-                f"{_LIBRARY} cannot be loaded; iWARP connects queue pairs with it", hint="install librdmacm", status=3
-            ) from error
+            message = f"{_LIBRARY} cannot be loaded; iWARP needs it to connect queue pairs"
+            raise UserError(message, hint="install librdmacm", status=3) from error
         self._deadline_s = deadline_s
         create = self._library.rdma_create_event_channel
         create.restype = _Pointer
@@ -90,8 +89,8 @@ class ConnectionManager:
         self._address = _socket_address(address, socket.ntohs(port(self._listener)))
 
     def connect(self, active: int, passive: int) -> tuple[int, int]:
-        """Connects two queue pairs, given by their numbers; the end of `active` calls rdma_connect. Returns both ends
-        of the connection. `destroy` has to release them after the queue pairs are destroyed. Raises CmError."""
+        """Connects two queue pairs, given by their numbers; `active` calls rdma_connect. Returns both ends of the
+        connection. `destroy` has to release them after the queue pairs are destroyed. Raises CmError."""
         asking, accepting = self._create_id(), 0
         try:
             wait_ms = int(self._deadline_s * 1000)
@@ -132,8 +131,7 @@ class ConnectionManager:
             raise CmError(ctypes.get_errno(), name)
 
     def _await(self, wanted: str, *ids: int) -> int:
-        """Waits for an event at one of the ends `ids`, or at a new end without `ids`. Returns the end. Raises
-        CmError."""
+        """Waits for an event at one of the ends `ids`, or without `ids` at any end. Returns the end. Raises CmError."""
         until = time.monotonic() + self._deadline_s
         while self._events.poll(max(0.0, until - time.monotonic()) * 1000):
             pointer = _Pointer()

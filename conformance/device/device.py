@@ -1,5 +1,5 @@
-"""The device under test, opened with pyverbs: its identity, its declared capabilities, and its protection domains.
-libibverbs.py and uverbs.py have the verbs under test."""
+"""Opens the device under test with pyverbs, and returns its identity, declared capabilities and protection domains.
+libibverbs.py and uverbs.py call the verbs under test."""
 
 import ctypes
 import fcntl
@@ -31,11 +31,11 @@ from conformance.model.transport import INFINIBAND, IWARP, ROCE, UNSPECIFIED, Tr
 _RECORDED = """
 device_cap_flags atomic_cap odp_general_caps odp_rc_caps odp_uc_caps odp_ud_caps odp_xrc_caps
 """.split()
-_GRH_REQUIRED = 1 << 0  # IBV_QPF_GRH_REQUIRED of the flags of struct ibv_port_attr
-# Seconds. Both ends of a connection are in this machine, but software emulation on a busy machine may be slow.
+_GRH_REQUIRED = 1 << 0  # IBV_QPF_GRH_REQUIRED in `flags` of struct ibv_port_attr
+# Both ends of a connection are on this host, but software emulation on a busy host may be slow.
 _CONNECTION_DEADLINE_S = 20.0
 _WORD = 8  # bytes of a pointer
-_LINK_LOCAL = "20"  # the scope in /proc/net/if_inet6
+_LINK_LOCAL = "20"  # the scope of a link-local address in /proc/net/if_inet6
 _SIOCGIFADDR = 0x8915  # <linux/sockios.h>
 _IFREQ = struct.Struct("=16sHH4s16x")  # struct ifreq with a struct sockaddr_in
 
@@ -77,9 +77,9 @@ class Device:
             raise UserError(
                 f"pyverbs cannot be imported ({error})", hint="install python3-pyverbs", status=3
             ) from error
-        # mlx5 reads this variable when a queue pair is created. Without the variable, mlx5 puts a message of up to 32
-        # bytes into the completion, and the library copies the message without the region's key. Such a message is not
-        # evidence about the region.
+        # mlx5 reads this variable when a queue pair is created. By default, the device writes a message of up to 32
+        # bytes into the completion, and the provider copies the message into the receiver's buffer. The region's key is
+        # not used, so such a message is not evidence about the region.
         os.environ.setdefault("MLX5_SCATTER_TO_CQE", "0")
         try:
             self.context = Context(name=name)
@@ -91,8 +91,8 @@ class Device:
         self.port = port
         self.gid_index = gid_index
         self.pointers = Pointers()
-        # The number of exchanges that exchange.c could have executed. At a threshold, native_exchange.py compiles
-        # exchange.c.
+        # The number of exchanges that exchange.c could have executed. If the number exceeds COMPILE_THRESHOLD,
+        # native_exchange.py compiles exchange.c.
         self.exchanges_requested = 0
         self.findings = Findings()  # set by preflight
         self.lingering: set[Refusal] = set()  # shared by all pairs of this device; see interface.Pair
@@ -130,8 +130,8 @@ class Device:
 
     @property
     def uses_grh(self) -> bool:
-        """Whether packets have a global route header: always on RoCE; on InfiniBand if the user has selected a GID, or
-        if the port requires the header or has no LID."""
+        """Whether packets have a global route header. On InfiniBand, they have this header only if the user has
+        selected a GID, or if the port requires the header or has no LID."""
         required = int(getattr(self._port, "flags", 0)) & _GRH_REQUIRED
         return self.transport is not INFINIBAND or self.gid_index is not None or bool(required) or not self.lid
 
@@ -153,7 +153,7 @@ class Device:
 
     @property
     def max_elements(self) -> int:
-        """The number of SGEs that a request or a receive may have; 0 if the driver does not report it."""
+        """The maximum number of SGEs of a request or a receive; 0 if the driver does not report it."""
         return int(self.attributes.max_sge)
 
     @property

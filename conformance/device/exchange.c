@@ -7,13 +7,13 @@
 #include <time.h>
 
 enum { AREAS = 2, RECEIVED = 2, REQUESTER = 0, RESPONDER = 1, ENDS = 2 };
-enum { UNTOUCHED, REPLACED, OTHER }; /* as in bench/memory_areas.py */
-enum { NOT_QUERIED = -1 };             /* as in native_exchange.py */
+enum { UNTOUCHED, REPLACED, OTHER }; /* the same values as in bench/memory_areas.py */
+enum { NOT_QUERIED = -1 };             /* the same value as in native_exchange.py */
 enum { NOT_PREPARED = 1 };             /* a receive of the harness was refused, so the exchange has no result */
-static const uint64_t BEHIND = 1ull << 63; /* as in bench/work_requests.py */
+static const uint64_t BEHIND = 1ull << 63; /* the same bit as in bench/work_requests.py */
 /* The compiler's command line defines TURNS_PER_S, a constant of model/deadline.py. */
 
-/* The value of `silence`, in nanoseconds, after the first queue pair that did not enter the error state in time. */
+/* The value of `silence`, in nanoseconds, after a queue pair has not entered the error state in time. */
 enum { SHORT_SILENCE = 1000000 };
 
 /* Memory with known contents: memory_areas.Area. */
@@ -40,9 +40,9 @@ struct connection {
     struct end ends[ENDS];
     const struct transition *transitions; /* renew the pair after a reset; none if Python renews the pair */
     uint32_t transition_count, stale;
-    /* Whether the pair may be renewed, and whether by RESET. If not, Python renews it and awaits its final state. */
+    /* `renewable`: the pair may be renewed. `by_reset`: RESET renews it; else Python waits, and creates a new pair. */
     uint32_t renewable, by_reset;
-    /* Nanoseconds. `silence` is for the error state of a queue pair and for the receives that it flushes. */
+    /* Nanoseconds. `silence` limits the wait for the error state of a queue pair and for flushed receives. */
     uint64_t send_timeout, receive_timeout, silence;
 };
 
@@ -51,8 +51,8 @@ struct exchange {
     uint32_t initiator, receives; /* the end that posts the request; how many receives the peer must have posted */
     struct ibv_send_wr request;
     struct ibv_sge sge;
-    struct area areas[AREAS];
-    int32_t returned;         /* the value of the post that failed, else 0 */
+    struct area areas[AREAS]; /* at the responder and at the requester */
+    int32_t returned;         /* the value that a failed ibv_post_send returned, else 0 */
     uint32_t found, received; /* numbers of completions in `wc`: of the request, then of the peer */
     int32_t responder_state;  /* the responder's final state, or NOT_QUERIED after a success */
     uint32_t area_states[AREAS];
@@ -109,7 +109,6 @@ static uint32_t area_state(const struct area *area)
     return REPLACED;
 }
 
-/* Whether the range has the wanted contents. */
 static int has_wanted(const struct area *area)
 {
     return !memcmp(area->start, area->wanted, area->length);
@@ -214,7 +213,7 @@ static int post_and_wait(struct exchange *this)
 {
     struct end *initiator = &this->connection->ends[this->initiator], *peer = &this->connection->ends[!this->initiator];
     struct ibv_send_wr behind = {.wr_id = this->request.wr_id | BEHIND, .opcode = IBV_WR_SEND}, *bad;
-    struct ibv_sge no_bytes = {0}; /* as NO_BYTES of bench/work_requests.py */
+    struct ibv_sge no_bytes = {0}; /* like NO_BYTES of bench/work_requests.py */
     struct ibv_recv_wr receive = {.sg_list = &no_bytes, .num_sge = 1}, *bad_receive;
     int found;
 
@@ -225,7 +224,7 @@ static int post_and_wait(struct exchange *this)
     if (this->returned)
         return 0;
     ibv_post_send(initiator->qp, &behind, &bad);
-    do /* The SEND after an earlier request may complete first: flushed, if it was not acknowledged. */
+    do /* The SEND after an earlier request may complete first, if it was flushed without an acknowledgement. */
         found = completion(initiator->qp->send_cq, &this->wc[0], this->connection->send_timeout);
     while (found > 0 && this->wc[0].wr_id & BEHIND && this->wc[0].wr_id != behind.wr_id);
     /* If the SEND after the request completes first, the request has no completion. */
@@ -317,8 +316,8 @@ static int late(struct exchange *this)
     return changed;
 }
 
-/* Executes exchanges. Stops after the first that needs examination, or before one whose connection cannot be renewed or
- * prepared here. Returns the number of executed exchanges, or a negative errno of ibv_poll_cq or ibv_query_qp. */
+/* Executes exchanges. Stops after the first that needs examination, or before one whose connection this code cannot
+ * renew or prepare. Returns the number of executed exchanges, or a negative errno of ibv_poll_cq or ibv_query_qp. */
 int rdma_cts_exchanges(struct exchange *all, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {

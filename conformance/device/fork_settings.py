@@ -26,7 +26,7 @@ from conformance.kernel import paging
 _ROOT = Path(__file__).parents[2]
 _STATUSES = ("DISABLED", "ENABLED", "UNNEEDED")
 _HUGE = "RDMAV_HUGEPAGES_SAFE"
-# The size of a huge page on most machines. Of a larger huge page, only this many bytes are used.
+# The size of a huge page on most machines. If a huge page is larger, only this many bytes are used.
 _LENGTH = 2 << 20
 _MAP_HUGETLB = 0x40000
 
@@ -47,7 +47,7 @@ def observe(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str]
 
 @functools.cache
 def _program() -> subprocess.Popen[str]:
-    """Returns the running program. The program exits with this process, because its input is then closed."""
+    """Returns the running program. The program exits when this process exits, because its input is then closed."""
     # -S: this program needs no installed packages of Python.
     command = (sys.executable, "-S", "-m", "conformance.device.fork_settings")
     environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
@@ -78,7 +78,7 @@ def _effects(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str
     library.ibv_reg_mr.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     code = 0
     with no_descriptors(kernel == "not_asked"):
-        library.ibv_get_device_list(None)  # reads the environment; may return no devices without descriptors
+        library.ibv_get_device_list(None)  # reads the environment; without descriptors, may return no devices
         if setting in ("ibv_fork_init", _HUGE):
             code = library.ibv_fork_init()
     devices = library.ibv_get_device_list(None)

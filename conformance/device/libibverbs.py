@@ -1,8 +1,8 @@
-"""The entry point libibverbs. The verbs are called as in a C program, with exact arguments and results.
+"""Calls the verbs through libibverbs like a C program, with exact arguments and results (the entry `libibverbs`).
 
-The exported functions are called with ctypes, because pyverbs converts codes into exceptions, and allocates memory if
-the address is 0. The inline functions of the header (advice, windows) exist in compiled form only in pyverbs, whose
-exceptions contain the exact codes.
+Exported functions are called with ctypes, because pyverbs converts codes into exceptions, and allocates memory if the
+address is 0. Inline functions of the header are called through pyverbs (advice, windows), whose exceptions contain the
+exact codes, or through the pointers in struct verbs_context.
 """
 
 import ctypes
@@ -74,14 +74,14 @@ class DeviceMemoryAt(HeldAt):
 
 
 class Libibverbs:
-    """The entry point libibverbs. If a verb returns a pointer, a `value` of 0 is NULL."""
+    """The entry `libibverbs`. If a verb returns a pointer, a `value` of 0 means NULL."""
 
     name = "libibverbs"
 
     def __init__(self, dialect: str | None = None) -> None:
         """Loads the library that the dynamic linker selects. Raises OSError if there is no library. `dialect` is the
         variant of the library's ibv_rereg_mr. With None, the vendor's variant can be called only if the library exports
-        its experimental name."""
+        ibv_exp_rereg_mr."""
         self._library = ctypes.CDLL("libibverbs.so.1", use_errno=True)
         self._absent: list[Callable[..., Any]] = []
         exported = [verb for verb in VERBS.values() if verb.linkage is not Linkage.INLINE]
@@ -93,7 +93,7 @@ class Libibverbs:
         self._functions["ibv_reg_mr_iova2"] = self._declare(optional, *types, ctypes.c_uint)
         experimental = _types(VENDOR_VERBS["ibv_rereg_mr"])
         if dialect == "experimental":
-            # On a second handle of the library, the same function can be declared with other types.
+            # On a second handle of the library, the same function can be declared with different types.
             function = ctypes.CDLL("libibverbs.so.1", use_errno=True)["ibv_rereg_mr"]
             function.restype, function.argtypes = experimental[0], experimental[1:]
             self._functions[_EXPERIMENTAL_SYMBOL] = function
@@ -145,7 +145,7 @@ class Libibverbs:
         return self._verb("ibv_reg_mr", pd, addr, length, access)
 
     def reg_mr_iova(self, pd: Pd, addr: int, length: int, hca_va: int, access: int) -> Return:
-        """Calls ibv_reg_mr_iova as in a C program, with the same macro as for ibv_reg_mr."""
+        """Calls ibv_reg_mr_iova as in a C program: for optional flags, the header's macro calls ibv_reg_mr_iova2."""
         optional = access & OPTIONAL_ACCESS
         return self._verb("ibv_reg_mr_iova2" if optional else "ibv_reg_mr_iova", pd, addr, length, hca_va, access)
 
@@ -183,13 +183,13 @@ class Libibverbs:
         return replace(returned, mr=Mr.at(returned.value)) if returned.value else returned
 
     def _inline_end(self, operation: str, pointer: int) -> Return:
-        """Like _inline, for an inline function that releases an object. Its structure begins with the context."""
+        """Like _inline, for an inline function that releases an object. The object's struct begins with its context."""
         context = ctypes.c_void_p.from_address(pointer).value or 0
         value = self._inline(operation, context, pointer).value & 0xFFFFFFFF
         return Return(value, value)
 
     def free_dm(self, held: Held) -> Return:
-        """Releases an object with the object's own verb. Returns 0, or the value of errno."""
+        """Releases an object with the verb for its type. Returns 0, or the value of errno."""
         return cast(HeldAt, held).end()
 
     dealloc_dmah = dealloc_td = free_dm
@@ -243,7 +243,7 @@ class Libibverbs:
         return self._domain(self._verb("ibv_import_pd", context, handle), "ibv_unimport_pd")
 
     def import_mr(self, pd: Pd, handle: int) -> Return:
-        """Calls ibv_import_mr. ibv_unimport_mr has to release the imported object; it does not release the region."""
+        """Calls ibv_import_mr. ibv_unimport_mr has to release the imported object, but not the region itself."""
         returned = self._verb("ibv_import_mr", pd, handle)
         end = self._declare("ibv_unimport_mr", ctypes.c_int, ctypes.c_void_p)
         return replace(returned, release=functools.partial(end, returned.value)) if returned.value else returned
@@ -273,10 +273,10 @@ class Libibverbs:
         return replace(returned, mr=None, pd=PdAt(returned.value, release))
 
     def dealloc_pd(self, pd: Pd) -> Return:
-        """Calls ibv_dealloc_pd. Does not release the objects in the PD first, as pyverbs would."""
+        """Calls ibv_dealloc_pd. Unlike pyverbs, does not release the objects in the PD first."""
         returned = self._verb("ibv_dealloc_pd", pd)
         if returned.value == 0:
-            cast(Any, pd).forget()  # a ProtectionDomain, or another PdAt
+            cast(Any, pd).forget()  # a PdAt, such as a ProtectionDomain
         return returned
 
     def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
@@ -288,7 +288,7 @@ class Libibverbs:
 
     @property
     def has_experimental_rereg(self) -> bool:
-        """Whether the vendor's dialect of ibv_rereg_mr can be called."""
+        """Whether the vendor's variant of ibv_rereg_mr can be called."""
         return _EXPERIMENTAL_SYMBOL in self._functions
 
     def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:

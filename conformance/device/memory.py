@@ -1,6 +1,6 @@
-"""Memory of every kind that a case can request, with inaccessible guard pages on both sides. Also real dma-bufs without
-a GPU, from /dev/udmabuf and from the system's dma-buf heap. Uses libc's mmap, because Python's mmap module cannot
-create holes and does not return addresses."""
+"""Allocates memory of every kind that a case can request; most kinds have inaccessible guard pages on both sides. Also
+creates real dma-bufs without a GPU, with /dev/udmabuf or the system's dma-buf heap. Uses libc's mmap, because Python's
+mmap module cannot create holes and does not return addresses."""
 
 import ctypes
 import errno
@@ -44,8 +44,8 @@ def hugepage_size() -> int:
 
 @dataclass
 class Memory:
-    """A range of `size` bytes at `addr`. `mapped` is the mapping to remove, as (address, bytes). `fd` is the file
-    descriptor of a dma-buf, or a descriptor with a lock on the memory, or -1."""
+    """A range of `size` bytes at `addr`. `mapped` is the mapping to remove, as (address, bytes), or None. `fd` is the
+    file descriptor of a dma-buf, or a descriptor with a lock on the memory, or -1."""
 
     addr: int
     size: int
@@ -53,7 +53,7 @@ class Memory:
     fd: int = -1
 
     def close(self) -> None:
-        """Unmaps the range and its guards, and closes the descriptor. Further calls do not unmap, because the addresses
+        """Unmaps the range and its guards, and closes the descriptor. Further calls do nothing, because the addresses
         may then belong to a new mapping."""
         if self.mapped:
             _libc.munmap(*self.mapped)
@@ -101,8 +101,8 @@ def _untouched(addr: int, size: int, flags: int = 0) -> None:
 
 
 def _repeated(addr: int, size: int) -> None:
-    """Maps the same file many times at adjacent addresses. The number of the file's pages divides no difference of two
-    powers of two. A driver that loses the upper bits of an address therefore uses a different page of the file."""
+    """Maps the same file many times at adjacent addresses. The file has a prime number of pages. If a driver loses
+    upper bits of an address, the shortened address is therefore in a different page of the file."""
     period = REPEATED_PAGES * PAGE
     fd = os.memfd_create("rdma-cts")
     try:
@@ -193,8 +193,8 @@ _FILL: dict[str, Callable[[int, int], None]] = {
 
 
 def allocate(kind: str, size: int) -> Memory:
-    """Allocates memory of a kind of vocabulary.MEMORY_KINDS, `size` bytes rounded up to whole pages. Raises HostLacks
-    if this host has no free memory of that kind, and OSError for other failures."""
+    """Allocates memory of `kind`, one of vocabulary.MEMORY_KINDS, `size` bytes rounded up to whole pages. Raises
+    HostLacks if this host has no free memory of that kind, and OSError for other failures."""
     if kind == "persistent":
         return _persistent(size)
     if kind == "clock":
@@ -273,7 +273,7 @@ def _system_heap(size: int) -> int:
     return int(struct.unpack("=QIIQ", allocation)[1])
 
 
-# For each kind, whose name is also the name of a kernel module: the device, the function, and the kernel's option.
+# For each kind of dma-buf: the device, the function that creates the dma-buf, and the kernel's option.
 _MAKE: dict[str, tuple[Path, Callable[[int], int], str]] = {
     "udmabuf": (_UDMABUF, _udmabuf, "CONFIG_UDMABUF"),
     "system_heap": (_HEAP, _system_heap, "CONFIG_DMABUF_HEAPS_SYSTEM"),
@@ -281,8 +281,8 @@ _MAKE: dict[str, tuple[Path, Callable[[int], int], str]] = {
 
 
 def allocate_dmabuf(kind: str, size: int) -> Memory:
-    """Returns a mapped dma-buf of a kind of vocabulary.DMABUF_KINDS, `size` bytes rounded up to whole pages. Raises
-    HostLacks if this kernel cannot create dma-bufs of that kind."""
+    """Returns a mapped dma-buf of `kind`, one of vocabulary.DMABUF_KINDS, `size` bytes rounded up to whole pages.
+    Raises HostLacks if this kernel cannot create dma-bufs of that kind."""
     device, make, option = _MAKE[kind]
     rounded = -(-size // PAGE) * PAGE
     try:

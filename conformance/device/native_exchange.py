@@ -83,8 +83,8 @@ class NativeConnection:
         self, requester: DeviceQueue, responder: DeviceQueue, silence_s: float, renewable: bool, by_reset: bool
     ) -> None:
         """exchange.c waits `silence_s` seconds for a completion that may be missing, and until the deadlines of the
-        queues for other completions. It renews a stale pair that is `renewable` if `by_reset` is true, and otherwise
-        returns before it would use the pair."""
+        queues for other completions. If a `renewable` pair is stale, exchange.c renews the pair by RESET; without
+        `by_reset`, exchange.c returns before the next exchange of the pair."""
         self._queues = requester, responder
         renewing = renewable and by_reset
         flat = [number for step in transitions(responder.kind) for number in step] if renewing else []
@@ -125,7 +125,7 @@ def can_post(request: SendRequest) -> bool:
 
 
 def exchanges(specs: Sequence[NativeSpec]) -> list[Exchange]:
-    """Executes at most MAX_BATCH exchanges, up to and including the first whose memory Python has to examine.
+    """Executes at most MAX_BATCH exchanges, up to and including the first exchange that Python has to examine.
 
     Returns the results of the executed exchanges. The list is empty if the first connection cannot be renewed or
     prepared. For each exchange, exchange.c fills the areas, posts the request and a SEND after the request, and waits
@@ -179,8 +179,8 @@ def _address(content: bytes) -> int:
 
 
 def native_connection(pair: Pair, silence_s: float, renewable: bool) -> NativeConnection | None:
-    """Returns the pair for exchange.c. Returns None if exchange.c cannot use the pair, if there is no compiler, or
-    until the device has executed enough exchanges for compiling to save time. Raises UserError if exchange.c does not
+    """Returns the pair for exchange.c. Returns None if exchange.c cannot use the pair, if there is no compiler, or if
+    this device has not yet executed enough exchanges to compile exchange.c. Raises UserError if exchange.c does not
     have the layout that this module assumes."""
     requester, responder = pair.requester, pair.responder
     if type(requester) is not DeviceQueue or type(responder) is not DeviceQueue:

@@ -1,6 +1,6 @@
-"""Finds the C structures of pyverbs objects, which calls with exact arguments need. pyverbs hides most structures. The
-C pointer is in a pyverbs object at an offset that depends on the version of pyverbs. The offset is not assumed, but
-found by a comparison of the structure's contents with the object's properties."""
+"""Finds the C structures of pyverbs objects. Calls with exact arguments need the structures, but pyverbs hides most of
+them. A pyverbs object contains the C pointer at an offset that depends on the version of pyverbs. This module finds the
+offset by comparing the contents of the structure with the properties of the object."""
 
 import ctypes
 import os
@@ -60,8 +60,8 @@ class Pointers:
         return _read(thing, self._offsets[kind])
 
     def forget_pd(self, pd: Any) -> None:
-        """Sets the pointer in a pyverbs PD to NULL after the PD was deallocated without pyverbs. pyverbs would
-        otherwise deallocate the PD again."""
+        """Sets the pointer in a pyverbs PD to NULL after the PD was deallocated without pyverbs. With the old pointer,
+        pyverbs would deallocate the PD again."""
         ctypes.c_uint64.from_address(id(pd) + self._offsets[type(pd)]).value = 0
 
     def attributes(self, attributes: Any) -> int:
@@ -89,7 +89,7 @@ class Pointers:
         try:
             yield wrapper
         finally:
-            cell.value = 0  # otherwise, pyverbs would deregister the region with the wrapper
+            cell.value = 0  # so that pyverbs does not deregister the region when it frees the wrapper
 
     def _find_mr_offset(self, pd: Any) -> None:
         from pyverbs.mr import MR

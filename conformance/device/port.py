@@ -1,5 +1,5 @@
-"""One port of a device, read from sysfs: its state, and the GIDs and partitions that the port can use. The device is
-not opened, so that wrong options are reported before a run begins."""
+"""Reads one port of a device from sysfs: its state, and the GIDs and partitions that it can use. Wrong options can be
+reported before a run begins, because the device is not opened."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ ROCE_1, ROCE_2 = "RoCE v1", "RoCE v2"
 _TYPES = {"IB/RoCE v1": ROCE_1, "RoCE v2": ROCE_2}
 _UP = 1  # IFF_UP of <linux/if.h>
 _NOT_CARRYING = ("down", "lowerlayerdown", "notpresent")  # operstate of an interface
-_FULL_MEMBER = 1 << 15  # full membership, in a partition key; limited members cannot communicate
+_FULL_MEMBER = 1 << 15  # full membership, in a partition key; two limited members cannot communicate
 _DEFAULT_PARTITION = 0xFFFF
 _LINK_LOCAL = "fe80:"
 
@@ -30,9 +30,9 @@ def device_names(sysfs: Path = SYSFS) -> list[str]:
 
 @dataclass(frozen=True)
 class Gid:
-    """A GID of a port's GID table, with an address other than zero. `kind` is empty if the kernel does not report it.
-    `interface` is the network interface of a RoCE GID, or empty if the interface is not in this network namespace. `up`
-    is true if the interface is up, or if the link layer needs no interface."""
+    """A GID of a port's GID table, with an address other than zero. `kind` is the RoCE version, if known. `interface`
+    is the network interface of a RoCE GID, or empty if the interface is not in this network namespace. `up` is true if
+    the interface is up, or if the link layer needs no interface."""
 
     index: int
     address: str

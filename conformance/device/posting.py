@@ -1,4 +1,4 @@
-"""Posting and polling as in a C program: the structures of <infiniband/verbs.h>, and the provider's functions.
+"""Posts work requests and polls completion queues like a C program, with the structures of <infiniband/verbs.h>.
 
 ibv_post_send, ibv_post_recv and ibv_poll_cq are inline functions of the header. They call functions to which `struct
 ibv_context` points, so the layouts of these structures are part of the library's stable ABI. pyverbs is not used,

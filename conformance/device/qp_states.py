@@ -1,5 +1,5 @@
-"""The state transitions of queue pairs, with the attributes that each type needs, and the connection of the two queue
-pairs of a pair. Also the asynchronous events of queue pairs.
+"""Moves queue pairs through their states, with the attributes that each type needs, and connects the two queue pairs of
+a pair. Also receives the asynchronous events of queue pairs.
 
 On InfiniBand and RoCE, a pair is connected by state transitions with ibv_modify_qp(3). On iWARP, ibv_modify_qp moves a
 queue pair only from RESET to INIT; the queue pair enters RTS when its TCP connection is established. After an error, an
@@ -63,8 +63,8 @@ def transitions(kind: str) -> list[tuple[int, int]]:
 
 
 def modify_to(qp: Any, kind: str, attributes: Any, state: str, since: str = "RESET") -> None:
-    """Moves a pyverbs queue pair from the state `since` to `state`, through the states between them. A move to ERR
-    passes through all other states, as in an error of a connected queue pair. Raises PyverbsRDMAError."""
+    """Moves a pyverbs queue pair from the state `since` to `state`, through the states between them. Before ERR, the
+    queue pair enters all other states, like a connected queue pair. Raises PyverbsRDMAError."""
     steps = list(_MASKS[kind])
     for step in steps[steps.index(since) + 1 if since in steps else 0 :]:
         mask = _MASKS[kind][step]
@@ -82,7 +82,7 @@ def query_state(qp: Any) -> str:
     return _STATES.name_of(int(attributes.qp_state))
 
 
-# enum ibv_event_type of <infiniband/verbs.h>, from 0 upwards.
+# The enumerators of enum ibv_event_type (<infiniband/verbs.h>), from 0 upwards.
 _NAMES = tuple(
     """
     CQ_ERR QP_FATAL QP_REQ_ERR QP_ACCESS_ERR COMM_EST SQ_DRAINED PATH_MIG PATH_MIG_ERR DEVICE_FATAL PORT_ACTIVE
@@ -90,7 +90,7 @@ _NAMES = tuple(
     GID_CHANGE WQ_FATAL
     """.split()
 )
-# struct ibv_context begins with the device, 32 functions of the provider, cmd_fd and async_fd.
+# struct ibv_context begins with pointers to the device and to 32 functions of the provider, cmd_fd and async_fd.
 _ASYNC_FD = 33 * ctypes.sizeof(ctypes.c_void_p) + ctypes.sizeof(ctypes.c_int)
 
 
@@ -141,8 +141,8 @@ class ByStates:
     by_reset = True  # whether the queue pairs can be connected again after RESET
 
     def connect(self, requester: End, responder: End, state: str) -> None:
-        """Moves the responder to `state`, and the requester to the state that this requires. Does nothing for a queue
-        pair without a peer, which is both requester and responder."""
+        """Moves the requester to RTS or INIT, and then the responder to `state`. A queue pair without a peer is both
+        requester and responder, and is only moved to `state`."""
         if requester is not responder:
             # A responder that has not entered RTS cannot exchange messages.
             requester.move_to("RTS" if state in CONNECTED else "INIT", responder.number)
@@ -160,8 +160,8 @@ class ByManager(ByStates):
         self._ends: tuple[int, ...] = ()
 
     def connect(self, requester: End, responder: End, state: str) -> None:
-        """Moves the queue pairs to INIT, and connects them by the manager; the requester calls rdma_connect. Raises
-        CmError, or PyverbsRDMAError if the device refuses a transition."""
+        """Moves the queue pairs to INIT and, if `state` requires it, connects them with the connection manager: the
+        requester calls rdma_connect. Raises CmError, or PyverbsRDMAError if the device refuses a transition."""
         if state not in CONNECTED:
             super().connect(requester, responder, state)
             return

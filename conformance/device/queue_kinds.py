@@ -1,6 +1,6 @@
-"""Queue pairs that queue_pairs.py does not have. Some post by the builders and setters of ibv_wr_post(3). Others, of
-type RC or XRC (extended reliable connection), have a shared receive queue. The code for XRC was never tested on a
-device that offers XRC."""
+"""Implements queue pairs that queue_pairs.py does not have. Some post with the builders and setters of ibv_wr_post(3).
+Others, of type RC or XRC (extended reliable connection), have a shared receive queue. The code for XRC was never run on
+a device that offers XRC."""
 
 import os
 import sys
@@ -23,9 +23,9 @@ from conformance.verbs import ENUMS
 
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _OPERATIONS = ENUMS["ibv_qp_create_send_ops_flags"]
-# The operations of the manual page for which a queue pair is created, by its type, and the further operations for queue
-# pairs on which windows are bound. Only cases that use FLUSH or, on other types, ATOMIC_WRITE request these operations.
-# A separate row tests LOCAL_INV on UC.
+# The operations for which a queue pair is created, by its type, and the further operations of queue pairs on which
+# windows are bound. FLUSH and ATOMIC_WRITE are requested only in cases that use them; queue pairs of type RC with
+# windows also request ATOMIC_WRITE. A separate row tests LOCAL_INV on UC.
 _SENDS = ("SEND", "SEND_WITH_IMM")
 _WRITES = (*_SENDS, "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 _ASKED: Mapping[str, Sequence[str]] = {"RC": (*_WRITES, "RDMA_READ"), "UC": _WRITES, "UD": _SENDS}
@@ -56,7 +56,7 @@ _WITHOUT_DATA = (*EXTENDED_OPCODES, "LOCAL_INV", "BIND_MW")
 
 
 class ExtendedQueue(DeviceQueue):
-    """A queue pair that posts by ibv_wr_start, a builder and its setters for each request, and ibv_wr_complete. The
+    """A queue pair that posts with ibv_wr_start, a builder and its setters for each request, and ibv_wr_complete. The
     queue pair is created for the operations that cases post on it (`send_ops_flags` of ibv_create_qp_ex(3)). pyverbs
     calls the builders and setters, which are inline functions of the header."""
 
@@ -250,8 +250,7 @@ class XrcQueue(DeviceQueue):
         return SRQ(self.device.context, attributes)
 
     def connect(self, number: int, receiver: int, shared: int) -> None:
-        """Connects both queue pairs of this end to the peer's objects, which the arguments identify by their
-        numbers."""
+        """Connects both queue pairs of this end to the peer. The arguments are the numbers of the peer's objects."""
         modify_to(self._receiver, "XRC_RECV", self.connection_attributes(number), "RTR")
         modify_to(self.qp, "XRC_SEND", self.connection_attributes(receiver), "RTS")
         self.state, self._peer_shared = "RTS", shared

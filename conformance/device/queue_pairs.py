@@ -1,6 +1,6 @@
-"""Queue pairs on the device under test, in loopback or connected to a peer's queue pairs. Also memory windows, which
-requests bind and invalidate. pyverbs creates the queue pairs and changes their states; posting.py posts the
-requests."""
+"""Creates and connects queue pairs on the device under test, in loopback or with a peer's queue pairs. Also allocates
+memory windows, which requests bind and invalidate. pyverbs creates the queue pairs and changes their states; posting.py
+posts the requests."""
 
 import select
 from collections.abc import Sequence
@@ -75,8 +75,8 @@ def alloc_mw(pd: Pd, kind: int) -> tuple[DeviceWindow | None, Return]:
 class DeviceQueue:
     """A queue pair with its own completion queue."""
 
-    shared: Any = None  # the pyverbs SRQ for its receives, if any
-    remote: Destination | None = None  # the device of the peer; None in loopback
+    shared: Any = None  # the pyverbs SRQ for its receives, if any; for XRC the number of the SRQ
+    remote: Destination | None = None  # the peer's device (in loopback the same device); None without a peer
     _memory: RemoteDevice | None = None  # a peer on another host, if requests may use the peer's memory
 
     def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
@@ -95,7 +95,7 @@ class DeviceQueue:
             raise
         self.number = int(self.qp.qp_num)
         self.poster = Poster(device.pointers.of(self.qp))
-        self.attributes: Any = None  # of the last state transition, as a pyverbs QPAttr
+        self.attributes: Any = None  # the attributes of the last state transition, as a pyverbs QPAttr
         self._address_handle: Any = None
         self._destination: tuple[int, int, int] | None = None
         self.state = "RESET"
@@ -229,7 +229,7 @@ class DeviceQueue:
         return self.poster.send(request, self._destination)
 
     def _share_memory(self) -> None:
-        """Sends the contents of the memory that the next request may use to a peer on another host."""
+        """If the peer is on another host, sends it the changed contents of the memory that requests may use."""
         if isinstance(self.remote, RemoteDevice):
             self.remote.push()
             self._memory = self.remote
@@ -246,8 +246,8 @@ class DeviceQueue:
         return exact(lambda: self.qp.bind_mw(cast(DeviceWindow, window).pyverbs, request))
 
     def completions(self, count: int = 1, deadline_s: float | None = None) -> list[Completion]:
-        """Returns the next `count` completions, or fewer at the deadline (by default the deadline of the queue
-        pair)."""
+        """Returns the next `count` completions, or fewer at the deadline. The default deadline is the queue pair's
+        deadline."""
         found = self.poster.completions(count, self.deadline_s if deadline_s is None else deadline_s)
         if self._memory:
             self._memory.pull()
@@ -285,7 +285,7 @@ class DevicePair:
     def _create(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float) -> None:
         self._state = spec.state
         self.responder = self.kind(device, responder_pd, spec, deadline_s)
-        # A case of type XRC_SEND only posts binds, which need no peer.
+        # On a queue pair of type XRC_SEND, cases post only binds, which need no peer.
         self.requester: DeviceQueue | RemoteQueue = self.responder
         try:
             if spec.kind != "XRC_SEND":
@@ -297,7 +297,7 @@ class DevicePair:
             raise
 
     def _create_requester(self, device: Device, spec: QpSpec, pd: Pd, deadline_s: float) -> DeviceQueue | RemoteQueue:
-        """Creates the requester, which sends to `device`. The requester's device, of `pd`, may be on another host."""
+        """Creates the requester, which sends to `device`. `pd` is on the requester's device, maybe on another host."""
         if isinstance(pd, RemoteDomain):
             return RemoteQueue(pd, spec, deadline_s, device)
         queue = self.kind(cast(ProtectionDomain, pd).device, pd, spec, deadline_s)

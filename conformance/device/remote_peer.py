@@ -1,4 +1,4 @@
-"""A peer on another host: the requester's device, protection domain, memory and queue pairs, for use by this process.
+"""Represents a requester on another host in this process: its device, protection domain, memory and queue pairs.
 
 A channel sends all calls to a process on the peer's host. This process has a copy of the requester's memory, at the
 same addresses. Each end stores the contents of the last synchronization, and sends the pieces that have changed since
@@ -25,7 +25,7 @@ Changes = list[tuple[int, str]]  # for each piece, its address, and its contents
 
 
 class Mirror:
-    """The memory at one end. A range must be added at both ends before its first use. Its contents are then zeros."""
+    """The memory at one end. A range must be added at both ends before its first use, while its contents are zeros."""
 
     def __init__(self) -> None:
         self._known: dict[int, bytearray] = {}
@@ -38,7 +38,7 @@ class Mirror:
         del self._known[addr]
 
     def changes(self) -> Changes:
-        """Returns the pieces that have changed at this end, and stores that the other end has these pieces."""
+        """Returns the pieces that have changed at this end, for the other end, and stores their contents."""
         found: Changes = []
         for addr, known in self._known.items():
             now = ctypes.string_at(addr, len(known))
@@ -62,13 +62,13 @@ class Mirror:
                     known[addr - start : addr - start + len(content)] = content
                     break
             else:
-                raise ValueError(f"{len(content)} bytes at {addr:#x} are not in memory that both ends hold")
+                raise ValueError(f"{len(content)} bytes at {addr:#x} are outside the memory of both ends")
 
 
 class Channel(Protocol):
-    """Sends a call to the process on the peer's host, and returns the result. Raises PeerLost without a result,
-    PeerRefused after a refusal by the peer's device, OSError with the errno of an OSError on the peer's host, and
-    HarnessFailure after any other failure there."""
+    """Sends a call to the process on the peer's host, and returns the result. Raises PeerLost if no result is received,
+    PeerRefused if the peer's device refuses, OSError with the same errno for an OSError on the peer's host, and
+    HarnessFailure for any other failure on that host."""
 
     def call(self, name: str, **arguments: Any) -> Any: ...
 
@@ -133,7 +133,7 @@ class RemoteDevice(Endpoint):
         return Return(value, value)
 
     def call(self, name: str, **arguments: Any) -> Any:
-        """Sends a call together with the changes of the memory that it may use. Returns the result. See Channel."""
+        """Sends a call, together with the changes of the memory that it may use. Returns the result. See Channel."""
         return self.channel.call(name, changes=self._mirror.changes(), **arguments)
 
     def push(self) -> None:
@@ -212,7 +212,7 @@ class RemoteQueue:
         raise HarnessFailure("windows can be bound only at the responder, which is not on the peer's host")
 
     def completions(self, count: int = 1, deadline_s: float | None = None) -> list[Completion]:
-        """Returns the next `count` completions, fewer if the deadline passes. Afterwards, this host's memory has the
+        """Returns the next `count` completions, or fewer at the deadline. Afterwards, this host's memory has the
         contents of the peer's memory."""
         wait_s = self._deadline_s if deadline_s is None else deadline_s
         reported = self._call("completions", count=count, deadline_s=wait_s)

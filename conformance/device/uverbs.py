@@ -1,8 +1,8 @@
-"""The entry point uverbs: the verbs as commands of the kernel's stable ABI, without library and provider.
+"""Calls the verbs as commands of the kernel's stable ABI, without libibverbs and provider (the entry `uverbs`).
 
 A call is a write() of `struct ib_uverbs_cmd_hdr` and the command's structure to the context's command fd, or the
 RDMA_VERBS_IOCTL of <rdma/rdma_user_ioctl_cmds.h>. <rdma/ib_user_verbs.h> and <rdma/ib_user_ioctl_cmds.h> define the
-numbers and layouts. A result is 0 or errno, even if the verb's manual page has other codes.
+numbers and layouts. A result is 0 or errno, even for a verb whose manual page documents different codes.
 """
 
 import ctypes
@@ -49,7 +49,7 @@ _Attribute = tuple[int, int, int | bytes]
 
 
 class Uverbs:
-    """The entry point uverbs, on the command fd of an open context. `value` of a result is 0 or errno."""
+    """The entry `uverbs`, on the command fd of an open context. `value` of a result is 0 or errno."""
 
     name = "uverbs"
 
@@ -63,7 +63,7 @@ class Uverbs:
         return lambda *arguments: Return(errno.EOPNOTSUPP, errno.EOPNOTSUPP, layer="libibverbs")
 
     def offers(self, verb: str) -> bool:
-        """Whether the kernel's ABI has a command for a verb. This host's kernel may be too old for the command."""
+        """Whether the kernel's ABI has a command for a verb. For reg_mr_ex, whether this host's kernel has it."""
         if verb == "reg_mr_ex":  # a kernel without the method returns EPROTONOSUPPORT
             return self._ioctl(_METHOD_REG_MR, [])[0] != errno.EPROTONOSUPPORT
         return verb in vars(type(self))
@@ -81,8 +81,8 @@ class Uverbs:
         return 0, list(response)
 
     def _ioctl(self, method: int, attributes: Sequence[_Attribute]) -> tuple[int, bytearray]:
-        """Returns errno and the ioctl's data after the call, because the kernel changes attributes. errno is
-        EPROTONOSUPPORT if the kernel does not report the driver's id, which each ioctl must contain."""
+        """Returns errno and the ioctl's data, into which the kernel has written the results. errno is EPROTONOSUPPORT
+        if the kernel does not report the driver's id, which each ioctl must contain."""
         if not self.driver_id:
             return errno.EPROTONOSUPPORT, bytearray()
         length = _HEADER.size + _ATTRIBUTE.size * len(attributes)
@@ -120,8 +120,8 @@ class Uverbs:
         return Return(error, error, None if error else _region(pd, addr, length, _handle(data), *keys))
 
     def reg_mr_ex(self, pd: Pd, *arguments: Any) -> Return:
-        """Calls UVERBS_METHOD_REG_MR with the fields of MrInitAttr. Each known bit of the mask becomes an optional
-        attribute; unknown bits become an attribute that the kernel does not have."""
+        """Calls UVERBS_METHOD_REG_MR with the fields of MrInitAttr. The bits ADDR, FD and FD_OFFSET of the mask become
+        optional attributes; unknown bits become one attribute that the kernel does not have."""
         attr = MrInitAttr(*arguments)
         mask, base = attr.comp_mask, attr.iova if attr.comp_mask & IOVA else attr.addr
         numbers = (3, 8, _u64(base)), (5, 8, _u64(attr.length)), (6, 4, _u32(attr.access))
@@ -153,7 +153,7 @@ class Uverbs:
         return Return(error, error)
 
     def by_right_handle(self, command: str, pd: int, mr: Mr) -> Return:
-        """Calls the command with a valid handle, on an object that is created for this call and then released."""
+        """Creates, changes and destroys an object of the command's type with valid handles. Returns the first errno."""
         make, *then = next(life for life in _LIVES if command in life)
         error, made = self._by_handle(make, pd, 0, mr.struct.addr)
         for each in then if not error else ():

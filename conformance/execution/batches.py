@@ -1,6 +1,6 @@
-"""Postings: several work requests between ibv_wr_start and ibv_wr_complete or ibv_wr_abort. ibv_wr_post(3) specifies
-that no request is executed before ibv_wr_complete returns 0, and that all requests are executed afterwards. traffic.py
-posts single requests with `poster: wr_post`."""
+"""Tests postings: work requests between ibv_wr_start and either ibv_wr_complete or ibv_wr_abort. ibv_wr_post(3)
+specifies that no request is executed before ibv_wr_complete returns 0, and that all requests are executed afterwards.
+traffic.py posts single requests with `poster: wr_post`."""
 
 import ctypes
 import itertools
@@ -73,7 +73,7 @@ class _Posting:
         return f"request {wrong[0]} completed and its bytes are not there" if wrong else ""
 
     def _executed(self, numbers: Sequence[int], allowed: int) -> str:
-        """Posts another request, to the range `allowed`. Describes an earlier request that was executed by mistake."""
+        """Posts a further request, to the range `allowed`. Describes an error if an earlier request was executed."""
         marker = self._write(allowed)
         returned = self.queue.post_batch((marker,))
         if returned.value:

@@ -1,8 +1,8 @@
-"""A loopback connection: two connected queue pairs that execute one request at a time and are renewed after an error.
+"""Executes requests on a loopback connection: one request at a time, on two queue pairs that are renewed after errors.
 
-A SEND of zero bytes follows each request. When the peer has received the SEND, the request has been executed, on
-unreliable queue pairs too, and the receiver sees the data that the request wrote. If neither end has responded to a
-request, a further message shows whether the connection works.
+A SEND of zero bytes follows each request. When the peer has received the SEND, the request has been executed (on
+unreliable queue pairs too), and the data that the request wrote are in memory. If neither end has responded to a
+request, a further message tests whether the connection works.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,17 +17,17 @@ from conformance.errors import HarnessFailure, LoopbackLost
 from conformance.model.deadline import Wait
 from conformance.model.expected_errors import RELIABLE
 
-# Seconds to wait for a completion that may be missing. They suffice because both ends are in this machine.
+# Seconds to wait for a completion that may be missing. One second suffices, because both ends are usually on this host.
 SILENCE_S = 1.0
-# Seconds to wait for an error state that a queue pair has not entered after an earlier refusal.
+# Seconds to wait for an error state if a queue pair did not enter it after an earlier refusal.
 _SHORT_SILENCE_S = 0.001
 # Completion statuses with this prefix report an error that the peer has detected: the peer's queue pair is then in the
 # error state, too.
 _REMOTE_ERROR = "REM_"
-# The prefixes of other statuses that are a response: LOC_ and MW_ of the initiator's device, and RNR_ of a peer that is
-# not ready to receive.
+# The prefixes of other statuses that prove a response: LOC_ and MW_ of the initiator's device, and RNR_ of a peer that
+# is not ready to receive.
 _OTHER_RESPONSES = ("LOC_", "MW_", "RNR_")
-# A message over an unreliable transport may be lost once or twice.
+# The maximum number of times that a message is sent if an unreliable transport loses it.
 _MOST_TRIES = 3
 ERROR_STATE = "ERR"
 # The types of queue pairs with a shared receive queue. Its receives are not flushed after an error of the queue pair.
@@ -35,7 +35,7 @@ _SHARED_RECEIVES = ("XRC", "RC_SRQ")
 _WITH_IMM = "RDMA_WRITE_WITH_IMM"
 _RECEIVED_WITH_IMM = "RECV_RDMA_WITH_IMM"
 REQUESTER, RESPONDER = range(2)
-FLUSH = 2  # the third field of a Refusal for a receive that the peer's error state flushes
+FLUSH = 2  # the third field of a Refusal, for the flush of a receive in the peer's error state
 
 
 class ExchangeSpec(NamedTuple):
@@ -83,8 +83,8 @@ class LoopbackConnection:
         renewable: bool = True,
         control: "Callable[[], LoopbackConnection] | None" = None,
     ) -> None:
-        """`renewable` is false if a case depends on the state of the pair. `check_response` then tests `control`,
-        another connection of the same type."""
+        """`renewable` is false if a case depends on the state of the pair. `check_response` then tests `control`, a
+        separate connection of the same type."""
         self.pair = pair
         self.sink: Sequence[Sge] = NO_BYTES  # the responder's memory for receiving a message of zero bytes
         self.stale = False
@@ -133,7 +133,7 @@ class LoopbackConnection:
 
     def execute(self, spec: ExchangeSpec) -> Exchange:
         """Renews the connection if it is stale, posts the peer's receives, the request and the SEND after the request,
-        and returns the results. If anything failed, waits for the final states of both ends."""
+        and returns the results (see `settled`)."""
         self.renew_if_stale()
         initiator, peer = self._ends(spec.initiator)
         for area in spec.areas:
@@ -144,8 +144,8 @@ class LoopbackConnection:
         return self.settled(spec, exchange)
 
     def settled(self, spec: ExchangeSpec, exchange: Exchange) -> Exchange:
-        """Returns the exchange. If anything failed, first waits for the final states of both ends, and adds the
-        responder's state."""
+        """Returns the exchange. If the request failed, first waits for the error state of the initiator, and of the
+        peer if the peer has detected the error. If anything failed, adds the responder's state."""
         initiator, peer = self._ends(spec.initiator)
         found = exchange.completions
         if not exchange.succeeded and not exchange.returned.value:
@@ -245,7 +245,7 @@ class LoopbackConnection:
         return self._native
 
     def leaves_settling(self, exchange: Exchange) -> bool:
-        """Whether `settled` has to wait for the final states after this exchange, the last exchange of exchange.c."""
+        """Whether `settled` has to wait for the final states after the last exchange of exchange.c."""
         return not self.pair.renews_by_reset and not exchange.succeeded and not exchange.returned.value
 
     def update_from_native(self) -> None:
@@ -270,7 +270,7 @@ def exchanges(specs: Sequence[ExchangeSpec]) -> Iterator[Exchange]:
 
 
 def _native_exchanges(specs: Sequence[ExchangeSpec]) -> list[Exchange]:
-    """Executes the first exchanges in C, as many as one call can; none if exchange.c cannot execute the first."""
+    """Executes exchanges in C, up to the first exchange that exchange.c cannot execute. Returns the results."""
     connections: dict[LoopbackConnection, native_exchange.NativeConnection] = {}
     batch: list[native_exchange.NativeSpec] = []
     for connection, request, areas, initiator, failed in specs:

@@ -1,8 +1,8 @@
-"""The context of one case in progress: its objects by name, the values of arguments, and the release of objects. Also
-the harness's resources for traffic: its own connections, and registered memory for the end that is not under test.
+"""Stores the objects of one case in progress by name, evaluates arguments, and releases the objects. Also provides the
+harness's resources for traffic: its own connections, and registered memory for the end that is not under test.
 
-The harness's resources are created on first use and exist until the set-up of the case is released, so that the points
-of a sweep share the resources.
+The harness's resources are created on first use and exist until the set-up of the case is released. Therefore the
+points of a sweep share the resources.
 """
 
 import itertools
@@ -29,10 +29,10 @@ _FIRST_WR_ID = 0x510001
 
 
 class HarnessResources:
-    """The harness's connections by their properties, and its memory by use. `cleanup` releases all of them."""
+    """The connections of the harness, by their properties, and its memory, by use. `cleanup` releases them."""
 
     def __init__(self, bench: Bench, pds: Mapping[str, Pd], cleanup: ExitStack, left_behind: list[str]) -> None:
-        """`pds` may be filled later. Objects that the device does not release are added to `left_behind`."""
+        """PDs may be added to `pds` later. Objects that the device does not release are added to `left_behind`."""
         self.bench, self.pds, self._cleanup, self._left_behind = bench, pds, cleanup, left_behind
         self._connections: dict[tuple[str, str, int | None, str, int, str], LoopbackConnection] = {}
         self._scratch: dict[tuple[int, str, int], Sge] = {}
@@ -54,8 +54,8 @@ class HarnessResources:
 
     def scratch(self, pd: Pd, size: int, use: str, access: int = 0) -> Sge:
         """Returns registered memory of `size` bytes. Each `use` has its own memory, which is replaced if a call needs
-        more. Mapped pages surround the memory, so that a driver that registers too much can also register it. `access`
-        is the mask of the peers' access flags. Raises SetupRefused."""
+        more. Mapped pages surround the memory, so that the registration succeeds even if a driver registers too many
+        pages. `access` is the mask of the peers' access flags. Raises SetupRefused."""
         key = (pd.pointer, use, access)
         if key not in self._scratch or self._scratch[key].length < size:
             self._scratch[key] = self._register(pd, max(size, self.bench.page), access)
@@ -168,7 +168,7 @@ class CaseContext:
         self._trunk: CaseContext | None = None  # the context that this context branches from
 
     def branch(self, case: Case) -> "CaseContext":
-        """Returns a context for another case on the same set-up. Only that context has the objects that the other case
+        """Returns a context for `case` on the same set-up. Only the returned context has the objects that `case`
         creates."""
         branch = self._view(case)
         branch._trunk = self
@@ -236,7 +236,7 @@ class CaseContext:
         self.cleanup.callback(self._release_mr, name, mr)
 
     def forget(self, kind: str, name: str) -> None:
-        """Removes an object of `mrs` or `windows` that a step has released, from this context and its trunks."""
+        """Removes a released object from `mrs` or `windows` of this context, and of the contexts it branches from."""
         held, context = getattr(self, kind)[name], self
         while getattr(context, kind).get(name) is held:
             del getattr(context, kind)[name]
@@ -262,7 +262,7 @@ class CaseContext:
         return BindInfo(mr, *self.numbers(arguments, "addr", "length", "access"))
 
     def next_wr_id(self) -> int:
-        """Returns a new work request id. Neither half of its 64 bits is zero."""
+        """Returns a new work request id. Neither 32-bit half of the id is zero."""
         return next(self._work_requests)
 
     def number(self, argument: Argument) -> int:
@@ -275,7 +275,6 @@ class CaseContext:
         raise TypeError(f"{argument!r} names an object, not a number")
 
     def sges(self, argument: Argument) -> tuple[Sge, ...]:
-        """Returns the list of SGEs of an argument."""
         assert isinstance(argument, tuple)
         return tuple(
             Sge(self.bytes(each.addr), self.bytes(each.length) % (1 << 32), self.bytes(each.lkey) % (1 << 32))

@@ -1,6 +1,6 @@
-"""Operations with a list of several SGEs, and messages into receives that an earlier step posted. The SGEs can be in
-several regions. Before an operation, all memory of the SGEs has known contents. After the operation, the memory of the
-SGEs and the memory between the SGEs are compared. traffic.py has the operations on one range."""
+"""Executes operations with a list of several SGEs, and sends messages into receives that an earlier step posted. The
+SGEs can be in several regions. Before an operation, the memory in and around the SGEs is filled with known contents.
+After the operation, this memory is examined for changes. traffic.py executes operations on one range."""
 
 import ctypes
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""Several requests that are in flight at the same time: during a call, or in bursts that test the order in which the
+"""Executes requests that are in flight at the same time: during a call, or in bursts that test the order in which the
 requests take effect.
 
-After the call has returned, the memory is filled with another byte, which shows whether requests still access the
+After the call has returned, the memory is filled with a different byte, which shows whether requests still access the
 memory. All requests of a burst are posted before any completion is awaited, so that a device can reorder the requests.
 """
 
@@ -28,7 +28,7 @@ from conformance.verbs import ENUMS
 REQUESTS = 12
 ROUNDS = 8  # rounds of REQUESTS requests each, while a second thread discards pages
 NOT_COMPLETED, NOT_POSTED = "no completion", "not posted"
-_OPCODES = {"RDMA_WRITE": 0, "RDMA_READ": 0, "ATOMIC_FETCH_AND_ADD": 8}  # with lengths in bytes; 0: the range's length
+_OPCODES = {"RDMA_WRITE": 0, "RDMA_READ": 0, "ATOMIC_FETCH_AND_ADD": 8}  # lengths; 0: the range's length
 _RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE", "REMOTE_READ")
 
 
@@ -229,7 +229,7 @@ def _bursts(context: CaseContext, step: Step, opcode: str) -> Observation:
 def _first_wrong(
     connection: LoopbackConnection, opcode: str, addr: int, messages: Sequence[bytes], field: str, wanted: Sequence[int]
 ) -> tuple[int, str] | None:
-    """Polls the completions of a burst from the receiver's queue. Each completion must succeed, have its number of
+    """Polls the completions of a burst from the receiver's queue. Each completion must succeed, contain its number from
     `wanted` in `field`, and be reported after its whole message is in memory. Returns the number of the first wrong
     completion and a description of the error, or None."""
     sender, receiver = connection.pair.requester, connection.pair.responder

@@ -1,5 +1,5 @@
-"""Calls of the table language that change the memory of a region: they discard pages, swap pages out, move pages, or
-share pages with a child by fork()."""
+"""Implements the calls of the table language that change the memory of a region: they discard, swap out or move pages,
+or share pages with a child by fork()."""
 
 import ctypes
 from collections.abc import Callable
@@ -69,7 +69,7 @@ def resident(context: CaseContext, step: Step) -> Observation:
 
 
 def inherited(context: CaseContext, step: Step) -> Observation:
-    """Checks which pages of a range a forked child inherits. `returned` is `none` if it inherits no page, else 0."""
+    """Counts the pages of a range that a forked child inherits. `returned` is `none` for no page, else 0."""
     range_ = context.numbers(step.arguments, "addr", "length")
     count, pages = paging.inherited(*range_)
     seen = told("none" if count == 0 else "0") | {"pages": [count, pages]}

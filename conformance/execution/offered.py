@@ -1,7 +1,7 @@
-"""Tests for verbs and types of queue pairs that no device attribute declares, and for the declared capabilities.
+"""Tests verbs and types of queue pairs that no device attribute declares, and tests the declared capabilities.
 
 Each trial is one harmless call in its simplest form. A stack without a verb returns EOPNOTSUPP or ENOSYS for all
-arguments; any other result means that the verb exists. A declared capability counts as absent only if a call returns a
+arguments; after any different result, the verb exists. A declared capability counts as absent only if a call returns a
 code of bench.calls.ABSENT, or if a call that creates an object or posts a well-formed request returns EINVAL. The cases
 detect other errors, and the rules CAP-… judge an absent capability.
 """
@@ -48,7 +48,7 @@ _CHANGE_ACCESS, _CHANGE_TRANSLATION = _FLAGS.value_of("CHANGE_ACCESS"), _FLAGS.v
 
 
 def capabilities_of(bench: "DeviceBench") -> Capabilities:
-    """Returns the capabilities that a device declares and those that its entry points offer, before the first case."""
+    """Returns the capabilities that a device declares, and the capabilities that its entries offer."""
     offered = {name: offered_by(bench, name) for name in (*vocabulary.ENTRIES, *vocabulary.DOORS)}
     reachable = reachable_on(bench.library, offered["libibverbs"])
     reachable["dontfork"] = _keeps_from_children(bench)
@@ -59,7 +59,7 @@ def capabilities_of(bench: "DeviceBench") -> Capabilities:
         reachable["pci_bar"] = True
     except (HostLacks, OSError):
         reachable["pci_bar"] = False
-    # rereg_mr is tested on a region. If the key is absent, the entry point could not register a region.
+    # rereg_mr is tested on a region. If an entry has no result for rereg_mr, the entry could not register a region.
     registers = {name: "rereg_mr" in tried for name, tried in offered.items()}
     reachable["raw_registration"] = registers["uverbs"] or not registers["libibverbs"]
     declared = bench.device.capabilities
@@ -101,8 +101,8 @@ def _discard(entry: Entry, returned: Return) -> None:
 
 def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
     """Returns, for each verb, type of region and type of queue pair that a device cannot declare, whether this entry
-    point offers it. If the device does not register a page, the capabilities that need a region are absent from the
-    result, and the cases report the failed registration."""
+    offers it. If the device does not register a page, the capabilities that need a region are absent from the result,
+    and the cases report the failed registration."""
     entry, by_library = bench.entry(entry_name), entry_name == "libibverbs"
     results, regions = dict[str, Return](), dict[str, Return]()
     with domain(bench) as pd, _page(bench) as addr:
@@ -124,7 +124,7 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
         newer |= _on_huge_pages(bench, entry, pd)
         newer |= {kind.lower(): _can_be_created(bench, QpSpec(kind, "pd"), pd) for kind in _OPTIONAL}
     verbs = {verb: returned.errno not in ABSENT for verb, returned in results.items()}
-    kinds = {kind: returned.mr is not None or not _is_none(returned) for kind, returned in regions.items()}
+    kinds = {kind: returned.mr is not None or not _means_absent(returned) for kind, returned in regions.items()}
     return verbs | kinds | newer
 
 
@@ -160,7 +160,7 @@ def _has_dmabuf_buffers(entry: Entry, pd: Pd) -> bool:
 
 def _on_huge_pages(bench: Bench, entry: Entry, pd: Pd) -> dict[str, bool]:
     """Returns whether a region with HUGETLB can be registered. Returns {} if this host has no huge pages, or if huge
-    pages cannot be registered with ON_DEMAND only."""
+    pages cannot be registered with ON_DEMAND and without HUGETLB."""
     try:
         memory = bench.allocate("huge", bench.hugepage)
     except HostLacks:
@@ -170,7 +170,7 @@ def _on_huge_pages(bench: Bench, entry: Entry, pd: Pd) -> dict[str, bool]:
     _discard(entry, plain)
     if plain.mr:
         returned = entry.reg_mr(pd, memory.addr, memory.size, _PLAIN | _ON_DEMAND | _HUGETLB)
-        found["hugetlb"] = returned.mr is not None or not _is_none(returned)
+        found["hugetlb"] = returned.mr is not None or not _means_absent(returned)
         _discard(entry, returned)
     memory.close()
     return found
@@ -186,13 +186,13 @@ def _keeps_from_children(bench: Bench) -> bool:
     return kept
 
 
-def _is_none(returned: Return) -> bool:
+def _means_absent(returned: Return) -> bool:
     """Whether a refusal means that the device does not have this feature."""
     return returned.errno in (*ABSENT, errno.EINVAL)
 
 
 def _can_be_created(bench: Bench, spec: QpSpec, pd: Pd) -> bool:
-    """Whether the device offers pairs of this type. A pair that cannot be connected also counts."""
+    """Whether the device offers pairs of this type, even if the pair cannot be connected."""
     try:
         pair = create_pair(bench, spec, {spec.pd: pd})
     except SetupRefused as refused:
@@ -202,7 +202,7 @@ def _can_be_created(bench: Bench, spec: QpSpec, pd: Pd) -> bool:
 
 
 def reachable_on(library: Libibverbs, offered: Mapping[str, bool]) -> dict[str, bool]:
-    """Returns, for each of capability.PRECONDITIONS that can be tested here, whether this process meets it."""
+    """Returns, for each of capability.PRECONDITIONS that can be tested here, whether it is met."""
     return {
         "experimental_rereg": library.has_experimental_rereg,
         "shared_mr": False,
@@ -242,8 +242,8 @@ class _Trial(HarnessResources):
         return ""
 
     def pair(self, kind: str, extended: str = "") -> str:
-        """Creates a pair. If the device does not offer the builders of `extended`, returns the refusal, or else an
-        empty text. Raises SetupRefused."""
+        """Creates a pair. Returns the refusal if the device does not offer `extended`, or else an empty text. Raises
+        SetupRefused for other refusals."""
         try:
             self.connection(kind, "pd", extended=extended)
         except SetupRefused as refused:
@@ -284,8 +284,8 @@ class _Trial(HarnessResources):
 
 
 def _refusal(what: str, returned: Return) -> str:
-    """Describes a call that was refused because the device lacks a capability. Empty for other refusals."""
-    return f"{what} was refused with {errno_name(returned.errno)}" if _is_none(returned) else ""
+    """Describes a call that was refused because the device lacks a capability. Returns "" for other refusals."""
+    return f"{what} was refused with {errno_name(returned.errno)}" if _means_absent(returned) else ""
 
 
 # For each capability, the call that tests whether the device has the capability.

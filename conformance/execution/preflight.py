@@ -1,4 +1,4 @@
-"""Trials before the first case, on queue pairs in loopback or between the device and its peer, and their findings.
+"""Tests the device before the first case, on queue pairs in loopback or between the device and its peer.
 
 A message of zero bytes must arrive: this is the positive control of all refusals. On a device without loopback, for
 example, nothing would arrive, and every operation that must not be executed would seem to be refused. If neither end
@@ -37,7 +37,7 @@ _MEMORY_HINT = "free memory, or stop other programs that use the device: a limit
 _PATH_HINT = "add an address to the port's network interface, or select another GID with --gid-index"
 # Types of pairs that a device may have besides RC, or instead of RC.
 _OTHERS = ("UC", "UD", "RC_SRQ")
-_TRIES = 3  # how often a message is sent over an unreliable transport
+_TRIES = 3  # how often a message is sent at most over an unreliable transport
 # The operations that must work on a pair of type RC.
 _OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "SEND")
 _NO_RESPONSE = ("RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR")
@@ -45,8 +45,8 @@ _NO_RESPONSE = ("RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR")
 
 class _Outcome(NamedTuple):
     """The outcome of an operation. `failed` describes the error; it is empty after a success. If `responded`, an end
-    has responded, so the reason is the device, not the path. If `lost`, the requester reports success although nothing
-    arrived, and a repetition may succeed."""
+    has responded, so the cause of an error is the device, not the path. If `lost`, the requester reports success
+    although nothing arrived, and a repetition may succeed."""
 
     failed: str = ""
     responded: bool = True
@@ -57,8 +57,8 @@ _DONE = _Outcome()
 
 
 def preflight(bench: Bench) -> Findings:
-    """Returns the findings. Raises UserError (status 3) if neither end responds to a message. If the device has no RC,
-    the message is sent over UD."""
+    """Returns the findings. Raises UserError (status 3) if the device cannot be tested, for example because neither end
+    responds to a message. If the device has no RC, the message is sent over UD."""
     with domain(bench) as pd, ExitStack() as cleanup:
         return _Preflight(bench, {"pd": pd}, cleanup, []).findings()
 
@@ -229,7 +229,7 @@ def _sent(connection: LoopbackConnection, own: Sge | None = None, other: Sge | N
 
 
 def _responded(found: Sequence[Completion]) -> bool:
-    """Whether an end has responded. Without a response, the request completes with exhausted retries or not at all."""
+    """Whether an end has responded. Without a response, the request exhausts its retries, or does not complete."""
     return bool(found) and found[0].status not in _NO_RESPONSE
 
 

@@ -1,6 +1,5 @@
-"""Executes one case in order: creates the set-up, issues the calls (steps.py), and returns the raw observation. An
-exception here is a failure of the harness, never of the device. runner.py adds the kernel's evidence and the
-verdict."""
+"""Executes one case in order: creates the set-up, issues the calls (steps.py), and returns the raw observation. Its
+exceptions are failures of the harness, never of the device. runner.py adds the kernel's evidence and the verdict."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence

@@ -41,7 +41,7 @@ class Progress(Protocol):
 
     def __call__(self, point: str, done: int, **more: str) -> None:
         """`point` is the name of the next part of the case, and `done` is the number of finished parts. For random
-        sequences, `more` has the sequence as a table `row` and the `rule` of its last step."""
+        sequences, `more` has the sequence as a table `row`, and the `rule` of the last step."""
         ...
 
 
@@ -51,8 +51,8 @@ def no_progress(point: str, done: int, **more: str) -> None:
 
 @dataclass(frozen=True)
 class CaseRun:
-    """A case that has been run. Its judgement is NOT_JUDGED if only the supervisor judges. `case` is the case that was
-    judged: for a point of a sweep, the table row for this point."""
+    """A case that has been run. Its judgement is NOT_JUDGED if the supervisor will judge it. `case` is the case that
+    was judged: for a point of a sweep, the table row for this point."""
 
     case: Case
     judgement: Judgement
@@ -77,7 +77,7 @@ class LastCounts:
         return known[1] if known and known[0] is bench else bench.resources()
 
     def keep(self, bench: Bench, before: Counts, after: Counts) -> None:
-        """Stores the counts after a case if the case has not changed them. Otherwise, a change may be in progress."""
+        """Stores the counts after a case if they have not changed. If they have, a change may still be in progress."""
         self._known = (bench, after) if after == before else None
 
 
@@ -85,7 +85,7 @@ class LastCounts:
 class RunContext:
     """The data that all cases of a run share. `runners` has the runner of each kind of case; `seed` shuffles the points
     of sweeps. `memory` is None on a kernel that does not count the memory of its modules. If `only_observes`, the
-    supervisor judges the rows, because judging a row in an emulated guest takes as long as its calls."""
+    supervisor judges the rows, because judging a row in an emulated guest takes as long as the row's calls."""
 
     bench: Bench
     basis: Basis
@@ -119,8 +119,8 @@ def run_case(case: Case, run: RunContext, progress: Progress = no_progress) -> C
     """Runs a case of any kind. Failures of the harness are raised as exceptions (see judging.broken).
 
     If the host lacks something that the set-up needs, the case is UNREACHABLE, and the reason describes how to provide
-    it. If the device also lacks a needed capability, the reason begins with the capability, because without the
-    capability, the case would not prove the rule on any host.
+    it. If the device also lacks a needed capability, the reason begins with the capability: without the capability, the
+    case would not verify the rule on any host.
     """
     case = run.basis.resolved(case)  # a point of a sweep becomes a row
     run.watch.since_last()  # discards messages from before the case
@@ -136,13 +136,13 @@ def run_case(case: Case, run: RunContext, progress: Progress = no_progress) -> C
 
 
 def _not_run(case: Case, run: RunContext, unreachable: str) -> CaseRun:
-    """Returns a CaseRun for a case that cannot be run here. The observation is the reason, so that the case can be
-    judged again elsewhere."""
+    """Returns a CaseRun for a case that cannot be run here. The observation contains the reason, so that the case can
+    be judged again elsewhere."""
     return run.run_of(case, {"unreachable": unreachable}, run.watch.since_last(), 0)
 
 
 def _needs(case: Case) -> list[str]:
-    """Returns the capabilities without which the case cannot prove a rule. For a sweep, these include the capabilities
+    """Returns the capabilities without which the case cannot verify a rule. For a sweep, these include the capabilities
     that all its rules need."""
     if case.sweep is None:
         return list(case.needs)

@@ -1,5 +1,5 @@
-"""Calls of the table language that access many regions with their own keys, or that issue several verbs at the same
-time."""
+"""Implements the calls of the table language that access many regions with their keys, or call several verbs at the
+same time."""
 
 import itertools
 from collections import Counter
@@ -22,7 +22,7 @@ from conformance.model.observation import Observation
 from conformance.model.vocabulary import CALLS, NULL, QP_RIGHTS
 from conformance.verbs import ENUMS
 
-# The number of regions for each use of a key that must be refused. A refusal takes as long as many operations.
+# Only one in this many forbidden uses of keys is tested, because a refusal takes as long as many operations.
 _SAMPLED = 16
 _REPORT_INTERVAL = 4096  # the number of registrations between two reports of progress
 _USED = 512  # about this many of all regions are accessed, and also the regions that share a key
@@ -189,7 +189,7 @@ def _first_fault(context: CaseContext, steps: Sequence[Step]) -> Fault | None:
                 raise seen
             fault = fault_of(step, seen)
             if fault:
-                aimed = step.then.outcome == "refused"  # the operation used the key of another region
+                aimed = step.then.outcome == "refused"  # the key was of another region, or of no region
                 return replace(fault, call=str(step), operation=str(step.arguments["op"]), outside=aimed)
     return None
 

@@ -1,4 +1,4 @@
-"""Functions for the calls of the table language. Each function issues one call and returns the observation.
+"""Implements the calls of the table language. Each function issues one call and returns the observation.
 model/observation.py describes the keys of an observation."""
 
 import ctypes
@@ -233,7 +233,7 @@ def forged(context: CaseContext, step: Step) -> Observation:
     }
     command, handle = str(step.arguments["command"]), handles[str(step.arguments["handle"])]
     observation = result_of(context.entry.forged(command, handle, mr))
-    if command != "DESTROY_QP":  # its control would need a new queue pair, which one command cannot create
+    if command != "DESTROY_QP":  # the control of DESTROY_QP needs a new queue pair, which one command cannot create
         control = context.entry.by_right_handle(command, handles["pd"], mr)
         observation |= {"no_control": errno_name(control.errno)} if control.value else {}
     return observation
@@ -392,7 +392,7 @@ def _completions(
     if expected or queue.sq_sig_all:
         found = queue.completions(1)
         return _completed(posted.opcode, found) | {"wr_id_matches": [each.wr_id for each in found] == [posted.wr_id]}
-    # Requests of one queue complete in order: a completion of this request would precede that of the marker.
+    # Requests of one queue complete in order: a completion of this request would precede the marker's completion.
     marker = context.next_wr_id()
     queue.post_send(SendRequest("RDMA_WRITE", marker))  # a request of zero bytes needs no key and writes nothing
     found = queue.completions(1)
@@ -401,7 +401,7 @@ def _completions(
 
 
 def _completed(opcode: str, found: Sequence[Completion]) -> Observation:
-    """Returns the statuses of a request's completions, and the opcode of a completion if it names another operation."""
+    """Returns the statuses of a request's completions, and the opcode of a completion if the opcode is wrong."""
     statuses: Observation = {"wc": [each.status for each in found]}
     return statuses | traffic.named(opcode, found)
 

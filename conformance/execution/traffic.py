@@ -1,4 +1,4 @@
-"""Traffic: operations on a region or window. The results show which rights the device enforces and which bytes it
+"""Executes operations on a region or window. The results show which rights the device enforces and which bytes it
 writes. Before each operation, the range, the case's memory around the range, and the guards around the harness's own
 buffer have known contents. After the operation, all changed bytes are recorded."""
 
@@ -396,7 +396,7 @@ def _observed(
 
 
 def named(opcode: str, found: Sequence[Completion], received: Sequence[Completion] = ()) -> Observation:
-    """Returns [reported, specified] as `opcode` if a completion has another opcode than the specified opcode."""
+    """Returns [reported, specified] as `opcode` if the opcode of a completion is not the specified opcode."""
     differing = other_opcode(opcode, found, received)
     return {"opcode": differing} if differing else {}
 

@@ -1,4 +1,4 @@
-"""A forked child of this process, with a pipe in each direction."""
+"""Forks children of this process, each with a pipe in each direction."""
 
 import os
 from collections.abc import Callable

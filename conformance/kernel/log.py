@@ -75,7 +75,7 @@ _KMSG = "/dev/kmsg"
 # The variable with a descriptor of the kernel's log, inherited from a process that has the right to read the log.
 INHERITED = "RDMA_CTS_KERNEL_LOG"
 _RECORD = 8192
-_MOST_LINES = 10_000  # of one call, because a driver can log faster than this process reads
+_MOST_LINES = 10_000  # in one call, because a driver can log faster than this process reads
 
 
 def open_log() -> int | None:

@@ -1,8 +1,8 @@
 """Queries the kernel's RDMA netlink for a device's driver, its users, and the objects of a process. Also creates and
 removes devices of software drivers, like `rdma link`.
 
-Objects are counted as by `rdma resource`, but only the objects of one process, so that other users of the device do not
-change the counts. <rdma/rdma_netlink.h> defines the numbers. resources.py counts memory and memory windows.
+Objects are counted like in `rdma resource`, but only the objects of one process, so that other users of the device do
+not change the counts. <rdma/rdma_netlink.h> defines the numbers. resources.py counts memory and memory windows.
 """
 
 import os
@@ -50,7 +50,7 @@ def driver_name(driver_id: int) -> str:
 
 
 class RdmaNetlink:
-    """Queries about one device. If the kernel has no RDMA netlink, the results are empty."""
+    """Queries the kernel about one device. If the kernel has no RDMA netlink, the results are empty."""
 
     def __init__(self, device: str) -> None:
         self._socket: socket.socket | None
@@ -74,8 +74,8 @@ class RdmaNetlink:
         }
 
     def count_all(self) -> dict[str, int]:
-        """Returns the numbers of these objects on the device for all processes and the kernel together; empty if the
-        kernel has no such totals. One query returns all totals."""
+        """Returns the same counts for all processes and the kernel together, in one query; empty if the kernel has no
+        such totals."""
         if self._socket is None:
             return {}
         (message,) = self._ask(_ALL_GET, self._device(), 0)
@@ -85,7 +85,7 @@ class RdmaNetlink:
         return {kind: int.from_bytes(number, sys.byteorder) for kind, number in found.items()}
 
     def other_users(self) -> list[str]:
-        """Returns a text for each other user of queue pairs on the device, apart from the kernel's management."""
+        """Describes each user of queue pairs on the device, except this process and the kernel's management."""
         found = Counter[str]()
         for message in self._ask(_KINDS["QP"], self._device(), _DUMP):
             for number, table in _attributes(message):

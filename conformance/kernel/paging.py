@@ -1,5 +1,5 @@
-"""Queries, removes and moves pages of this process's memory with functions of libc. Addresses and sizes are numbers of
-bytes. execution/memory_events.py has the steps of cases that call these functions."""
+"""Queries, removes and moves pages of this process's memory with functions of libc. Addresses are numbers, and sizes
+are in bytes. execution/memory_events.py has the steps of cases that call these functions."""
 
 import ctypes
 import mmap
@@ -27,7 +27,7 @@ libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 
 
 def let_go(addr: int, size: int, how: str) -> None:
-    """Calls madvise(2) with an advice of vocabulary.DISCARDS. Raises OSError."""
+    """Calls madvise(2) with the advice `how`, one of vocabulary.DISCARDS. Raises OSError."""
     _check(libc.madvise(addr, _whole_pages(size), _ADVICE[how]) == 0, how)
 
 
@@ -38,9 +38,9 @@ def page_out(addr: int, size: int) -> bool:
 
 
 def move(addr: int, size: int, place: int) -> None:
-    """Moves a mapping to the address `place`, and replaces any mapping at this address. Raises OSError. Reserves the
-    old range without access: otherwise, a new mapping could be in the old range, and a request with the old address
-    would access the new mapping."""
+    """Moves a mapping to the address `place`, and replaces any mapping at this address. Raises OSError. Then reserves
+    the old range without access. If a new mapping were in the old range, a request with the old address would access
+    the new mapping."""
     length = _whole_pages(size)
     _check(libc.mremap(addr, length, length, _MAYMOVE | _FIXED, place) != _FAILED, "mremap")
     _check(libc.mmap(addr, length, 0, _RESERVATION, -1, 0) == addr, "mmap")

@@ -88,8 +88,8 @@ class ResourceCounter:
 
 
 def _statistics(path: Path) -> KernelFile:
-    """Returns the kernel's statistics of memory: only the first part, which is faster, if it has the numbers of pinned
-    pages."""
+    """Returns the kernel's statistics of memory: only the first part, which is faster, if this part has the numbers of
+    pinned pages."""
     first = KernelFile(path, at_once=True)
     return first if number_after(first.text(), _FOLLOWED[-1]) is not None else KernelFile(path)
 

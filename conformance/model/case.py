@@ -1,4 +1,4 @@
-"""One case: its set-up, its judged call, the expected result, and its rules. tables/loader.py creates cases from
+"""Defines a case: its set-up, its judged call, the expected result, and its rules. tables/loader.py creates cases from
 tables, and execution/runner.py runs them on a device."""
 
 from collections.abc import Callable, Mapping
@@ -82,10 +82,10 @@ class QpSpec:
     state: str = "RTS"  # one of vocabulary.QP_STATES
     sq_sig_all: bool = False
     access: int | None = None  # the qp_access_flags; None: all rights that the device supports
-    # FLUSH or ATOMIC_WRITE: created for that operation with ibv_create_qp_ex; one of BUILDERS: requests are posted
-    # by the builders of ibv_wr_post(3)
+    # With FLUSH or ATOMIC_WRITE, ibv_create_qp_ex creates the queue pair for this operation. With one of BUILDERS, the
+    # builders of ibv_wr_post(3) post the requests.
     extended: str = ""
-    inline: int = 0  # the peer's max_inline_data, in bytes
+    inline: int = 0  # max_inline_data of both queue pairs, in bytes
     shared: object = None  # the PD (bench.calls.Pd) of the shared receive queue, if not the queue pair's PD
     notifies: bool = False  # the completion queue has a completion channel
 
@@ -119,20 +119,20 @@ class Given:
 
 @dataclass(frozen=True)
 class Expectation:
-    """The result of a call that the document requires."""
+    """The result that the document requires of a call."""
 
     outcome: str  # see vocabulary.OUTCOMES
     errno: tuple[str, ...] = ()  # the permitted names; empty: the names in the manual page, if any; ("any",): any errno
     code: tuple[str, ...] = ()  # the permitted codes, for a verb with an enumeration of codes
     mr: str = ""  # as_asked: the region must have the requested fields
-    completion: str = ""  # none: no completion of the request; one: exactly one of the posted request, with any status
-    rkey: str = ""  # changed or unchanged: the required key in struct ibv_mw, relative to the key before
+    completion: str = ""  # none: no completion of the request; one: exactly one completion, with any status
+    rkey: str = ""  # changed or unchanged: the required key in struct ibv_mw, relative to the key before the call
     opcode: str = ""  # as_posted: the completions must name the operation that was posted
     invalidated: str = ""  # as_posted: the completion of a receive must contain the key that a SEND has invalidated
     because: str = ""  # the reason of the refusal that the completions must report (expected_errors.REASONS)
     event: str = ""  # the asynchronous event that a refusal must cause on the responder's queue pair
     otherwise: str = ""  # unreachable: without the refusal, the row is UNREACHABLE
-    after: str = ""  # of a later step: the outcome of the judged call after which the step is executed
+    after: str = ""  # only for a later step: the outcome of the judged call after which the step is executed
     moved: str = ""  # nothing: an operation that succeeds must not change a byte
 
     def as_data(self) -> dict[str, Any]:
@@ -189,7 +189,7 @@ class Step:
 
 
 _PROBES = ("traffic", "local_traffic", "bind_and_send")
-# Estimated costs in units of one verb call. The cheapest case that proves a rule is selected by its cost.
+# Estimated costs in units of one verb call. The cheapest case that verifies a rule is selected by its cost.
 _TRAFFIC, _GUEST = 5.0, 10_000.0
 _POINT = 0.1
 _OPEN = 40.0  # cases with an open outcome are selected last, because their evidence is weak
@@ -214,13 +214,13 @@ class Case:
     hazardous: bool = False  # can crash the kernel
     ends_process: bool = False  # can terminate its own process
     tier: str = "default"  # the smallest of vocabulary.TIERS that contains the case
-    kind: Kind = Kind.ROW  # a case of the kind SWEEP has the parts of its first point, for display
+    kind: Kind = Kind.ROW  # a case of the kind SWEEP has the calls of its first point, for display
     sweep: "Sweep | None" = None
-    point: int | None = None  # of a case of the kind POINT: its number
+    point: int | None = None  # the number of the point, for a case of the kind POINT
 
     @property
     def alone(self) -> bool:
-        """Whether the case has its own worker, because it may disturb other cases."""
+        """Whether the case runs in its own worker, because it may disturb other cases."""
         return self.hazardous or self.ends_process
 
     @cached_property
@@ -238,7 +238,7 @@ class Case:
     @property
     def needs_kept_memory(self) -> bool:
         """Whether the case needs a process with fork protection by libibverbs. A process cannot undo this setting, and
-        other cases fork. Such a case therefore has its own worker."""
+        other cases fork. Such a case therefore runs in its own worker."""
         return "dontfork" in self.needs
 
     def __post_init__(self) -> None:

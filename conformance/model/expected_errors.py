@@ -1,4 +1,4 @@
-"""The required consequences of a refused operation: the status of its completion and the states of the queue pairs.
+"""Defines what must follow a refused operation: the status of its completion, and the states of the queue pairs.
 
 The source is the InfiniBand Architecture Specification, volume 1: the completion statuses, and the errors that the
 responder and the requester detect. enum ibv_wc_status has the statuses of the specification; no manual page assigns

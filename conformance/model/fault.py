@@ -1,6 +1,6 @@
-"""A fault as data: of one call, of one case, or of one point of a sweep. judging/ creates a fault from a case and its
-observation, results/ records it, and defects/ reads its fields. Only judging/sentences.py writes a fault as a sentence,
-and no code parses that sentence."""
+"""Defines a fault as data. A fault belongs to one call, one case, or one point of a sweep. judging/ creates a fault
+from a case and its observation, results/ records it, and defects/ reads its fields. Only judging/sentences.py writes a
+fault as a sentence, and no code parses that sentence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -19,10 +19,10 @@ class Effect(StrEnum):
     KERNEL_DIED = "kernel died"
     HUNG = "hung"
     MOVED = "moved"  # the request accessed bytes without the right to do so
-    MISPLACED = "misplaced"  # a request that succeeded transferred other bytes, or to another place
+    MISPLACED = "misplaced"  # a request that succeeded transferred wrong bytes, or to a wrong place
     PROCESS_DIED = "process died"
-    ACCEPTED = "accepted"  # a call or request succeeded that must be refused
-    REFUSED = "refused"  # a call or request was refused that must succeed
+    ACCEPTED = "accepted"  # a call or request that must be refused succeeded
+    REFUSED = "refused"  # a call or request that must succeed was refused
     KEPT = "kept"  # a resource that should have been released was not released
     KERNEL_ALARM = "kernel complained"  # the kernel warned or became tainted, and continued
     CODE = "code"  # a correct refusal with a wrong code
@@ -62,8 +62,8 @@ class FaultKind(StrEnum):
     OTHER_ERRNO = "other-errno", Effect.CODE  # the returned value and errno differ
     VARYING_CODE = "varying-code", Effect.CODE
     WRONG_STATUS = "wrong-status", Effect.STATUS
-    WRONG_PEER_STATUS = "wrong-peer-status", Effect.STATUS  # of a refusal, at the peer
-    PEER_STATUS = "peer-status", Effect.STATUS  # reported by the peer, for a request that succeeded
+    WRONG_PEER_STATUS = "wrong-peer-status", Effect.STATUS  # the peer's status for a refusal
+    PEER_STATUS = "peer-status", Effect.STATUS  # the peer's status for a request that succeeded
     WRONG_STATE = "wrong-state", Effect.REMARK
     NO_EVENT = "no-event", Effect.REMARK  # a required asynchronous event was not reported
     SEVERAL_COMPLETIONS = "several-completions", Effect.REMARK
@@ -103,7 +103,7 @@ class Fault:
     call: str = ""  # the call that failed, with its arguments if they are known
     verb: str = ""  # the name of the call, which is the same at both entries
     entry: str = ""
-    step: int = 0  # 0 for the judged call, the number of a later step
+    step: int = 0  # 0 for the judged call, or the number of the later step
     operation: str = ""  # the operation of traffic
     key: str = ""  # the kind of object whose key the operation used: "region" or "window"
     outside: bool = False  # the operation addressed bytes outside of the range of this object

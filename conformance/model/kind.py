@@ -1,6 +1,6 @@
-"""The kinds of case, which determine how a case is run. The loader determines the kind of each case. To add a kind, add
-a member here and its runner in sweeps/run.py. The kinds of memory and queue pairs are words of the table language
-(vocabulary.py)."""
+"""Defines the kinds of case. The kind determines how a case is run. The loader determines the kind of each case. To add
+a kind, add a member here and its runner in sweeps/run.py. The kinds of memory and queue pairs are words of the table
+language (vocabulary.py)."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -11,10 +11,10 @@ class Traits:
     """The properties of a kind of case."""
 
     name: str
-    folder: str = ""  # of its tables in cases/, for a kind that does not belong to one verb
+    folder: str = ""  # the folder of the tables in cases/, for a kind that does not belong to one verb
     call: str = ""  # the call of the rows of such a kind
     precedence: int = 0  # cases with a higher precedence run later
-    cost: float = 0.0  # the estimated cost besides that of the calls, in units of one verb call
+    cost: float = 0.0  # the estimated cost in addition to the calls, in units of one verb call
     proves: bool = True  # a pass of the case is evidence for its rules
 
 

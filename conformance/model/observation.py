@@ -1,4 +1,4 @@
-"""The observation of a case as data: recorded unchanged as `observed` of a result, and the input of judging. TypedDicts
+"""Defines the observation of a case as data. An observation is recorded unchanged as `observed` of a result. TypedDicts
 allow a type checker to find misspelt keys. Observations are not classes, because they are read from JSON and written to
 JSON, and a sweep has thousands of observations. A key is absent if it does not apply."""
 
@@ -74,8 +74,8 @@ class Observation(TypedDict, total=False):
     rc: int | None  # the returned value; None if the call returns a pointer
     returned: str  # as text: MR, MW or NULL, 0, the name of an errno or code, or a description of the error
     errno: str  # the name of errno; empty if the call did not set errno
-    layer: str  # which layer returned the result: library, provider, kernel, device, header or none
-    not_made: bool  # the step needs another outcome of the judged call, or there was no queue pair for the step
+    layer: str  # which layer returned the result: libibverbs, provider, kernel, device, header or none
+    not_made: bool  # the step needs a different outcome of the judged call, or there was no queue pair for the step
     no_pair: str  # if the device refused to create the queue pair: the capability for its type, such as `rc`
     no_control: str  # the errno with which the control, the same call with valid arguments, was refused
     enumerated: bool  # `returned` is a code from the verb's enumeration
@@ -89,11 +89,11 @@ class Observation(TypedDict, total=False):
 
     # Observations of posted requests.
     wc: list[str]  # the statuses of the completions
-    opcode: list[str]  # [reported, specified] for a completion that names another operation than the request
+    opcode: list[str]  # [reported, specified] for a completion that names a different operation than the request
     wr_id_matches: bool | None  # None if there is no completion to compare
     marker: list[str]  # all statuses after an unsignaled request, including the status of the next, signaled request
     responder_wc: list[str]  # the statuses at the receiver of a SEND_WITH_INV
-    wc_flags: int  # wc_flags of the completion at this receiver (enum ibv_wc_flags)
+    wc_flags: int  # wc_flags of the completion at the receiver of a SEND_WITH_INV
     invalidated: list[int | None]  # [reported to the receiver of a SEND_WITH_INV, sent]: the invalidated keys
 
     # Observations of operations on a range.
@@ -201,6 +201,6 @@ def without_undeclared(observed: Observation) -> Observation:
 
 def reports_arrival(seen: Observation) -> bool:
     """Whether a receive completed with the length of its message. The data have then arrived, on unreliable transports
-    too: if the message is lost, a later message of another length consumes the receive."""
+    too: if the message is lost, a later message of a different length consumes the receive."""
     came, sent = seen.get("byte_len") or (None, 0)
     return seen.get("side") == "receive" and seen["wc"] == ["SUCCESS"] and came == sent

@@ -1,5 +1,5 @@
-"""The positions of a range at which an operation can be executed, such as the first byte or across the end. Also the
-contents that the range can have before the operation. Tables use the names as axis values."""
+"""Defines the positions of a range at which an operation can be executed, such as the first byte or across the end, and
+the contents that the range can have before the operation. Tables use the names as axis values."""
 
 # Operations on a word, which is eight bytes at an address that is a multiple of eight.
 WORD_OPERATIONS = """

@@ -1,4 +1,4 @@
-"""Boolean expressions about the points of a space: `REMOTE_WRITE & !LOCAL_WRITE`, `new.ON_DEMAND | odp`.
+"""Parses Boolean expressions about the points of a space: `REMOTE_WRITE & !LOCAL_WRITE`, `new.ON_DEMAND | odp`.
 
 A word is a flag or value of an axis (`axis.WORD` if several axes have this word), a capability of the device, or a
 named predicate. In a named predicate, a flag that no axis has is false. Whole values are compared by `axis=value`,

@@ -1,5 +1,5 @@
-"""The findings of the trials before the first case, for the header of results and for the reuse of queue pairs.
-execution/preflight.py runs the trials."""
+"""Defines the findings of preflight, for the header of results and for the reuse of queue pairs. execution/preflight.py
+runs the trials."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -10,8 +10,6 @@ WORKS, NOT_OFFERED = "works", "not offered"
 
 @dataclass(frozen=True)
 class Findings:
-    """The findings of preflight."""
-
     pairs: Mapping[str, str] = field(default_factory=dict)  # WORKS, NOT_OFFERED or a failure, for each tried type
     operations: Mapping[str, str] = field(default_factory=dict)  # WORKS or a failure, for each operation on RC
     refused_write: str = ""  # the result of a WRITE to a region without REMOTE_WRITE; empty without RC

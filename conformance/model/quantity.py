@@ -1,4 +1,4 @@
-"""Addresses, lengths and keys in the notation of tables: `buf + 1 page`, `buf.size + 1`, `64 KiB`, `SIZE_MAX`.
+"""Parses addresses, lengths and keys in the notation of tables: `buf + 1 page`, `buf.size + 1`, `64 KiB`, `SIZE_MAX`.
 
 A quantity is a sum of terms. A term is a number with an optional unit, a constant, or a property of an object. Page
 sizes depend on the machine, so a quantity is evaluated when a case runs, not when its table is read.
@@ -49,7 +49,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A sum of terms. Arithmetic is modulo 2^64, as for size_t in C."""
+    """A sum of terms. Arithmetic is modulo 2^64, like that of size_t in C."""
 
     text: str  # as in the table
     terms: tuple[Term, ...]

@@ -1,6 +1,6 @@
-"""The lines of results.jsonl as types: the keys of each record, in the order in which they are written. docs/results.md
-describes the keys. Keys that are NotRequired may be absent from a file. Types with total=False have the facts that a
-system reports about itself, and any of these keys may be absent. record_shape.py checks the shape of records."""
+"""Defines the types of the lines of results.jsonl: the keys of each record, in the order in which they are written.
+docs/results.md describes the keys. Keys that are NotRequired may be absent from a file. Types with total=False have the
+facts that a system reports about itself, and any of these keys may be absent. record_shape.py checks records."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias, TypedDict
@@ -17,7 +17,7 @@ SCHEMA: Literal["rdma-cts/1"] = "rdma-cts/1"
 
 
 class SuiteVersion(TypedDict, total=False):
-    """The version of the suite, and the SHA-256 over all its tables and rules."""
+    """The version of the suite, and the SHA-256 of all its tables and rules."""
 
     version: str
     tables_sha256: str
@@ -61,7 +61,7 @@ class UnderTest(TypedDict, total=False):
 
 
 class DerivedFiles(TypedDict):
-    """The number and hashes of the derived files that a guest received. Another guest has created these files."""
+    """The number and hashes of the derived files that a guest received. A different guest has created these files."""
 
     files: int
     sha256: str
@@ -110,7 +110,7 @@ class ShardFacts(TypedDict):
 
 
 class SupervisorFacts(TypedDict, total=False):
-    """The keys of a header whose values only the supervisor has, not the worker under test."""
+    """The keys of a header whose values the supervisor has, but the worker under test does not have."""
 
     stack: str
     subject: str
@@ -184,7 +184,7 @@ Axes: TypeAlias = dict[str, list[str] | Subsets]  # by the name of an axis, the 
 
 
 class SpaceFacts(TypedDict, total=False):
-    """The space of a sweep and its number of points. `tries`: the points repeat one experiment that depends on
+    """The space of a sweep and its number of points. If `tries`, the points repeat one experiment that depends on
     chance."""
 
     axes: Axes
@@ -358,9 +358,9 @@ class ProgressRecord(TypedDict):
 
 
 class OfferedRecord(TypedDict):
-    """The worker's trials of capabilities. Only a worker's stream has this record, before the first result. `offered`
-    has, for each entry, the capabilities that no device attribute declares, and whether the entry offers them. `absent`
-    has the declared capabilities that a trial did not find, each with the refused call."""
+    """The results of the worker's trials of capabilities. Only a worker's stream has this record, before the first
+    result. `offered` has, for each entry, the capabilities that no device attribute declares, and whether the entry
+    offers them. `absent` has the declared capabilities that a trial did not find, each with the refused call."""
 
     type: Literal["offered"]
     offered: dict[str, dict[str, bool]]
@@ -402,7 +402,7 @@ class Repetitions(TypedDict):
 class ConfirmationRecord(TypedDict):
     """The result of repeating a violation without the cases that ran before it. `point` is absent if the whole case was
     repeated. If the isolated case has a different violation or none, both occurrences are recorded. `after` has the
-    cases after which the violation occurs again. It is absent if there was no search for these cases."""
+    cases after which the violation occurs again. `after` is absent if there was no search for these cases."""
 
     type: Literal["confirmation"]
     case: str

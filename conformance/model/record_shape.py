@@ -53,7 +53,7 @@ def _absent(type_: Any) -> Any:
 
 
 def _defaults(record: Any, optional: Iterable[str] = ()) -> Any:
-    """Returns the values of absent keys that the type of the record requires, and of absent keys in `optional`."""
+    """Returns default values for the keys that the type of the record requires, and for the keys in `optional`."""
     kept = {*record.__required_keys__, *optional}
     return {name: _absent(type_) for name, type_ in get_type_hints(record).items() if name in kept}
 

@@ -1,5 +1,5 @@
-"""The row of a sweep as data: the constant parts, and templates for the parts that depend on axes. `at` of a template
-returns its part of the row at a point. A point is given as the number of the value on each axis.
+"""Defines the row of a sweep as data: constant parts, and templates for the parts that depend on axes. `at` of a
+template returns this part of the row at a point. A point is given as the number of its value on each axis.
 tables/row_resolution.py creates the templates."""
 
 import functools
@@ -57,8 +57,8 @@ FlagsPart = Flags | Varying[Flags] | FlagSubsets
 
 @dataclass(frozen=True)
 class FlagsUnion:
-    """A list of flags with axes among its elements: the bitwise OR of its parts, in their order. Each axis is a
-    separate part, because the product of two axes of subsets can have a million combinations."""
+    """A list of flags of which some elements are axes. The list is the bitwise OR of its parts. Each axis is a separate
+    part, because the product of two axes of subsets can have a million combinations."""
 
     parts: tuple[FlagsPart, ...]
 
@@ -82,7 +82,7 @@ ArgumentTemplate = Varying[Argument] | FlagsUnion
 
 @dataclass(frozen=True)
 class Mask:
-    """The number of a union of flags."""
+    """The bit mask of a union of flags, as a number."""
 
     flags: FlagsUnion
 
@@ -98,7 +98,7 @@ class Mask:
 class Composed(Generic[T]):
     """A dataclass or a mapping of which some fields or values depend on axes."""
 
-    first: T  # at the first point
+    first: T  # the value at the first point
     parts: Mapping[str, Template[Any]]
 
     @property
@@ -134,7 +134,7 @@ class RowTemplate:
     afterwards: tuple[StepTemplate, ...]
 
     def objects(self, section: str) -> Mapping[str, Template[Any]]:
-        """The objects of a section of `given` that depend on axes, by name."""
+        """Returns the templates of the objects in a section of `given` that depend on axes, by name."""
         found: Any = self.given.parts.get(section)
         return found.parts if found else {}
 

@@ -1,6 +1,6 @@
-"""Rules, which are documented statements with permanent ids, and the evidence of passing cases for the rules. A rule is
-verified if a run has all the rule's evidence. tables/rules_file.py reads rules from files, and
-results/rule_conclusions.py determines the evidence that a run has."""
+"""Defines rules, which are documented statements with permanent ids, and the evidence for the rules. A rule is verified
+if a run has all the rule's evidence. tables/rules_file.py reads rules from files, and results/rule_conclusions.py
+determines the evidence that a run has."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -58,8 +58,8 @@ class Shown:
 @dataclass(frozen=True)
 class Needs:
     """The evidence that verifies rules. The control of a refusal is the same operation, granted on the same set-up. If
-    no case has this control, `controls` has the nearest granted operation of a case, or else the call that creates the
-    object. For example, some types of queue pair never permit an operation."""
+    no case has this control, `controls` has the same operation on the most similar set-up, or else the call that
+    creates the object. For example, some types of queue pair never permit an operation."""
 
     items: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by rule
     controls: Mapping[str, str] = field(default_factory=dict)  # by refusal
@@ -76,7 +76,7 @@ class Needs:
         return cls(items, header.get("controls") or {}, conditional, cases)
 
     def control_of(self, refusal: str) -> str:
-        """Returns the item that has to be granted, so that a refusal counts."""
+        """Returns the item that must be granted for a refusal to count as evidence."""
         return self.controls.get(refusal, refusal.replace(REFUSED, GRANTED, 1))
 
 
@@ -101,8 +101,7 @@ def controls(shown: Iterable[Shown]) -> dict[str, str]:
 
 
 def shown_by(case: Case) -> tuple[Shown, ...]:
-    """Returns the evidence of a passing row (or point of a sweep, as a row) for its rules; empty if the outcome is
-    open.
+    """Returns the evidence of a passing row for its rules; empty if the row's outcome is open.
 
     If later steps are evidence, a judged call that must succeed only prepares these steps, and is not evidence. After a
     call with an injected failure of an allocation, the later steps are not evidence, because they test other objects
@@ -233,11 +232,11 @@ class Rule:
     needs: tuple[str, ...]  # the capabilities without which the rule does not apply
     since: str  # the first rdma-core release whose document has the statement
     failure_means: str  # what a violation means to an application
-    location: Location  # of the id in its file
+    location: Location  # the location of the id in the file
     short: str = ""  # the subject in a few words, for titles of defects; without it, titles have the id
     evidence: tuple[str, ...] = ()  # the items that verify the rule, if these are not all items of the rule's cases
-    # the situation to which the rule applies, if some stacks cannot have it. On a stack where no case of the rule is
-    # reachable, the rule needs no evidence.
+    # The situation to which the rule applies, if some stacks cannot have this situation. On a stack where no case of
+    # the rule is reachable, the rule needs no evidence.
     conditional: str = ""
 
     def as_data(self) -> RuleTexts:

@@ -1,4 +1,4 @@
-"""The set-up of a case as text: the objects that the case creates, and the calls before the judged call."""
+"""Describes the set-up of a case as text: the objects that the case creates, and the calls before the judged call."""
 
 from collections.abc import Iterator
 

@@ -1,6 +1,6 @@
-"""The space of a sweep: axes with their values. Points are numbers in row-major order. A *column* is a Boolean property
-of all points, stored as one integer with one byte, 0 or 1, for each point: Python's operators & | ^ on integers then
-work on all points at once. tables/sweep_reader.py defines how the values of an axis become arguments of a call."""
+"""Defines the space of a sweep: its axes and their values. Points are numbers in row-major order. A *column* is a
+Boolean property of all points, stored as one integer with one byte, 0 or 1, for each point, because Python's operators
+& | ^ then work on all points at once. tables/sweep_reader.py defines how axis values become arguments of a call."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from functools import cached_property
 from conformance.model.record import Axes, Subsets
 from conformance.yamldoc.reader import suggestion
 
-# Far more points than a run can execute. The bound prevents that a mistake in a table exhausts memory.
+# Far more points than a run can execute. Without this bound, a mistake in a table could exhaust memory.
 MAX_POINTS = 1 << 20
 NONE = "none"  # the label of an empty list of flags
 

@@ -1,7 +1,7 @@
-"""The differences between the transports of RDMA devices that matter to the suite.
+"""Describes the transports of RDMA devices, as far as their differences are relevant to the suite.
 
 RoCE is InfiniBand's transport over Ethernet: the InfiniBand Architecture Specification also defines the completions of
-RoCE. RFC 5040 to 5044 define iWARP, with other operations and without acknowledgements. Other transports, such as
+RoCE. RFC 5040 to 5044 define iWARP, with different operations and without acknowledgements. Other transports, such as
 EFA's, follow no public standard, so no document requires particular statuses.
 """
 
@@ -13,11 +13,9 @@ _WITHOUT_RESPONSE = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE", "RD
 
 @dataclass(frozen=True)
 class Transport:
-    """One transport."""
-
     name: str
-    # On a reliable connection, SEND and WRITE complete when the peer has acknowledged them, so their status reports a
-    # refusal by the peer. If false, they may complete once they are sent, and a refusal only terminates the connection.
+    # On a reliable connection: if true, a SEND or WRITE completes when the peer has acknowledged it, and its status
+    # reports a refusal. If false, it may complete once it is sent, and a refusal only terminates the connection.
     acknowledged: bool = True
     immediate_data: bool = True  # a message can have immediate data
     iba: bool = True  # the completion statuses are those of the InfiniBand Architecture Specification

@@ -16,7 +16,7 @@ _MOST_SHOWN = 80  # characters of the wrong value, and of the list of allowed va
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A value that does not fit."""
+    """A value that does not fit its type."""
 
     path: str  # such as `.observed.mr`
     value: Any
@@ -44,8 +44,8 @@ _PLAIN: Mapping[Any, tuple[type, str]] = {
 
 
 def mismatch(value: Any, type_: Any) -> str:
-    """Describes a value that does not fit the type, such as `observed.mr.addr is "x", not an integer or null`. Empty if
-    the value fits. A key of the outermost object may be null, which counts as absent."""
+    """Describes a value that does not fit the type, such as `observed.mr.addr is "x", not an integer or null`. Returns
+    "" if the value fits. A key of the outermost object may be null, which counts as absent."""
     if isinstance(value, dict):
         value = {key: inner for key, inner in value.items() if inner is not None}
     found = check_of(type_)(value)
@@ -60,7 +60,7 @@ def check_of(type_: Any) -> Check:
         return lambda value: None
     if origin is NotRequired:
         return check_of(arguments[0])
-    if origin is Annotated:  # data of a class
+    if origin is Annotated:  # a dict with the fields of a class
         return check_of(arguments[1])
     if is_typeddict(type_) or is_dataclass(type_):
         return _object_check(type_)

@@ -1,4 +1,4 @@
-"""The verdicts that a result can have, and their groups."""
+"""Defines the verdicts that a result can have, and groups of verdicts."""
 
 from enum import StrEnum
 

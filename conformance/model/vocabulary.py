@@ -1,4 +1,4 @@
-"""The vocabulary of the table language: what a table can set up, call and expect. `tables/` reads tables with this
+"""Defines the vocabulary of tables: what a table can set up, call and expect. `tables/` reads tables with this
 vocabulary, `tables/schema.py` publishes it for editors, and `execution/steps.py` executes the calls. The names of flags
 and codes come from `verbs`."""
 
@@ -201,7 +201,7 @@ _IN_FLIGHT = {
 _BIND = verbs.VERBS["ibv_bind_mw"].arguments
 _RANGES = ("kept", "inherited", "either")
 
-# The vendor's dialect of a verb is a separate call.
+# The vendor's variant of a verb is a separate call.
 _CALLABLE = {**verbs.VERBS, **{f"{name}_experimental": verb for name, verb in verbs.VENDOR_VERBS.items()}}
 
 CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
@@ -218,7 +218,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     Kind.SEQUENCES.traits.call: {},
     # The kernel's query of a region (UVERBS_METHOD_QUERY_MR). The arguments are the expected fields besides the keys.
     "query_mr": _given("mr iova=mr.addr length=mr.length"),
-    # At the uverbs entry: a command with the handle of an object of another type, or with a handle that no object has.
+    # At the uverbs entry: a command with the handle of an object of a wrong type, or with a handle that no object has.
     "forged": {
         "command": _words("command", None, FORGED),
         "handle": _words("handle", None, ("nobodys", "pd", "mr", "mw", "qp")),
@@ -326,10 +326,10 @@ EXPECTATIONS: Mapping[str, ExpectationSpec] = {
     "event": ExpectationSpec(("QP_ACCESS_ERR",), "refused", ("traffic",)),
     # Other rows judge the refusal. Without the refusal, this row has nothing to judge.
     "otherwise": ExpectationSpec(("unreachable",), "refused"),
-    # An operation is executed and changes no byte.
+    # The operation must succeed and must not change a byte.
     "moved": ExpectationSpec(("nothing",), "success", PROBES),
     # For a step after the judged call: the step is executed only if the judged call had this outcome.
     "after": ExpectationSpec(("success", "refused")),
 }
-# Names that objects of a table cannot have, because these names have another meaning in steps and calls.
+# Names that objects of a table cannot have, because these names have a different meaning in steps and calls.
 RESERVED = (NULL, INVENTED, *BAD_FDS, *(name for _, name in PRODUCTS.values()))
