@@ -1,5 +1,5 @@
-"""Exchanges data with a guest in which mutants of a driver are tried in turn. Runs on the host. The program in the guest
-is inside.py; trying.py judges the outcomes."""
+"""Exchanges data with a guest in which mutants of a driver are tried in turn. Runs on the host; the program in the
+guest is inside.py. trying.py judges the outcomes."""
 
 from __future__ import annotations
 
