@@ -57,8 +57,8 @@ _DONE = _Outcome()
 
 
 def preflight(bench: Bench) -> Findings:
-    """Returns the findings. Raises UserError (status 3) if neither end responds to a message. If the device has no RC,
-    the message is sent over UD."""
+    """Returns the findings. Raises UserError (status 3) if the device cannot be tested, for example because neither end
+    responds to a message. If the device has no RC, the message is sent over UD."""
     with domain(bench) as pd, ExitStack() as cleanup:
         return _Preflight(bench, {"pd": pd}, cleanup, []).findings()
 
