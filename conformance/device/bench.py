@@ -29,7 +29,7 @@ from conformance.model.vocabulary import WINDOWS_POSTER, WR_POST
 
 # Kinds of memory whose pages no case pins completely.
 _NEVER_PINNED = ("sparse", "unmapped", "no_access")
-# For each type of queue pair: the value of `extended` for which the builders of ibv_wr_post(3) post the requests.
+# For each type of queue pair with builders: the value of QpSpec.extended that selects these builders.
 _BUILT = {"RC": WINDOWS_POSTER, "UC": WINDOWS_POSTER, "UD": WR_POST}
 _COMPILER_POLL_S = 5.0  # the interval at which a case that waits for the compiler reports progress
 

@@ -1,4 +1,4 @@
-"""Represents a requester on another host in this process: its device, protection domain, memory and queue pairs.
+"""Represents, in this process, a requester on another host: its device, protection domain, memory and queue pairs.
 
 A channel sends all calls to a process on the peer's host. This process has a copy of the requester's memory, at the
 same addresses. Each end stores the contents of the last synchronization, and sends the pieces that have changed since
@@ -38,7 +38,7 @@ class Mirror:
         del self._known[addr]
 
     def changes(self) -> Changes:
-        """Returns the pieces that have changed at this end, for the other end, and stores their contents."""
+        """Returns the pieces that have changed here since the last synchronization, and stores their contents."""
         found: Changes = []
         for addr, known in self._known.items():
             now = ctypes.string_at(addr, len(known))

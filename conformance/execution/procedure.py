@@ -90,7 +90,7 @@ def refused_once(refusal: SetupRefused) -> Observation:
 
 
 def make_calls(context: CaseContext) -> Observation:
-    """Issues the judged call and executes the later steps of a case that is set up. In the returned observation,
+    """Issues the judged call, and executes the later steps. The set-up must exist. In the returned observation,
     `afterwards` has the observations of the later steps."""
     limit = context.case.given.memlock
     with nullcontext() if limit is None else context.bench.locked_memory_limit(context.bytes(limit)):
