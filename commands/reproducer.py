@@ -38,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         parser,
         "--out FILE",
-        f"where to write; - is standard output (default: {_FILE}, which is not replaced; for --mail -; "
-        "for --all reproducers/ in RUN)",
+        f"where to write; - is standard output (default: {_FILE}, which is not replaced; with --mail: -; "
+        "with --all: reproducers/ in RUN)",
     )
     add_cases_argument(parser)
 

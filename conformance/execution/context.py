@@ -275,7 +275,6 @@ class CaseContext:
         raise TypeError(f"{argument!r} names an object, not a number")
 
     def sges(self, argument: Argument) -> tuple[Sge, ...]:
-        """Returns the list of SGEs of an argument."""
         assert isinstance(argument, tuple)
         return tuple(
             Sge(self.bytes(each.addr), self.bytes(each.length) % (1 << 32), self.bytes(each.lkey) % (1 << 32))
