@@ -23,7 +23,7 @@ _MOST = 20  # the maximum number of printed differences
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "nodes DIR...", "the results of a node, or a directory in which each subdirectory is a node")
-    add(parser, "--out DIR", "where to write the page (default: here)", default=Path())
+    add(parser, "--out DIR", "where to write the page (default: the working directory)", default=Path())
 
 
 def execute(arguments: argparse.Namespace) -> int:

@@ -216,7 +216,7 @@ def _judged_here(recording: Recording, before: Recorded | None, chosen: Chosen, 
 
 
 def choose(options: RunOptions, known: Chosen | None = None) -> Chosen:
-    """Returns the tables and the cases that the options select; from `known`, as far as they fit. Raises UserError."""
+    """Returns the tables and cases that the options select; reuses those of `known` if possible. Raises UserError."""
     suite = known.suite if known else run_arguments.suite_of_run(options)
     selection = run_arguments.selection_from(options)
     by = (selection, options.seed, bool(options.sequences))
@@ -332,7 +332,7 @@ def _reported(judged: Digest, out: Path, level: int, lost: str, changed: str) ->
 
 
 def _announcing(start: Start, alone: Collection[str], progress: Progress) -> Start:
-    """Returns `start` with a message before a worker is started for a single hazardous case."""
+    """Returns a function like `start` that also shows a message before it starts a worker for one hazardous case."""
 
     def announcing(cases: Sequence[str]) -> Worker:
         if len(cases) == 1 and cases[0] in alone:

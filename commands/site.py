@@ -133,7 +133,7 @@ def _papers(page: HistoryPage, runs: Sequence[Run], suite: Suite) -> dict[str, s
 
 
 def _earlier(folder: Path) -> list[str]:
-    """Returns the files of the site in a directory, or none if the directory is empty. Raises UserError otherwise."""
+    """Returns the files of the site in a directory; none for an empty directory. Raises UserError for other content."""
     try:
         if not folder.exists() or not any(folder.iterdir()):
             return []

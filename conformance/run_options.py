@@ -241,7 +241,7 @@ class RunOptions:
     )
     cases: tuple[Path, ...] = _option((), "also the tables in DIR/<verb>/", "DIR", given_path, plugin=True, group=CASES)
     profile: Path | None = _judging(
-        None, "the profile of the device (see the command profiles)", "FILE", given_path, plugin=True
+        None, "the profile of the device, such as profiles/rxe.yaml", "FILE", given_path, plugin=True
     )
     waivers: Path | None = _judging(None, "known violations (see docs/waivers.md)", "FILE", given_path, decides=False)
     subject: str | None = _judging(

@@ -271,7 +271,7 @@ def environment() -> Environment:
 @cache  # a loaded library does not change
 def library_version() -> str:
     """Returns the rdma-core version of the libibverbs that this process has loaded. No function of the library returns
-    the version, but it is in the name of the file, libibverbs.so.1.<abi>.<rdma-core version>."""
+    the version, but the file name contains the version: libibverbs.so.1.<abi>.<rdma-core version>."""
     ctypes.CDLL("libibverbs.so.1")
     for line in Path("/proc/self/maps").read_text().splitlines():
         if "libibverbs" not in line:  # in an emulated guest, resolving the path of each mapping is slow

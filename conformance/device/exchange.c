@@ -184,7 +184,7 @@ static int reset(struct end *end)
     return failed;
 }
 
-/* Restores the states after creation. Returns 0, or the errno of the transition that failed. */
+/* Restores the initial states of the pair. Returns 0, or the errno of the transition that failed. */
 static int renew(struct connection *connection)
 {
     int failed = reset(&connection->ends[RESPONDER]);

@@ -133,7 +133,7 @@ class _Posting:
         return self._missing((request,), (0,))
 
     def _whole_or_nothing(self, requests: Sequence[SendRequest], numbers: Sequence[int]) -> str:
-        """Posts requests that may be refused. Describes the error if neither all nor none of them are executed."""
+        """Posts requests that may be refused. Describes the error if only some of the requests are executed."""
         returned = self.queue.post_batch(requests)
         return self._executed(numbers, _REQUESTS - 1) if returned.value else self._missing(requests, numbers)
 

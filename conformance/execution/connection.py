@@ -30,7 +30,7 @@ _OTHER_RESPONSES = ("LOC_", "MW_", "RNR_")
 # The maximum number of times that a message is sent if an unreliable transport loses it.
 _MOST_TRIES = 3
 ERROR_STATE = "ERR"
-# The types of queue pairs with a shared receive queue. Its receives are not flushed after an error of the queue pair.
+# The types of queue pairs with a shared receive queue. An error of the queue pair does not flush shared receives.
 _SHARED_RECEIVES = ("XRC", "RC_SRQ")
 _WITH_IMM = "RDMA_WRITE_WITH_IMM"
 _RECEIVED_WITH_IMM = "RECV_RDMA_WITH_IMM"

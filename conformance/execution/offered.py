@@ -159,8 +159,8 @@ def _has_dmabuf_buffers(entry: Entry, pd: Pd) -> bool:
 
 
 def _on_huge_pages(bench: Bench, entry: Entry, pd: Pd) -> dict[str, bool]:
-    """Returns whether a region with HUGETLB can be registered. Returns {} if this host has no huge pages, or if huge
-    pages cannot be registered with ON_DEMAND and without HUGETLB."""
+    """Returns whether a region with HUGETLB can be registered. Returns {} if this host has no huge pages, or if a
+    region with only ON_DEMAND cannot be registered on huge pages."""
     try:
         memory = bench.allocate("huge", bench.hugepage)
     except HostLacks:

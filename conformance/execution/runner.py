@@ -164,7 +164,7 @@ def run_api(case: Case, run: RunContext, progress: Progress) -> CaseRun:
 
 
 def _observe_api(case: Case, bench: Bench, waiting: Callable[[], None]) -> Observation:
-    """Returns the observation of the checks of the enumeration, struct or prototype that `case` names. `waiting` is
+    """Returns the checks on the enumeration, struct or prototype that `case` names, as an observation. `waiting` is
     called repeatedly while the compiler runs. If no checks exist because the header or a compiler is missing,
     `unreachable` of the observation has the reason."""
     item = str(case.when.arguments["item"])

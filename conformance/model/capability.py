@@ -155,7 +155,7 @@ NAMES = tuple(MEANING)
 
 
 def titled(name: str) -> str:
-    """Returns the name of a capability; for a later verb, with the release that introduced it."""
+    """Returns the name of a capability. For a verb of BY_SYMBOL, adds the release that introduced the verb."""
     verb = BY_SYMBOL.get(name)
     return f"{verb.name} (in rdma-core since {verb.since})" if verb else name
 

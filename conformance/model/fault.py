@@ -101,7 +101,7 @@ class Fault:
 
     kind: FaultKind
     call: str = ""  # the call that failed, with its arguments if they are known
-    verb: str = ""  # the name of the call, which is the same at both entries
+    verb: str = ""  # the name of the call, which is the same at all entries
     entry: str = ""
     step: int = 0  # 0 for the judged call, or the number of the later step
     operation: str = ""  # the operation of traffic

@@ -180,7 +180,7 @@ class Subsets(TypedDict):
     subsets: list[str]
 
 
-Axes: TypeAlias = dict[str, list[str] | Subsets]  # by the name of an axis, the labels of its values, or its flags
+Axes: TypeAlias = dict[str, list[str] | Subsets]  # for each axis, the labels of its values, or its flags
 
 
 class SpaceFacts(TypedDict, total=False):

@@ -205,7 +205,7 @@ def _axes(sweep: Sweep) -> frozenset[str]:
 
 
 LEVELS = ("must", "should", "may")
-# `since` of a rule that only a vendor's document states.
+# The value of `since` for a rule that only a vendor's document states.
 VENDOR = "vendor"
 LAYERS = ("header", "libibverbs", "provider", "kernel", "device")
 # The prefix of the ids of rules about declarations: a device has each capability that it declares.

@@ -206,7 +206,7 @@ _CALLABLE = {**verbs.VERBS, **{f"{name}_experimental": verb for name, verb in ve
 
 CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     **{name: verb.arguments for name, verb in _CALLABLE.items()},
-    # Calls that are not verbs with a manual page: posted requests and traffic, to which the pages of verbs refer.
+    # Calls that have no manual page: posted requests and traffic. The manual pages of verbs refer to these calls.
     # Without `rkey`, ibv_inc_rkey computes the new key from the window's last key.
     "post_bind_mw": {**_BIND, **_given("rkey=")},
     "post_local_inv": _given("qp rkey=mw.rkey"),
