@@ -2,7 +2,7 @@
 
     python3 rdma_core_tests.py DEVICE MODULE[.CLASS.METHOD] [MODULE...]
 
-The tests are in `tests` next to this file. Prints JSON lines: the begin and the outcome of each test, and at the
+The tests are in `tests` next to this file. Prints JSON lines: the start and the outcome of each test, and at the
 end the number of test methods that ran (without skipped methods), how many failed, and their duration with set-up.
 """
 

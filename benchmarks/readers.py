@@ -82,7 +82,6 @@ def cost(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
 
 
 def main() -> int:
-    """Measures each command once."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "", allow_abbrev=False)
     parser.add_argument("--planned", type=int, default=300_000, metavar="N")
     parser.add_argument("--results", type=int, metavar="N")

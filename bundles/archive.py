@@ -166,7 +166,7 @@ class _WrongError(Exception):
 
 
 class _OtherVersionError(Exception):
-    """Raised with the schema of a bundle of another version."""
+    """Raised with the schema of a bundle of a different version."""
 
 
 def _schema_of(manifest: bytes) -> str:

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="runs",
         required=True,
     )
-    add(parser, "--owner NAME", "who is responsible", required=True)
+    add(parser, "--owner NAME", "who is responsible for the waivers", required=True)
     add(
         parser,
         "--issue ADDRESS",

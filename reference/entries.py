@@ -42,7 +42,7 @@ class KernelEntry:
             return Return(refused.errno, refused.errno)
 
     def forged(self, command: str, handle: int, mr: Mr) -> Return:
-        """Issues a command of the kernel with the handle of another object."""
+        """Issues a command of the kernel with the handle of a different object."""
         error = self._device.forged_fault(command, handle)
         return Return(error, error)
 

@@ -124,7 +124,7 @@ class Extended(Regions):
         return self.reg_mr_ex(pd, length, access, BUF | ADDR, 0, addr, -1, 0, "NULL", buf)
 
     def buffer_fault(self, pd: int, asked: MrInitAttr) -> int:
-        """Returns the errno for a range that is not in the buffer, or for another PD; 0 if there is no fault."""
+        """Returns the errno for a range that is not in the buffer, or for a PD other than the buffer's; else 0."""
         buffer = self.buffers[asked.buf or 0]
         if buffer.fd >= 0 and self.is_moved(asked):
             return errno.EINVAL

@@ -55,7 +55,7 @@ class Queues(Access):
     queues = 0
 
     def create_qp(self, queue: Queue) -> Queue:
-        """Creates a queue pair and assigns its number. Raises Refused if the device does not have the type."""
+        """Creates a queue pair and assigns its number. Raises Refused if the device lacks the type or the poster."""
         needs = "xrc" if queue.kind.startswith("XRC") else queue.kind.lower()
         if (
             queue.kind not in _KINDS

@@ -146,7 +146,7 @@ class Work(Binding):
             return self.write(queue, request)
         raise LookupError(f"the reference has no {request.opcode}")
 
-    # The two sides of an operation
+    # The local and the remote bytes of an operation
 
     def gather(self, queue: Queue, sges: Sequence[Sge]) -> bytes | None:
         """Returns the bytes of a request's SGEs, or None if the access to an SGE is refused."""

@@ -28,7 +28,7 @@ KINDS: Mapping[str, str] = {
     UNSUPPORTED: "was judged; now the device does not declare the capability, or the situation cannot be set up",
     UNNEEDED: "was waived, and is no longer a violation",
     FIXED: "was a violation, and passes now",
-    CHANGED: "has a different verdict that is neither better nor worse",
+    CHANGED: "any other change of the verdict",
     NEW: "only in the new run",
     GONE: "only in the old run",
 }

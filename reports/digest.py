@@ -438,7 +438,7 @@ def _own_parts(given: Mapping[str, object]) -> Iterator[str]:
 
 
 def called(name: str) -> str:
-    """Returns the shown name of an entry of Digest.under_test. Each entry is a hash or an environment variable."""
+    """Returns the shown name for a key of Digest.under_test, whose values are hashes and environment variables."""
     return f"variable {name.removeprefix(_VARIABLE)}" if name.startswith(_VARIABLE) else f"hash of {name}"
 
 
@@ -519,7 +519,7 @@ def _shard(header: HeaderRecord) -> str:
 
 def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
     """Returns the contradiction between the header and the tables of `suite`; empty if there is none. In a header of
-    another version a rule may have more or fewer fields, but the common fields must have the same values."""
+    a different version, a rule may have more or fewer fields, but the common fields must have the same values."""
     known = plain(suite.registry.as_data())
     recorded = header["rules"]
     if recorded.keys() != known.keys() or any(

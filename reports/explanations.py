@@ -1,5 +1,5 @@
-"""The texts of `rdma-cts explain` about a rule, a case, a point of a sweep and a defect. commands/explain.py finds the
-rule, case, point or defect."""
+"""Writes the texts of `rdma-cts explain` about a rule, a case, a point of a sweep or a defect. commands/explain.py
+finds the rule, case, point or defect."""
 
 import re
 import textwrap

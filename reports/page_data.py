@@ -1,5 +1,5 @@
-"""The cases, sweeps and maps of report.html as compact data. The script of the page builds a row from the data when the
-row is opened, and draws the maps.
+"""Encodes the cases, sweeps and maps of report.html as compact data. The script of the page shows the details of a case
+when the user opens the case, and draws the maps.
 
 Each distinct value is stored once, in `texts`. A column has, for each case, the index of the value in `texts`; index 0
 means that there is no value. In a text, HERE is a placeholder for the id of the case.

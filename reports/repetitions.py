@@ -1,4 +1,4 @@
-"""The effect of repeated violations on the verdicts and defects of a run, and the texts about the repetitions for all
+"""Applies the repetitions of violations to the verdicts and defects of a run, and describes the repetitions for all
 reports. conformance/supervision/ repeats the violations."""
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The verbs as statements of C: the call, and the check of its result."""
+"""Writes the verbs as statements of C: the call, and the check of its result."""
 
 from collections.abc import Callable
 

@@ -143,7 +143,7 @@ def _used(given: Sequence[str], calls: Sequence[str]) -> list[str]:
 
 
 def _at_fault(symptom: Symptom, run: Digest) -> str:
-    """Returns the part of the stack that answered, by the name that the part's maintainers use."""
+    """Returns the part of the stack that returned the result, by the name that the part's maintainers use."""
     driver = run.header["device"].get("driver") or "RDMA"
     parts = {PROVIDER: f"rdma-core, providers/{driver}", LIBIBVERBS: "rdma-core, libibverbs", CORE: "RDMA/core"}
     return parts.get(answering_of(symptom).layer, driver)
@@ -171,7 +171,7 @@ def _stack(run: Digest) -> str:
 
 
 def _differences(other: Digest, run: Digest) -> str:
-    """Returns the loaded software that is different in another run of the same versions; empty if none is."""
+    """Returns the loaded software of `other` that differs from `run`; empty if the versions of the stacks differ."""
     if _stack(other).partition(" (")[0] != _stack(run).partition(" (")[0]:
         return ""
     known = {name: value for name, value in other.under_test.items() if not name.startswith("given")}

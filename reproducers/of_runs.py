@@ -1,4 +1,4 @@
-"""The programs of a run: one for each symptom of a violation, which is a row or the smallest point of a deviation."""
+"""Makes the programs of a run, one for each symptom of a violation: a row or the smallest point of a deviation."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -152,7 +152,7 @@ def compare(
 
 
 def _compile_here(folder: Path, names: Iterable[str]) -> None:
-    """Compiles the programs that this host can compile; the guest compiles the others, which takes seconds for each. A
+    """Compiles the programs that this host can compile; the guest needs seconds to compile each other program. A
     program that was compiled on the host runs with the guest's library."""
     if shutil.which("cc"):
         with ThreadPoolExecutor() as pool:

@@ -51,7 +51,7 @@ def out_directory(text: str) -> Path:
 
 
 def out_file(text: str) -> Path:
-    """Like out_path, for an option that names a file which is written hours later."""
+    """Like out_path, but refuses a directory; for an option whose file is written hours later."""
     path = out_path(text)
     if os.path.isdir(path):
         raise UserError(f"{path} cannot be written: {os.strerror(errno.EISDIR)}")

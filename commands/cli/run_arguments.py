@@ -22,7 +22,7 @@ from fixtures.guest.recipe import DEFAULT_STACK, OWN_STACKS, STACKS
 _CHOICES = {"stack": ((*STACKS, *OWN_STACKS), DEFAULT_STACK), "driver": (tuple(DRIVERS), DEFAULT_DRIVER)}
 # The placeholders whose values are paths of files and directories.
 PATHS = ("BUNDLE", "DIR", "FILE", "KEY", "NEW", "OLD", "RUN")
-# The types of values. A key is an option with its placeholder, or a placeholder.
+# The types of values. A key is an option with its placeholder, or only a placeholder.
 _TYPES: Mapping[str, Callable[[str], Any]] = {
     **dict.fromkeys(PATHS, given_path),
     **{"--out DIR": out_directory, "--out FILE": out_path, "K/N": Shard.parse},

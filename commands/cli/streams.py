@@ -45,7 +45,7 @@ class Output:
     """Replaces standard output and standard error by streams on which writing cannot fail."""
 
     def __init__(self) -> None:
-        """Opens closed standard descriptors, so that no file of a run gets the numbers 0 to 2."""
+        """Opens /dev/null as each standard descriptor that is closed, so that no file of a run gets its number."""
         for descriptor in range(3):
             try:
                 os.fstat(descriptor)

@@ -83,7 +83,7 @@ class DeviceBench:
             with closing(self.alloc_pd()) as pd:
                 self.pair(QpSpec("UD", "pd"), pd, pd).close()
         except Exception as error:  # the exceptions of pyverbs differ between versions
-            message = f"--poster wr: {self.device.name} creates no queue pair for the builders of ibv_wr_post(3)"
+            message = f"--poster wr: {self.device.name} cannot create a queue pair for ibv_wr_post(3)"
             raise UserError(message, hint="omit --poster") from error
 
     def alloc_pd(self) -> ProtectionDomain:

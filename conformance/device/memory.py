@@ -243,7 +243,7 @@ def _persistent(size: int) -> Memory:
         raise HostLacks("no persistent memory was specified", f"specify a device DAX in {persistent.VARIABLE}")
     unit = max(PAGE, device.alignment)
     rounded = max(1, -(-size // unit)) * unit
-    fd, offset = device.take(rounded)
+    fd, offset = device.lock(rounded)
     addr, mapped = _reserve(rounded, unit)
     memory = Memory(addr, size, mapped, fd)
     try:

@@ -34,7 +34,7 @@ def each_allocation_fails(context: CaseContext, call: Callable[[], Observation])
         if count % _REPORT_INTERVAL == _REPORT_INTERVAL - 1:
             context.progress("calls", count)
         for memory in fresh:
-            paging.let_go(memory.addr, memory.size, "DONTNEED")
+            paging.advise(memory.addr, memory.size, "DONTNEED")
         with context.bench.failing_allocation(count // 2) as injected:
             seen = call()
         if seen["returned"] not in DONE:
