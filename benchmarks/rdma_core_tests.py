@@ -2,8 +2,8 @@
 
     python3 rdma_core_tests.py DEVICE MODULE[.CLASS.METHOD] [MODULE...]
 
-The tests are in `tests` next to this file. Prints JSON lines: when a test begins, its outcome, and at the end the
-number of test methods that ran (without skipped methods), how many did not pass, and their duration with set-up.
+The tests are in `tests` next to this file. Prints JSON lines: the start and the outcome of each test, and at the
+end the number of test methods that ran (without skipped methods), how many failed, and their duration with set-up.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ class Timed(unittest.TestResult):
 
 def main() -> None:
     device, *modules = sys.argv[1:]
-    # Like rdma-core's run_tests.py, parses the options of the tests before importing any test.
+    # As in rdma-core's run_tests.py, the options of the tests are parsed before any test is imported.
     sys.path[:0] = [str(HERE), str(HERE / "tests")]
     sys.argv[1:] = ["--dev", device]
     from args_parser import parser  # type: ignore[import-not-found]

@@ -2,8 +2,9 @@
 
     python3 benchmarks/readers.py [--planned N | --results N [--own]] [RUN]
 
-The commands read a copy of RUN, a results.jsonl, with N more planned cases without results, or with N results, which
-repeat those of the run under other names. With --own, each result has its own observation and location.
+The commands read a copy of RUN, a results.jsonl. With --planned, the copy has N more planned cases without results.
+With --results, it has N results: those of the run, repeated with different case ids, and with --own also with
+different observations and locations.
 """
 
 import argparse
@@ -50,7 +51,7 @@ def repeated_run(source: Path, folder: Path, number: int, own: bool = False) -> 
 
     folder.mkdir()
     first = {**header, "planned": [copy(at)["case"] for at in range(number)]}
-    # Line by line, because the peak memory of a child includes that of this process.
+    # Written line by line, because the peak memory of a child process includes that of this process.
     with (folder / source.name).open("w") as file:
         for record in chain([first], map(copy, range(number))):
             file.write(f"{json.dumps(record, separators=(',', ':'))}\n")
@@ -81,7 +82,6 @@ def cost(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
 
 
 def main() -> int:
-    """Measures each command once."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "", allow_abbrev=False)
     parser.add_argument("--planned", type=int, default=300_000, metavar="N")
     parser.add_argument("--results", type=int, metavar="N")

@@ -1,10 +1,10 @@
 """Measures what runs and other commands cost: `python3 benchmarks/run_cost.py [--repetitions N] [MEASURE …]`.
 
 Prints the time of each run, and a Markdown table with the medians of the times, of the processor seconds and of the
-memory. The processor seconds are those of the command and its guests, and vary less on a busy machine. The memory is
-the peak of the largest process, and for the lab the proportional set size of all runs. The first repetition of each
-measure fills caches and does not count. The exit status is 1 if a goal is missed. With `--history FILE`, goals do not
-count: the status is 1 if a figure is more than a fifth above the median of the earlier nights in this file."""
+memory. The processor seconds are those of the command and its guests; they vary less than the times on a busy machine.
+The memory is the peak of the largest process; for the lab, it is the proportional set size of all runs. The first
+repetition of each measure fills caches and is not counted. The exit status is 1 if a goal is missed. With `--history
+FILE`, goals are ignored: the status is 1 if a figure is more than a fifth above the median of the nights in FILE."""
 
 import argparse
 import json
@@ -43,7 +43,7 @@ MOST = 1.2  # a figure above this multiple of the median of the last NIGHTS nigh
 NIGHTS, FEWEST = 14, 5
 
 RESULTS, HOSTS = 100_000, 100
-# Replaces ssh, with a host that replies until a worker is requested.
+# A replacement for ssh: a host that replies to the requests until a worker is requested.
 SSH = r"""#!/bin/sh
 say() { printf '%s M {"event": "%s", %s}\n' "$secret" "$1" "$2"; }
 read -r program
@@ -118,8 +118,8 @@ def lab_start(work: Path) -> Cost:
 
 @dataclass(frozen=True)
 class Measure:
-    """One line of the table. `run` and `floor` measure the cost and its floor in a new directory. `goal_s` is in
-    seconds; with `goal_mib` it is in processor seconds, and memory has a goal too."""
+    """One line of the table. In a new directory, `run` measures the cost, and `floor` measures a lower bound of the
+    time. `goal_s` is in seconds; with `goal_mib`, a goal for the memory, it is in processor seconds."""
 
     title: str
     run: Callable[[Path], Cost]
@@ -181,7 +181,7 @@ MEASURES = {
 
 
 def repeat(name: str, measure: Measure, repetitions: int) -> tuple[Cost, float | None]:
-    """Returns the medians of what a measure costs, and of its floor in seconds."""
+    """Returns the medians of the cost of a measure, and of its floor in seconds."""
     costs, floors = [], []
     for repetition in range(1 if measure.once else repetitions + 1):
         with tempfile.TemporaryDirectory(prefix="rdma-cts-benchmark-") as folder:

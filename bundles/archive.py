@@ -1,4 +1,4 @@
-"""The file of a bundle: a tar archive in xz. There is only one form, so that the same run always gives the same bytes.
+"""Packs and unpacks the file of a bundle, a tar archive in xz. The bundles of the same run have equal bytes.
 
 `unpack` compares every byte with what `pack` would write for the same files. The manifest, which is the first member,
 has the names, sizes and hashes, and all other bytes are fixed. xz detects a changed byte of the compressed data.
@@ -166,7 +166,7 @@ class _WrongError(Exception):
 
 
 class _OtherVersionError(Exception):
-    """Raised with the schema of a bundle of another version."""
+    """Raised with the schema of a bundle of a different version."""
 
 
 def _schema_of(manifest: bytes) -> str:

@@ -54,7 +54,8 @@ def wrong_claim(manifest: Manifest, run: Digest) -> str:
 
 
 def remark(manifest: Manifest, run: Digest) -> str:
-    """Returns a remark if another version has written the manifest, so that its words are not compared; else empty."""
+    """Returns a remark if a different version wrote the manifest and this version would write other words; else
+    empty."""
     own = {**claims(run), _BUNDLED_BY: None}
     if not _of_other_version(manifest) or {**manifest.about, _BUNDLED_BY: None} == own:
         return ""

@@ -1,4 +1,4 @@
-"""Signatures of bundles. ssh-keygen makes and checks the signatures with the user's own keys. BUNDLE.sig is next to
+"""Signs bundles and checks signatures. ssh-keygen does this with the user's own keys. BUNDLE.sig is next to
 BUNDLE. commands/verify.py checks the verdicts of a bundle."""
 
 import os

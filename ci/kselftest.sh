@@ -1,5 +1,5 @@
 #!/bin/sh
-# The suite as a kselftest of the running kernel: KTAP on standard output, everything else on standard error.
+# Runs the suite as a kselftest of the running kernel: prints KTAP on standard output, all else on standard error.
 # Usage: sh ci/kselftest.sh [OPTION of `rdma-cts run`]...
 # The device is RDMA_CTS_DEVICE, or else the first device of this host; without a device the test is skipped. The exit
 # status is that of a kselftest: 0 all cases passed, 1 a case failed, 4 skipped.

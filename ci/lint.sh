@@ -9,7 +9,7 @@ python=${RDMA_CTS_PYTHON:-python3}
 tools=$cache/lint/$(sha256sum "$list" | cut -c 1-16)-$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 mkdir -p "$cache/lint"
 (
-    flock 9 # one checkout installs the tools, others wait for them
+    flock 9 # one checkout installs the tools; other checkouts wait
     [ ! -e "$tools/complete" ] || exit 0
     if ! "$python" -c 'import ensurepip' 2>/dev/null; then
         sh fixtures/system/install-packages.sh python3-venv || exit 3

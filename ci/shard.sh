@@ -2,7 +2,7 @@
 # Runs one shard of a run, on one of several machines. K and N are read from SHARD=K/N, or from the variables of GitLab
 # (parallel:), of a Slurm array, or of an indexed Job of Kubernetes (with JOB_COMPLETIONS).
 # Usage: sh ci/shard.sh [OPTION of `rdma-cts run`]...
-# The results are in OUT/shard-K (OUT is out by default), see resumed.sh. `rdma-cts merge OUT/shard-* --out DIR` merges
+# The results are in OUT/shard-K (default of OUT: out); see resumed.sh. `rdma-cts merge OUT/shard-* --out DIR` merges
 # all shards into one run.
 set -eu
 

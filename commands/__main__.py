@@ -37,8 +37,8 @@ COMMANDS: Mapping[str, str] = {
     "compare": "Compare two runs case by case and point by point; exit status 1 after a regression.",
     "judge": "Judge recorded observations again by the current rules and tables, without a device.",
     "bundle": "Pack a run with everything that is needed to judge it again elsewhere (see verify).",
-    "verify": "Judge a bundled run again, and print what the bundle supports; exit status 0, 1 or 3 as for run, 2 if "
-    "the bundle was changed.",
+    "verify": "Judge a bundled run again, and print the conclusion that the bundle supports; exit status 0, 1 or 3 as "
+    "for run, 2 if the bundle was changed.",
     "explain": "Explain a rule, a case, a point of a sweep or a defect: its source, its set-up, its last verdict, and "
     "the meaning of a failure.",
     "waivers": "Write waivers of the defects in recorded runs, each with an owner, an issue and an expiry date.",
@@ -89,8 +89,8 @@ def parser_of(commands: Collection[str]) -> Parser:
 
 
 def main(argv: Sequence[str] | None = None, parsed: Namespace | None = None, **known: object) -> int:
-    """Runs the command that `argv` names and returns its exit status. The caller may have `parsed` the arguments.
-    `known` are attributes that are added to the arguments, such as cases that the caller has already chosen."""
+    """Runs the command that `argv` names and returns its exit status. `parsed` are arguments that the caller has
+    parsed. `known` are attributes that are added to the arguments, such as cases that the caller has already chosen."""
     given = sys.argv[1:] if argv is None else list(argv)
     if given[:1] == ["help"]:
         given = [*given[1:2], "--help"]
@@ -125,7 +125,7 @@ def _report_error(error: UserError, given: Sequence[str]) -> int:
 
 
 def keep_derived_files(given: Sequence[str]) -> None:
-    """Lets this process and its children store parsed tables in the cache, if the cache is writable."""
+    """Lets this process and its children store parsed tables in the cache, if the command may write to the cache."""
     if keeps_files(given):
         os.environ.setdefault(cache.DIRECTORY, str(cache_directory() / "derived" / "host"))
 

@@ -53,7 +53,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def status_of(verdicts: Iterable[Verdict]) -> int:
-    """Returns BAD if a verdict is a violation, GOOD if the documents are met, and SKIP for undecided verdicts."""
+    """Returns BAD if a verdict is a violation, GOOD if all verdicts are PASS, else SKIP."""
     found = set(verdicts)
     if found & set(VIOLATIONS):
         return BAD

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--out FILE", f"where to write (default: RUN{SUFFIX})")
     add(parser, "--waivers FILE", "the run's waivers, if their file was moved")
     add(parser, "--profile FILE", "the run's profile, if its file was moved")
-    add(parser, "--sign KEY", f"sign the bundle with a key of ssh-keygen(1), into FILE{signature.SUFFIX}")
+    add(parser, "--sign KEY", f"sign the bundle with a key of ssh-keygen(1); writes FILE{signature.SUFFIX}")
     add_cases_argument(parser)
 
 
@@ -86,7 +86,7 @@ def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[s
 
 
 def _profile_of(folder: Path) -> Path | None:
-    """Returns the profile that the plan of a run names, for a run of an older version, whose header has no profile."""
+    """Returns the profile that the plan of a run names. Older versions recorded the profile only in the plan."""
     if not (folder / PLAN).exists():
         return None
     parser = Parser(prog="bundle")

@@ -10,7 +10,7 @@ from commands.cli.arguments import Parser
 from commands.cli.run_arguments import PATHS
 from conformance.tables.suite import load_suite
 
-_FILES = "--"  # a word among the possible values of an option, which means that the value is a file
+_FILES = "--"  # this word among the possible values of an option means that the value is a file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _with_subcommands(commands: dict[str, Parser]) -> dict[str, Parser]:
-    """Returns the commands. The subcommands of a command precede it; their names begin with the name of the command."""
+    """Returns each command after its subcommands. The name of a subcommand begins with the name of its command."""
     found = {}
     for name, parser in commands.items():
         found.update({f"{name} {each}": below for each, below in parser.commands().items()})
@@ -42,7 +42,7 @@ def _known() -> dict[str, Collection[str]]:
 
 
 def _values(parser: Parser) -> Iterator[tuple[str, str | None]]:
-    """Yields each long option, or "" for an argument, with the words that can be its value; None for a switch."""
+    """Yields each long option ("" for an argument) with the words that can be its value, or with None for a switch."""
     for action in parser._actions:
         words = action.choices or _known().get(str(action.metavar), ())
         value = None if action.nargs == 0 else " ".join(map(str, words))
@@ -79,7 +79,7 @@ def _offer(words: str) -> str:
 
 
 def _zsh(commands: dict[str, Parser]) -> str:
-    """Returns the bash script in a form for zsh. If compinit loads it as a function, the first call completes too."""
+    """Returns the bash script for zsh. If compinit loads the script as a function, the first call also completes."""
     load = "(( $+functions[compdef] )) || { autoload -U compinit && compinit; }\n"
     load += "autoload -U +X bashcompinit && bashcompinit"
     first = "[[ ${zsh_eval_context[-1]} != loadautofunc ]] || _bash_complete -o filenames -F _rdma_cts"

@@ -27,7 +27,7 @@ _NOT_RUN, _NOT_JUDGED = "-", "not judged"
 
 @dataclass(frozen=True)
 class RuleCoverage:
-    """A rule, and how many cases prove it. A case with successful and refused steps counts in both numbers."""
+    """A rule, and how many cases prove it. A case with a successful and a refused step is counted in both numbers."""
 
     id: str
     document: str
@@ -36,7 +36,7 @@ class RuleCoverage:
     success: int  # cases that prove the rule by a successful call
     refused: int  # cases that prove the rule by a refused call
     open: int  # cases that only record what happens
-    verdict: str = ""  # empty without results; "-" if the rule has no result; "not judged" for another dialect
+    verdict: str = ""  # empty without results; "-" if the rule has no result; "not judged" in another dialect
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Coverage:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "--run RUN", "the results of a run, for verdicts")
+    add(parser, "--run RUN", "a run, whose verdicts and return codes are also shown")
     add_cases_argument(parser)
 
 
@@ -83,7 +83,6 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def cover(suite: Suite) -> Coverage:
-    """Returns the coverage of the tables, without results."""
     return Coverage(tuple(_rules(suite, None)), tuple(_codes(suite.cases, None)), len(suite.cases))
 
 

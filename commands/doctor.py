@@ -33,7 +33,7 @@ _PAGES = (ROOT / "docs" / "nics.md", Path("/usr/share/doc/rdma-cts/docs/nics.md"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--host [USER@]HOST[:PORT]", "check only this host, which is reached over ssh", type=word)
-    add(parser, "--device NAME", "check only this device of this host, and show what is known of its driver", type=word)
+    add(parser, "--device NAME", "check only this device of this host, and print notes on its driver", type=word)
     add_argument(parser, "stack", DEFAULT_STACK)
 
 
@@ -71,8 +71,8 @@ def driver_of(device: str) -> str:
 
 
 def driver_findings(driver: str, pages: Iterable[Path] = _PAGES) -> list[Finding]:
-    """Returns findings from the page about NICs for this driver and for every driver: violated rules with their
-    places, and other effects."""
+    """Returns the notes of the page about NICs on this driver and on every driver: violated rules with the places in
+    the source, and other effects."""
     page = next((page for page in pages if page.is_file()), None)
     if page is None:
         return [Finding(NOTE, driver, "the page nics.md of the documentation describes known drivers")]
@@ -83,7 +83,7 @@ def driver_findings(driver: str, pages: Iterable[Path] = _PAGES) -> list[Finding
     for names, *cells in (row.strip("| ").split(" | ") for row in rows):
         if driver in names.split(", ") or names == "every driver":
             text = "; ".join(filter(None, (_MARKDOWN.sub(r"\1", cell).replace("`", "").strip() for cell in cells)))
-            found.append(Finding(NOTE, driver if driver in names else names, f"{text} (read, not tested)"))
+            found.append(Finding(NOTE, driver if driver in names else names, f"{text} (from its source, not tested)"))
     return found
 
 

@@ -1,5 +1,5 @@
-"""`rdma-cts explain`: prints all that is known about a rule, a case, a point of a sweep, or a defect. For a rule, this
-is its statement, the quotation that proves it, and its latest verdict."""
+"""`rdma-cts explain`: explains a rule, a case, a point of a sweep, or a defect. For a rule, it prints the statement,
+the quotation that proves the statement, and the latest verdict."""
 
 import argparse
 import re
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints the explanation; exit status 0. Raises UserError for an unknown id."""
+    """Prints the explanation and returns exit status 0. Raises UserError for an unknown id."""
     suite = suite_from(arguments)
     wanted = arguments.id
     path = arguments.run or run_about(wanted)
@@ -52,7 +52,7 @@ def _case(suite: Suite, wanted: str, run: Digest | None) -> Case:
                 hint="--cases DIR names the folder of its table",
             )
         if re.fullmatch("[0-9a-fA-F]{1,3}", wanted):
-            raise UserError(f"{wanted} is too short for a defect", hint="give at least 4 digits of its fingerprint")
+            raise UserError(f"{wanted} is too short for the fingerprint of a defect", hint="give at least 4 digits")
         verb = f"ibv_{wanted.removeprefix('ibv_')}"
         ids = [case.id for case in suite.cases]
         page = f" (did you mean {PROGRAM} describe {verb}?)" if verb in VERBS else ""

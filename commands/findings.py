@@ -1,5 +1,4 @@
-"""`rdma-cts findings`: writes a page of the defects that runs on several stacks have found, and C programs that show
-them."""
+"""`rdma-cts findings`: writes a page about the defects in runs on several stacks, and C programs for the defects."""
 
 import argparse
 import json
@@ -22,19 +21,19 @@ from reproducers.mail import mail_of
 from reproducers.of_runs import basis_of
 from reproducers.writer import Inexpressible
 
-# For each fingerprint, the place of the defect in the driver's source, if the place is certain.
+# This file has the places of defects in the driver's source, by fingerprint, if the places are certain.
 PLACES = "places.yaml"
 _KCIDB = "kcidb.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "runs RUN...", "runs, first the runs of the newest stack")
+    add(parser, "runs RUN...", "runs; the first are the runs of the newest stack")
     add(parser, "--title", "the title of the page (default: %(default)s)", default="Findings on Soft-RoCE")
     add(parser, "--out DIR", f"the directory for {PAGE} and the folder {FOLDER}/ (default: docs)", default=Path("docs"))
     add(
         parser,
         "--programs",
-        f"write the C program of each defect into {FOLDER}/; without it, only existing programs are updated",
+        f"write the C program of each defect into {FOLDER}/; without this option, only existing programs are updated",
     )
     add(
         parser,
@@ -43,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("markdown", "mail", "kcidb"),
         default="markdown",
     )
-    add(parser, "--origin NAME", "for KCIDB: the CI system (%(default)s)", default="rdma_cts")
+    add(parser, "--origin NAME", "for KCIDB: the CI system (default: %(default)s)", default="rdma_cts")
     add_cases_argument(parser)
 
 

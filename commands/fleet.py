@@ -22,8 +22,8 @@ _MOST = 20  # the maximum number of printed differences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "nodes DIR...", "the results of a node, or a directory in which each directory is a node")
-    add(parser, "--out DIR", "where to write the page (default: here)", default=Path())
+    add(parser, "nodes DIR...", "the results of a node, or a directory in which each subdirectory is a node")
+    add(parser, "--out DIR", "where to write the page (default: the working directory)", default=Path())
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -59,7 +59,7 @@ def _nodes_in(given: Path) -> Iterator[Path]:
             return
         below = sorted(Path(entry.path) for entry in os.scandir(given) if entry.is_dir())
     if not below:
-        raise UserError(f"{given} has neither results nor directories", hint="give the directories of the nodes")
+        raise UserError(f"{given} has neither results nor subdirectories", hint="give the directories of the nodes")
     yield from (Path(os.path.abspath(each)) for each in below)
 
 

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "run RUN", "the directory of a run")
     add(parser, "--out DIR", "where to write the new results, as a run")
     add(parser, "--profile FILE", "capabilities that the device must have, and capabilities that it lacks")
-    add(parser, "--waivers FILE", "known violations, instead of those of the run")
+    add(parser, "--waivers FILE", "a file of waivers, which replaces the waivers of the run")
     add_cases_argument(parser)
 
 
@@ -80,7 +80,7 @@ def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudg
         results: list[ResultRecord] = []
         for each in again:
             record = each.record.copy()
-            if each.kept:  # the file of its points is next to the old results
+            if each.kept:  # the points of this result are only next to the old results
                 record.pop("points_file", None)
             record = file.prepared(record, find(suite, each.record["case"]))
             results.append(with_effective(record, header, waivers))
@@ -141,7 +141,7 @@ def _summary(
 
 
 def refuse_other_tables(header: HeaderRecord, suite: Suite, made: str, them: str) -> None:
-    """Raises UserError for results of other tables; `made` and `them` are words for the results in the message."""
+    """Raises UserError for results of different tables. `made` and `them` refer to the results in the message."""
     tables = (header.get("suite") or {}).get("tables_sha256")
     if tables != suite.tables_sha256:
         raise UserError(
@@ -151,8 +151,8 @@ def refuse_other_tables(header: HeaderRecord, suite: Suite, made: str, them: str
 
 
 def shortened(unfounded: Sequence[str]) -> Iterator[str]:
-    """Yields a line for each of the first recorded verdicts that no observation supports, and a line with the number of
-    the others."""
+    """Yields lines about the first recorded verdicts that no observation supports, and a line with the number of the
+    remaining verdicts."""
     yield from map(one_line, unfounded[:_MOST_SHOWN])
     if len(unfounded) > _MOST_SHOWN:
         yield f"and {len(unfounded) - _MOST_SHOWN} more"

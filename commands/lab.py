@@ -45,7 +45,7 @@ from runs.plan import FILE_NAME as PLAN
 from runs.plan import LabPlan, read_plan, write_plan
 from targets import hosts
 
-# The options that exclude --lab, by name, each with the reason.
+# The options that exclude --lab, by name, each with the hint of the message.
 _REFUSED = {
     **dict.fromkeys((*OF_HOSTS, "host"), "the file has this option for each host"),
     **{name: "a lab has no guest" for name, option in OPTIONS.items() if option.only_on == GUEST},
@@ -57,7 +57,7 @@ _LOUDNESS = {QUIET: ["-q"], VERBOSE: ["-v"]}
 
 def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resumed: bool = False) -> int:
     """Runs the cases of `options` on each host in the file and returns the exit status. The results of each host are in
-    a subdirectory of the lab's directory. If the lab is `resumed`, complete runs of hosts are left as they are. Raises
+    a subdirectory of the lab's directory. If the lab is `resumed`, complete runs are not repeated. Raises
     UserError for a mistake in the file."""
     if arguments.shell:
         raise UserError("--shell cannot be given with --lab", hint="a lab has no guest")
@@ -108,7 +108,7 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
         print(_rest(out))
     recorded = ", ".join(str(out / host.name) for host in labelled if _has_run(out / host.name))
     print(f"report: {out / PAGE}{recorded and f' (results: {recorded})'}")
-    found = {run.status for run in runs}  # a violation on any host, else a host without a conclusion
+    found = {run.status for run in runs}  # 1 after a violation on any host; 3 if a host has no conclusion
     return 1 if 1 in found else 3 if any(found) else 0
 
 
@@ -130,7 +130,7 @@ def _has_run(folder: Path) -> bool:
 
 
 def _left_out(out: Path, hosts: Sequence[LabHost], file: Path) -> Iterator[str]:
-    """Yields a line for each run in the directory of a lab, if the host of the run is not in the lab's file."""
+    """Yields a line for each host whose run is in the lab's directory, but which is not in the lab's file."""
     names = {host.name for host in hosts}
     for folder in sorted(out.iterdir()):
         if folder.name not in names and _has_run(folder):
@@ -147,7 +147,7 @@ def _foreign(folder: Path, wanted: RunOptions) -> str:
     try:
         found = recorded_options(read_plan(folder).argv, folder / PLAN)
     except UserError as error:
-        return f"{folder} may not be the directory of the run of {named}: {error}"
+        return f"{folder} is possibly not the directory of the run of {named}: {error}"
     if found.host == wanted.host and wanted.device in (None, found.device):
         return ""
     return f"{folder} is not the directory of the run of {named}"
@@ -247,9 +247,9 @@ class _HostRun:
 
 
 def _side_by_side(table: Table) -> Table:
-    """Returns the table with copies of its cases. The copies, and the objects of all cases that are read before a run,
-    are next to each other in memory. Reading an object changes its reference count, and the page with the object is no
-    longer shared with other processes."""
+    """Returns the table with copies of its cases, which are next to each other in memory with the objects that every
+    run reads. Reading an object changes its reference count; after that, the memory page of the object is no longer
+    shared with other processes."""
     cases = tuple(copy(case) for case in table.cases)
     for case in cases:
         object.__setattr__(case, "id", case.id.encode().decode())

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints one line for each case or rule; exit status 0."""
+    """Prints one line for each case or rule, and returns exit status 0."""
     suite = suite_from(arguments)
     arguments.only = [*named(arguments.only)]
     cases = selection_from(arguments).apply(suite)
@@ -37,7 +37,7 @@ def _cases(cases: list[Case], by_id: bool) -> Iterator[str]:
 
 
 def _total(cases: list[Case], by_id: bool) -> str:
-    """Returns the last line. Unless cases were selected `by_id`, it includes the size of a run without --tier."""
+    """Returns the last line. Unless cases were selected `by_id`, the line includes the size of a run without --tier."""
     total = f"{len(cases)} case{'' if len(cases) == 1 else 's'}"
     of_run = len(of_tier(cases, DEFAULT))
     if by_id or of_run == len(cases):

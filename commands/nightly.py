@@ -72,7 +72,12 @@ _LAST_BYTES = 1 << 14  # the number of bytes at the end of a log that are search
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"{parser.prog} --history DIR [OPTION ...]"
     add(parser, "--history DIR", "the directory of all nights", type=out_directory, required=True)
-    add(parser, "--stack A,B,...", f"default: {','.join(STACKS)}; also: {', '.join(OWN_STACKS)}", type=_stacks)
+    add(
+        parser,
+        "--stack A,B,...",
+        f"the stacks (default: {','.join(STACKS)}; also: {', '.join(OWN_STACKS)})",
+        type=_stacks,
+    )
     add(
         parser,
         "--kernel NAME=FILE[,MODULES]",
@@ -96,8 +101,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="kept_nights",
         type=_nights,
     )
-    add(parser, "--mail-to ADDRESS", "send the text about the night with sendmail", type=_address)
-    add(parser, "--webhook-file FILE", 'write the text as {"text": …}, which chat systems accept', type=out_file)
+    add(parser, "--mail-to ADDRESS", "send the report of the night with sendmail", type=_address)
+    add(parser, "--webhook-file FILE", 'write the report as {"text": …}, which chat systems accept', type=out_file)
     add(parser, "--yes", "install what is needed without asking")
     add(
         parser,
@@ -171,7 +176,7 @@ def execute(arguments: argparse.Namespace) -> int:
         show([_mailed(arguments.mail_to, night, text)])
     if arguments.webhook_file:
         data = json.dumps({"text": "\n".join(text)}, ensure_ascii=False)
-        write_out(arguments.webhook_file, data.encode(), f"text for a webhook: {arguments.webhook_file}")
+        write_out(arguments.webhook_file, data.encode(), f"report for a webhook: {arguments.webhook_file}")
     return status
 
 
@@ -217,7 +222,7 @@ def _cells(arguments: argparse.Namespace, options: RunOptions) -> Mapping[str, R
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Prevents other nights in this history within the block. Creates the directory of the history if necessary."""
+    """Within the block, no other night can run in this history. Creates the history's directory if necessary."""
     path = folder / LOCK
     make_directory(folder)
     with writing(path):
@@ -331,7 +336,7 @@ def _compared(history: History, cell: Cell, run: Digest | None) -> Morning:
 
 
 def _comparison(earlier: Cell, run: Digest) -> Comparison | None:
-    """Returns the comparison with an earlier night. If this night cannot be read, prints a line and returns None."""
+    """Returns the comparison with an earlier night. If that night cannot be read, prints a line and returns None."""
     try:
         return compare(read(earlier.folder), run, unlike_tables=True)
     except UserError as error:

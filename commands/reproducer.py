@@ -38,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         parser,
         "--out FILE",
-        f"where to write; - is standard output (default: {_FILE}, which is not replaced; for --mail -; "
-        "for --all reproducers/ in RUN)",
+        f"where to write; - is standard output (default: {_FILE}, which is not replaced; with --mail: -; "
+        "with --all: reproducers/ in RUN)",
     )
     add_cases_argument(parser)
 
@@ -99,7 +99,7 @@ def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
         return UserError(said, hint="give a run that was made with the present tables")
     if name in suite.registry:
         return UserError(
-            f"{name} is a rule, and a program shows a case", hint=f"{PROGRAM} explain {name} lists its cases"
+            f"{name} is a rule, but a program shows one case", hint=f"{PROGRAM} explain {name} lists its cases"
         )
     return UserError(f"there is no case {name!r}{near}")
 

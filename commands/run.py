@@ -183,12 +183,12 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
         _keep_plan(options, chosen, where, recorded_plan, out)
         plan = _planned(options, chosen, where, arguments.argv)
         if before and before.header.get("waivers") != plan.facts["waivers"]:
-            raise UserError("the run cannot be resumed, because the waivers differ", hint="start a new run")
+            raise UserError("the run cannot be resumed, because its waivers have changed", hint="start a new run")
         recording = Recording(plan, file, progress, file.cut_back(before))
         try:
             _supervise(recording, where, progress, out, options.no_confirm)
         except UserError:
-            if recording.done:  # earlier records are intact, for example if the disk is full
+            if recording.done:  # the records before the failure, such as a full disk, are intact
                 print(summary(read(out), out, level=arguments.level))
             raise
         judged = _judged_here(recording, before, chosen, out)
@@ -216,7 +216,7 @@ def _judged_here(recording: Recording, before: Recorded | None, chosen: Chosen, 
 
 
 def choose(options: RunOptions, known: Chosen | None = None) -> Chosen:
-    """Returns the tables and the cases that the options select, or those of `known` if they fit. Raises UserError."""
+    """Returns the tables and cases that the options select; reuses those of `known` if possible. Raises UserError."""
     suite = known.suite if known else run_arguments.suite_of_run(options)
     selection = run_arguments.selection_from(options)
     by = (selection, options.seed, bool(options.sequences))
@@ -332,7 +332,7 @@ def _reported(judged: Digest, out: Path, level: int, lost: str, changed: str) ->
 
 
 def _announcing(start: Start, alone: Collection[str], progress: Progress) -> Start:
-    """Returns `start` with a message before a worker is started for a single hazardous case."""
+    """Returns a function like `start` that also shows a message before it starts a worker for one hazardous case."""
 
     def announcing(cases: Sequence[str]) -> Worker:
         if len(cases) == 1 and cases[0] in alone:
@@ -343,9 +343,9 @@ def _announcing(start: Start, alone: Collection[str], progress: Progress) -> Sta
 
 
 def _kept(out: Path, done: int, total: int) -> str:
-    """Writes the reports of an interrupted run. Returns a text about the results and how to resume the run."""
+    """Writes the reports of an interrupted run. Returns a text about the results and about resuming the run."""
     if not done:
-        return f"no case has a result yet; {command('run', '--resume', out)} starts again"
+        return f"no case has a result yet; {command('run', '--resume', out)} starts the run again"
     report.write_beside(out)
     results = f"{done} of {total} results and their report are in {out}"
     return f"{results}; {command('run', '--resume', out)} runs the remaining cases"

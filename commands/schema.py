@@ -39,7 +39,7 @@ def text(of: str) -> str:
 
 
 def _formatted(value: Any, indent: int, room: int = LINE) -> str:
-    """Returns JSON in which a value is on one line if it fits into `room`, the characters left on the line."""
+    """Returns JSON in which a value is on one line if it fits into the `room` characters left on the line."""
     flat = json.dumps(value)
     if len(flat) <= room or not isinstance(value, dict | list):
         return flat

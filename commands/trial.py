@@ -30,24 +30,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "reference", violation_runs.reference, "run against the reference, with one rule broken at a time"
     )
     data_path = trial("data-path", violation_runs.data_path, "run against the reference, with wrong data transfers")
-    personas = trial("personas", violation_runs.personas, "run against references that behave as known drivers")
+    personas = trial("personas", violation_runs.personas, "run against references that behave like known drivers")
     add(personas, "personas [NAME...]", "only these personas (default: all of them)")
-    guest = trial("guest", violation_runs.guest, "run on Soft-RoCE in the guest, with wrong results of its calls")
+    guest = trial("guest", violation_runs.guest, "run on Soft-RoCE in the guest, and change the results of its calls")
     for command in (reference, personas):
         add(command, "--blind", "use the violations whose authors had not seen the cases")
     for command in (reference, data_path, personas, guest):
         _add_selection(command)
         add(command, "--shard K/N", "only the Kth of N parts, for N machines")
-        add(command, "--permitted", "only variants that the documents allow: no case may fail on them")
+        add(command, "--permitted", "only variants that the documents permit: every case must pass on them")
     for command in (reference, data_path, personas):
         _add_jobs(command)
     for command in (reference, data_path):
         add(command, "--whole", "run all cases, even if cases of the violated rule failed")
-    add(guest, "--own", "only the cases of the violated rule")
+    add(guest, "--own", "run only the cases of the violated rule")
 
     mending = trial("mended", mended.execute, "run on the mended stack, each time without one of its changes")
-    add(mending, "run RUN", "a run on the stack without changes")
-    add(mending, "--change NAME", "only this change", action="append", default=[])
+    add(mending, "run RUN", "a run on the stack without any of the changes")
+    add(mending, "--change NAME", "leave out only this change", action="append", default=[])
     add(mending, "--list", "only list the changes")
 
     kernel = trial("kernel", kernel_runs.execute, "run on the mended driver, with a change that breaks a rule")
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     reproducers = trial("reproducers", reproduction.execute, "run C programs of the violations of a run, in the guest")
     add(reproducers, "--run RUN", "the run (default: the latest)")
-    add(reproducers, "--whole", "also the programs of cases that passed")
+    add(reproducers, "--whole", "also run the programs of cases that passed")
     _add_jobs(reproducers)
 
     sequences = trial("sequences", violation_runs.sequences, "compare two references with random sequences of calls")
@@ -85,7 +85,7 @@ def _add_mutants(command: argparse.ArgumentParser) -> None:
     add(command, "--only CASE", "only these cases", action="append", default=[])
     add(command, "--verb VERB", "only cases of this verb", action="append", default=[])
     add(command, "--seed N", "shuffle cases and points, in the same way for the same N", type=int)
-    add(command, "--own", "only the cases of the violated rule, also for mutants that survive these cases")
+    add(command, "--own", "run only the cases of the violated rule, also for mutants that survive these cases")
     add(command, "--build", "only compile the modules")
     add(command, "--before DIR", "an earlier trial: its killed mutants must still be killed", type=Path)
     add(command, "--night", "only the mutants not killed in --before, and a random tenth of the other mutants")

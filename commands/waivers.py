@@ -14,11 +14,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         parser,
         "--run RUN...",
-        "several runs of a stack show intermittent defects; runs of several stacks show where each defect is",
+        "runs with defects: several runs of a stack show which defects are intermittent, and runs of several stacks "
+        "show on which stacks each defect occurs",
         dest="runs",
         required=True,
     )
-    add(parser, "--owner NAME", "who is responsible", required=True)
+    add(parser, "--owner NAME", "who is responsible for the waivers", required=True)
     add(
         parser,
         "--issue ADDRESS",

@@ -1,5 +1,5 @@
-"""The message of a patch, in 72 columns: the defect and the change, the quote of the document, the observation, and the
-case. Below the message is the C program that shows the defect."""
+"""Writes the message of a patch, in 72 columns: the defect and the change, the quote of the document, the observation,
+and the case. Below the message is the C program that shows the defect."""
 
 import re
 import textwrap

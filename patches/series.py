@@ -35,8 +35,8 @@ PROJECTS = {
 
 @dataclass(frozen=True)
 class Tree:
-    """A source tree: its files of the driver, by the names of the files in changes, and remarks for the user. `history`
-    is true if git can find the commits that added lines."""
+    """A source tree. `files` has the driver's files by their names in changes. `history` is true if git can find the
+    commits that added lines. `remarks` has remarks for the user."""
 
     name: str
     path: Path
@@ -55,8 +55,8 @@ class Tree:
         return f"{self.project.folder}/{file.partition('/')[2]}"
 
     def origins(self, wanted: Collection[str]) -> dict[str, str]:
-        """Returns, for each of these words, the commit that added the words to the driver, in the form of Fixes:. Words
-        of the first commit are left out. The history is read once for all words."""
+        """Returns, for each text, the commit that added the text to the driver, in the form of Fixes:. Texts of the
+        first commit are left out. The history is read once for all texts."""
         if not self.history or not wanted:
             return {}
         cut = set(_lines(self.path, "rev-list", "--max-parents=0", "HEAD")) | _shallow(self.path)
@@ -125,7 +125,7 @@ def _shallow(path: Path) -> set[str]:
 
 
 def _oldest(path: Path, end: str, folder: str, wanted: Collection[str]) -> dict[str, tuple[str, str]]:
-    """Returns, for each of these words, the id and subject of the oldest commit up to `end` that adds them."""
+    """Returns, for each text, the id and subject of the oldest commit up to `end` that adds the text."""
     shape = ("--no-color", "--no-ext-diff", "--no-renames", "--patch", "--unified=0", "--format=%x00%H %s")
     log = git(path, "log", "--reverse", "--no-merges", *shape, end, "--", folder)
     found: dict[str, tuple[str, str]] = {}

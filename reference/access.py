@@ -204,7 +204,7 @@ class Access(Windows):
     def through_window(
         self, window: Window, domain: Domain, queue: int, addr: int, length: int, right: int
     ) -> int | None:
-        """Returns the address in this process of an address in a request with a window's key, or None."""
+        """Returns the address in this process of the bytes of a request with a window's key, or None."""
         region = window.region
         if region is None or not region.usable or not self.window_opens(window, domain, queue):
             return None

@@ -1,4 +1,4 @@
-"""ibv_advise_mr as ibv_advise_mr(3) defines it."""
+"""Executes ibv_advise_mr as ibv_advise_mr(3) defines it."""
 
 import errno
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ class Advice(Regions):
         return region.addr + sge.addr - region.iova, sge.length
 
     def advised(self, lkey: int) -> Region:
-        """Returns the region with an lkey. Raises Refused: EINVAL for a window, ENOENT for another tag, else EFAULT."""
+        """Returns the region with an lkey. Raises Refused: EINVAL for a window, ENOENT for a wrong tag, else EFAULT."""
         found = self.keys.get(lkey)
         if isinstance(found, Window):
             raise Refused(errno.EINVAL)

@@ -48,7 +48,7 @@ class Device(MadeOtherwise, Advice, Postings, Extended):
         return *self.reported_keys(region), region.length, region.iova
 
     def forged_fault(self, command: str, handle: int) -> int:
-        """Returns the errno of a command with a handle of another kind of object, or with an unassigned handle."""
+        """Returns the errno of a command with a handle of a different kind of object, or with an unassigned handle."""
         return errno.EINVAL
 
     def reported_range(self, change: Change) -> tuple[int, int]:

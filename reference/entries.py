@@ -1,5 +1,5 @@
 """The two entries of the reference device. The interface is the same as in device/libibverbs.py and device/uverbs.py. A
-verb calls the device's method of the same name. Each entry has other results for a new region, a refusal and a change.
+verb calls the device's method of the same name. Their results of registrations, refusals and changes differ.
 """
 
 import ctypes
@@ -42,7 +42,7 @@ class KernelEntry:
             return Return(refused.errno, refused.errno)
 
     def forged(self, command: str, handle: int, mr: Mr) -> Return:
-        """Issues a command of the kernel with the handle of another object."""
+        """Issues a command of the kernel with the handle of a different object."""
         error = self._device.forged_fault(command, handle)
         return Return(error, error)
 

@@ -1,4 +1,4 @@
-"""ibv_reg_mr_ex of ibv_reg_mr(3), and buffers of ibv_alloc_buf(3)."""
+"""Executes ibv_reg_mr_ex of ibv_reg_mr(3), and the verbs of dma handles and of buffers (ibv_alloc_buf(3))."""
 
 import errno
 import os
@@ -34,7 +34,7 @@ class Buffer:
 
     @property
     def addr(self) -> int:
-        """The address of the buffer. Before and after the buffer is other memory of the process, as with malloc."""
+        """The address of the buffer. A buffer that is not a dma-buf is between other memory, as with malloc."""
         return self.memory.addr + (PAGE if self.fd < 0 else 0)
 
 
@@ -124,7 +124,7 @@ class Extended(Regions):
         return self.reg_mr_ex(pd, length, access, BUF | ADDR, 0, addr, -1, 0, "NULL", buf)
 
     def buffer_fault(self, pd: int, asked: MrInitAttr) -> int:
-        """Returns the errno for a range that is not in the buffer, or for another PD; 0 if there is no fault."""
+        """Returns the errno for a range that is not in the buffer, or for a PD other than the buffer's; else 0."""
         buffer = self.buffers[asked.buf or 0]
         if buffer.fd >= 0 and self.is_moved(asked):
             return errno.EINVAL
@@ -133,11 +133,11 @@ class Extended(Regions):
         return 0
 
     def is_moved(self, asked: MrInitAttr) -> bool:
-        """Returns whether a region of a buffer that is a dma-buf is requested with another iova."""
+        """Returns whether an iova is selected, which a region of a buffer that is a dma-buf cannot have."""
         return bool(asked.comp_mask & IOVA)
 
     def offset_in(self, buffer: Buffer, addr: int) -> int:
-        """Returns the offset, in the dma-buf, of the first byte of a region of a buffer."""
+        """Returns the offset in the buffer's dma-buf of the region that begins at `addr`."""
         return addr - buffer.addr
 
     def is_foreign(self, buffer: Buffer, pd: int) -> bool:

@@ -1,5 +1,5 @@
-"""Null regions, imported regions and domains, parent and thread domains, and device memory with its regions. A call of
-a verb that the provider or the library does not have is refused."""
+"""Executes the verbs of null regions, imported regions and domains, parent and thread domains, and device memory. A
+verb that the provider or the library does not have is refused."""
 
 import ctypes
 import errno
@@ -50,7 +50,7 @@ class MadeOtherwise(Work, Reregistration):
         return bytes(length)
 
     def place(self, region: Region, addr: int, length: int) -> int | None:
-        """Returns an address as for other regions. The memory of a null region is not visible to the program."""
+        """Returns an address as in Access. The bytes of a null region are copied to new memory for each operation."""
         found = super().place(region, addr, length)
         if found is None or not self.is_null(region):
             return found

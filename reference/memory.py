@@ -81,7 +81,7 @@ class Memory:
         return made
 
     def dmabuf_of(self, fd: int) -> Range | None:
-        """Returns the dma-buf of a descriptor, or None for another file. Raises OSError for a closed descriptor."""
+        """Returns the dma-buf of a descriptor, or None if the file is not a dma-buf. Raises OSError."""
         return self._buffers.get(_file_of(fd))
 
     def is_open(self, fd: int) -> bool:

@@ -1,4 +1,4 @@
-"""ibv_wr_post(3): batches of requests. If a batch is aborted or too large, none of its requests is executed."""
+"""Posts batches of requests as ibv_wr_post(3) defines them. Either all requests of a batch are executed, or none."""
 
 import errno
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ class Postings(Work):
     inline_data: bytes | None = None  # the inline data of the request that is being executed
 
     def capacity(self, queue: Queue) -> tuple[int, int, int]:
-        """Returns the most requests of the send queue, and the most SGEs and inline bytes of a request."""
+        """Returns the maximum number of requests of the send queue, and of SGEs and inline bytes of a request."""
         return _DEPTH, _ELEMENTS, queue.inline
 
     def create_qp_ex_fault(self, kind: str, operations: int) -> int:
@@ -45,7 +45,7 @@ class Postings(Work):
         return sum(each.length for each in request.sges) if request.flags & _INLINE else 0
 
     def set_inline(self, queue: Queue, request: SendRequest) -> bytes | None:
-        """Executes the setter of inline data. Returns the bytes that it copies, which needs no key; or None."""
+        """Executes the setter of inline data, which needs no key. Returns the copied bytes, or None without INLINE."""
         if not request.flags & _INLINE:
             return None
         return b"".join(self.memory.read(each.addr, each.length) or b"" for each in request.sges)
@@ -68,16 +68,18 @@ class Postings(Work):
         return 0
 
     def post_send(self, queue: Queue, request: SendRequest) -> int:
-        """Posts a request as in Work. ibv_post_send copies inline data as the setter does."""
+        """Executes ibv_post_send for one request. Copies inline data like the setter. Returns 0 or errno."""
         return self.complete_batch(queue, [(request, self.set_inline(queue, request))])
 
     def complete_batch(self, queue: Queue, requests: Sequence[tuple[SendRequest, bytes | None]]) -> int:
-        """Executes ibv_wr_complete: posts the requests with their inline data. Returns 0, or the first errno."""
+        """Executes ibv_wr_complete. If a request cannot be posted, executes none of them and returns its errno. Else
+        executes the requests with their inline data and returns 0."""
+        for request, _ in requests:
+            if fault := self.send_fault(queue, request):
+                return fault
         for request, self.inline_data in requests:
             try:
-                fault = super().post_send(queue, request)
+                self.execute(queue, request)
             finally:
                 self.inline_data = None
-            if fault:
-                return fault
         return 0

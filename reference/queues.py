@@ -13,7 +13,7 @@ from reference.objects import Domain, Refused
 
 SUCCESS, FLUSHED = "SUCCESS", "WR_FLUSH_ERR"
 _KINDS = ("RC", "UC", "UD", "XRC", "XRC_SEND", "RC_SRQ")
-# The builders that a queue pair needs, by the way of posting.
+# The capability that each way of posting with builders needs.
 _BUILT = {WR_POST: WR_POST, BOTH_POSTERS: WR_POST, WINDOWS_POSTER: WINDOWS_POSTER}
 _SHARED_RECEIVES = ("XRC", "RC_SRQ")  # types whose receives are in a shared receive queue, which has no states
 
@@ -55,7 +55,7 @@ class Queues(Access):
     queues = 0
 
     def create_qp(self, queue: Queue) -> Queue:
-        """Creates a queue pair and assigns its number. Raises Refused if the device does not have the type."""
+        """Creates a queue pair and assigns its number. Raises Refused if the device lacks the type or the poster."""
         needs = "xrc" if queue.kind.startswith("XRC") else queue.kind.lower()
         if (
             queue.kind not in _KINDS

@@ -49,7 +49,7 @@ class Forking:
     of the library when fork protection is turned on in a new process."""
 
     late_code = errno.EINVAL  # the result of ibv_fork_init after a registration
-    marks_part_of_huge_page = True  # even if the library checks the size of pages
+    marks_part_of_huge_page = True  # with RDMAV_HUGEPAGES_SAFE; if False, the registration is refused
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack

@@ -41,7 +41,7 @@ class Reregistration(Regions):
         return bool(flags & ~CHANGES)
 
     def missing_change(self, flags: int) -> bool:
-        """Returns whether the device does not have the command."""
+        """Returns whether the device does not have the command, or not for these flags."""
         translation = self.stack.has("rereg_translation") or not flags & CHANGE_TRANSLATION
         return not (self.stack.has("rereg_mr") and translation)
 

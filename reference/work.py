@@ -98,21 +98,20 @@ class Work(Binding):
         fits = queue.kind in _RELIABLE or (queue.kind == "UC" and opcode in _UNRELIABLE) or opcode in _SENDS[:2]
         return 0 if fits else errno.EINVAL
 
-    def post_send(self, queue: Queue, request: SendRequest) -> int:
-        """Posts and executes a request. Returns 0, or the errno if the request cannot be posted."""
+    def send_fault(self, queue: Queue, request: SendRequest) -> int:
+        """Returns the errno for a request that cannot be posted, or 0."""
         fault = self.post_fault(queue, request.opcode)
-        if not fault and request.opcode == "BIND_MW":
-            fault = self.posted_bind_fault(queue, request)
-        if fault:
-            return fault
+        return fault or (self.posted_bind_fault(queue, request) if request.opcode == "BIND_MW" else 0)
+
+    def execute(self, queue: Queue, request: SendRequest) -> None:
+        """Executes a posted request, and adds its completion."""
         status = FLUSHED if queue.state == "ERR" else self.carry_out(queue, request)
-        reported = status if self.stack.has("iba_statuses") else self.told_without_acknowledgement(request, status)
+        reported = status if self.stack.has("iba_statuses") else self.without_acknowledgement(request, status)
         self.complete(queue, request, reported)
         if reported != status:
             self.fail(queue)
-        return 0
 
-    def told_without_acknowledgement(self, request: SendRequest, status: str) -> str:
+    def without_acknowledgement(self, request: SendRequest, status: str) -> str:
         """Returns the status that the requester gets. A request that is not acknowledged succeeds when it is sent."""
         if status in (SUCCESS, FLUSHED):
             return status
@@ -147,7 +146,7 @@ class Work(Binding):
             return self.write(queue, request)
         raise LookupError(f"the reference has no {request.opcode}")
 
-    # The two sides of an operation
+    # The local and the remote bytes of an operation
 
     def gather(self, queue: Queue, sges: Sequence[Sge]) -> bytes | None:
         """Returns the bytes of a request's SGEs, or None if the access to an SGE is refused."""
@@ -278,10 +277,10 @@ class Work(Binding):
         status = self.deliver(queue, content, imm, len(content))
         if request.opcode == "SEND_WITH_INV" and queue.peer.polled and queue.peer.polled[-1].opcode == "RECV":
             last = queue.peer.polled.pop()
-            queue.peer.polled.append(last._replace(invalidated_rkey=self.told_invalidation(request.invalidate_rkey)))
+            queue.peer.polled.append(last._replace(invalidated_rkey=self.reported_key(request.invalidate_rkey)))
         return status
 
-    def told_invalidation(self, key: int) -> int | None:
+    def reported_key(self, key: int) -> int | None:
         """Returns the invalidated key in the completion of the receive, or None."""
         return key
 
@@ -297,11 +296,11 @@ class Work(Binding):
             content, length = bytes(_GRH) + content, length + _GRH
         wr_id, sges = self.next_receive(peer)
         self.on_demand_need = _need_on_demand("RECV", peer.kind)
-        status, answer = SUCCESS, SUCCESS
+        status, reported = SUCCESS, SUCCESS
         if content is not None and len(content) > sum(sge.length for sge in sges):
-            status, answer = "LOC_LEN_ERR", "REM_INV_REQ_ERR"
+            status, reported = "LOC_LEN_ERR", "REM_INV_REQ_ERR"
         elif content is not None and not self.scatter(peer, _fitting(sges, len(content)), content):
-            status, answer = "LOC_PROT_ERR", "REM_OP_ERR"
+            status, reported = "LOC_PROT_ERR", "REM_OP_ERR"
         opcode = self.received_opcode(content is not None)
         done = Completion(wr_id, status)
         if status == SUCCESS:
@@ -309,7 +308,7 @@ class Work(Binding):
         self.complete_receive(peer, done)
         if status != SUCCESS:
             self.fail(peer)
-        return answer if queue.kind in _RELIABLE else SUCCESS
+        return reported if queue.kind in _RELIABLE else SUCCESS
 
     def complete_receive(self, peer: Queue, done: Completion) -> None:
         peer.polled.append(done)

@@ -1,5 +1,5 @@
-"""The changes between two runs of the same tables, case by case and point by point. Cases are compared by their
-effective verdicts, because a waived violation is known. Points have only raw verdicts."""
+"""Compares two runs of the same tables, case by case and point by point. Cases are compared by their effective
+verdicts, because a waived violation is known. Points have only raw verdicts."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,13 +22,13 @@ NEW, GONE, UNNEEDED, UNDECIDED, CHANGED = "new", "gone", "waiver no longer neede
 # The kinds of change, in the order of the output, with their meaning.
 KINDS: Mapping[str, str] = {
     REGRESSED: "a new violation, or a worse one than before",
-    NEWLY_WRONG: "the old stack did not support the tested feature; the new stack does, and violates a rule",
+    NEWLY_WRONG: "the old stack did not support the tested feature; the new stack supports it and violates a rule",
     UNCONFIRMED: "a new violation, or a worse one, that did not occur when the case was repeated",
     UNDECIDED: "had a verdict; now the harness or the environment failed, or the case was not run",
     UNSUPPORTED: "was judged; now the device does not declare the capability, or the situation cannot be set up",
     UNNEEDED: "was waived, and is no longer a violation",
     FIXED: "was a violation, and passes now",
-    CHANGED: "has a different verdict that is neither better nor worse",
+    CHANGED: "any other change of the verdict",
     NEW: "only in the new run",
     GONE: "only in the old run",
 }
@@ -40,8 +40,8 @@ _MOST_EXAMPLES = 3
 
 @dataclass(frozen=True)
 class Change:
-    """A changed verdict of a case, or of some points of its sweep. `points` is the number of points; it is 0 if the
-    change is one of the case. `examples` has the names of some of the points, for `run --only`."""
+    """A changed verdict of a case, or of some points of its sweep. `points` is the number of points; it is 0 for a
+    change of a whole case. `examples` has the names of some of the points, for `run --only`."""
 
     kind: str
     case: str
@@ -67,11 +67,11 @@ class Comparison:
 
     @cached_property
     def defects(self) -> Mapping[str, Sequence[Defect]]:
-        """The open defects of both runs by kind. Waived defects and defects of the stack count as seen in both runs,
-        and unconfirmed defects only in the old run.
+        """The open defects of both runs by kind. A run also has a defect if the defect is waived or of the stack in
+        this run. The old run also has its unconfirmed defects.
 
-        - NEW: only in the new run, although the old run tried a case of the defect
-        - NOT_TRIED: only in the new run, because the old run has no case of the defect
+        - NEW: only in the new run; the old run has a case of the defect
+        - NOT_TRIED: only in the new run; the old run has no case of the defect
         - IN_BOTH: in both runs, with the data of the new run
         - NOT_DECIDED: only in the old run; the new run did not decide every case, or did not confirm the defect
         - GONE: only in the old run; the new run decided every case of the defect"""
@@ -108,7 +108,7 @@ class Comparison:
 
     @property
     def status(self) -> int:
-        """The exit status: 1 after a change of a failing kind; 3 if the new run is incomplete, if a verdict of the old
+        """The exit status: 1 if a change has a failing kind; 3 if the new run is incomplete, if a verdict of the old
         run is no longer decided, or if no case was tried by both runs; else 0."""
         if any(map(self.of, FAILING)):
             return 1
@@ -128,7 +128,7 @@ def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
 
 
 def _is_the_same(before: ResultRecord, after: ResultRecord) -> bool:
-    """Whether the earlier violation has all causes of the later violation, which may crash only by chance."""
+    """Whether the earlier violation has all causes of the later one. The same cause may crash a process by chance."""
     causes = [{cause_of(each) for each in symptoms_of(record)} for record in (before, after)]
     return bool(causes[1]) and causes[1] <= causes[0]
 

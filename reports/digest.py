@@ -76,8 +76,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Digest:
-    """A run, as reports need it. `results` has a record for each planned case. The verdict is MISSED if no result was
-    recorded; `unrecorded` has these cases.
+    """A run, as reports need it. `results` has a record for each planned case. A case without a recorded result has the
+    verdict MISSED and is in `unrecorded`.
 
     Every record has all keys of model/record_shape.py. `directory` has the other files of the run. `named` is the path
     that the user gave: this directory or a file. `torn` is true if the last line of the file is incomplete.
@@ -259,9 +259,8 @@ class Digest:
 
     @property
     def headline(self) -> str:
-        """The severity of the run in one line: the number of defects, and the number of results of each severity; empty
-        without a violation. If the stack under test is not as shipped (docs/mended-stack.md), the line begins with the
-        changes of the stack."""
+        """The severity of the run in one line: the changes of the stack (docs/mended-stack.md), the number of defects,
+        the numbers of their results by severity, and the number of unconfirmed results. Empty parts are left out."""
         count = len(self.open_defects)
         parts = ", ".join(severity.count(number) for severity, number in self.severities.items())
         results = format_count(sum(self.severities.values()), "result")
@@ -341,8 +340,8 @@ class Digest:
 
     @cached_property
     def _left_out(self) -> int | None:
-        """The number of cases of the default tier that were not planned; None if the run was made with other tables, so
-        that the number cannot be checked."""
+        """The number of cases of the default tier that were not planned; None if the run was made with other tables and
+        the number cannot be checked."""
         if "left_out" in self.header and not self.suite:  # a 0 of other tables is not trusted
             return None if self.is_of_other_tables and not self.header["left_out"] else self.header["left_out"]
         suite = self.suite or _suite_of(self.header)
@@ -388,7 +387,7 @@ class Digest:
         return self.footer["waivers"] if self.footer else {}
 
     def violations(self) -> dict[str, list[ResultRecord]]:
-        """Returns the violated rules in their order, each with the results that violate it, the most severe first."""
+        """Returns the violated rules in order, each with the results that violate it, the worst verdicts first."""
         found: dict[str, list[ResultRecord]] = {}
         for record in sorted(self.results, key=lambda record: VERDICTS.index(record["effective"])):
             for rule in record["rules"]:
@@ -439,7 +438,7 @@ def _own_parts(given: Mapping[str, object]) -> Iterator[str]:
 
 
 def called(name: str) -> str:
-    """Returns the shown name of an entry of Digest.under_test. Each entry is a hash or an environment variable."""
+    """Returns the shown name for a key of Digest.under_test, whose values are hashes and environment variables."""
     return f"variable {name.removeprefix(_VARIABLE)}" if name.startswith(_VARIABLE) else f"hash of {name}"
 
 
@@ -508,7 +507,7 @@ def _shown(record: ResultRecord, shared: dict[tuple[str, int], Any]) -> ResultRe
     whole: Any = {**plain(completed(rest)), **known}
     for key, value in whole.items():
         if isinstance(value, dict | list):
-            whole[key] = shared.setdefault((key, id(record.get(key))), value)  # so is the default of an absent value
+            whole[key] = shared.setdefault((key, id(record.get(key))), value)  # also the default of an absent value
     return whole  # type: ignore[no-any-return]
 
 
@@ -520,7 +519,7 @@ def _shard(header: HeaderRecord) -> str:
 
 def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
     """Returns the contradiction between the header and the tables of `suite`; empty if there is none. In a header of
-    another version a rule may have more or fewer fields, but the common fields must have the same values."""
+    a different version, a rule may have more or fewer fields, but the common fields must have the same values."""
     known = plain(suite.registry.as_data())
     recorded = header["rules"]
     if recorded.keys() != known.keys() or any(

@@ -1,8 +1,8 @@
-"""The evidence of one violation as lines of text, for all reports: the calls, the expected and the observed outcome,
-the layer that answered, and the command that reproduces the violation. Also reads the points of a sweep.
+"""Writes the evidence of one violation as lines of text, for all reports: the calls, the expected and the observed
+outcome, the layer that returned the result, and the command that reproduces it. Also reads the points of a sweep.
 
 A file of points may come from an untrusted source, so control characters in its texts are replaced.
-conformance/sweeps/outcome.py has the format of points.
+conformance/sweeps/outcome.py describes the format of points.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -96,7 +96,7 @@ def deviation(each: Deviation) -> Iterator[str]:
 
 
 def answered(run: Digest, record: ResultRecord) -> str:
-    """Returns the layer that answered, with the evidence, for the most severe symptom of a violation."""
+    """Returns the layer that returned the result of a violation's most severe symptom, with the evidence."""
     own_ones = run.symptoms.get(record["case"])
     return str(answering_of(min(own_ones, key=_rank))) if own_ones else record["layer"] or "not known"
 

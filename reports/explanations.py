@@ -1,5 +1,5 @@
-"""The texts of `rdma-cts explain` about a rule, a case, a point of a sweep and a defect. commands/explain.py finds the
-rule, case, point or defect."""
+"""Writes the texts of `rdma-cts explain` about a rule, a case, a point of a sweep or a defect. commands/explain.py
+finds the rule, case, point or defect."""
 
 import re
 import textwrap
@@ -199,8 +199,8 @@ def _wrapped(text: str, indent: str = "  ") -> list[str]:
 
 
 def defect_of(wanted: str, run: Digest | None, option: str) -> tuple[Defect, Digest]:
-    """Returns the only defect of a run with a fingerprint that begins with the digits `wanted`. Otherwise raises
-    UserError; the hint names `option`, which selects another run."""
+    """Returns the only defect of a run with a fingerprint that begins with the digits `wanted`. Raises
+    UserError without a run (the hint names `option`, which selects a run), or if not exactly one defect matches."""
     if run is None:
         raise UserError(f"there is no run to search for the defect {wanted}", hint=f"give {option} RUN")
     wanted = wanted.lower()

@@ -1,6 +1,6 @@
-"""The page of a fleet or a lab: the summaries of many nodes, in groups of nodes that should be equal. A node of a fleet
-has the name of its directory, and a node of a lab has the name in the lab's file. commands/fleet.py and commands/lab.py
-read and write the files."""
+"""Makes the page of a fleet or a lab: the summaries of many nodes, in groups of nodes that should be equal. The name of
+a node is the name of its directory or, in a lab, the name in the lab's file. commands/fleet.py and commands/lab.py read
+and write the files."""
 
 import json
 import statistics

@@ -70,8 +70,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class KnownDefect:
-    """A defect, as a summary describes it. `answered` is the layer that answered, with the evidence. `case`, `line` and
-    `repro` describe the first case of the defect."""
+    """A defect, as a summary describes it. `answered` is the layer that returned the result, with the evidence. `case`,
+    `line` and `repro` describe the first case of the defect."""
 
     fingerprints: tuple[str, ...]
     severity: str

@@ -1,4 +1,4 @@
-"""The page of a history: the rules, nights and stacks, the first night of each violation, and the changes under test in
+"""Makes the page of a history: rules, nights, stacks, the first night of each violation, and the changes under test in
 that night. The page is self-contained and has no script; templates/history.html has the layout. The statements of the
 rules are read from the latest readable results, and everything else from the summaries of the runs (history.py)."""
 
@@ -45,7 +45,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Lane:
-    """The states of a rule or a defect on one stack, one for each night: NOT_RUN in a night without results."""
+    """The states of a rule or a defect on one stack, one for each night; NOT_RUN for a night without results."""
 
     name: str
     states: tuple[str, ...]

@@ -132,8 +132,8 @@ class Page:
 
     @cached_property
     def defects(self) -> list[list[Shown]]:
-        """The defects of all runs, each in the runs with the defect, the most severe first. Unconfirmed and waived
-        defects and defects of the stack come last."""
+        """The defects of all runs, the most severe first. Each defect is listed for each run that has it. Unconfirmed
+        and waived defects and defects of the stack come last."""
         found: list[list[Shown]] = []
         for number, run in enumerate(self.runs):
             for defect in run.defects:

@@ -1,5 +1,5 @@
-"""JUnit XML (the xunit2 dialect of pytest and CI systems), with a testcase for each result, the most severe first. The
-document is ASCII. Characters that XML forbids, which the kernel's log may contain, are replaced."""
+"""Writes JUnit XML (the xunit2 format of pytest and CI systems) with a testcase for each result, the most severe first.
+The document is ASCII. Characters that XML forbids, which the kernel's log may contain, are replaced."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""KTAP, the test protocol of the Linux kernel: diagnostic lines and a result line for each case, the most severe
+"""Writes KTAP, the test protocol of the Linux kernel: diagnostic lines and a result line for each case, the most severe
 violations first. The output begins with the version of TAP, as the output of kselftest does. Therefore parsers of TAP
 and parsers of KTAP accept the output.
 

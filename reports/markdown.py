@@ -1,4 +1,4 @@
-"""Markdown (GitHub's dialect) for the summary of a CI job: the conclusion, the stack, the defects. Every text of a
+"""Writes GitHub Markdown for the summary of a CI job: the conclusion, the stack and the defects. Every text of a
 results file is passed through `escaped` or, if the text is shown as code, through `code`."""
 
 import re

@@ -1,4 +1,4 @@
-"""The outcome of a cell in one night of a history, and the cell's changes as lines of text, for `rdma-cts nightly`.
+"""Determines the outcome of a cell in one night, and describes the cell's changes in lines, for `rdma-cts nightly`.
 comparison.py compares the runs, and history_page.py makes the page of all nights."""
 
 import shlex

@@ -1,5 +1,5 @@
-"""The cases, sweeps and maps of report.html as compact data. The script of the page builds a row from the data when the
-row is opened, and draws the maps.
+"""Encodes the cases, sweeps and maps of report.html as compact data. The script of the page shows the details of a case
+when the user opens the case, and draws the maps.
 
 Each distinct value is stored once, in `texts`. A column has, for each case, the index of the value in `texts`; index 0
 means that there is no value. In a text, HERE is a placeholder for the id of the case.
@@ -66,8 +66,8 @@ def map_of(points: Points) -> dict[str, Any]:
 
 
 def _digits(space: Space) -> list[tuple[str, int]]:
-    """Returns the digits of a point's number, the slowest first, each with its size. A digit is an axis, or a flag of
-    an axis of subsets."""
+    """Returns the digits of a point's number, the slowest first, each with its size. An axis is one digit, but in an
+    axis of subsets each flag is a digit."""
     found: list[tuple[str, int]] = []
     for axis in space.axes:
         found += [(flag, 2) for flag in reversed(axis.flags)] or [(axis.name, axis.size)]

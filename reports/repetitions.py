@@ -1,4 +1,4 @@
-"""The effect of repeated violations on the verdicts and defects of a run, and the texts about the repetitions for all
+"""Applies the repetitions of violations to the verdicts and defects of a run, and describes the repetitions for all
 reports. conformance/supervision/ repeats the violations."""
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,9 +40,9 @@ class Repetitions:
         return bool(self.unconfirmed) and all(each.name in self.unconfirmed for each in symptoms_of(record))
 
     def decided(self, record: ResultRecord) -> ResultRecord:
-        """Returns the result with BROKEN instead of a HANG that did not occur again, because on a busy host an answer
-        may be late. In a sweep, the rules of points with such hangs are BROKEN, unless other points violate these
-        rules too."""
+        """Returns the result with BROKEN instead of a HANG that did not occur again, because a busy host may delay a
+        completion. In a sweep, the rules of points with such hangs are BROKEN, unless other points violate these rules
+        too."""
         if record["effective"] != Verdict.HANG or not self.unconfirmed:
             return record
         if self.is_unconfirmed(record):

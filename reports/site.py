@@ -1,4 +1,4 @@
-"""The site of a history: static pages for a web server, one page for each rule, defect and night, and badges.
+"""Makes the site of a history: static pages for a web server, one for each rule, defect and night; and badges.
 history_page.py provides the rules, defects and nights. The verdicts on cases are read from the latest readable results
 of each cell. commands/site.py provides C programs and mails, and writes the files."""
 

@@ -1,5 +1,5 @@
-"""summary.json: the outcome of a run for programs. The file is small, so that the files of all nightly runs can be
-stored. summary.schema.json describes the file. New versions may add keys, but never change the meaning of a key."""
+"""Writes summary.json, the outcome of a run for programs. The file is small, so that the files of all nightly runs can
+be stored. summary.schema.json describes the file. New versions may add keys, but never change the meaning of a key."""
 
 import json
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from reports.digest import Digest
 
 FILE_NAME = "summary.json"
 SCHEMA = "rdma-cts-summary/1"
-# Facts that have other keys in the summary, as numbers.
+# Facts that the summary has as numbers under other keys.
 _NUMBERS = ("cases", "calls judged", "seconds", "exit status", "seed")
 
 

@@ -1,4 +1,4 @@
-"""The output of a run on a terminal or in a log: the progress, with a bar on a terminal, and the summary at the end.
+"""Prints a run on a terminal or in a log: the progress, with a bar on a terminal, and the summary at the end.
 The summary is made only from records, so that an old results file can be summarised again. No library draws the bar,
 because every command would then depend on this library."""
 
@@ -37,8 +37,9 @@ QUIET, NORMAL, VERBOSE = 0, 1, 2
 
 def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = NORMAL, reported: bool = True) -> str:
     """Returns the last lines of a run: a line for each defect, the figures, the path of the report, and the next
-    command. With `level` VERBOSE the lines also have the shortest command for each defect. With QUIET the only line is
-    the conclusion. The path of the report is shown only if the report was written (`reported`)."""
+    command. With `level` VERBOSE the lines also have the reason and the command of each defect's first case. With QUIET
+    the only line has the headline and the conclusion. The path of the report is shown only if the report was written
+    (`reported`)."""
     stream = stream or sys.stdout
     conclusion = f"{run.conclusion} (exit status {run.status})"
     if level == QUIET:

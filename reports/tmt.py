@@ -1,6 +1,6 @@
-"""results.yaml of a tmt test with `result: custom`: a result for each case, in JSON, which is also YAML. FAIL, CRASH
-and HANG are `fail`; BROKEN and MISSED are `error`; UNSUPPORTED and UNREACHABLE are `skip`; WAIVED and STACK are `warn`.
-"""
+"""Writes results.yaml of a tmt test with `result: custom`: a result for each case, in JSON, which is also YAML. FAIL,
+CRASH and HANG are `fail`; BROKEN and MISSED are `error`; UNSUPPORTED and UNREACHABLE are `skip`; WAIVED and STACK are
+`warn`."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The verbs as statements of C: the call, and the check of its result."""
+"""Writes the verbs as statements of C: the call, and the check of its result."""
 
 from collections.abc import Callable
 
@@ -123,14 +123,14 @@ def register(writer: Writer, step: Step) -> None:
             f" && {own}->context == context && ({own}->lkey || {own}->rkey || {own}->handle)"
         )
         should = "register the requested range"
-    _answer(writer, step, kept, should)
+    _check_return(writer, step, kept, should)
 
 
 def _operand(text: str) -> str:
     return f"({text})" if " " in text and not text.startswith("(") else text
 
 
-def _answer(writer: Writer, step: Step, kept: str, should: str) -> None:
+def _check_return(writer: Writer, step: Step, kept: str, should: str) -> None:
     writer.check(kept, f"{step.title} should {should}, returned %d, %s", "error", "strerror(error)")
 
 
@@ -160,7 +160,7 @@ def dereg(writer: Writer, step: Step) -> None:
     kept, should = required(step)
     if step.then.outcome == "refused" and not raw:
         kept = f"({kept}) && (!errno || errno == error)"
-    _answer(writer, step, kept, should)
+    _check_return(writer, step, kept, should)
     if which == "invented":
         writer.say_if("error", f"{own}->handle = handle;")
     writer.released.add(name)
@@ -194,7 +194,7 @@ def rereg(writer: Writer, step: Step) -> None:
             f" && {own}->context == context"
         )
         should = "change the requested attributes"
-    _answer(writer, step, kept, should)
+    _check_return(writer, step, kept, should)
 
 
 def advise(writer: Writer, step: Step) -> None:
@@ -220,7 +220,7 @@ def advise(writer: Writer, step: Step) -> None:
     writer.assign("error", f"{verb}({domain}, {advice}, {mask}, {name}, {count})")
     if step.arguments["pd_handle"] == "invented":
         writer.say(f"{domain}->handle = handle;")
-    _answer(writer, step, *required(step))
+    _check_return(writer, step, *required(step))
 
 
 def plain(writer: Writer, step: Step) -> None:
@@ -228,7 +228,7 @@ def plain(writer: Writer, step: Step) -> None:
     if writer.raw:
         raise Inexpressible(f"it issues the kernel's command of {step.call}")
     writer.assign("error", f"{step.call}({', '.join(_operands(writer, step.call, step.arguments))})")
-    _answer(writer, step, *required(step))
+    _check_return(writer, step, *required(step))
 
 
 def _sge(writer: Writer, element: SgeSpec) -> str:
@@ -240,7 +240,7 @@ def alloc_mw(writer: Writer, step: Step) -> None:
     domain, kind = identifier(str(step.arguments["pd"])), expressions.value(step.arguments["type"], "ibv_mw_type")
     own = _make(writer, step, "ibv_mw", lambda: f"ibv_alloc_mw({domain}, {kind})")
     writer.names.value(step.name, "rkey", f"{own}->rkey")
-    _answer(writer, step, *required(step))
+    _check_return(writer, step, *required(step))
 
 
 def dealloc_mw(writer: Writer, step: Step) -> None:
@@ -249,7 +249,7 @@ def dealloc_mw(writer: Writer, step: Step) -> None:
     writer.keep(f"{own}_key", f"{own}->rkey", "uint32_t")
     writer.names.value(name, "rkey", f"{own}_key")
     writer.assign("error", f"ibv_dealloc_mw({own})")
-    _answer(writer, step, *required(step))
+    _check_return(writer, step, *required(step))
     writer.released.add(name)
 
 

@@ -1,4 +1,4 @@
-"""Quantities, flags and values of a case as expressions of C."""
+"""Converts quantities, flags and values of a case to expressions of C."""
 
 from collections.abc import Collection, Mapping
 

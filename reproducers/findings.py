@@ -1,4 +1,4 @@
-"""The page of findings: each defect of a driver, the stacks on which it was seen, and the program that shows it."""
+"""Makes the page of findings: each defect of a driver, the stacks with the defect, and the program that shows it."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -94,13 +94,13 @@ def page(
         f"# {title}",
         "",
         f"{format_count(len(findings), 'defect')} of {drivers}, the most severe first. This page is "
-        "made by `./rdma-cts findings RUN [RUN …]` from runs on:",
+        "written by `./rdma-cts findings RUN [RUN …]` from runs on:",
         "",
         *(f"- {stack}" for stack in dict.fromkeys(run.stack for run in runs)),
         "",
-        "`./rdma-cts reproducer CASE --run RUN` makes the program that shows a defect. It needs only libibverbs:",
-        "`cc FILE -libverbs && ./a.out [DEVICE]`. It prints what the document requires and what was observed.",
-        "Its exit status is 0 (kept), 1 (violated), 77 (not supported) or 2 (not set up).",
+        "`./rdma-cts reproducer CASE --run RUN` writes the program that shows a defect. It needs only libibverbs:",
+        "`cc FILE -libverbs && ./a.out [DEVICE]`. It prints the requirement of the document and the observation.",
+        "Its exit status is 0 (no violation), 1 (violation), 77 (not supported) or 2 (the set-up failed).",
         *(["The linked programs are next to this page."] if files else []),
         "",
         "| severity | defect | stacks | shown by |",

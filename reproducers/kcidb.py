@@ -1,5 +1,5 @@
-"""Findings as objects of KCIDB, the database of kernel tests, in its schema 5.3: issues, and the tests that show the
-issues. Each recorded run is a checkout with one build. Only a CI system with an account can send these objects."""
+"""Converts findings to objects of KCIDB, the database of kernel tests, in its schema 5.3: issues, and tests that show
+the issues. Each recorded run is a checkout with one build. Only a CI system with an account can send these objects."""
 
 import hashlib
 import json

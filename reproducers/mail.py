@@ -1,4 +1,4 @@
-"""The text of a report about a violation, for a mailing list or a vendor. The text has 72 columns; only the kernel's
+"""Writes a report about a violation, for a mailing list or a vendor. The text has 72 columns; only the kernel's
 messages are not wrapped."""
 
 import re
@@ -27,8 +27,8 @@ _OUR_CALLS = {
     "post_local_inv": "a LOCAL_INV work request",
     "post_bind_mw": "a BIND_MW work request",
 }
-_OPEN = "any answer, because the document leaves the outcome open"
-# The end of a program that cannot report its observation.
+_OPEN = "any result, because the document leaves the outcome open"
+# For each severity with which a program cannot report its observation: how the program ends.
 _ENDINGS = {
     Severity.KERNEL_CRASH: "the program stops the kernel: run it in a virtual machine",
     Severity.PROCESS_CRASH: "the program is killed by a signal",
@@ -143,7 +143,7 @@ def _used(given: Sequence[str], calls: Sequence[str]) -> list[str]:
 
 
 def _at_fault(symptom: Symptom, run: Digest) -> str:
-    """Returns the part of the stack that answered, by the name that the part's maintainers use."""
+    """Returns the part of the stack that returned the result, by the name that the part's maintainers use."""
     driver = run.header["device"].get("driver") or "RDMA"
     parts = {PROVIDER: f"rdma-core, providers/{driver}", LIBIBVERBS: "rdma-core, libibverbs", CORE: "RDMA/core"}
     return parts.get(answering_of(symptom).layer, driver)
@@ -171,7 +171,7 @@ def _stack(run: Digest) -> str:
 
 
 def _differences(other: Digest, run: Digest) -> str:
-    """Returns the loaded software that is different in another run of the same versions; empty if none is."""
+    """Returns the loaded software of `other` that differs from `run`; empty if the versions of the stacks differ."""
     if _stack(other).partition(" (")[0] != _stack(run).partition(" (")[0]:
         return ""
     known = {name: value for name, value in other.under_test.items() if not name.startswith("given")}

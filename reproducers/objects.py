@@ -1,5 +1,5 @@
-"""The set-up of a case as statements of C: the protection domains, memory, queue pairs, regions and windows that the
-steps of the case need. Many rows of a table share one set-up, and a row may need only some of its objects."""
+"""Writes the set-up of a case as statements of C: the protection domains, memory, queue pairs, regions and windows that
+the steps of the case need. Many rows of a table share one set-up, and a row may need only some of its objects."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -193,7 +193,7 @@ def _queue_pairs(writer: Writer, name: str, spec: QpSpec) -> None:
 
 def _region(writer: Writer, name: str, spec: MrSpec) -> None:
     own = identifier(name)
-    # The library registers regions, but for ibv_reg_mr_ex it does not issue the kernel's method that the case issues.
+    # The library registers these regions, also for uverbs. But for ibv_reg_mr_ex, it does not issue the case's method.
     raw = writer.raw and spec.call == "ibv_reg_mr_ex"
     writer.say(f"struct ibv_mr *{own} = {registration(writer, spec.call, spec.arguments, raw)};")
     writer.say(f"SET_UP({own});")

@@ -1,4 +1,4 @@
-"""The programs of a run: one for each symptom of a violation, which is a row or the smallest point of a deviation."""
+"""Makes the programs of a run, one for each symptom of a violation: a row or the smallest point of a deviation."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,8 +25,8 @@ from reproducers.writer import Inexpressible
 
 
 def cut(case: Case, observed: Mapping[str, Any]) -> Case:
-    """Returns the case without the steps after the first wrong step of the observation, and without the operations
-    before it that have no effect on it. Returns the whole case if no step is wrong."""
+    """Returns the case without the steps after the first wrong step of the observation, and without the earlier
+    operations that have no effect on this step. Returns the whole case if no step is wrong."""
     if "returned" not in observed:
         return case
     if fault_of(case.when, observed):  # type: ignore[arg-type]
@@ -102,7 +102,7 @@ def _cut(symptom: Symptom, case: Case) -> Case:
 
 
 def _shortest(case: Case, rules: Mapping[str, Rule], width: int, died: bool, remark: str) -> Program:
-    """Returns the program. If the program is too long and the case has `died`, the last steps are left out."""
+    """Returns the program. If the program is too long and `died` is true, the last steps are left out."""
     while True:
         try:
             return program_of(case, rules, width, remark)

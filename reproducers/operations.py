@@ -1,5 +1,5 @@
-"""The steps that are not verbs on regions, as statements of C: operations with a key, binds, invalidations, and changes
-of queue pairs and of memory."""
+"""Writes the steps other than verbs on regions as statements of C: operations with a key, binds, invalidations, and
+changes of queue pairs and of memory."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,5 +1,5 @@
-"""A whole program: a comment with the quote of the document, the helper functions that the case needs, and main() with
-the steps of the case."""
+"""Writes a whole program: a comment with the quote of the document, the helper functions that the case needs, and
+main() with the steps of the case."""
 
 import re
 from collections.abc import Mapping

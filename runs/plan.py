@@ -34,7 +34,7 @@ class Plan:
     given: dict[str, Any]
 
     def check(self, now: "Plan") -> None:
-        """Raises UserError with the difference if `now` has other cases, tables or builds, or another stack."""
+        """Raises UserError with the difference if `now` has different cases, tables or builds, or a different stack."""
         for what, same in (
             ("the stack differs", self.stack == now.stack),
             ("the tables have changed", self.tables_sha256 == now.tables_sha256),

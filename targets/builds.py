@@ -64,7 +64,7 @@ def environment_from(options: RunOptions) -> dict[str, str]:
 
 
 def tools_from(options: RunOptions) -> tuple[str, ...]:
-    """Returns the Debian packages that --tools adds to the guest, each once. Raises UserError for an invalid name."""
+    """Returns the Debian packages of --tools, without duplicates. Raises UserError for an invalid name."""
     names = tuple(dict.fromkeys(name for text in options.tools for name in text.split(",")))
     for name in names:
         if not PACKAGE_NAME.fullmatch(name):
@@ -73,8 +73,8 @@ def tools_from(options: RunOptions) -> tuple[str, ...]:
 
 
 def refuse_beside_own_stack(options: RunOptions) -> None:
-    """Raises UserError for options that replace parts of one of the project's own stacks, and for options of mended
-    stacks with another stack."""
+    """Raises UserError for options that replace a part of one of the project's own stacks, and for --without if the
+    stack is not mended."""
     mended = options.stack in MENDED_STACKS
     if options.without and not mended:
         raise UserError(f"--without is for a mended stack: --stack {' or '.join(MENDED_STACKS)}")
@@ -161,7 +161,7 @@ def _module(
 
 
 def _builds(options: RunOptions, recipe: Recipe, image: Image, say: Progress) -> tuple[Builds, dict[str, Any]]:
-    """Returns the user's builds, the stack's kernel and the compiled tree of rdma-core, and facts for the header."""
+    """Returns the builds under test (also compiles a tree of rdma-core), and facts for the header."""
     own = builds_from(options)
     if options.stack in INSTRUMENTED_STACKS:
         own = instrumented(own, recipe, image, cache_directory(), say)

@@ -48,7 +48,7 @@ _SHELL_PARTS = "rdma-cts commands targets runs bundles fixtures reports reproduc
 _PROFILE = Path("profile.yaml")
 _FEW = 40  # with more cases, a template with the software under test saves time
 
-# In a control group the kernel counts all RDMA objects of the cases, including memory windows.
+# The kernel counts all RDMA objects of the processes in a control group, including memory windows.
 _COUNTED = """\
 group=/sys/fs/cgroup
 mount -t cgroup2 cgroup2 $group && echo +rdma >$group/cgroup.subtree_control && mkdir $group/cases &&
@@ -100,7 +100,7 @@ class Guests:
         return machine_for(self._image, None).accelerator
 
     def run(self, cases: Sequence[str]) -> Guest:
-        """Starts the next guest. Returns the guest when it is up and starts these cases."""
+        """Starts the next guest for these cases, and returns the guest when it is up."""
         prepared, name = self._next()
         request = self._request(cases)
         if not self._options.keep:
@@ -115,7 +115,7 @@ class Guests:
         return self._boot("\n".join([_COUNTED, watch, command]), request, prepared, name)
 
     def run_again(self, cases: Sequence[str]) -> Guest:
-        """Returns a resumed guest for these cases, whose console is not kept. Raises UserError if guests are booted."""
+        """Resumes a guest for these cases; its console is not kept. Raises UserError if guests are booted."""
         with self._lock:
             prepared = self._lay_out()
         work = Path(tempfile.mkdtemp(prefix="work-", dir=self._out))
@@ -138,8 +138,8 @@ class Guests:
             with self._boot(command, Request(()), *self._next(), parts, guest_end):
                 guest_end.close()
                 self._say(
-                    f"a shell in the guest, in the suite's directory; the device is {self.driver.device},"
-                    f" {PROGRAM} runs there as on this host, `exit` ends the guest"
+                    f"this is a shell in the guest, in the suite's directory; the device is {self.driver.device};"
+                    f" {PROGRAM} runs there as on this host; `exit` ends the guest"
                 )
                 terminal.relay(host_end)
 
@@ -169,7 +169,7 @@ class Guests:
         return self._templates.start(ingredients, request, console)
 
     def _waiting(self, prepared: Prepared, *how: str) -> Job:
-        """Returns the job of a guest that loads the modules for a session and waits."""
+        """Returns the job of a guest that loads the modules for a session and waits for a request."""
         usual = self._arguments(RunOptions(guest=True))
         wait = shlex.join(["exec", *PYTHON, "-m", "fixtures.guest.warm", PORT, *how, *usual])
         return self._job("\n".join([_COUNTED, wait]), prepared)
@@ -213,7 +213,7 @@ class Guests:
             return self._lay_out(), _new_console(self._out)
 
     def _lay_out(self) -> Prepared:
-        """Returns the overlay of the image, which is prepared for the first guest, and which all guests use."""
+        """Returns the parts that all guests use. The first call prepares these parts."""
         if self._prepared is None:
             if self._options.keep:
                 stage = self._out / "own-build"

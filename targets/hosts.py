@@ -1,5 +1,5 @@
 """Hosts that are reached over ssh, for runs and `rdma-cts doctor`: the files for the host, and the object that starts
-workers on its device. fixtures/hosts/ has the connection itself."""
+workers on its device. fixtures/hosts/ implements the connection."""
 
 import functools
 from collections.abc import Callable, Collection
@@ -57,7 +57,7 @@ def places(options: RunOptions, host: RemoteHost, out: Path, hazardous: Collecti
 
 
 def findings(host: str) -> list[Finding]:
-    """Returns the needs of a run on a device of a host, present or missing. Raises UserError."""
+    """Returns what a run on a device of `host` needs, and whether the host has it. Raises UserError."""
     link = Link.connected(_address(host), archive(RunOptions()), _FINDINGS_S)
     try:
         link.ask("doctor")

@@ -102,8 +102,8 @@ def prepare(
     host: "RemoteHost | None" = None,
     hazardous: Collection[str] = (),
 ) -> Target:
-    """Returns the target that options returned by `with_target` name, ready to start workers. `hazardous` are ids of
-    cases. Installs missing packages on this host; asks first unless `assume_yes`. Raises UserError."""
+    """Returns the target of options that `with_target` has returned. The target is ready to start workers. `hazardous`
+    are ids of cases. Installs missing packages on this host; asks first unless `assume_yes`. Raises UserError."""
     if host:
         from targets import hosts  # imported late: only runs over ssh need it
 

@@ -129,7 +129,7 @@ def test_a_change_of_a_verdict_names_what_was_different_under_test(page: Browser
     track.find_element(By.TAG_NAME, "summary").click()
     mended, broken = (each.text for each in track.find_elements(By.TAG_NAME, "li"))
     assert mended == "2026-05-06 03:17, trixie: FAIL → PASS although nothing under test was different"
-    assert broken == "2026-05-04 03:17, trixie: PASS → FAIL with another kernel"
+    assert broken == "2026-05-04 03:17, trixie: PASS → FAIL with a different kernel"
     link = track.find_element(By.TAG_NAME, "a").get_attribute("href") or ""
     told = page.js("document.getElementById(decodeURIComponent(arguments[0])).textContent", link.partition("#")[2])
     assert "2026-05-04 03:17, trixie: kernel 6.12.1 → 6.12.2" in told
@@ -319,7 +319,7 @@ def test_the_page_of_a_defect_has_the_nights_in_which_it_was_seen(short: Path, s
     page = Page(site / f"defects/{track.id}.html")
     assert "not seen in the latest night with results" in page.text
     assert "seen in 2 nights: first 2026-05-04 03:17, last 2026-05-05 03:17" in page.text
-    assert "not seen → seen with another kernel" in page.text
+    assert "not seen → seen with a different kernel" in page.text
     assert f"{name_of(3)}.html#cell%3Atrixie" in " ".join(page.addresses)
 
 

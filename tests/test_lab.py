@@ -176,7 +176,7 @@ def test_results_without_a_plan_are_not_taken_for_those_of_a_host(tmp_path: Path
     unreached(tmp_path, "{host: one, device: a}")
     complete(tmp_path / "out/one")
     done = run(tmp_path, 3, "--resume", "out")
-    assert f"one: not run: {tmp_path / 'out/one'} may not be the directory of the run of one, a: " in done.out
+    assert f"one: not run: {tmp_path / 'out/one'} is possibly not the directory of the run of one, a: " in done.out
     assert "there is no plan.json" in done.out
 
 

@@ -1,6 +1,7 @@
 """Tests that every case of the tables passes on the reference, also with larger pages, and does not fail if
 capabilities are undeclared."""
 
+import errno
 import json
 import os
 import sys
@@ -11,8 +12,10 @@ from dataclasses import replace
 import pytest
 
 from conformance import judging
-from conformance.model.case import Case
+from conformance.bench.work_requests import SendRequest
+from conformance.model.case import Case, QpSpec
 from conformance.model.verdict import Verdict
+from conformance.model.vocabulary import WR_POST
 from conformance.tables.suite import ROOT, Suite, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from launched import ended
@@ -95,6 +98,14 @@ def test_an_undeclared_capability_is_also_not_offered() -> None:
             known = {**capabilities.declared, **capabilities.offered["libibverbs"]}
             assert known[undeclared] is False
             assert undeclared in DECLARABLE or capabilities.offered["uverbs"][undeclared] is False
+
+
+def test_a_batch_with_a_wrong_request_executes_no_request() -> None:
+    with closing(ReferenceBench()) as bench:
+        queue = bench.pair(QpSpec("UC", "pd", extended=WR_POST), bench.alloc_pd(), bench.alloc_pd()).requester
+        wrong = SendRequest("RDMA_READ", 2)  # UC has no RDMA READ
+        assert queue.post_batch((SendRequest("RDMA_WRITE", 1), wrong)).value == errno.EINVAL
+        assert queue.completions(2) == []
 
 
 @pytest.mark.parametrize(

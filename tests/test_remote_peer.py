@@ -64,7 +64,7 @@ def test_a_peer_is_named_with_or_without_its_host(text: str, host: Address | Non
 def other_end(pipe: Connection, addr: int) -> None:
     """Runs as the other host: a process with separate memory at the same address."""
     mirror = Mirror()
-    mirror.hold(addr, SIZE)
+    mirror.add(addr, SIZE)
     mirror.apply(pipe.recv())
     seen = ctypes.string_at(addr, SIZE)
     ctypes.memset(addr + memory.PAGE + 5, 0xEE, 7)
@@ -74,7 +74,7 @@ def other_end(pipe: Connection, addr: int) -> None:
 def test_both_ends_have_the_same_memory() -> None:
     place = memory.allocate("anonymous", SIZE)
     here, (near, far) = Mirror(), multiprocessing.Pipe()
-    here.hold(place.addr, SIZE)
+    here.add(place.addr, SIZE)
     assert here.changes() == []
     process = multiprocessing.get_context("fork").Process(target=other_end, args=(far, place.addr))
     process.start()

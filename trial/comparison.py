@@ -54,13 +54,12 @@ class Divergence:
 
 @dataclass
 class Subject:
-    """The two sides of a comparison: the benches of a device and of the reference, at one entry.
+    """The two benches of a comparison, of a device and of the reference, at one entry.
 
     `has` is the set of the device's capabilities, and `known` the set of signatures of divergences that were reported.
-    `begins` is called before each step, so that the step is known if the device dies in it. The arguments are the steps
-    up to this step as a row, and the nearest rule. `left_behind` has the objects that could not be released after
-    sequences without a divergence.
-    """
+    `begins` is called before each step, so that the step is known if the device dies during the step. The arguments are
+    the steps up to this step as a row, and the nearest rule. `left_behind` has the objects that could not be released
+    after sequences without a divergence."""
 
     reference: Bench
     device: Bench
@@ -74,10 +73,10 @@ class Subject:
 
 
 class Comparison:
-    """One sequence in progress on both sides."""
+    """One sequence in progress on both benches."""
 
     def __init__(self, subject: Subject, given: Objects) -> None:
-        """Sets up the same objects on both sides. Raises SetupRefused."""
+        """Sets up the same objects on both benches. Raises SetupRefused."""
         self.subject, self.given = subject, given
         self.taken: list[TakenStep] = []
         self.divergence: Divergence | None = None
@@ -106,7 +105,7 @@ class Comparison:
             self.subject.left_behind.update(self._contexts[-1].left_behind)
 
     def take(self, call: str, arguments: Text) -> str:
-        """Executes one step on both sides. Returns the outcome on the reference. Sets `divergence` if the outcome on
+        """Executes one step on both benches. Returns the outcome on the reference. Sets `divergence` if the outcome on
         the device is different."""
         step = _read_step(call, arguments, self._names)
         self.subject.steps += 1

@@ -2,10 +2,9 @@
 
     python3 -m trial.inside DEVICE PORT VIOLATION…
 
-Writes to the port, as JSON lines, which cases detect each alteration. The device itself may violate rules. Therefore a
-case detects an alteration only if it reports a rule as violated with the alteration, and not with unaltered calls in
-the same guest.
-"""
+Writes the cases that detect each alteration to the port, as JSON lines. The device itself may violate rules. Therefore
+a case detects an alteration only if it reports a rule as violated with the alteration, and not with unaltered calls in
+the same guest."""
 
 import json
 import os

@@ -33,8 +33,8 @@ Say = Callable[[str], None]
 
 
 def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Tries mutants. The exit status is 1 if a mutant is no longer killed, or if a permitted mutant fails a case or
-    cannot be run."""
+    """Tries mutants. The exit status is 1 if a mutant is no longer killed, or if a case fails on a
+    permitted mutant or no case can be run on it."""
     before = report.read_history(arguments.before)
     chosen = _chosen(arguments, before)
     if arguments.list:

@@ -8,7 +8,7 @@ bodies. A table is a YAML file:
   violates no rule. METHOD is a method of the reference's device or, as CLASS.METHOD, of another class.
 - The expression can use the method's parameters and the names of the vocabulary. `was` is the value that the replaced
   method returns for the same arguments, and `was(access=0)` its value for other arguments. `plain(self).other()` calls
-  another method as it is without the mutant. Several lines are the body of a function.
+  the method `other` of the class without the mutant. Several lines are the body of a function.
 - Further methods of the class follow, as `METHOD: EXPRESSION`. Other names are attributes of the class, and `setup`
   creates the state of an instance.
 - `also` has further marks: `RULE`, `RULE blind` or `RULE blind OTHER-NAME`. `departs` has the rules of the level

@@ -1,4 +1,4 @@
-"""Runs tasks in several processes. The processes end when this process ends, also if it is killed."""
+"""Runs tasks in several processes. The processes exit when this process exits or is killed."""
 
 import gc
 import multiprocessing
@@ -19,7 +19,7 @@ _Result = TypeVar("_Result")
 def in_processes(task: Callable[[int], _Result], names: Sequence[str], jobs: int = 0) -> Iterator[_Result]:
     """Yields task(0), task(1), … in order, one for each name, computed in `jobs` processes (0: one per processor).
     Raises the UserError of a task, RuntimeError with the name of the task for any other exception, and UserError
-    (status 3) if a process dies. All processes have ended when this iterator ends."""
+    (status 3) if a process dies. All processes have exited when the iteration is over."""
     context = multiprocessing.get_context("fork")
     processes: dict[Connection, ForkProcess] = {}
     try:
@@ -39,7 +39,7 @@ def in_processes(task: Callable[[int], _Result], names: Sequence[str], jobs: int
 
 
 def _serve(task: Callable[[int], Any], pipe: Connection, prepare: Callable[[], None]) -> None:
-    """Runs the tasks whose numbers it receives, in a child process, until the pipe is closed or the parent ends."""
+    """Runs the tasks whose numbers it receives, in a child process, until the pipe is closed or the parent exits."""
     prepare()
     gc.set_threshold(100_000)  # reference counts release the objects of a case, so that collections rarely find objects
     for number in (signal.SIGTERM, signal.SIGHUP):  # this process must not use the parent's handlers

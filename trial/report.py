@@ -1,4 +1,4 @@
-"""The report of a trial as text, Markdown and JSON: a table by rule, and the violations that were not detected."""
+"""Reports a trial as text, Markdown and JSON: a table by rule, and the outcome of each violation."""
 
 import json
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ MISATTRIBUTED_AT_MOST = 0.05
 
 @dataclass(frozen=True)
 class Trial:
-    """The findings of one trial. `untriable` has the rules that no driver can violate, with the reasons.
+    """The findings of one trial. `untriable` has the rules whose violation no case can detect, with the reasons.
     `permitted_variants` has the findings on permitted variants, on which no case may fail. `undetected` has the
     violations that no case can or may detect, by name, with the reasons."""
 
@@ -31,7 +31,7 @@ class Trial:
 
     @property
     def passed(self) -> bool:
-        """Whether no violation survived, there was no false alarm, and few violations were misattributed."""
+        """Whether exactly the violations of `undetected` survived, few were misattributed, and no alarm was false."""
         misattributed = len(self.of(MISATTRIBUTED))
         allowed = MISATTRIBUTED_AT_MOST * len(self.findings)
         missed = [each for each in self.of(SURVIVED) if each.name not in self.undetected]
@@ -57,7 +57,7 @@ class Trial:
 
 
 def summary(trial: Trial) -> str:
-    """Returns the last lines of the output: undetected violations and figures."""
+    """Returns the last lines of the output: the violations that were not killed, and figures."""
     counted = ", ".join(f"{len(trial.of(outcome))} {outcome}" for outcome in (KILLED, MISATTRIBUTED, SURVIVED))
     rules = trial.by_rule()
     whole = sum(all(each.outcome == KILLED for each in findings) for _, findings in rules)

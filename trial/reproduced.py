@@ -3,8 +3,8 @@
     python3 -m trial.reproduced DEVICE PORT FOLDER NAME…
 
 For each NAME, the program FOLDER/NAME is run on the device. If the program does not exist, FOLDER/NAME.c is compiled
-first. JSON lines on PORT report that the program started, and that it ended, with the exit status (negative for a
-signal) and the output."""
+first. JSON lines on PORT report errors of the compiler, the start of the program, and its end with the exit status
+(negative for a signal) and the output."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def _run(program: Path, device: str) -> tuple[int, str]:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        return -9, f"no answer within {_DEADLINE_S:g} s\n{error.output or ''}"
+        return -9, f"the program did not exit within {_DEADLINE_S:g} s\n{error.output or ''}"
     return done.returncode, done.stdout
 
 

@@ -152,7 +152,7 @@ def compare(
 
 
 def _compile_here(folder: Path, names: Iterable[str]) -> None:
-    """Compiles the programs that this host can compile; the guest compiles the others, which takes seconds for each. A
+    """Compiles the programs that this host can compile; the guest needs seconds to compile each other program. A
     program that was compiled on the host runs with the guest's library."""
     if shutil.which("cc"):
         with ThreadPoolExecutor() as pool:
@@ -190,7 +190,7 @@ def _in_guests(
                     yield name, (int(message["status"]), str(message["output"]))
         if not current:
             if rest:
-                raise UserError("the guest ended before it had run all programs", log=str(console), status=3)
+                raise UserError("the guest exited before it had run all programs", log=str(console), status=3)
             return
         rest.remove(current)
         yield current, (_DIED, "")

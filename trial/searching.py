@@ -21,7 +21,7 @@ Over = Callable[[Subject], bool]
 
 def for_seconds(seconds: float) -> Over:
     """Returns the condition that ends a search `seconds` after the condition's first call. A divergence that was found
-    before is still shrunk."""
+    before the end is still shrunk."""
     until: list[float] = []  # set in the first call, because the import of Hypothesis takes long in an emulated guest
 
     def over(subject: Subject) -> bool:
@@ -38,7 +38,7 @@ def for_sequences(number: int) -> Over:
 
 
 def subject_of(bench: Bench, capabilities: Capabilities, entry: str) -> Subject:
-    """Returns a device's bench and a reference without a violation as the two sides of a comparison."""
+    """Returns a device's bench and a reference without a violation as the two benches of a comparison."""
     known = {**capabilities.declared, **capabilities.offered[entry]}
     return Subject(ReferenceBench(), bench, frozenset(name for name, present in known.items() if present), entry)
 

@@ -1,7 +1,7 @@
-"""Random sequences of calls: the device must return what the reference returns.
+"""Runs random sequences of calls. The device must return what the reference returns.
 
-A Hypothesis state machine issues the same calls on both. If the results differ, the sequence is shrunk and reported as
-a row that can be copied into a table. Two kinds of calls are never issued: calls whose outcome the documents leave
+A Hypothesis state machine issues the same calls on the device and the reference. If the results differ, the sequence is
+shrunk and reported as a row that can be copied into a table. Never issued are calls whose outcome the documents leave
 open, and calls that are known to crash a kernel (see HAZARDS). Only this module needs Hypothesis."""
 
 from collections.abc import Callable, Iterable, Iterator
@@ -69,12 +69,12 @@ _WINDOW_ACCESSES = (
 )
 # The number of an existing object. Hypothesis shrinks towards the first object.
 _ANY = st.integers(0, 11)
-# Offsets in a window of 64 bytes: the first and the last eight bytes, and outside of the window on both sides.
+# Offsets in a window of 64 bytes: the first and the last eight bytes, and outside of the window before and after it.
 _PLACE = st.sampled_from(("", " + 56", " + 57", " + 64", " - 8"))
 
 
 class Diverged(Exception):
-    """A divergence between the two sides. Hypothesis treats this exception as a failing test."""
+    """A divergence between the two benches. Hypothesis treats this exception as a failing test."""
 
 
 class SearchEnded(BaseException):
@@ -118,8 +118,8 @@ class Sequences(RuleBasedStateMachine):
         super().__init__()
         self.live: dict[str, str] = {}  # the existing objects, with their kinds
         self.bound: dict[str, str] = {}  # the bound windows, with their addresses
-        # Keys that became invalid after the last key was assigned, because a device may assign an invalid key again.
-        # Each has two addresses to which it may have given access.
+        # Only keys that became invalid after the last assignment of a key, because a device may reuse an invalid key.
+        # Each key has two addresses that peers may have accessed with this key.
         self.dead: dict[str, tuple[str, str]] = {}
         self.changes = 0  # at most one change is made, because most changes prevent binds to the region
         self.unwritten: set[str] = set()  # the regions that were registered without LOCAL_WRITE
@@ -137,7 +137,7 @@ class Sequences(RuleBasedStateMachine):
         windows=st.sampled_from(((), ("mw",), ("mw", "mw3"), ("mw2", "mw"))),
     )
     def begin(self, access: str, on_demand: str, windows: tuple[str, ...]) -> None:
-        """Sets up the same objects on both sides, and binds some windows if the region permits binds."""
+        """Sets up the same objects on both benches, and binds some windows if the region permits binds."""
         self.current_search.begins()
         subject = self.subject
         given: dict[str, dict[str, str]] = {"pds": {"other": ""}, "mrs": {}, "qps": {}, "windows": {}}
@@ -192,12 +192,12 @@ class Sequences(RuleBasedStateMachine):
                     self.dead[f"{name}.rkey"] = (addr, addr)
 
     def take(self, call: str, arguments: Text) -> bool:
-        """Executes one step on both sides. Returns whether the step succeeded. Raises Diverged for a new divergence."""
+        """Executes a step on both benches. Returns whether the step succeeded. Raises Diverged for a new divergence."""
         assert self.comparison is not None
         outcome = self.comparison.take(call, arguments)
         divergence = self.comparison.divergence
         if divergence:
-            self.over = True  # from now on, the states of the two sides differ
+            self.over = True  # from now on, the states of the two benches differ
             self.current_search.diverges(divergence)
         return outcome == "success" and not divergence
 

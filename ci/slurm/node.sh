@@ -1,6 +1,6 @@
 #!/bin/sh
-# The run of one node of an allocation. The results are in OUT/NODE, see ci/resumed.sh, so that a requeued job runs only
-# the missing cases.
+# Runs the cases on one node of an allocation. The results are in OUT/NODE. A requeued job runs only the missing cases
+# (see ci/resumed.sh).
 # Usage: sh ci/slurm/node.sh OUT [OPTION of `rdma-cts run`]...
 set -eu
 

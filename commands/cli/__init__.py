@@ -1,1 +1,1 @@
-"""What all commands share: the parser, the options of a run, standard output, `--out`, and how a command ends."""
+"""Provides what all commands share: the parser, the options of a run, standard output, `--out`, signals and errors."""

@@ -1,5 +1,5 @@
-"""The parser of the command line. A mistake becomes one line that names the command's help, without the usage of all
-options. Arguments in this line are escaped, so that they cannot control the terminal."""
+"""The parser of the command line. A mistake is reported in one line, which refers to the command's help and omits
+the usage. Arguments in this line are escaped, so that they cannot control the terminal."""
 
 import argparse
 import re

@@ -1,4 +1,4 @@
-"""The end of a command by a signal or by an unforeseen error. A signal becomes an exception, so that temporary files
+"""Handles signals and unforeseen errors, which end a command. A signal becomes an exception, so that temporary files
 are removed. An unforeseen error becomes one line for the user, with the traceback in a file; the exit status is not
 that of a violation. Workers do not use this module: the kernel kills them when the process that started them exits."""
 
@@ -72,10 +72,10 @@ def unusable_path(error: OSError, given: Sequence[str]) -> UserError | None:
 
 @contextmanager
 def crash_reports_in(folder: Path) -> Iterator[None]:
-    """Within the block, an unforeseen error becomes a UserError whose traceback is in `folder`, if `folder` exists."""
+    """Converts an unforeseen error in the block to a UserError. If `folder` exists, it gets the traceback."""
     try:
         yield
-    except (UserError, PermissionError):  # possibly for a path that the user has named
+    except (UserError, PermissionError):  # see unusable_path for PermissionError
         raise
     except Exception as error:
         raise crash_report(error, folder if folder.is_dir() else None) from error

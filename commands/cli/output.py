@@ -51,7 +51,7 @@ def out_directory(text: str) -> Path:
 
 
 def out_file(text: str) -> Path:
-    """Like out_path, for an option that names a file which is written hours later."""
+    """Like out_path, but refuses a directory; for an option whose file is written hours later."""
     path = out_path(text)
     if os.path.isdir(path):
         raise UserError(f"{path} cannot be written: {os.strerror(errno.EISDIR)}")
@@ -88,7 +88,7 @@ def refuse_recorded(path: Path) -> None:
 
     # Reports must not replace the data from which they are made.
     recorded = (records.FILE_NAME, plan.FILE_NAME, OUTCOME_FILE)
-    place = Path(os.path.realpath(path))  # Path.resolve does not return for a link that leads to itself
+    place = Path(os.path.realpath(path))  # before 3.13, Path.resolve fails for a link to itself
     in_points = place.parent.name == points.FOLDER and os.path.exists(place.parent.parent / records.FILE_NAME)
     if os.path.isfile(place) and (place.name in recorded or in_points):
         raise UserError(f"{path} is recorded data, which output must not replace", hint="give another file to --out")
@@ -96,5 +96,5 @@ def refuse_recorded(path: Path) -> None:
 
 def is_standard_output(path: Path) -> bool:
     """Returns whether the path is standard output or its file, such as /dev/stdout. Opening this file again would
-    discard its text."""
+    discard the text that was written before."""
     return path == STANDARD_OUTPUT or (os.path.exists(path) and os.path.samestat(path.stat(), os.fstat(1)))

@@ -18,11 +18,11 @@ from conformance.tables.tiers import Shard
 from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS
 from fixtures.guest.recipe import DEFAULT_STACK, OWN_STACKS, STACKS
 
-# Choices and defaults that fixtures/ defines, because conformance/ does not import fixtures/.
+# Choices and defaults from fixtures/. OPTIONS cannot have them, because conformance/ does not import fixtures/.
 _CHOICES = {"stack": ((*STACKS, *OWN_STACKS), DEFAULT_STACK), "driver": (tuple(DRIVERS), DEFAULT_DRIVER)}
 # The placeholders whose values are paths of files and directories.
 PATHS = ("BUNDLE", "DIR", "FILE", "KEY", "NEW", "OLD", "RUN")
-# The types of values, by the option with its placeholder, or by the placeholder.
+# The types of values. A key is an option with its placeholder, or only a placeholder.
 _TYPES: Mapping[str, Callable[[str], Any]] = {
     **dict.fromkeys(PATHS, given_path),
     **{"--out DIR": out_directory, "--out FILE": out_path, "K/N": Shard.parse},
@@ -77,7 +77,7 @@ def options_from(arguments: argparse.Namespace) -> RunOptions:
 
 
 def recorded_options(argv: Sequence[str], path: Path) -> RunOptions:
-    """Returns the RunOptions of recorded arguments. Raises UserError that names `path`, the file of the record."""
+    """Returns the RunOptions of recorded arguments. Raises a UserError that names `path`, the file of the record."""
     parser = Parser(prog=NAME, add_help=False)
     add_options(parser)
     try:

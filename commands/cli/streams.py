@@ -42,10 +42,10 @@ class _Sink(io.FileIO):
 
 
 class Output:
-    """Replaces the two streams of this process by streams on which writing cannot fail."""
+    """Replaces standard output and standard error by streams on which writing cannot fail."""
 
     def __init__(self) -> None:
-        """Opens closed standard descriptors, so that no file of a run gets the numbers 0 to 2."""
+        """Opens /dev/null as each standard descriptor that is closed, so that no file of a run gets its number."""
         for descriptor in range(3):
             try:
                 os.fstat(descriptor)

@@ -1,5 +1,5 @@
-"""The interface between the code that runs cases and a device with its memory. device/bench.py implements the interface
-for a device, and reference/bench.py implements the behaviour that the documents require."""
+"""Defines the interface between the code that runs cases and a device. device/bench.py implements the interface for a
+device, and reference/bench.py implements the behaviour that the documents require."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -90,7 +90,7 @@ class Pair(Protocol):
 
     The responder is in the PD of the regions that are accessed remotely.
 
-    `connect` moves both queue pairs to RTS. `renew` restores the states after creation, with new queue pairs if
+    `connect` moves both queue pairs to RTS. `renew` restores the initial states, with new queue pairs if
     `renews_by_reset` is false. `tells_state` is whether ibv_query_qp reports the error state. `lingering` contains the
     kinds of refusals after which an end of a pair on this device did not enter the error state or flush its receive in
     time. The code that waits for these effects adds the kinds.
@@ -117,7 +117,7 @@ class Entry(Protocol):
     """One entry. Each verb of `verbs.VERBS` has a method, whose name is the verb's name without `ibv_`.
 
     A method has the parameters of the prototype in their order, and returns the exact result. A pointer to an object is
-    passed as Pd, Mr or None, a list of SGEs without its length, a struct as its fields, and any other argument as a
+    passed as Pd, Mr or None; a list of SGEs, without its length; a struct, as its fields; any other argument, as a
     number. `offers` is whether the entry has a verb.
     """
 

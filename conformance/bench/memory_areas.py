@@ -19,7 +19,7 @@ AROUND = {"made": CANARY, "filled": BEFORE, "zeros": 0}
 UNTOUCHED, REPLACED, OTHER = range(3)
 SHOWN = 64  # the maximum number of bytes of a partial transfer, or of changed ranges, in a result
 _NOT_ZERO = re.compile(rb"[^\0]+")
-# If this many consecutive bytes also occur in another memory, the bytes count as copied from that memory.
+# If this many consecutive bytes also occur in the memory of another area, they count as copied from that memory.
 _TELLING = 4
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)

@@ -33,7 +33,7 @@ COMPLETED_AS = {
     "ATOMIC_FETCH_AND_ADD": "FETCH_ADD",
     **dict.fromkeys(FLUSHES, "FLUSH"),
 }
-# The opcode of a receive's completion, by the opcode of the request that consumed the receive. By default RECV.
+# The opcode of a receive's completion, by the opcode of the request that consumed the receive. The default is RECV.
 _RECEIVED_AS = {"RDMA_WRITE_WITH_IMM": "RECV_RDMA_WITH_IMM"}
 
 

@@ -1,8 +1,8 @@
-"""Severity and defects: the meaning of a run's violations. Pure functions of the run's results.
+"""Groups the violations of a run into defects, and determines their severity. All functions are pure.
 
 A symptom is one violation in one result. A defect is a group of symptoms, in any rules, entries and rows, that one
 change of the stack would probably mend. The source of the stack is not needed: symptoms with the same call, error and
-condition count as one defect. judging/ has the verdicts.
+condition count as one defect. judging/ determines the verdicts.
 """
 
 from conformance.defects.defect import Answering as Answering

@@ -1,10 +1,10 @@
-"""Defects: the symptoms of a run, grouped by cause, the most severe first; and the layer that answered.
+"""Groups the symptoms of a run into defects, the most severe first, and determines the layer that caused a symptom.
 
 One errno can have many reasons. Refused registrations are therefore first separated into one cause for each rule.
-Several causes are then merged into one defect if all their calls meet a condition, such as a flag, that no successful
-call of the run meets.
+Several causes are then merged into one defect if a condition, such as a flag, is true for all their calls and for no
+successful call of the run.
 
-A violation counts as the device's, unless the result has evidence that another layer answered. An answer that only the
+A violation counts as the device's, unless the result shows that a different layer returned it. A result that only the
 kernel's core or libibverbs can return counts as the stack's, because it is the same on every device.
 """
 
@@ -33,7 +33,7 @@ from conformance.model.verdict import VERDICTS, Verdict
 DEVICE, PROVIDER, LIBIBVERBS, CORE, PROGRAM = "device", "provider", "libibverbs", "kernel core", "program"
 UNKNOWN = "not known"
 _CORE_MODULES = ("ib_core", "ib_uverbs", "ib_umad", "rdma_cm", "iw_cm", "ib_cm", "rdma_ucm")
-# A log line of a driver about a request; it begins with the name of the device: `rxe0: pd#1 rxe_reg_user_mr: …`.
+# A line of a driver in the kernel's log, such as `rxe0: pd#1 rxe_reg_user_mr: …`; it begins with the device's name.
 _OWN_LINE = re.compile(r"^(?:\[[^\]]*\] )?(?P<device>[a-z]\w*\d): (?:\S+ )?(?P<function>\w+): \S")
 _LAYERS = {
     "libibverbs": (LIBIBVERBS, "it checks this itself, before a system call"),
@@ -46,7 +46,7 @@ _FRAME = re.compile(r'^\s*Binary file "(?P<file>[^"]+)"')
 _SEGFAULT = re.compile(r"\bsegfault at \S+ ip .* in (?P<file>[^\s\[]+)\[")
 _LIBC = re.compile(r"\blib(?:c|pthread)[.-]")
 _PROVIDERS = re.compile(r"-rdmav\d+\.so|\blib(?:mlx4|mlx5|efa|hns|mana)\.so")
-# The effects of faults in which a layer answered a call. A death, a hang, a kernel warning or a leak is not an answer.
+# The effects of faults in a returned result. A death, a hang, a kernel warning or a leak is not a returned result.
 _ANSWERS = (Effect.ACCEPTED, Effect.REFUSED, Effect.CODE, Effect.REMARK)
 
 
@@ -60,7 +60,7 @@ class Answering:
 
 
 def answering_of(symptom: Symptom) -> Answering:
-    """The layer that answered the step that failed."""
+    """Returns the layer that returned the result of the failed step, and the reason for this conclusion."""
     fault = symptom.fault
     log = symptom.record["kernel"].get("log", ())
     if fault.effect in (Effect.KERNEL_DIED, Effect.KERNEL_ALARM):
@@ -72,7 +72,7 @@ def answering_of(symptom: Symptom) -> Answering:
     if from_core(fault):
         return Answering(CORE, "it refuses the call before it calls a driver")
     if fault.kind is FaultKind.CARRIED_OUT:
-        return Answering(PROVIDER, "it writes the queue, in which the request stayed although its posting failed")
+        return Answering(PROVIDER, "it left the request in the queue although the posting failed")
     layer = fault.layer
     if layer in _LAYERS:
         return Answering(*_LAYERS[layer])
@@ -82,12 +82,12 @@ def answering_of(symptom: Symptom) -> Answering:
     if own and not fault.later and fault.effect in (Effect.REFUSED, Effect.CODE):
         return Answering(DEVICE, f"{own['function']} of its driver reports it in the kernel's log")
     if layer == "kernel" or symptom.record["entry"] == "uverbs":
-        return Answering(UNKNOWN, "the answer came from the system call: of the kernel's core or of the driver")
+        return Answering(UNKNOWN, "the system call returned this: the kernel's core or the driver")
     return Answering(UNKNOWN)
 
 
 def is_of_stack(record: ResultRecord) -> bool:
-    """Whether a result shows only answers that the kernel's core or libibverbs returns on every device."""
+    """Whether all symptoms of a result are results that the kernel's core or libibverbs returns on every device."""
     symptoms = list(symptoms_of(record))
     return bool(symptoms) and all(
         symptom.fault.effect in _ANSWERS and answering_of(symptom).layer in (CORE, LIBIBVERBS) for symptom in symptoms
@@ -97,19 +97,19 @@ def is_of_stack(record: ResultRecord) -> bool:
 def _of_kernel(fault: Fault) -> Answering:
     site = site_of(fault)
     if site is None or not site.module:
-        return Answering(UNKNOWN, str(site) if site else "the kernel's log does not say where it was")
+        return Answering(UNKNOWN, str(site) if site else "the kernel's log does not show the location")
     return Answering(CORE if site.module in _CORE_MODULES else DEVICE, f"the kernel was in {site}")
 
 
 def _of_process(log: Sequence[str]) -> Answering:
-    """The layer of the file in the first frame after the frames of the signal; the last of these is in the C
+    """Returns the layer of the file in the first frame after those of the signal handler, whose last frame is in the C
     library."""
     frames = [match["file"] for line in log if (match := _FRAME.match(line))]
     signal = next((number for number, file in enumerate(frames) if _LIBC.search(file)), len(frames))
     file = next((file for file in frames[signal:] if not _LIBC.search(file)), "")
     file = file or next((match["file"] for line in log if (match := _SEGFAULT.search(line))), "")
     if not file or _LIBC.search(file):
-        return Answering(UNKNOWN, "nothing shows where the process was")
+        return Answering(UNKNOWN, "the log does not show the location in the process")
     because = f"the process was in {file.rpartition('/')[2]}"
     if "libibverbs.so" in file:
         return Answering(LIBIBVERBS, because)
@@ -126,7 +126,7 @@ class Defect:
     order of the run.
 
     `title` says what is wrong, in one line. `unconfirmed` is whether no repetition of a case showed a violation.
-    `known` is the worst severity that was observed in a repetition or in another run.
+    `known` is the worst severity that was observed in a repetition or in a different run.
     """
 
     causes: tuple[Cause, ...]
@@ -147,7 +147,7 @@ class Defect:
 
     @cached_property
     def severity(self) -> Severity:
-        """The worst severity of its symptoms and of `known`."""
+        """The worst severity of the symptoms and of `known`."""
         shown = severity_of(self.symptoms[0])
         return shown if self.known is None or shown.rank < self.known.rank else self.known
 
@@ -157,7 +157,7 @@ class Defect:
 
     @property
     def first(self) -> Symptom:
-        """The symptom that shows the defect best: of the worst severity and, if possible, of a row."""
+        """The best example of the defect: a symptom of the worst severity and, if possible, of a row."""
         return self.symptoms[0]
 
     @cached_property
@@ -189,8 +189,8 @@ class Defect:
 
 
 def defects_of(results: Iterable[ResultRecord], shorts: Shorts = _NONE) -> list[Defect]:
-    """The defects in results that have every key of record_shape.RESULT, the most severe first. `shorts` are the short
-    names of the rules, for titles."""
+    """Returns the defects in results that have every key of record_shape.RESULT, the most severe first. `shorts` are
+    the short names of the rules, for titles."""
     records = list(results)
     by_cause: dict[Cause, list[Symptom]] = {}
     for record in records:
@@ -207,7 +207,7 @@ def defects_of(results: Iterable[ResultRecord], shorts: Shorts = _NONE) -> list[
 
 
 def _merged(by_cause: _ByCause, succeeded: Granted) -> list[list[Cause]]:
-    """The causes of each defect, as one list for each defect, in the order of the causes' keys."""
+    """Returns a list of causes for each defect, in the order of the causes' keys."""
     groups: dict[tuple[str, ...], list[Cause]] = {}
     for cause in sorted(by_cause, key=lambda cause: cause.key):
         mergeable = cause.key[:2] == (Effect.REFUSED, REGISTRATION)
@@ -216,7 +216,7 @@ def _merged(by_cause: _ByCause, succeeded: Granted) -> list[list[Cause]]:
 
 
 def _by_condition(causes: Sequence[Cause], by_cause: _ByCause, succeeded: Granted) -> list[list[Cause]]:
-    """Groups of causes that share a condition. The condition that most causes share comes first."""
+    """Groups causes that share a condition. The condition that most causes share is used first."""
     rest = {cause: set(conditions(by_cause[cause], succeeded)) for cause in causes}
     found = []
     while rest:

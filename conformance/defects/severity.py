@@ -9,9 +9,9 @@ from conformance.model.fault import Effect, Fault, FaultKind
 
 
 class Severity(Enum):
-    """The severities, the most severe first. `rank` is 0 for the most severe. `label` is the name in tables of reports,
-    `counted` has the words after a number, in the singular and in the plural, and `meaning` says what the severity
-    means to an application."""
+    """The severities, the most severe first. `rank` is 0 for the most severe. `label` is the name in tables of reports.
+    `counted` has the words after a number, in the singular and in the plural. `meaning` describes the consequence for
+    an application."""
 
     rank: int
     label: str
@@ -26,7 +26,8 @@ class Severity(Enum):
     HANG = (
         "hang",
         ("hang", "hangs"),
-        "A call or a request never ends: the program waits forever, and cannot be killed while it waits in the kernel.",
+        "A call or a request never completes: the program waits forever, and cannot be killed while it waits in the "
+        "kernel.",
     )
     MEMORY = (
         "memory safety",
@@ -42,7 +43,7 @@ class Severity(Enum):
     NOT_REFUSED = (
         "not refused",
         ("refusal not given", "refusals not given"),
-        "A request that must fail succeeds: mistakes go unnoticed, and memory that the refusal protects is exposed.",
+        "A request that must fail succeeds: mistakes are not detected, and memory that a refusal protects is exposed.",
     )
     VALID_REFUSED = (
         "valid refused",
@@ -63,7 +64,7 @@ class Severity(Enum):
         return member
 
     def count(self, number: int) -> str:
-        """Returns a text with the number of results of this severity: `43 valid calls refused`."""
+        """Returns a text with the number of results of this severity, such as `43 valid calls refused`."""
         return f"{number:,} {self.counted[number != 1]}"
 
 
@@ -97,6 +98,6 @@ def severity_of_fault(fault: Fault) -> Severity:
 
 
 def count_by_severity(severities: Iterable[Severity]) -> dict[Severity, int]:
-    """How often each severity occurs, the most severe first."""
+    """Returns how often each severity occurs, the most severe first."""
     count = Counter(severities)
     return {severity: count[severity] for severity in Severity if count[severity]}

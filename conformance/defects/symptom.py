@@ -1,13 +1,13 @@
-"""The symptoms in a result, one for a row and one for each deviation of a sweep, and the cause of each symptom. The
-fingerprint of a cause identifies a defect.
+"""Finds the symptoms in a result (one for a row, and one for each deviation of a sweep), and the cause of each symptom.
+The fingerprint of a cause identifies a defect.
 
-A cause is derived from one result, never from the other results of a run. A cause therefore does not depend on which
-cases ran, in which order they ran, and how often they showed the defect. Two symptoms with equal causes belong to one
-defect. Two causes of the same kind of violation are equal if they agree in the following:
+A cause is derived from one result, never from the other results of a run. Therefore a cause does not depend on which
+cases ran, in which order the cases ran, or how often the cases showed the defect. Two symptoms with equal causes belong
+to one defect. The following facts, besides the kind of violation, determine a cause:
 
 - The kernel died: the function in which it died. The rule does not matter.
 - The kernel never frees memory: the function that allocates the memory.
-- A request reached bytes outside of a region: no further fact, because one check of bounds should refuse all these
+- A request accessed bytes outside of a region: no further fact, because one check of bounds should refuse all these
   requests.
 - Another failure in the use of a region: the kind of region, such as on demand, or with a chosen address. The contents
   of memory decide whether data are late, misplaced or missing, or whether the kernel crashes.
@@ -107,13 +107,13 @@ class Symptom:
 
     @property
     def name(self) -> str:
-        """The id of the case, with the smallest point of a sweep, in the form that `--only` takes."""
+        """The id of the case, with the smallest point of a sweep, in the form that `--only` accepts."""
         labels = ",".join(f"{axis}={label}" for axis, label in self.smallest.items())
         return f"{self.case}#{labels}" if labels else self.case
 
 
 def symptoms_of(record: ResultRecord) -> Iterator[Symptom]:
-    """The symptoms of a result that has every key of record_shape.RESULT; none unless the result is a violation."""
+    """Yields the symptoms of a result that has every key of record_shape.RESULT; none unless it is a violation."""
     if record["verdict"] not in VIOLATIONS:
         return
     own = [each for each in record.get("deviations", ()) if each.get("verdict", Verdict.FAIL) in VIOLATIONS]
@@ -133,13 +133,14 @@ def later_steps(data: Mapping[str, object]) -> list[Mapping[str, Any]]:
 
 
 def violated_rules(record: ResultRecord) -> list[str]:
-    """The rules that a result violates by its verdict without waivers; for a sweep, the rules that points violate."""
+    """Returns the rules that a result violates by its verdict without waivers; for a sweep, the rules that points
+    violate."""
     of_points = record.get("rule_verdicts", {})
     return [rule for rule in record["rules"] if of_points.get(rule, record["verdict"]) in VIOLATIONS]
 
 
 def _died(record: ResultRecord, deviations: list[Deviation]) -> bool:
-    """Whether a sweep ended with a death or a hang that is not among its deviations."""
+    """Whether the process or the kernel died or hung during a sweep, and no deviation has this verdict."""
     died = record["verdict"] in (Verdict.CRASH, Verdict.HANG)
     return died and not any(each.get("row") or each.get("verdict") == record["verdict"] for each in deviations)
 
@@ -158,7 +159,8 @@ def _of_deviation(record: ResultRecord, each: Deviation) -> Symptom:
 
 
 def fault_of(record: ResultRecord, deviation: Deviation | None = None) -> Fault:
-    """The fault of a violation. Results of older versions have none; `rdma-cts judge` adds it to such results."""
+    """Returns the fault of a violation. A result of an older version has no fault unless `rdma-cts judge` has added it;
+    then the fault is derived from the verdict and the kernel's log."""
     data = (record if deviation is None else deviation).get("fault")
     if data:
         return Fault.of_data(data)
@@ -171,7 +173,8 @@ def fault_of(record: ResultRecord, deviation: Deviation | None = None) -> Fault:
 
 
 def verb_of(call: str) -> str:
-    """The name of the called function; for a command of the kernel, the name of the verb that issues the command."""
+    """Returns the name of the called function; for a command of the kernel, the name of the verb that issues the
+    command."""
     title = call.partition("(")[0]
     return _OF_COMMAND.get(title.removeprefix(_UVERBS), title) if title.startswith(_UVERBS) else title
 
@@ -266,12 +269,13 @@ def group_of(verb: str) -> str:
 
 
 def from_core(fault: Fault) -> bool:
-    """Whether the kernel's RDMA core answered the call; the answer is then the same with every driver."""
+    """Whether the kernel's RDMA core returned the result, which is then the same with every driver."""
     return fault.layer == CORE
 
 
 def _leaves_a_region(fault: Fault) -> bool:
-    """Whether a check of bounds is missing. In a region with a chosen address, this address may be wrong instead."""
+    """Whether a fault shows that a check of bounds is missing. For a region with a chosen address, the reason may be a
+    wrong address instead."""
     return fault.key != WINDOW and fault.outside and OWN_ADDRESSES not in fault.region
 
 

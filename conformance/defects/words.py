@@ -1,6 +1,6 @@
-"""The title of a defect, which says in one line what is wrong, and the shortest condition on access flags that all
-failing calls of the defect meet and no successful call meets. The title is made from the cause of the defect and the
-short name of its rule, so that the title does not depend on the cases that have shown the defect."""
+"""Creates the title of a defect, and finds the shortest condition on access flags that is true for all failing calls of
+the defect and for no successful call. The title is created from the cause of the defect and the short name of its rule;
+therefore the title does not depend on the cases that have shown the defect."""
 
 import itertools
 import re
@@ -15,7 +15,7 @@ from conformance.verbs import ENUMS
 Flags = frozenset[str]
 # By verb: the access flags of each call that had to succeed and succeeded.
 Granted = Mapping[str, frozenset[Flags]]
-# A condition on the access flags of a call. An empty condition holds for every call of the verb.
+# A condition on the access flags of a call. An empty condition is true for every call of the verb.
 Condition = tuple[str, ...]
 
 _ACCESS = frozenset(ENUMS["ibv_access_flags"].short_names)
@@ -24,7 +24,6 @@ _MOST_FLAGS = 2
 
 
 def granted(results: Iterable[ResultRecord]) -> Granted:
-    """By verb: the access flags of each call that had to succeed and succeeded."""
     found: dict[str, set[Flags]] = {}
     for record in results:
         if record["verdict"] == Verdict.PASS and record["expected"].get("outcome") == "success":
@@ -33,8 +32,8 @@ def granted(results: Iterable[ResultRecord]) -> Granted:
 
 
 def conditions(symptoms: Sequence[Symptom], succeeded: Granted) -> Iterator[Condition]:
-    """The conditions of at most two flags that all failing calls meet and no successful call meets, the shortest first.
-    Symptoms with unknown flags are left out, unless no symptom would be left."""
+    """Yields the conditions of at most two flags that are true for all failing calls and for no successful call, the
+    shortest first. Symptoms whose flags are unknown are left out."""
     found = [(each.verb, flags) for each in symptoms if (flags := flags_of(each)) is not None]
     verbs = {verb for verb, _ in found} or {each.verb for each in symptoms}
     good = [flags for verb in verbs for flags in succeeded.get(verb, ())]
@@ -46,7 +45,7 @@ def conditions(symptoms: Sequence[Symptom], succeeded: Granted) -> Iterator[Cond
 
 
 def flags_of(symptom: Symptom) -> Flags | None:
-    """The access flags of the call that failed, taken from the call, the smallest point or the set-up; else None."""
+    """Returns the access flags of the failed call, from the call, the smallest point or the set-up; None if unknown."""
     of_call = _flags_in(symptom.call)
     if of_call is not None:
         return of_call
@@ -62,37 +61,38 @@ def _flags_in(call: str) -> Flags | None:
     return Flags(found[1].split("|")) & _ACCESS if found else None
 
 
-# By the id of a rule: its short name, which says what the rule is about.
+# The short name of each rule, which says what the rule is about, by the rule's id.
 Shorts = Mapping[str, str]
 
 _GROUPS = {REGISTRATION: "a registration", BIND: "a bind", INVALIDATION: "an invalidation", ACCESS: "an access"}
-# The words about a region in a title, before and after the word `region`.
+# The words before and after the word `region` in a title.
 _BEFORE = {ON_DEMAND: "on-demand (ODP) "}
 _BEHIND = {OWN_ADDRESSES: " with hca_va or ZERO_BASED", PERSISTENT: " of persistent memory", HUGE: " of huge pages"}
 _REMARKS: Mapping[str, str] = {
-    FaultKind.WRONG_INVALIDATED_KEY: "the receiver is not told the invalidated key",
-    FaultKind.WRONG_IMMEDIATE: "the receiver gets wrong immediate data",
-    FaultKind.WRONG_LENGTH: "the receiver gets a wrong length",
-    FaultKind.WRONG_OPCODE: "the completion names another operation",
-    FaultKind.WRONG_WR_ID: "the completion has another wr_id",
-    FaultKind.WRONG_RKEY: "the structure of the window has another rkey",
-    FaultKind.NO_EVENT: "an asynchronous event does not come",
-    FaultKind.WRONG_STATE: "the queue pair is in another state",
+    FaultKind.WRONG_INVALIDATED_KEY: "the invalidated key is not reported to the receiver",
+    FaultKind.WRONG_IMMEDIATE: "wrong immediate data are reported to the receiver",
+    FaultKind.WRONG_LENGTH: "a wrong length is reported to the receiver",
+    FaultKind.WRONG_OPCODE: "the completion has a wrong opcode",
+    FaultKind.WRONG_WR_ID: "the completion has a wrong wr_id",
+    FaultKind.WRONG_RKEY: "the structure of the window has a wrong rkey",
+    FaultKind.NO_EVENT: "an asynchronous event is not reported",
+    FaultKind.WRONG_STATE: "the queue pair is in a wrong state",
     FaultKind.WRONG_STRUCTURE: "the structure of the region differs from the arguments",
     FaultKind.SEVERAL_COMPLETIONS: "one request has several completions",
     FaultKind.UNASKED_COMPLETION: "a completion was not requested",
-    FaultKind.DIFFERENT: "what is reported differs from the document",
+    FaultKind.DIFFERENT: "the reported values differ from the document",
 }
 _MOST_NAMES = 3
 
 
 def shorts_in(header: HeaderRecord) -> Shorts:
-    """The short names of the rules in the header of a run; a header of an older version has none."""
+    """Returns the short names of the rules in the header of a run; a header of an older version has none."""
     return {id_: str(texts.get("short", "")) for id_, texts in (header.get("rules") or {}).items()}
 
 
 def title_of(causes: Sequence[Cause], symptoms: Sequence[Symptom], succeeded: Granted, shorts: Shorts) -> str:
-    """The title of a defect with these causes. The first cause determines it; for `succeeded`, see `granted`."""
+    """Returns the title of a defect with these causes. If the defect has several causes and its calls share a
+    condition, the condition determines the title, else the first cause. For `succeeded`, see `granted`."""
     first = causes[0]
     if len(causes) > 1 and (flags := next(filter(None, conditions(symptoms, succeeded)), ())):
         return f"a registration with {' and '.join(flags[:_MOST_NAMES])} is refused{_with(first.key[2])}"
@@ -120,7 +120,7 @@ def _short(rule: str, shorts: Shorts) -> str:
 
 def _process(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
     group, by = key
-    return f"{_group(group)} ends the process{f' by {by}' if by.startswith('SIG') else _short(by, shorts)}"
+    return f"{_group(group)} kills the process{f' with {by}' if by.startswith('SIG') else _short(by, shorts)}"
 
 
 def _use(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
@@ -136,7 +136,8 @@ def _use(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
         return f"{before}region{behind}: bytes are lost, misplaced or refused"
     if what == "region":
         return _THROUGH_A_REGION[more[0]].format(more[1] or "an operation")
-    return {"dead key": "a key works after its region was destroyed"}.get(what, "keys reach outside of their region")
+    dead = {"dead key": "a key remains valid after its region was destroyed"}
+    return dead.get(what, "requests access bytes outside of a region")
 
 
 _THROUGH_A_WINDOW: Mapping[str, str] = {
@@ -162,7 +163,7 @@ def _refused(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
 def _accepted(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
     group, _, rule = key
     if group == "connect_qp":
-        return f"a request that was refused is carried out later{_short(rule, shorts)}"
+        return f"a refused request is executed later{_short(rule, shorts)}"
     return f"{_group(group)} is not refused{_short(rule, shorts)}"
 
 
@@ -183,7 +184,7 @@ _Title = Callable[[Sequence[str], Symptom, Shorts], str]
 _TITLES: Mapping[str, _Title] = {
     "kernel": _kernel,
     Effect.PROCESS_DIED: _process,
-    "core": lambda key, symptom, shorts: f"the RDMA core answers {_group(key[0])}{_with(key[1])}",
+    "core": lambda key, symptom, shorts: f"the RDMA core returns {key[1] or 'an error'} for {_group(key[0])}",
     "use": _use,
     Effect.STATUS: lambda key, symptom, shorts: f"refused requests complete with {key[0]} instead of their own status",
     Effect.REMARK: _remark,
@@ -191,7 +192,7 @@ _TITLES: Mapping[str, _Title] = {
     "never freed": lambda key, symptom, shorts: f"memory is never freed, allocated in {site_of(symptom.fault)}",
     Effect.ACCEPTED: _accepted,
     Effect.REFUSED: _refused,
-    Effect.KEPT: lambda key, symptom, shorts: f"{_group(key[0])} leaves objects behind{_short(key[2], shorts)}",
-    Effect.HUNG: lambda key, symptom, shorts: f"{_group(key[0])} does not end{_short(key[2], shorts)}",
+    Effect.KEPT: lambda key, symptom, shorts: f"objects remain after {_group(key[0])}{_short(key[2], shorts)}",
+    Effect.HUNG: lambda key, symptom, shorts: f"{_group(key[0])} does not finish{_short(key[2], shorts)}",
     Effect.CODE: lambda key, symptom, shorts: f"{_group(key[0])} fails with no documented code{_short(key[2], shorts)}",
 }

@@ -29,7 +29,7 @@ from conformance.model.vocabulary import WINDOWS_POSTER, WR_POST
 
 # Kinds of memory whose pages no case pins completely.
 _NEVER_PINNED = ("sparse", "unmapped", "no_access")
-# For each type of queue pair: the value of `extended` for which the builders of ibv_wr_post(3) post the requests.
+# For each type of queue pair with builders: the value of QpSpec.extended that selects these builders.
 _BUILT = {"RC": WINDOWS_POSTER, "UC": WINDOWS_POSTER, "UD": WR_POST}
 _COMPILER_POLL_S = 5.0  # the interval at which a case that waits for the compiler reports progress
 
@@ -83,14 +83,14 @@ class DeviceBench:
             with closing(self.alloc_pd()) as pd:
                 self.pair(QpSpec("UD", "pd"), pd, pd).close()
         except Exception as error:  # the exceptions of pyverbs differ between versions
-            message = f"--poster wr: {self.device.name} creates no queue pair for the builders of ibv_wr_post(3)"
+            message = f"--poster wr: {self.device.name} cannot create a queue pair for ibv_wr_post(3)"
             raise UserError(message, hint="omit --poster") from error
 
     def alloc_pd(self) -> ProtectionDomain:
         return ProtectionDomain(self.device)
 
     def allocate(self, kind: str, size: int) -> memory.Memory:
-        """Allocates memory of a kind of vocabulary.MEMORY_KINDS. Raises HostLacks if this host has no such memory."""
+        """Allocates memory of `kind`, one of vocabulary.MEMORY_KINDS. Raises HostLacks if the host has none."""
         if kind not in _NEVER_PINNED:
             limits.check_lockable(size)
         return memory.allocate(kind, size)
@@ -146,8 +146,8 @@ class DeviceBench:
         return self._resource_counter.count()
 
     def api_checks(self, waiting: Callable[[], None]) -> Sequence[Check]:
-        """Returns the checks of API-01 on the installed header and bindings, which are computed once. Calls `waiting`
-        repeatedly until the checks are finished."""
+        """Returns the checks of API-01 on the installed header and bindings. The checks are computed once. Until they
+        are finished, `waiting` is called repeatedly."""
         checks = self.prepare_api_checks()
         while wait([checks], timeout=_COMPILER_POLL_S).not_done:
             waiting()

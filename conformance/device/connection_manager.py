@@ -23,7 +23,7 @@ _EVENTS = tuple(
     REJECTED ESTABLISHED DISCONNECTED DEVICE_REMOVAL MULTICAST_JOIN MULTICAST_ERROR ADDR_CHANGE TIMEWAIT_EXIT
     """.split()
 )
-# Events of earlier connections.
+# Events of earlier connections, which are ignored.
 _PAST = ("DISCONNECTED", "TIMEWAIT_EXIT")
 _RESOURCES = 1  # outstanding RDMA READs and atomics at each end, like on pairs without the connection manager
 _BACKLOG = 16
@@ -90,7 +90,7 @@ class ConnectionManager:
 
     def connect(self, active: int, passive: int) -> tuple[int, int]:
         """Connects two queue pairs, given by their numbers; `active` calls rdma_connect. Returns both ends of the
-        connection. `destroy` has to release them after the queue pairs are destroyed. Raises CmError."""
+        connection. `destroy` has to release the ends after the queue pairs are destroyed. Raises CmError."""
         asking, accepting = self._create_id(), 0
         try:
             wait_ms = int(self._deadline_s * 1000)

@@ -130,8 +130,8 @@ class Device:
 
     @property
     def uses_grh(self) -> bool:
-        """Whether packets have a global route header: always on RoCE; on InfiniBand if the user has selected a GID, or
-        if the port requires the header or has no LID."""
+        """Whether packets have a global route header. On InfiniBand, they have this header only if the user has
+        selected a GID, or if the port requires the header or has no LID."""
         required = int(getattr(self._port, "flags", 0)) & _GRH_REQUIRED
         return self.transport is not INFINIBAND or self.gid_index is not None or bool(required) or not self.lid
 
@@ -271,7 +271,7 @@ def environment() -> Environment:
 @cache  # a loaded library does not change
 def library_version() -> str:
     """Returns the rdma-core version of the libibverbs that this process has loaded. No function of the library returns
-    the version, but it is in the name of the file, libibverbs.so.1.<abi>.<rdma-core version>."""
+    the version, but the file name contains the version: libibverbs.so.1.<abi>.<rdma-core version>."""
     ctypes.CDLL("libibverbs.so.1")
     for line in Path("/proc/self/maps").read_text().splitlines():
         if "libibverbs" not in line:  # in an emulated guest, resolving the path of each mapping is slow

@@ -7,10 +7,10 @@
 #include <time.h>
 
 enum { AREAS = 2, RECEIVED = 2, REQUESTER = 0, RESPONDER = 1, ENDS = 2 };
-enum { UNTOUCHED, REPLACED, OTHER }; /* as in bench/memory_areas.py */
-enum { NOT_QUERIED = -1 };             /* as in native_exchange.py */
+enum { UNTOUCHED, REPLACED, OTHER }; /* the same values as in bench/memory_areas.py */
+enum { NOT_QUERIED = -1 };             /* the same value as in native_exchange.py */
 enum { NOT_PREPARED = 1 };             /* a receive of the harness was refused, so the exchange has no result */
-static const uint64_t BEHIND = 1ull << 63; /* as in bench/work_requests.py */
+static const uint64_t BEHIND = 1ull << 63; /* the same bit as in bench/work_requests.py */
 /* The compiler's command line defines TURNS_PER_S, a constant of model/deadline.py. */
 
 /* The value of `silence`, in nanoseconds, after a queue pair has not entered the error state in time. */
@@ -40,7 +40,7 @@ struct connection {
     struct end ends[ENDS];
     const struct transition *transitions; /* renew the pair after a reset; none if Python renews the pair */
     uint32_t transition_count, stale;
-    /* Whether the pair may be renewed, and whether by RESET. If not by RESET, Python waits for its final state. */
+    /* `renewable`: the pair may be renewed. `by_reset`: RESET renews it; else Python waits, and creates a new pair. */
     uint32_t renewable, by_reset;
     /* Nanoseconds. `silence` limits the wait for the error state of a queue pair and for flushed receives. */
     uint64_t send_timeout, receive_timeout, silence;
@@ -51,8 +51,8 @@ struct exchange {
     uint32_t initiator, receives; /* the end that posts the request; how many receives the peer must have posted */
     struct ibv_send_wr request;
     struct ibv_sge sge;
-    struct area areas[AREAS];
-    int32_t returned;         /* the value of the post that failed, else 0 */
+    struct area areas[AREAS]; /* at the responder and at the requester */
+    int32_t returned;         /* the value that a failed ibv_post_send returned, else 0 */
     uint32_t found, received; /* numbers of completions in `wc`: of the request, then of the peer */
     int32_t responder_state;  /* the responder's final state, or NOT_QUERIED after a success */
     uint32_t area_states[AREAS];
@@ -109,7 +109,6 @@ static uint32_t area_state(const struct area *area)
     return REPLACED;
 }
 
-/* Whether the range has the wanted contents. */
 static int has_wanted(const struct area *area)
 {
     return !memcmp(area->start, area->wanted, area->length);
@@ -185,7 +184,7 @@ static int reset(struct end *end)
     return failed;
 }
 
-/* Restores the states after creation. Returns 0, or the errno of the transition that failed. */
+/* Restores the initial states of the pair. Returns 0, or the errno of the transition that failed. */
 static int renew(struct connection *connection)
 {
     int failed = reset(&connection->ends[RESPONDER]);
@@ -225,7 +224,7 @@ static int post_and_wait(struct exchange *this)
     if (this->returned)
         return 0;
     ibv_post_send(initiator->qp, &behind, &bad);
-    do /* The SEND after an earlier request may complete first, as flushed, because it was not acknowledged. */
+    do /* The SEND after an earlier request may complete first, if it was flushed without an acknowledgement. */
         found = completion(initiator->qp->send_cq, &this->wc[0], this->connection->send_timeout);
     while (found > 0 && this->wc[0].wr_id & BEHIND && this->wc[0].wr_id != behind.wr_id);
     /* If the SEND after the request completes first, the request has no completion. */

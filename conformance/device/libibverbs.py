@@ -189,7 +189,7 @@ class Libibverbs:
         return Return(value, value)
 
     def free_dm(self, held: Held) -> Return:
-        """Releases an object with the object's own verb. Returns 0, or the value of errno."""
+        """Releases an object with the verb for its type. Returns 0, or the value of errno."""
         return cast(HeldAt, held).end()
 
     dealloc_dmah = dealloc_td = free_dm
@@ -243,7 +243,7 @@ class Libibverbs:
         return self._domain(self._verb("ibv_import_pd", context, handle), "ibv_unimport_pd")
 
     def import_mr(self, pd: Pd, handle: int) -> Return:
-        """Calls ibv_import_mr. ibv_unimport_mr has to release the imported object; it does not release the region."""
+        """Calls ibv_import_mr. ibv_unimport_mr has to release the imported object, but not the region itself."""
         returned = self._verb("ibv_import_mr", pd, handle)
         end = self._declare("ibv_unimport_mr", ctypes.c_int, ctypes.c_void_p)
         return replace(returned, release=functools.partial(end, returned.value)) if returned.value else returned

@@ -101,8 +101,8 @@ def _untouched(addr: int, size: int, flags: int = 0) -> None:
 
 
 def _repeated(addr: int, size: int) -> None:
-    """Maps the same file many times at adjacent addresses. The number of the file's pages divides no difference of two
-    powers of two. A driver that loses the upper bits of an address therefore uses a different page of the file."""
+    """Maps the same file many times at adjacent addresses. The file has a prime number of pages. If a driver loses
+    upper bits of an address, the shortened address is therefore in a different page of the file."""
     period = REPEATED_PAGES * PAGE
     fd = os.memfd_create("rdma-cts")
     try:
@@ -193,8 +193,8 @@ _FILL: dict[str, Callable[[int, int], None]] = {
 
 
 def allocate(kind: str, size: int) -> Memory:
-    """Allocates memory of a kind of vocabulary.MEMORY_KINDS, `size` bytes rounded up to whole pages. Raises HostLacks
-    if this host has no free memory of that kind, and OSError for other failures."""
+    """Allocates memory of `kind`, one of vocabulary.MEMORY_KINDS, `size` bytes rounded up to whole pages. Raises
+    HostLacks if this host has no free memory of that kind, and OSError for other failures."""
     if kind == "persistent":
         return _persistent(size)
     if kind == "clock":
@@ -243,7 +243,7 @@ def _persistent(size: int) -> Memory:
         raise HostLacks("no persistent memory was specified", f"specify a device DAX in {persistent.VARIABLE}")
     unit = max(PAGE, device.alignment)
     rounded = max(1, -(-size // unit)) * unit
-    fd, offset = device.take(rounded)
+    fd, offset = device.lock(rounded)
     addr, mapped = _reserve(rounded, unit)
     memory = Memory(addr, size, mapped, fd)
     try:
@@ -281,8 +281,8 @@ _MAKE: dict[str, tuple[Path, Callable[[int], int], str]] = {
 
 
 def allocate_dmabuf(kind: str, size: int) -> Memory:
-    """Returns a mapped dma-buf of a kind of vocabulary.DMABUF_KINDS, `size` bytes rounded up to whole pages. Raises
-    HostLacks if this kernel cannot create dma-bufs of that kind."""
+    """Returns a mapped dma-buf of `kind`, one of vocabulary.DMABUF_KINDS, `size` bytes rounded up to whole pages.
+    Raises HostLacks if this kernel cannot create dma-bufs of that kind."""
     device, make, option = _MAKE[kind]
     rounded = -(-size // PAGE) * PAGE
     try:

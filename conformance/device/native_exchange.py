@@ -1,8 +1,8 @@
 """Executes many exchanges in one call of exchange.c, on the queue pairs of the device.
 
-execution/connection.py does the same in Python. exchange.c saves the time that Python needs between two calls, which is
-longer than the device's time. exchange.c is not used without a compiler, for requests that only extended queue pairs
-can post, and for benches other than the device's (such as the reference implementation).
+execution/connection.py does the same in Python. Between two calls, Python needs more time than the device needs for a
+call. Python executes the exchanges if there is no compiler, if only extended queue pairs can post a request, and on
+benches other than the device's (such as the reference implementation).
 """
 
 import ctypes
@@ -23,8 +23,8 @@ from conformance.model.deadline import TURNS_PER_S
 from conformance.verbs import ENUMS
 
 SOURCE = Path(__file__).with_name("exchange.c")
-# After this many exchanges in Python on one device, exchange.c is compiled if this process has not loaded it (a resumed
-# guest has loaded it). Compiling takes about as long as exchange.c would have saved in these exchanges.
+# After this many exchanges in Python on one device, exchange.c is compiled, unless this process has already loaded it,
+# for example in a resumed guest. Compiling takes about as long as exchange.c would have saved in these exchanges.
 COMPILE_THRESHOLD = 500
 # The maximum number of exchanges in one call of `exchanges`.
 MAX_BATCH = 64

@@ -19,8 +19,8 @@ _WORD = ctypes.sizeof(ctypes.c_void_p)
 # No process can map memory below this address (vm.mmap_min_addr).
 _LOWEST_ADDRESS = 0x10000
 # For each class of pyverbs: the C structure, and the members whose values are also properties of the object. The
-# property `pd` of a PD cannot be used: in rdma-core 56, it treats the pointer as a Python object, and the process
-# crashes.
+# property `pd` of a PD cannot be used: in rdma-core 56, this property treats the pointer as a Python object, and the
+# process crashes.
 _STRUCTS: Mapping[str, tuple[type[ctypes.Structure], Sequence[str]]] = {
     "PD": (IbvPd, ["handle"]),
     "MR": (IbvMr, ["lkey", "rkey", "length"]),

@@ -1,5 +1,5 @@
-"""Reads one port of a device from sysfs: its state, and the GIDs and partitions that it can use. Wrong options can be
-reported before a run begins, because the device is not opened."""
+"""Reads one port of a device from sysfs: its state, and the GIDs and partitions that the port can use. Wrong options
+can be reported before a run begins, because the device is not opened."""
 
 import os
 from collections.abc import Iterable, Sequence

@@ -274,8 +274,8 @@ class DevicePair:
 
     def __init__(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float) -> None:
         """`responder_pd` is the PD of the regions that are accessed remotely. `spec` and `device` describe the
-        responder. The requester is on the device of `requester_pd`, which may be another device. `deadline_s` is the
-        deadline for a completion."""
+        responder. The requester is on the device of `requester_pd`, which may be a different device. `deadline_s` is
+        the deadline for a completion."""
         self._spec = device, spec, requester_pd, responder_pd, deadline_s
         self.transport = device.transport
         manager = device.connection_manager
@@ -297,7 +297,7 @@ class DevicePair:
             raise
 
     def _create_requester(self, device: Device, spec: QpSpec, pd: Pd, deadline_s: float) -> DeviceQueue | RemoteQueue:
-        """Creates the requester, which sends to `device`. `pd` is on the requester's device, maybe on another host."""
+        """Creates the requester, which sends to `device`. The requester, with its PD `pd`, may be on another host."""
         if isinstance(pd, RemoteDomain):
             return RemoteQueue(pd, spec, deadline_s, device)
         queue = self.kind(cast(ProtectionDomain, pd).device, pd, spec, deadline_s)
@@ -334,7 +334,7 @@ class DevicePair:
         self._strategy.connect(self.requester, self.responder, "RTS")
 
     def renew(self) -> None:
-        """Restores the states after creation: moves both queue pairs through RESET, or creates new queue pairs."""
+        """Restores the initial states of the pair: moves both queue pairs through RESET, or creates new queue pairs."""
         if not self.renews_by_reset:
             self._create_again()
             return

@@ -1,4 +1,4 @@
-"""Represents a requester on another host in this process: its device, protection domain, memory and queue pairs.
+"""Represents, in this process, a requester on another host: its device, protection domain, memory and queue pairs.
 
 A channel sends all calls to a process on the peer's host. This process has a copy of the requester's memory, at the
 same addresses. Each end stores the contents of the last synchronization, and sends the pieces that have changed since
@@ -30,7 +30,7 @@ class Mirror:
     def __init__(self) -> None:
         self._known: dict[int, bytearray] = {}
 
-    def hold(self, addr: int, size: int) -> None:
+    def add(self, addr: int, size: int) -> None:
         """Adds the range of `size` bytes at `addr`."""
         self._known[addr] = bytearray(size)
 
@@ -38,7 +38,7 @@ class Mirror:
         del self._known[addr]
 
     def changes(self) -> Changes:
-        """Returns the pieces that have changed at this end, for the other end, and stores their contents."""
+        """Returns the pieces that have changed here since the last synchronization, and stores their contents."""
         found: Changes = []
         for addr, known in self._known.items():
             now = ctypes.string_at(addr, len(known))
@@ -121,7 +121,7 @@ class RemoteDevice(Endpoint):
         reported = self.channel.call("register", addr=addr, length=length, access=access)
         if reported["errno"]:
             return Return(0, reported["errno"])
-        self._mirror.hold(addr, length)
+        self._mirror.add(addr, length)
         struct = IbvMr(addr=addr, length=length, lkey=reported["lkey"], rkey=reported["rkey"])
         return Return(1, 0, Mr(struct))
 
@@ -141,9 +141,9 @@ class RemoteDevice(Endpoint):
             self.channel.call("write", changes=changes)
 
     def pull(self) -> None:
-        self.take(self.channel.call("changes"))
+        self.apply(self.channel.call("changes"))
 
-    def take(self, changes: list[tuple[int, str]]) -> None:
+    def apply(self, changes: list[tuple[int, str]]) -> None:
         self._mirror.apply(changes)
 
 
@@ -216,7 +216,7 @@ class RemoteQueue:
         contents of the peer's memory."""
         wait_s = self._deadline_s if deadline_s is None else deadline_s
         reported = self._call("completions", count=count, deadline_s=wait_s)
-        self.pd.device.take(reported["changes"])
+        self.pd.device.apply(reported["changes"])
         return [Completion(*each) for each in reported["found"]]
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Tests postings: work requests between ibv_wr_start and ibv_wr_complete, or ibv_wr_abort. ibv_wr_post(3) specifies
-that no request is executed before ibv_wr_complete returns 0, and that all requests are executed afterwards. traffic.py
-posts single requests with `poster: wr_post`."""
+"""Tests postings: work requests between ibv_wr_start and either ibv_wr_complete or ibv_wr_abort. ibv_wr_post(3)
+specifies that no request is executed before ibv_wr_complete returns 0, and that all requests are executed afterwards.
+traffic.py posts single requests with `poster: wr_post`."""
 
 import ctypes
 import itertools
@@ -133,7 +133,7 @@ class _Posting:
         return self._missing((request,), (0,))
 
     def _whole_or_nothing(self, requests: Sequence[SendRequest], numbers: Sequence[int]) -> str:
-        """Posts requests that may be refused. Describes the error if neither all nor none of them are executed."""
+        """Posts requests that may be refused. Describes the error if only some of the requests are executed."""
         returned = self.queue.post_batch(requests)
         return self._executed(numbers, _REQUESTS - 1) if returned.value else self._missing(requests, numbers)
 

@@ -24,13 +24,13 @@ _SHORT_SILENCE_S = 0.001
 # Completion statuses with this prefix report an error that the peer has detected: the peer's queue pair is then in the
 # error state, too.
 _REMOTE_ERROR = "REM_"
-# The prefixes of other statuses that are a response: LOC_ and MW_ of the initiator's device, and RNR_ of a peer that is
-# not ready to receive.
+# The prefixes of other statuses that prove a response: LOC_ and MW_ of the initiator's device, and RNR_ of a peer that
+# is not ready to receive.
 _OTHER_RESPONSES = ("LOC_", "MW_", "RNR_")
 # The maximum number of times that a message is sent if an unreliable transport loses it.
 _MOST_TRIES = 3
 ERROR_STATE = "ERR"
-# The types of queue pairs with a shared receive queue. Its receives are not flushed after an error of the queue pair.
+# The types of queue pairs with a shared receive queue. An error of the queue pair does not flush shared receives.
 _SHARED_RECEIVES = ("XRC", "RC_SRQ")
 _WITH_IMM = "RDMA_WRITE_WITH_IMM"
 _RECEIVED_WITH_IMM = "RECV_RDMA_WITH_IMM"
@@ -133,7 +133,7 @@ class LoopbackConnection:
 
     def execute(self, spec: ExchangeSpec) -> Exchange:
         """Renews the connection if it is stale, posts the peer's receives, the request and the SEND after the request,
-        and returns the results. If anything failed, waits for the final states of both ends."""
+        and returns the results (see `settled`)."""
         self.renew_if_stale()
         initiator, peer = self._ends(spec.initiator)
         for area in spec.areas:
@@ -144,8 +144,8 @@ class LoopbackConnection:
         return self.settled(spec, exchange)
 
     def settled(self, spec: ExchangeSpec, exchange: Exchange) -> Exchange:
-        """Returns the exchange. If anything failed, first waits for the final states of both ends, and adds the
-        responder's state."""
+        """Returns the exchange. If the request failed, first waits for the error state of the initiator, and of the
+        peer if the peer has detected the error. If anything failed, adds the responder's state."""
         initiator, peer = self._ends(spec.initiator)
         found = exchange.completions
         if not exchange.succeeded and not exchange.returned.value:

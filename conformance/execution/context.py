@@ -29,7 +29,7 @@ _FIRST_WR_ID = 0x510001
 
 
 class HarnessResources:
-    """The harness's connections by their properties, and its memory by use. `cleanup` releases all of them."""
+    """The connections of the harness, by their properties, and its memory, by use. `cleanup` releases them."""
 
     def __init__(self, bench: Bench, pds: Mapping[str, Pd], cleanup: ExitStack, left_behind: list[str]) -> None:
         """PDs may be added to `pds` later. Objects that the device does not release are added to `left_behind`."""
@@ -275,7 +275,6 @@ class CaseContext:
         raise TypeError(f"{argument!r} names an object, not a number")
 
     def sges(self, argument: Argument) -> tuple[Sge, ...]:
-        """Returns the list of SGEs of an argument."""
         assert isinstance(argument, tuple)
         return tuple(
             Sge(self.bytes(each.addr), self.bytes(each.length) % (1 << 32), self.bytes(each.lkey) % (1 << 32))

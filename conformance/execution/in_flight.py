@@ -83,7 +83,7 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
 
     def discard() -> Return:
         while discards.get():
-            paging.let_go(memory.addr, memory.size, "DONTNEED")
+            paging.advise(memory.addr, memory.size, "DONTNEED")
         return Return(0, 0)
 
     def deregister() -> Return:

@@ -52,7 +52,7 @@ def discard(context: CaseContext, step: Step) -> Observation:
     if step.arguments["addr"]:
         memory = Part(*context.numbers(step.arguments, "addr", "length"))
     if how != "PAGEOUT":
-        paging.let_go(memory.addr, memory.size, how)
+        paging.advise(memory.addr, memory.size, how)
     elif not context.bench.page_out(memory):
         raise SetupRefused("paging out", "")
     return told()

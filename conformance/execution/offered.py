@@ -124,7 +124,7 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
         newer |= _on_huge_pages(bench, entry, pd)
         newer |= {kind.lower(): _can_be_created(bench, QpSpec(kind, "pd"), pd) for kind in _OPTIONAL}
     verbs = {verb: returned.errno not in ABSENT for verb, returned in results.items()}
-    kinds = {kind: returned.mr is not None or not _is_none(returned) for kind, returned in regions.items()}
+    kinds = {kind: returned.mr is not None or not _means_absent(returned) for kind, returned in regions.items()}
     return verbs | kinds | newer
 
 
@@ -159,8 +159,8 @@ def _has_dmabuf_buffers(entry: Entry, pd: Pd) -> bool:
 
 
 def _on_huge_pages(bench: Bench, entry: Entry, pd: Pd) -> dict[str, bool]:
-    """Returns whether a region with HUGETLB can be registered. Returns {} if this host has no huge pages, or if huge
-    pages cannot be registered with ON_DEMAND and without HUGETLB."""
+    """Returns whether a region with HUGETLB can be registered. Returns {} if this host has no huge pages, or if a
+    region with only ON_DEMAND cannot be registered on huge pages."""
     try:
         memory = bench.allocate("huge", bench.hugepage)
     except HostLacks:
@@ -170,7 +170,7 @@ def _on_huge_pages(bench: Bench, entry: Entry, pd: Pd) -> dict[str, bool]:
     _discard(entry, plain)
     if plain.mr:
         returned = entry.reg_mr(pd, memory.addr, memory.size, _PLAIN | _ON_DEMAND | _HUGETLB)
-        found["hugetlb"] = returned.mr is not None or not _is_none(returned)
+        found["hugetlb"] = returned.mr is not None or not _means_absent(returned)
         _discard(entry, returned)
     memory.close()
     return found
@@ -186,7 +186,7 @@ def _keeps_from_children(bench: Bench) -> bool:
     return kept
 
 
-def _is_none(returned: Return) -> bool:
+def _means_absent(returned: Return) -> bool:
     """Whether a refusal means that the device does not have this feature."""
     return returned.errno in (*ABSENT, errno.EINVAL)
 
@@ -285,7 +285,7 @@ class _Trial(HarnessResources):
 
 def _refusal(what: str, returned: Return) -> str:
     """Describes a call that was refused because the device lacks a capability. Returns "" for other refusals."""
-    return f"{what} was refused with {errno_name(returned.errno)}" if _is_none(returned) else ""
+    return f"{what} was refused with {errno_name(returned.errno)}" if _means_absent(returned) else ""
 
 
 # For each capability, the call that tests whether the device has the capability.

@@ -17,7 +17,7 @@ from conformance.bench.calls import Sge, errno_name
 from conformance.bench.interface import Bench
 from conformance.bench.memory_areas import BEFORE, EMPTY, Area, Part, pattern, repeated
 from conformance.bench.work_requests import NO_BYTES, Completion, Exchange, SendRequest
-from conformance.device.limits import MEND, lockable
+from conformance.device.limits import LIMIT_HINT, lockable
 from conformance.errors import HarnessFailure, SetupRefused, UserError
 from conformance.execution.connection import ERROR_STATE, SILENCE_S, ExchangeSpec, LoopbackConnection, state_of
 from conformance.execution.context import HarnessResources
@@ -57,8 +57,8 @@ _DONE = _Outcome()
 
 
 def preflight(bench: Bench) -> Findings:
-    """Returns the findings. Raises UserError (status 3) if neither end responds to a message. If the device has no RC,
-    the message is sent over UD."""
+    """Returns the findings. Raises UserError (status 3) if the device cannot be tested, for example because neither end
+    responds to a message. If the device has no RC, the message is sent over UD."""
     with domain(bench) as pd, ExitStack() as cleanup:
         return _Preflight(bench, {"pd": pd}, cleanup, []).findings()
 
@@ -193,7 +193,7 @@ def _check_limit(refused: SetupRefused) -> None:
     """Raises UserError if the reason for a refusal is this process's limit of locked memory."""
     limit = lockable()
     if refused.code == "ENOMEM" and limit is not None:
-        raise UserError(f"{refused}; this process may lock {limit >> 10} KiB of memory", hint=MEND, status=3)
+        raise UserError(f"{refused}; this process may lock {limit >> 10} KiB of memory", hint=LIMIT_HINT, status=3)
 
 
 def _check(connection: LoopbackConnection, outcome: _Outcome) -> None:

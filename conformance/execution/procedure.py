@@ -34,7 +34,7 @@ def each_allocation_fails(context: CaseContext, call: Callable[[], Observation])
         if count % _REPORT_INTERVAL == _REPORT_INTERVAL - 1:
             context.progress("calls", count)
         for memory in fresh:
-            paging.let_go(memory.addr, memory.size, "DONTNEED")
+            paging.advise(memory.addr, memory.size, "DONTNEED")
         with context.bench.failing_allocation(count // 2) as injected:
             seen = call()
         if seen["returned"] not in DONE:
@@ -90,7 +90,7 @@ def refused_once(refusal: SetupRefused) -> Observation:
 
 
 def make_calls(context: CaseContext) -> Observation:
-    """Issues the judged call and executes the later steps of a case that is set up. In the returned observation,
+    """Issues the judged call, and executes the later steps. The set-up must exist. In the returned observation,
     `afterwards` has the observations of the later steps."""
     limit = context.case.given.memlock
     with nullcontext() if limit is None else context.bench.locked_memory_limit(context.bytes(limit)):

@@ -51,8 +51,8 @@ def no_progress(point: str, done: int, **more: str) -> None:
 
 @dataclass(frozen=True)
 class CaseRun:
-    """A case that has been run. Its judgement is NOT_JUDGED if only the supervisor judges. `case` is the case that was
-    judged: for a point of a sweep, the table row for this point."""
+    """A case that has been run. Its judgement is NOT_JUDGED if the supervisor will judge it. `case` is the case that
+    was judged: for a point of a sweep, the table row for this point."""
 
     case: Case
     judgement: Judgement
@@ -164,7 +164,7 @@ def run_api(case: Case, run: RunContext, progress: Progress) -> CaseRun:
 
 
 def _observe_api(case: Case, bench: Bench, waiting: Callable[[], None]) -> Observation:
-    """Returns the observation of the checks of the enumeration, struct or prototype that `case` names. `waiting` is
+    """Returns the checks on the enumeration, struct or prototype that `case` names, as an observation. `waiting` is
     called repeatedly while the compiler runs. If no checks exist because the header or a compiler is missing,
     `unreachable` of the observation has the reason."""
     item = str(case.when.arguments["item"])

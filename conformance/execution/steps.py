@@ -233,7 +233,7 @@ def forged(context: CaseContext, step: Step) -> Observation:
     }
     command, handle = str(step.arguments["command"]), handles[str(step.arguments["handle"])]
     observation = result_of(context.entry.forged(command, handle, mr))
-    if command != "DESTROY_QP":  # its control would need a new queue pair, which one command cannot create
+    if command != "DESTROY_QP":  # the control of DESTROY_QP needs a new queue pair, which one command cannot create
         control = context.entry.by_right_handle(command, handles["pd"], mr)
         observation |= {"no_control": errno_name(control.errno)} if control.value else {}
     return observation

@@ -1,8 +1,8 @@
 """Judges observations by the documents. The same data always give the same verdict.
 
 `conclude` judges every observation: of a case that has just run, of a point of a sweep, and of a recorded result. A
-verdict is about the device and its stack; a failure of the harness is BROKEN, never FAIL. execution/ makes the
-observations, and results/waivers.py applies waivers.
+verdict is about the device and its stack; a failure of the harness is BROKEN, never FAIL. execution/ observes the
+device, and results/waivers.py applies waivers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -85,14 +85,15 @@ def _is_about_declarations(case: Case) -> bool:
 def conclude(
     case: Case, basis: Basis, observed: Observation, kernel: KernelEvidence | None = None
 ) -> tuple[Judgement, Observation]:
-    """The judgement on a resolved case, by the documents and by the profile, and the observation to record with it."""
+    """Judges a case that is not a point (see `Basis.resolved`) by the documents and by the profile. Returns the
+    judgement, and the observation to be recorded."""
     undeclared = basis.lacking(case, case.needs)
     if _no_pair(basis, case, [observed]):
         undeclared = list(dict.fromkeys([*undeclared, observed["no_pair"]]))
     absent = basis.capabilities.absent
     judgement = judge(case, undeclared, observed, kernel, absent)
     unmade = _no_pair(basis, case, observed.get("afterwards", ()))
-    # A case that needs a type of queue pair examines the effects of its requests: without them, the effects are missing.
+    # A case that needs a type of queue pair examines the effects of its requests. Without requests there are none.
     later = judgement.verdict == Verdict.FAIL and judgement.fault is not None and judgement.fault.later
     depends = later and not {*unmade}.isdisjoint(case.needs)
     if unmade and (judgement.verdict == Verdict.PASS or depends):
@@ -105,13 +106,13 @@ def conclude(
 
 
 def _no_pair(basis: Basis, case: Case, seen: Sequence[Observation]) -> list[str]:
-    """The types of queue pairs that these steps needed and that the device does not offer."""
+    """Returns the types of queue pairs that these steps needed and that the device does not offer."""
     names = dict.fromkeys(each["no_pair"] for each in seen if "no_pair" in each)
     return basis.lacking(case, [*names])
 
 
 def broken(error: BaseException | None) -> Judgement:
-    """The judgement on a case that the harness itself could not run because of `error`."""
+    """Returns the judgement on a case that the harness could not run because of `error`."""
     reported = isinstance(error, UserError | HarnessFailure)
     text = str(error) if reported else f"{type(error).__name__}: {error}"
     return Judgement(Verdict.BROKEN, f"the harness could not run the case: {text.splitlines()[0]}")
@@ -124,9 +125,8 @@ def judge(
     kernel: KernelEvidence | None = None,
     absent: Mapping[str, str] = _NONE,
 ) -> Judgement:
-    """The verdict on `case` by the documents, without the profile. `undeclared` are the capabilities that the case
-    needs and that the device does not have. `absent` are the capabilities that the device declares but does not
-    have."""
+    """Judges a case by the documents, without the profile. `undeclared` are the capabilities that the case needs and
+    that the device does not have. `absent` are the capabilities that the device declares but does not have."""
     lack = _lack(undeclared, absent)
     alarm = kernel_alarm(kernel or {})
     if alarm:
@@ -153,7 +153,8 @@ def judge(
 
 
 def memory_leak(unfreed: Sequence[UnfreedMemory]) -> Fault:
-    """The fault of a case after which kernel modules have not freed memory; its site is that of `unfreed[0]`."""
+    """Returns the fault of a case after which kernel modules have not freed memory. Its site is the function that has
+    allocated `unfreed[0]`."""
     seen = [
         f"{each['size']:,} bytes ({each['objects'][-1]} x) allocated by {each['function']} [{each['module']}] "
         f"in {each['line']}"
@@ -163,8 +164,8 @@ def memory_leak(unfreed: Sequence[UnfreedMemory]) -> Fault:
 
 
 def verdict_key(observed: Observation) -> dict[str, object]:
-    """The part of an observation that decides the verdict. For the same expectation, two observations with equal parts
-    have the same verdict."""
+    """Returns the part of an observation that decides the verdict. For the same expectation, two observations with
+    equal keys have the same verdict."""
     kept: dict[str, object] = {key: value for key, value in observed.items() if key not in _VARYING}
     if "mr" in observed:
         kept["wrong"] = [field.partition(" ")[0] for field in wrong_fields(observed)]
@@ -235,7 +236,7 @@ def _of_set_up(kind: FaultKind, case: Case, observed: Observation) -> Fault:
 
 
 def _judge_open(case: Case, lack: str, observed: Observation) -> Judgement:
-    """Judges a call with an open outcome, in which only the later steps can have a fault."""
+    """Judges a case whose judged call has an open outcome: only the later steps can have a fault."""
     judgement = _judge_steps(case, observed)
     # Without the object of the refused call, the later steps show nothing about the device.
     if lack and case.afterwards and outcome_of(case.when, observed) == "refused":
@@ -300,7 +301,7 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
 
 
 def first_fault(case: Case, observed: Observation) -> Fault | None:
-    """The first fault in the steps of a case, with its location; None if each step had the expected result."""
+    """Returns the first fault in the steps of a case, with its location; None if each step had the expected result."""
     for number, (step, seen) in enumerate(made_steps(case, observed)):
         fault = fault_of(step, seen, later=number > 0)
         if fault:
@@ -310,12 +311,12 @@ def first_fault(case: Case, observed: Observation) -> Fault | None:
 
 
 def made_steps(case: Case, observed: Observation) -> list[tuple[Step, Observation]]:
-    """The executed steps, beginning with the judged call, each with its observation."""
+    """Returns the executed steps, beginning with the judged call, each with its observation."""
     return [(case.when, observed), *zip(case.afterwards, observed.get("afterwards", ()), strict=False)]
 
 
 def _differing_errnos(case: Case, observed: Observation) -> Fault | None:
-    """The fault of a registration that failed with different errnos for the same arguments."""
+    """Returns the fault of a registration that failed with different errnos for the same arguments, or None."""
     first: dict[str, str] = {}
     for number, (step, seen) in enumerate(made_steps(case, observed)):
         if step.call not in REGISTRATIONS or seen["returned"] != "NULL":

@@ -1,8 +1,8 @@
-"""Determines the layer that answered a call, if the call and its errno show the layer.
+"""Determines the layer that returned the result of a call, if the call and its errno show the layer.
 
-The kernel's RDMA core checks some arguments before it calls a driver, and returns the same errno for every driver. By
-the source of the core, the refusals in `_is_of_core` come from these checks. For any other refusal by the kernel, it is
-unknown whether the core or the driver refused the call. No verdict depends on the layer.
+The kernel's RDMA core checks some arguments before it calls a driver, and returns the same errno for every driver.
+According to the core's source code, these checks cause the refusals in `_is_of_core`. For any other refusal by the
+kernel, it is unknown whether the core or the driver refused the call. No verdict depends on the layer.
 """
 
 from conformance.model.case import Arguments, Case, mask_of
@@ -24,7 +24,8 @@ _SAME_OFFSET = {"ibv_reg_mr_iova": ("addr", "hca_va"), "ibv_reg_dmabuf_mr": ("of
 
 
 def answering_layer(case: Case, seen: Observation) -> str:
-    """The layer that answered the judged call: the observed layer, or CORE if only the core can return this errno."""
+    """Returns the layer that returned the result of the judged call: the observed layer, or CORE if only the core can
+    return this errno."""
     layer = seen.get("layer", "")
     return CORE if layer == KERNEL and seen.get("errno") and _is_of_core(case, seen["errno"]) else layer
 

@@ -1,5 +1,5 @@
-"""The location of a fault: the call that failed, the kind of region, and the object whose key was used. All these facts
-are derived from the case, and none from the observation."""
+"""Adds to a fault its location: the call that failed, the kind of region, and the object whose key was used. The
+location is derived only from the case, and not from the observation."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,13 +18,14 @@ POSTED = "requests of ibv_wr_post"
 # Calls that destroy an object or its key, each with the name of the argument for that object.
 _ENDS = {"ibv_dereg_mr": "mr", "ibv_dealloc_mw": "mw"}
 _REREGISTRATIONS = ("ibv_rereg_mr", "ibv_rereg_mr_experimental")
-# For the comparison of ranges: the page sizes, and the distance between the addresses of two objects. The result does
-# not depend on the page sizes, because all quantities of a table scale with these sizes.
+# The page sizes, and the distance between two objects, that are assumed when ranges are compared. The result does not
+# depend on the page sizes, because all quantities of a table scale with these sizes.
 _PAGE, _HUGE_PAGE, _APART = 4096, 2 << 20, 1 << 44
 
 
 def located(fault: Fault, case: Case, number: int = 0) -> Fault:
-    """The fault with its location: the judged call if `number` is 0, else the later step with this number."""
+    """Returns the fault with its location. The call is the judged call if `number` is 0, else the later step with this
+    number."""
     step = (case.when, *case.afterwards)[number]
     scene = _Scene(case, number)
     request = scene.request_of(step)
@@ -93,7 +94,7 @@ class _Scene:
             self._make(step)
 
     def _make(self, step: Step) -> None:
-        """Creates, changes or destroys the objects of a step. A step that must be refused destroys and changes none."""
+        """Creates, changes or destroys the objects of a step. A step that must be refused only creates objects."""
         arguments, name = step.arguments, step.name
         if step.call == "post_traffic":
             self._posted = step
@@ -111,11 +112,11 @@ class _Scene:
             self._gone.add(str(arguments.get(_ENDS[step.call])))
 
     def request_of(self, step: Step) -> Step:
-        """The step that posted the requests for which `step` waits; for other steps, the step itself."""
+        """Returns the step that posted the requests for which `step` waits; for other steps, the step itself."""
         return self._posted or step if step.call == "await_traffic" else step
 
     def key_of(self, step: Step) -> _Key | None:
-        """The key that a step uses; None if the step uses no key. A number as the key counts as that of a region."""
+        """Returns the key that a step uses; None if it uses no key. A number as the key counts as a region's key."""
         found = [name for quantity in _key_quantities(step.arguments) for name in quantity.names]
         if "mw" in step.arguments and step.call == "bind_and_send":
             found = [(str(step.arguments["mw"]), "rkey")]
@@ -175,7 +176,7 @@ class _Scene:
             yield str(step.arguments["mr"])
 
     def _own_region(self, step: Step) -> list[_Region]:
-        """The region that a step registers, or the region after the step has changed it; empty for other steps."""
+        """Returns the region that a step registers, or the new rights of a region; empty for other steps."""
         if step.call in REGISTRATIONS:
             return [_registered(step.call, step.arguments)]
         if "access" in step.arguments and step.call not in BINDS:
@@ -194,7 +195,7 @@ class _Scene:
             yield HUGE
 
     def _value(self, argument: Argument) -> int | None:
-        """The value of a quantity, with a different address for each object; None if the value is unknown."""
+        """Returns the value of a quantity, if each object has a different address; None if the value is unknown."""
         if not isinstance(argument, Quantity):
             return getattr(argument, "number", None)
         try:
@@ -203,7 +204,7 @@ class _Scene:
             return None
 
     def _property(self, name: str, property_: str) -> int:
-        """The value of an object's property. Raises LookupError for values that the device determines."""
+        """Returns the value of an object's property. Raises LookupError for values that the device determines."""
         if name in self._places:
             addr = _APART * (1 + list(self._places).index(name))
             size = self._places[name].size.evaluate(_PAGE, _HUGE_PAGE, self._property)
@@ -225,7 +226,7 @@ def _key_quantities(arguments: Arguments) -> Iterator[Quantity]:
 
 
 def _operands(step: Step) -> Iterator[tuple[Quantity, Argument, Argument]]:
-    """The keys of a step, each with the address and the length of the range for which the step uses the key."""
+    """Yields the keys of a step, each with the address and the length of the range for which the step uses the key."""
     for name in _KEYS:
         value = step.arguments.get(name)
         if isinstance(value, Quantity) and {"addr", "length"} <= set(step.arguments):

@@ -59,7 +59,7 @@ def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None
 
 
 def answer_of(kind: FaultKind, seen: Observation) -> Fault:
-    """A fault of this kind that has only the results of the call."""
+    """Returns a fault of this kind that has only the results of the call."""
     statuses = tuple(seen["wc"]) if "wc" in seen and seen["returned"] == "0" else None
     only_sent = bool(seen.get("unacknowledged")) and seen["wc"] == ["SUCCESS"]
     only_sent = (only_sent or "tries" in seen) and not reports_arrival(seen)
@@ -108,16 +108,16 @@ _READERS = (*"RDMA_READ UNEQUAL_CMP_AND_SWP UPPER_UNEQUAL_CMP_AND_SWP ZERO_FETCH
 
 
 def _of_bytes_that_matter(step: Step, seen: Observation) -> Observation:
-    """Returns the observation. If the operation must not move bytes, `moved` is replaced: by `all`, which means as
-    required, if no byte was moved, and else by `part`."""
+    """Returns the observation. If the operation must not move bytes, `moved` is replaced: by `all` (as required) if no
+    byte was moved, else by `part`."""
     if step.then.moved != "nothing" or "moved" not in seen:
         return seen
     return {**seen, "moved": "all" if seen["moved"] == "nothing" else "part"}
 
 
 def data_fault(step: Step, seen: Observation) -> Fault | None:
-    """Returns the fault in the data of an operation (moved although refused, missing, late or misplaced) or in its
-    reception (status of the peer, length, immediate data), or None."""
+    """Returns the fault in the data of an operation (moved although refused, missing, late or misplaced) or in the
+    reception of a message (status of the peer, length, immediate data); None if there is no fault."""
     if "moved" not in seen:
         return None
     seen = _of_bytes_that_matter(step, seen)
@@ -149,7 +149,7 @@ def data_fault(step: Step, seen: Observation) -> Fault | None:
 def _came_before_refusal(step: Step, seen: Observation) -> bool:
     """Whether only the first segments of a message arrived, because a later segment was refused. With InfiniBand, the
     first packet of an RDMA WRITE has the length of the message: the responder can refuse the message before it places
-    bytes. iWARP checks and places each segment separately (RFC 5041, DDP), so that segments before the first refused
+    bytes. iWARP checks and places each segment separately (RFC 5041, DDP); therefore segments before the first refused
     segment may have arrived. Messages at positions other than `whole` have only one segment."""
     segments = seen.get("unacknowledged") and seen["moved"] == "part" and step.arguments.get("position") == "whole"
     return bool(segments) and len(seen["changed"]) == 1 and seen["changed"][0][0] == 0
@@ -157,8 +157,8 @@ def _came_before_refusal(step: Step, seen: Observation) -> bool:
 
 def _stretches(seen: Observation) -> list[list[int]]:
     """Returns the changed ranges. All ranges that begin in the header of a datagram, or directly after it, count as one
-    range: a byte of the header may keep its value by chance, and so divide one change into several ranges. The
-    identification field of the header, for example, counts packets."""
+    range: if a byte of the header has the same value as before by chance, one change looks like several ranges. For
+    example, the identification field of the header counts packets."""
     found = seen["changed"]
     if (seen.get("qp_type"), seen.get("side")) != ("UD", "receive"):
         return found
@@ -182,8 +182,8 @@ def _reception_fault(seen: Observation) -> Fault | None:
 
 
 def without_status(step: Step, seen: Observation) -> str:
-    """The reason why the status of a refusal is missing; empty if it is present, or if the row does not judge it. Other
-    rows judge whether the operation is refused."""
+    """Returns the reason why the status of a refusal is missing; empty if the status is present, or if the row does not
+    judge it. Other rows judge whether the operation is refused."""
     if not step.then.because:
         return ""
     if seen["returned"] != "0":
@@ -215,7 +215,7 @@ def _refusal_fault(step: Step, seen: Observation) -> Fault | None:
 
 
 def _changed(kind: FaultKind, seen: Observation) -> Fault:
-    """A fault with the first ranges of remote bytes that changed; offsets are relative to the addressed range."""
+    """Returns a fault with the first ranges of changed remote bytes; offsets are relative to the addressed range."""
     return _fault(kind, seen, came=[f"{size} at {start:+d}" for start, size in seen["changed"][:_MOST_STRETCHES]])
 
 
@@ -266,8 +266,8 @@ def _completion_fault(step: Step, seen: Observation) -> Fault | None:
 
 
 def outcome_of(step: Step, seen: Observation) -> str:
-    """The outcome of a call, `success` or `refused`. It follows from the returned value, by the convention of the
-    manual page, and for posted requests also from the completions and the bytes that were moved."""
+    """Returns the outcome of a call, `success` or `refused`. The outcome follows from the returned value, by the
+    convention of the manual page, and for posted requests also from the completions and the moved bytes."""
     if seen["returned"] not in DONE:
         return "refused"
     if seen.get("wc") == [NOT_AWAITED]:

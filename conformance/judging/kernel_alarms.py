@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.observation import KernelEvidence
 
-# The texts with which a kernel reports its own errors.
+# The texts by which a kernel reports its own errors.
 _KERNEL_ALARMS = ("WARNING:", "BUG:", "Oops", "general protection", "UBSAN:", "KASAN:", "refcount_t:")
-# The reports of the kernel's tools: KASAN, UBSAN, checked reference counts, and lockdep. A report stops no task.
+# Reports of the kernel's debugging tools: KASAN, UBSAN, checked reference counts, and lockdep. A report kills no task.
 _REPORT = re.compile(
     r"(?:KASAN|UBSAN): [\w-]+|refcount_t: [^.]+|possible [\w ]+(?= detected)|inconsistent lock state"
     r"|suspicious RCU usage|sleeping function called from invalid context|scheduling while atomic"
@@ -27,14 +27,14 @@ _ENDED = re.compile(r"BUG:|Oops|general protection")
 
 
 def kernel_alarm(kernel: KernelEvidence) -> Fault | None:
-    """The fault of the device under test in the kernel's log and taint mask; None if there is none."""
+    """Returns the fault of the device under test in the kernel's log and taint mask; None if there is none."""
     log = kernel.get("log", ())
     about = _about_device(kernel)
     return None if about is None else _trouble(kernel, [log[number] for number in about])
 
 
 def decisive_lines(kernel: KernelEvidence) -> set[int]:
-    """The numbers of the log lines that decide `kernel_alarm`: the alarm, and the line that names a suspect."""
+    """Returns the numbers of the log lines that decide `kernel_alarm`: the alarm, and the line that names a suspect."""
     log = kernel.get("log", ())
     about = _about_device(kernel) or range(0)
     is_named = _naming(kernel)
@@ -43,7 +43,7 @@ def decisive_lines(kernel: KernelEvidence) -> set[int]:
 
 
 def kernel_remark(kernel: KernelEvidence) -> Fault | None:
-    """A fault of the kernel that does not come from the device and changes no verdict; None if there is none."""
+    """Returns a fault of the kernel that the device did not cause, and that changes no verdict; else None."""
     return None if _about_device(kernel) is not None else _trouble(kernel, kernel.get("log", ()))
 
 
@@ -63,7 +63,8 @@ def _trouble(kernel: KernelEvidence, log: Sequence[str]) -> Fault | None:
 
 
 def _about_device(kernel: KernelEvidence) -> range | None:
-    """Returns the numbers of the lines from the first alarm that names a suspect to the next alarm, or None."""
+    """Returns the numbers of the lines from the first alarm that names a suspect to the next alarm; None if no alarm
+    names a suspect. Without `suspects`, returns the numbers of all lines."""
     log = kernel.get("log", ())
     if "suspects" not in kernel:
         return range(len(log))
@@ -87,7 +88,7 @@ def _is_alarm(line: str) -> bool:
 
 
 def first_alarm(log: Sequence[str]) -> str:
-    """The first line in which a kernel reports an error of the kernel; empty if there is none. On a console, the
+    """Returns the first line in which a kernel reports one of its own errors; empty if there is none. On a console, the
     kernel's text may follow a program's output on the same line; the kernel's text begins at the time stamp."""
     line = next(filter(_is_alarm, log), "")
     return line[max(0, line.rfind("[ ")) :]
@@ -116,7 +117,7 @@ def site_in(log: Sequence[str]) -> tuple[str, ...]:
 
 
 def _died_in(log: Sequence[str]) -> list[str]:
-    """The function in which a kernel died and its caller, without frames that are uncertain (`?`)."""
+    """Returns the function in which a kernel died and its caller, without frames that are uncertain (`?`)."""
     found = next(((number, match["function"]) for number, line in enumerate(log) if (match := _AT.search(line))), None)
     if found is None:
         return []
@@ -134,13 +135,13 @@ def _site(frames: Sequence[str]) -> tuple[str, ...]:
 
 
 def _frames(log: Sequence[str], start: int) -> list[str]:
-    """The functions of the first call trace after a line of a log, the innermost function first."""
+    """Returns the functions of the first call trace after a line of a log, the innermost function first."""
     trace = next((number for number, line in enumerate(log) if number > start and "all trace:" in line.lower()), None)
     return [] if trace is None else [match["function"] for line in log[trace + 1 :] if (match := _FRAME.match(line))]
 
 
 def _reported_frames(log: Sequence[str]) -> list[str]:
-    """The function that a report of the kernel's tools is about, and its callers; empty without a call trace."""
+    """Returns the function that a report of a debugging tool is about, and its callers; empty without a call trace."""
     start = next(number for number, line in enumerate(log) if _is_alarm(line))
     frames = _frames(log, start)
     named = re.search(r" in (\w+)[\w.]*\+", log[start])

@@ -22,8 +22,8 @@ def under_test(driver: str, sys: Path = _SYS, maps: Path = _MAPS) -> UnderTest:
     """Returns the build ids of `kernel` and `modules` (also the srcversion of modules), and the SHA-256 of `libraries`.
 
     libibverbs loads every provider. The result has only the provider whose file name contains `driver`, or all
-    providers if no file name contains it. Values that the system does not provide are omitted. The device must be open,
-    because opening it loads the libraries.
+    providers if no file name contains `driver`. Values that the system does not provide are omitted. The device must be
+    open, because opening it loads the libraries.
     """
     loaded = _libraries(maps)
     used = [path for path in loaded if path.name.startswith("libibverbs.") or driver in path.name]
@@ -48,7 +48,7 @@ def suspects_of(device: str, driver: str, sys: Path = _SYS) -> list[str]:
 
 
 def _modules(folder: Path) -> list[str]:
-    """Returns the names of ib_core and of every loaded module that uses it."""
+    """Returns the names of ib_core and of every loaded module that uses ib_core."""
     core = folder / "ib_core"
     holders = sorted(path.name for path in (core / "holders").iterdir()) if (core / "holders").is_dir() else []
     return ["ib_core", *holders] if core.is_dir() else []

@@ -66,7 +66,7 @@ class ModuleMemory:
             return None
 
     def leaked_by(self, repeat: Callable[[int], object]) -> list[UnfreedMemory]:
-        """Returns the memory that has been leaked since the last call and by each repetition. `repeat` repeats all
+        """Returns the memory that has leaked since the last call, and again in each repetition. `repeat` repeats all
         actions since the last call. Its argument is the number of the repetition."""
         now = self._count()
         if not any(held.objects > self._before(place) + self._freed_later[place] for place, held in now.items()):

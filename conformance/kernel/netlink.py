@@ -50,7 +50,7 @@ def driver_name(driver_id: int) -> str:
 
 
 class RdmaNetlink:
-    """Queries about one device. If the kernel has no RDMA netlink, the results are empty."""
+    """Queries the kernel about one device. If the kernel has no RDMA netlink, the results are empty."""
 
     def __init__(self, device: str) -> None:
         self._socket: socket.socket | None
@@ -85,7 +85,7 @@ class RdmaNetlink:
         return {kind: int.from_bytes(number, sys.byteorder) for kind, number in found.items()}
 
     def other_users(self) -> list[str]:
-        """Returns a text for each other user of queue pairs on the device, apart from the kernel's management."""
+        """Describes each user of queue pairs on the device, except this process and the kernel's management."""
         found = Counter[str]()
         for message in self._ask(_KINDS["QP"], self._device(), _DUMP):
             for number, table in _attributes(message):

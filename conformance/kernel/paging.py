@@ -1,5 +1,5 @@
-"""Queries, removes and moves pages of this process's memory with functions of libc. Addresses and sizes are numbers of
-bytes. execution/memory_events.py has the steps of cases that call these functions."""
+"""Queries, removes and moves pages of this process's memory with functions of libc. Addresses are numbers, and sizes
+are in bytes. execution/memory_events.py has the steps of cases that call these functions."""
 
 import ctypes
 import mmap
@@ -26,14 +26,14 @@ libc.read.argtypes = libc.write.argtypes = (ctypes.c_int, ctypes.c_void_p, ctype
 libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 
 
-def let_go(addr: int, size: int, how: str) -> None:
-    """Calls madvise(2) with an advice of vocabulary.DISCARDS. Raises OSError."""
+def advise(addr: int, size: int, how: str) -> None:
+    """Calls madvise(2) with the advice `how`, one of vocabulary.DISCARDS. Raises OSError."""
     _check(libc.madvise(addr, _whole_pages(size), _ADVICE[how]) == 0, how)
 
 
 def page_out(addr: int, size: int) -> bool:
     """Swaps pages out. Returns False if a page remains in memory. Raises OSError."""
-    let_go(addr, size, "PAGEOUT")
+    advise(addr, size, "PAGEOUT")
     return in_core(addr, size)[0] == 0
 
 

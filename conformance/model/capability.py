@@ -66,7 +66,7 @@ MEANING: Mapping[str, str] = {
         """.split(),
         "offered by the provider: no declaration exists",
     ),
-    "experimental_rereg": "the loaded library exports the vendor's dialect",
+    "experimental_rereg": "the loaded library exports the vendor's variant of ibv_rereg_mr",
     "shared_mr": "a region that is shared with other processes",
     "peer_memory": "memory of a peer device",
     "dontfork": "libibverbs protects registered ranges from being copied on fork",
@@ -155,7 +155,7 @@ NAMES = tuple(MEANING)
 
 
 def titled(name: str) -> str:
-    """Returns the name of a capability; for a later verb, with the release that introduced it."""
+    """Returns the name of a capability. For a verb of BY_SYMBOL, adds the release that introduced the verb."""
     verb = BY_SYMBOL.get(name)
     return f"{verb.name} (in rdma-core since {verb.since})" if verb else name
 
@@ -224,7 +224,7 @@ class Capabilities:
     declared: Mapping[str, bool]  # whether the device declares a capability
     offered: Mapping[str, Mapping[str, bool]]  # by entry: whether a trial found a capability
     reachable: Mapping[str, bool]  # which of PRECONDITIONS are met
-    absent: Mapping[str, str] = field(default_factory=dict)  # declared, but not found by a trial, with the call
+    absent: Mapping[str, str] = field(default_factory=dict)  # declared, but not found by a trial: the refused call
 
     def undeclared(self, needs: Sequence[str], entry: str) -> list[str]:
         """Returns the capabilities in `needs` that are not declared, not offered at `entry`, or absent."""
@@ -239,7 +239,7 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class Profile:
-    """The capabilities that a device must have (`present`), and those that it lacks (`absent`), each with a reason.
+    """The capabilities that a device must have (`present`) and the capabilities that it lacks (`absent`), with reasons.
 
     If a case needs only `present` capabilities and one is missing, the case fails. The reason of an `absent` capability
     explains why a case is UNSUPPORTED. If a device has an `absent` capability, a remark is recorded: no documented rule

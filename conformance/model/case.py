@@ -119,7 +119,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Expectation:
-    """The result of a call that the document requires."""
+    """The result that the document requires of a call."""
 
     outcome: str  # see vocabulary.OUTCOMES
     errno: tuple[str, ...] = ()  # the permitted names; empty: the names in the manual page, if any; ("any",): any errno
@@ -214,7 +214,7 @@ class Case:
     hazardous: bool = False  # can crash the kernel
     ends_process: bool = False  # can terminate its own process
     tier: str = "default"  # the smallest of vocabulary.TIERS that contains the case
-    kind: Kind = Kind.ROW  # a case of the kind SWEEP has the parts of its first point, for display
+    kind: Kind = Kind.ROW  # a case of the kind SWEEP has the calls of its first point, for display
     sweep: "Sweep | None" = None
     point: int | None = None  # the number of the point, for a case of the kind POINT
 

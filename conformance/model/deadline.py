@@ -1,5 +1,5 @@
-"""The deadlines of a case and of a completion. The deadline of a case has the name `case_deadline_s` in all code from
-the command line to the worker. The deadline of a completion is computed from the deadline of its case."""
+"""Defines the deadlines of a case and of a completion. The deadline of a case has the name `case_deadline_s` in all
+code from the command line to the worker. The deadline of a completion is computed from the deadline of its case."""
 
 import os
 import time

@@ -19,10 +19,10 @@ class Effect(StrEnum):
     KERNEL_DIED = "kernel died"
     HUNG = "hung"
     MOVED = "moved"  # the request accessed bytes without the right to do so
-    MISPLACED = "misplaced"  # a request that succeeded transferred other bytes, or to another place
+    MISPLACED = "misplaced"  # a request that succeeded transferred wrong bytes, or to a wrong place
     PROCESS_DIED = "process died"
-    ACCEPTED = "accepted"  # a call or request succeeded that must be refused
-    REFUSED = "refused"  # a call or request was refused that must succeed
+    ACCEPTED = "accepted"  # a call or request that must be refused succeeded
+    REFUSED = "refused"  # a call or request that must succeed was refused
     KEPT = "kept"  # a resource that should have been released was not released
     KERNEL_ALARM = "kernel complained"  # the kernel warned or became tainted, and continued
     CODE = "code"  # a correct refusal with a wrong code
@@ -101,7 +101,7 @@ class Fault:
 
     kind: FaultKind
     call: str = ""  # the call that failed, with its arguments if they are known
-    verb: str = ""  # the name of the call, which is the same at both entries
+    verb: str = ""  # the name of the call, which is the same at all entries
     entry: str = ""
     step: int = 0  # 0 for the judged call, or the number of the later step
     operation: str = ""  # the operation of traffic

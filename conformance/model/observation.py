@@ -93,7 +93,7 @@ class Observation(TypedDict, total=False):
     wr_id_matches: bool | None  # None if there is no completion to compare
     marker: list[str]  # all statuses after an unsignaled request, including the status of the next, signaled request
     responder_wc: list[str]  # the statuses at the receiver of a SEND_WITH_INV
-    wc_flags: int  # wc_flags of the completion at this receiver (enum ibv_wc_flags)
+    wc_flags: int  # wc_flags of the completion at the receiver of a SEND_WITH_INV
     invalidated: list[int | None]  # [reported to the receiver of a SEND_WITH_INV, sent]: the invalidated keys
 
     # Observations of operations on a range.

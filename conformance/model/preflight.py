@@ -10,8 +10,6 @@ WORKS, NOT_OFFERED = "works", "not offered"
 
 @dataclass(frozen=True)
 class Findings:
-    """The findings of preflight."""
-
     pairs: Mapping[str, str] = field(default_factory=dict)  # WORKS, NOT_OFFERED or a failure, for each tried type
     operations: Mapping[str, str] = field(default_factory=dict)  # WORKS or a failure, for each operation on RC
     refused_write: str = ""  # the result of a WRITE to a region without REMOTE_WRITE; empty without RC

@@ -110,7 +110,7 @@ class ShardFacts(TypedDict):
 
 
 class SupervisorFacts(TypedDict, total=False):
-    """The keys of a header whose values only the supervisor has, not the worker under test."""
+    """The keys of a header whose values the supervisor has, but the worker under test does not have."""
 
     stack: str
     subject: str
@@ -180,7 +180,7 @@ class Subsets(TypedDict):
     subsets: list[str]
 
 
-Axes: TypeAlias = dict[str, list[str] | Subsets]  # by the name of an axis, the labels of its values, or its flags
+Axes: TypeAlias = dict[str, list[str] | Subsets]  # for each axis, the labels of its values, or its flags
 
 
 class SpaceFacts(TypedDict, total=False):

@@ -101,8 +101,7 @@ def controls(shown: Iterable[Shown]) -> dict[str, str]:
 
 
 def shown_by(case: Case) -> tuple[Shown, ...]:
-    """Returns the evidence of a passing row (or point of a sweep, as a row) for its rules; empty if the outcome is
-    open.
+    """Returns the evidence of a passing row for its rules; empty if the row's outcome is open.
 
     If later steps are evidence, a judged call that must succeed only prepares these steps, and is not evidence. After a
     call with an injected failure of an allocation, the later steps are not evidence, because they test other objects
@@ -206,7 +205,7 @@ def _axes(sweep: Sweep) -> frozenset[str]:
 
 
 LEVELS = ("must", "should", "may")
-# `since` of a rule that only a vendor's document states.
+# The value of `since` for a rule that only a vendor's document states.
 VENDOR = "vendor"
 LAYERS = ("header", "libibverbs", "provider", "kernel", "device")
 # The prefix of the ids of rules about declarations: a device has each capability that it declares.
@@ -233,11 +232,11 @@ class Rule:
     needs: tuple[str, ...]  # the capabilities without which the rule does not apply
     since: str  # the first rdma-core release whose document has the statement
     failure_means: str  # what a violation means to an application
-    location: Location  # of the id in its file
+    location: Location  # the location of the id in the file
     short: str = ""  # the subject in a few words, for titles of defects; without it, titles have the id
     evidence: tuple[str, ...] = ()  # the items that verify the rule, if these are not all items of the rule's cases
-    # the situation to which the rule applies, if some stacks cannot have it. On a stack where no case of the rule is
-    # reachable, the rule needs no evidence.
+    # The situation to which the rule applies, if some stacks cannot have this situation. On a stack where no case of
+    # the rule is reachable, the rule needs no evidence.
     conditional: str = ""
 
     def as_data(self) -> RuleTexts:

@@ -64,7 +64,7 @@ class Sweep:
         return self.space.bytes_of(total)
 
     def undeclared(self, declared: Callable[[str], bool]) -> tuple[bytes, tuple[str, ...]]:
-        """Returns a byte for each point, the mask of the point's undeclared needs, and the names of the mask's bits."""
+        """Returns one byte for each point, a mask of the point's undeclared needs, and then the names of the bits."""
         names: list[str] = []
         columns: list[int] = []
         for clause in self.clauses:

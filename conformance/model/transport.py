@@ -13,8 +13,6 @@ _WITHOUT_RESPONSE = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE", "RD
 
 @dataclass(frozen=True)
 class Transport:
-    """One transport."""
-
     name: str
     # On a reliable connection: if true, a SEND or WRITE completes when the peer has acknowledged it, and its status
     # reports a refusal. If false, it may complete once it is sent, and a refusal only terminates the connection.

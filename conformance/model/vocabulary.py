@@ -1,4 +1,4 @@
-"""The vocabulary of the table language: what a table can set up, call and expect. `tables/` reads tables with this
+"""Defines the vocabulary of tables: what a table can set up, call and expect. `tables/` reads tables with this
 vocabulary, `tables/schema.py` publishes it for editors, and `execution/steps.py` executes the calls. The names of flags
 and codes come from `verbs`."""
 
@@ -206,7 +206,7 @@ _CALLABLE = {**verbs.VERBS, **{f"{name}_experimental": verb for name, verb in ve
 
 CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     **{name: verb.arguments for name, verb in _CALLABLE.items()},
-    # Calls that are not verbs with a manual page: posted requests and traffic, to which the pages of verbs refer.
+    # Calls that have no manual page: posted requests and traffic. The manual pages of verbs refer to these calls.
     # Without `rkey`, ibv_inc_rkey computes the new key from the window's last key.
     "post_bind_mw": {**_BIND, **_given("rkey=")},
     "post_local_inv": _given("qp rkey=mw.rkey"),
@@ -218,7 +218,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     Kind.SEQUENCES.traits.call: {},
     # The kernel's query of a region (UVERBS_METHOD_QUERY_MR). The arguments are the expected fields besides the keys.
     "query_mr": _given("mr iova=mr.addr length=mr.length"),
-    # At the uverbs entry: a command with the handle of an object of another type, or with a handle that no object has.
+    # At the uverbs entry: a command with the handle of an object of a wrong type, or with a handle that no object has.
     "forged": {
         "command": _words("command", None, FORGED),
         "handle": _words("handle", None, ("nobodys", "pd", "mr", "mw", "qp")),

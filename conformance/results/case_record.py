@@ -1,5 +1,4 @@
-"""Makes the record of a case of any kind, in the process that ran the case. The record of a sweep contains its
-points."""
+"""Creates the record of a case of any kind, in the process that ran the case."""
 
 from dataclasses import replace
 
@@ -15,7 +14,7 @@ from conformance.sweeps.run import SweepRun
 
 
 def case_record(run: CaseRun, registry: Registry) -> ResultRecord:
-    """The record of a case. The record of a sweep has its points under `points_data`."""
+    """Returns the record of a case; for a sweep, with the points under `points_data`."""
     if isinstance(run, SweepRun):
         return sweep_record(run.case, registry, run.result, run.duration_us)
     return result_record(
@@ -24,7 +23,7 @@ def case_record(run: CaseRun, registry: Registry) -> ResultRecord:
 
 
 def observed_record(run: CaseRun) -> ObservedRecord:
-    """The observation of a case, which the supervisor judges."""
+    """Returns the record of a case that the supervisor judges."""
     return {
         "type": "observed",
         "case": run.case.id,
@@ -48,7 +47,7 @@ def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_u
         "expected": {"clauses": clauses(case)},
         "space": {"axes": case.sweep.space.as_data(), "size": case.sweep.size, **tries},
         "points": result.points.by_verdict(),
-        # It is unknown which rule's points caused the error of the kernel.
+        # The points of any rule may have caused the error of the kernel.
         "rule_verdicts": dict.fromkeys(by_rule, Verdict.FAIL) if result.alarms else by_rule,
         "points_data": result.points.as_data(case.id),
     }

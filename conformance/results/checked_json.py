@@ -9,14 +9,14 @@ from typing import Any, NoReturn
 from conformance.model.bounds import MOST_VALUES
 
 MOST_LEVELS = 40  # levels of nesting; the files of the suite have at most half as many
-_LARGE = 1 << 20  # bytes; in a longer text, the values are counted
+_LARGE = 1 << 20  # bytes; the values of a longer text are counted before it is parsed
 _SHORT = 40  # characters; longer texts seldom occur twice
-_LEAST, _MOST = -(1 << 63), (1 << 64) - 1  # of integers: all that the kernel or a library can return
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1  # the range of the integers that the kernel or a library can return
 
 
 def parse(data: bytes | str) -> Any:
-    """The value of a JSON text. Raises ValueError if the text is not JSON, has a key twice in an object, is nested too
-    deeply, has a huge number, or is long and has more than MOST_VALUES values."""
+    """Returns the value of a JSON text. Raises ValueError if the text is not JSON, has a key twice in an object, is
+    nested too deeply, has a huge number, or is long and has more than MOST_VALUES values."""
     if len(data) > _LARGE and values_in(data) > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES:,} values")
     try:
@@ -34,7 +34,7 @@ def parse(data: bytes | str) -> Any:
 
 
 def values_in(data: bytes | str) -> int:
-    """An upper bound of the number of values in a JSON text that need memory."""
+    """Returns an upper bound of the number of values in a JSON text."""
     if isinstance(data, str):
         return data.count(",") + data.count("[") + data.count("{")
     return data.count(b",") + data.count(b"[") + data.count(b"{")
@@ -63,7 +63,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = {intern(key): intern(each) if type(each) is str and len(each) < _SHORT else each for key, each in pairs}
     if len(found) < len(pairs):
         twice = next(key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number]))
-        raise ValueError(f"the key {twice[:40]!r} is there twice")
+        raise ValueError(f"the key {twice[:40]!r} occurs twice in an object")
     return found
 
 

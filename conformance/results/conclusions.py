@@ -1,5 +1,5 @@
-"""Conclusions from recorded results: the conclusion about a run, the exit status of the run, and one-line texts about
-results. The functions are pure. rule_conclusions.py has the verdicts on rules, and judging/ the verdicts on cases."""
+"""Draws conclusions from recorded results: the conclusion about a run, the exit status of the run, and one-line texts
+about results. The functions are pure. rule_conclusions.py judges rules, and judging/ judges cases."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def verdict_on(rule: str, record: ResultRecord) -> Verdict:
-    """The effective verdict of a result on one of its rules. In a sweep, only the points of this rule count."""
+    """Returns the effective verdict of a result on one of its rules. In a sweep, only the points of this rule count."""
     of_points = record.get("rule_verdicts", {})
     points = Verdict(of_points[rule]) if rule in of_points else record["effective"]
     waived = record["effective"] != record["verdict"] and points in VIOLATIONS
@@ -38,7 +38,7 @@ def headline(rule: str, record: ResultRecord) -> tuple[str, str]:
     return text + format_more(len(own) - 1), first.get("repro") or record["repro"]
 
 
-BY_CHANCE = "by chance"  # in place of a formula, if all points of the sweep repeat one experiment
+BY_CHANCE = "by chance"  # used in place of a formula if all points of the sweep repeat one experiment
 
 
 def format_points(deviation: Deviation) -> str:
@@ -54,7 +54,7 @@ def format_points(deviation: Deviation) -> str:
 
 
 def format_more(number: int) -> str:
-    """A remark about the number of further groups of deviating points; empty if there are none."""
+    """Returns a remark about the number of further groups of deviating points; empty if there are none."""
     return f" (and {number} more way{'s' if number > 1 else ''})" if number > 0 else ""
 
 
@@ -63,7 +63,8 @@ class Standing(StrEnum):
     `verdicts` are the verdicts on a rule with this status.
 
     In a run of the smallest tier, which verifies no rule, TOUCHED replaces VERIFIED and IN_PART. APART are rules of a
-    vendor's dialect that were not judged, usually because the vendor's library is missing. No headline counts them.
+    vendor's dialect that were not judged, usually because the vendor's library is missing; no headline counts these
+    rules.
     """
 
     phrase: str
@@ -116,9 +117,9 @@ def conclude_run(
     left_out: int | None,
     unrecorded: int,
 ) -> RunConclusion:
-    """The conclusion about a run of the rules `of`. `rules` has the rules with a result. `left_out` is the number of
-    cases of the default tier that were not planned, or None if this number is unknown. `unrecorded` is the number of
-    planned cases without a result."""
+    """Returns the conclusion about a run of the rules `of`. `rules` has the conclusion about each rule with a result.
+    `left_out` is the number of cases of the default tier that were not planned, or None if this number is unknown.
+    `unrecorded` is the number of planned cases without a result."""
     standings = {rule: STANDING[rules[rule].verdict] if rule in rules else Standing.WITHOUT_CASE for rule in of}
     count = Counter(standings.values())
     if footer is None and not count[Standing.VIOLATED]:
@@ -165,14 +166,14 @@ def conclude_run(
 
 
 def counted(number: int, one: str) -> str:
-    """The number and the noun, in the plural if necessary; empty for the number 0."""
+    """Returns the number with its noun, in the plural if necessary; empty for 0."""
     return format_count(number, one) if number else ""
 
 
 def exit_status(footer: FooterRecord) -> int:
-    """The exit status of a run: 0 conformant, 1 violated, 3 incomplete or broken. A violation counts even if the run is
-    incomplete. A waiver that has expired, is not needed or does not fit counts as a violation, because the owner of the
-    waiver has to change it."""
+    """Returns the exit status of a run: 0 conformant, 1 violated, 3 incomplete or broken. A violation counts even if
+    the run is incomplete. A waiver that has expired, is not needed or does not fit counts as a violation, because its
+    owner has to change it."""
     verdicts = footer["verdicts"]
     if footer.get("waivers", {}).get("problems"):
         return 1

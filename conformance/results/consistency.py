@@ -1,6 +1,6 @@
-"""Checks that the other records of a results file agree with its results, so that no command relies on a footer or an
-effective verdict that nothing in the file supports. Keys that a file of an older version lacks are not compared.
-rejudge.py checks that verdicts agree with observations."""
+"""Checks that the records of a results file do not contradict each other; therefore commands can rely on the footer and
+on the effective verdicts. Keys that a file of an older version lacks are not compared. rejudge.py checks that verdicts
+agree with observations."""
 
 import json
 import math
@@ -16,13 +16,13 @@ from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.results.rule_conclusions import conclude_rules
 from conformance.tables.suite import VERSION
 
-# The figures of a footer that another version of the suite may count differently.
+# The figures of a footer that a different version of the suite may count differently.
 _OF_VERSION = ("rules", "rule_totals", "points")
 _BAD = (*VIOLATIONS, *INCOMPLETE)
 
 
 def wrong_header(header: HeaderRecord) -> str:
-    """The contradiction in a completed header, as a clause; empty if there is none."""
+    """Returns the contradiction in a `completed` header, as a clause; empty if there is none."""
     if len(set(map(str, header["planned"]))) < len(header["planned"]):
         return "a case is planned twice"
     try:
@@ -30,7 +30,7 @@ def wrong_header(header: HeaderRecord) -> str:
             datetime.fromisoformat(header["started"])
     except ValueError:
         return f"{_short(header['started'])} is not the start time of a run"
-    # In a guest, the subject is the whole stack, unless the arguments of the command name another subject.
+    # In a guest, the subject is the whole stack, unless the arguments of the command name the subject.
     in_guest = header["stack"] not in ("", "host")
     if (
         in_guest
@@ -42,8 +42,8 @@ def wrong_header(header: HeaderRecord) -> str:
 
 
 def wrong_result(record: ResultRecord, header: HeaderRecord) -> str:
-    """The contradiction between a result and the header of its run, as a clause; empty if there is none. The result is
-    `completed`."""
+    """Returns the contradiction in a `completed` result, or between the result and the header of its run, as a clause;
+    empty if there is none."""
     verdict, effective = record["verdict"], record["effective"]
     if verdict not in _BAD and (record["points"] or record["rule_verdicts"] or record["deviations"]):
         counted = [
@@ -61,9 +61,8 @@ def wrong_result(record: ResultRecord, header: HeaderRecord) -> str:
         if header.get("subject") != "device":
             return "it counts as STACK, but the run is not about a device"
         of_other_version = header["suite"].get("version") != VERSION
-        return (
-            "" if of_other_version or is_of_stack(record) else "it counts as STACK, but is not an answer of the stack"
-        )
+        is_known = of_other_version or is_of_stack(record)
+        return "" if is_known else "it counts as STACK, but the stack did not return this result"
     if effective != Verdict.WAIVED:
         return f"its verdict is {verdict}, which cannot count as {effective}"
     return _wrong_waiver(record, header)
@@ -78,15 +77,15 @@ def _wrong_waiver(record: ResultRecord, header: HeaderRecord) -> str:
     if target not in (record["case"], *record["rules"]) and not target.startswith("defect "):
         return f"its waiver is for {target or 'nothing'}"
     expires, started = _day(waiver.get("expires")), _day(header.get("started"))
-    # The start of a run is in UTC, and the expiry of a waiver is in the local calendar of its user.
+    # The start of a run is in UTC, but a waiver expires by the local calendar of its user.
     if expires and started and expires < started - timedelta(days=1):
         return f"its waiver had expired on {expires}, before the run"
     return ""
 
 
 def wrong_confirmation(record: ConfirmationRecord, found: ResultRecord | None) -> str:
-    """The contradiction between a confirmation and the result of its case, as a clause; empty if there is none. `found`
-    is `completed`. A violation is unconfirmed only after a repetition without a violation, which must be recorded."""
+    """Returns the contradiction between a confirmation and the `completed` result of its case, as a clause; empty if
+    there is none. A violation can be unconfirmed only if a repetition without a violation is recorded."""
     if not found or found["verdict"] not in VIOLATIONS:
         return "there is no violation of this case"
     if record["confirmed"]:
@@ -111,8 +110,8 @@ def wrong_footer(
     results: Sequence[ResultRecord],
     confirmations: Sequence[ConfirmationRecord],
 ) -> str:
-    """Returns the figure of the footer that disagrees with the results, as a clause; empty if all agree. Header and
-    results are `completed`."""
+    """Returns the figure of the footer that disagrees with the results, as a clause; empty if all figures agree. The
+    header and the results are `completed`."""
     if not 0 <= (footer.get("duration_s") or 0) < math.inf:
         return f"`duration_s` is {_short(footer['duration_s'])}, which is not a duration"
     for key, said, found in _compared(footer, header, results, confirmations):

@@ -12,7 +12,7 @@ from pathlib import Path
 from conformance.cache import write_whole
 from conformance.errors import UserError
 
-# The values of errno whose reason is the path, and not the disk.
+# The values of errno that are caused by the path, and not by the disk.
 _WRONG_PLACE = {
     getattr(errno, name) for name in "EACCES EPERM EROFS ENAMETOOLONG ENOENT ENOTDIR EISDIR ELOOP EEXIST".split()
 }
@@ -26,8 +26,8 @@ def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
 
 
 def write_through(path: Path, data: bytes) -> bool:
-    """Writes a file like `write_atomically`. If `path` is a FIFO, a device or a link, writes into it instead. Returns
-    whether a regular file was written. Raises UserError if the file cannot be written."""
+    """Writes a file like `write_atomically`. If `path` is a FIFO, a device or a link, writes into the existing file
+    instead. Returns whether the file was written atomically. Raises UserError if the file cannot be written."""
     if not os.path.islink(path) and (not os.path.exists(path) or os.path.isfile(path)):
         write_atomically(path, data)
         return True
@@ -68,7 +68,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def not_written(path: Path, error: OSError) -> UserError:
-    """Returns the error for a file that cannot be written: status 2 if its path is the reason, 3 for a full disk."""
+    """Returns the error for a file that cannot be written, with status 2 if its path is the reason, else status 3."""
     status = 2 if error.errno in _WRONG_PLACE else 3
     return UserError(f"{path} cannot be written: {error.strerror}", status=status)
 

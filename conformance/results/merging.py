@@ -1,6 +1,6 @@
-"""Merges shards into one run: the records of several machines, as if one machine had run all cases. The functions are
-pure; directories appear only in messages. tables/tiers.py divides cases into shards, and commands/merge.py reads and
-writes the files."""
+"""Merges the shards that several machines have recorded into one run, as if one machine had run all cases. The
+functions are pure; directories appear only in messages. tables/tiers.py divides cases into shards, and
+commands/merge.py reads and writes the files."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,9 +16,10 @@ from conformance.results.waivers import Waivers
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import Shard, left_out
 
-# The keys, besides suite, device and environment, that must be the same in all headers, each with its name in messages.
+# Further keys whose values must be the same in all headers, each with its name in messages. `stack_change` compares the
+# suite, the device and the environment.
 _SAME = (("stack", "the stack"), ("tier", "the tier"), ("subject", "what is judged"), ("seed", "the seed"))
-# The keys that are dropped from the headers of the shards, because the merged header has them.
+# The keys that are omitted from the headers of the shards, because the merged header has them.
 _ONCE = ("type", "schema", "rules", "controls", "planned", "left_out", "shard")
 _OPTION = "--shard"
 _KEPT_RECORDS = ("worker", "confirmation")  # a merged run needs no other records, because it is never resumed
@@ -83,7 +84,7 @@ def check(parts: Sequence[Part]) -> None:
 def _change(first: Part, part: Part) -> str:
     one, other = first.recorded.header, part.recorded.header
     if first.shard.of != part.shard.of:
-        return f"one is a shard of {first.shard.of}, the other of {part.shard.of}"
+        return f"the run has {part.shard.of} shards in {part.folder}, but {first.shard.of} shards in {first.folder}"
     if change := stack_change(one, other):
         return change
     for key, name in _SAME:
@@ -95,18 +96,18 @@ def _change(first: Part, part: Part) -> str:
         files: list[Any] = [one.get(key) or {}, other.get(key) or {}]
         if files[0].get("sha256") != files[1].get("sha256"):
             return name
-    return "other cases were selected" if first.whole != part.whole else ""
+    return "different cases were selected" if first.whole != part.whole else ""
 
 
 def _under_test(header: HeaderRecord) -> dict[str, Any]:
-    """The hashes of what is under test, without that of the image: each machine builds the image itself."""
+    """Returns the hashes of the software under test. Omits the image's hash, because each machine builds its image."""
     found: dict[str, Any] = {**(header.get("under_test") or {})}
     given = found.get("given")
     return {**found, "given": {**given, "image": ""}} if isinstance(given, dict) else found
 
 
 def missing(parts: Sequence[Part]) -> Iterator[str]:
-    """Yields lines about the missing parts of the run: absent shards, and shards that were cut short."""
+    """Yields lines about the missing parts of the run: absent shards, and shards that are incomplete."""
     of, numbers = parts[0].shard.of, {part.shard.number for part in parts}
     if lacking := set(parts[0].whole) - {case for part in parts for case in part.planned}:
         names = ", ".join(str(Shard(number, of)) for number in range(1, of + 1) if number not in numbers)
@@ -123,7 +124,7 @@ def _cases(count: int) -> str:
 
 
 def merged(parts: Sequence[Part], suite: Suite, waivers: Waivers | None) -> Recorded:
-    """Returns the run that consists of these shards. `check` has accepted the shards, and `suite` has their tables."""
+    """Returns the run that consists of these shards, which `check` has accepted. `suite` must have their tables."""
     parts = sorted(parts, key=lambda part: part.shard.number)
     whole = parts[0].whole
     results: dict[str, ResultRecord] = {}
@@ -157,7 +158,7 @@ def merged(parts: Sequence[Part], suite: Suite, waivers: Waivers | None) -> Reco
 
 
 def _header(parts: Sequence[Part], suite: Suite) -> HeaderRecord:
-    """Returns the header of the merged run: that of the first shard, with the headers of all shards in `shards`."""
+    """Returns the header of the merged run: the first shard's header, with the headers of all shards in `shards`."""
     first, whole = parts[0].recorded.header, parts[0].whole
     header = first.copy()
     del header["shard"]

@@ -1,5 +1,5 @@
-"""The stored form of a sweep's result: all points are in a side file, and the record has formulas of the deviating
-points. The process that writes the results file makes this form, so that no formula is minimised inside a guest."""
+"""Stores the result of a sweep: all points are written to a side file, and the record has formulas of the deviating
+points. The process that writes the results file does this, in order that no formula is minimised inside a guest."""
 
 import json
 import zlib
@@ -59,8 +59,8 @@ def _file_name(case: str) -> str:
 
 
 def deviations(points: Points, repro: str, *, by_chance: bool = False) -> list[Deviation]:
-    """The deviations, one for each outcome that deviates: the most frequent first, at most MOST_DEVIATIONS. `repro` is
-    the command that runs only the sweep. If points deviate `by_chance`, a deviation has no formula."""
+    """Returns the deviations, one for each outcome that deviates: the most frequent first, at most MOST_DEVIATIONS.
+    `repro` is the command that runs only the sweep. If points deviate `by_chance`, a deviation has no formula."""
     counts = points.counts()
     found: list[Deviation] = []
     effort = Effort()
@@ -110,16 +110,16 @@ def _with_procedure(deviation: Deviation, case: Case) -> Deviation:
 
 
 def points_path(folder: Path, record: ResultRecord) -> Path:
-    """The path of a record's side file. Raises UserError for a path outside of `folder`."""
+    """Returns the path of a record's side file. Raises UserError for a path outside of `folder`."""
     path = (folder / record["points_file"]).resolve()
     if not path.is_relative_to(folder.resolve()):
-        raise UserError(f"case {record['case']}: its points_file {record['points_file']} lies outside of {folder}")
+        raise UserError(f"case {record['case']}: its points_file {record['points_file']} is outside of {folder}")
     return path
 
 
 def read_points(folder: Path, record: ResultRecord, shown: Callable[[Any], Any] = lambda data: data) -> Points:
-    """Reads the points of a record that `store_points` has made; `folder` has the results. `shown` converts the JSON of
-    the file. Raises UserError if the file cannot be read or the points are invalid."""
+    """Reads the points of a record that `store_points` has returned; `folder` has the results. `shown` converts the
+    JSON of the side file. Raises UserError if the file cannot be read or the points are invalid."""
     path = points_path(folder, record)
     try:
         data = shown(parse(read_regular(path)))

@@ -1,4 +1,4 @@
-"""The results of the earlier sessions of a run, for the session that resumes the run."""
+"""Collects the results of a run's earlier sessions, for the session that resumes the run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,8 +33,8 @@ class PriorSessions:
 
     @classmethod
     def of(cls, recorded: Recorded, ended: float) -> "PriorSessions":
-        """The sessions in `recorded`. `ended` is the time of the last record, in seconds since the epoch. Raises
-        UserError if the start time of the last session is invalid."""
+        """Returns the sessions in `recorded`. `ended` is the time of the last record, in seconds since the epoch.
+        Raises UserError if the start time of the last session is invalid."""
         resumed = [record for record in recorded.others if record["type"] == "resumed"]
         workers = [record for record in recorded.others if record["type"] == "worker"]
         starts = [record["case"] for record in recorded.others if record["type"] == "start"]
@@ -55,9 +55,9 @@ class PriorSessions:
         return {"type": "resumed", "started": now, "earlier_s": round(self.seconds, 3)}
 
     def check_plan(self, planned: Mapping[str, object], tables_sha256: str) -> None:
-        """Raises UserError if the run's header differs from `planned`, the header of a new run of the plan. `argv`,
-        `under_test` and keys that the header of an older version lacks are not compared. If the tables have changed,
-        nothing is compared."""
+        """Raises UserError if the run's header differs from `planned`, the values that a new run of the plan would
+        have. `argv`, `under_test` and keys that the header of an older version lacks are not compared. If the tables
+        have changed, nothing is compared."""
         if tables_sha256 != (self.header.get("suite") or {}).get("tables_sha256"):
             return
         always = ("devices", "isolated")
@@ -79,8 +79,8 @@ class PriorSessions:
 
 
 def stack_change(before: HeaderRecord, now: HeaderRecord) -> str:
-    """The difference between the stacks of a worker and of an earlier worker, as a clause; empty if there is none. If
-    several devices share the cases of a run, the names of the devices may differ."""
+    """Returns the difference between the stacks in two headers, as a clause; empty if there is none. If several devices
+    share the cases of a run, the names of the devices may differ."""
     shared = before.get("devices", ())
     for what, first, found in (
         ("the suite", before.get("suite"), now.get("suite")),

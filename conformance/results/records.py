@@ -1,7 +1,7 @@
-"""The records of a results file: one JSON object per line, appended and flushed during the run.
+"""Creates and reads the records of a results file, which has one JSON object per line.
 
-Schema rdma-cts/1: a header, results, a footer. A file without a footer belongs to a run that was cut short; an
-incomplete last line is a record that was being written. Reports read only the results file. writer.py writes the
+The schema rdma-cts/1 has a header, results and a footer. A file without a footer belongs to a run that was cut short;
+an incomplete last line is a record that was being written. Reports read only the results file. writer.py writes the
 file, and conclusions.py draws conclusions from its records.
 """
 
@@ -45,12 +45,12 @@ from conformance.tables.suite import Suite
 from conformance.tables.tiers import left_out
 
 FILE_NAME = "results.jsonl"
-PLAN_FILE = "plan.json"  # of a run that can be resumed, next to the results
+PLAN_FILE = "plan.json"  # the plan of a run that can be resumed; the file is next to the results
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
 def encode(record: Mapping[str, object]) -> bytes:
-    """Returns a record as a line of ASCII, so that other programs can read it with any encoding."""
+    """Returns a record as a line of ASCII, which other programs can read with any encoding."""
     return _ENCODER.encode(record).encode() + b"\n"
 
 
@@ -99,8 +99,8 @@ def result_record(
 
 
 def _add_divergences(record: ResultRecord, divergences: Sequence[DivergenceData]) -> None:
-    """Adds the deviations that random sequences have found. If the case failed because of them, and not because of a
-    message in the kernel's log, also adds a verdict on each rule of the case."""
+    """Adds the deviations that random sequences have found. If the case failed because of these deviations, and not
+    because of a message in the kernel's log, also adds a verdict on each rule of the case."""
     record["deviations"] = [_of_divergence(each) for each in divergences]
     if record.get("fault", {}).get("kind") == FaultKind.DIFFERENT:
         broken = {each["rule"] for each in divergences}
@@ -129,7 +129,7 @@ def expected(case: Case) -> dict[str, Any]:
 
 
 def plan_facts(suite: Suite, planned: Sequence[str]) -> dict[str, Any]:
-    """The part of a header that follows from the suite and from the ids of the planned cases."""
+    """Returns the part of a header that follows from the suite and from the ids of the planned cases."""
     return {
         "rules": suite.registry.as_data(),
         "controls": dict(suite.registry.needs.controls),
@@ -147,8 +147,9 @@ def footer_record(
     boots: int | None = None,
     resumed: int | None = None,
 ) -> FooterRecord:
-    """The footer. `complete` is true only if every planned case has a result other than MISSED. `boots` is the number
-    of workers in all sessions, and `resumed` is how often the run was resumed; without a supervisor, both are None."""
+    """Returns the footer. `complete` is true only if every planned case has a result other than MISSED. `boots` is the
+    number of workers in all sessions, and `resumed` is how often the run was resumed; both are None without a
+    supervisor."""
     found = {record["case"]: record for record in results}
     by_case = {case: found[case] for case in (*(case for case in planned if case in found), *found)}
     effective = [record["effective"] for record in by_case.values()]
@@ -176,7 +177,7 @@ def footer_record(
 
 
 def account_of(confirmations: Sequence[ConfirmationRecord], not_tried: int) -> dict[str, int]:
-    """The part of the footer about the repeated violations."""
+    """Returns the part of the footer about the repeated violations."""
     confirmed = sum(record["confirmed"] for record in confirmations)
     return {"confirmed": confirmed, "not_confirmed": len(confirmations) - confirmed, "not_tried": not_tried}
 
@@ -223,7 +224,7 @@ class _Reader:
         self._header: HeaderRecord | None = None
         self._known: HeaderRecord = HEADER  # the header, with its missing keys added
         self._results: list[ResultRecord] = []
-        self._completed: dict[str, ResultRecord] = {}  # with their missing keys added, by case
+        self._completed: dict[str, ResultRecord] = {}  # the results by case, with their missing keys added
         self._repeated = Repeated()
         self._others: list[OtherRecord] = []
         self._tried: set[tuple[str, str]] = set()
@@ -246,7 +247,7 @@ class _Reader:
                 f"{self._file}: nothing was recorded, no header of schema {SCHEMA}",
                 hint="if a run was ended before its first case, run again",
             )
-        torn = bool(line) and not line.endswith(b"\n")  # even if it can be decoded
+        torn = bool(line) and not line.endswith(b"\n")  # such a line is ignored even if it is valid JSON
         return Recorded(self._header, self._results, self._footer, torn, self._others, bool(self._shown))
 
     def _begun(self) -> HeaderRecord:

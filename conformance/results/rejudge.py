@@ -1,6 +1,6 @@
-"""Judges recorded observations again, by the present rules and tables, without a device. The observations stay the
-same; verdict, reason and expectation are new. If nothing was observed (a crash, a case that was not run), or if the
-worker claimed another verdict, the verdict stays the same, and the record has the present rules of the case."""
+"""Judges recorded observations again, by the current rules and tables, without a device. The observations stay the
+same; verdict, reason and expectation are new. If nothing was observed (after a crash, or if the case was not run), or
+if the worker claimed a different verdict, the verdict stays the same, and the record has the case's current rules."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from conformance.sweeps.outcome import OUTSIDE
 from conformance.tables.suite import Suite
 
 UNOBSERVED = "nothing was observed"
-DISPUTED = "the worker and its supervisor came to different verdicts"
+DISPUTED = "the worker and its supervisor reported different verdicts"
 # The verdicts that a known case may have without an observation. Any other verdict needs an observation.
 WITHOUT_EVIDENCE = (*VIOLATIONS, *INCOMPLETE)
 _KEPT = ("source", "repro", "duration_us", "kernel", "layer", "worker")  # the keys that do not depend on judging
@@ -67,13 +67,13 @@ def unfounded(
             if again.unfounded:
                 yield again.unfounded
             elif again.record["verdict"] != before["verdict"]:
-                yield f"{before['case']} is recorded as {before['verdict']}, and is {again.record['verdict']}"
+                yield f"{before['case']} is recorded as {before['verdict']}, but is judged {again.record['verdict']}"
 
 
 def known_capabilities(recorded: Recorded, directory: Path | None = None) -> Capabilities:
     """Returns the capabilities of the recorded stack: those that the device declares, and those that results report as
     missing. A declared capability that is reported as missing counts as absent. If `directory`, the run's directory, is
-    given, the points of sweeps count too: a run with only sweeps has no other results that report capabilities."""
+    given, the points of sweeps count too, because a run with only sweeps has no other source."""
     caps = recorded.header["device"].get("caps") or {}
     offered: dict[str, dict[str, bool]] = {}
     absent: dict[str, str] = {}
@@ -115,7 +115,8 @@ def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -
 
 
 def _on_its_rules(case: Case, record: ResultRecord, basis: Basis) -> ResultRecord:
-    """The record with the present rules of its case or point. Only random sequences keep `rule_verdicts`."""
+    """Returns the record with the current rules of its case or point. Removes `rule_verdicts`, except for random
+    sequences."""
     found = record.copy()
     if tuple(record["rules"]) != basis.resolved(case).rules:
         found["rules"] = list(case.rules)
@@ -125,7 +126,7 @@ def _on_its_rules(case: Case, record: ResultRecord, basis: Basis) -> ResultRecor
 
 
 def find(suite: Suite, case: str) -> Case | None:
-    """The case, or the point of a sweep, with this id; None if it no longer exists."""
+    """Returns the case, or the point of a sweep, with this id; None if it no longer exists."""
     try:
         return suite.find(case)
     except UserError:
@@ -144,7 +145,7 @@ def _sweep(suite: Suite, case: Case, record: ResultRecord, directory: Path, basi
 
 
 def _merged(new: ResultRecord, old: ResultRecord) -> ResultRecord:
-    """The new result, with the old values of `_KEPT`. If the verdict is the same, also with the old waiver."""
+    """Returns the new result with the old values of `_KEPT`; if the verdict is the same, also with the old waiver."""
     merged = cast(ResultRecord, {**new, **{key: value for key, value in old.items() if key in _KEPT}})
     if old.get("waiver") and old["verdict"] == new["verdict"]:
         merged |= {"effective": old["effective"], "waiver": old["waiver"]}

@@ -1,6 +1,6 @@
 """Parses and checks only those values of a result that do not occur in earlier lines of the same file, because a large
-file repeats most values many times. A value that was accepted once is recognized by its text. All results share the
-value. Therefore no code may change a part of a result in place."""
+file repeats most values many times. A value that was accepted once is recognized by its text. All results with this
+text share one object; therefore no code may change a part of a result in place."""
 
 from collections import Counter
 from json.decoder import scanstring  # type: ignore[attr-defined]
@@ -11,9 +11,9 @@ from conformance.model.record_shape import RESULT, completed, completed_value, m
 from conformance.results.checked_json import parse, values_in
 
 _OWN = ("case", "reason", "call", "repro", "duration_us")  # keys with a different value in almost every result
-_OF_ALL = ("verdict", "effective")  # other values are checked against these: if one is new, the whole line is parsed
+_OF_ALL = ("verdict", "effective")  # if one of these values is new, the whole line is parsed and checked
 _MOST_LAYOUTS = 24
-_TRIED = 10_000  # the number of values of a key that are always stored
+_TRIED = 10_000  # so many values of a key are stored unconditionally
 _MOST_TEXT = 32 << 20  # characters: the upper bound for the texts of all stored values
 
 # The keys of a result in the order of the line, each with the text before its value.
@@ -34,8 +34,8 @@ class Repeated:
         self._absent = completed(cast(ResultRecord, {**RESULT}))
 
     def read(self, line: bytes) -> tuple[ResultRecord, ResultRecord, int] | None:
-        """Returns the result in a line as it is in the file, the same result `completed`, and the number of its values
-        that no earlier result has. Returns None if the whole line must be parsed and checked."""
+        """Returns the result in a line as it is in the file, the `completed` result, and the number of values that no
+        earlier result has. Returns None if the whole line must be parsed and checked."""
         if not line.isascii() or not line.startswith(b'{"type":'):
             return None
         text = line.decode()
@@ -95,7 +95,7 @@ class Repeated:
                 raw[key], whole[key] = found  # type: ignore[literal-required]
                 new -= values_in(part)
                 continue
-            if key not in whole:  # an unknown key without a value
+            if key not in whole:  # an unknown key whose value is null
                 continue
             # If a value contains the mark of the next key, `_parts` has cut the value at the mark, and the part is not
             # JSON.
@@ -123,8 +123,8 @@ def _layout(line: bytes, record: ResultRecord) -> _Layout:
 
 
 def _parts(text: str, layout: _Layout) -> dict[str, str] | None:
-    """Returns the text of each value, by key, in a line with this layout; None if the line has another layout. The text
-    of a fault begins with the verdict, because a fault may be valid with one verdict and invalid with another."""
+    """Returns the text of each value, by key, in a line with this layout; None if the line has a different layout. The
+    text of a fault begins with the verdict, because the verdict decides whether the fault is valid."""
     parts: dict[str, str] = {}
     head = layout[0][1]
     before, at = "", len(head)
@@ -149,7 +149,7 @@ def _value(key: str, part: str) -> str:
 
 
 def _parsed(key: str, part: str) -> Any:
-    """The value of a part, if the part is one JSON value and has only printable characters; else None."""
+    """Returns the value of a part, if the part is one JSON value and has only printable characters; else None."""
     if "\\" in part or not part.isprintable():
         return None
     try:
@@ -160,7 +160,7 @@ def _parsed(key: str, part: str) -> Any:
 
 
 def _own(key: str, part: str) -> str | int | None:
-    """The value of a part, if the part is a printable text or, for a duration, a small number; else None."""
+    """Returns the value of a part, if the part is a printable text or, for a duration, a small number; else None."""
     if key == "duration_us":
         return int(part) if part.isdecimal() and part[0] != "0" and len(part) < 16 else None
     try:

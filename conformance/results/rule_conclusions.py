@@ -1,5 +1,5 @@
-"""Conclusions about rules: the verdict on each rule, and which of its evidence a run has shown and which is missing.
-The functions are pure. model/rules.py defines the evidence that a rule needs."""
+"""Draws the conclusion about each rule: the verdict, and the evidence that a run has not shown. The functions are pure.
+model/rules.py defines the evidence that a rule needs."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from conformance.model.verdict import NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdic
 from conformance.results.conclusions import counted, verdict_on
 from conformance.tables.suite import POINT
 
-# The reasons why a part of a rule's evidence was not seen.
+# The reasons why a part of a rule's evidence is missing.
 NOT_OFFERED, NOT_REACHED, NOT_RUN, OPEN = "not offered", "not reachable here", "not in this run", "left open"
 NO_CONTROL, CONTROL_NOT_OFFERED = "refused, but its control was not seen", "refused, but its control is not offered"
 # The reasons that no further run removes: the device does not offer the operation, or no document defines its outcome.
@@ -25,8 +25,8 @@ class RuleConclusion:
     """The conclusion from the results about one rule.
 
     If the rule passed in part, `needed` is the number of parts of its evidence, and `missing` names the parts that were
-    not seen. `absent` has the number of cases that could not be checked, by the capability that an entry lacks or by
-    the reason why a case cannot be reached. For rules with another verdict, `missing` and `absent` are empty.
+    not seen. `absent` has the number of cases that could not be checked, by the capability that an entry lacks, or by
+    the reason why a case is UNREACHABLE. For rules with any other verdict, `missing` and `absent` are empty.
     """
 
     verdict: Verdict
@@ -48,7 +48,7 @@ class RuleConclusion:
 
     @property
     def settled(self) -> bool:
-        """Whether no other run on this stack could show more evidence of the rule."""
+        """Whether no further run on this stack can show more evidence of the rule."""
         return all(each["why"] in _SETTLED for each in self.missing.values())
 
     def as_data(self) -> EvidenceFacts:
@@ -56,11 +56,10 @@ class RuleConclusion:
 
 
 def conclude_rules(results: Sequence[ResultRecord], needs: Needs) -> dict[str, RuleConclusion]:
-    """The conclusion about each rule that has a result. Its verdict is the worst verdict of the rule's cases.
+    """Returns the conclusion about each rule that has a result. The verdict is the worst verdict of the rule's cases.
 
-    UNSUPPORTED and UNREACHABLE are not worse than a PASS of another case. A PASS of a case with an open outcome
-    verifies nothing, and does not replace missing evidence. If all cases pass, but not all evidence was seen, the
-    verdict is PARTIAL.
+    UNSUPPORTED and UNREACHABLE are not worse than PASS. A PASS of a case with an open outcome verifies nothing, and
+    does not replace missing evidence. If all cases pass, but not all evidence was seen, the verdict is PARTIAL.
     """
     by_rule: dict[str, list[ResultRecord]] = {}
     for record in results:
@@ -71,7 +70,7 @@ def conclude_rules(results: Sequence[ResultRecord], needs: Needs) -> dict[str, R
 
 
 def touched(found: RuleConclusion) -> RuleConclusion:
-    """The conclusion about a rule in a run of the smallest tier, which verifies no rule."""
+    """Returns the conclusion about a rule in a run of the smallest tier, which verifies no rule."""
     if found.verdict != Verdict.PASS:
         return found
     missing: dict[str, Missing] = {"the cases of the default tier": {"why": NOT_RUN, "because": ""}}
@@ -79,7 +78,7 @@ def touched(found: RuleConclusion) -> RuleConclusion:
 
 
 def unproven(results: Sequence[ResultRecord], needs: Needs) -> dict[str, str]:
-    """The cases whose refusal proves nothing, because its control was not granted; each with a text that says this."""
+    """Returns a text for each case whose refusal proves nothing, because the control of the refusal was not granted."""
     granted = _granted(results)
     return {
         record["case"]: f"the refusal proves nothing, because its control was not seen: {', '.join(controls)}"
@@ -99,7 +98,7 @@ def _lost_controls(record: ResultRecord, needs: Needs, granted: Mapping[str, str
 
 
 def _granted(results: Iterable[ResultRecord]) -> Mapping[str, str]:
-    """The best verdict on each operation that had to be granted, by the name of the operation."""
+    """Returns the best verdict on each operation that had to be granted, by the name of the operation."""
     found: dict[str, str] = {}
     for record in results:
         for verdict, shows in _shows(record):
@@ -110,8 +109,8 @@ def _granted(results: Iterable[ResultRecord]) -> Mapping[str, str]:
 
 
 def _shows(record: ResultRecord, rule: str = "") -> Iterator[tuple[Verdict, Shows]]:
-    """Yields each piece of evidence in a result, for all rules or for one rule, with the verdict on this evidence. A
-    waiver covers only violations: points of a waived sweep that passed remain evidence."""
+    """Yields each part of the evidence in a result, for all rules or for one rule, with the verdict on this part. A
+    waiver covers only violations: in a waived sweep, points that passed remain evidence."""
     known = record["effective"] if record["effective"] != record["verdict"] else None
     for each in record.get("evidence", ()):
         if not rule or each.get("rule", rule) == rule:
@@ -162,7 +161,7 @@ def _is_seen(rule: str, item: str, record: ResultRecord, needs: Needs, granted: 
 def _why_missing(
     rule: str, item: str, records: Sequence[ResultRecord], needs: Needs, granted: Mapping[str, str]
 ) -> Missing:
-    """Returns the reason why a part of the evidence was not seen, from the result that nearly showed this part."""
+    """Returns the reason why a part of the evidence is missing, from a result that could have shown this part."""
     found: dict[Verdict, tuple[ResultRecord, Shows]] = {}
     for record in records:
         for verdict, each in _shows(record, rule):
@@ -179,7 +178,7 @@ def _why_missing(
 
 
 def _absent(verdict: Verdict, record: ResultRecord, shows: Shows | None = None) -> str:
-    """The missing capabilities that a result, or the points of a sweep, report; else the result's reason."""
+    """Returns the missing capabilities that a result, or the points of a sweep, report; else the result's reason."""
     points = [shows] if shows else [each for found, each in _shows(record) if found == verdict]
     reported = ", ".join(
         record["observed"].get("lacking") or dict.fromkeys(filter(None, (p.get("lacking") for p in points)))

@@ -1,4 +1,4 @@
-"""Reads the YAML file of waivers, with the location of every mistake, and writes the text of such a file from the
+"""Reads a YAML file of waivers, and reports the location of every mistake. Creates the text of such a file from the
 defects in recorded runs. waivers.schema.json describes the file to editors. waivers.py applies waivers."""
 
 import hashlib
@@ -30,7 +30,7 @@ _OBSERVED = ("verdict", "returned", "errno", "wc", "reason", "when")
 
 
 def read_waivers(path: Path, suite: Suite, today: date) -> Waivers:
-    """The waivers in a file. Raises UserError with a line for each mistake."""
+    """Returns the waivers in a file. Raises UserError with a line for each mistake."""
     with document(path) as (root, reader):
         fields = reader.mapping(root, "a file of waivers", ("waivers",), ("waivers",))
         cases = {case.id for case in suite.cases}
@@ -172,13 +172,14 @@ def _expires(node: Node | None, reader: Reader, today: date) -> date | None:
     return expires
 
 
-# The placeholder for the fingerprint in the URL of an issue.
+# In the URL of an issue, the placeholder for the fingerprint of the defect.
 FINGERPRINT = "{defect}"
 
 
 @dataclass(frozen=True)
 class Run:
-    """The input for waivers: the header and the results of a run. The results have every key of record_shape.RESULT."""
+    """The header and the results of a run, from which waivers are created. The results have every key of
+    record_shape.RESULT."""
 
     name: str
     header: HeaderRecord
@@ -191,12 +192,12 @@ class Run:
 
     @property
     def kernel(self) -> str:
-        """The first two numbers of the kernel's version; a waiver does not depend on the third."""
+        """The first two numbers of the kernel's version; a waiver does not depend on the third number."""
         return ".".join(map(str, version(str(self.header["env"].get("kernel", "")))[:2]))
 
 
 def waivers_text(runs: Sequence[Run], owner: str, issue: str, expires: date) -> str:
-    """The text of the file: a waiver for each defect of each driver, the most severe defect first."""
+    """Returns the text of a file of waivers: one for each defect of each driver, the most severe defect first."""
     lines = ["# Known defects, by their fingerprints; made by `rdma-cts waivers` from the runs of these stacks:"]
     lines += [f"#   {run.header['stack']}, {run.driver}, kernel {run.header['env'].get('kernel', '?')}" for run in runs]
     blocks = [
@@ -249,7 +250,7 @@ def _lines_of(
 
 
 def _unsteady(case: str, runs: Sequence[Run]) -> str:
-    """How often the rarest verdict of a case was seen; empty if the verdict was the same in all runs of each kernel."""
+    """Returns how often the rarest verdict of a case was observed; empty if the runs of each kernel agree."""
     count: Counter[str] = Counter()
     for kernel in {run.header["env"].get("kernel") for run in runs}:
         own = Counter(

@@ -1,4 +1,4 @@
-"""Waivers, which are known violations with an owner and an expiry date, and the effective verdicts of results.
+"""Applies waivers, which are known violations with an owner and an expiry date, and determines effective verdicts.
 
 The functions are pure. A waiver changes only the effective verdict of a result, and only if the device fails exactly as
 the waiver describes. The waiver of a defect names the fingerprint of the defect, and applies to all rows and sweeps
@@ -42,7 +42,7 @@ class WaiverScope:
 
 
 def version(text: str) -> tuple[int, ...]:
-    """The numbers at the beginning of a kernel's version: 7.2.12+deb14 is (7, 2, 12)."""
+    """Returns the numbers at the beginning of a kernel's version, such as (7, 2, 12) for 7.2.12+deb14."""
     found = re.match(r"\d+(?:\.\d+)*", text)
     return tuple(int(number[:9]) for number in found[0].split(".")) if found else ()
 
@@ -78,8 +78,8 @@ class Terms:
 @dataclass(frozen=True)
 class KnownOutcome:
     """The outcome that a waiver describes; an empty field allows any value. `returned`, `errno` and `wc` are the
-    results of the judged call, or of each deviation of a sweep. `reason` is a text that the result's reason contains.
-    `when` are the formulas of a sweep's deviations."""
+    results of the judged call, or of each deviation of a sweep. `reason` is a text that the result's reason must
+    contain. `when` are the permitted formulas of a sweep's deviations."""
 
     verdict: str
     returned: str = ""
@@ -89,7 +89,7 @@ class KnownOutcome:
     when: tuple[str, ...] = ()
 
     def differs(self, record: ResultRecord) -> str:
-        """The difference between a violation and the known outcome; empty if there is none."""
+        """Returns the difference between a violation and the known outcome; empty if there is none."""
         if record["verdict"] != self.verdict:
             return f"verdict is {record['verdict']}, not {self.verdict}"
         return (self._differs_in_points(record) if record.get("deviations") else self._differs_in_call(record)) or (
@@ -116,7 +116,7 @@ class KnownOutcome:
             if self.when and each["when"] not in self.when:
                 return f"it also deviates when {each['when']}"
             if answer and fault.answer != answer:
-                return f"the answer is {fault.answer or 'nothing'}, not {answer}, when {each['when']}"
+                return f"the result is {fault.answer or 'nothing'}, not {answer}, when {each['when']}"
             if self.returned and fault.returned != self.returned:
                 return f"it did not return {self.returned} when {each['when']}"
         return ""
@@ -146,7 +146,8 @@ class Waiver(Terms):
         return (verdict_on(self.rule, raw) if self.rule else record["verdict"]) in VIOLATIONS
 
     def differs(self, record: ResultRecord) -> str:
-        """The difference between a violation and the violation that the waiver describes; empty if there is none."""
+        """Returns the difference between a violation and the violation that the waiver describes; empty if there is
+        none."""
         if more := record.get("deviations_left_out"):
             return f"it has {more:,} more deviations, which are not in the result"
         others = {rule for each in record.get("deviations", ()) for rule in each["rules"]} - {self.rule}
@@ -158,7 +159,7 @@ class Waiver(Terms):
 @dataclass(frozen=True)
 class DefectWaiver(Terms):
     """The waiver of a defect that is at most as severe as `worst`. `also` has further fingerprints of the defect.
-    `cases` are the cases in which the defect was seen; the waiver also covers other cases. `unsteady` are the cases
+    `cases` are the cases in which the defect was observed; the waiver also covers other cases. `unsteady` are the cases
     that do not always show the defect."""
 
     defect: str
@@ -180,7 +181,7 @@ class DefectWaiver(Terms):
         return cause_of(symptom).fingerprint in (self.defect, *self.also)
 
     def problems(self, found: Sequence[Symptom], judged: Collection[str], today: date) -> Iterator[str]:
-        """The problems of the waiver in a run with these symptoms; none if no case with the defect was judged."""
+        """Yields the problems of the waiver in a run with these symptoms. `judged` are the judged cases."""
         shown = [symptom for symptom in found if self.is_of(symptom)]
         if shown and self.expires < today:
             yield f"{self} expired on {self.expires}"
@@ -193,14 +194,14 @@ class DefectWaiver(Terms):
 
 
 def symptoms(record: ResultRecord) -> list[Symptom]:
-    """The symptoms of a stored result; empty unless the result is a violation."""
+    """Returns the symptoms of a stored result; empty unless the result is a violation."""
     if record["verdict"] not in VIOLATIONS:
         return []
     return list(symptoms_of(completed(record)))
 
 
 def covering(waivers: Sequence[DefectWaiver], record: ResultRecord) -> DefectWaiver | None:
-    """The waiver of the first symptom, if each symptom of the result has a waiver; else None."""
+    """Returns the waiver of the first symptom, if each symptom of the result has a waiver; else None."""
     found = [next((waiver for waiver in waivers if waiver.covers(symptom)), None) for symptom in symptoms(record)]
     return found[0] if found and all(found) and not record.get("deviations_left_out") else None
 
@@ -230,7 +231,7 @@ class Waivers:
         return {**record, "effective": Verdict.WAIVED, "waiver": waiver.as_data()} if waiver else record
 
     def account(self, results: Iterable[ResultRecord], header: HeaderRecord) -> WaiversAccount:
-        """The part of the footer about waivers: the number of waived results, and the problems of waivers."""
+        """Returns the part of the footer about waivers: the number of waived results, and the problems of waivers."""
         records = list(results)
         defects = [each for each in self.defects if each.where.holds(header)]
         problems = [
@@ -252,7 +253,7 @@ class Waivers:
         return [waiver for waiver in self.items if waiver.where.holds(header)]
 
     def _problems(self, waiver: Waiver, results: Sequence[ResultRecord], whole: bool) -> Iterator[str]:
-        """Yields the problems of a waiver. Only a run of the `whole` case or rule shows that it is no longer needed."""
+        """Yields the problems of a waiver. `whole` is whether the run can show that the waiver is no longer needed."""
         covered = [record for record in results if waiver.covers(record)]
         violations = [record for record in covered if waiver.violated(record)]
         if covered and waiver.expires < self.today:
@@ -271,8 +272,8 @@ def _format_value(value: object) -> str:
 
 def with_effective(record: ResultRecord, header: HeaderRecord, waivers: Waivers | None) -> ResultRecord:
     """Returns the result with its effective verdict in the run of this header: the verdict itself, WAIVED, or STACK.
-    Only in a run about a device can a result count as STACK. A device includes its driver, firmware and provider; the
-    other possible subject of a run is the whole stack."""
+    A result can count as STACK only if the subject of the run is a device, which includes its driver, firmware and
+    provider. The other possible subject is the whole stack."""
     if waivers:
         record = waivers.applied(record, header)
     elif record["effective"] == Verdict.STACK:

@@ -1,5 +1,5 @@
-"""Writes a results file: whole lines, appended during a run. Only one process writes a file at a time: the file is
-locked while it is open. The kernel unlocks the file when the process exits, for any reason."""
+"""Writes a results file: appends whole lines during a run. The file is locked while it is open, in order that only one
+process writes it. The kernel unlocks the file when the process exits, for any reason."""
 
 import fcntl
 import hashlib
@@ -24,11 +24,11 @@ from conformance.results.repeated import Repeated
 from conformance.sweeps.outcome import OUTSIDE, Points
 
 _MANY = 10_000  # in a run with more cases, a value that occurs in many results counts only once
-_ESCAPED = re.compile(rb"\\[bfnrtu]")  # all values of a line with such an escape count, as when the file is read
+_ESCAPED = re.compile(rb"\\[bfnrtu]")  # if a line has such an escape, all its values count, as when the file is read
 
 
 def shown_in(case: Case, record: ResultRecord) -> list[Shows]:
-    """The evidence that a case shows. The evidence of a sweep is derived from `points_data`, with rules and
+    """Returns the evidence that a case shows. The evidence of a sweep is derived from `points_data`, and has rules and
     verdicts."""
     if "points_data" in record:
         return _of_points(case, Points.of_data(record["points_data"]))
@@ -37,7 +37,7 @@ def shown_in(case: Case, record: ResultRecord) -> list[Shows]:
 
 
 def _expecting(case: Case, outcome: str) -> Case:
-    """The case with the expected outcome `outcome`. For a point of a sweep, the expectation depends on the device."""
+    """Returns the case with the expected outcome `outcome`. The outcome of a sweep's point depends on the device."""
     return replace(case, when=replace(case.when, then=Expectation(outcome)))
 
 
@@ -67,15 +67,15 @@ def _shows(points: Points, number: int, shows: str, on: str, rule: str) -> Shows
 
 
 class ResultsFile:
-    """Appends records to a results file. Each record is passed to the kernel at once, so that no record is lost if this
-    process crashes."""
+    """Appends records to a results file. Each record is written at once; therefore no record is lost if this process
+    crashes."""
 
     _keep: int | None = None  # the first new record cuts the file to this length; with None, the file is not cut
 
     def __init__(self, path: Path, *, carry_on: bool = False, durable: bool = False) -> None:
         """Creates or opens the file. Raises UserError if the file is in use, or if it has records and `carry_on` is
-        false. An error in the path has status 2, as a mistake of the user; a full disk has status 3. With `durable`, a
-        line is on disk before the next line is written, because the kernel under test is that of this host."""
+        false. An error in the path has status 2, because it is a mistake of the user; a full disk has status 3. With
+        `durable`, `append` returns when the record is on disk: the kernel under test is that of this host."""
         self.path = path
         self._durable = durable
         self._values = 0  # the number of JSON values in the file, as a reader counts them
@@ -109,14 +109,14 @@ class ResultsFile:
             raise UserError(f"{self.path} cannot be locked: {error.strerror}", status=3) from error
 
     def recorded(self) -> Recorded | None:
-        """The contents of the file; None if the run was cut short before its header was written."""
+        """Returns the contents of the file; None if the run was cut short before its header was written."""
         data = self.path.read_bytes()
         return read_results(self.path) if b"\n" in data else None
 
     def cut_back(self, recorded: Recorded | None) -> PriorSessions | None:
-        """Prepares the next session: its first record replaces the end of the run, which is a torn line, MISSED cases
-        and the footer. A session that writes no record, because its start fails, leaves the file unchanged. Returns the
-        earlier sessions. Raises UserError if the file does not end like a results file."""
+        """Prepares the next session: its first record replaces the end of the run, which is MISSED cases, the footer
+        and a torn line. If the session fails before its first record, the file is unchanged. Returns the earlier
+        sessions. Raises UserError if the file does not end like a results file."""
         if recorded is None:
             self._keep = 0
             return None
@@ -135,7 +135,7 @@ class ResultsFile:
         return PriorSessions.of(recorded, ended)
 
     def prepared(self, record: ResultRecord, case: Case | None = None) -> ResultRecord:
-        """The stored form of the record of `case`. Also writes the points of a sweep to the side file."""
+        """Returns the stored form of the record of `case`. Also writes the points of a sweep to the side file."""
         if case:
             record = {**record, "evidence": shown_in(case, record)}
         return store_points(record, self.path.parent, case) if "points_data" in record else record
@@ -172,16 +172,18 @@ class ResultsFile:
         return record
 
     def lacks_room(self, record: ResultRecord) -> str:
-        """Returns the reason why the file with this record would be too large to be read; empty if it would not."""
+        """Returns a reason if the file with this record would be too large to be read; else an empty text."""
         data = encode(record)
         if os.fstat(self._fd).st_size + len(data) > MOST_RESULTS_BYTES:
-            return f"a file of results has at most {MOST_RESULTS_BYTES:,} bytes, and this one has {len(data):,}"
+            return f"a file of results has at most {MOST_RESULTS_BYTES:,} bytes; this result has {len(data):,} of them"
         if self._values + values_in(data) > MOST_RESULTS_VALUES:
-            return f"a file of results has at most {MOST_RESULTS_VALUES:,} values, and this one has {values_in(data):,}"
+            count = values_in(data)
+            return f"a file of results has at most {MOST_RESULTS_VALUES:,} values; this result has {count:,} of them"
         return ""
 
     def changed(self) -> str:
-        """A message if another process has changed the file while this process wrote to it; else empty."""
+        """Returns a message if another process has changed the file while this process wrote to it; else an empty
+        text."""
         try:
             there = self.path.stat()
             with open(self._fd, "rb", closefd=False) as file:

@@ -59,8 +59,8 @@ class ReplacedPath(Alteration):
     # Functions for both the hooks and the replacements
 
     def local(self, element: wire.Element) -> int:
-        """Returns the address in this process of a local element, by its region, which may be invalid. Without a region
-        of its lkey, returns the address in the element."""
+        """Returns the address of a local element in this process. The region of the lkey, which may be invalid,
+        determines this address. Without such a region, returns the address in the element."""
         region = self.objects.source(element.lkey, ("", "deregistered", "changed"))
         place = region.place(element.addr, element.length) if region else None
         return element.addr if place is None else place

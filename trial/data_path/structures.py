@@ -1,6 +1,6 @@
 """The structures that a program passes to ibv_post_send, ibv_post_recv, ibv_poll_cq and ibv_bind_mw. The layouts are
 those of <infiniband/verbs.h>, and are part of the library's stable ABI. Unlike the structures of device/posting.py,
-these have a field for each member."""
+the structures of this module have a field for each member."""
 
 import ctypes
 

@@ -1,6 +1,6 @@
-# Builds the tests in unit/ of Google's rdma-unit-test as one program for the guest, only with packages of Debian.
+# Builds the tests in unit/ of Google's rdma-unit-test as one program for the guest, with packages of Debian only.
 # $1: the source tree, which is not changed; $2: the path of the new program; $3: a directory for the system with the
-# compiler, which is used again for the next build. Runs as root, for about ten minutes on two cores.
+# compiler, which the next build uses again. Runs as root, for about ten minutes on two cores.
 # The program uses libibverbs and the C library of the guest's Debian suite; all other libraries are linked statically.
 set -eu
 root=$3
@@ -10,7 +10,7 @@ root=$3
 rm -rf "$root/tests"
 cp -r "$1" "$root/tests"
 # The tests' description of rxe lacks RC queue pairs and re-registration, which the mended driver supports. Tests that
-# the description excludes are run too: peers.py does not count a test that fails without a mutant.
+# the description excludes are also run: peers.py does not count a test that fails without a mutant.
 sed -i -e 's/SupportsRcQp() const override { return false/SupportsReRegMr() const override { return true/' \
     -e '/^        [{/" ].*[,}]$/d' "$root/tests/internal/introspection_rxe.h"
 # The tests bind type 2 windows to keys without the window's index, and expect the new key in the window's structure,

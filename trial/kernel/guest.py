@@ -1,5 +1,5 @@
-"""The host's end of the port of a guest in which mutants of a driver are tried one after the other. The program in the
-guest is inside.py; trying.py judges the outcomes."""
+"""Exchanges data with a guest in which mutants of a driver are tried in turn. Runs on the host; the program in the
+guest is inside.py. trying.py judges the outcomes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from targets.guests import PORT, SUITE_PARTS
 SILENCE_S = 120.0  # a program without progress for this time counts as hanging, as in a run
 _LOADING_S = 900.0  # the limit for a booted guest to load its programs
 _PYTHON = "exec python3 -m trial.kernel.inside"
-# The guest receives its cases over its port, and not in its template, so that a changed row needs no new template.
+# The guest receives its cases over its port instead of in its template: a changed row needs no new template.
 _LEFT_OUT = ("cases", "conftest.py", "tox.ini")
 _MORE = tuple(
     f"trial/{part}" for part in "running.py altering.py data_path kernel/__init__.py kernel/inside.py".split()
@@ -149,7 +149,7 @@ class MutantGuest:
                     return
 
     def outcomes(self, program: bytes, arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Runs a packed Python program with other tests; yields each test's name and outcome. Raises Lost."""
+        """Runs a packed program with tests of another project; yields each test's name and outcome. Raises Lost."""
         self._order(program=_packed(program), arguments=list(arguments))
         running = ""
         while (answer := self._next(f"in {running}", running))["event"] != "done":

@@ -3,8 +3,8 @@
     python3 -m trial.kernel.inside PORT
 
 The program waits until the guest is frozen as a template (fixtures/guest/warm.py), and then reads orders from the port,
-as lines of JSON: `cases` to receive, a `module` and a `provider` to load, ids to `run`, or a `program` with other
-tests. trying.py judges the outcomes.
+as lines of JSON: `cases` to receive, a `module` and a `provider` to load, ids to `run`, or a `program` with tests
+of another project. trying.py judges the outcomes.
 """
 
 import base64
@@ -39,7 +39,7 @@ from trial.running import run_context, violations_by
 
 _FILE, _PROGRAM = Path("/tmp/mutant.ko"), Path("/tmp/tests.pyz")
 _PROVIDERS = Path("/usr/lib/x86_64-linux-gnu/libibverbs")
-# After a write to this file, the kernel again reports warnings that it reports only once.
+# After a write to this file, the kernel repeats the warnings that it reports only once.
 _ONCE = Path("/sys/kernel/debug/clear_warn_once")
 # KFENCE watches every object that the kernel allocates during a case, as long as KFENCE has room.
 _FENCE, _EVERY_OBJECT = Path("/sys/module/kfence/parameters"), "1000000"
@@ -50,8 +50,8 @@ _PROGRESS_S = 2.0
 
 
 class Orders:
-    """The port: reads orders and writes answers, as lines. `seed` shuffles the points of sweeps; if cases are
-    `watched`, KFENCE watches the kernel's allocations during each of them."""
+    """Reads orders from the port and writes answers to it, as lines. `seed` shuffles the points of sweeps. If `watched`
+    is true, KFENCE watches the kernel's allocations during each case."""
 
     def __init__(self, port: str) -> None:
         self._port = os.open(port, os.O_RDWR | os.O_CLOEXEC)
@@ -134,7 +134,7 @@ def watch(on: bool) -> None:
 
 def run_watched(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int:
     """Runs the cases in a child that KFENCE watches; returns its status. If no case reports a violation, but the
-    driver keeps memory, each case is run in isolation, and the first case after which memory is kept fails."""
+    driver keeps memory, each case is run again in isolation; the first case after which memory is kept fails."""
     watch(True)
     watch(False)
     before = _kept()

@@ -1,4 +1,4 @@
-"""The modules of mutants, compiled in a permanent workshop, and cached by a digest of their sources."""
+"""Compiles the modules of mutants in a permanent workshop, and caches them by a digest of their sources."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from fixtures.guest.image import Image
 from fixtures.guest.mending import mender, pristine
 from fixtures.guest.recipe import Recipe
 
-KEPT = 2000  # the number of modules in the cache; the least recently used are removed
+KEPT = 2000  # the maximum number of modules in the cache; the least recently used are removed
 
 
 class NotMade(Exception):
@@ -30,8 +30,8 @@ class NotMade(Exception):
 
 
 class Modules:
-    """The modules of sets of mutants. Each set is applied to the driver's sources, which are the mended sources for
-    rxe."""
+    """Compiles one module for each set of mutants. The set is applied to the driver's sources; for rxe, these are the
+    mended sources."""
 
     def __init__(self, recipe: Recipe, image: Image, cache: Path, driver: Driver, say: Callable[[str], None]) -> None:
         self._recipe, self._image, self._cache = recipe, image, cache
@@ -45,7 +45,7 @@ class Modules:
         self._compiling: dict[Path, Future[None]] = {}
 
     def check(self, changes: Sequence[Change]) -> dict[str, str]:
-        """Returns the sources with these changes. Raises NotMade if the changes do not fit, alone or together."""
+        """Returns the sources with these changes. Raises NotMade if the changes do not fit the sources."""
         texts, misfits = apply(changes, self._unmutated)
         if misfits:
             raise NotMade(next(iter(misfits.values())), fits=False)

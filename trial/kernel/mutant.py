@@ -1,5 +1,6 @@
-"""The mutants of a driver: anchored edits of its sources (for rxe, of the mended sources), with several mutants in one
-file. An anchor may be in the text of a change of the mended stack. modules.py compiles a mutant."""
+"""Reads the mutants of a driver; a file has several mutants. A mutant has anchored edits of the driver's sources; for
+rxe, these are the mended sources. An anchor may be in the text of a change of the mended stack. modules.py compiles a
+mutant."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -23,11 +24,11 @@ _SEPARATOR = b"---\n"
 
 @dataclass(frozen=True)
 class Mutant(Change):
-    """A change of the driver that violates `rules`; `kind` is the kind of mistake. Its name never changes.
+    """A change of the driver that violates `rules`; `kind` is the kind of mistake. The name of a mutant never changes.
 
-    `kills` says that the change can crash the kernel, and `leaks` that it may be impossible to unload the module. A
-    `permitted` mutant violates no rule, but does not follow the recommendations of the rules `departs_from`; it `hides`
-    other changes if it removes a capability that they need.
+    `kills` says that the change can crash the kernel, and `leaks` that the module may be impossible to unload. A
+    `permitted` mutant violates no rule, but may not follow the recommendations of the rules in `departs_from`. It
+    `hides` other changes if it removes a capability that these changes need.
     `equivalent` is the reason why no program can observe the change, or the document that leaves the behaviour open.
     """
 
@@ -42,12 +43,12 @@ class Mutant(Change):
 
     @property
     def of_header(self) -> bool:
-        """Whether the mutant changes a header, so that the whole driver has to be compiled."""
+        """Whether the mutant changes a header, which requires a compilation of the whole driver."""
         return any(file.endswith(".h") for file in self.files)
 
 
 def read_mutants(folder: Path = FOLDER / DEFAULT_DRIVER) -> tuple[Mutant, ...]:
-    """Returns all mutants of a driver, by file. Raises UserError (status 2) with file and line of each mistake."""
+    """Returns all mutants of a driver by file. Raises UserError (status 2) with file and line of each mistake."""
     reader, found, names = Reader(), list[Mutant](), dict[str, str]()
     for path in sorted(folder.glob("*.yaml")):
         for node in _documents(path):

@@ -27,15 +27,15 @@ _PASSED, _SKIPPED = "passed", "skipped"
 
 
 class Peers:
-    """A peer's tests in the guests of a trial: a packed program that runs the tests, and the parts into which the
-    tests are divided."""
+    """Runs the tests of another project in the guests of a trial. `program` is a packed program that runs the tests;
+    `parts` are names or patterns that divide the tests."""
 
     def __init__(self, program: bytes, parts: Sequence[str], trial: Trial, modules: Modules) -> None:
         self._program, self._parts, self._trial, self._modules = program, parts, trial, modules
         self._unmutated: dict[str, bool] = {}
 
     def seen(self, mutants: Sequence[Mutant]) -> Iterator[tuple[str, str]]:
-        """Yields each mutant that cannot harm its guest, with the first test that detects it, or an empty text."""
+        """Yields each mutant that cannot harm its guest, and the first test that detects the mutant, or ""."""
         waiting = [each for each in mutants if not (each.kills or each.leaks)]
         while waiting:
             together, _ = self._trial.combined(waiting)
@@ -71,7 +71,7 @@ class Peers:
         return [each for each in tests if self._unmutated[each]]
 
     def _failing(self, mutants: Sequence[Mutant], tests: Sequence[str]) -> tuple[list[str], bool]:
-        """Returns the tests that fail with the mutants, of these tests or parts, and whether all were run."""
+        """Runs tests or parts with the mutants; returns the tests that fail, and whether all tests were run."""
         module, failing = self._modules.of(mutants), list[str]()
         try:
             if self._trial.ready().load(module):  # objects that earlier tests have left may keep the driver in use

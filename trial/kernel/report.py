@@ -19,7 +19,7 @@ _NAME = "kernel"
 # The fields of a finding for the tests of other projects, and the names of these tests.
 PEERS = {"peer": "rdma-core's tests", "unit_test": "rdma-unit-test"}
 KILLED = (BY_ITS_RULE, ELSEWHERE)
-# The outcomes that count in the numbers: of mutants that were run, or should have been run.
+# The outcomes of mutants that were run or should have been run; the numbers count these outcomes.
 COUNTED = (*KILLED, trying.SURVIVED, trying.UNDECIDED, trying.BROKEN, trying.HANG)
 _NOT_RUN = (trying.NOT_LOADED, trying.NOT_COMPILED, trying.NO_FIT)
 _COLUMNS = (*COUNTED, *_NOT_RUN, EQUIVALENT, ACCEPTED, trying.FALSE_ALARM)
@@ -28,14 +28,14 @@ History = dict[str, dict[str, Any]]
 
 
 def read_history(folder: Path | None) -> History:
-    """Returns the findings of an earlier trial by mutant. Raises UserError (status 2) for another file."""
+    """Returns the findings of an earlier trial by mutant. Raises UserError (status 2) if its file cannot be read."""
     if folder is None:
         return {}
     file = folder / f"{_NAME}.json"
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
         if data["schema"] != SCHEMA:
-            raise ValueError("it has another schema")
+            raise ValueError("it has a different schema")
         return {each["name"]: each for each in data["findings"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{file} cannot be read: {error}", hint="--before is the --out of an earlier trial") from error
@@ -93,7 +93,7 @@ def table(findings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _by_peers(findings: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[str]:
-    """Returns tables of the numbers of mutants detected by a peer's tests and by the cases, by kind of mistake."""
+    """Returns a table for each peer: how many mutants its tests and the cases detect, by kind of mistake."""
     lines: list[str] = []
     for peer, tests in PEERS.items():
         tried = [each for each in findings if each.get(peer) is not None]

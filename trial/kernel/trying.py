@@ -1,7 +1,7 @@
 """Tries mutants of a driver, and determines whether cases of the violated rules, only other cases, or no cases fail.
 
-A case detects a mutant if it reports a rule as violated in two runs with the mutant, and not in a run without it. The
-runs without a mutant have several cases each, because an exchange of modules takes long. Mutants that no case of their
+A case detects a mutant if it reports a rule as violated in two runs with the mutant, and not in a run without it. A
+run without a mutant has several cases, because an exchange of modules takes long. Mutants that no case of their
 rules detects are combined in one module, with which the whole default tier is run.
 guest.py starts the guests.
 """
@@ -27,7 +27,7 @@ HANG, NOT_LOADED, NOT_COMPILED, NO_FIT = "hang", "does not load", "does not comp
 EQUIVALENT, ACCEPTED, FALSE_ALARM = "equivalent", "accepted", "false alarm"
 UNDECIDED = "undecided"  # a case fails with a combined module, but with neither half of it
 TOGETHER = 22  # the most mutants in one module; permitted mutants have no limit, because all cases should pass
-_LOADS = 40  # the number of modules loaded in one guest, because each leaves some resources behind
+_LOADS = 40  # the maximum number of modules loaded in one guest; each module leaves some resources allocated
 _PROGRESS_S = 60.0  # between two lines about a run of many cases
 _UNCHECKED = 6  # the number of mutants whose cases are run together without a mutant
 _SLOW_S = 5.0  # a case that took longer is run after the others
@@ -41,9 +41,9 @@ class NotLoaded(NoSession):
 @dataclass(frozen=True)
 class Finding:
     """The outcome of a mutant. `by` has the cases that detected the mutant; `reason` and `verdict` belong to the first
-    of them (or to a guest lost between cases). `tried` is the number of cases that were run, and `seconds` their
+    of these cases (or to a guest lost between cases). `tried` is the number of cases that were run, and `seconds` their
     duration. `peer` is the first of rdma-core's own tests that detected the mutant, empty if none did, and None if
-    these tests were not run; `unit_test` is the same of Google's rdma-unit-test."""
+    these tests were not run; `unit_test` is the same for Google's rdma-unit-test."""
 
     name: str
     file: str
@@ -88,7 +88,7 @@ def _signs(answer: Answer) -> set[str]:
 
 
 def _violated(mutant: Mutant, rules: Iterable[str]) -> bool:
-    """Whether a mutant violates one of the rules, or a rule of which one is a part (REG-09 for REG-09a)."""
+    """Whether a mutant violates one of the rules, or a rule that contains one of them (REG-09 for REG-09a)."""
     return any(rule in mutant.rules or rule.rstrip(ascii_lowercase) in mutant.rules for rule in rules)
 
 
@@ -121,11 +121,11 @@ class Trial:
     def try_each(
         self, mutants: Sequence[Mutant], only: Sequence[str] = (), before: Mapping[str, Mapping[str, Any]] | None = None
     ) -> Iterator[Finding]:
-        """Tries each mutant in isolation, first with the cases that detected it before; compiles while cases run."""
+        """Tries each mutant in isolation, first with the cases that detected it before; compiles meanwhile."""
         self._modules.begin([each] for each in mutants if not each.equivalent)
         mutants = list(mutants)
         while mutants:
-            # the number of mutants before the first that ends its guest
+            # the number of mutants before the first mutant after which the guest is closed
             ending = next((n for n, each in enumerate(mutants) if each.kills or each.leaks), len(mutants))
             number = min(ending, _UNCHECKED) or 1
             part, mutants = mutants[:number], mutants[number:]
@@ -199,7 +199,7 @@ class Trial:
             raise
 
     def _counts(self, answer: Answer, module: Any, mutant: Mutant) -> str:
-        """Returns the outcome of a detection; empty if it does not count."""
+        """Returns the outcome of a detection, or an empty text if the detection does not count."""
         rules = self._confirmed(answer, module, mutant) - {BROKEN}
         return "" if not rules else BY_ITS_RULE if _violated(mutant, rules) else ELSEWHERE
 
@@ -236,7 +236,7 @@ class Trial:
         return {case for case in waiting if _signs(self._unmutated[case])}
 
     def _fails_anyway(self, name: str) -> bool:
-        """Whether a case reports all of its rules without a mutant, so that it need not be run with a mutant."""
+        """Whether a case reports all of its rules even without a mutant: the case cannot detect a mutant."""
         return name in self._unmutated and set(self._rules[name]) <= set(self._unmutated[name].rules)
 
     def _once(self, case: str, module: Any) -> Answer:
@@ -282,7 +282,7 @@ class Trial:
             rest = [mutant for mutant in together if mutant.name not in killed]
             waiting = [mutant for mutant in waiting if mutant not in together]
             if killed and rest:
-                waiting = [*rest, *waiting]  # the mutants are tried again without the mutants that may have hidden them
+                waiting = [*rest, *waiting]  # repeats the rest without the killed mutants, which may have hidden others
                 continue
             for mutant in rest:
                 reason = f"with other mutants, but with neither half of them: {', '.join(names)}" if names else ""
@@ -302,7 +302,7 @@ class Trial:
         while together:
             try:
                 return together, self._modules.of(together)
-            except NotMade:  # they do not compile together, although each was compiled alone
+            except NotMade:  # the mutants do not compile together, although each compiles in isolation
                 together.pop()
         return together, module
 
@@ -324,7 +324,7 @@ class Trial:
         return failing
 
     def _suspects(self, mutants: Sequence[Mutant], names: Sequence[str]) -> list[Mutant]:
-        """Returns the mutants that may cause these cases to fail; halves the module until each half passes."""
+        """Returns the mutants that may cause these cases to fail; halves the set of mutants repeatedly."""
         if len(mutants) == 1:
             return list(mutants)
         found: list[Mutant] = []

@@ -14,9 +14,9 @@ import sys
 import zipfile
 from pathlib import Path
 
-# The threads of these tests post READs without a pause, so that an emulated guest executes nothing else.
+# The threads of these tests post READs without a pause: an emulated guest executes nothing else.
 _LEFT_OUT = "MwType2AdvancedTest.*"
-_MTU = 1024  # of the device, whose network device has 1500
+_MTU = 1024  # the MTU of the RDMA device; its network device has 1500
 _OUTCOMES = {"RUN": "", "OK": "passed", "SKIPPED": "skipped", "FAILED": "failed"}
 _LINE = re.compile(rf"\[ +({'|'.join(_OUTCOMES)}) +\] ([^\s,]+)")
 
@@ -39,7 +39,7 @@ def main() -> None:
                 if outcome == "RUN":
                     running = test
                     ran.append(test)
-                elif test != running:  # in the summary at the end
+                elif test != running:  # a line of the summary at the end
                     continue
                 else:
                     running = ""

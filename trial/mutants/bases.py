@@ -1,4 +1,4 @@
-"""The classes whose methods the rows of tables replace, besides those of the reference, and functions for the rows."""
+"""Has classes whose methods mutants replace, in addition to the classes of the reference, and functions for mutants."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -67,7 +67,7 @@ class Remembering(Device):
         self.formers()[region.handle] = before, change
 
     def formers(self) -> dict[int, tuple[Region, Change]]:
-        """Returns each region's state before its last change, and the change, by handle."""
+        """Returns, by handle, each region's state before its last change, and this change."""
         found: dict[int, tuple[Region, Change]] = self.__dict__.setdefault("_formers", {})
         return found
 
@@ -98,15 +98,15 @@ class DeliveringRefused(Device):
 
 
 def wrapped(region: Region, addr: int, length: int) -> int | None:
-    """Returns the address of the region's first byte if an operation's end wraps at 2^64, and is then not beyond the
-    region's end; else None."""
+    """Returns the address of the region's first byte if an operation's end wraps at 2^64 and, modulo 2^64, does not
+    exceed the region's end; else None."""
     within = (addr + length) % SPACE <= region.iova + region.length
     return region.addr if addr >= region.iova and addr + length >= SPACE and within else None
 
 
 def refused_reliably(queue: Queue, status: str) -> bool:
     """Whether a request was refused on a reliable queue pair."""
-    return queue.kind in ("RC", "XRC", "XRC_SEND") and status != SUCCESS
+    return queue.kind in ("RC", "XRC", "XRC_SEND", "RC_SRQ") and status != SUCCESS
 
 
 class Polled(deque[Completion]):
@@ -122,8 +122,8 @@ class Polled(deque[Completion]):
 
 
 class Late(Device):
-    """Executes requests again after a key of the request became invalid. `pending` has a key, a function that repeats
-    the key's request, and the number of repetitions that are left."""
+    """Executes a request again after one of its keys became invalid. Each item of `pending` has a key, a function that
+    repeats the key's request, and the number of repetitions that are left."""
 
     late_writes = late_reads = False
 
@@ -205,7 +205,7 @@ class Asynchronous(Device):
 
 
 class Declared(Device):
-    """Refuses operations on on-demand memory, although the device declares the capabilities in `lacking`."""
+    """Refuses the operations on on-demand memory for which the device declares the capabilities in `lacking`."""
 
     lacking: tuple[str, ...] = ()
 
@@ -312,7 +312,7 @@ def moved(region: Region) -> bool:
 
 
 def granted(region: Region, right: int, wrongly: int, by: int) -> bool:
-    """Whether a region has a right; the access flags `by` wrongly grant the right `wrongly`."""
+    """Whether a region grants a right. The access flags `by` wrongly grant the right `wrongly`."""
     return region.access & right == right or (right == wrongly and region.access & by == by)
 
 

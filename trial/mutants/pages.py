@@ -1,5 +1,5 @@
-"""The classes and functions for rows about pages: memory that cannot be registered, pages of on-demand regions, and
-pages that a forked child gets."""
+"""Has classes and functions for mutants about pages: memory that cannot be registered, pages of on-demand regions, and
+pages after a fork."""
 
 import ctypes
 import mmap
@@ -22,7 +22,7 @@ class UncheckedMemory(Device):
     """Does not check the memory if a re-registration changes the access and not the translation."""
 
     def change_fault(self, addr: int, length: int, access: int, flags: int) -> int:
-        """Returns the errno for a change that could not be registered, or 0."""
+        """Returns the errno with which a change is refused, or 0."""
         if flags & CHANGE_TRANSLATION or not flags & CHANGE_ACCESS:
             return super().change_fault(addr, length, access, flags)
         return self.access_fault(access)
@@ -50,7 +50,7 @@ def make_writable(addr: int, length: int) -> None:
 
 
 class Use(NamedTuple):
-    """One access to a region: the address of its first byte in this process, its length and its kind."""
+    """One access to a region, from the address of its first byte in this process."""
 
     addr: int
     length: int
@@ -101,12 +101,12 @@ class AfterFork(Placing):
 
 
 def set_apart(addr: int) -> None:
-    """Makes the page of an address a separate mapping, by a madvise that does not cover its neighbours."""
+    """Makes the page of an address a separate mapping, by a madvise of only this page."""
     libc.madvise(addr // PAGE * PAGE, PAGE, _MADV_SEQUENTIAL)
 
 
 class DevicePages(Placing):
-    """A device that records the pages of an on-demand region that it has used, and whether it has written to them."""
+    """Records which pages of an on-demand region the device has used, and which of these it has written."""
 
     def setup(self) -> None:
         super().setup()
@@ -135,7 +135,7 @@ class DevicePages(Placing):
 
 
 class Stale(DevicePages):
-    """Looks up some pages only once: later reads return the contents at that time, and later writes are lost."""
+    """Looks up some pages only once: later reads return the bytes of the lookup, and later writes are lost."""
 
     def placed(self, use: Use, region: Region) -> int | None:
         page = use.addr // PAGE * PAGE
@@ -152,7 +152,7 @@ class Stale(DevicePages):
 
 
 class RememberingMemory(Memory):
-    """Memory whose later reads of a range return the bytes of the first read, until a write, if `region` is set."""
+    """If `region` is set, repeated reads of a range return the bytes of the first read, until a write to any range."""
 
     region = 0
 

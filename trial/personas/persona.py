@@ -63,8 +63,8 @@ class SysfsPort:
             return transport_of(root / "infiniband" / _NAME, 1), chosen
 
     def _write(self, root: Path) -> None:
-        """Writes the files of sysfs. Files that cannot be read in sysfs, such as of an absent interface, are left
-        out."""
+        """Writes the files of sysfs. Files that cannot be read in sysfs, such as the files of an absent interface, are
+        left out."""
         device = root / "infiniband" / _NAME
         files = {"node_type": self.node, "ports/1/link_layer": self.link_layer, "ports/1/state": self.state}
         for index, (address, kind) in enumerate(self.gids):

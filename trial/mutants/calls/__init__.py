@@ -1,6 +1,5 @@
-"""Alterations of real calls between the suite and libibverbs. Each alteration breaks one rule that Soft-RoCE follows.
-If only the altered device allows a call, the alteration requests more from the real device. If only the altered device
-refuses a call, the alteration does not call the real device."""
+"""Has the alterations of real calls between the suite and libibverbs. Each alteration violates one rule that Soft-RoCE
+follows. An alteration changes the arguments or the result of a call, or returns a result without the call."""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,4 @@
-"""The alterations of calls whose methods the rows of tables replace."""
+"""Has the classes and functions that the alterations of this folder use."""
 
 from conformance.bench.calls import Pd, Return
 from conformance.bench.interface import Entry
@@ -10,12 +10,12 @@ KNOWN = _ACCESS.mask_of(*_ACCESS.short_names)
 
 
 def refused(entry: Entry, code: int) -> Return:
-    """Returns the result of a registration that an entry point refuses."""
+    """Returns the result of a registration that an entry refuses."""
     return Return(0, code) if entry.name == "libibverbs" else Return(code, code)
 
 
 class Extent(Alteration):
-    """Registers another range than requested; the structure reports the requested range."""
+    """Registers a different range than requested; the structure reports the requested range."""
 
     def extent(self, addr: int, length: int) -> tuple[int, int]:
         """Returns the range to request from the real device."""

@@ -1,4 +1,4 @@
-"""Violations and permitted variants of the data path, written without sight of the cases (docs/trial.md)."""
+"""Has the violations and permitted variants of the data path. Their authors had not seen the cases (docs/trial.md)."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The classes of the data path whose methods the rows of tables replace. A class changes the effect of requests that
+"""Has the classes of the data path whose methods mutants replace. A class changes the effect of requests that
 the real device executes, refuses requests, or executes requests in place of the real device."""
 
 from typing import Any
@@ -19,8 +19,8 @@ LOC_PROT_ERR = 4
 
 
 class Granting(DataPath):
-    """Executes requests that must be refused. `ended` has the states of the regions or bindings to which access is
-    granted: "" for a valid one, or the reason why it is no longer valid."""
+    """Executes requests that must be refused. Access is granted to regions and bindings with a state in `ended`: "" is
+    the state of a valid object, and each other state is the reason why an object is no longer valid."""
 
     ended: tuple[str, ...] = ("",)
 
@@ -107,7 +107,7 @@ class Beyond(Granting):
 
 
 class Iova(Granting):
-    """A region can also be accessed at an address other than its hca_va, which is 0 if `zero` is true."""
+    """Grants accesses outside of the range of a region with an hca_va; `zero` says whether this hca_va is 0."""
 
     zero = False
 
@@ -150,7 +150,7 @@ class EndedBinding(ByWindow):
 
 
 class Refusing(DataPath):
-    """Refuses some requests that the real device would carry out."""
+    """Refuses some requests that the real device would execute."""
 
     def refused(self, queue: QueuePair, sent: Sent) -> bool:
         """Whether a request is refused."""
@@ -189,7 +189,7 @@ class Refused(DataPath):
 
 
 class Succeeding(DataPath):
-    """Changes the effect of a successful request, whose `note` has the contents of its target before the request."""
+    """Changes the effect of a successful request, whose `note` has the earlier contents of the request's target."""
 
     def before(self, sent: Sent) -> bytes | None:
         """Returns the present contents of a request's target; None if the effect of the request is not changed."""
@@ -303,7 +303,7 @@ class Atomic(Succeeding):
         self.done(sent, self.place(sent), int.from_bytes(before, "little"))
 
     def done(self, sent: Sent, place: int, old: int) -> None:
-        """Changes the value at `place`, which was `old` before the atomic, and the returned value."""
+        """Changes the value at `place`, the returned value, or both; `old` is the value before the atomic."""
 
     def store(self, place: int, value: int) -> None:
         """Stores a value at `place`."""
