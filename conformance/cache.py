@@ -1,8 +1,8 @@
 """Caches files that one process has computed from the suite's own files, such as parsed tables, for later processes.
 
-The cached files are in the directory that RDMA_CTS_DERIVED names; if it is not set, nothing is cached. The name of each
-file contains the digest of everything that the file was computed from, so that a file is never out of date. A file can
-be a pickle, which executes code; it is therefore used only if nobody but this user and root can have written it.
+The cached files are in the directory that RDMA_CTS_DERIVED names; without this variable, nothing is cached. The name of
+each file contains the digest of everything from which the file was computed; therefore a file is never out of date. A
+file can be a pickle, which executes code; therefore a file is used only if only this user and root can have written it.
 """
 
 import contextlib
@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 DIRECTORY = "RDMA_CTS_DERIVED"
-KEPT = 24  # the number of cached files to keep: the most recently used
+KEPT = 24  # the number of cached files that are kept: the most recently used files
 
 
 def digest_of(parts: Iterable[bytes]) -> str:
-    """The digest of a sequence of byte strings, as 32 hexadecimal digits."""
+    """Returns the digest of a sequence of byte strings, as 32 hexadecimal digits."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(f"{len(part)}\0".encode() + part)
@@ -32,7 +32,7 @@ def digest_of(parts: Iterable[bytes]) -> str:
 
 
 def path_of(name: str) -> Path | None:
-    """The path of the cached file with this name, which need not exist; None if there is no cache."""
+    """Returns the path of the cached file with this name, which need not exist; None if there is no cache."""
     folder = os.environ.get(DIRECTORY)
     return Path(folder) / name if folder else None
 
@@ -65,7 +65,7 @@ def _is_private(found: os.stat_result) -> bool:
 
 @functools.cache
 def _is_of_one(group: int) -> bool:
-    """Whether only this user is in the group. On many systems, the user's group may write to new files by default."""
+    """Whether only this user is in the group. On many systems, the user's group can write new files by default."""
     try:
         user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:
@@ -74,7 +74,8 @@ def _is_of_one(group: int) -> bool:
 
 
 def lookup(name: str) -> Path | None:
-    """The cached file with this name; None if it does not exist, or if another user can have written it."""
+    """Returns the path of the cached file with this name; None if it does not exist, or if a user other than this user
+    and root can have written it."""
     path = path_of(name)
     if path is None or not is_own(path):
         return None
@@ -83,13 +84,13 @@ def lookup(name: str) -> Path | None:
     except FileNotFoundError:
         return None
     except OSError:
-        # The file is root's, or is on a read-only file system: only its time could not be changed.
+        # The file belongs to root or is on a read-only file system: only its time could not be changed.
         return path if path.exists() else None
     return path
 
 
 def recalled(name: str) -> Any:
-    """The JSON value of the cached file with this name; None if no such file can be used."""
+    """Returns the JSON value of the cached file with this name; None if no such file can be used."""
     with contextlib.suppress(OSError, ValueError):
         if path := lookup(name):
             return json.loads(path.read_bytes())
@@ -107,9 +108,8 @@ def store(name: str, content: bytes) -> None:
 
 
 def write_whole(path: Path, content: bytes, durable: bool = False) -> None:
-    """Replaces the content of a file atomically; creates its folder if necessary. Raises OSError. If `durable`, the
-    data are on disk on return. Files that can be computed again need not be durable. A link at `path` is replaced, and
-    not followed."""
+    """Replaces the content of a file atomically; creates its folder if necessary. If `durable`, the data are on disk on
+    return. A link at `path` is replaced, not followed. Raises OSError."""
     partial = path.with_name(f".{os.getpid()}-{threading.get_ident():x}.partial")
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     partial.unlink(missing_ok=True)  # left by a process that was killed

@@ -1,4 +1,4 @@
-"""Exceptions for errors that the user can correct. Each message names the location of the error and the remedy. A
+"""Defines the exceptions of the suite. The message of a UserError names the location of the error and the remedy. A
 failure of the device under test is a verdict, not an exception."""
 
 import os
@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# The command that starts the suite, as hints show it. In packages of distributions, the program sets this variable.
+# The command that starts the suite, for hints. In packages of distributions, the started program sets the variable.
 PROGRAM = os.environ.get("RDMA_CTS_PROGRAM", "./rdma-cts")
-# The same command in results, which have no path of a machine: a checkout's command is run in the project's directory.
+# The same command for results. It has no path of a machine; in a checkout, it is run in the project's directory.
 RECORDED_PROGRAM = "./rdma-cts" if "/" in PROGRAM else PROGRAM
 
 
 def command(*words: object) -> str:
-    """A command of the suite as it is typed into a shell."""
+    """Returns a command of the suite as it is typed into a shell."""
     return f"{PROGRAM} {shlex.join(map(str, words))}"
 
 
@@ -38,8 +38,7 @@ class UserError(Exception):
 
     @property
     def lines(self) -> list[str]:
-        """Returns the lines to print, one element for each message. A message that quotes a path may contain line
-        feeds."""
+        """The lines to print, one element for each message. A message that quotes a path may contain line feeds."""
         *first, last = self.message, *self.more
         return [*first, "; ".join(filter(None, [last, self.hint, self.log and f"see {self.log}"]))]
 
@@ -49,7 +48,7 @@ class UserError(Exception):
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Within the block, an OSError becomes a UserError: `path` cannot be read."""
+    """Within the block, an OSError becomes a UserError that says that `path` cannot be read."""
     try:
         yield
     except OSError as error:
@@ -64,21 +63,21 @@ class HostLacks(UserError):
         super().__init__(message, hint=hint, status=3)
 
 
-# The errnos of a call that creates an object of a type that is not offered: the errnos for a call that library, kernel
-# or driver does not implement, and EINVAL, which a driver returns for an unknown type.
+# The errnos of a call that creates an object whose type is not offered: the errnos for a call that the library, the
+# kernel or the driver does not implement, and EINVAL, which a driver returns for an unknown type.
 _NOT_OFFERED = ("EOPNOTSUPP", "ENOSYS", "EPROTONOSUPPORT", "EINVAL")
 
 
 class SetupRefused(Exception):
     """The device refused a call of the set-up, before the judged call. `code` is the name of the errno, or empty.
-    `call` is the refused call of the table language; empty for any other call. `creates` is the capability for the
-    object that could not be created, such as `rc`; empty for other calls."""
+    `call` is the refused call if it is a call of the table language, else empty. `creates` is the capability for the
+    object that could not be created, such as `rc`; empty for any other call."""
 
     def __init__(self, what: str, code: str, call: str = "", creates: str = "") -> None:
         super().__init__(f"{what} was refused{f' with {code}' if code else ''}")
         self.code = code
         self.call = call
-        # The capability that is not offered, as this refusal shows; empty for other refusals.
+        # The capability that is not offered according to this refusal; empty for other refusals.
         self.not_offered = creates if code in _NOT_OFFERED else ""
 
 
@@ -91,8 +90,8 @@ class Coded(Exception):
 
 
 class NotConnected(Coded):
-    """Queue pairs were created but could not be connected to each other. The reason is the path between the queue
-    pairs, and not a missing capability."""
+    """Queue pairs were created but could not be connected. The reason is the path between the queue pairs, and not a
+    missing capability."""
 
 
 class PeerRefused(Coded):
@@ -104,8 +103,8 @@ class HarnessFailure(Exception):
 
 
 class LoopbackLost(HarnessFailure):
-    """A queue pair of the harness does not transfer a message that must arrive. A refusal on this pair shows
-    nothing."""
+    """A queue pair of the harness does not transfer a message that must arrive. A refusal on this queue pair shows
+    nothing about the device."""
 
 
 class PeerLost(LoopbackLost):

@@ -1,5 +1,5 @@
-"""Reads files that a user names or that come from another machine. Reads only regular files of bounded size, so that it
-never waits for a FIFO or a device, and never fills the memory."""
+"""Reads files that a user has named or a different machine has written. Reads only regular files of bounded size;
+therefore a read never waits for a FIFO or a device, and never exhausts the memory."""
 
 import errno
 import os
@@ -12,8 +12,8 @@ MOST_BYTES = 256 << 20  # the maximum size of any file of a run; the results of 
 
 
 def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
-    """The content of a regular file of at most `most` bytes. Raises OSError, with the reason in `strerror`, also if the
-    file is not regular or is larger (EFBIG)."""
+    """Returns the content of a regular file of at most `most` bytes. Raises OSError, with the reason in `strerror`,
+    also if the file is not regular or is larger (EFBIG)."""
     with open_regular(path) as file:
         _check_size(path, os.fstat(file.fileno()).st_size, most)
         data = file.read(most + 1)  # the file may have grown since the check
@@ -42,7 +42,7 @@ def open_regular(path: Path) -> IO[bytes]:
     _check(path, path.stat())  # opening a device can have side effects
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     try:
-        _check(path, os.fstat(file.fileno()))  # `path` may be another file by now
+        _check(path, os.fstat(file.fileno()))  # a different file may have replaced the checked file
     except OSError:
         file.close()
         raise

@@ -1,8 +1,8 @@
-"""The options of a run as one value, and the command lines that are derived from it.
+"""Defines the options of a run as one value, and derives command lines from this value.
 
 The same options appear on the command line of `rdma-cts run`, in plan.json for --resume, and as --rdma-… options on the
 command line of pytest, on the host and in the guest. RunOptions has their values; OPTIONS describes the syntax and the
-effect of each option. A run is resumed with the options that it was started with. Options that only affect the output
+effect of each option. A run is resumed with the options with which it was started. Options that only affect the output
 (--out, --yes, -q) are not in RunOptions.
 
 The module is in `conformance` because both `commands` and `pytest_plugin` need it, and `conformance` never imports
@@ -34,13 +34,13 @@ HOST, GUEST = "host", "guest"
 WHERE, BUILDS, CASES = "where", "your own build under test", "which cases"
 JUDGING, GENERAL = "how it is judged", "how it is run"
 
-_DEVICE = re.compile(r"[^\s\0/,:]{1,63}")  # the kernel's IB_DEVICE_NAME_MAX is 64, with the NUL
+_DEVICE = re.compile(r"[^\s\0/,:]{1,63}")  # the kernel's IB_DEVICE_NAME_MAX is 64, including the NUL
 # How long a host may take to restart after a crash, in seconds. The firmware of a server needs minutes.
 RETURN_S = 300.0
 
 
 def checked(convert: Callable[[str], _T], fits: Callable[[_T], object], what: str) -> Callable[[str], _T]:
-    """A function that converts a text, and raises ArgumentTypeError for a text that is not `what`."""
+    """Returns a function that converts a text, and raises ArgumentTypeError if the text is not `what`."""
 
     def parse(text: str) -> _T:
         with suppress(ValueError):
@@ -81,9 +81,9 @@ class Option:
     """The syntax and the effect of one field of RunOptions.
 
     `parse` converts the text to the value. An option with the default False is a switch; an option with an empty tuple
-    as its default may be given several times. `decides` says that the outcome of a case depends on the option; the
-    command that reproduces the case then has the option. `only_on` is HOST or GUEST if the option has no effect on the
-    other target. `plugin` says that pytest also has the option, as --rdma-….
+    as its default may be given several times. `decides` is whether the outcome of a case depends on the option; the
+    command that reproduces the case then has the option. `only_on` is HOST or GUEST if the option has an effect only
+    there. `plugin` is whether pytest also has the option, as --rdma-….
     """
 
     name: str
@@ -106,7 +106,7 @@ class Option:
         return PLUGIN_PREFIX + self.flag.removeprefix("--")
 
     def settings(self, default: Any) -> dict[str, Any]:
-        """Keyword arguments for add_argument and addoption; the help text names the default."""
+        """Returns keyword arguments for add_argument and addoption; the help text names the default."""
         if self.default is False:
             return {"action": "store_true", "help": self.help}
         several = {"action": "append"} if self.default == () else {}
@@ -131,7 +131,7 @@ class Option:
 
 
 def format_value(value: Any) -> str:
-    """The text of a value on a command line. `parse` of the option turns this text into the same value."""
+    """Returns the text of a value on a command line. `parse` of the option converts this text back to the value."""
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 
@@ -144,7 +144,7 @@ def _option(
     flag: str = "",
     **more: Any,
 ) -> Any:
-    """A field of RunOptions with its option. Without `flag`, the flag of the option is made from the field's name."""
+    """Returns a field of RunOptions with its option. Without `flag`, the flag is derived from the field's name."""
     return field(default=default, metadata={"option": Option("", flag, help, metavar, parse, **more)})
 
 
@@ -246,8 +246,8 @@ class RunOptions:
     waivers: Path | None = _judging(None, "known violations (see docs/waivers.md)", "FILE", given_path, decides=False)
     subject: str | None = _judging(
         None,
-        "the subject of the verdicts; if it is the device, answers of the kernel's core or of libibverbs do not"
-        " count as violations (default: the device; in the guest, the stack)",
+        "the subject of the verdicts; if it is the device, violations by the kernel's core or by libibverbs do not"
+        " count (default: the device; in the guest, the stack)",
         choices=SUBJECTS,
         decides=False,
     )
@@ -286,7 +286,7 @@ class RunOptions:
     )
 
     def seen_from_project(self, directory: Path) -> "RunOptions":
-        """The same run for a command in the project's directory: relative paths become absolute."""
+        """Returns the same run for a command in the project's directory: relative paths become absolute."""
         if directory == ROOT:
             return self
         paths: dict[str, Any] = {name: directory / each for name, each in vars(self).items() if isinstance(each, Path)}
@@ -301,7 +301,7 @@ class RunOptions:
         return option.only_on != (HOST if self.guest else GUEST if self.device else None)
 
     def deciding(self) -> "RunOptions":
-        """The run with only the options that affect the outcome of a case on its target."""
+        """Returns the run with only the options that affect the outcome of a case on the target."""
         others = {name: each.default for name, each in OPTIONS.items() if not (each.decides and self.has_effect(each))}
         return replace(self, **others)
 
@@ -335,13 +335,14 @@ class RunOptions:
         return tuple((self.device or "").split(",")) if self.device else ()
 
     def plugin_arguments(self) -> list[str]:
-        """The --rdma-… arguments of pytest for this run, without those that select cases."""
+        """Returns the --rdma-… arguments of pytest for this run, without the arguments that select cases."""
         run = self.deciding()
         chosen = [(each, getattr(run, name)) for name, each in OPTIONS.items() if each.plugin]
         return [word for each, value in chosen for word in each.to_arguments(each.plugin_flag, value)]
 
     def inside_guest(self, device: str, cases: tuple[Path, ...], profile: Path | None) -> "RunOptions":
-        """The options of pytest in the guest. There, `device` is a local device, and files have other paths."""
+        """Returns the options of pytest in the guest, where `device` is a local device and files have different
+        paths."""
         return replace(self.deciding(), guest=False, device=device, cases=cases, profile=profile)
 
 

@@ -1,6 +1,7 @@
-"""The --rdma-… options of pytest, and the suite, profile, cases and device that they specify. If several devices are
-named, each xdist worker owns one of them. A worker that replaces a dead worker has another number, so that devices are
-assigned by locks and not by numbers. Options that `rdma-cts run` also has are in run_options.py."""
+"""Defines the --rdma-… options of pytest, and returns the suite, profile, cases and device that they specify. If
+several devices are named, each xdist worker uses one device. Devices are assigned by locks and not by the workers'
+numbers, because a worker that replaces a dead worker has a new number. run_options.py has the options that `rdma-cts
+run` also has."""
 
 import argparse
 import fcntl
@@ -36,7 +37,7 @@ def has_several(config: pytest.Config) -> bool:
 
 
 def named_devices(config: pytest.Config) -> list[str]:
-    """The devices under test: those of --rdma-device, or the only device of this host. Raises UserError."""
+    """Returns the devices under test: those of --rdma-device, or the only device of this host. Raises UserError."""
     names = [name for name in str(config.getoption("--rdma-device") or "").split(",") if name]
     if len(set(names)) < len(names):
         raise UserError(f"--rdma-device {','.join(names)} names a device twice")
@@ -59,7 +60,7 @@ def check_workers(config: pytest.Config) -> None:
 
 
 def own_device(config: pytest.Config) -> str:
-    """Returns the device of this process: for several devices, a device that no other worker has; else the first."""
+    """Returns the device of this process: of several devices, a device that no other worker uses."""
     names = named_devices(config)
     worker = getattr(config, "workerinput", None)
     if worker is None or len(names) == 1:
@@ -70,7 +71,8 @@ def own_device(config: pytest.Config) -> str:
 
 
 def _lock_device(names: Sequence[str], run: str) -> tuple[str, int]:
-    """Returns a free device, and the descriptor of the device's lock, which this process holds until it exits."""
+    """Returns a device that no other worker uses, and the descriptor of its lock. The lock is released when this
+    process exits."""
     for name in names:
         path = Path(tempfile.gettempdir()) / f"rdma-cts-{run}-{name}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -88,8 +90,7 @@ _AT_BOTH_ENDS = ("xrc", "atomics", "flush_global", "flush_persistent", "atomic_w
 
 SUITE = pytest.StashKey[Suite]()
 PROFILE = pytest.StashKey[Profile]()
-# For a session that has received the texts of files instead of the files: the text of each file, by the value of the
-# option that names the file.
+# If a session received texts in place of files: the text of each file, by the value of the option that names the file.
 HANDED = pytest.StashKey[dict[str, str]]()
 
 
@@ -100,8 +101,8 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def set_options(config: pytest.Config, arguments: Sequence[str]) -> None:
-    """Sets the --rdma-… options of a session that has not started yet, as if pytest had been given these arguments. For
-    any other argument, argparse ends the process with an error."""
+    """Sets the --rdma-… options of a session that has not started yet, as if these arguments had been passed to pytest.
+    For any other argument, argparse prints an error and exits."""
     vars(config.option).update(vars(_parser().parse_args(arguments)))
 
 
@@ -114,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _declarations() -> Iterator[tuple[str, dict[str, Any]]]:
-    """The flag of each option, and the keyword arguments that declare it to pytest and to argparse."""
+    """Yields the flag of each option, and the keyword arguments that declare the option to pytest and to argparse."""
     for option in OPTIONS.values():
         if option.plugin:
             default = list(option.default) if isinstance(option.default, tuple) else option.default
@@ -136,12 +137,12 @@ def _declarations() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def suite_of(config: pytest.Config) -> Suite:
-    """The suite, read once per process. Raises pytest.UsageError with all mistakes."""
+    """Returns the suite, which is read once per process. Raises pytest.UsageError with all mistakes."""
     return _read_once(config, SUITE, lambda: load_suite(config.getoption("--rdma-cases")))
 
 
 def profile_of(config: pytest.Config) -> Profile:
-    """The profile of --rdma-profile, read once; without the option, an empty profile."""
+    """Returns the profile of --rdma-profile, which is read once; without the option, an empty profile."""
     path = config.getoption("--rdma-profile")
     return _read_once(config, PROFILE, lambda: read_profile(path) if path else Profile())
 
@@ -167,7 +168,7 @@ def text_of(config: pytest.Config, path: str, *, remove: bool = False) -> str:
 
 
 def selected_cases(config: pytest.Config) -> list[Case] | None:
-    """The cases and points that --rdma-only names; None without that option. Raises pytest.UsageError."""
+    """Returns the cases and points that --rdma-only names; None without that option. Raises pytest.UsageError."""
     path = config.getoption("--rdma-only")
     if not path:
         return None
@@ -197,7 +198,7 @@ def options_of(config: pytest.Config, device: str | None) -> RunOptions:
 
 
 def case_of(item: pytest.Item) -> Case | None:
-    """The case that an item runs; None for other tests."""
+    """Returns the case that an item runs; None for other tests."""
     callspec = getattr(item, "callspec", None)
     case = callspec.params.get("case") if callspec else None
     return case if isinstance(case, Case) else None
@@ -208,8 +209,8 @@ def cases_of(session: pytest.Session) -> list[Case]:
 
 
 def check(config: pytest.Config) -> DeviceFacts | None:
-    """The facts of the device under test; None if the session does not have to run cases. Raises UserError or
-    pytest.UsageError, with one line, if the session has to run cases and cannot."""
+    """Returns the facts of the device under test; None if the session does not run cases. Raises UserError or
+    pytest.UsageError, with one line, if the session should run cases but cannot."""
     folder = config.rootpath / "cases"
     named = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
     if not any(path.is_relative_to(folder) or folder.is_relative_to(path) for path in named):
@@ -230,12 +231,12 @@ def check(config: pytest.Config) -> DeviceFacts | None:
 
 
 def open_device(config: pytest.Config) -> Device:
-    """The device that this process uses. Raises UserError."""
+    """Opens the device that this process uses. Raises UserError."""
     return Device(own_device(config), config.getoption("--rdma-port"), config.getoption("--rdma-gid-index"))
 
 
 def open_peer(config: pytest.Config, device: Device) -> Device:
-    """The device of this host that --rdma-peer names. Raises UserError if the device cannot be the peer."""
+    """Opens the device of this host that --rdma-peer names. Raises UserError if the device cannot be the peer."""
     peer = Device(config.getoption("--rdma-peer"))
     try:
         peer.check_port()
@@ -247,7 +248,8 @@ def open_peer(config: pytest.Config, device: Device) -> Device:
 
 
 def check_peer(device: Device, peer: Device | RemoteDevice) -> None:
-    """Raises UserError if the peer lacks a capability that the device under test declares, or has another transport."""
+    """Raises UserError if the peer has a different transport, or lacks a capability that both ends need and that the
+    device under test declares."""
     if IWARP in (device.transport, peer.transport):
         raise UserError("--peer is not for iWARP, whose queue pairs are connected on one device only", status=3)
     if device.transport is not peer.transport:

@@ -1,6 +1,6 @@
-"""The pytest plugin: turns cases into test items, runs them, and passes their records to the recorder. The module only
-connects pytest with the engine. With pytest-xdist, workers run the cases, and only the controller writes records; a
-record is a property of pytest's report."""
+"""The pytest plugin, which only connects pytest with the engine: it creates a test item for each case, runs the items,
+and passes their records to the recorder. With pytest-xdist, workers run the cases, and only the controller writes
+records; a record is transferred as a property of pytest's report."""
 
 import functools
 import json
@@ -31,8 +31,8 @@ from conformance.tables.tiers import of_tier, ordered
 
 FACTS = pytest.StashKey[DeviceFacts | None]()
 RECORDER = pytest.StashKey[Recorder]()
-RECORD = pytest.StashKey[ResultRecord | ObservedRecord | None]()  # of the case that has just run
-ONLY_OBSERVES = pytest.StashKey[bool]()  # whether the supervisor judges rows, and this session does not
+RECORD = pytest.StashKey[ResultRecord | ObservedRecord | None]()  # the record of the case that has just run
+ONLY_OBSERVES = pytest.StashKey[bool]()  # whether the supervisor judges rows in place of this session
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,7 +41,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Checks the needs of the session. This hook runs last, so that another plugin's hook can set the options first."""
+    """Checks the requirements of the session. This hook runs last, because the hook of a different plugin may set the
+    options."""
     if hasattr(session.config, "workerinput"):
         return
     try:
@@ -74,7 +75,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     folder = Path(str(metafunc.module.__file__)).parent.name
     cases: Sequence[Case] = suite_of(metafunc.config).cases
-    if (only := selected_cases(metafunc.config)) is not None:  # deselected items take time too
+    if (only := selected_cases(metafunc.config)) is not None:  # pytest also takes time for deselected items
         chosen = {case.id for case in only}
         points = [case for case in only if case.kind is Kind.POINT]
         cases = [*(case for case in cases if case.id in chosen), *points]
@@ -83,7 +84,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Removes cases that are not selected, shuffles the rest, and moves kinds of cases that run late to the end."""
+    """Removes cases that are not selected, shuffles the other cases, and moves the kinds of cases that run last to the
+    end."""
     cases = {case.id: case for item in items if (case := case_of(item)) is not None}
     only = selected_cases(config)
     if not cases and only is None:
@@ -109,7 +111,8 @@ def _precedence(item: pytest.Item) -> int:
 
 @pytest.fixture(scope="session")
 def module_memory(request: pytest.FixtureRequest, capabilities: Capabilities) -> ModuleMemory | None:
-    """The memory of the kernel's modules, if the kernel counts it and only this process uses the modules."""
+    """Returns the counter of the kernel modules' memory, if the kernel has one and only this process uses the
+    modules."""
     return ModuleMemory.of_kernel() if request.config.getoption("--rdma-alone") else None
 
 
@@ -145,7 +148,7 @@ def run(
         progress = functools.partial(recorder.progress, case.id) if recorder else no_progress
         try:
             case_run = run_case(case, context, progress)
-        except LoopbackLost as lost:  # further refusals would show nothing
+        except LoopbackLost as lost:  # further refusals would show nothing about the device
             request.session.shouldstop = str(lost)
             raise
         if case_run.judgement is NOT_JUDGED:
@@ -158,7 +161,8 @@ def run(
 
 
 def _end(run: CaseRun) -> None:
-    """Ends the test. For pytest, UNSUPPORTED and UNREACHABLE are skips; other verdicts except PASS are failures."""
+    """Ends the test. For pytest, UNSUPPORTED and UNREACHABLE are skips; all verdicts except these and PASS are
+    failures."""
     case, judgement = run.case, run.judgement
     text = f"{judgement.verdict} {' '.join(case.rules)} {judgement.reason} · {case.location.file}:{case.location.line}"
     if judgement.verdict in NOT_TESTABLE:
@@ -172,12 +176,12 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     case = case_of(item)
     if case is not None and (call.when == "call" or (call.when == "setup" and call.excinfo)):
         record = _record_of(item.session, case, call.excinfo.value if call.excinfo else None)
-        is_xdist = hasattr(item.config, "workerinput")  # xdist transfers only plain values
+        is_xdist = hasattr(item.config, "workerinput")  # xdist transfers only values of simple types
         item.user_properties.append((PROPERTY, json.dumps(record) if is_xdist else record))
 
 
 def _record_of(session: pytest.Session, case: Case, error: BaseException | None) -> ResultRecord | ObservedRecord:
-    """The record of a case that has just run. An exception of the harness becomes BROKEN, never FAIL."""
+    """Returns the record of a case that has just run. An exception of the harness becomes BROKEN, never FAIL."""
     record = session.stash.get(RECORD, None)
     session.stash[RECORD] = None
     if record is None:
@@ -196,7 +200,7 @@ def run_directly(session: pytest.Session, cases: Sequence[Case], run: RunCase) -
             run(case)
         except (KeyboardInterrupt, pytest.exit.Exception):
             raise
-        except BaseException as raised:  # the outcomes of pytest, too, are exceptions
+        except BaseException as raised:  # pytest.fail and pytest.skip also raise exceptions
             error = raised
         record = _record_of(session, case, error)
         if record["type"] == "result" and record["verdict"] == Verdict.BROKEN and error:

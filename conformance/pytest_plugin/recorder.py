@@ -1,6 +1,6 @@
-"""Records the results that pytest reports, in a results file or in a stream to a supervisor. The stream has the same
-records and a `start` record before each case, so that the supervisor knows which case was in flight when the kernel
-under test died. With xdist, only the controller records."""
+"""Records the results that pytest reports, in a results file or in a stream to a supervisor. The stream also has a
+`start` record before each case. If the kernel under test dies, this record shows which case was in flight. With xdist,
+only the controller records results."""
 
 import os
 import time
@@ -52,9 +52,9 @@ PROPERTY = "rdma-cts"
 
 
 class Stream:
-    """Writes records to a path that another process reads: a named pipe or a virtio port. The path is open only while a
-    record is written, so that a library under test cannot reach it by writing to open descriptors. Each line
-    begins with the mark of this session, which distinguishes records from other output."""
+    """Writes records to a named pipe or a virtio port, which the supervisor reads. The path is open only while a record
+    is written, because a library under test could write to open descriptors. Each line begins with the mark of this
+    session, which distinguishes records from other output."""
 
     def __init__(self, path: str, mark: str) -> None:
         """Raises OSError if nothing can be written to the path."""
@@ -68,7 +68,8 @@ class Stream:
         self._write(data)
 
     def hold(self, record: Record) -> None:
-        """Keeps a record until the next is written: in an emulated guest, opening the path takes as long as a call."""
+        """Keeps a record until the next record is written: in an emulated guest, opening the path takes as long as a
+        call."""
         self._held += self._mark + encode(record)
 
     def _write(self, data: bytes) -> None:
@@ -79,13 +80,13 @@ class Stream:
             os.close(descriptor)
 
     def close(self) -> None:
-        """Writes a held record. The path is closed after each record."""
+        """Writes a record that `hold` has kept."""
         if self._held:
             self._write(self._held)
 
 
 def _stream(config: pytest.Config) -> Stream:
-    """The stream of --rdma-stream. The first call reads and removes the file with the mark. Raises OSError."""
+    """Returns the stream of --rdma-stream. The first call reads and removes the file with the mark. Raises OSError."""
     if _STREAM not in config.stash:
         path = config.getoption("--rdma-mark")
         mark = text_of(config, path, remove=True).strip() if path else ""
@@ -100,7 +101,7 @@ def tell_supervisor(config: pytest.Config, error: UserError) -> None:
 
 
 class Recorder:
-    """A pytest plugin that is registered only if results are to be recorded."""
+    """The pytest plugin that records results; it is registered only if an option names a place for records."""
 
     def __init__(self, config: pytest.Config, device: DeviceFacts) -> None:
         self.config = config
@@ -160,7 +161,7 @@ class Recorder:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> None:
-        """Begins the case. A crash before this hook, in the set-up of the session, counts for no case."""
+        """Begins the case. A crash before this hook, in the set-up of the session, is not the result of a case."""
         if case := case_of(item):
             self.start(case.id)
 
@@ -170,15 +171,16 @@ class Recorder:
             self.sink.append({"type": "start", "case": case})
 
     def offered(self, found: Capabilities) -> None:
-        """Reports the tried capabilities once to the supervisor, which needs them to judge results."""
+        """Reports once to the supervisor which capabilities worked when they were tried. The supervisor judges results
+        by these capabilities."""
         if self.sink and self.live and not self._offered:
             self._offered = True
             offered = {entry: dict(names) for entry, names in found.offered.items()}
             self.sink.append({"type": "offered", "offered": offered, "absent": dict(found.absent)})
 
     def progress(self, case: str, point: str, done: int, row: str = "", rule: str = "") -> None:
-        """Records the progress of a case, so that the supervisor knows where the kernel died. `point` is the next point
-        of a sweep. For random sequences, `row` is the sequence as a table row, and `rule` is the rule of the last
+        """Records the progress of a case, from which the supervisor derives where the kernel died. `point` is the next
+        point of a sweep. For random sequences, `row` is the sequence as a table row, and `rule` is the rule of the last
         step."""
         if self.sink and self.live:
             record: ProgressRecord = {"type": "progress", "case": case, "point": point, "done": done}
@@ -206,8 +208,8 @@ class Recorder:
             self.sink.append(record)
 
     def tell(self, record: ResultRecord | ObservedRecord, goes_on: bool) -> None:
-        """Records a case that was run without pytest's protocol. If the session `goes_on`, a supervisor gets the record
-        together with the start of the next case."""
+        """Records a case that was run without pytest's protocol. `goes_on` is whether a further case follows; the
+        record is then sent to the supervisor together with the start of this case."""
         if not isinstance(self.sink, Stream):
             self.record_result(record)
         elif goes_on:
@@ -234,13 +236,13 @@ class Recorder:
 
 
 def case_id(nodeid: str) -> str:
-    """The case's id in a node id such as `cases/reg_mr/test_reg_mr.py::test_reg_mr[reg_mr/…]`; else empty."""
+    """Returns the case id in a node id such as `cases/reg_mr/test_reg_mr.py::test_reg_mr[reg_mr/…]`; else empty."""
     start = nodeid.find("[")
     return nodeid[start + 1 : -1] if start >= 0 and nodeid.startswith("cases/") else ""
 
 
 def header_record(suite: Suite, device: DeviceFacts, argv: Sequence[Any]) -> HeaderRecord:
-    """The header without the plan. A supervisor adds the plan and the facts that only the supervisor knows."""
+    """Returns the header without the plan. A supervisor adds the plan and the values that only the supervisor has."""
     return {
         "type": "header",
         "schema": SCHEMA,

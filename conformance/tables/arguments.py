@@ -1,4 +1,4 @@
-"""Reads a call with its arguments and its expectation: turns YAML nodes with locations into the data of
+"""Reads a call with its arguments and its expectation: converts YAML nodes with locations into the data of
 model/case.py."""
 
 import re
@@ -16,7 +16,7 @@ UNKNOWN_BIT = "unknown bit"
 SGE_KEYS = ("addr", "length", "lkey")
 _BIT = re.compile(r"bit ([0-9]{1,9})")
 _THEN_KEYS = ("outcome", *vocabulary.EXPECTATIONS)
-# The names in messages of keys of `then`, if they differ from the key.
+# In messages, the names of those keys of `then` that are not named by the key.
 _THEN_NAMES = {"mr": "expectation of the MR", "rkey": "expectation of the rkey", "because": "reason of a refusal"}
 _FLAG_WORDS = {"ibv_access_flags": "access flag", "ibv_rereg_mr_flags": "rereg flag", "ibv_send_flags": "send flag"}
 
@@ -31,7 +31,7 @@ def read_step(reader: Reader, call: str, fields: Node | None, then: Node | None,
 
 
 def product(step: Step) -> Names:
-    """The name and kind of the object that a step creates; empty if it creates none."""
+    """Returns the name and the kind of the object that a step creates; empty if the step creates no object."""
     return {step.name: vocabulary.PRODUCTS[step.call][0]} if step.name else {}
 
 
@@ -84,7 +84,7 @@ def _argument(reader: Reader, parameter: ArgumentSpec, key: str, node: Node, nam
 
 
 def read_quantity(reader: Reader, node: Node, names: Names) -> Quantity | None:
-    """Reads a quantity, and notes unknown objects and properties."""
+    """Reads a quantity. Unknown objects and properties are mistakes."""
     value = reader.parsed(node, quantity.parse)
     for name, property_ in value.names if value else ():
         kind = names.get(name, "")
@@ -138,7 +138,8 @@ def _bit(reader: Reader, item: Node, enum: str) -> int | None:
 
 
 def _unknown_bit(reader: Reader, item: Node, bit: int, enum: str) -> int | None:
-    """The mask of `bit N`, which must not have a name, so that a case about an unknown flag uses no known flag."""
+    """Returns the mask of `bit N`, which must not have a name: a case about an unknown flag must not use a known
+    flag."""
     if bit >= INT_BITS:
         reader.note(item.location, f"bit {bit} is beyond the {INT_BITS} bits of an int")
         return None
@@ -150,7 +151,7 @@ def _unknown_bit(reader: Reader, item: Node, bit: int, enum: str) -> int | None:
 
 
 def read_then(reader: Reader, node: Node, call: str) -> Expectation:
-    """Reads the expectation of a call: only an outcome, or a mapping with an outcome and further conditions."""
+    """Reads the expectation of a call: an outcome, or a mapping with an outcome and further conditions."""
     if not isinstance(node.value, dict):
         return Expectation(reader.word(node, "outcome", vocabulary.OUTCOMES) or "open")
     fields = reader.mapping(node, "then", _THEN_KEYS, ("outcome",))

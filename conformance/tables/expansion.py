@@ -1,9 +1,9 @@
 """Expands the axes of a row: `$flag` is replaced by each value of the axis `flag`.
 
-The module expands YAML nodes with their locations before they are interpreted, so that a mistake in an axis value is
-reported at the location of that value. The expanded rows are in the order of the file, the same on every machine. The
-values of the axis `{unknown bits of: ibv_access_flags}` are derived from verbs/, so that a bit is no longer a value of
-this axis as soon as it has a name. sweep_reader.py reads the axes of a sweep.
+The module expands YAML nodes with their locations before the nodes are interpreted; therefore a mistake in an axis
+value is reported at the location of this value. The expanded rows are in the order of the file, which is the same on
+every machine. The values of the axis `{unknown bits of: ibv_access_flags}` are the bits without a name in verbs/.
+sweep_reader.py reads the axes of a sweep.
 """
 
 import itertools
@@ -17,7 +17,7 @@ from conformance.yamldoc.reader import Reader, suggestion
 
 UNKNOWN, WHICH = "unknown bits of", "which"
 FLAG_ENUMS = tuple(name for name, enum in ENUMS.items() if enum.flags)
-# Unknown bits that a stack must refuse (mandatory) or ignore (optional). Only the access flags have both parts.
+# The unknown bits that a stack must refuse (mandatory) or ignore (optional). Only access flags can be optional.
 PARTS = {"mandatory": ~OPTIONAL_ACCESS, "optional": OPTIONAL_ACCESS}
 _WITH_PARTS = "ibv_access_flags"
 
@@ -27,7 +27,7 @@ def is_axis(node: Node) -> bool:
 
 
 def unknown_values(reader: Reader, name: str, node: Node) -> tuple[Node, ...]:
-    """The values of the axis: `bit 10`, `bit 11` and so on; an empty tuple after a mistake."""
+    """Returns the values of the axis: `bit 10`, `bit 11` and so on; an empty tuple after a mistake."""
     fields = reader.mapping(node, f"axis {name!r}", (UNKNOWN, WHICH), (UNKNOWN,))
     enum = reader.word(fields.get(UNKNOWN), "enumeration of flags", FLAG_ENUMS)
     part = reader.word(fields.get(WHICH), "part of the unknown bits", PARTS)
@@ -40,7 +40,7 @@ def unknown_values(reader: Reader, name: str, node: Node) -> tuple[Node, ...]:
     return tuple(Node(f"bit {bit}", node.location) for bit in bits)
 
 
-# Far more than any real table needs. The bounds prevent a mistake in a table from exhausting memory.
+# Far more than any table needs. Without these bounds, a mistake in a table could exhaust the memory.
 MAX_CASES = 4096
 MAX_TEXT = 1000
 MAX_ELEMENTS = 1024
@@ -54,7 +54,7 @@ Binding = Mapping[str, Node]
 
 def bindings(axes: Mapping[str, Node], reader: Reader, row: Node) -> list[Binding]:
     """Returns every combination of axis values; the last axis changes fastest. Without axes, returns one empty binding.
-    Returns no binding if an axis has a mistake or if the row would have too many cases or nodes."""
+    Returns no binding if an axis has a mistake, or if the row would have too many cases or nodes."""
     choices: list[tuple[Node, ...]] = []
     size = 1
     for name, node in axes.items():
@@ -115,8 +115,8 @@ def _count(node: Node) -> int:
 
 def substitute(node: Node, binding: Binding, reader: Reader, used: set[str]) -> Node:
     """Returns the node with its placeholders replaced, and adds the names of the placeholders to `used`. The result has
-    the location of the axis value, because a mistake is most likely in the value. If the placeholder is only a part of
-    a text, `within` of the location has the text."""
+    the location of the axis value, because a mistake is most likely in this value. If the placeholder is only a part of
+    a text, `within` of the location has this text."""
     if isinstance(node.value, dict):
         fields = {key: substitute(value, binding, reader, used) for key, value in node.value.items()}
         return Node(fields, node.location, keys=node.keys)

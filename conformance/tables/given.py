@@ -17,7 +17,7 @@ from conformance.yamldoc.reader import Reader
 
 # The size of the largest address space of Linux, in bytes.
 _MAX_MEMORY = 1 << 57
-# For each way of posting requests: the value of QpSpec.extended.
+# The value of QpSpec.extended for each word after `poster`.
 _EXTENDED = {"post_send": "", **{poster: poster for poster in vocabulary.BUILDERS}}
 
 
@@ -49,7 +49,7 @@ def read_given(reader: Reader, nodes: tuple[Node | None, ...]) -> tuple[Given, N
 
 
 def _claim(reader: Reader, found: _Found, name: str, own: tuple[str, Node], location: Location) -> None:
-    """Adds an object. A row may replace an object of the table only by an object of the same kind."""
+    """Adds an object to `found`. A row may replace an object of the table only by an object of the same section."""
     owner, _ = found.setdefault(name, own)
     if owner == own[0]:
         found[name] = own
@@ -68,7 +68,7 @@ def _claim_pd(reader: Reader, found: _Found, item: Node) -> None:
 
 
 def names_of(given: Given) -> Names:
-    """The name and kind of each object."""
+    """Returns the kind of each object, by the object's name."""
     names: Names = {"pd": "pd", **dict.fromkeys(given.pds, "pd")}
     for section, (kind, _) in SECTIONS.items():
         names |= dict.fromkeys(getattr(given, section), kind)
@@ -79,7 +79,7 @@ def _read_buffer(what: str, kinds: Collection[str], reader: Reader, name: str, n
     fields = reader.mapping(node, what, ("kind", "size"), ("kind", "size"))
     kind = reader.word(fields.get("kind"), f"kind of {what}", kinds)
     size = _size(reader, fields["size"], "a size of memory") if "size" in fields else None
-    # The object is returned even after a mistake, so that uses of the object are not reported as further mistakes.
+    # The object is returned even after a mistake; otherwise each use of the object would be reported as a mistake, too.
     return MemorySpec(kind or "", size or Quantity("1", ()))
 
 
@@ -140,7 +140,7 @@ def _read_window(reader: Reader, name: str, node: Node, names: Names) -> WindowS
 
 
 # The sections with named objects, in the order of creation: the kind of the objects, and the function that reads an
-# object. The last argument of the function has the objects that exist before.
+# object. The last argument of the function has the objects of the earlier sections.
 SECTIONS: Mapping[str, tuple[str, ReadObject]] = {
     "memory": ("memory", partial(_read_buffer, "memory", vocabulary.MEMORY_KINDS)),
     "dmabufs": ("dmabuf", partial(_read_buffer, "a dma-buf", vocabulary.DMABUF_KINDS)),

@@ -1,6 +1,6 @@
-"""The keys of the files in cases/, with the JSON Schema of their values: the loader accepts only these keys. Only the
-loader decides whether a value is valid. The arguments of calls and the keys of `then` are in model/vocabulary.py;
-schema.py adds them and makes the schema of a file."""
+"""Defines the keys of the files in cases/, and the JSON Schema of their values. The loader accepts only these keys, and
+decides whether a value is valid. model/vocabulary.py defines the arguments of calls and the keys of `then`; schema.py
+adds both, and creates the schema of a file."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ Schema = dict[str, Any]
 
 @dataclass(frozen=True)
 class Key:
-    schema: Schema  # of the value
-    meaning: str = ""  # shown by editors
+    schema: Schema  # the schema of the value
+    meaning: str = ""  # a description that editors show
     required: bool = False
 
 
@@ -65,12 +65,12 @@ def words(known: Iterable[str]) -> Schema:
 
 
 def described(schema: Schema, known: Mapping[str, str]) -> Schema:
-    """The schema with the meanings of its words, for editors."""
+    """Returns the schema with the meanings of its words, for editors."""
     return {**schema, "description": "; ".join(f"{word}: {meaning}" for word, meaning in known.items())}
 
 
 def or_axis(*alternatives: Schema) -> Schema:
-    """One of the alternatives, or a placeholder for a value of an axis of the row."""
+    """Returns the schema of one of the alternatives, or of a placeholder for an axis value of the row."""
     return {"anyOf": [*alternatives, ref("placeholder")]}
 
 
@@ -79,7 +79,7 @@ def new_name() -> Schema:
 
 
 def _named(value: Schema) -> Schema:
-    """A mapping with names of new objects or axes as its keys."""
+    """Returns the schema of a mapping whose keys are names of new objects or axes."""
     return or_axis({"type": "object", "propertyNames": ref("new name"), "additionalProperties": or_axis(value)})
 
 
@@ -92,7 +92,7 @@ def if_word(key: str, word: str, then: Schema) -> Schema:
 
 
 def with_arguments(call: str, own: Schema) -> Schema:
-    """A mapping that has only the arguments of a call and the properties `own`."""
+    """Returns the schema of a mapping that has only the arguments of a call and the properties `own`."""
     return {**ref(f"arguments of {call}"), "properties": own, "unevaluatedProperties": False}
 
 
@@ -112,10 +112,9 @@ _SUBJECT = words(vocabulary.VERBS)
 _RULE_ID: Schema = {"type": "string", "pattern": f"^{RULE_ID.pattern}$"}
 _ENTRIES = list_of(or_axis(words(vocabulary.ENTRIES)), least=1)
 _DOORS = object_schema(dict.fromkeys(vocabulary.DOORS, _RULE_ID))
-# The bits without a name in an enumeration.
 _UNKNOWN_BITS = object_schema({UNKNOWN: words(FLAG_ENUMS), WHICH: words(PARTS)}, required=(UNKNOWN,))
 _VALUES: Schema = {"type": "array", "minItems": 1, "uniqueItems": True}
-# The values of an axis of a row, the values by name, or unknown bits.
+# An axis of a row: a list of values, values by name, or unknown bits.
 _AXIS: Schema = {
     "anyOf": [_VALUES, {"type": "object", "minProperties": 1, "not": {"required": [UNKNOWN]}}, _UNKNOWN_BITS]
 }
@@ -157,7 +156,7 @@ QUEUE_PAIR: Keys = {
 WINDOW: Keys = {
     "type": Key(of_enum("ibv_mw_type"), required=True),
     "pd": Key(ref("name")),
-    # The bind is always a bind of the described window, so that the argument `mw` is excluded.
+    # The argument `mw` is excluded, because the bind is always a bind of the described window.
     "bound": Key(or_axis(with_arguments(vocabulary.BINDS[0], {"mw": False}))),
 }
 GIVEN: Keys = {
@@ -216,7 +215,7 @@ ROW: Keys = {
     "given": Key(or_axis(ref("given"))),
     "before": Key(or_axis({"type": "array", "items": or_axis(ref("step before"))})),
     "call": Key(ref("call name"), "the judged call, if it is not a call of the verb under test"),
-    # The schema of these two values depends on the call.
+    # The schemas of `when` and `then` depend on the call.
     "when": Key({}, "the arguments of the judged call"),
     "then": Key({}, "the required result: an outcome, or a mapping with an outcome and further conditions"),
     "afterwards": Key(or_axis({"type": "array", "items": or_axis(ref("step"))})),

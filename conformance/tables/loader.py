@@ -1,5 +1,5 @@
 """Reads tables. Returns frozen cases, and mistakes with their locations. A table is one YAML file in the folder of its
-verb. Every mistake is reported with file, line and column; no case of a table with a mistake is returned."""
+verb. Every mistake has a file, line and column. If a table has a mistake, none of its cases is returned."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ _KEYS = ("id", "why")
 
 
 def read_retired(reader: Reader, node: Node | None, table: str) -> Mapping[str, Location]:
-    """The retired case ids of the table `<folder>/<file stem>`, each with its location."""
+    """Returns the retired case ids of the table `<folder>/<file stem>`, each with its location."""
     retired: dict[str, Location] = {}
     for item in reader.items(node, "retired"):
         fields = reader.mapping(item, "a retired case", _KEYS, _KEYS)
@@ -131,7 +131,7 @@ class _Rows:
         self.ids: dict[str, Node] = {}
 
     def _doors(self, node: Node | None) -> dict[str, str]:
-        """The other verbs with which the rows are also run (bench/doors.py), each with its rule."""
+        """Returns the other verbs with which the rows are also run (doors, see bench/doors.py), each with its rule."""
         fields = self.reader.mapping(node, "also", vocabulary.DOORS) if node else {}
         return {door: self.reader.word(rule, "rule", self.registry) or "" for door, rule in fields.items()}
 
@@ -205,7 +205,7 @@ class _Rows:
 
     def _id(self, row: Node, fields: Mapping[str, Node]) -> str | None:
         row_id = self.reader.text(fields.get("id"), "id")
-        # The words of an id are checked before the expansion, because `slug` puts axis values into lower case.
+        # The words of an id are checked before the expansion, because `slug` converts axis values to lower case.
         words = re.sub(PLACEHOLDER, "a", str(_written_id(row, Node("", row.location)).value))
         if row_id is not None and not (_ROW_ID.fullmatch(words) and _ROW_ID.fullmatch(slug(row_id))):
             message = f"invalid row id {quoted(row_id)}; use a-z, 0-9 and -, at most 200 characters"
@@ -213,7 +213,7 @@ class _Rows:
         return row_id
 
     def _ids_by_entry(self, row_id: str | None, fields: Mapping[str, Node], row: Node) -> dict[str, tuple[str, str]]:
-        """The id of the case at each entry, and the rule of the entry if it is a door. Notes duplicate ids."""
+        """Returns the id of the case at each entry and door, with the rule of a door. Duplicate ids are mistakes."""
         chosen = fields.get("entries", self.entries)
         if chosen is not None and chosen.value == ():
             message = "an empty list of entries; leave `entries` out for the entry libibverbs"
@@ -236,13 +236,13 @@ class _Rows:
 
 
 def _written_id(row: Node, default: Node) -> Node:
-    """The id as it is written in the row. (After the expansion, the location of the id is that of an axis value.)"""
+    """Returns the id as it is written in the row. After the expansion, it can have the location of an axis value."""
     return row.value.get("id", default) if isinstance(row.value, dict) else default
 
 
 def _through_door(case: Case, rule: str, registry: Registry) -> Case:
-    """Returns the case with another verb in the judged call. The case then proves `rule`, which says that all rules of
-    the row also hold for this verb. The needs of `rule` are added to the needs of the row."""
+    """Returns the case of a door, which calls a different verb. The case then tests only `rule`, which says that all
+    rules of the row also apply to this verb. The needs of `rule` are added to the needs of the row."""
     needs = registry[rule].needs
     sweep = case.sweep
     if sweep:

@@ -1,5 +1,5 @@
-"""Reads a device profile from a file: the name of the driver, and the capabilities that are `present` or `absent`. Both
-keys map a capability to the reason."""
+"""Reads a device profile from a file: the name of the driver, and the capabilities that are `present` or `absent`, each
+with the reason."""
 
 import hashlib
 from pathlib import Path
@@ -15,7 +15,7 @@ _KEYS = ("device", "present", "absent")
 
 
 def read_profile(path: Path) -> Profile:
-    """The profile in a file. Raises UserError with a line for each mistake."""
+    """Returns the profile in a file. Raises UserError with a line for each mistake."""
     with document(path) as (root, reader):
         fields = reader.mapping(root, "a profile", _KEYS, ("device",))
         device = reader.text(fields.get("device"), "device") or ""
@@ -27,7 +27,7 @@ def read_profile(path: Path) -> Profile:
 
 
 def named_profile(path: Path | None) -> GivenFile | None:
-    """The name and hash of the profile's file for the header; None without a profile. Raises OSError."""
+    """Returns the name and hash of the profile's file, for the header; None without a profile. Raises OSError."""
     return {"file": str(path), "sha256": hashlib.sha256(read_regular(path)).hexdigest()} if path else None
 
 

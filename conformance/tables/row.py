@@ -1,5 +1,6 @@
-"""Reads the body of a row: its `given`, the judged call, and the steps before and after the call. loader.py uses the
-module for each expanded row. For a row with a sweep, the module also replaces the placeholders for axes by values."""
+"""Reads the body of a row: its `given`, the judged call, and the steps before and after the judged call. loader.py uses
+this module for each expanded row. For a row with a sweep, this module also replaces the placeholders for axes by
+values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -78,16 +79,16 @@ class RowText:
     table_given: Node | None  # `given` of the table
     fields: Mapping[str, Node]
     row: Node
-    nodes: Mapping[str, tuple[Node, ...]]  # the values of each axis; none for an axis over subsets of flags
+    nodes: Mapping[str, tuple[Node, ...]]  # the values of each axis; empty for an axis of subsets of flags
     space: Space
 
     def axes_in(self, *nodes: Node) -> list[Axis]:
-        """The axes that occur in these parts of the row, in the order of the space."""
+        """Returns the axes that occur in these parts of the row, in the order of the space."""
         found = {name for node in nodes for name in names_in(node)}
         return [axis for axis in self.space.axes if axis.name in found]
 
     def fill(self, node: Node, axes: Sequence[Axis], key: Sequence[int], reader: Reader) -> Node:
-        """Returns a part of the row with the values of `axes` filled in; `key` has a value's number for each axis."""
+        """Returns a part of the row in which values replace `axes`. `key` has the number of a value for each axis."""
         binding = {axis.name: self._value(axis, value) for axis, value in zip(axes, key, strict=True)}
         return substitute(node, binding, reader, set())
 
@@ -98,13 +99,13 @@ class RowText:
         return Node(tuple(Node(flag, self.row.location) for flag in flags), self.row.location)
 
     def body(self, key: Sequence[int], reader: Reader) -> RowBody:
-        """Reads the body of the row at the values in `key`, one for each axis; notes mistakes in `reader`."""
+        """Reads the body of the row. `key` has the number of a value for each axis; `reader` records mistakes."""
         fields = {name: self.fill(node, self.space.axes, key, reader) for name, node in self.fields.items()}
         return read_row_body(reader, self.call, self.table_given, fields, self.row)
 
 
 def one_at_a_time(axes: Sequence[Axis]) -> Iterator[tuple[int, ...]]:
-    """Yields each value of each axis, with the other axes at their first values. For an axis over subsets of flags,
+    """Yields a key for each value of each axis; all other axes have their first value. For an axis of subsets of flags,
     only the empty subset and the set of all flags are used."""
     for position, axis in enumerate(axes):
         for value in (0, axis.size - 1) if axis.flags else range(axis.size):
@@ -112,17 +113,17 @@ def one_at_a_time(axes: Sequence[Axis]) -> Iterator[tuple[int, ...]]:
 
 
 def elements(node: Node | None) -> tuple[Node, ...]:
-    """The elements of a list; an empty tuple for any other node."""
+    """Returns the elements of a list; an empty tuple for any other node."""
     return node.value if node is not None and isinstance(node.value, tuple) else ()
 
 
 def entries(node: Node | None) -> Mapping[str, Node]:
-    """The entries of a mapping; an empty mapping for any other node."""
+    """Returns the fields of a mapping; an empty mapping for any other node."""
     return node.value if node is not None and isinstance(node.value, dict) else {}
 
 
 def format_arguments(step: Step, written: Node | None) -> dict[str, str]:
-    """Returns the arguments of a step as texts. The text of an argument with an axis is its text in the table."""
+    """Returns the arguments of a step as texts. An argument with an axis has the text that the table has."""
     nodes = entries(written)
     return {
         key: _format(nodes[key]) if key in nodes and names_in(nodes[key]) else format_argument(value)
@@ -131,7 +132,7 @@ def format_arguments(step: Step, written: Node | None) -> dict[str, str]:
 
 
 def _format(node: Node) -> str:
-    """The text of a value in the table. A list is formatted like flags, because most lists are lists of flags."""
+    """Returns the text of a value in the table. A list is formatted like flags: most lists are lists of flags."""
     if isinstance(node.value, tuple):
         return "|".join(_format(each) for each in node.value)
     if isinstance(node.value, dict):

@@ -1,8 +1,8 @@
 """Resolves the row of a sweep while its table is loaded, into templates for its parts (model/row_template.py).
 
-An axis can occur in arguments, in expectations and in `given`. Each such part is read once for each combination of the
-values of its axes. Lists of flags are read element by element, because an axis of subsets can have too many values to
-list. sweep_reader.py reads the keys of the sweep itself.
+An axis can occur in arguments, in expectations and in `given`. Each part with axes is read once for each combination of
+the axis values. Lists of flags are read element by element, because an axis of subsets can have too many values for a
+list. sweep_reader.py reads the keys of the sweep.
 """
 
 import functools
@@ -36,22 +36,22 @@ from conformance.tables.row import RowBody, RowText, elements, entries, format_a
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader
 
-# Far more than any real table needs. The bound prevents a mistake in a table from exhausting memory.
+# Far more than any table needs. Without this bound, a mistake in a table could exhaust the memory.
 MAX_COMBINATIONS = 1 << 14
 T = TypeVar("T")
 _Read = Callable[[Reader, Node], T | None]
 
 
 class PartResolver:
-    """Resolves parts of one row. Notes mistakes in `reader`; results after a mistake must not be used. `inside` is the
-    column of the sweep's points. A combination of values that no point has may be invalid."""
+    """Resolves parts of one row. Records mistakes in `reader`; results after a mistake must not be used. `inside` is
+    the column of the sweep's points. A combination of values that no point has may be invalid."""
 
     def __init__(self, reader: Reader, text: RowText, inside: int) -> None:
         self._reader, self._text, self._inside = reader, text, inside
 
     def varying(self, node: Node, read: _Read[T]) -> Varying[T]:
-        """Resolves a part. `read` is called with the part whose axes are replaced, and returns the part's value, or
-        None after a mistake."""
+        """Resolves a part. `read` is called with the part in which values replace the axes, and returns the value of
+        the part, or None after a mistake."""
         axes = self._text.axes_in(node)
         names = tuple(axis.name for axis in axes)
         values: dict[tuple[int, ...], T] = {}
@@ -77,7 +77,7 @@ class PartResolver:
         return Varying(names, values)
 
     def _each_axis(self, node: Node, axes: Sequence[Axis], read: _Read[T], values: dict[tuple[int, ...], T]) -> bool:
-        """Reads the part into `values` at the keys of `one_at_a_time`. Returns whether there was no mistake."""
+        """Reads the part into `values` at the keys of `one_at_a_time`. Returns whether the part has no mistake."""
         before = len(self._reader.mistakes)
         for key in one_at_a_time(axes):
             value = read(self._reader, self._text.fill(node, axes, key, self._reader))
@@ -111,7 +111,7 @@ class PartResolver:
         return FlagSubsets(axis.name, tuple(flags.mask for flags in single), axis.flags)
 
     def _note_duplicates(self, node: Node, parts: Sequence[FlagsPart]) -> None:
-        """Notes each flag that two parts of the list have at the same point."""
+        """Records a mistake for each flag that two parts of the list have at the same point."""
         space = self._text.space
         for one, other in itertools.combinations([dict(self._flag_columns(part)) for part in parts], 2):
             for name in one.keys() & other.keys():
@@ -159,7 +159,7 @@ class PartResolver:
 
 def resolve(reader: Reader, text: RowText, inside: int) -> tuple[RowTemplate, RowBody] | None:
     """Returns the row as a template, and the row's body at the first point, with the arguments of the judged call as
-    text. `inside` is the column of the sweep's points. Returns None after mistakes, which are noted in `reader`."""
+    text. `inside` is the column of the sweep's points. After mistakes, which are recorded in `reader`, returns None."""
     before = len(reader.mistakes)
     first = text.body([0] * len(text.space.axes), reader)
     if len(reader.mistakes) > before:
@@ -223,8 +223,7 @@ def _given(parts: PartResolver, given: Given, fields: Mapping[str, Node]) -> Com
 
 
 def _object(parts: PartResolver, name: str, first: Any, node: Node, names: Names, read: ReadObject) -> Template[Any]:
-    """Resolves an object of `given`: only its arguments or flags if no other part has an axis, else the whole
-    object."""
+    """Resolves an object of `given`: only its arguments or flags if axes occur only there, else the whole object."""
     bound = entries(entries(node).get("bound"))
     match first:
         case MrSpec(call, arguments) if _only_in(node, *vocabulary.CALLS[call]):

@@ -1,9 +1,9 @@
-"""The table language as JSON Schema (2020-12), for editors that check a table while it is written.
+"""Creates a JSON Schema (2020-12) of the table language, for editors that check a table while it is written.
 
-The schema is made from the data that the loader also uses (vocabulary.py, model/quantity.py, verbs), so that a new call
-or flag appears without a change here. Shared parts are defined once, under `$defs`. Only the loader decides whether a
-table is valid: it also checks properties that a schema cannot express, such as which objects exist and how many cases
-the rows expand to.
+The schema is created from the data that the loader also uses (vocabulary.py, model/quantity.py, verbs); therefore a new
+call or flag needs no change of this module. Shared parts are defined once, under `$defs`. Only the loader decides
+whether a table is valid. It also checks properties that a schema cannot express: which objects exist, and the number of
+cases to which the rows expand.
 """
 
 from collections.abc import Callable
@@ -97,14 +97,14 @@ def _judged(call: str) -> Schema:
 
 
 def _arguments(call: str) -> Schema:
-    """The arguments of a call. A schema that refers to this schema adds its own properties, and excludes all others."""
+    """Returns the schema of a call's arguments. A schema that refers to it adds properties, and excludes all others."""
     known = vocabulary.CALLS[call]
     required = [key for key, parameter in known.items() if parameter.default is None]
     return {"type": "object", "properties": {key: _parameter(known[key]) for key in known}, "required": required}
 
 
 def _parameter(parameter: ArgumentSpec) -> Schema:
-    """The schema of an argument. Raises KeyError for a kind of parameter that is missing below."""
+    """Returns the schema of an argument. Raises KeyError for a kind of parameter that `kinds` does not have."""
     default = parameter.default
     described: Schema = {} if default is None else {"description": f"{default or 'nothing'} if left out"}
     number = ref("quantity")
@@ -124,7 +124,7 @@ def _expectable(call: str) -> list[str]:
 
 
 def _then_name(call: str) -> str:
-    """The name of the definition for the expectation of a call. Calls with the same conditions share a definition."""
+    """Returns the name of the definition of a call's expectation. Calls with the same conditions share a definition."""
     special = [key for key in _expectable(call) if vocabulary.EXPECTATIONS[key].calls]
     return f"then with {' and '.join(special)}" if special else "then"
 
@@ -137,13 +137,13 @@ def _then(call: str) -> Schema:
 
 
 def _flags(enum: str) -> Schema:
-    # A table writes a bit without a name by its number.
+    # In a table, a bit without a name is written as its number.
     bits = [f"bit {bit}" for bit in ENUMS[enum].unnamed_bits]
     return or_axis(list_of(or_axis(words([*ENUMS[enum].short_names, UNKNOWN_BIT, *bits]))))
 
 
 def _quantity_pattern() -> str:
-    # The longest unit comes first, so that `pages` is not read as `page` and `s`.
+    # The longest unit comes first; otherwise `pages` would be read as `page` and `s`.
     named = {*quantity.UNITS, *quantity.PAGES, *quantity.HUGE_PAGES}
     units = "|".join(sorted(named, key=lambda unit: (-len(unit), unit)))
     number = rf"(?:0x[0-9a-fA-F]+|0|[1-9][0-9]*)(?:\s*(?:{units}))?"

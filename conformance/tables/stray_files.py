@@ -1,5 +1,5 @@
-"""Finds files that would not be read as tables, and tables that would not be run. No case may be lost because its file
-has the wrong suffix, is in the wrong folder, or belongs to a verb without a test function."""
+"""Finds files that would not be read as tables, and tables that would not be run: a file with a wrong suffix or in a
+wrong folder, or a table of a verb without a test function. Such mistakes would silently remove cases."""
 
 import ast
 import os

@@ -1,5 +1,5 @@
-"""The suite: all rules and tables, with every case that can be run. Selects cases by verb, by rule, by words in the id,
-or by exact ids of cases and points. tiers.py has the order of cases and the contents of a tier."""
+"""Loads the suite, which is all rules and tables with their cases, and selects cases: by verb, by rule, by words in the
+id, or by exact ids of cases and points. tiers.py determines the order of cases and the contents of a tier."""
 
 import contextlib
 import hashlib
@@ -24,8 +24,8 @@ from conformance.yamldoc.reader import suggestion
 
 
 def needs_of(registry: Registry, cases: Sequence[Case]) -> tuple[Needs, list[Mistake]]:
-    """Returns the evidence that the rules need, and a mistake for each item that a rule names but that none of its
-    cases shows."""
+    """Returns the evidence that the rules need, and a mistake for each part of the evidence that a rule names but that
+    none of its cases shows."""
     by_rule: dict[str, set[str]] = {rule: set() for rule in registry}
     everything: set[Shown] = set()
     planned = [case for case in of_tier(cases, DEFAULT) if case.kind.traits.proves]
@@ -49,7 +49,7 @@ POINT = "#"  # between the id of a sweep and the text of one of its points
 VERSION = "0.1.0"
 ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "cases"
-_READ = (".yaml", ".yml", ".py")  # the files of a folder of cases on which the suite depends
+_READ = (".yaml", ".yml", ".py")  # the suffixes of the files in a folder of cases on which the suite depends
 # The modules of conformance/ on which the content of a suite depends.
 _READING = ("*.py", "yamldoc/*.py", "verbs/*", "header/*", "model/*.py", "judging/*.py", "tables/*.py")
 
@@ -60,8 +60,8 @@ class Suite:
 
     registry: Registry
     tables: tuple[Table, ...]
-    tables_sha256: str  # of all files of tables and rules
-    unread: int = 0  # the cases of the default tier in tables that were not read
+    tables_sha256: str  # the hash of all files of tables and rules
+    unread: int = 0  # the number of cases of the default tier in tables that were not read
 
     def find(self, case_id: str) -> Case | None:
         """Returns the case with an id, or the case of one point of a sweep, `CASE#axis=value,axis=value`. Returns None
@@ -93,8 +93,8 @@ class Suite:
 
 def load_suite(extra: Sequence[Path] = (), names: Collection[str] = ()) -> Suite:
     """Returns the project's rules and tables together with those in the folders `extra`. If an earlier process has read
-    the same files, the suite is read from the cache (cache.py), and `names`, if given, are the only tables that are
-    read. Raises UserError with one line for each mistake."""
+    the same files, the suite is read from the cache (cache.py); with `names`, only these tables are then read. Raises
+    UserError with one line for each mistake."""
     for folder in extra:
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder of cases")
@@ -104,7 +104,7 @@ def load_suite(extra: Sequence[Path] = (), names: Collection[str] = ()) -> Suite
     try:
         name = f"suite-{_digest_of_sources(folders)}.pickle" if cache.path_of("") else ""
     except OSError:
-        name = ""  # the reader of the tables reports the error
+        name = ""  # `_read_suite` reports the error
     path = cache.lookup(name) if name else None
     if path is not None:
         with contextlib.suppress(Exception):  # after any error in the cached file, the tables are read again
@@ -131,7 +131,8 @@ def _unpacked(data: bytes, names: Collection[str]) -> Suite:
 
 
 def _digest_of_sources(folders: Sequence[Path]) -> str:
-    """A digest of Python's version, the modules that read a suite, and all its files. Raises OSError."""
+    """Returns a digest of Python's version, of the modules that read a suite, and of the suite's files. Raises
+    OSError."""
     parts = [sys.version.encode(), *map(os.fsencode, folders)]
     paths = [path for name in _READING for path in sorted((ROOT / "conformance").glob(name))]
     for folder in folders:
@@ -163,7 +164,7 @@ def _read_suite(folders: Sequence[Path]) -> Suite:
 
 
 def tables_digest(folders: Sequence[Path]) -> str:
-    """The SHA-256 of all files of tables and rules in these folders, as `tables_sha256` of a suite. Raises OSError."""
+    """Returns the SHA-256 of all files of tables and rules in these folders (Suite.tables_sha256). Raises OSError."""
     digest = hashlib.sha256()
     for folder in folders:
         for path in sorted(folder.glob("*/*.yaml")):
@@ -181,9 +182,9 @@ class Selection:
 
     verbs: Sequence[str] = ()
     rules: Sequence[str] = ()
-    words: Sequence[str] = ()  # all of them must be in a case's id
-    only: Sequence[str] = ()  # ids of cases of any tier; the other criteria select among these cases
-    tier: str = EXHAUSTIVE  # of the cases; ignored with `only`
+    words: Sequence[str] = ()  # a case's id must contain all these words
+    only: Sequence[str] = ()  # the ids of cases of any tier; the other criteria select among these cases
+    tier: str = EXHAUSTIVE  # the tier of the cases; ignored with `only`
 
     def apply(self, suite: Suite) -> list[Case]:
         """Returns the matching cases of `suite`, in the suite's order; single points come last. Raises UserError if a

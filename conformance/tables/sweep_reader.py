@@ -31,7 +31,7 @@ def read_sweep(
     rules: tuple[str, ...],
 ) -> tuple[Sweep, RowBody] | None:
     """Returns the sweep of a row, and the row's body at the first point, with the arguments as text. Returns None after
-    mistakes. `template` has the row's call, the table's `given`, the row's other fields, and the row's node."""
+    mistakes. `template` has the judged call, the table's `given`, the fields of the row's body, and the row's node."""
     before = len(reader.mistakes)
     fields = reader.mapping(node, "a sweep", keys.SWEEP, keys.required(keys.SWEEP))
     named = reader.named(fields.get("axes"), "axes")
@@ -75,7 +75,8 @@ def read_sweep(
 
 
 def _stated(reader: Reader, node: Node | None) -> int | None:
-    """The number of points that a table states: a number, or a product such as `40 * subsets of ibv_access_flags`."""
+    """Returns the number of points that a table states: a number, or a product such as `40 * subsets of
+    ibv_access_flags`."""
     if node is None or not isinstance(node.value, str):
         return reader.count(node, "points")
     size = 1
@@ -162,7 +163,7 @@ def _subsets(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[
 
 
 def _unknown(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Node, ...]]:
-    """An axis with an empty value, and a value for each bit without a name."""
+    """Returns an axis with an empty value, and with a value for each bit without a name."""
     enum = reader.word(node, "enumeration of flags", FLAG_ENUMS)
     if enum is None:
         return None, ()

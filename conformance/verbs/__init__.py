@@ -1,4 +1,4 @@
-"""Descriptions of the verbs: signatures, structs, enumerations, flags and return codes, as the documents define them.
+"""Describes the verbs: signatures, structs, enumerations, flags and return codes, as the documents define them.
 
 Tables, judging and reports use the names defined here. The package loads no library under test and opens no device. The
 descriptions are taken from the manual pages of rdma-core; `conformance.header` compares them with an installed header.
@@ -35,7 +35,7 @@ from conformance.verbs.types import declaration as declaration
 
 
 def _read() -> dict[str, Any]:
-    """The contents of the files, by their names without the suffix; cached, because every process needs them."""
+    """Returns the contents of the files, by name without suffix. They are cached, because every process needs them."""
     contents = {path.stem: path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.yaml"))}
     name = f"descriptions-{cache.digest_of(contents.values())}.json"
     if known := cache.recalled(name):
@@ -51,7 +51,7 @@ def _read() -> dict[str, Any]:
 def _enums_of(
     given: Mapping[str, Any], dialect: str = MAINLINE, mainline: Mapping[str, Enum] | None = None
 ) -> dict[str, Enum]:
-    """The enumerations by name, each with the enumerators of the mainline enumeration of the same name at the front."""
+    """Returns the enumerations by name. Each begins with the enumerators of the mainline enumeration of this name."""
     return {name: _enum(name, more, dialect, (mainline or {}).get(name, ())) for name, more in given.items()}
 
 
@@ -123,8 +123,8 @@ _READ = _read()
 ENUMS: Mapping[str, Enum] = MappingProxyType(_enums_of(_READ["enums"]))
 STRUCTS: Mapping[str, Struct] = MappingProxyType(_structs_of(_READ["structs"]))
 VERBS: Mapping[str, Verb] = MappingProxyType(_verbs_of(_READ["verbs"], ENUMS))
-# The optional access flags, as a mask, from <infiniband/verbs.h>. The kernel and libibverbs ignore unknown bits of this
-# mask, and refuse unknown bits outside it.
+# The optional access flags, as a mask, from <infiniband/verbs.h>. The kernel and libibverbs ignore unknown bits in this
+# mask, and refuse all other unknown bits.
 OPTIONAL_ACCESS = 0x3FF00000
 CONSTANTS: Mapping[str, Constant] = MappingProxyType(
     {
@@ -137,7 +137,7 @@ CONSTANTS: Mapping[str, Constant] = MappingProxyType(
         )
     }
 )
-INVENTED = "invented"  # in place of a dma handle, a pointer to zeros
+INVENTED = "invented"  # in tables, the word for a pointer to zeros in place of a dma handle
 
 # Definitions that only a vendor's page has. They are separate, so that mainline tables cannot refer to them.
 _VENDOR = _READ["vendor"]
@@ -165,8 +165,8 @@ def enum_in(dialect: str, name: str) -> Enum:
 
 
 def structs_in(verb: Verb) -> tuple[Struct, ...]:
-    """Returns the described structs in a verb's arguments and result, and the structs to which these point, the nearest
-    first."""
+    """Returns the described structs in a verb's arguments and result, and the structs in the fields of these structs,
+    the nearest first."""
     known = STRUCTS if verb.dialect == MAINLINE else {**STRUCTS, **VENDOR_STRUCTS}
     found: list[Struct] = []
     ctypes = [verb.returns, *(each.ctype for each in verb.parameters)]

@@ -1,5 +1,5 @@
-"""The nodes of a YAML document, and the mistakes in it. Each `Node` has the line and column of its value, so that later
-checks can report the location of a mistake. parsing.py reads a document into nodes."""
+"""Defines the nodes of a YAML document, and the mistakes in such a document. Each `Node` has the line and column of its
+value; therefore later checks can report the location of a mistake. parsing.py reads a document into nodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ MAX_NUMBER = (1 << 64) - 1
 @dataclass(frozen=True)
 class Location:
     file: str  # the path in messages
-    line: int  # counts from 1; 0 stands for the whole file: messages then show only the path
-    column: int  # counts from 1
-    within: str = ""  # appended to messages: the text with a placeholder into which the value was inserted
+    line: int  # numbered from 1; 0 stands for the whole file, and messages then show only the path
+    column: int  # numbered from 1
+    within: str = ""  # appended to messages: the text in which the value replaces a placeholder
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
@@ -28,7 +28,7 @@ class Mistake:
 
 
 def plain(node: "Node") -> object:
-    """The value of a node as plain Python data, without locations."""
+    """Returns the value of a node as Python data without locations."""
     if isinstance(node.value, dict):
         return {key: plain(value) for key, value in node.value.items()}
     return [plain(item) for item in node.value] if isinstance(node.value, tuple) else node.value
@@ -46,9 +46,9 @@ class TextError(Exception):
 class Node:
     value: "str | int | bool | tuple[Node, ...] | dict[str, Node] | None"  # a scalar, a list, or a mapping by key
     location: Location
-    plain: bool = True  # a scalar without quotes
+    plain: bool = True  # whether a scalar is written without quotes
     keys: dict[str, Location] | None = None  # the location of each key of a mapping
-    name: str = ""  # of an axis value; empty if the table has none
+    name: str = ""  # the name of an axis value; empty if the table gives no name
 
     @property
     def kind(self) -> str:

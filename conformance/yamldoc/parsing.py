@@ -1,7 +1,7 @@
 """Reads a YAML document into nodes with locations. Input is bounded; bad input never causes a traceback.
 
-`tables/loader.py` and other modules check the meaning of the content. If the content is in the cache, they do not
-import this module, which imports PyYAML.
+`tables/loader.py` and other modules check the meaning of the content. If the content is cached, these modules import
+neither this module nor PyYAML.
 
 The module uses PyYAML's event stream and not its loaders, because events need no recursion (deep nesting causes an
 error message, not a crash), construct no Python objects, and show duplicate keys and aliases. Mistakes after which the
@@ -26,14 +26,14 @@ _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*|0x[0-9a-fA-F]+)")
 _BOOLEANS = {"true": True, "false": False}
 # Words that parsers of YAML 1.1 convert to booleans, although the writer usually means text.
 _AMBIGUOUS = {"yes", "no", "on", "off", "y", "n", "true", "false"}
-# Characters that YAML allows, but after which YAML and editors count lines or columns differently.
+# Characters that YAML allows, but after which a YAML parser and an editor count lines or columns differently.
 _MISLEADING = re.compile("\ufeff|[\x85\u2028\u2029]|\r(?!\n)")
 _BEYOND_UNICODE = re.compile(r"\\U(?!0010|000[0-9a-fA-F])[0-9a-fA-F]{8}")
 _CORE_TAG = "tag:yaml.org,2002:"
 _OPENING = re.compile(r"while (?:scanning a quoted scalar|parsing a flow (?:sequence|mapping))")
 
-# libyaml is several times as fast as PyYAML's own parser, but reports errors with other texts and locations.
-# If libyaml rejects a text, PyYAML's parser therefore reads it again.
+# libyaml is several times as fast as PyYAML's own parser, but reports errors with different texts and locations. If
+# libyaml rejects a text, PyYAML's parser therefore reads the text again.
 _FAST: type | None = getattr(yaml, "CSafeLoader", None)
 
 
@@ -120,7 +120,7 @@ def _stop(location: Location, message: str) -> NoReturn:
 
 
 class _Open:
-    """A list or mapping whose end has not been read yet. `key` is the key of the value that is read next."""
+    """A list or mapping whose end has not been read yet. `key` is the key of the value that will be read next."""
 
     def __init__(self, location: Location, mapping: bool) -> None:
         self.location = location
@@ -148,7 +148,7 @@ class _Builder:
         self.mistakes.append(Mistake(location, message))
 
     def read(self, text: str, loader: type) -> None:
-        """Reads `text` to its end, or to the first mistake after which the rest cannot be interpreted."""
+        """Reads `text` to the end, or to the first mistake after which the rest cannot be interpreted."""
         for event in yaml.parse(text, Loader=loader):
             if loader is _FAST and isinstance(event, yaml.ScalarEvent) and not event.value and not event.style:
                 raise yaml.YAMLError("the two parsers give different locations to an omitted value")
@@ -163,7 +163,7 @@ class _Builder:
         return self.root
 
     def _process(self, event: yaml.Event) -> bool:
-        """Processes one event. Returns False if reading has to stop."""
+        """Processes one event. Returns False if the rest of the text cannot be interpreted."""
         mark: Any = event.start_mark  # the type stubs allow None, but the parser always sets it
         location = Location(self.name, mark.line + 1, mark.column + 1)
         if isinstance(event, yaml.DocumentStartEvent):
@@ -188,7 +188,7 @@ class _Builder:
         return True
 
     def _reject_indirection(self, event: yaml.NodeEvent, location: Location) -> None:
-        """Reports aliases, anchors and tags: a value with any of these is not the text that a person sees."""
+        """Reports aliases, anchors and tags, because they give a value a meaning that its text does not show."""
         if isinstance(event, yaml.AliasEvent):
             self.note(location, f"aliases are not allowed (*{event.anchor}); write the value out")
         elif event.anchor is not None:

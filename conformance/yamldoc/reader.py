@@ -1,6 +1,6 @@
-"""Typed access to YAML nodes with locations, for tables, rules and all other files that people write. Collects every
-mistake instead of stopping at the first mistake. Each method of `Reader` returns the value of a node. If the node is of
-the wrong type, the method records a mistake and returns None or an empty value."""
+"""Reads typed values from YAML nodes, for tables, rules and all other files that users write. Collects every mistake
+instead of stopping at the first mistake. Each method of `Reader` returns the value of a node. If the node has a wrong
+type, the method records a mistake and returns None or an empty value."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def suggestion(word: str, known: Collection[str]) -> str:
-    """Returns ` (did you mean X?)` if a known word is similar; else a list of the known words, if they are few."""
+    """Returns ` (did you mean X?)` if a known word is similar; else a list of the known words if there are few."""
     import difflib  # imported late: only mistakes need it
 
     # Words are compared in lower case, so that remote_wirte is similar to REMOTE_WRITE.
@@ -164,7 +164,8 @@ def _plural(what: str) -> str:
 
 @contextmanager
 def document(path: Path) -> Iterator[tuple[Node, Reader]]:
-    """The root of a file, and a reader. At the end of the block, UserError is raised with a line for each mistake."""
+    """Yields the root of a file, and a reader. At the end of the block, raises UserError with a line for each
+    mistake."""
     from conformance.yamldoc.parsing import read_file  # imported late: most commands read no such file
 
     try:
