@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("markdown", "mail", "kcidb"),
         default="markdown",
     )
-    add(parser, "--origin NAME", "for KCIDB: the CI system (%(default)s)", default="rdma_cts")
+    add(parser, "--origin NAME", "for KCIDB: the CI system (default: %(default)s)", default="rdma_cts")
     add_cases_argument(parser)
 
 

@@ -59,7 +59,7 @@ def _nodes_in(given: Path) -> Iterator[Path]:
             return
         below = sorted(Path(entry.path) for entry in os.scandir(given) if entry.is_dir())
     if not below:
-        raise UserError(f"{given} has neither results nor directories", hint="give the directories of the nodes")
+        raise UserError(f"{given} has neither results nor subdirectories", hint="give the directories of the nodes")
     yield from (Path(os.path.abspath(each)) for each in below)
 
 

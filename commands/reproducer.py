@@ -99,7 +99,7 @@ def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
         return UserError(said, hint="give a run that was made with the present tables")
     if name in suite.registry:
         return UserError(
-            f"{name} is a rule, and a program shows a case", hint=f"{PROGRAM} explain {name} lists its cases"
+            f"{name} is a rule, but a program shows one case", hint=f"{PROGRAM} explain {name} lists its cases"
         )
     return UserError(f"there is no case {name!r}{near}")
 

@@ -183,7 +183,7 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
         _keep_plan(options, chosen, where, recorded_plan, out)
         plan = _planned(options, chosen, where, arguments.argv)
         if before and before.header.get("waivers") != plan.facts["waivers"]:
-            raise UserError("the run cannot be resumed, because the waivers differ", hint="start a new run")
+            raise UserError("the run cannot be resumed, because its waivers have changed", hint="start a new run")
         recording = Recording(plan, file, progress, file.cut_back(before))
         try:
             _supervise(recording, where, progress, out, options.no_confirm)
@@ -345,7 +345,7 @@ def _announcing(start: Start, alone: Collection[str], progress: Progress) -> Sta
 def _kept(out: Path, done: int, total: int) -> str:
     """Writes the reports of an interrupted run. Returns a text about the results and about resuming the run."""
     if not done:
-        return f"no case has a result yet; {command('run', '--resume', out)} starts again"
+        return f"no case has a result yet; {command('run', '--resume', out)} starts the run again"
     report.write_beside(out)
     results = f"{done} of {total} results and their report are in {out}"
     return f"{results}; {command('run', '--resume', out)} runs the remaining cases"

@@ -159,7 +159,7 @@ def _write(folder: Path, pages: Iterable[tuple[str, str]], old: Sequence[str]) -
         for part in site.FOLDERS:
             (new / part).mkdir(parents=True)
             if (folder / part).is_symlink():
-                raise UserError(f"{folder / part} is a link, and not a directory of a site")
+                raise UserError(f"{folder / part} is a link, not a directory of a site")
         for name, text in pages:
             (new / name).write_text(text, encoding="utf-8")
             names.append(name)

@@ -138,8 +138,8 @@ class Guests:
             with self._boot(command, Request(()), *self._next(), parts, guest_end):
                 guest_end.close()
                 self._say(
-                    f"a shell in the guest, in the suite's directory; the device is {self.driver.device},"
-                    f" {PROGRAM} runs there as on this host, `exit` ends the guest"
+                    f"this is a shell in the guest, in the suite's directory; the device is {self.driver.device};"
+                    f" {PROGRAM} runs there as on this host; `exit` ends the guest"
                 )
                 terminal.relay(host_end)
 

@@ -255,7 +255,7 @@ def test_the_setting_that_forbids_user_namespaces_is_named(tmp_path: Path) -> No
 
 
 def test_an_interrupted_run_names_its_results_and_has_reports(run: Path) -> None:
-    assert kept_text(run, 0, 7) == f"no case has a result yet; ./rdma-cts run --resume {run} starts again"
+    assert kept_text(run, 0, 7) == f"no case has a result yet; ./rdma-cts run --resume {run} starts the run again"
     said = kept_text(run, 60, 70)
     rest = f"./rdma-cts run --resume {run} runs the remaining cases"
     assert said == f"60 of 70 results and their report are in {run}; {rest}"

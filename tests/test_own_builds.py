@@ -75,7 +75,7 @@ def booted(place: Path) -> Recorded:
 def run_of(out: Path, *options: str | Path, **environment: str) -> Recorded:
     done = run_in_guest(out, "--guests", "1", "--no-confirm", *options, only=CHOSEN, **environment)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "booting it instead" not in done.stdout + done.stderr
+    assert "booting the guest instead" not in done.stdout + done.stderr
     return read_results(out)
 
 

@@ -15,6 +15,7 @@ from commands.__main__ import main
 from conformance.execution.runner import RunContext, run_case
 from conformance.judging import Judgement
 from conformance.model.case import Case
+from conformance.model.kind import Kind
 from conformance.model.transport import IWARP as IWARP_TRANSPORT
 from conformance.model.verdict import VIOLATIONS as OF_A_DEVICE
 from conformance.model.verdict import Verdict
@@ -148,7 +149,9 @@ def detected(violation: Violation, cases: Sequence[Case]) -> bool:
 
 @pytest.mark.nightly
 def test_no_violation_of_the_reference_survives_and_few_are_misattributed() -> None:
-    found = list(try_all(VIOLATIONS, cases()))
+    # Only a dear case detects keys-of-sixteen-bits.
+    every = [case for case in of_tier(load_suite().cases, DEFAULT) if case.kind is not Kind.SEQUENCES]
+    found = list(try_all(VIOLATIONS, every))
     assert [report.line(each) for each in found if each.outcome == SURVIVED] == []
     assert Trial(found, UNTRIABLE, 0.0, "the reference").passed
 

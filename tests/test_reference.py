@@ -83,6 +83,14 @@ def test_cases_that_need_undeclared_capabilities_do_not_fail(undeclared: tuple[s
         assert said or Verdict.UNSUPPORTED in {each.verdict for _, each in found}
 
 
+def test_a_row_that_needs_a_type_of_queue_pair_is_unsupported_without_it(suite: Suite) -> None:
+    """Later steps of this row examine the effects of requests that the device cannot execute."""
+    cases = [case for case in suite.cases if "peers-write-to-a-region" in case.id]
+    assert all("rc" in case.needs for case in cases)
+    verdicts = [judgement.verdict for _, judgement in on_reference(cases, only=without("rc"))]
+    assert verdicts == [Verdict.UNSUPPORTED] * 2
+
+
 def test_an_undeclared_capability_is_also_not_offered() -> None:
     for undeclared in OPTIONAL:
         with closing(ReferenceBench(Device(without(undeclared)))) as bench:

@@ -179,9 +179,9 @@ def manifest_with(**changes: Any) -> Callable[[Path], object]:
         *((name, Path.unlink, "damaged") for name in (*FILES, MANIFEST)),
         *((name, lambda path: os.truncate(path, 3), "damaged") for name in (*FILES, MANIFEST)),
         (MANIFEST, lambda path: path.write_text('{"files": 7}'), "damaged"),
-        (MANIFEST, manifest_with(files={}), "lists other files"),
-        (MANIFEST, manifest_with(digest="0" * 64), "belongs to another image"),
-        (MANIFEST, manifest_with(kernel_version=7), "belongs to another image"),
+        (MANIFEST, manifest_with(files={}), "lists different files"),
+        (MANIFEST, manifest_with(digest="0" * 64), "belongs to a different image"),
+        (MANIFEST, manifest_with(kernel_version=7), "belongs to a different image"),
     ],
 )
 def test_a_damaged_or_foreign_image_is_detected_and_built_again(

@@ -444,7 +444,7 @@ def test_a_run_continues_without_templates_and_reports_it_once(freezer: Freezer,
     templates = Templates(freezer.folder, said.append)
     for _ in range(2):
         assert templates.start(*given) is None
-    assert [line for line in said if "booting it instead" in line] == [said[-1]]
+    assert [line for line in said if "booting the guest instead" in line] == [said[-1]]
     monkeypatch.setenv("RDMA_CTS_TEMPLATES", "off")
     assert Templates(freezer.folder, said.append).start(*given) is None
     assert freezer.made == 1

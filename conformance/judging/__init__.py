@@ -93,9 +93,13 @@ def conclude(
     absent = basis.capabilities.absent
     judgement = judge(case, undeclared, observed, kernel, absent)
     unmade = _no_pair(basis, case, observed.get("afterwards", ()))
-    if unmade and judgement.verdict == Verdict.PASS:
+    # A case that needs a type of queue pair examines the effects of its requests. Without requests there are none.
+    later = judgement.verdict == Verdict.FAIL and judgement.fault is not None and judgement.fault.later
+    depends = later and not {*unmade}.isdisjoint(case.needs)
+    if unmade and (judgement.verdict == Verdict.PASS or depends):
         undeclared = list(dict.fromkeys([*undeclared, *unmade]))
-        shown = f"{judgement.reason}; the effect was not tested: the device does not offer {', '.join(unmade)}"
+        shown = "" if depends else f"{judgement.reason}; "
+        shown += f"the effect was not tested: the device does not offer {', '.join(unmade)}"
         judgement = Judgement(Verdict.UNSUPPORTED, shown, judgement.notes)
     judgement = apply_profile(judgement, case.needs, undeclared, basis.profile)
     return judgement, with_undeclared(observed, undeclared)

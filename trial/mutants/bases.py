@@ -205,7 +205,7 @@ class Asynchronous(Device):
 
 
 class Declared(Device):
-    """Refuses operations on on-demand memory that need a declared capability which is in `lacking`."""
+    """Refuses the operations on on-demand memory for which the device declares the capabilities in `lacking`."""
 
     lacking: tuple[str, ...] = ()
 
