@@ -36,7 +36,7 @@ class RuleCoverage:
     success: int  # cases that prove the rule by a successful call
     refused: int  # cases that prove the rule by a refused call
     open: int  # cases that only record what happens
-    verdict: str = ""  # empty without results; "-" if the rule has no result; "not judged" in another dialect
+    verdict: str = ""  # empty without results; "-" if the rule has no result; "not judged" for a vendor's dialect
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,6 @@ class CodeCoverage:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The coverage of all rules and return codes."""
-
     rules: tuple[RuleCoverage, ...]
     codes: tuple[CodeCoverage, ...]
     cases: int

@@ -81,7 +81,7 @@ def _add_mutants(command: argparse.ArgumentParser) -> None:
     add(command, "--mutant NAME", "only this mutant", action="append", default=[])
     add(command, "--rule ID", "only mutants of this rule", action="append", default=[])
     add(command, "--file NAME", "only mutants of this file of the driver", action="append", default=[])
-    add(command, "--permitted", "only changes that the documents allow")
+    add(command, "--permitted", "only changes that the documents permit")
     add(command, "--only CASE", "only these cases", action="append", default=[])
     add(command, "--verb VERB", "only cases of this verb", action="append", default=[])
     add(command, "--seed N", "shuffle cases and points, in the same way for the same N", type=int)

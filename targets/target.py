@@ -37,9 +37,9 @@ _PRELOADS = ("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH")
 class Target:
     """The target of a run. Each of `starts` starts one worker at a time, for given case ids.
 
-    `given` are the hashes of the user's own builds. `boot_id` returns an id of the present boot if the kernel under
-    test is the kernel of a host, else an empty text. Each of `again` starts a worker that repeats violated cases.
-    `durations` are the durations of cases in earlier runs in the guest; None for a host.
+    `given` are facts about the software under test, such as hashes of the user's builds. `boot_id` returns an id of the
+    present boot if the kernel under test is the kernel of a host, else an empty text. Each of `again` starts a worker
+    that repeats violated cases. `durations` are the durations of cases in earlier runs in the guest; None for a host.
     """
 
     stack: str

@@ -265,7 +265,7 @@ def test_absent_but_required_capabilities_fail() -> None:
 
 
 WHY = "the driver has no XRC transport"
-REMARK = f"the profile says that xrc is absent ({WHY}), yet the device has it: update the profile"
+REMARK = f"the profile says that xrc is absent ({WHY}), but the device has it: update the profile"
 BY_THE_PROFILE = f"{REFUSED.reason} (by the profile: {WHY})"
 
 
