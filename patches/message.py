@@ -87,7 +87,7 @@ def _wrapped(text: str, indent: str = "") -> list[str]:
     )
 
 
-_HOW = "cc repro.c -libverbs && ./a.out DEVICE (0: the document is kept, 1: it is violated)"
+_HOW = "cc repro.c -libverbs && ./a.out DEVICE (0: no violation, 1: violation)"
 
 
 def letters_of(

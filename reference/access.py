@@ -1,5 +1,5 @@
-"""Memory windows of both types, as ibv_alloc_mw(3) and ibv_bind_mw(3) define them. Also translates a key and an address
-to bytes of this process, with all access checks.
+"""Executes the verbs of memory windows of both types (ibv_alloc_mw(3), ibv_bind_mw(3)). Also translates a key and an
+address to bytes of this process, with all access checks.
 
 A bind with arguments that are never valid is refused when it is posted. A bind that the region does not allow fails in
 its completion. The manual page permits both kinds of failure for both kinds of binds.
@@ -216,7 +216,7 @@ class Access(Windows):
         return self.translate(region, window.addr + offset)
 
     def window_opens(self, window: Window, domain: Domain, queue: int) -> bool:
-        """Returns whether a queue pair can use a window: type 1 in the window's PD, type 2 if it posted the bind."""
+        """Returns whether a queue pair can use a window: only in the window's PD; type 2 only if it posted the bind."""
         return window.domain is domain and window.queue in (0, queue)
 
     def window_allows(self, window: Window, right: int) -> bool:

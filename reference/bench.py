@@ -1,4 +1,4 @@
-"""The interface `conformance.bench`, implemented by the reference device."""
+"""Implements the interface `conformance.bench` by the reference device."""
 
 import functools
 import os

@@ -1,5 +1,5 @@
 """The two entries of the reference device. The interface is the same as in device/libibverbs.py and device/uverbs.py. A
-verb calls the device's method of the same name. Their results of registrations, refusals and changes differ.
+verb calls the device's method of the same name. The entries' results of registrations, refusals and changes differ.
 """
 
 import ctypes

@@ -72,7 +72,7 @@ class Postings(Work):
         return self.complete_batch(queue, [(request, self.set_inline(queue, request))])
 
     def complete_batch(self, queue: Queue, requests: Sequence[tuple[SendRequest, bytes | None]]) -> int:
-        """Executes ibv_wr_complete. If a request cannot be posted, executes none of them and returns its errno. Else
+        """Executes ibv_wr_complete. If a request cannot be posted, returns its errno and executes no request. Else
         executes the requests with their inline data and returns 0."""
         for request, _ in requests:
             if fault := self.send_fault(queue, request):

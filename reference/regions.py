@@ -1,6 +1,5 @@
-"""The registration and deregistration of memory, as ibv_reg_mr(3) defines them. A method named after a fault returns
-whether the arguments have this fault. A method named `..._fault` returns an errno, or 0 for arguments without a fault.
-"""
+"""Registers and deregisters memory as ibv_reg_mr(3) defines. A method named after a fault returns whether the arguments
+have this fault. A method named `..._fault` returns an errno, or 0 for arguments without a fault."""
 
 import errno
 import random
@@ -221,7 +220,7 @@ class Regions(Forking):
         return -(-(addr % PAGE + length) // PAGE) * PAGE
 
     def not_there(self, addr: int, length: int, access: int) -> bool:
-        """Returns whether memory that must be pinned is not mapped, or is read-only although the flags need writing."""
+        """Returns whether memory that must be pinned is not mapped, or is read-only but must be writable."""
         return not self.memory.fault_in(addr, length, self.writes(access))
 
     def writes(self, access: int) -> bool:

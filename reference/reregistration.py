@@ -41,7 +41,7 @@ class Reregistration(Regions):
         return bool(flags & ~CHANGES)
 
     def missing_change(self, flags: int) -> bool:
-        """Returns whether the device does not have the command, or not for these flags."""
+        """Returns whether the device lacks the command for these flags."""
         translation = self.stack.has("rereg_translation") or not flags & CHANGE_TRANSLATION
         return not (self.stack.has("rereg_mr") and translation)
 
@@ -59,7 +59,7 @@ class Reregistration(Regions):
         return region
 
     def held(self, region: Region) -> bool:
-        """Returns whether a change is refused because the region is busy, as a deregistration is."""
+        """Returns whether a change is refused because the region is busy, as for a deregistration."""
         return self.busy(region)
 
     def apply(self, region: Region, change: Change) -> None:

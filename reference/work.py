@@ -118,7 +118,7 @@ class Work(Binding):
         sent = status.startswith("REM_") and not self.stack.transport.acknowledges(request.opcode)
         return SUCCESS if sent else FLUSHED
 
-    # The capability that the current operation needs on on-demand memory.
+    # The capability that the current operation needs for on-demand memory.
     on_demand_need = ""
 
     def not_on_demand_here(self, found: Region | Window | None) -> bool:

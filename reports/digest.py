@@ -1,4 +1,4 @@
-"""The digest of a recorded run: its rules with their verdicts, and a summary in one sentence.
+"""Makes the digest of a recorded run: its rules with their verdicts, and a summary in one sentence.
 
 Every report is made from a digest. Results files may come from untrusted sources: record_shape.py checks the shape of
 their records, this module replaces control characters (text.py), and each renderer escapes for its own syntax.

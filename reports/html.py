@@ -1,4 +1,4 @@
-"""report.html: one self-contained page about one run, or about several runs side by side.
+"""Makes report.html, one self-contained page about one run, or about several runs side by side.
 
 This module prepares the conclusion, the defects and the rules, which the page shows also if scripts are disabled.
 page_data.py prepares the data for the script; templates/ has the layout. No text from a results file is executed,

@@ -80,7 +80,7 @@ def _operand_of(writer: Writer, call: str, key: str, arguments: Arguments) -> st
 
 def _descriptor(writer: Writer, fd: str) -> str:
     if fd not in writer.case.given.dmabufs and fd != "minus_one":
-        raise Inexpressible("it needs a descriptor of another kind")
+        raise Inexpressible("it needs a descriptor that is not of a dma-buf")
     return "-1" if fd == "minus_one" else f"{identifier(fd)}_fd"
 
 
@@ -101,7 +101,7 @@ def _make(writer: Writer, step: Step, kind: str, call: Callable[[], str]) -> str
     """Writes the call that creates the object `step.name`. Returns the object's name in C."""
     own = identifier(step.name)
     if step.name in writer.made:
-        raise Inexpressible("it creates several objects of one name")
+        raise Inexpressible("it creates several objects with the same name")
     writer.made.add(step.name)
     writer.say("errno = 0;")
     writer.say(f"struct {kind} *{own} = {call()};")

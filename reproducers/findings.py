@@ -45,7 +45,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Finding:
-    """A defect as the first of `runs` shows it, the runs with the defect, and a program for one of its symptoms."""
+    """A defect, the runs with the defect, and a program for one of its symptoms. `defect` is from the first run."""
 
     defect: Defect
     runs: tuple[Run, ...]

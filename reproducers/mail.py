@@ -28,7 +28,7 @@ _OUR_CALLS = {
     "post_bind_mw": "a BIND_MW work request",
 }
 _OPEN = "any result, because the document leaves the outcome open"
-# For each severity with which a program cannot report its observation: how the program ends.
+# The severities with which a program cannot report its observation: how the program ends.
 _ENDINGS = {
     Severity.KERNEL_CRASH: "the program stops the kernel: run it in a virtual machine",
     Severity.PROCESS_CRASH: "the program is killed by a signal",
@@ -110,7 +110,7 @@ def _description(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[
     if ending:
         yield from _wrapped(f"On the stack tested above, {ending}.")
     yield from _wrapped(
-        "The exit status of the program is 1 if the document is violated, 0 if the document is kept, 77 if the device"
+        "The exit status of the program is 1 after a violation, 0 without a violation, 77 if the device"
         " does not support the calls, and 2 if the objects could not be set up."
     )
 

@@ -193,7 +193,7 @@ def _queue_pairs(writer: Writer, name: str, spec: QpSpec) -> None:
 
 def _region(writer: Writer, name: str, spec: MrSpec) -> None:
     own = identifier(name)
-    # The library registers these regions, also for uverbs. But for ibv_reg_mr_ex, it does not issue the case's method.
+    # For a case at uverbs, the library can register the set-up's regions, except with ibv_reg_mr_ex.
     raw = writer.raw and spec.call == "ibv_reg_mr_ex"
     writer.say(f"struct ibv_mr *{own} = {registration(writer, spec.call, spec.arguments, raw)};")
     writer.say(f"SET_UP({own});")

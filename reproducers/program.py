@@ -33,7 +33,7 @@ _DEFINED = {
     "NONE": "NONE -1 /* the status without a completion */",
     "DATA": "DATA(i) (0x80 + (i) % 113) /* the transferred bytes */",
 }
-# The bits of the on-demand capabilities that have no name in older headers, by operation.
+# Bits of on-demand capabilities, by operation. Older headers have no names for these bits.
 _ODP_WITHOUT_NAMES = {"flush": "0x40", "atomic_write": "0x80"}
 # Constants that the header of the oldest rdma-core lacks, with their values. A program defines those that it uses.
 _OLDEST = 44  # the version of rdma-core in Debian 12
@@ -87,7 +87,7 @@ class Program:
 
 
 class TooLong(Inexpressible):
-    """A program that would have more lines than MOST_LINES."""
+    """Raised for a program with more lines than MOST_LINES."""
 
 
 def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark: str = "") -> Program:

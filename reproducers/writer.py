@@ -14,7 +14,7 @@ from reproducers.layout import WIDTH, statement
 
 
 class Inexpressible(Exception):
-    """The reason why a case has no program; the text completes "cannot be expressed: …"."""
+    """Raised with the reason why a case has no program; the text completes "cannot be expressed: …"."""
 
 
 # The sizes of a page and of a huge page on the systems on which a program may run.

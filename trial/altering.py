@@ -35,7 +35,7 @@ class Alteration:
         return AlteredBench(real, self)
 
     def restore(self) -> None:
-        """Ends the alteration, and releases the objects that it has not released."""
+        """Ends the alteration, and releases the objects in `unreleased`."""
         for release in reversed(self.unreleased):
             with suppress(Exception):  # the case has already released its PD; the kernel releases the rest at exit
                 release()

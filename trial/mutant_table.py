@@ -5,7 +5,7 @@ bodies. A table is a YAML file:
       RULE METHOD: EXPRESSION
 
 - `RULE blind METHOD` marks a mutant whose author had not seen the cases, and `RULE permitted METHOD` a mutant that
-  violates no rule. METHOD is a method of the reference's device or, as CLASS.METHOD, of another class.
+  violates no rule. METHOD is a method of the reference's device or, as CLASS.METHOD, of the class CLASS.
 - The expression can use the method's parameters and the names of the vocabulary. `was` is the value that the replaced
   method returns for the same arguments, and `was(access=0)` its value for other arguments. `plain(self).other()` calls
   the method `other` of the class without the mutant. Several lines are the body of a function.
@@ -40,7 +40,7 @@ MASKS = "masks"
 @dataclass(frozen=True)
 class Violation:
     """A mutant. `kind`, a class of the reference or of an alteration, violates `rule`; `about` describes how. A
-    `permitted` mutant keeps `rule`, but not the rules of the level `should` in `departs_from`, whose cases may fail.
+    `permitted` mutant keeps `rule`; cases of the rules of the level `should` in `departs_from` may fail.
     `written` is BLIND if the mutant's author had not seen the cases."""
 
     name: str

@@ -34,8 +34,8 @@ _DIED = "the guest died"
 
 REPRODUCED, AGREED, DIFFERS, NOT_MADE = "reproduced", "agreed", "differs", "not made"
 _WORDS = {
-    KEPT: "reports that the document is kept",
-    VIOLATED: "reports that the document is violated",
+    KEPT: "reports no violation",
+    VIOLATED: "reports a violation",
     NOT_SET_UP: "could not set up its objects",
     NOT_SUPPORTED: "reports that the device does not support its calls",
 }
@@ -121,7 +121,7 @@ def summary(findings: Sequence[Finding], seconds: float) -> Iterator[str]:
     others = [each for each in findings if each.verdict not in VIOLATIONS and each.outcome != NOT_MADE]
     if others:
         agreed = sum(each.outcome == AGREED for each in others)
-        yield f"{agreed} of {len(others)} programs of rows that passed report that the document is kept"
+        yield f"{agreed} of {len(others)} programs of rows that passed report no violation"
 
 
 def compare(

@@ -1,8 +1,8 @@
 """Runs random sequences of calls. The device must return what the reference returns.
 
 A Hypothesis state machine issues the same calls on the device and the reference. If the results differ, the sequence is
-shrunk and reported as a row that can be copied into a table. Never issued are calls whose outcome the documents leave
-open, and calls that are known to crash a kernel (see HAZARDS). Only this module needs Hypothesis."""
+shrunk and reported as a row that can be copied into a table. Calls whose outcome the documents leave open, and calls
+that are known to crash a kernel (see HAZARDS), are never issued. Only this module needs Hypothesis."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress

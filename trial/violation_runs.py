@@ -1,5 +1,5 @@
-"""The trials of violations and permitted variants: on the reference, on personas, in random sequences, and on Soft-RoCE
-with altered calls, requests and completions."""
+"""Runs the trials of violations and permitted variants: on the reference, on personas, in random sequences, and on
+Soft-RoCE with altered calls, requests and completions."""
 
 import argparse
 import sys

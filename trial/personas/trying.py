@@ -31,7 +31,7 @@ _TIMES = ("rules that the driver violates", "violations", "killed", "processor, 
 @dataclass(frozen=True)
 class CleanRun:
     """The results of cases on a persona without a violation. `passed` has the ids of the cases that pass. `failed` has
-    the failing cases as (id, rules, reason); a sweep has an entry for each rule that its points violate. `broken` has
+    the failing cases as (id, rules, reason); a sweep is listed for each rule that its points violate. `broken` has
     the BROKEN cases as `id: reason`, `findings` the findings of preflight, and `processor_s` the processor time."""
 
     persona: str
@@ -68,7 +68,7 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """Whether only cases of rules that the driver violates have failed, and every violation was killed."""
+        """Whether exactly the expected cases failed, no case was BROKEN, and every offered violation was killed."""
         return not self.wrong and not self.broken and self.count(KILLED) == len(self.findings)
 
 
