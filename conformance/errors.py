@@ -95,7 +95,7 @@ class NotConnected(Coded):
 
 
 class PeerRefused(Coded):
-    """The device of a peer on another host refused a call of the harness."""
+    """The device of a peer on a different host refused a call of the harness."""
 
 
 class HarnessFailure(Exception):

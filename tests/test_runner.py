@@ -163,7 +163,7 @@ def test_capabilities_that_contradict_the_profile_are_remarks_on_rows_and_points
     for case in (samples.case(ON_DEMAND), on_demand_point()):
         done = run_case(case, run)
         assert done.judgement.verdict == Verdict.PASS
-        assert done.judgement.notes[-1].startswith("the profile says that odp is absent (not in this driver), yet")
+        assert done.judgement.notes[-1].startswith("the profile says that odp is absent (not in this driver), but")
 
 
 @pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])
@@ -265,7 +265,7 @@ def test_absent_but_required_capabilities_fail() -> None:
 
 
 WHY = "the driver has no XRC transport"
-REMARK = f"the profile says that xrc is absent ({WHY}), yet the device has it: update the profile"
+REMARK = f"the profile says that xrc is absent ({WHY}), but the device has it: update the profile"
 BY_THE_PROFILE = f"{REFUSED.reason} (by the profile: {WHY})"
 
 

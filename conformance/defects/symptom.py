@@ -57,7 +57,7 @@ class KernelSite(NamedTuple):
 
 
 def site_of(fault: Fault) -> KernelSite | None:
-    """The location at which the kernel died or reported an error; None if unknown."""
+    """Returns the location at which the kernel died or reported an error; None if unknown."""
     return KernelSite(*fault.site) if fault.site else None
 
 

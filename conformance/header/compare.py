@@ -218,7 +218,7 @@ def _field_checks(struct: Struct, field: Field, answers: Answers, declared: str)
 
 def _type_check(item: str, question: str, expected: str, answers: Answers, declared: str) -> Check:
     """Returns PASS if the compiler finds that the types are the same, else FAIL. `expected` is the described
-    declaration, and `declared` that in the header."""
+    declaration, and `declared` is the declaration in the header."""
     fits = answers.value(question)
     if fits is None:
         reason = f"the described type needs names that this header lacks: {answers.refused[question]}"

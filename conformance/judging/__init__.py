@@ -61,8 +61,8 @@ class Basis:
     profile: Profile = field(default_factory=Profile)
 
     def lacking(self, case: Case, names: Sequence[str]) -> list[str]:
-        """The capabilities among `names` that the entry of `case` does not have. For a case about declarations, a
-        declared capability counts as present even if it did not work when it was tried."""
+        """Returns the capabilities among `names` that the entry of `case` does not have. For a case about declarations,
+        a declared capability counts as present even if it did not work when it was tried."""
         lacking = self.capabilities.undeclared(names, case.entry)
         if _is_about_declarations(case):
             return [name for name in lacking if name not in self.capabilities.absent]
@@ -85,8 +85,8 @@ def _is_about_declarations(case: Case) -> bool:
 def conclude(
     case: Case, basis: Basis, observed: Observation, kernel: KernelEvidence | None = None
 ) -> tuple[Judgement, Observation]:
-    """Judges a case that is not a point (see `Basis.resolved`) by the documents and by the profile. Returns the
-    judgement, and the observation to be recorded."""
+    """Judges a case that `Basis.resolved` has returned, by the documents and by the profile. Returns the judgement, and
+    the observation to be recorded."""
     undeclared = basis.lacking(case, case.needs)
     if _no_pair(basis, case, [observed]):
         undeclared = list(dict.fromkeys([*undeclared, observed["no_pair"]]))
@@ -182,9 +182,9 @@ def apply_profile(judgement: Judgement, needs: Sequence[str], undeclared: Sequen
     """Applies the profile of the device to a judgement. `needs` are the capabilities that the case needs, and
     `undeclared` are the needed capabilities that the device lacks.
 
-    If the device lacks only capabilities that the profile demands, UNSUPPORTED becomes FAIL. If it lacks a capability
-    that is absent by the profile, the reason in the profile is added. If it has such a capability, a remark is added,
-    and the verdict stays the same, because no document forbids a capability.
+    If the device lacks only capabilities that the profile demands, UNSUPPORTED becomes FAIL. If the device lacks a
+    capability that is absent according to the profile, the reason in the profile is added. If the device has such a
+    capability, a remark is added; the verdict stays the same, because no document forbids a capability.
     """
     if not profile.present and not profile.absent:
         return judgement
@@ -203,14 +203,14 @@ def apply_profile(judgement: Judgement, needs: Sequence[str], undeclared: Sequen
     works = judgement.verdict == Verdict.PASS
     unexpected = [name for name in needs if name in profile.absent and (works or name not in undeclared)]
     notes = tuple(
-        f"the profile says that {name} is absent ({profile.absent[name]}), yet the device has it: update the profile"
+        f"the profile says that {name} is absent ({profile.absent[name]}), but the device has it: update the profile"
         for name in unexpected
     )
     return replace(judgement, reason=reason, notes=(*judgement.notes, *notes))
 
 
 def _lack(undeclared: Sequence[str], absent: Mapping[str, str]) -> str:
-    """A clause that says what the device lacks; empty if the device lacks nothing."""
+    """Returns a clause that says what the device lacks; empty if the device lacks nothing."""
     clauses = []
     if names := [name for name in undeclared if name not in absent]:
         clauses.append(f"does not declare {', '.join(map(titled, names))}")

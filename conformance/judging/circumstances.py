@@ -48,7 +48,7 @@ def located(fault: Fault, case: Case, number: int = 0) -> Fault:
 
 
 def _operation(step: Step) -> str:
-    """The name of an operation: its opcode, or POSTED if the builders of ibv_wr_post(3) post it."""
+    """Returns the name of an operation: its opcode, or POSTED if the builders of ibv_wr_post(3) post it."""
     if step.call != "ibv_wr_post" and step.arguments.get("poster") not in BUILDERS:
         return str(step.arguments.get("op", ""))
     flags = step.arguments.get("with_flags")

@@ -91,7 +91,7 @@ def _is_silent(step: Step, seen: Observation) -> bool:
     """Whether a request that has to complete did not complete by the deadline.
 
     Every send request completes: on RC and XRC with the peer's response or in error, on UC and UD when it has been
-    sent. A receive request may stay posted if its message was lost, or if the message was refused before it consumed
+    sent. A receive request may remain posted if its message was lost, or if the message was refused before it consumed
     the request; a reliable sender must then get an error. On iWARP, a peer does not respond to a SEND or WRITE: after a
     refusal, the stream ends, and the device decides how the request completes.
     """
@@ -192,7 +192,7 @@ def without_status(step: Step, seen: Observation) -> str:
 
 
 def not_refused(step: Step, seen: Observation) -> bool:
-    """Whether a call succeeded although its row presupposes a refusal. The row then shows nothing."""
+    """Whether a call succeeded although its row presupposes a refusal. The row then shows nothing about the device."""
     return bool(step.then.otherwise) and "not_made" not in seen and outcome_of(step, seen) == "success"
 
 

@@ -17,7 +17,7 @@ def sentence(fault: Fault) -> str:
 
 
 def format_answer(seen: Observation) -> str:
-    """The result of a step, as a clause."""
+    """Returns the result of a step, as a clause."""
     return _answer(answer_of(Kind.OTHER, seen))
 
 

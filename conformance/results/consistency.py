@@ -1,6 +1,6 @@
 """Checks that the records of a results file do not contradict each other; therefore commands can rely on the footer and
-on the effective verdicts. Keys that a file of an older version lacks are not compared. rejudge.py checks that verdicts
-agree with observations."""
+on the effective verdicts. The header and the results must have all keys (record_shape.completed). Keys that a file of
+an older version lacks are not compared. rejudge.py checks that verdicts agree with observations."""
 
 import json
 import math
@@ -22,7 +22,7 @@ _BAD = (*VIOLATIONS, *INCOMPLETE)
 
 
 def wrong_header(header: HeaderRecord) -> str:
-    """Returns the contradiction in a `completed` header, as a clause; empty if there is none."""
+    """Returns the contradiction in a header, as a clause; empty if there is none."""
     if len(set(map(str, header["planned"]))) < len(header["planned"]):
         return "a case is planned twice"
     try:
@@ -42,8 +42,8 @@ def wrong_header(header: HeaderRecord) -> str:
 
 
 def wrong_result(record: ResultRecord, header: HeaderRecord) -> str:
-    """Returns the contradiction in a `completed` result, or between the result and the header of its run, as a clause;
-    empty if there is none."""
+    """Returns the contradiction in a result, or between the result and the header of its run, as a clause; empty if
+    there is none."""
     verdict, effective = record["verdict"], record["effective"]
     if verdict not in _BAD and (record["points"] or record["rule_verdicts"] or record["deviations"]):
         counted = [
@@ -84,8 +84,8 @@ def _wrong_waiver(record: ResultRecord, header: HeaderRecord) -> str:
 
 
 def wrong_confirmation(record: ConfirmationRecord, found: ResultRecord | None) -> str:
-    """Returns the contradiction between a confirmation and the `completed` result of its case, as a clause; empty if
-    there is none. A violation can be unconfirmed only if a repetition without a violation is recorded."""
+    """Returns the contradiction between a confirmation and the result of its case, as a clause; empty if there is none.
+    A violation can be unconfirmed only if a repetition without a violation is recorded."""
     if not found or found["verdict"] not in VIOLATIONS:
         return "there is no violation of this case"
     if record["confirmed"]:
@@ -110,8 +110,7 @@ def wrong_footer(
     results: Sequence[ResultRecord],
     confirmations: Sequence[ConfirmationRecord],
 ) -> str:
-    """Returns the figure of the footer that disagrees with the results, as a clause; empty if all figures agree. The
-    header and the results are `completed`."""
+    """Returns the figure of the footer that disagrees with the results, as a clause; empty if all figures agree."""
     if not 0 <= (footer.get("duration_s") or 0) < math.inf:
         return f"`duration_s` is {_short(footer['duration_s'])}, which is not a duration"
     for key, said, found in _compared(footer, header, results, confirmations):

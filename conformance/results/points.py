@@ -1,5 +1,5 @@
 """Stores the result of a sweep: all points are written to a side file, and the record has formulas of the deviating
-points. The process that writes the results file does this, in order that no formula is minimised inside a guest."""
+points. The process that writes the results file stores the points; therefore no formula is minimised in a guest."""
 
 import json
 import zlib

@@ -87,7 +87,7 @@ def known_capabilities(recorded: Recorded, directory: Path | None = None) -> Cap
 
 
 def _lacking(record: ResultRecord, directory: Path | None) -> set[str]:
-    """The capabilities that a result, or an example of its points, reports as missing."""
+    """Returns the capabilities that a result, or an example of its points, reports as missing."""
     seen: list[Observation] = [record.get("observed") or {}]
     if directory and record.get("points_file") and record.get("points", {}).get(Verdict.UNSUPPORTED):
         seen += [example["observed"] for example in read_points(directory, record).examples]

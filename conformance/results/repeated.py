@@ -13,7 +13,7 @@ from conformance.results.checked_json import parse, values_in
 _OWN = ("case", "reason", "call", "repro", "duration_us")  # keys with a different value in almost every result
 _OF_ALL = ("verdict", "effective")  # if one of these values is new, the whole line is parsed and checked
 _MOST_LAYOUTS = 24
-_TRIED = 10_000  # so many values of a key are stored unconditionally
+_TRIED = 10_000  # the number of values of each key that are always stored
 _MOST_TEXT = 32 << 20  # characters: the upper bound for the texts of all stored values
 
 # The keys of a result in the order of the line, each with the text before its value.

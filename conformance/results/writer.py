@@ -79,8 +79,8 @@ class ResultsFile:
         self.path = path
         self._durable = durable
         self._values = 0  # the number of JSON values in the file, as a reader counts them
-        self._repeated: Repeated | None = None  # only for a run of many cases
-        self._content = hashlib.sha256()  # of the bytes that this process has written or read
+        self._repeated: Repeated | None = None  # set only for a run of many cases
+        self._content = hashlib.sha256()  # the hash of the bytes that this process has written or read
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -175,10 +175,11 @@ class ResultsFile:
         """Returns a reason if the file with this record would be too large to be read; else an empty text."""
         data = encode(record)
         if os.fstat(self._fd).st_size + len(data) > MOST_RESULTS_BYTES:
-            return f"a file of results has at most {MOST_RESULTS_BYTES:,} bytes; this result has {len(data):,} of them"
+            limit = f"a file of results has at most {MOST_RESULTS_BYTES:,} bytes"
+            return f"{limit}; with the {len(data):,} bytes of this result, it would have more"
         if self._values + values_in(data) > MOST_RESULTS_VALUES:
-            count = values_in(data)
-            return f"a file of results has at most {MOST_RESULTS_VALUES:,} values; this result has {count:,} of them"
+            limit = f"a file of results has at most {MOST_RESULTS_VALUES:,} values"
+            return f"{limit}; with the {values_in(data):,} values of this result, it would have more"
         return ""
 
     def changed(self) -> str:

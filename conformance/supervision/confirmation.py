@@ -20,7 +20,7 @@ from conformance.supervision.violations import Violation
 from conformance.supervision.worker import TRIES, Crew, Start
 from conformance.sweeps.outcome import Points
 
-# The maximum number of violations for which such a list is searched for, and of workers for each search.
+# The maximum number of violations whose preceding cases are searched, and of workers for each of these searches.
 MOST_SEARCHED = 5
 MOST_WORKERS = 16
 # How often a violation is repeated in isolation before it counts as not confirmed.

@@ -1,6 +1,6 @@
-"""Judges, in the supervisor, the observations of a worker, and its death or hang during a case. The supervisor does not
-trust a worker, because the code under test runs in the worker's process. It takes rules, level, call and source from
-the plan, and judges the observation as `rdma-cts judge` does. If the worker sent a different verdict, the case is
+"""Judges the observations of a worker, and the worker's death or hang during a case. The code under test runs in the
+worker's process; therefore the supervisor does not trust the worker's results. Rules, level, call and source are taken
+from the plan, and the observation is judged as by `rdma-cts judge`. If the worker sent a different verdict, the case is
 BROKEN."""
 
 from collections.abc import Collection, Sequence

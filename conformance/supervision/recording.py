@@ -176,7 +176,7 @@ class Recording:
         if self._prior:
             self._prior.check(self._completed(worker_header))
         elif self.header and (change := stack_change(self.header, worker_header)):
-            raise UserError(f"a later worker has another stack than the first: {change}", status=3)
+            raise UserError(f"a later worker has a different stack than the first worker: {change}", status=3)
         return Examiner.of(self._registry, self.plan.profile, worker_header, offered)
 
     def _completed(self, worker_header: HeaderRecord) -> HeaderRecord:

@@ -9,14 +9,14 @@ from conformance.model.case import Case
 START_S = 3.0
 # The duration of one call under software emulation, in seconds, for cases that have never been run.
 _CALL_S = 0.01
-# If the durations of at least this share of the cases are known, the first batches together contain all these cases.
+# If the durations of at least this share of the cases are known, the first batches contain all cases.
 _WELL_KNOWN = 0.9
 # If fewer durations are known, the first batches take this share of the estimated time, and later batches are smaller.
 _FIRST_SHARE = 0.5
 
 
 def expected_s(case: Case, durations: Mapping[str, float]) -> float:
-    """The duration of a case in seconds: the known duration, else an estimate from the case's cost."""
+    """Returns the duration of a case in seconds: the known duration, else an estimate from the case's cost."""
     return durations.get(case.id, _CALL_S * case.cost)
 
 

@@ -170,7 +170,7 @@ class Session:
             self._recording.took[self._latest] = time.monotonic() - self._begun
 
     def _hung(self) -> None:
-        """Handles a worker without progress until the deadline. If the worker was stopped externally, this is not a
+        """Handles a worker without progress until the deadline. If the worker was stopped externally, the case is not a
         HANG."""
         if held := self._worker.held_up():
             self._ended(WorkerEnd(held, external=True))
@@ -181,10 +181,10 @@ class Session:
         self._worker.kill()
 
     def _endless(self) -> None:
-        """Handles a case that makes progress but does not finish. This is not a verdict on the device."""
+        """Handles a case that makes progress but does not finish: the case is BROKEN."""
         seconds = self._recording.plan.longest_case_s
-        self.end_reason = f"{self._in_flight} did not end within {seconds:,.0f} s, although it made progress"
-        self._break(f"it did not end within {seconds:,.0f} s, although it made progress")
+        self.end_reason = f"{self._in_flight} did not finish within {seconds:,.0f} s, although it made progress"
+        self._break(f"the case did not finish within {seconds:,.0f} s, although it made progress")
         self._worker.kill()
 
     def _ended(self, end: WorkerEnd) -> None:

@@ -27,7 +27,7 @@ class Violation:
 
     @property
     def name(self) -> str:
-        """The id of the case, or of the point as a case."""
+        """The id by which only the case, or only the point, can be run."""
         return f"{self.case}{POINT}{self.point}" if self.point else self.case
 
 

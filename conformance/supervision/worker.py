@@ -1,5 +1,5 @@
-"""Defines what the supervisor uses: the interface of a worker, the reason of its end, its deadline, the interface of an
-observer of the run, and the threads that run workers."""
+"""Defines the interfaces of a worker and of an observer of a run, the deadline of a worker, and the threads that run
+workers."""
 
 import threading
 import time
@@ -101,7 +101,7 @@ _JOIN_S = 5.0
 
 class Crew:
     """Threads that run workers. A thread must hold the lock of the condition `changed` to use data that the threads
-    share. It notifies the condition when waiting threads may continue. After `stop`, the end of a worker is not a
+    share, and notifies the condition when waiting threads may continue. After `stop`, the end of a worker is not a
     result."""
 
     def __init__(self) -> None:

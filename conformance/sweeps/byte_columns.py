@@ -37,7 +37,7 @@ class Combinations:
 
 
 def combinations(columns: Sequence[bytes]) -> Combinations:
-    """The combinations in columns of the same length."""
+    """Returns the combinations in columns of the same length."""
     ids = bytes(len(columns[0]))
     known: list[tuple[int, ...]] = [()]
     for column in columns:
@@ -59,7 +59,7 @@ def combinations(columns: Sequence[bytes]) -> Combinations:
 
 
 def distinct(column: bytes) -> bytes:
-    """The distinct bytes of a column, in the order of first occurrence."""
+    """Returns the distinct bytes of a column, in the order of first occurrence."""
     found = bytearray()
     while column:
         found.append(column[0])
@@ -68,7 +68,7 @@ def distinct(column: bytes) -> bytes:
 
 
 def byte_planes(words: array[int]) -> list[bytes]:
-    """The low and the high bytes of 16-bit words."""
+    """Returns the low bytes and the high bytes of 16-bit words."""
     data = words.tobytes()
     return [data[0::2], data[1::2]] if sys.byteorder == "little" else [data[1::2], data[0::2]]
 

@@ -15,7 +15,7 @@ from conformance.model.sweep import Sweep
 from conformance.model.vocabulary import NULL
 from conformance.verbs import VERBS
 
-# The calls after which the next point can use the same set-up, because they do not change it.
+# The calls that do not change the set-up; the next point can therefore use the same set-up.
 _REPEATABLE = (*(name for name, verb in VERBS.items() if verb.leaves_objects), "traffic", "local_traffic", "resident")
 # The maximum number of points of a group, for a loop in Python and for a loop in C.
 MAX_GROUP, MAX_GROUP_IN_C = 4096, 16384

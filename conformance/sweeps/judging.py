@@ -16,7 +16,7 @@ from conformance.model.verdict import Verdict
 from conformance.sweeps.byte_columns import byte_planes, combinations
 from conformance.sweeps.outcome import OUTSIDE, Outcome, PointObservations, Points, overall
 
-# The rule that is violated if a call of a set-up is refused and the repeated set-up succeeds, by call.
+# For each call of a set-up: the rule that is violated if the call is refused and the repeated set-up succeeds.
 _RULE_OF_SETUP = {
     "ibv_reg_mr": "REG-17",
     "ibv_reg_mr_iova": "IOVA-04",

@@ -23,7 +23,7 @@ from conformance.model.verdict import NOT_TESTABLE, VERDICTS, Verdict
 from conformance.sweeps.byte_columns import byte_planes, combinations
 from conformance.sweeps.grouping import PointNumbers
 
-OUTSIDE = 0xFFFF  # the index of a point that is not in the space
+OUTSIDE = 0xFFFF  # the index of a point that the sweep's constraint excludes
 MAX_OUTCOMES = OUTSIDE - 1
 
 
@@ -94,7 +94,7 @@ class Points:
 
     @property
     def inside(self) -> int:
-        """The column (see model/space.py) of the points that belong to the space."""
+        """The column (see model/space.py) of the points that the sweep's constraint selects."""
         return int.from_bytes(bytes(map(OUTSIDE.__ne__, self.index)), "little")
 
     def as_data(self, case: str) -> PointsFile:

@@ -16,7 +16,7 @@ UNKNOWN_BIT = "unknown bit"
 SGE_KEYS = ("addr", "length", "lkey")
 _BIT = re.compile(r"bit ([0-9]{1,9})")
 _THEN_KEYS = ("outcome", *vocabulary.EXPECTATIONS)
-# In messages, the names of those keys of `then` that are not named by the key.
+# The names that messages use for keys of `then`; for all other keys, messages use the key.
 _THEN_NAMES = {"mr": "expectation of the MR", "rkey": "expectation of the rkey", "because": "reason of a refusal"}
 _FLAG_WORDS = {"ibv_access_flags": "access flag", "ibv_rereg_mr_flags": "rereg flag", "ibv_send_flags": "send flag"}
 

@@ -1,4 +1,4 @@
-"""Reads `given` of a row: its memory, PDs, regions, queue pairs and windows. Turns YAML nodes with locations into the
+"""Reads `given` of a row: memory, PDs, regions, queue pairs and windows. Converts YAML nodes with locations into the
 data of model/case.py."""
 
 from collections.abc import Callable, Collection, Mapping

@@ -15,7 +15,7 @@ NEEDS_OF = "needs of"
 # A rule has exactly one of these keys: a quotation of its document, or the reason for not quoting it.
 QUOTE, UNQUOTED = "quote", "unquoted"
 EVIDENCE, CONDITIONAL = "evidence", "conditional"
-# The keys of an axis over the subsets of flags.
+# The key of an axis of subsets of flags.
 SUBSETS = "subsets of"
 # The keys of a predicate that is true if any flag of an enumeration is set, except the flags that the predicate
 # excludes.

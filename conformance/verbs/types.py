@@ -23,8 +23,8 @@ class Convention(ClosedSet):
 
 
 class Linkage(ClosedSet):
-    """The form in which verbs.h provides a verb. The form decides whether another language can call the verb by its
-    symbol."""
+    """The form in which verbs.h provides a verb. The form decides whether a program in a language other than C can call
+    the verb by a symbol."""
 
     EXPORTED = "a function that libibverbs exports"
     MACRO = "a macro over a function that libibverbs exports"
@@ -148,7 +148,7 @@ class Struct:
     dialect: str = MAINLINE
 
 
-# The name in tables of the kind of object to which a pointer type points.
+# The kind of object to which a pointer type points, as tables name this kind.
 OBJECTS: Mapping[str, str] = {
     "struct ibv_pd *": "pd",
     "struct ibv_mr *": "mr",
