@@ -29,8 +29,8 @@ def install_client(say: Say, assume_yes: bool) -> None:
 
 
 def opened(options: RunOptions, say: Say) -> RemoteHost:
-    """Returns a context manager for the host of --host, whose device has been checked. At the end of the block, all
-    files are removed from the host. Raises UserError."""
+    """Checks the device of --host, and returns a context manager for the host. At the end of the block, all files are
+    removed from the host. Raises UserError."""
     builds.refuse_over_ssh(options)
     if options.peer:
         usable.on_another_host(options.peer)  # reports a syntax error before a connection is opened
