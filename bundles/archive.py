@@ -119,7 +119,7 @@ def pack(path: Path, about: Mapping[str, Any], files: Mapping[str, bytes]) -> No
 
 
 _REPEATED = (
-    f"its unpacked size is at most {_MOST_RATIO} times its size; a console.log that repeats a line can be removed"
+    f"a bundle has at most {_MOST_RATIO} times its size unpacked; a console.log that repeats a line can be removed"
 )
 
 

@@ -29,8 +29,8 @@ def claims(run: Digest) -> dict[str, Any]:
 
 
 def packer() -> dict[str, str]:
-    """Returns the manifest's entry about this version: its number, and the SHA-256 of the code that determines verdicts
-    and conclusions."""
+    """Returns the manifest's statement about this version: its number, and the SHA-256 of the code that determines
+    verdicts and conclusions."""
     return {"version": VERSION, "engine_sha256": _engine_sha256()}
 
 

@@ -83,7 +83,7 @@ def _testcase(run: Digest, record: ResultRecord) -> str:
     if not kind:
         return f"    <{case} />\n"
     outcome = _tag(kind, {"type": record["effective"], "message": _message(run, record)})
-    # In xunit2, a `skipped` element has no text, so all lines are in its message.
+    # In xunit2, a `skipped` element has no text. Only its message is written.
     text = "" if kind == "skipped" else escaped("\n".join(map(clean, evidence.lines(run, record))), _ESCAPES)
     inner = f"<{outcome}>{text}</{kind}>" if text else f"<{outcome} />"
     return f"    <{case}>\n      {inner}\n    </testcase>\n"

@@ -1,4 +1,4 @@
-"""Makes foreign text safe to print, and formats numbers, values and ids of rules for reports."""
+"""Makes foreign text safe to print, and formats values and ids of rules for reports."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,5 +1,5 @@
-"""The directory of a run. The directory is cleaned up before and after the run, and removed if the run has recorded
-nothing."""
+"""Creates the directory of a run, cleans the directory up before and after the run, and removes the directory if the
+run has recorded nothing."""
 
 import contextlib
 import shutil

@@ -1,6 +1,6 @@
-"""The plan of a run or lab: the arguments, and the cases that the arguments select. The plan is written next to the
-results before the run starts, so that the run can be resumed. The header of the results is written later, when a worker
-has described its device."""
+"""Reads and writes the plan of a run or lab: the arguments, and the cases that they select. The plan is written next to
+the results before the run starts, so that the run can be resumed. The header of the results is written later, when a
+worker has described its device."""
 
 import json
 import os

@@ -68,8 +68,8 @@ static int next(struct ibv_cq *cq)
     return wc.status;
 }
 
-/* An operation of the peer on the range, then a SEND, whose receipt
- * shows that the operation is done; then a check of the bytes. */
+/* Posts an operation of the peer on the range, then a SEND. When the
+ * SEND is received, the operation is done. Then checks the bytes. */
 static int rdma(struct ibv_qp **two, const char *call, int wanted,
                 int opcode, uint32_t rkey, uint64_t addr,
                 unsigned char *range, size_t count)

@@ -1,5 +1,5 @@
 // needs: next
-static int ended; /* the status of the first of these requests */
+static int ended; /* the status of the first completion in earlier() */
 
 /* The number of requests that complete before a request posted now. */
 static int earlier(struct ibv_qp *qp)
