@@ -2,9 +2,9 @@
 
 One violation of each cause, and every violation that killed its worker, is repeated in isolation. The other violations
 are repeated together in one worker, in the reverse order of the run. If a violation does not occur in this worker, it
-is then repeated in isolation. If a violation kills the worker, the violations after it are repeated together in another
-worker. A violation that does not occur in isolation depends on the cases that ran before it in its worker. The suite
-searches, by halving, for a short list of these cases after which the violation occurs. Verdicts do not change.
+is then repeated in isolation. If a violation kills the worker, the violations after it are repeated together in the
+next worker. A violation that does not occur in isolation depends on the cases that ran before it in its worker. The
+suite searches, by halving, for a short list of these cases after which the violation occurs. Verdicts do not change.
 """
 
 from collections.abc import Sequence

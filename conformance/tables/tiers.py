@@ -99,7 +99,7 @@ class Shard:
         self, items: Sequence[_Item], id_of: Callable[[_Item], str], seconds: Mapping[str, float] | None = None
     ) -> list[_Item]:
         """Returns the items of this shard, in their order. The longest items are assigned first, each to the shard with
-        the shortest total so far. Without `seconds`, all items count as equally long. Raises UserError if there is none."""
+        the shortest total so far. Without `seconds`, all items count as equally long. Raises UserError if empty."""
         known = seconds or {}
         spent = [(0.0, number) for number in range(1, self.of + 1)]
         own = set()
