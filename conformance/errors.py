@@ -103,8 +103,7 @@ class HarnessFailure(Exception):
 
 
 class LoopbackLost(HarnessFailure):
-    """A queue pair of the harness does not transfer a message that must arrive. A refusal on this queue pair shows
-    nothing about the device."""
+    """A queue pair of the harness does not transfer a message that must arrive. Refusals on it show nothing."""
 
 
 class PeerLost(LoopbackLost):

@@ -115,8 +115,7 @@ class Option:
         return {**several, **chosen, "type": self.parse, "metavar": self.metavar, "help": self.help + shown}
 
     def to_arguments(self, flag: str, value: Any) -> list[str]:
-        """Returns the arguments for `value`; none for the default. `flag` is the name of the option on the command
-        line: self.flag or self.plugin_flag."""
+        """Returns the arguments for `value`; none for the default. `flag` is self.flag or self.plugin_flag."""
         if value == self.default:
             return []
         if value is True:
@@ -124,8 +123,7 @@ class Option:
         found = []
         for each in value if isinstance(value, tuple) else (value,):
             text = format_value(each)
-            # A value that begins with a dash must not be a separate argument, because argparse would treat it as an
-            # option.
+            # argparse would treat a separate argument that begins with a dash as an option.
             found += [f"{flag}={text}"] if text.startswith("-") else [flag, text]
         return found
 
@@ -341,8 +339,7 @@ class RunOptions:
         return [word for each, value in chosen for word in each.to_arguments(each.plugin_flag, value)]
 
     def inside_guest(self, device: str, cases: tuple[Path, ...], profile: Path | None) -> "RunOptions":
-        """Returns the options of pytest in the guest, where `device` is a local device and files have different
-        paths."""
+        """Returns the options of pytest in the guest, where `device` is local and the files have these paths."""
         return replace(self.deciding(), guest=False, device=device, cases=cases, profile=profile)
 
 

@@ -51,7 +51,7 @@ def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
         if rule.id in run.restrictions:
             yield from _wrapped(run.restrictions[rule.id])
         yield ""
-    yield f"{format_count(len(cases), 'case')} {'proves' if len(cases) == 1 else 'prove'} this rule:"
+    yield f"{format_count(len(cases), 'case')} {'tests' if len(cases) == 1 else 'test'} this rule:"
     by_rank = sorted(cases, key=lambda case: _rank(rule, results.get(case.id)))
     for case in by_rank[:_CASES]:
         record = results.get(case.id)

@@ -98,7 +98,7 @@ class Page:
 
     @cached_property
     def counts(self) -> Mapping[str, Sequence[Counter[str]]]:
-        """For each rule, the numbers of its cases by verdict in each run. The rule "" has the cases that prove no
+        """For each rule, the numbers of its cases by verdict in each run. The rule "" has the cases that test no
         rule."""
         counts: dict[str, list[Counter[str]]] = defaultdict(lambda: [Counter() for _ in self.runs])
         for records in self.cases.values():
@@ -114,7 +114,7 @@ class Page:
 
     @cached_property
     def groups(self) -> Mapping[str, list[RuleFacts]]:
-        """The rules of each verb. The rule "", for cases that prove no rule, comes last."""
+        """The rules of each verb. The rule "", for cases that test no rule, comes last."""
         verbs: dict[str, str] = {}  # for rules without facts: the verb is the folder of a case of the rule
         for case, records in self.cases.items():
             for rule in first_of(records)["rules"] or [""]:

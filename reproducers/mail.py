@@ -100,7 +100,7 @@ def _description(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[
             yield from _wrapped(f"{stack}: {_has(symptom, defect, each)}", "  - ", "    ")
     yield ""
     yield from _wrapped(
-        f"The case {symptom.name} of rdma-cts found the defect. The program below shows it without this suite:"
+        f"The case {symptom.name} of rdma-cts found the defect. The program below shows the defect without rdma-cts:"
     )
     yield ""
     device = run.header["device"]

@@ -101,7 +101,7 @@ def test_every_rule_has_its_source_its_cases_and_what_a_failure_means(
         for text in (rule.statement, rule.document, rule.section, rule.quote or rule.unquoted, rule.failure_means):
             assert " ".join(text.split()) in said
         count = sum(rule.id in case.rules for case in SUITE.cases)
-        assert (f"{count:,} cases prove this rule:" if count > 1 else "1 case proves this rule:") in said
+        assert (f"{count:,} cases test this rule:" if count > 1 else "1 case tests this rule:") in said
 
 
 def test_the_last_verdict_is_that_of_the_newest_run(tmp_path: Path, cli: Cli, monkeypatch: Patch) -> None:

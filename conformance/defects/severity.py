@@ -1,4 +1,4 @@
-"""The severity of a violation. It depends on the observation, not on the rule."""
+"""Determines the severity of a violation, which depends on the observation and not on the rule."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,8 +10,7 @@ from conformance.model.fault import Effect, Fault, FaultKind
 
 class Severity(Enum):
     """The severities, the most severe first. `rank` is 0 for the most severe. `label` is the name in tables of reports.
-    `counted` has the words after a number, in the singular and in the plural. `meaning` describes the consequence for
-    an application."""
+    `counted` has the words after a number: singular and plural. `meaning` is the consequence for an application."""
 
     rank: int
     label: str

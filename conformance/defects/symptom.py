@@ -133,8 +133,7 @@ def later_steps(data: Mapping[str, object]) -> list[Mapping[str, Any]]:
 
 
 def violated_rules(record: ResultRecord) -> list[str]:
-    """Returns the rules that a result violates by its verdict without waivers; for a sweep, the rules that points
-    violate."""
+    """Returns the rules that a result, or a point of a sweep, violates. Waivers are ignored."""
     of_points = record.get("rule_verdicts", {})
     return [rule for rule in record["rules"] if of_points.get(rule, record["verdict"]) in VIOLATIONS]
 
@@ -173,8 +172,7 @@ def fault_of(record: ResultRecord, deviation: Deviation | None = None) -> Fault:
 
 
 def verb_of(call: str) -> str:
-    """Returns the name of the called function; for a command of the kernel, the name of the verb that issues the
-    command."""
+    """Returns the name of the called function; for a command of the kernel, the name of the verb that issues it."""
     title = call.partition("(")[0]
     return _OF_COMMAND.get(title.removeprefix(_UVERBS), title) if title.startswith(_UVERBS) else title
 
@@ -263,8 +261,7 @@ def _key(symptom: Symptom) -> tuple[str, ...]:
 
 
 def group_of(verb: str) -> str:
-    """Returns the operation, for verbs that differ only in their interface; for any other verb, the name of the
-    verb."""
+    """Returns the operation of verbs that differ only in their interface; for any other verb, the verb's name."""
     return _GROUPS.get(verb, verb)
 
 

@@ -35,8 +35,7 @@ def ask(
     declarations: Mapping[str, str],
     undefine: Iterable[str],
 ) -> Answers:
-    """Calls Toolchain.ask, and caches the result. `preprocessed`, the text of the preprocessed header, is a part of the
-    cache key. Raises Unreachable."""
+    """Calls Toolchain.ask, and caches the result, also by the text of the preprocessed header. Raises Unreachable."""
     questions, macros = list(expressions), list(undefine)
     parts = json.dumps([toolchain.command, FLAGS, questions, dict(declarations), macros])
     name = f"answers-{cache.digest_of([preprocessed.encode(), parts.encode()])}.json"
@@ -152,8 +151,7 @@ def _unknown_name_checks(answers: Answers, source: Source) -> Iterator[Check]:
     known = {each.name for enum in (*ENUMS.values(), *VENDOR_ENUMS.values()) for each in enum} | set(CONSTANTS)
     macros = source.macros()
     for enum in ENUMS.values():
-        # A new advice or access flag may be a macro: verbs_api.h defines names with the prefix IBV as macros for names
-        # of the kernel.
+        # A new advice or access flag may be a macro: verbs_api.h defines IBV names as macros for names of the kernel.
         for name in source.enumerators(enum.name) + [name for name in macros if name.startswith(enum.prefix)]:
             if name in known:
                 continue

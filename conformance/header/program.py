@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-# The time limit for one run of the compiler, in seconds. It is long because a compiler under emulation can take minutes
-# on a busy host.
+# The time limit for one run of the compiler, in seconds. Under emulation on a busy host, a compiler can take minutes.
 COMPILER_S = 900.0
 HEADER = "infiniband/verbs.h"
 PACKAGE = "libibverbs-dev"
@@ -57,8 +56,7 @@ class Toolchain:
 
     @classmethod
     def found(cls, compiler: str | None, include_dirs: Sequence[Path | str], timeout_s: float) -> "Toolchain":
-        """Returns the toolchain with the given compiler; without it, with $CC or a compiler on PATH. Raises Unreachable
-        if there is no compiler."""
+        """Returns the toolchain with `compiler`, $CC or a compiler on PATH. Raises Unreachable if there is none."""
         wanted = compiler or os.environ.get("CC", "")
         try:
             command = tuple(shlex.split(wanted)) or next(((name,) for name in COMPILERS if shutil.which(name)), ())
@@ -123,8 +121,7 @@ class Toolchain:
         return (*self.command, *FLAGS, *include, *arguments)
 
     def _run(self, directory: Path, *command: str) -> tuple[int, str, str]:
-        """Returns the exit status, output and errors of a command. Raises Unreachable if the command cannot start or
-        does not exit in time."""
+        """Returns exit status, output and errors of a command. Raises Unreachable if it cannot start or times out."""
         environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(directory)}
         try:
             process = subprocess.Popen(

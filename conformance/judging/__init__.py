@@ -69,8 +69,7 @@ class Basis:
         return lacking
 
     def resolved(self, case: Case) -> Case:
-        """Turns the case of one point of a sweep into a row with the expectation of the point's clause. Returns any
-        other case unchanged."""
+        """Returns the case of a sweep's point as a row with the point's expectation, and any other case unchanged."""
         if case.kind is not Kind.POINT:
             return case
         assert case.sweep is not None
@@ -85,8 +84,7 @@ def _is_about_declarations(case: Case) -> bool:
 def conclude(
     case: Case, basis: Basis, observed: Observation, kernel: KernelEvidence | None = None
 ) -> tuple[Judgement, Observation]:
-    """Judges a case that `Basis.resolved` has returned, by the documents and by the profile. Returns the judgement, and
-    the observation to be recorded."""
+    """Judges a case that `Basis.resolved` has returned. Returns the judgement, and the observation to be recorded."""
     undeclared = basis.lacking(case, case.needs)
     if _no_pair(basis, case, [observed]):
         undeclared = list(dict.fromkeys([*undeclared, observed["no_pair"]]))
@@ -153,8 +151,7 @@ def judge(
 
 
 def memory_leak(unfreed: Sequence[UnfreedMemory]) -> Fault:
-    """Returns the fault of a case after which kernel modules have not freed memory. Its site is the function that has
-    allocated `unfreed[0]`."""
+    """Returns the fault of a case after which kernel modules have not freed memory."""
     seen = [
         f"{each['size']:,} bytes ({each['objects'][-1]} x) allocated by {each['function']} [{each['module']}] "
         f"in {each['line']}"

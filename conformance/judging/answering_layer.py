@@ -24,8 +24,7 @@ _SAME_OFFSET = {"ibv_reg_mr_iova": ("addr", "hca_va"), "ibv_reg_dmabuf_mr": ("of
 
 
 def answering_layer(case: Case, seen: Observation) -> str:
-    """Returns the layer that returned the result of the judged call: the observed layer, or CORE if only the core can
-    return this errno."""
+    """Returns the layer of the judged call: the observed layer, or CORE if only the core can return this errno."""
     layer = seen.get("layer", "")
     return CORE if layer == KERNEL and seen.get("errno") and _is_of_core(case, seen["errno"]) else layer
 

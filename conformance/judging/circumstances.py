@@ -24,8 +24,7 @@ _PAGE, _HUGE_PAGE, _APART = 4096, 2 << 20, 1 << 44
 
 
 def located(fault: Fault, case: Case, number: int = 0) -> Fault:
-    """Returns the fault with its location. The call is the judged call if `number` is 0, else the later step with this
-    number."""
+    """Returns the fault with its location: in the judged call if `number` is 0, else in the later step `number`."""
     step = (case.when, *case.afterwards)[number]
     scene = _Scene(case, number)
     request = scene.request_of(step)

@@ -14,8 +14,7 @@ _REPORT = re.compile(
     r"(?:KASAN|UBSAN): [\w-]+|refcount_t: [^.]+|possible [\w ]+(?= detected)|inconsistent lock state"
     r"|suspicious RCU usage|sleeping function called from invalid context|scheduling while atomic"
 )
-# Functions of these tools and of locks, which occur in the call traces of reports but are never the subject of a
-# report.
+# Functions of these tools and of locks, which occur in the call traces of reports, but are never the reported function.
 _OF_TOOLS = re.compile(
     r"(?:dump_stack|print_|kasan_|__asan_|(?:__)?ubsan_|refcount_warn|check_|mark_|validate_chain|(?:__)?lock_|lockdep_"
     r"|__might_|_?_?_raw_|(?:__)?(?:mutex|down|up|rwsem)_|__schedule)"

@@ -1,7 +1,6 @@
 """Defines the --rdma-… options of pytest, and returns the suite, profile, cases and device that they specify. If
 several devices are named, each xdist worker uses one device. Devices are assigned by locks and not by the workers'
-numbers, because a worker that replaces a dead worker has a new number. run_options.py has the options that `rdma-cts
-run` also has."""
+numbers, because a worker that replaces a dead worker has a new number. run_options.py defines the common options."""
 
 import argparse
 import fcntl
@@ -71,8 +70,7 @@ def own_device(config: pytest.Config) -> str:
 
 
 def _lock_device(names: Sequence[str], run: str) -> tuple[str, int]:
-    """Returns a device that no other worker uses, and the descriptor of its lock. The lock is released when this
-    process exits."""
+    """Returns a device that no other worker uses, and the descriptor of its lock, which this process holds."""
     for name in names:
         path = Path(tempfile.gettempdir()) / f"rdma-cts-{run}-{name}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -41,8 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Checks the requirements of the session. This hook runs last, because the hook of a different plugin may set the
-    options."""
+    """Checks the requirements of the session. This hook runs last, because hooks of other plugins may set options."""
     if hasattr(session.config, "workerinput"):
         return
     try:
@@ -84,8 +83,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Removes cases that are not selected, shuffles the other cases, and moves the kinds of cases that run last to the
-    end."""
+    """Removes cases that are not selected, shuffles the other cases, and sorts the kinds of cases by precedence."""
     cases = {case.id: case for item in items if (case := case_of(item)) is not None}
     only = selected_cases(config)
     if not cases and only is None:
@@ -111,8 +109,7 @@ def _precedence(item: pytest.Item) -> int:
 
 @pytest.fixture(scope="session")
 def module_memory(request: pytest.FixtureRequest, capabilities: Capabilities) -> ModuleMemory | None:
-    """Returns the counter of the kernel modules' memory, if the kernel has one and only this process uses the
-    modules."""
+    """Returns the counter of the modules' memory, if the kernel has one and no other process uses the modules."""
     return ModuleMemory.of_kernel() if request.config.getoption("--rdma-alone") else None
 
 
@@ -161,8 +158,7 @@ def run(
 
 
 def _end(run: CaseRun) -> None:
-    """Ends the test. For pytest, UNSUPPORTED and UNREACHABLE are skips; all verdicts except these and PASS are
-    failures."""
+    """Ends the test. For pytest, UNSUPPORTED and UNREACHABLE are skips; other verdicts except PASS are failures."""
     case, judgement = run.case, run.judgement
     text = f"{judgement.verdict} {' '.join(case.rules)} {judgement.reason} · {case.location.file}:{case.location.line}"
     if judgement.verdict in NOT_TESTABLE:

@@ -68,8 +68,7 @@ class Stream:
         self._write(data)
 
     def hold(self, record: Record) -> None:
-        """Keeps a record until the next record is written: in an emulated guest, opening the path takes as long as a
-        call."""
+        """Keeps a record until the next is written: in an emulated guest, opening the path takes as long as a call."""
         self._held += self._mark + encode(record)
 
     def _write(self, data: bytes) -> None:
@@ -171,8 +170,7 @@ class Recorder:
             self.sink.append({"type": "start", "case": case})
 
     def offered(self, found: Capabilities) -> None:
-        """Reports once to the supervisor which capabilities worked when they were tried. The supervisor judges results
-        by these capabilities."""
+        """Reports to the supervisor once which capabilities worked when they were tried."""
         if self.sink and self.live and not self._offered:
             self._offered = True
             offered = {entry: dict(names) for entry, names in found.offered.items()}

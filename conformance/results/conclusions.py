@@ -172,8 +172,7 @@ def counted(number: int, one: str) -> str:
 
 def exit_status(footer: FooterRecord) -> int:
     """Returns the exit status of a run: 0 conformant, 1 violated, 3 incomplete or broken. A violation counts even if
-    the run is incomplete. A waiver that has expired, is not needed or does not fit counts as a violation, because its
-    owner has to change it."""
+    the run is incomplete. A waiver that has expired, is not needed or does not fit also counts as a violation."""
     verdicts = footer["verdicts"]
     if footer.get("waivers", {}).get("problems"):
         return 1

@@ -42,8 +42,7 @@ def wrong_header(header: HeaderRecord) -> str:
 
 
 def wrong_result(record: ResultRecord, header: HeaderRecord) -> str:
-    """Returns the contradiction in a result, or between the result and the header of its run, as a clause; empty if
-    there is none."""
+    """Returns the contradiction within a result or with the run's header, as a clause; empty if there is none."""
     verdict, effective = record["verdict"], record["effective"]
     if verdict not in _BAD and (record["points"] or record["rule_verdicts"] or record["deviations"]):
         counted = [

@@ -148,8 +148,7 @@ def footer_record(
     resumed: int | None = None,
 ) -> FooterRecord:
     """Returns the footer. `complete` is true only if every planned case has a result other than MISSED. `boots` is the
-    number of workers in all sessions, and `resumed` is how often the run was resumed; both are None without a
-    supervisor."""
+    number of workers in all sessions, `resumed` the number of resumptions; both are None without a supervisor."""
     found = {record["case"]: record for record in results}
     by_case = {case: found[case] for case in (*(case for case in planned if case in found), *found)}
     effective = [record["effective"] for record in by_case.values()]

@@ -115,8 +115,7 @@ def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -
 
 
 def _on_its_rules(case: Case, record: ResultRecord, basis: Basis) -> ResultRecord:
-    """Returns the record with the current rules of its case or point. Removes `rule_verdicts`, except for random
-    sequences."""
+    """Returns the record with the current rules of its case. Only random sequences keep their `rule_verdicts`."""
     found = record.copy()
     if tuple(record["rules"]) != basis.resolved(case).rules:
         found["rules"] = list(case.rules)

@@ -97,8 +97,7 @@ class Repeated:
                 continue
             if key not in whole:  # an unknown key whose value is null
                 continue
-            # If a value contains the mark of the next key, `_parts` has cut the value at the mark, and the part is not
-            # JSON.
+            # If a value contains the mark of the next key, `_parts` has cut it there, and the part is not valid JSON.
             try:
                 parse(_value(key, part))
             except ValueError:

@@ -15,8 +15,7 @@ from conformance.tables.suite import POINT
 # The reasons why a part of a rule's evidence is missing.
 NOT_OFFERED, NOT_REACHED, NOT_RUN, OPEN = "not offered", "not reachable here", "not in this run", "left open"
 NO_CONTROL, CONTROL_NOT_OFFERED = "refused, but its control was not seen", "refused, but its control is not offered"
-# The reasons that remain in every further run: the device does not offer the operation, or no document defines its
-# outcome.
+# These reasons remain in a further run: the device does not offer the operation, or no document defines its outcome.
 _SETTLED = (NOT_OFFERED, CONTROL_NOT_OFFERED, OPEN)
 _WHY = {Verdict.UNSUPPORTED: NOT_OFFERED, Verdict.UNREACHABLE: NOT_REACHED}
 

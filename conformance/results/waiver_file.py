@@ -178,8 +178,7 @@ FINGERPRINT = "{defect}"
 
 @dataclass(frozen=True)
 class Run:
-    """The header and the results of a run, from which waivers are created. The results have every key of
-    record_shape.RESULT."""
+    """A run from which waivers are created. The results have every key of record_shape.RESULT."""
 
     name: str
     header: HeaderRecord

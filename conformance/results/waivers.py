@@ -146,8 +146,7 @@ class Waiver(Terms):
         return (verdict_on(self.rule, raw) if self.rule else record["verdict"]) in VIOLATIONS
 
     def differs(self, record: ResultRecord) -> str:
-        """Returns the difference between a violation and the violation that the waiver describes; empty if there is
-        none."""
+        """Returns how a violation differs from the violation that the waiver describes; empty if it does not differ."""
         if more := record.get("deviations_left_out"):
             return f"it has {more:,} more deviations, which are not in the result"
         others = {rule for each in record.get("deviations", ()) for rule in each["rules"]} - {self.rule}

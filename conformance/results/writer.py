@@ -28,8 +28,7 @@ _ESCAPED = re.compile(rb"\\[bfnrtu]")  # if a line has such an escape, all its v
 
 
 def shown_in(case: Case, record: ResultRecord) -> list[Shows]:
-    """Returns the evidence that a case shows. The evidence of a sweep is derived from `points_data`, and has rules and
-    verdicts."""
+    """Returns the evidence that a case shows; for a sweep, each part of the evidence has a rule and a verdict."""
     if "points_data" in record:
         return _of_points(case, Points.of_data(record["points_data"]))
     outcome = record["expected"].get("outcome", case.when.then.outcome)
@@ -67,8 +66,7 @@ def _shows(points: Points, number: int, shows: str, on: str, rule: str) -> Shows
 
 
 class ResultsFile:
-    """Appends records to a results file. Each record is written at once; therefore no record is lost if this process
-    crashes."""
+    """Appends records to a results file. Each record is written at once, and not lost if this process crashes."""
 
     _keep: int | None = None  # the first new record cuts the file to this length; with None, the file is not cut
 
@@ -183,8 +181,7 @@ class ResultsFile:
         return ""
 
     def changed(self) -> str:
-        """Returns a message if another process has changed the file while this process wrote to it; else an empty
-        text."""
+        """Returns a message if another process has changed the file while this process wrote to it; else empty."""
         try:
             there = self.path.stat()
             with open(self._fd, "rb", closefd=False) as file:

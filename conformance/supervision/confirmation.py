@@ -43,8 +43,7 @@ class Confirmation:
         self._tried = 0
 
     def run(self, *starts: Start) -> None:
-        """Repeats all violations; each of `starts` starts one worker at a time. Returns early if a worker cannot be
-        started."""
+        """Repeats all violations; each of `starts` starts one worker at a time. Stops if a start fails."""
         alone, like = _divided(self._found)
         self._waiting = [*_batches(like, len(starts)), *((each,) for each in alone)]
         self._crew.run(self._serve, starts)
@@ -89,8 +88,7 @@ class Confirmation:
             self._wait(*behind)
 
     def _wait(self, *violations: Violation) -> None:
-        """Adds violations to be repeated in one worker. Batches of several violations are repeated before single
-        violations, because a batch takes longer."""
+        """Adds violations to be repeated in one worker. Batches come before single violations: a batch takes longer."""
         with self._crew.changed:
             self._waiting.insert(0 if len(violations) > 1 else len(self._waiting), violations)
 
@@ -159,8 +157,7 @@ class Confirmation:
         return self._repeated(start, names).get(names[-1])
 
     def _repeated(self, start: Start, names: Sequence[str]) -> dict[str, ResultRecord]:
-        """Returns the results of these cases in one worker. If a worker finishes no case, starts another worker; starts
-        at most TRIES workers."""
+        """Returns the results of these cases in one worker. If no case finishes, starts up to TRIES workers."""
         suite = self._recording.plan.suite
         cases = {name: case for name in names if (case := suite.find(name))}
         repetition = Repetition(cases, self._recording)
@@ -178,8 +175,8 @@ class Confirmation:
 
 
 def _divided(found: Sequence[Violation]) -> tuple[list[Violation], list[Violation]]:
-    """Returns the violations to repeat in isolation, and those to repeat together. A violation in a worker's first case
-    has already occurred in isolation."""
+    """Returns the violations to repeat in isolation, and those to repeat together."""
+    # A violation in a worker's first case has already occurred in isolation.
     alone: list[Violation] = []
     like: list[Violation] = []
     seen: set[Cause] = {violation.cause for violation in found if violation.first}
@@ -191,8 +188,7 @@ def _divided(found: Sequence[Violation]) -> tuple[list[Violation], list[Violatio
 
 
 def _batches(like: Sequence[Violation], workers: int) -> list[Sequence[Violation]]:
-    """Returns the violations in reverse order, in batches of similar size; for each worker, at least one batch if there
-    are enough violations."""
+    """Returns the violations in reverse order, divided into batches of similar size for the workers."""
     count = max(workers, -(-len(like) // MOST_TOGETHER))
     backwards = like[::-1]
     return [part for number in range(count) if (part := backwards[number::count])]

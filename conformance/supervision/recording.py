@@ -198,8 +198,7 @@ class Recording:
     def record_loss(
         self, case: Case, end: WorkerEnd, at: ProgressRecord | None, log: Sequence[str], worker: int
     ) -> None:
-        """Records the case that was in flight when its worker died or hung. `at` is the worker's last progress, and
-        `log` its last output."""
+        """Records the case in flight of a worker that died or hung. `at` is the last progress, `log` the output."""
         row = at.get("row") if at else None
         judgement = Judgement.of_fault(loss_of(case, end, log, at["point"] if at else ""))
         verdict = Verdict(judgement.verdict)

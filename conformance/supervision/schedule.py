@@ -1,5 +1,4 @@
-"""Chooses the cases of the next worker: the longest cases first, in order that all workers finish at about the same
-time."""
+"""Chooses the cases of the next worker: the longest first, in order that all workers finish at about the same time."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -170,8 +170,7 @@ class Session:
             self._recording.took[self._latest] = time.monotonic() - self._begun
 
     def _hung(self) -> None:
-        """Handles a worker without progress until the deadline. If the worker was stopped externally, the case is not a
-        HANG."""
+        """Handles a worker without progress until the deadline: a HANG, unless the worker was stopped externally."""
         if held := self._worker.held_up():
             self._ended(WorkerEnd(held, external=True))
         else:

@@ -86,8 +86,7 @@ class Supervisor:
                 return
 
     def _next_batch(self) -> list[str]:
-        """Returns the cases for the next worker. If there are none, waits for the other workers, because a worker that
-        dies leaves cases."""
+        """Returns the cases for the next worker. Waits while other workers run, because their cases may be put back."""
         with self._crew.changed:
             while not self._crew.stopped:
                 if batch := self._schedule.take():
@@ -128,8 +127,7 @@ class Supervisor:
         return session.progress
 
     def _not_started(self, error: UserError) -> bool:
-        """Handles a worker that could not be started. Raises the error if no other worker runs and no worker has sent a
-        header."""
+        """Handles a failed start. Raises the error if no other worker runs and no worker has sent a header."""
         with self._crew.changed:
             if not self._recording.header_received and self._busy == 1:
                 raise error

@@ -1,5 +1,4 @@
-"""Defines the interfaces of a worker and of an observer of a run, the deadline of a worker, and the threads that run
-workers."""
+"""Defines the interfaces of workers and of observers of a run, and runs workers in threads."""
 
 import threading
 import time
@@ -12,8 +11,7 @@ from typing import Protocol
 from conformance.model.fault import FaultKind
 from conformance.model.record import DerivedFiles, HeaderRecord, ResultRecord
 
-# The deadline for the start of a case, in seconds. Before the first case, pytest starts and reads the tables, possibly
-# under emulation.
+# The deadline for the start of a case, in seconds. Before the first case, pytest starts, possibly under emulation.
 START_DEADLINE_S = 180.0
 # The same deadline for a worker that uses the processor: on a busy host, several workers start slowly.
 LONGEST_START_S = 900.0
@@ -100,9 +98,8 @@ _JOIN_S = 5.0
 
 
 class Crew:
-    """Threads that run workers. A thread must hold the lock of the condition `changed` to use data that the threads
-    share, and notifies the condition when waiting threads may continue. After `stop`, the end of a worker is not a
-    result."""
+    """Threads that run workers. A thread must hold the lock of the condition `changed` to use shared data, and notifies
+    the condition when waiting threads may continue. After `stop`, the end of a worker is not a result."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition(threading.RLock())

@@ -25,8 +25,7 @@ MAX_VARIABLES = 8
 # The maximum number of parts of a split set: a longer formula would not help a user.
 _MAX_PARTS = 64
 _MOST_KEPT = 10_000  # the maximum number of cached sums of products; default runs of one stack need twenty
-# The maximum number of sets that are minimised for one sweep, at a third of a second each; recorded sweeps needed fewer
-# than ten.
+# The maximum number of sets that are minimised for one sweep, at 0.3 s each; recorded sweeps needed fewer than ten.
 _MOST_MINIMISED = 70
 ALWAYS, NEVER = "always", "never"
 _Product: TypeAlias = "Sequence[tuple[int, int, bool]]"  # literals: variable, class, whether negated
@@ -210,8 +209,7 @@ class _Set:
         return f"no short description: it depends on {names}"
 
     def _variables(self) -> list[tuple[int, int]]:
-        """Returns the Boolean variables, as (variable, class): one for a variable with two classes, else one for each
-        class."""
+        """Returns the Boolean variables, as (variable, class): one for two classes, else one for each class."""
         numbered = enumerate(len(variable.classes) for variable in self.variables)
         return [(number, value) for number, size in numbered for value in ((1,) if size == 2 else range(size))]
 

@@ -25,8 +25,7 @@ PointNumbers = range | array  # type: ignore[type-arg]
 @dataclass(frozen=True)
 class Group:
     """Points with the same set-up, in the order of execution. `inner_points` are the numbers of the points in the
-    product of the inner axes, on which the points differ. `like` is a point with the same set-up; it must be given for
-    an empty group."""
+    product of the inner axes, on which the points differ. `like` is a point with the same set-up, for empty groups."""
 
     points: PointNumbers
     inner_points: PointNumbers
@@ -99,8 +98,7 @@ def groups(sweep: Sweep, outer: Sequence[str], seed: int | None = None, largest:
 
 
 def _offsets(space: Space, axes: Sequence[str]) -> PointNumbers:
-    """Returns the offsets of the points in the product of these axes; on all other axes, the points have the first
-    value."""
+    """Returns the offsets of the points in the product of these axes that have the first value on all other axes."""
     found: PointNumbers = range(1)
     for name in reversed(axes):
         stride, size = space.strides[name], space.axis(name).size

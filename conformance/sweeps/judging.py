@@ -30,9 +30,8 @@ _HEX = re.compile(r"0x[0-9a-f]+")
 
 @dataclass(frozen=True)
 class SweepResult:
-    """The result of a sweep. `alarms` are kernel errors and leaked resources, each with the first and last point of the
-    interval in which it occurred. `log` has the first lines of the kernel's log during the sweep. `fault` is the fault
-    of the first alarm."""
+    """The result of a sweep. `alarms` are kernel errors and leaked resources, each with the first and last point of its
+    interval. `log` has the first lines of the kernel's log. `fault` is the fault of the first alarm."""
 
     points: Points
     verdict: str

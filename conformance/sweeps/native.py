@@ -54,8 +54,7 @@ def descriptor(entry: object) -> Descriptor:
 
 class Before(ctypes.Structure):
     """The data that all re-registrations of a group share: the PD and the range of the region, and the functions. For
-    uverbs, `on` is the address of a Descriptor and `pd` the handle of the PD; for libibverbs, `pd` is a struct ibv_pd
-    *."""
+    uverbs, `on` is a Descriptor's address and `pd` the PD's handle; for libibverbs, `pd` is a struct ibv_pd *."""
 
     _fields_ = members(
         "void *on; uint64_t pd, addr, length; void *reg, *reg_optional, *rereg, *dereg; uint64_t optional_mask"
@@ -92,15 +91,13 @@ def function(name: str) -> Callable[..., object]:
     return found
 
 
-# An argument: an array('Q') with a number for each point, or one number or structure for all points. The address of a
-# structure is passed.
+# An argument: an array('Q') with a number for each point, or one number or the address of a structure for all points.
 Argument = Union[int, "array[int]", ctypes.Structure, "ctypes.Array[ctypes.c_uint64]"]
 Call = tuple[Callable[..., object], Sequence[Argument]]  # a function and its arguments
 
 
 class Loop:
-    """One run of the loop. For each point, the loop stores in `codes` 0 if the region is as requested, or errno + 1 if
-    there is no region. The code of a point with an unexpected region does not change."""
+    """One run of the loop. In `codes`, the loop stores 0 for an expected region, and errno + 1 for no region."""
 
     def __init__(
         self,

@@ -227,8 +227,7 @@ class RegistrationLoop(Loop):
     def _calls(
         self, context: CaseContext, pd: Pd, column: Mapping[str, int | array[int]]
     ) -> tuple[native.Call, native.Call, Callable[..., object]]:
-        """Returns the call for an access without optional flags, the call for an access with one, and the function that
-        deregisters."""
+        """Returns the calls for an access without and with optional flags, and the function that deregisters."""
         call, entry = context.case.when.call, self._entry
         access, length, is_dmabuf = column["access"], column["length"], call == "ibv_reg_dmabuf_mr"
         start = column["offset" if is_dmabuf else "addr"]

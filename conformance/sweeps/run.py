@@ -107,8 +107,7 @@ class _SweepPass:
         self.reported_at = time.monotonic()
 
     def _report_in_time(self, point: int, done: int) -> None:
-        """Reports progress if the last report was long ago. `point` is the last of the group's `done` finished
-        points."""
+        """Reports progress if the last report was long ago. `point` is the last of the group's `done` points."""
         if time.monotonic() - self.reported_at >= PROGRESS_S:
             self._report(point, self.done + self.ran + done)
 
@@ -178,8 +177,7 @@ class _SweepPass:
                 self.record.record(point, procedure.not_set_up(refusal))
 
     def _attempt(self, group: Group) -> SetupRefused | None:
-        """Creates the set-up of a group and executes the calls of its points. If the set-up is refused, returns the
-        refusal."""
+        """Creates the set-up of a group and executes the calls of its points; returns the set-up's refusal, if any."""
         points = group.points
         case = self.point_template.case(group.set_up_as)
         try:

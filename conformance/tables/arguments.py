@@ -138,8 +138,7 @@ def _bit(reader: Reader, item: Node, enum: str) -> int | None:
 
 
 def _unknown_bit(reader: Reader, item: Node, bit: int, enum: str) -> int | None:
-    """Returns the mask of `bit N`, which must not have a name: a case about an unknown flag must not use a known
-    flag."""
+    """Returns the mask of `bit N`, which must not have a name, because the case is about an unknown flag."""
     if bit >= INT_BITS:
         reader.note(item.location, f"bit {bit} is beyond the {INT_BITS} bits of an int")
         return None

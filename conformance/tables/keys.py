@@ -17,8 +17,7 @@ QUOTE, UNQUOTED = "quote", "unquoted"
 EVIDENCE, CONDITIONAL = "evidence", "conditional"
 # The key of an axis of subsets of flags.
 SUBSETS = "subsets of"
-# The keys of a predicate that is true if any flag of an enumeration is set, except the flags that the predicate
-# excludes.
+# The keys of a predicate that is true if any flag of an enumeration, except the excluded flags, is set.
 FLAGS, EXCEPT = "flags of", "except"
 # One factor of `points`: a number, or the number of values of an axis that is derived from an enumeration of flags.
 FACTOR = rf"[1-9][0-9]*|(?:{SUBSETS}|{UNKNOWN}) [a-z_]+"

@@ -1,6 +1,5 @@
 """Reads the body of a row: its `given`, the judged call, and the steps before and after the judged call. loader.py uses
-this module for each expanded row. For a row with a sweep, this module also replaces the placeholders for axes by
-values."""
+this module for each expanded row. For a sweep, this module also replaces the placeholders for axes by values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

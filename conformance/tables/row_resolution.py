@@ -50,8 +50,7 @@ class PartResolver:
         self._reader, self._text, self._inside = reader, text, inside
 
     def varying(self, node: Node, read: _Read[T]) -> Varying[T]:
-        """Resolves a part. `read` is called with the part in which values replace the axes, and returns the value of
-        the part, or None after a mistake."""
+        """Resolves a part. `read` reads the part after values have replaced the axes, or returns None."""
         axes = self._text.axes_in(node)
         names = tuple(axis.name for axis in axes)
         values: dict[tuple[int, ...], T] = {}

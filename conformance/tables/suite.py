@@ -24,8 +24,7 @@ from conformance.yamldoc.reader import suggestion
 
 
 def needs_of(registry: Registry, cases: Sequence[Case]) -> tuple[Needs, list[Mistake]]:
-    """Returns the evidence that the rules need, and a mistake for each part of the evidence that a rule names but that
-    none of its cases shows."""
+    """Returns the evidence that the rules need, and a mistake for each named part that no case of the rule shows."""
     by_rule: dict[str, set[str]] = {rule: set() for rule in registry}
     everything: set[Shown] = set()
     planned = [case for case in of_tier(cases, DEFAULT) if case.kind.traits.proves]
@@ -131,8 +130,7 @@ def _unpacked(data: bytes, names: Collection[str]) -> Suite:
 
 
 def _digest_of_sources(folders: Sequence[Path]) -> str:
-    """Returns a digest of Python's version, of the modules that read a suite, and of the suite's files. Raises
-    OSError."""
+    """Returns a digest of Python's version, the modules that read a suite, and the suite's files. Raises OSError."""
     parts = [sys.version.encode(), *map(os.fsencode, folders)]
     paths = [path for name in _READING for path in sorted((ROOT / "conformance").glob(name))]
     for folder in folders:

@@ -75,8 +75,7 @@ def read_sweep(
 
 
 def _stated(reader: Reader, node: Node | None) -> int | None:
-    """Returns the number of points that a table states: a number, or a product such as `40 * subsets of
-    ibv_access_flags`."""
+    """Returns the number of points that a table states: as a number, or as a product with sizes of derived axes."""
     if node is None or not isinstance(node.value, str):
         return reader.count(node, "points")
     size = 1

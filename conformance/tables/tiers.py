@@ -98,9 +98,9 @@ class Shard:
     def part(
         self, items: Sequence[_Item], id_of: Callable[[_Item], str], seconds: Mapping[str, float] | None = None
     ) -> list[_Item]:
-        """Returns the items of this shard, in the order of `items`. The longest items are assigned first, each to the
-        shard with the shortest total so far. Without `seconds`, all items count as equally long. Raises UserError if
-        this shard has no items."""
+        """Returns the items of this shard, in their order. The longest items are assigned first, each to the shard with
+        the shortest total so far. Without `seconds`, all items count as equally long. Raises UserError if this shard is
+        empty."""
         known = seconds or {}
         spent = [(0.0, number) for number in range(1, self.of + 1)]
         own = set()

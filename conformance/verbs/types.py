@@ -23,8 +23,7 @@ class Convention(ClosedSet):
 
 
 class Linkage(ClosedSet):
-    """The form in which verbs.h provides a verb. The form decides whether a program in a language other than C can call
-    the verb by a symbol."""
+    """The form of a verb in verbs.h. A program in a language other than C can call only an exported function."""
 
     EXPORTED = "a function that libibverbs exports"
     MACRO = "a macro over a function that libibverbs exports"
@@ -81,8 +80,7 @@ class Enum:
         return {name: each for each in reversed(self.values) for name in (each.name, self.short(each.name))}
 
     def value_of(self, name: str) -> int:
-        """Returns the number of a short or full name. Raises KeyError if the name is unknown, or if no document gives a
-        number."""
+        """Returns the number of a short or full name. Raises KeyError if the name is unknown or has no number."""
         value = self.named(name).value
         if value is None:
             raise KeyError(f"no document gives {self.prefix}{self.short(name)} a number")
@@ -305,8 +303,7 @@ class Verb:
 
 
 def declaration(ctype: str, name: str) -> str:
-    """Returns the C declaration of `name` with an abstract type. For `int (*)(void)` and f, this is
-    `int (*f)(void)`."""
+    """Returns the C declaration of `name` with an abstract type, such as `int (*f)(void)` for f and `int (*)(void)`."""
     if "(*)" in ctype:
         return ctype.replace("(*)", f"(*{name})", 1)
     if ctype.endswith("]"):

@@ -227,8 +227,7 @@ class _Builder:
     def _scalar(self, event: yaml.ScalarEvent, location: Location) -> Node:
         text = event.value
         if event.style:  # for a plain scalar the style is None in PyYAML and empty in libyaml
-            # An escape can produce characters that are forbidden in the file itself: half of a surrogate pair, or a
-            # control code of the terminal.
+            # An escape can produce characters that a file cannot have: half of a surrogate pair, or control codes.
             unprintable = next(filter(_is_unprintable, text), None)
             if unprintable is not None:
                 self.note(location, f"an escape for U+{ord(unprintable):04X}, which is not a printable character")

@@ -164,8 +164,7 @@ def _plural(what: str) -> str:
 
 @contextmanager
 def document(path: Path) -> Iterator[tuple[Node, Reader]]:
-    """Yields the root of a file, and a reader. At the end of the block, raises UserError with a line for each
-    mistake."""
+    """Yields the root of a file, and a reader. After the block, raises UserError with a line for each mistake."""
     from conformance.yamldoc.parsing import read_file  # imported late: most commands read no such file
 
     try:
