@@ -28,7 +28,7 @@ from trial.running import on_reference, stack_for
 
 @pytest.fixture(scope="module")
 def suite() -> Suite:
-    """All cases except the larger spaces, which only one test runs."""
+    """Returns the suite without sweeps of more than 300 points."""
     whole = load_suite()
     chosen = [replace(table, cases=tuple(filter(is_small, table.cases))) for table in whole.tables]
     return replace(whole, tables=tuple(chosen))

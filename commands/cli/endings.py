@@ -72,7 +72,7 @@ def unusable_path(error: OSError, given: Sequence[str]) -> UserError | None:
 
 @contextmanager
 def crash_reports_in(folder: Path) -> Iterator[None]:
-    """Converts an unforeseen error in the block to a UserError. If `folder` exists, it gets the traceback."""
+    """Converts an unforeseen error in the block to a UserError. The traceback is in `folder`, if `folder` exists."""
     try:
         yield
     except (UserError, PermissionError):  # see unusable_path for PermissionError

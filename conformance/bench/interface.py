@@ -117,8 +117,8 @@ class Entry(Protocol):
     """One entry. Each verb of `verbs.VERBS` has a method, whose name is the verb's name without `ibv_`.
 
     A method has the parameters of the prototype in their order, and returns the exact result. A pointer to an object is
-    passed as Pd, Mr or None; a list of SGEs, without its length; a struct, as its fields; any other argument, as a
-    number. `offers` is whether the entry has a verb.
+    passed as Pd, Mr or None. A list of SGEs is passed without its length, and a struct is passed as its fields. Other
+    arguments are numbers. `offers` is whether the entry has a verb.
     """
 
     @property

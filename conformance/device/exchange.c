@@ -40,7 +40,7 @@ struct connection {
     struct end ends[ENDS];
     const struct transition *transitions; /* renew the pair after a reset; none if Python renews the pair */
     uint32_t transition_count, stale;
-    /* `renewable`: the pair may be renewed. `by_reset`: RESET renews it; else Python waits, and creates a new pair. */
+    /* `renewable`: the pair may be renewed. `by_reset`: RESET renews the pair; else Python creates a new pair. */
     uint32_t renewable, by_reset;
     /* Nanoseconds. `silence` limits the wait for the error state of a queue pair and for flushed receives. */
     uint64_t send_timeout, receive_timeout, silence;

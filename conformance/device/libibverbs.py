@@ -1,8 +1,8 @@
 """Calls the verbs through libibverbs like a C program, with exact arguments and results (the entry `libibverbs`).
 
-Exported functions are called with ctypes, because pyverbs converts codes into exceptions, and allocates memory if the
-address is 0. Inline functions of the header are called through pyverbs (advice, windows), whose exceptions contain the
-exact codes, or through the pointers in struct verbs_context.
+Exported functions are called with ctypes, because pyverbs allocates memory if the address is 0, and an exception of
+pyverbs contains the returned value or errno, but not both. Inline functions for advice and windows return one code, and
+are called through pyverbs. Other inline functions are called through the pointers in struct verbs_context.
 """
 
 import ctypes
@@ -64,7 +64,6 @@ class DeviceMemoryAt(HeldAt):
 
     @property
     def handle(self) -> int:
-        """The kernel's handle, from struct ibv_dm."""
         return int(self.struct.handle)
 
     def copy(self, function: int, *arguments: int) -> Return:
@@ -79,15 +78,15 @@ class Libibverbs:
     name = "libibverbs"
 
     def __init__(self, dialect: str | None = None) -> None:
-        """Loads the library that the dynamic linker selects. Raises OSError if there is no library. `dialect` is the
-        variant of the library's ibv_rereg_mr. With None, the vendor's variant can be called only if the library exports
-        ibv_exp_rereg_mr."""
+        """Loads the library that the dynamic linker selects. Raises OSError if there is no library. `dialect` is one of
+        vocabulary.DIALECTS. With `experimental`, the library's ibv_rereg_mr is the vendor's variant. With another value
+        or None, the vendor's variant can be called only if the library exports ibv_exp_rereg_mr."""
         self._library = ctypes.CDLL("libibverbs.so.1", use_errno=True)
         self._absent: list[Callable[..., Any]] = []
         exported = [verb for verb in VERBS.values() if verb.linkage is not Linkage.INLINE]
         self._functions = {verb.name: self._declare(verb.name, *_types(verb)) for verb in exported}
-        # If the library does not have ibv_reg_mr_iova2, its header has no optional flags, and programs call older
-        # functions.
+        # A library without ibv_reg_mr_iova2 has no optional flags. A registration with such a flag then calls
+        # ibv_reg_mr_iova.
         optional = "ibv_reg_mr_iova2" if self.exports("ibv_reg_mr_iova2") else "ibv_reg_mr_iova"
         types = _types(VERBS["ibv_reg_mr_iova"])[:-1]
         self._functions["ibv_reg_mr_iova2"] = self._declare(optional, *types, ctypes.c_uint)
@@ -133,8 +132,8 @@ class Libibverbs:
         return self._functions[symbol]
 
     def keep_from_children(self) -> None:
-        """Calls ibv_fork_init, so that forked children do not inherit registered ranges even if the kernel copies on
-        fork. Must be called before this process registers memory."""
+        """Calls ibv_fork_init, so that forked children do not inherit registered ranges. Without descriptors, the
+        library cannot query whether the kernel copies on fork. Must be called before this process registers memory."""
         with no_descriptors():
             self._library.ibv_fork_init()
 
@@ -243,7 +242,7 @@ class Libibverbs:
         return self._domain(self._verb("ibv_import_pd", context, handle), "ibv_unimport_pd")
 
     def import_mr(self, pd: Pd, handle: int) -> Return:
-        """Calls ibv_import_mr. ibv_unimport_mr has to release the imported object, but not the region itself."""
+        """Calls ibv_import_mr. ibv_unimport_mr has to release the imported object; the region remains registered."""
         returned = self._verb("ibv_import_mr", pd, handle)
         end = self._declare("ibv_unimport_mr", ctypes.c_int, ctypes.c_void_p)
         return replace(returned, release=functools.partial(end, returned.value)) if returned.value else returned

@@ -1,5 +1,5 @@
-"""Reads one port of a device from sysfs: its state, and the GIDs and partitions that the port can use. Wrong options
-can be reported before a run begins, because the device is not opened."""
+"""Reads one port of a device from sysfs: its state, and the GIDs and partitions that the port can use. The device need
+not be open, so the options --port and --gid-index are checked before a run begins."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -32,7 +32,7 @@ def device_names(sysfs: Path = SYSFS) -> list[str]:
 class Gid:
     """A GID of a port's GID table, with an address other than zero. `kind` is the RoCE version, if known. `interface`
     is the network interface of a RoCE GID, or empty if the interface is not in this network namespace. `up` is true if
-    the interface is up, or if the link layer needs no interface."""
+    the interface is up, if the link layer needs no interface, or if sysfs does not have the interfaces of GIDs."""
 
     index: int
     address: str
@@ -106,9 +106,9 @@ class Port:
     def choose(self, gids: Sequence[Gid]) -> int:
         """Returns the index of the GID of `gids` to use for loopback traffic. Raises UserError if no GID can be used.
 
-        On InfiniBand, returns the index of the first GID, which every port has. On RoCE, only GIDs whose interface is
-        up can be used. Of these, RoCE v2 is preferred, then an address that is not link-local, then the highest index.
-        On other link layers, the rule for RoCE applies to all GIDs.
+        On InfiniBand, returns the index of the first GID, which every port has. On other link layers, only GIDs with
+        `up` can be used. Of these, RoCE v2 is preferred, then an address that is not link-local, then the highest
+        index.
         """
         if (layer := self.link_layer) == INFINIBAND:
             return 0

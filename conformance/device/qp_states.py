@@ -2,7 +2,7 @@
 a pair. Also receives the asynchronous events of queue pairs.
 
 On InfiniBand and RoCE, a pair is connected by state transitions with ibv_modify_qp(3). On iWARP, ibv_modify_qp moves a
-queue pair only from RESET to INIT; the queue pair enters RTS when its TCP connection is established. After an error, an
+queue pair from RESET to INIT, and the queue pair enters RTS when its TCP connection is established. After an error, an
 iWARP queue pair cannot be reused, because RFC 5040 requires that an error terminates the connection.
 """
 
@@ -144,7 +144,7 @@ class ByStates:
         """Moves the requester to RTS or INIT, and then the responder to `state`. A queue pair without a peer is both
         requester and responder, and is only moved to `state`."""
         if requester is not responder:
-            # A responder that has not entered RTS cannot exchange messages.
+            # If the responder does not enter RTS, no messages are exchanged, so the requester needs only INIT.
             requester.move_to("RTS" if state in CONNECTED else "INIT", responder.number)
         responder.move_to(state, requester.number)
 

@@ -23,9 +23,9 @@ from conformance.verbs import ENUMS
 
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _OPERATIONS = ENUMS["ibv_qp_create_send_ops_flags"]
-# The operations for which a queue pair is created, by its type, and the further operations of queue pairs on which
-# windows are bound. Only cases that use FLUSH request FLUSH. Cases that use ATOMIC_WRITE, and queue pairs of type RC
-# with windows, request ATOMIC_WRITE. A separate row tests LOCAL_INV on UC.
+# By type: the operations for which queue pairs are created, and further operations for queue pairs on which windows are
+# bound. `_operations` adds atomics, and ATOMIC_WRITE for windows. A queue pair for FLUSH or ATOMIC_WRITE is created
+# for only this operation. A separate row tests LOCAL_INV on UC.
 _SENDS = ("SEND", "SEND_WITH_IMM")
 _WRITES = (*_SENDS, "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 _ASKED: Mapping[str, Sequence[str]] = {"RC": (*_WRITES, "RDMA_READ"), "UC": _WRITES, "UD": _SENDS}

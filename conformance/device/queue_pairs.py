@@ -23,8 +23,8 @@ QUEUE_DEPTH, _CQ_DEPTH = 16, 64
 # The number of SGEs for which queues are created if the device supports this number.
 ELEMENTS = 3
 # Attributes of the connection: local ACK timeout 4.096 us * 2^17 = 537 ms, three retries. On a busy host, an emulated
-# processor may stop for more than 67 ms, so a shorter timeout would cause needless retries. With seven retries,
-# Soft-RoCE retries without limit.
+# processor may stop for more than 67 ms (timeout 14), so a timeout of 14 or less would cause needless retries. With
+# seven retries, Soft-RoCE retries without limit.
 _TIMEOUT, _RETRIES, _RNR_RETRIES, _MIN_RNR_TIMER = 17, 3, 7, 12
 # The queue key of datagrams: an attribute of the receiving queue pair, and a field of each send request. Values with
 # the highest bit set are reserved for privileged users.

@@ -95,7 +95,7 @@ class LoopbackConnection:
         self._error_s = SILENCE_S  # seconds to wait for the error state and for flushed receives
 
     def renew_if_stale(self) -> None:
-        """Renews the pair if its last request failed."""
+        """Renews the pair if it is stale and `renewable`."""
         if self.stale and self._renewable:
             self.pair.renew()
             self.stale = False
@@ -117,9 +117,9 @@ class LoopbackConnection:
         """Waits for the error state of a queue pair. Waits only briefly if the state was missing after an earlier
         refusal.
 
-        The InfiniBand specification requires the error state. After the first missing error state, a connection
-        therefore makes all further waits short. On iWARP, the state depends on the driver and on the kind of refusal,
-        so only waits after refusals of the same kind become short.
+        The InfiniBand specification requires the error state after every refusal. If one error state is missing, others
+        are probably missing too, so the connection makes all further waits short. On other transports, the state
+        depends on the driver and on the kind of refusal, so only waits after refusals of the same kind become short.
         """
         lingering = self.pair.lingering
         wait = Wait(_SHORT_SILENCE_S if refusal in lingering else self._error_s)

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 _FLAGS = ENUMS["ibv_rereg_mr_flags"]
 # The types of queue pairs that are optional.
 _OPTIONAL = ("RC", "UC", "UD", "RC_SRQ")
-# Verbs that create regions or domains by other means than registration. The kernel has no commands for these verbs.
+# Verbs, other than registrations, that create regions, domains or the objects that these need. The entry uverbs does
+# not have these verbs.
 _MADE_OTHERWISE = "alloc_null_mr import_mr import_pd alloc_parent_domain alloc_td alloc_dm import_dm dmah".split()
 _OFFSET = 128  # bytes
 _NOBODYS = 0xFFFFFFF0  # a handle that no object has

@@ -234,8 +234,8 @@ def _responded(found: Sequence[Completion]) -> bool:
 
 
 def _tells_state(connection: LoopbackConnection) -> bool:
-    """Whether ibv_query_qp reports the state of a responder that has refused a request. The responder accepted an
-    earlier receive; the responder is in the error state if a new receive is flushed or refused."""
+    """Whether ibv_query_qp reports the state of a responder that has refused a request. If the reported state is not
+    ERR, a receive tests the report: the responder is in the error state if the receive is flushed or refused."""
     pair = connection.pair
     reported = state_of(pair, pair.responder)
     if reported in (ERROR_STATE, ""):

@@ -74,8 +74,8 @@ class RdmaNetlink:
         }
 
     def count_all(self) -> dict[str, int]:
-        """Returns the same counts for all processes and the kernel together, in one query; empty if the kernel has no
-        such totals."""
+        """Returns the counts of `count`, but for all processes and the kernel together, with one query; empty if the
+        kernel does not have these totals."""
         if self._socket is None:
             return {}
         (message,) = self._ask(_ALL_GET, self._device(), 0)

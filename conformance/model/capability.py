@@ -40,11 +40,11 @@ MEANING: Mapping[str, str] = {
     "flush_persistent": "device_cap_flags_ex has the persistent flush bit (39)",
     "atomic_write": "device_cap_flags_ex has the atomic write bit (40)",
     "xrc": "IBV_DEVICE_XRC",
-    "immediate_data": "the transport is InfiniBand or RoCE: iWARP has no immediate data, and no attribute for it",
+    "immediate_data": "the transport is InfiniBand or RoCE: iWARP has no immediate data. No attribute declares it",
     "lists": "max_sge of ibv_query_device is at least 3, or 0 because the driver does not report it",
     "read_lists": "max_sge_rd of ibv_query_device is at least 3, or 0 because the driver does not report it",
     "read_sinks": "the memory that an RDMA READ writes needs no remote right: iWARP may require REMOTE_WRITE",
-    "iba_statuses": "the transport is InfiniBand or RoCE: only IBA defines statuses, and lengths in first packets",
+    "iba_statuses": "the transport is InfiniBand or RoCE: only IBA defines statuses, and message lengths in packets",
     **{
         on_demand(transport, operation): f"{transport}_odp_caps has IBV_ODP_SUPPORT_{operation.upper()}"
         for transport, operations in ODP_OPERATIONS.items()
@@ -222,9 +222,9 @@ class Capabilities:
     present."""
 
     declared: Mapping[str, bool]  # whether the device declares a capability
-    offered: Mapping[str, Mapping[str, bool]]  # by entry: whether a trial found a capability
+    offered: Mapping[str, Mapping[str, bool]]  # by entry: whether execution/offered.py found a capability
     reachable: Mapping[str, bool]  # which of PRECONDITIONS are met
-    absent: Mapping[str, str] = field(default_factory=dict)  # declared, but not found by a trial: the refused call
+    absent: Mapping[str, str] = field(default_factory=dict)  # declared, but missing: the refused call and its errno
 
     def undeclared(self, needs: Sequence[str], entry: str) -> list[str]:
         """Returns the capabilities in `needs` that are not declared, not offered at `entry`, or absent."""
@@ -241,7 +241,7 @@ class Capabilities:
 class Profile:
     """The capabilities that a device must have (`present`) and the capabilities that it lacks (`absent`), with reasons.
 
-    If a case needs only `present` capabilities and one is missing, the case fails. The reason of an `absent` capability
+    If `present` requires all capabilities that a case lacks, the case fails. The reason of an `absent` capability
     explains why a case is UNSUPPORTED. If a device has an `absent` capability, a remark is recorded: no documented rule
     is violated, but the profile has to be updated.
     """
@@ -256,8 +256,8 @@ class Profile:
             raise UserError(f"the profile is for the driver {self.device}, but {name} has the driver {driver}")
 
     def demanded(self, undeclared: Sequence[str]) -> list[str]:
-        """Returns the capabilities of `undeclared` that must be present, or [] if `undeclared` has other capabilities.
-        A capability also demands the capabilities in its name: odp_ud_recv demands odp and ud."""
+        """Returns the capabilities of `undeclared` that `present` requires. Returns [] if a capability of `undeclared`
+        is neither required nor a part of the name of a required one: odp_ud_recv also requires odp and ud."""
         found = [name for name in undeclared if name in self.present]
         parts = [set(name.split("_")) for name in found]
         return found if all(any(set(each.split("_")) <= part for part in parts) for each in undeclared) else []

@@ -238,7 +238,7 @@ class Case:
     @property
     def needs_kept_memory(self) -> bool:
         """Whether the case needs a process with fork protection by libibverbs. A process cannot undo this setting, and
-        other cases fork. Such a case therefore runs in its own worker."""
+        other cases fork. Therefore such cases run in a separate worker."""
         return "dontfork" in self.needs
 
     def __post_init__(self) -> None:

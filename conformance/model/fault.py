@@ -39,7 +39,7 @@ class FaultKind(StrEnum):
     HUNG = "hung", Effect.HUNG
     NO_COMPLETION = "no-completion", Effect.HUNG  # a request had no completion by the deadline
     MOVED = "moved", Effect.MOVED  # a request that must be refused transferred bytes
-    CHANGED = "changed-though-refused", Effect.MISPLACED  # bytes changed, but not to those of the refused request
+    CHANGED = "changed-though-refused", Effect.MISPLACED  # bytes changed, but the request's bytes did not arrive
     NOT_ARRIVED = "not-arrived", Effect.MISPLACED
     OTHER_ARRIVED = "other-arrived", Effect.MISPLACED
     ELSEWHERE = "elsewhere", Effect.MISPLACED  # bytes changed outside of the range

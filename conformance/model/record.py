@@ -61,7 +61,8 @@ class UnderTest(TypedDict, total=False):
 
 
 class DerivedFiles(TypedDict):
-    """The number and hashes of the derived files that a guest received. A different guest has created these files."""
+    """The number and hashes of the cached files that a guest received. An earlier guest has derived the files from the
+    suite."""
 
     files: int
     sha256: str

@@ -58,8 +58,8 @@ class Shown:
 @dataclass(frozen=True)
 class Needs:
     """The evidence that verifies rules. The control of a refusal is the same operation, granted on the same set-up. If
-    no case has this control, `controls` has the same operation on the most similar set-up, or else the call that
-    creates the object. For example, some types of queue pair never permit an operation."""
+    no case has this control, for example because a type of queue pair never permits the operation, `controls` has the
+    same operation on the most similar set-up, or else the call that creates the object."""
 
     items: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by rule
     controls: Mapping[str, str] = field(default_factory=dict)  # by refusal
@@ -104,8 +104,8 @@ def shown_by(case: Case) -> tuple[Shown, ...]:
     """Returns the evidence of a passing row for its rules; empty if the row's outcome is open.
 
     If later steps are evidence, a judged call that must succeed only prepares these steps, and is not evidence. After a
-    call with an injected failure of an allocation, the later steps are not evidence, because they test other objects
-    than the rule.
+    call with an injected failure of an allocation, the later steps are not evidence, because they test objects that
+    are not the subject of the rule.
     """
     if case.when.then.outcome not in _DIRECTIONS or not case.kind.traits.proves:
         return ()

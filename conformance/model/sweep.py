@@ -30,7 +30,7 @@ class Sweep:
     """The space and the clauses, in their order. The last clause matches all points."""
 
     space: Space
-    where: Expression | None  # selects points of the space
+    where: Expression | None  # the constraint, which selects points of the space
     clauses: tuple[Clause, ...]
     row: RowTemplate
     needs_of: Mapping[str, tuple[str, ...]]  # for each rule, the needed capabilities

@@ -7,7 +7,7 @@ EFA's, follow no public standard, so no document requires particular statuses.
 
 from dataclasses import dataclass
 
-# Requests to which the peer sends no response. All other requests complete with the response on every transport.
+# Requests to which an iWARP peer sends no response. All other requests complete with a response on every transport.
 _WITHOUT_RESPONSE = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 
 

@@ -77,7 +77,7 @@ API_ITEMS = (
 NULL = "NULL"
 
 
-# Calls that neither create nor destroy an object.
+# Calls that execute a single RDMA operation.
 PROBES = ("traffic", "local_traffic")
 # FLUSH_BOTH requests both placement types at once. The last two operations flush a whole region, not only the range.
 FLUSHES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT", "FLUSH_BOTH", "FLUSH_GLOBAL_MR", "FLUSH_PERSISTENT_MR")
@@ -210,7 +210,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     # Without `rkey`, ibv_inc_rkey computes the new key from the window's last key.
     "post_bind_mw": {**_BIND, **_given("rkey=")},
     "post_local_inv": _given("qp rkey=mw.rkey"),
-    "post_send_with_inv": _given("qp rkey=mw.rkey length=0"),  # the number of bytes in the message
+    "post_send_with_inv": _given("qp rkey=mw.rkey length=0"),  # `length` is the size of the message in bytes
     "restore_rkey": _given("mw"),
     # Rule API-01: compares the suite's description of one item with the installed header and bindings.
     Kind.API.traits.call: {"item": _words("item", None, API_ITEMS)},
@@ -230,7 +230,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "discard": _given("memory addr= length= how"),  # without `addr` and `length`: the whole memory
     "fork": _given("memory child"),
     "join": _given("memory"),
-    "inherited": _given("addr length=1_page mappings="),  # the number of mappings that contain parts of the range
+    "inherited": _given("addr length=1_page mappings="),  # `mappings`: how many contain a part of the range
     # Runs in a separate process. `kernel` is whether libibverbs can query the kernel's copy-on-fork support. The
     # expected results are `status`, from ibv_is_fork_initialized, and whether a child inherits a page while the page is
     # `registered` and after the page is `deregistered`.
