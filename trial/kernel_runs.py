@@ -33,8 +33,8 @@ Say = Callable[[str], None]
 
 
 def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Tries mutants. The exit status is 1 if a mutant is no longer killed, or if a case fails on a
-    permitted mutant or no case can be run on it."""
+    """Tries mutants. The exit status is 1 if a mutant is no longer killed, or if cases fail or cannot be run on a
+    permitted mutant."""
     before = report.read_history(arguments.before)
     chosen = _chosen(arguments, before)
     if arguments.list:
