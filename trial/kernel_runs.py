@@ -67,7 +67,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
         theirs["peer"] = Peers(*rdma_core(arguments.rdma_core_tests), trial, modules)
     if arguments.rdma_unit_test:
         theirs["unit_test"] = Peers(*rdma_unit_test(arguments.rdma_unit_test), trial, modules)
-    if theirs:  # only the peers' tests are run; the outcomes of the cases are those of the earlier trial
+    if theirs:  # mutants of the earlier trial keep its outcomes; only the peers' tests are run with them
         findings |= {each.name: Finding(**before[each.name]) for each in chosen if each.name in before}
     try:
         for found in _findings(trial, [each for each in chosen if each.name not in findings], arguments, before):
