@@ -1,4 +1,4 @@
-"""Tests of a user's own module and libraries in a real guest: the run's header has the build ids and hashes of the files
+"""Tests of a user's own module and libraries in a guest: the run's header has the build ids and hashes of the files
 that were loaded. A resumed guest loads both; at night, its results are compared with those of a booted guest."""
 
 import json
