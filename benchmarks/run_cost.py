@@ -148,7 +148,7 @@ def resume_and_end(work: Path) -> float:
 
 
 def boot_and_power_off(work: Path) -> float:
-    """Returns the seconds from packing an empty job and starting QEMU until the end of QEMU."""
+    """Returns the seconds from the packing of an empty job until QEMU has exited."""
     image = ensure_image(Recipe(), cache_directory(), print)
     began = time.perf_counter()
     with boot(image, Job((), "true"), console=work / "booted" / "console.log") as guest:

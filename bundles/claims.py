@@ -1,6 +1,6 @@
 """Checks the statements of a bundle's manifest about its run. Facts are always compared. Sentences and figures depend
-on the version of rdma-cts, so they are compared only if this version has packed the bundle. archive.py has the form of
-the manifest, and commands/verify.py checks the verdicts."""
+on the version of rdma-cts, so they are compared only if this version has packed the bundle. archive.py defines the
+format of the manifest, and commands/verify.py checks the verdicts."""
 
 import functools
 import hashlib

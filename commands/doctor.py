@@ -71,8 +71,8 @@ def driver_of(device: str) -> str:
 
 
 def driver_findings(driver: str, pages: Iterable[Path] = _PAGES) -> list[Finding]:
-    """Returns the notes of the page about NICs on this driver and on every driver: violated rules with the places in
-    the source, and other effects."""
+    """Returns the notes on this driver, and the notes on every driver, from the page about NICs: violated rules with
+    their places in the source, and other effects."""
     page = next((page for page in pages if page.is_file()), None)
     if page is None:
         return [Finding(NOTE, driver, "the page nics.md of the documentation describes known drivers")]

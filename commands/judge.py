@@ -141,7 +141,7 @@ def _summary(
 
 
 def refuse_other_tables(header: HeaderRecord, suite: Suite, made: str, them: str) -> None:
-    """Raises UserError for results of different tables. `made` and `them` refer to the results in the message."""
+    """Raises UserError for results of different tables. `made` and `them` are the message's words for the results."""
     tables = (header.get("suite") or {}).get("tables_sha256")
     if tables != suite.tables_sha256:
         raise UserError(

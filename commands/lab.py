@@ -247,9 +247,9 @@ class _HostRun:
 
 
 def _side_by_side(table: Table) -> Table:
-    """Returns the table with copies of its cases, which are next to each other in memory with the objects that every
-    run reads. Reading an object changes its reference count; after that, the memory page of the object is no longer
-    shared with other processes."""
+    """Returns the table with copies of its cases, and of the objects in the cases that every run reads; all copies are
+    next to each other in memory, on few pages. Reading an object changes its reference count; after that, the memory
+    page of the object is no longer shared with other processes."""
     cases = tuple(copy(case) for case in table.cases)
     for case in cases:
         object.__setattr__(case, "id", case.id.encode().decode())

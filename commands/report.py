@@ -33,7 +33,7 @@ def load_beside() -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "runs [RUN...]", "the directory or results.jsonl of a run")
-    add(parser, "--history DIR", "all nights of a history (see nightly) on one page")
+    add(parser, "--history DIR", "all nights of a history (see nightly) on one page, by default history.html in DIR")
     add(parser, "--format", "the format (default: html)", choices=FORMATS, default="html")
     add(
         parser,

@@ -80,7 +80,7 @@ class Repetitions:
         return next((_text(each) for each in self._of_case.get(case, []) if each.get("point") == point), "")
 
     def summary(self) -> Iterator[str]:
-        """Yields a line with the figures, and a line for each violation that was not confirmed."""
+        """Yields a line with the figures, and lines about the first violations that were not confirmed."""
         if not any(self._figures.values()):
             return
         confirmed, untried = self._figures["confirmed"], self._figures.get("not_tried", 0)

@@ -115,7 +115,7 @@ class Guests:
         return self._boot("\n".join([_COUNTED, watch, command]), request, prepared, name)
 
     def run_again(self, cases: Sequence[str]) -> Guest:
-        """Resumes a guest for these cases; its console is not kept. Raises UserError if guests are booted."""
+        """Resumes a guest for these cases; its console is not kept. Raises UserError if no guest can be resumed."""
         with self._lock:
             prepared = self._lay_out()
         work = Path(tempfile.mkdtemp(prefix="work-", dir=self._out))

@@ -85,8 +85,8 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-# The test files that take longest, in the order in which they start. The first file makes the template, and the second
-# waits for it; meanwhile the next two files use the processors.
+# The test files that take longest, in the order in which they start. The first file makes the guest's template, and the
+# second waits for it; meanwhile the next two files use the processors.
 _FIRST = "run host_device personas reference bad_driver own_builds kills remote_host bundle plugin page".split()
 
 

@@ -1,6 +1,6 @@
 """Stands in for QEMU and a guest whose code under test is hostile. `hostile_worker.py LINES WHAT` uses the protocol of
-the guest's port on its standard input and output. LINES is a JSON file with the lines of an honest worker: the header,
-and a result for each case. WHAT names the attack in the second case: a key of CHANGES, TEXTS or SAID."""
+the guest's virtio port on its standard input and output. LINES is a JSON file with the lines of an honest worker: the
+header, and a result for each case. WHAT names the attack in the second case: a key of CHANGES, TEXTS or SAID."""
 
 from __future__ import annotations
 

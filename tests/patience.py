@@ -41,8 +41,8 @@ def command_lines() -> dict[int, list[str]]:
 
 
 def longer_and_longer(first_s: float) -> Iterator[float]:
-    """Yields time-outs in seconds, each four times the previous one, up to PATIENCE_S. If a time-out expires before an
-    event that must come first, the test repeats itself with the next time-out."""
+    """Yields time-outs in seconds, each four times the previous one, up to PATIENCE_S. A test that needs an
+    event before its time-out expires is repeated with the next time-out until the event occurs in time."""
     while first_s < PATIENCE_S:
         yield first_s
         first_s *= 4

@@ -303,7 +303,7 @@ def test_a_directory_is_private_if_only_root_or_this_user_can_write_it(
 
 
 def test_bytecode_that_others_can_write_is_not_used(tmp_path: Path, monkeypatch: Patch) -> None:
-    """Bytecode that differs from its source is loaded if only this user can write the file, and else ignored."""
+    """Bytecode that differs from its source is loaded if only this user can write the file, and otherwise ignored."""
     root, folder = laid(tmp_path / "suite", {"planted.py": "VALUE = 1\n"}), tmp_path / "bytecode"
     source = root / "planted.py"
     source.chmod(0o666)

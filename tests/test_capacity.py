@@ -24,8 +24,8 @@ Host = Callable[..., None]
 
 @pytest.fixture
 def host(monkeypatch: Patch) -> Host:
-    """Returns a function that simulates a host with so many processors, this memory in MiB, and these limits of control
-    groups (by file name)."""
+    """Returns a function that simulates a host with this number of processors, this memory in MiB, and these limits of
+    control groups (by file name)."""
 
     def make(processors: int, total_mb: int, available_mb: int, **limits: list[str]) -> None:
         def meminfo(_path: Path, **_: str) -> str:

@@ -1,5 +1,5 @@
-"""Tests of the supervisor's judgement of a worker's line: its verdict equals that of an honest worker, and a
-contradictory line is BROKEN. Also tests how absent capabilities are found and judged."""
+"""Tests of the supervisor's judgement of a worker's line: the verdict equals that of an honest worker, and a line whose
+verdict contradicts its observations is BROKEN. Also tests how absent capabilities are found and judged."""
 
 import errno
 from array import array

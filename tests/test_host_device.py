@@ -66,7 +66,7 @@ def test_a_run_that_a_stuck_process_ended_can_be_resumed_and_a_dead_process_affe
 
 def test_a_run_writes_only_into_its_directory_and_opens_no_port(found: dict[str, Any]) -> None:
     output = found["stuck"]
-    # A kind of memory is the BAR of a PCI test device.
+    # Memory of the kind `bar` is mapped from a file of /sys that belongs to a PCI test device.
     allowed = (output["out"], "/dev/", "/proc/", "/run/audit/", "/sys/bus/pci/devices/")
     assert len(output["audit"]) > 5
     for line in output["audit"]:
@@ -79,7 +79,7 @@ def test_a_run_writes_only_into_its_directory_and_opens_no_port(found: dict[str,
 
 
 # Another user, a closed terminal, two devices, and kills. RDMA_CTS_MOMENTS is the number of kills of each kind. By day,
-# test_kills.py kills the same processes of runs in a guest, and test_supervision.py kills a worker on a host.
+# test_kills.py kills the supervisor of runs in a guest, and test_supervision.py has workers that exit or hang.
 
 MOMENTS = int(os.environ.get("RDMA_CTS_MOMENTS", "1"))
 

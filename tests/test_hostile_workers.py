@@ -1,6 +1,6 @@
 """Tests with workers that forge results, send noise, hang or exit: none gets a PASS for a case that the device did not
-pass, and every run completes. Each worker is a process that stands in for QEMU with the protocol of the guest's port
-(hostile_worker.py). The first worker of a run is hostile in its second case; all later workers are honest."""
+pass, and every run completes. Each worker is a process that replaces QEMU and uses the protocol of the guest's virtio
+port (hostile_worker.py). The first worker of a run is hostile in its second case; all later workers are honest."""
 
 import json
 import sys

@@ -30,8 +30,8 @@ RUNS = {
     "one guest": ("--guest", "--yes", "--guests", "1", "--verb", "dealloc_mw", "--verb", "alloc_mw", "-q"),
     "two guests": ("--guest", "--yes", "--guests", "2", "--rule", "BIND-15", "--rule", "BIND-17", "-k", "type", "-q"),
 }
-# If pytest is killed, guests are booted. With two guests, kills of pytest take as long as all other kills, and are made
-# only if RDMA_CTS_MOMENTS is more than 1.
+# To kill pytest, guests must be booted instead of resumed. With two guests, kills of pytest therefore take as long as
+# all other kills, and are made only if RDMA_CTS_MOMENTS is more than 1.
 VICTIMS = {
     "one guest": ("supervisor", "qemu", "pytest"),
     "two guests": ("supervisor", "qemu", *(["pytest"] if MOMENTS > 1 else [])),
@@ -103,7 +103,7 @@ def test_a_kill_at_any_moment_loses_nothing(unbroken: Unbroken, tmp_path: Path, 
     expected = unbroken.footer
     environment = dict(ENVIRONMENT)
     if victim == "pytest":
-        more = ["--no-confirm"]  # guests are booted here
+        more = ["--no-confirm"]  # only resumed guests can repeat violations
         expected = {key: value for key, value in expected.items() if key != "confirmation"}
         laid(tmp_path, {"overlay/usr/local/lib/killer/sitecustomize.py": KILLER})
         settings = ("PYTHONPATH=/usr/local/lib/killer", f"KILL_AT={time.time() + moment}")
@@ -114,7 +114,7 @@ def test_a_kill_at_any_moment_loses_nothing(unbroken: Unbroken, tmp_path: Path, 
     streams: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=ROOT, env=environment, **streams) as process:
         if victim != "pytest":
-            time.sleep(moment)  # a fixed time, because the test varies the moment of the kill
+            time.sleep(moment)  # not a wait for an event: this is the moment of the kill
         print(f"the run {'was still going on' if process.poll() is None else 'had ended'}")
         if victim == "supervisor":
             process.kill()

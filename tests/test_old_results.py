@@ -1,6 +1,6 @@
 """Tests with a results file of an earlier version, undamaged and with damage of every kind.
 
-`old_results` is a part of a real run in the Soft-RoCE guest, made by the version before records had types. Only the
+`old_results` is a part of a real run in the Soft-RoCE guest, made by an earlier version of the suite. Only the
 directory in `argv` was replaced, and header and footer were reduced to that part. Each command accepts the file.
 RDMA_CTS_FUZZED is the number of damaged files; a fixed seed determines the damage. Each command accepts a damaged file
 or refuses it in one line, without a traceback.
@@ -65,7 +65,7 @@ def test_an_old_run_has_a_report_in_each_format(format_: str, capsysbinary: pyte
 
 
 def test_an_old_run_has_severities_and_defects() -> None:
-    """Severities and defects follow only from verdicts, because records have no faults until they are judged again."""
+    """The records have no faults, so severities and defects are derived only from verdicts."""
     assert read(OLD).headline == "6 defects in 4 results: 1 kernel crash, 3 wrong codes"
 
 
@@ -137,7 +137,7 @@ def places(data: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def change(data: Any, last: Any, dice: random.Random) -> None:
-    """Replaces, removes or moves one value."""
+    """Replaces or removes one value, or copies it to another key."""
     match dice.randrange(6):
         case 0:
             del data[last]

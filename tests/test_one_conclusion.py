@@ -180,9 +180,9 @@ def contradictions(suite: Suite, recorded: Recorded, directory: Path) -> list[st
 
     Two cases contradict each other if the same call, with the same set-up at the same entry, returned the same result,
     but their verdicts differ. Later steps of a row are left out, because other rows may have other steps. Rows that
-    judge the status of a refusal and not its effect are left out too. Whether a call is unsupported must not depend on
-    addresses and lengths: for this verdict, calls with the same flags on memory of the same kind count as the same
-    call.
+    judge the status of a refusal and not its effect are left out too. Whether a refusal with EOPNOTSUPP or ENOSYS is
+    UNSUPPORTED must not depend on addresses and lengths: for these codes, calls with the same flags on memory of the
+    same kind count as the same call.
     """
     basis = Basis(known_capabilities(recorded))
     found: dict[str, dict[Verdict, str]] = {}

@@ -57,7 +57,7 @@ def deb(source: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def rpm(source: Path, tmp_path_factory: Folders) -> Path:
-    """Builds the RPM with this host's rpmbuild, although this host's packages have other names."""
+    """Builds the RPM on this host, without a check of its build dependencies: here the packages have other names."""
     top = tmp_path_factory.mktemp("rpmbuild")
     (top / "SOURCES").mkdir()
     run("tar", "-C", str(source.parent), "-czf", str(top / "SOURCES" / f"{NAME}.tar.gz"), NAME)

@@ -28,7 +28,7 @@ from trial.running import on_reference, stack_for
 
 @pytest.fixture(scope="module")
 def suite() -> Suite:
-    """All cases except the larger spaces, which only one test runs."""
+    """Returns the suite without sweeps of more than 300 points."""
     whole = load_suite()
     chosen = [replace(table, cases=tuple(filter(is_small, table.cases))) for table in whole.tables]
     return replace(whole, tables=tuple(chosen))
@@ -57,8 +57,8 @@ def test_every_case_has_a_stack_that_reaches_it(suite: Suite) -> None:
 
 
 ODP_OPERATIONS = ("odp_send", "odp_recv", "odp_write", "odp_read", "odp_atomic")
-# Rules that every device must follow. A device without the capability violates the rule, and the cases that depend on
-# the capability are UNSUPPORTED.
+# By capability, a rule that every device must follow: a device without the capability violates the rule, and the cases
+# that depend on the capability are UNSUPPORTED.
 OWN_RULES = {"iova_page_offset": "IOVA-02a"}
 GROUPS = [*((name,) for name in OPTIONAL if name not in ODP_OPERATIONS), ODP_OPERATIONS, OPTIONAL]
 BY_DAY = [("odp",), OPTIONAL]

@@ -42,7 +42,7 @@ WRITE = "reg_mr/on_demand/rdma-write-at-buf-+-100"
 
 @cache
 def programs() -> tuple[dict[str, Program], Counter[str]]:
-    """Returns the programs of all rows by their ids, and the reasons why other rows have no program."""
+    """Returns the programs by the ids of their rows, and counts the reasons why the other rows have no program."""
     made, reasons = {}, Counter[str]()
     for case in ROWS:
         try:
@@ -96,8 +96,8 @@ def test_programs_have_a_limited_size_and_include_no_header_of_the_suite() -> No
 
 
 def test_programs_compile_without_a_warning(tmp_path: Path) -> None:
-    """Compiles a subset of the programs in which each pair of helpers, verbs and opcodes occurs as in all programs:
-    both in one program, or only one of the two."""
+    """Compiles a subset of the programs. For any two helpers, verbs or opcodes: if a program uses both, or only the
+    first, a program of the subset does too."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     assert compiler, "the project's tests need gcc"
     header = Path("/usr/include/infiniband/verbs.h").read_text()
@@ -372,7 +372,7 @@ def test_unconfirmed_violations_are_not_findings(tmp_path: Path) -> None:
 
 
 def test_the_programs_of_the_documented_findings_are_up_to_date(tmp_path: Path) -> None:
-    """The examples in docs/ do not depend on the run. For the other programs, only the command is documented."""
+    """The programs of three findings are in docs/; without --programs, the command rewrites only existing programs."""
     documented = {path.name: path.read_text() for path in (ROOT / "docs" / "findings").glob("*.c")}
     assert len(documented) == 3
     laid(tmp_path / "findings", dict.fromkeys(documented, ""))

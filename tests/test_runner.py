@@ -254,7 +254,7 @@ def test_absent_but_required_capabilities_fail() -> None:
     pinned = apply_profile(refused, ("odp",), ("odp",), PRESENT)
     assert pinned.verdict == Verdict.FAIL
     assert pinned.reason.endswith("but according to the profile odp must be present: the driver pages on demand")
-    # A part of a required capability is required too. The case fails only if no other capability is missing.
+    # odp_ud_recv also requires odp and ud. The case fails only if no other capability is missing.
     demanding = Profile("rxe", present={"odp_ud_recv": "the data sheet"})
     for undeclared, verdict in (
         (("odp_ud_recv", "odp", "ud"), "FAIL"),
@@ -277,7 +277,7 @@ BY_THE_PROFILE = f"{REFUSED.reason} (by the profile: {WHY})"
         (FAILED, ("xrc",), (), {"notes": ("seen", REMARK)}),
         (WORKED, ("odp",), (), {}),  # the case does not need the absent capability
         (FAILED, ("xrc",), ("xrc",), {}),  # the capability is not declared, and was not observed to work either
-        (Judgement(Verdict.UNREACHABLE, "no swap"), ("xrc",), (), {}),  # no call was made
+        (Judgement(Verdict.UNREACHABLE, "no swap"), ("xrc",), (), {}),  # no call was issued
         (Judgement(Verdict.BROKEN, "no memory"), ("xrc",), (), {}),
     ],
 )

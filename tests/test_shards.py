@@ -119,7 +119,7 @@ def whole(tmp_path_factory: Folders) -> Path:
 
 
 def stable(recorded: Recorded) -> list[dict[str, Any]]:
-    """Returns the results without durations and addresses."""
+    """Returns the results without the keys that differ in each run."""
     changing = ("duration_us", "observed", "worker")
     return [{key: value for key, value in each.items() if key not in changing} for each in recorded.results]
 

@@ -230,7 +230,7 @@ def failing_binds(before: int = 0) -> Device:
 @pytest.mark.parametrize(
     ("kind", "via", "rule", "refused"),
     [
-        (2, "qp", "BIND-14", 3),  # each point has its own set-up; three of 11 binds fail
+        (2, "qp", "BIND-14", 3),  # each point has a set-up, and a refused set-up is repeated: 3 of 11 binds fail
         (1, "qp", "BIND-01", 3),
         (1, '"NULL"', "BIND-01", 0),  # there are only two set-ups for all points
     ],

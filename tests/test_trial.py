@@ -279,7 +279,7 @@ def test_a_permitted_variant_that_fails_or_breaks_a_case_is_a_false_alarm(
 
 @pytest.mark.parametrize("violation", DATA_PATH_ALTERATIONS, ids=lambda each: each.name)
 def test_no_alteration_raises_an_exception(violation: Violation) -> None:
-    """An alteration with a mistake of its own raises an exception in the first row of its rule."""
+    """A mistake in the code of an alteration raises an exception in the first row of the alteration's rule."""
     assert list(on_reference(cases_of(violation.rule)[:1], violation.kind))
 
 

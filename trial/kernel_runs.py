@@ -33,8 +33,7 @@ Say = Callable[[str], None]
 
 
 def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Tries mutants. The exit status is 1 if a mutant is no longer killed, or if a case fails on a
-    permitted mutant or no case can be run on it."""
+    """Tries mutants. The exit status is 1 if a mutant is no longer killed, or if `_refused` returns a mutant."""
     before = report.read_history(arguments.before)
     chosen = _chosen(arguments, before)
     if arguments.list:
@@ -67,7 +66,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
         theirs["peer"] = Peers(*rdma_core(arguments.rdma_core_tests), trial, modules)
     if arguments.rdma_unit_test:
         theirs["unit_test"] = Peers(*rdma_unit_test(arguments.rdma_unit_test), trial, modules)
-    if theirs:  # only the peers' tests are run; the outcomes of the cases are those of the earlier trial
+    if theirs:  # mutants of the earlier trial keep its outcomes; only the peers' tests are run with them
         findings |= {each.name: Finding(**before[each.name]) for each in chosen if each.name in before}
     try:
         for found in _findings(trial, [each for each in chosen if each.name not in findings], arguments, before):
@@ -97,7 +96,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
 
 
 def _refused(chosen: Sequence[Mutant], findings: Iterable[Finding]) -> list[str]:
-    """Returns the permitted mutants on which a case fails, may fail or is BROKEN, or no case can be run."""
+    """Returns the permitted mutants on which a case fails, may fail or is BROKEN, or on which no case can be run."""
     failed = {each.name for each in findings if each.outcome in (FALSE_ALARM, UNDECIDED, BROKEN)}
     return [each.name for each in chosen if each.permitted and each.name in failed]
 

@@ -74,7 +74,8 @@ def guest(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
 
 
 def personas(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Runs the default tier's cases on personas. The exit status is 1 if a persona does not pass."""
+    """Runs the default tier's cases on personas and, without `--permitted`, tries violations on these personas. The
+    exit status is 1 if a persona does not pass."""
     _check_jobs(arguments.jobs)
     known = {each.name: each for each in PERSONAS}
     for name in arguments.personas:

@@ -49,7 +49,6 @@ class KeyInStruct:
 
     @property
     def rkey(self) -> int:
-        """The current key in struct ibv_mw."""
         return int(self._struct.rkey)
 
     @rkey.setter

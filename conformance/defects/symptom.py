@@ -243,7 +243,7 @@ def _key(symptom: Symptom) -> tuple[str, ...]:
         return ("core", group, fault.answer)
     if group == ACCESS and fault.kind is FaultKind.NO_COMPLETION:
         return ("use", "no completion", fault.operation)
-    if group == ACCESS and effect in (Effect.MOVED, Effect.ACCEPTED) and _leaves_a_region(fault):
+    if group == ACCESS and effect in (Effect.MOVED, Effect.ACCEPTED) and _exceeds_region(fault):
         return ("use", "outside of a region")
     if group == ACCESS and effect in (Effect.MOVED, Effect.MISPLACED, Effect.REFUSED):
         return _of_use(fault, rule)
@@ -270,7 +270,7 @@ def from_core(fault: Fault) -> bool:
     return fault.layer == CORE
 
 
-def _leaves_a_region(fault: Fault) -> bool:
+def _exceeds_region(fault: Fault) -> bool:
     """Whether a fault shows that a check of bounds is missing. For a region with a chosen address, the reason may be a
     wrong address instead."""
     return fault.key != WINDOW and fault.outside and OWN_ADDRESSES not in fault.region

@@ -1,8 +1,8 @@
 """Calls the verbs through libibverbs like a C program, with exact arguments and results (the entry `libibverbs`).
 
 Exported functions are called with ctypes, because pyverbs allocates memory if the address is 0, and an exception of
-pyverbs contains the returned value or errno, but not both. Inline functions for advice and windows are called through
-pyverbs, because one code suffices. Other inline functions are called through the pointers in struct verbs_context.
+pyverbs contains the returned value or errno, but not both. Inline functions for advice and windows return one code, and
+are called through pyverbs. Other inline functions are called through the pointers in struct verbs_context.
 """
 
 import ctypes
@@ -64,7 +64,6 @@ class DeviceMemoryAt(HeldAt):
 
     @property
     def handle(self) -> int:
-        """The kernel's handle, from struct ibv_dm."""
         return int(self.struct.handle)
 
     def copy(self, function: int, *arguments: int) -> Return:

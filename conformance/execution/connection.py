@@ -95,7 +95,7 @@ class LoopbackConnection:
         self._error_s = SILENCE_S  # seconds to wait for the error state and for flushed receives
 
     def renew_if_stale(self) -> None:
-        """Renews the pair if its last request failed."""
+        """Renews the pair if it is stale and `renewable`."""
         if self.stale and self._renewable:
             self.pair.renew()
             self.stale = False

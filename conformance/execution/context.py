@@ -253,7 +253,6 @@ class CaseContext:
             self.left_behind.append(f"MR {name}: deregistering it returned {errno_name(returned.value)}")
 
     def release(self, what: str, close: Callable[[], None]) -> None:
-        """Closes an object. If the device refuses the release, records the refusal in `left_behind`."""
         release(self.left_behind, what, close)
 
     def bind_info(self, arguments: Mapping[str, Argument]) -> BindInfo:

@@ -1,8 +1,8 @@
 """Executes requests that are in flight at the same time: during a call, or in bursts that test the order in which the
 requests take effect.
 
-After the call has returned, the memory is filled with a different byte, which shows whether requests still access the
-memory. All requests of a burst are posted before any completion is awaited, so that a device can reorder the requests.
+After the call has returned, the memory is filled with a byte that no request transferred, which shows later accesses.
+All requests of a burst are posted before any completion is awaited, so that a device can reorder the requests.
 """
 
 import ctypes

@@ -133,9 +133,9 @@ class _Scene:
 
     def is_outside(self, step: Step) -> bool:
         """Whether an operation addresses bytes outside of the range of its key."""
-        return any(self._leaves(step, *each) for each in _operands(step))
+        return any(self._exceeds(step, *each) for each in _operands(step))
 
-    def _leaves(self, step: Step, quantity: Quantity, addr: Argument, length: Argument) -> bool:
+    def _exceeds(self, step: Step, quantity: Quantity, addr: Argument, length: Argument) -> bool:
         name = next((name for name, _ in quantity.names), "")
         extent = self._window_extent(name) if name in self._windows else self._region_extent(name)
         here, size = self._value(addr), self._value(length)

@@ -121,16 +121,16 @@ def data_fault(step: Step, seen: Observation) -> Fault | None:
     if "moved" not in seen:
         return None
     seen = _of_bytes_that_matter(step, seen)
-    came_before = _came_before_refusal(step, seen)
-    arrived = seen["moved"] not in ("nothing", "other") and not came_before
-    if step.then.outcome == "refused" and (arrived or (seen["changed"] and not came_before)):
+    arrived_before = _arrived_before_refusal(step, seen)
+    arrived = seen["moved"] not in ("nothing", "other") and not arrived_before
+    if step.then.outcome == "refused" and (arrived or (seen["changed"] and not arrived_before)):
         if step.arguments.get("op") in FLUSHES and not seen["changed"]:
             return _fault(FaultKind.FLUSHED, seen)
         return _fault(FaultKind.MOVED, seen) if arrived else _changed(FaultKind.CHANGED, seen)
     if step.then.outcome == "refused" and seen.get("imm", (None,))[0] is not None and seen["side"] == "remote":
         return _fault(FaultKind.ANNOUNCED, seen)
     done = seen["wc"] == ["SUCCESS"]
-    dropped = _success_means_sent(seen) and (seen["moved"] == "nothing" or came_before)
+    dropped = _success_means_sent(seen) and (seen["moved"] == "nothing" or arrived_before)
     if done and not dropped and set(seen.get("peer_wc", ())) - {"SUCCESS"}:
         return _fault(FaultKind.PEER_STATUS, seen, came=seen["peer_wc"])
     if done and not dropped and seen["moved"] != "all":
@@ -140,13 +140,13 @@ def data_fault(step: Step, seen: Observation) -> Fault | None:
         return _fault(FaultKind.LATE, seen)
     if seen.get("guards"):
         return _fault(FaultKind.BESIDE_BUFFER, seen)
-    expected = 1 if (done or came_before) and step.arguments.get("op") not in _READERS else 0
+    expected = 1 if (done or arrived_before) and step.arguments.get("op") not in _READERS else 0
     if len(_stretches(seen)) > expected or any(start < 0 for start, _ in seen["changed"]):
         return _changed(FaultKind.ELSEWHERE, seen)
     return _reception_fault(seen) if done and seen["moved"] == "all" else None
 
 
-def _came_before_refusal(step: Step, seen: Observation) -> bool:
+def _arrived_before_refusal(step: Step, seen: Observation) -> bool:
     """Whether only the first segments of a message arrived, because a later segment was refused. With InfiniBand, the
     first packet of an RDMA WRITE has the length of the message: the responder can refuse the message before it places
     bytes. iWARP checks and places each segment separately (RFC 5041, DDP); therefore segments before the first refused

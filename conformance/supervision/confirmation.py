@@ -2,9 +2,9 @@
 
 One violation of each cause, and every violation that killed its worker, is repeated in isolation. The other violations
 are repeated together in one worker, in the reverse order of the run. If a violation does not occur in this worker, it
-is then repeated in isolation. If a violation kills the worker, the violations after it are repeated together in another
-worker. A violation that does not occur in isolation depends on the cases that ran before it in its worker. The suite
-searches, by halving, for a short list of these cases after which the violation occurs. Verdicts do not change.
+is then repeated in isolation. If a violation kills the worker, the violations after it are repeated together in the
+next worker. A violation that does not occur in isolation depends on the cases that ran before it in its worker. The
+suite searches, by halving, for a short list of these cases after which the violation occurs. Verdicts do not change.
 """
 
 from collections.abc import Sequence
@@ -106,7 +106,7 @@ class Confirmation:
             about |= {"in_run": violation.seen, "alone": occurrence(alone)}
         if not about["confirmed"]:
             if self._may_search():
-                about["after"] = self._brings_it_back(violation, start)
+                about["after"] = self._preceding_cases(violation, start)
             if not about.get("after"):
                 self._repeat_more(about, violation, start)
         return about
@@ -129,7 +129,7 @@ class Confirmation:
             self._searched += 1
             return self._searched <= MOST_SEARCHED
 
-    def _brings_it_back(self, violation: Violation, start: Start) -> list[str]:
+    def _preceding_cases(self, violation: Violation, start: Start) -> list[str]:
         """Returns a short list of cases after which the violation occurs again; empty if no such list was found."""
         left = MOST_WORKERS
 

@@ -138,7 +138,7 @@ class Session:
             return
         if self._in_flight:
             self._break("the worker began the next case without a result of this case")
-        self._took()
+        self._store_duration()
         self._latest, self._begun = case, time.monotonic()
         self._in_flight = case
         self._last_progress = None
@@ -162,9 +162,9 @@ class Session:
         self.progress = True
         if case == self._in_flight:
             self._in_flight = ""
-        self._took()
+        self._store_duration()
 
-    def _took(self) -> None:
+    def _store_duration(self) -> None:
         """Stores the duration of the latest case, which includes the time until the next case begins."""
         if self._latest and not self._in_flight:
             self._recording.took[self._latest] = time.monotonic() - self._begun

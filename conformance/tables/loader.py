@@ -108,7 +108,7 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
                 break
         retired = read_retired(reader, fields.get("retired"), rows.table)
         for case in rows.ids.keys() & retired.keys():
-            message = f"case {case} is retired (line {retired[case].line}); give the row another id"
+            message = f"case {case} is retired (line {retired[case].line}); give the row a new id"
             reader.note(rows.ids[case].location, message)
     if not reader.mistakes and stated is not None and stated != len(cases):
         message = f"the table states {format_count(stated, 'case')} and expands to {len(cases)}"
@@ -171,7 +171,7 @@ class _Rows:
         own["tier"] = reader.word(fields.get("tier"), "tier", vocabulary.TIERS) or "default"
         rules = reader.words(fields.get("rules"), "rule", self.registry)
         if "rules" in fields and fields["rules"].value == ():
-            reader.note(fields["rules"].location, "a case must prove a rule; name at least one")
+            reader.note(fields["rules"].location, "a case must test a rule; name at least one")
         needs = [*reader.words(fields.get("needs"), "capability", capability.NAMES)]
         parts: RowBody | None
         kind = Kind.SWEEP

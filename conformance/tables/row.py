@@ -42,7 +42,7 @@ def read_row_body(
     call = reader.word(fields.get("call"), "call", vocabulary.CALLS) or default_call
     steps = [read_step(reader, call, fields.get("when"), fields.get("then"), row, names)]
     if steps[0].then.after:
-        reader.note(row.location, "only a step in `afterwards` can have `after`; the judged call is always made")
+        reader.note(row.location, "only a step in `afterwards` can have `after`; the judged call is always executed")
     for node in reader.items(fields.get("afterwards"), "afterwards"):
         names = {**names, **product(steps[-1])}
         steps += _extra(reader, node, names, "a step afterwards")

@@ -65,7 +65,7 @@ def ordered(cases: Sequence[Case], seed: int | None) -> list[Case]:
 
 
 # The durations of the long cases in the guest, in seconds, by id; all other cases count as OTHER_S. docs/quotes.py
-# writes the file. A machine does not use durations that were measured there: all machines must use the same numbers.
+# writes the file. Measurements of the machine itself are not used, because all machines must use the same numbers.
 DURATIONS = Path(__file__).with_name("durations.json")
 OTHER_S = 0.025
 _MOST_SHARDS = 10_000
@@ -99,8 +99,7 @@ class Shard:
         self, items: Sequence[_Item], id_of: Callable[[_Item], str], seconds: Mapping[str, float] | None = None
     ) -> list[_Item]:
         """Returns the items of this shard, in their order. The longest items are assigned first, each to the shard with
-        the shortest total so far. Without `seconds`, all items count as equally long. Raises UserError if this shard is
-        empty."""
+        the shortest total so far. Without `seconds`, all items count as equally long. Raises UserError if empty."""
         known = seconds or {}
         spent = [(0.0, number) for number in range(1, self.of + 1)]
         own = set()

@@ -33,7 +33,7 @@ from targets.guests import PORT, SUITE_PARTS
 SILENCE_S = 120.0  # a program without progress for this time counts as hanging, as in a run
 _LOADING_S = 900.0  # the limit for a booted guest to load its programs
 _PYTHON = "exec python3 -m trial.kernel.inside"
-# The guest receives its cases over its port instead of in its template: a changed row needs no new template.
+# The guest receives its cases over a serial port instead of in its template: a changed row needs no new template.
 _LEFT_OUT = ("cases", "conftest.py", "tox.ini")
 _MORE = tuple(
     f"trial/{part}" for part in "running.py altering.py data_path kernel/__init__.py kernel/inside.py".split()
@@ -41,8 +41,8 @@ _MORE = tuple(
 
 
 class Lost(Exception):
-    """A guest that has died (`verdict` is CRASH), hangs (HANG) or does not exchange modules (BROKEN). `case` is the
-    case that was running."""
+    """A guest that has died (`verdict` is CRASH), hangs (HANG), or does not read an order or exchange modules (BROKEN).
+    `case` is the case that was running."""
 
     def __init__(self, verdict: Verdict, where: str, case: str = "") -> None:
         super().__init__(f"{verdict} {where}".strip())
@@ -105,7 +105,7 @@ class MutantGuest:
         self._guest = guest
         self.module: Path | None = None  # None: the driver with which the guest was started
         self.loads = 0
-        self._next("before its first order")  # data that arrive while the port is closed are lost
+        self._next("before its first order")  # orders that are sent before the guest has opened the port are lost
         self._order(cases=_packed(pickle.dumps(list(cases))), seed=seed)
 
     def load(self, module: Path) -> str:

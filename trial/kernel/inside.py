@@ -2,9 +2,9 @@
 
     python3 -m trial.kernel.inside PORT
 
-The program waits until the guest is frozen as a template (fixtures/guest/warm.py), and then reads orders from the port,
-as lines of JSON: `cases` to receive, a `module` and a `provider` to load, ids to `run`, or a `program` with tests
-of another project. trying.py judges the outcomes.
+The program waits until the guest is frozen as a template (fixtures/guest/warm.py), and then reads orders from PORT, a
+serial port to the host, as lines of JSON: `cases` to receive, a `module` and a `provider` to load, ids to `run`, or a
+`program` with tests of another project. trying.py judges the outcomes.
 """
 
 import base64
@@ -44,7 +44,7 @@ _ONCE = Path("/sys/kernel/debug/clear_warn_once")
 # KFENCE watches every object that the kernel allocates during a case, as long as KFENCE has room.
 _FENCE, _EVERY_OBJECT = Path("/sys/module/kfence/parameters"), "1000000"
 _FENCED, _FRAME = Path("/sys/kernel/debug/kfence"), re.compile(r"^ ([\w.]+)\+", re.MULTILINE)
-_TICK_S, _FREED_S, _POLL_S = 0.004, 3.0, 0.1  # a grace period may have to pass before an object is freed
+_TICK_S, _FREED_S, _POLL_S = 0.004, 3.0, 0.1  # an object may be freed only after an RCU grace period
 _CHUNK = 1 << 20
 _PROGRESS_S = 2.0
 
@@ -133,7 +133,7 @@ def watch(on: bool) -> None:
 
 
 def run_watched(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int:
-    """Runs the cases in a child that KFENCE watches; returns its status. If no case reports a violation, but the
+    """Runs the cases in a child; returns its status. Without `all_of_them`, if no case reports a violation, but the
     driver keeps memory, each case is run again in isolation; the first case after which memory is kept fails."""
     watch(True)
     watch(False)

@@ -87,7 +87,7 @@ class Modules:
                 raise NotMade(str(error), fits=True) from error
             self.seconds.append(time.monotonic() - began)
             ours = any(file.startswith(RDMA_CORE) for change in changes for file in change.files)
-            for file in reversed(made):  # the module comes last: its presence shows that the directory is complete
+            for file in reversed(made):  # stores the module last: if it exists, its provider also exists
                 if ours or file.stem == self._driver.module:
                     _keep(file, path.with_suffix(file.suffix))
 

@@ -65,7 +65,7 @@ def read_mutants(folder: Path = FOLDER / DEFAULT_DRIVER) -> tuple[Mutant, ...]:
 def chosen_mutants(
     known: Sequence[Mutant], names: Sequence[str] = (), rules: Sequence[str] = (), files: Sequence[str] = ()
 ) -> list[Mutant]:
-    """Returns the mutants with these names, rules and files, or all mutants. Raises UserError (status 2)."""
+    """Returns the mutants that match names, rules and files; an empty list matches all. Raises UserError (status 2)."""
     asked: Sequence[tuple[Sequence[str], Callable[[Mutant], set[str]]]] = (
         (names, lambda each: {each.name}),
         (rules, lambda each: set(each.rules)),

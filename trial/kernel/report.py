@@ -19,7 +19,7 @@ _NAME = "kernel"
 # The fields of a finding for the tests of other projects, and the names of these tests.
 PEERS = {"peer": "rdma-core's tests", "unit_test": "rdma-unit-test"}
 KILLED = (BY_ITS_RULE, ELSEWHERE)
-# The outcomes of mutants that were run or should have been run; the numbers count these outcomes.
+# The summary counts the mutants with these outcomes: cases were run, or should have been run, on these mutants.
 COUNTED = (*KILLED, trying.SURVIVED, trying.UNDECIDED, trying.BROKEN, trying.HANG)
 _NOT_RUN = (trying.NOT_LOADED, trying.NOT_COMPILED, trying.NO_FIT)
 _COLUMNS = (*COUNTED, *_NOT_RUN, EQUIVALENT, ACCEPTED, trying.FALSE_ALARM)

@@ -1,7 +1,7 @@
 """Tries mutants of a driver, and determines whether cases of the violated rules, only other cases, or no cases fail.
 
-A case detects a mutant if it reports a rule as violated in two runs with the mutant, and not in a run without it. A
-run without a mutant has several cases, because an exchange of modules takes long. Mutants that no case of their
+A case detects a mutant if it reports a rule as violated in two runs with the mutant, and not in a run without it.
+Several cases share a run without a mutant, because an exchange of modules takes long. Mutants that no case of their
 rules detects are combined in one module, with which the whole default tier is run.
 guest.py starts the guests.
 """
@@ -66,8 +66,8 @@ def finding(mutant: Mutant, outcome: str, **more: Any) -> Finding:
 
 def suited(cases: Sequence[Case], seed: int | None = None) -> list[Case]:
     """Returns the cases of the default tier that a driver can fail, without those of the header or of fork protection.
-    Rows are before sweeps, and cases that may crash a kernel are last; with a seed, the order is random. Neighbouring
-    cases of a table are similar, so the first case of each table is before all second cases."""
+    Cases that may crash a kernel are last. With a seed, the order is otherwise random. Without a seed, rows are before
+    sweeps, and the first case of each table is before all second cases, because neighbouring cases are similar."""
     found = [
         case for case in of_tier(cases, DEFAULT) if case.kind in (Kind.ROW, Kind.SWEEP) and not case.needs_kept_memory
     ]
@@ -121,7 +121,7 @@ class Trial:
     def try_each(
         self, mutants: Sequence[Mutant], only: Sequence[str] = (), before: Mapping[str, Mapping[str, Any]] | None = None
     ) -> Iterator[Finding]:
-        """Tries each mutant in isolation, first with the cases that detected it before; compiles meanwhile."""
+        """Tries each mutant in isolation, first with the cases that detected it before; compiles others meanwhile."""
         self._modules.begin([each] for each in mutants if not each.equivalent)
         mutants = list(mutants)
         while mutants:

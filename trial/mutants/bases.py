@@ -1,4 +1,4 @@
-"""Has classes whose methods mutants replace, in addition to the classes of the reference, and functions for mutants."""
+"""Has classes and functions for mutants. A mutant replaces methods of a class of this module or of the reference."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -98,8 +98,8 @@ class DeliveringRefused(Device):
 
 
 def wrapped(region: Region, addr: int, length: int) -> int | None:
-    """Returns the address of the region's first byte if an operation's end wraps at 2^64 and, modulo 2^64, does not
-    exceed the region's end; else None."""
+    """Returns the address of the region's first byte if an operation starts in or after the region, and its end wraps
+    at 2^64 to at most the region's end; else None."""
     within = (addr + length) % SPACE <= region.iova + region.length
     return region.addr if addr >= region.iova and addr + length >= SPACE and within else None
 
@@ -205,7 +205,7 @@ class Asynchronous(Device):
 
 
 class Declared(Device):
-    """Refuses the operations on on-demand memory for which the device declares the capabilities in `lacking`."""
+    """Refuses operations on on-demand memory that need a capability in `lacking`, which the device declares."""
 
     lacking: tuple[str, ...] = ()
 

@@ -50,7 +50,7 @@ def make_writable(addr: int, length: int) -> None:
 
 
 class Use(NamedTuple):
-    """One access to a region, from the address of its first byte in this process."""
+    """One access to a region; `addr` is the address of the first accessed byte in this process."""
 
     addr: int
     length: int

@@ -189,14 +189,14 @@ class Refused(DataPath):
 
 
 class Succeeding(DataPath):
-    """Changes the effect of a successful request, whose `note` has the earlier contents of the request's target."""
+    """Changes the effect of a successful request. `note` has the earlier contents of the memory that it writes."""
 
     def before(self, sent: Sent) -> bytes | None:
-        """Returns the present contents of a request's target; None if the effect of the request is not changed."""
+        """Returns the present contents of the memory that a request writes; None if the effect is not changed."""
         raise NotImplementedError
 
     def after_success(self, queue: QueuePair, sent: Sent, before: bytes) -> None:
-        """Changes the effect of a request; `before` has the earlier contents of its target."""
+        """Changes the effect of a request; `before` has the earlier contents of the memory that the request writes."""
         raise NotImplementedError
 
     def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
@@ -251,7 +251,7 @@ class Shortened(DataPath):
 
 
 class Moved(DataPath):
-    """Moves an access to its offset in the region modulo `wrap`."""
+    """Replaces the offset of an access in its region by the offset modulo `wrap`."""
 
     wrap = 1 << 16
 
@@ -318,7 +318,7 @@ class Atomic(Succeeding):
 
 
 def scribble(wc: wire.WorkCompletion) -> None:
-    """Fills the undefined fields of a failed completion with arbitrary values."""
+    """Sets fields of a failed completion to arbitrary values, but not wr_id, status and qp_num."""
     if wc.status != wire.SUCCESS:
         wc.opcode, wc.byte_len, wc.imm, wc.flags = 0x7F, 0xDEAD, 0xBEEF, wire.WITH_IMM | wire.WITH_INV
         wc.vendor_err, wc.src_qp, wc.slid = 0x88, 0xABCDEF, 0x1234
