@@ -120,7 +120,7 @@ class Windows(Regions):
         self.keys[key] = window
 
     def invalidate(self, key: int, queue: int, domain: Domain) -> bool:
-        """Unbinds the window of type 2 with this key if it is bound on this queue pair. Returns whether it was."""
+        """Unbinds the window of type 2 with this key if this queue pair has bound it. Returns whether it was bound."""
         window = self.keys.get(key)
         if not isinstance(window, Window) or window.kind != 2 or window.region is None:
             return False
@@ -216,7 +216,7 @@ class Access(Windows):
         return self.translate(region, window.addr + offset)
 
     def window_opens(self, window: Window, domain: Domain, queue: int) -> bool:
-        """Returns whether a queue pair can use a window: only in the window's PD; type 2 only if it posted the bind."""
+        """Returns whether a queue pair has a window's PD and, for a window of type 2, has posted the window's bind."""
         return window.domain is domain and window.queue in (0, queue)
 
     def window_allows(self, window: Window, right: int) -> bool:

@@ -202,7 +202,7 @@ class ReferenceBench:
             self.device.end_elsewhere(region)
 
     def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
-        """Returns the objects, by kind, that a process does not release if it is killed after a call of `prepare`."""
+        """Returns the numbers of objects, by kind, that remain if a process is killed after it has called `prepare`."""
         other = ReferenceBench(type(self.device)(self.device.stack))
         with closing(other):
             kept = prepare(other)

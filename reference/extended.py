@@ -34,7 +34,7 @@ class Buffer:
 
     @property
     def addr(self) -> int:
-        """The address of the buffer. A buffer that is not a dma-buf is between other memory, as with malloc."""
+        """The address of the buffer. A buffer without a dma-buf has other memory on both sides, as with malloc."""
         return self.memory.addr + (PAGE if self.fd < 0 else 0)
 
 
@@ -133,7 +133,7 @@ class Extended(Regions):
         return 0
 
     def is_moved(self, asked: MrInitAttr) -> bool:
-        """Returns whether an iova is selected, which a region of a buffer that is a dma-buf cannot have."""
+        """Returns whether an iova is selected. A region of a buffer with a dma-buf cannot have an iova."""
         return bool(asked.comp_mask & IOVA)
 
     def offset_in(self, buffer: Buffer, addr: int) -> int:

@@ -50,7 +50,7 @@ class MadeOtherwise(Work, Reregistration):
         return bytes(length)
 
     def place(self, region: Region, addr: int, length: int) -> int | None:
-        """Returns an address as in Access. For a null region, returns the address of new memory with its bytes."""
+        """Returns an address as in Access. For a null region, returns the address of a copy of its bytes."""
         found = super().place(region, addr, length)
         if found is None or not self.is_null(region):
             return found
@@ -69,7 +69,7 @@ class MadeOtherwise(Work, Reregistration):
         return self.regions[mr_handle]
 
     def dereg_import(self, mr_handle: int, elsewhere: bool) -> None:
-        """Executes ibv_dereg_mr of an import in this or, with `elsewhere`, another process. Raises Refused."""
+        """Executes ibv_dereg_mr of an imported region: in another process if `elsewhere`. Raises Refused."""
         self.dereg_mr(mr_handle)
 
     def imported_addr(self, region: Region) -> int:

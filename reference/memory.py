@@ -1,6 +1,6 @@
 """The memory that the reference device accesses, which is real memory of this process. Kinds of memory that a host may
-not have, such as huge pages, persistent memory and dma-bufs, are simulated: ordinary memory is recorded as memory of
-this kind."""
+not have, such as huge pages, persistent memory and dma-bufs, are simulated: the reference allocates ordinary memory,
+and records the kind that the memory simulates."""
 
 import ctypes
 import mmap
@@ -100,7 +100,7 @@ class Memory:
 
     def fault_in(self, addr: int, length: int, write: bool) -> bool:
         """Faults in the pages of a range, as pinning does. Returns False if a page does not permit the access. If the
-        kernel cannot populate the pages, each page is accessed: written to a file and, for writing, read back."""
+        kernel cannot populate the pages, the range is written to a file and, if `write`, read back from the file."""
         first = addr & -PAGE
         if not libc.madvise(first, addr + length - first, _POPULATE_WRITE if write else _POPULATE_READ):
             return True

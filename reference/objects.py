@@ -65,7 +65,6 @@ class Domain:
 
     @property
     def pyverbs(self) -> Any:
-        """Raises LookupError: a reference has no bindings."""
         raise LookupError("a reference has no bindings")
 
     def close(self) -> None:

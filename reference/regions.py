@@ -55,7 +55,8 @@ class Forking:
         self.marked: Counter[int] = Counter()  # for each page, the number of regions that contain it
 
     def dont_fork(self, addr: int, length: int) -> bool:
-        """Marks a range as not inherited on fork. Returns whether this succeeded; with `fork_race`, always True."""
+        """Marks a range as not inherited on fork, and returns whether this succeeded. Does nothing and returns
+        True if the stack does not meet the precondition `dontfork`, or if it meets `fork_race`."""
         if not self.stack.reach("dontfork") or self.stack.reach("fork_race"):
             return True
         done = 0
@@ -118,7 +119,7 @@ class Regions(Forking):
         self.memory = Memory()
         self.context = 0x1000
         self.locked_limit: int | None = None  # in bytes; None means no limit
-        self.allocations_left: int | None = None  # the last of this number of allocations fails; None means no failure
+        self.allocations_left: int | None = None  # with N, the Nth allocation from now fails; None means no failure
         self.domains: dict[int, Domain] = {}
         self.regions: dict[int, Region] = {}
         self.windows: list[Window] = []

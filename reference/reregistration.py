@@ -96,7 +96,7 @@ class Reregistration(Regions):
         domain.users += 1
 
     def rekey(self, region: Region) -> None:
-        """Assigns the next key of its index to the region. The documents leave open whether the key changes."""
+        """Assigns to the region the next key with the same index. The documents leave open whether the key changes."""
         self.forget_key(region)
         region.key = self.next_key(region.key)
         self.keys[region.key] = region

@@ -1,6 +1,6 @@
 """The stacks that a reference can simulate, with their capabilities and the preconditions that they meet. There are
-several stacks, because some preconditions exclude each other: a library that protects ranges from fork returns results
-that differ from those of a library that need not protect them."""
+several stacks, because some preconditions exclude each other: a library with fork protection and a library without fork
+protection return different results."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Executes work requests, each completely when it is posted.
+"""Executes each work request completely when it is posted.
 
 Statuses follow the published rules of the transport. If the requester refuses an operation, the status is a LOC_…
 error. If the responder refuses an operation, the status is a REM_… error, and the responder's queue pair enters the
@@ -173,7 +173,7 @@ class Work(Binding):
         return True
 
     def memory_of_sge(self, queue: Queue, sge: Sge, write: bool) -> int | None:
-        """Returns the address of an SGE's bytes, or None if the access is refused. Length 0 is never refused."""
+        """Returns the address of an SGE's bytes; None for a refusal. Length 0 is refused only in on-demand memory."""
         if self.not_on_demand_here(self.keys.get(sge.lkey)):
             return None
         return self.local(sge.lkey, queue.domain, sge.addr, sge.length, write) if sge.length else 0

@@ -67,8 +67,8 @@ class Comparison:
 
     @cached_property
     def defects(self) -> Mapping[str, Sequence[Defect]]:
-        """The open defects of both runs by kind. A run also has a defect if the defect is waived or of the stack in
-        this run. The old run also has its unconfirmed defects.
+        """The open defects of both runs by kind. To decide whether a run has a defect, waived defects and defects of
+        the stack count too, and in the old run also unconfirmed defects.
 
         - NEW: only in the new run; the old run has a case of the defect
         - NOT_TRIED: only in the new run; the old run has no case of the defect
@@ -128,7 +128,8 @@ def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
 
 
 def _is_the_same(before: ResultRecord, after: ResultRecord) -> bool:
-    """Whether the earlier violation has all causes of the later one. The same cause may crash a process by chance."""
+    """Whether the earlier violation has all causes of the later violation. A worse verdict is then no regression: by
+    chance, the same cause can crash a process in one run and not in another."""
     causes = [{cause_of(each) for each in symptoms_of(record)} for record in (before, after)]
     return bool(causes[1]) and causes[1] <= causes[0]
 
@@ -146,7 +147,7 @@ def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison
     changes = [change for case in before if case in both for change in _changes(old, new, before[case], after[case])]
     only = [[record for case, record in run.items() if case not in both] for run in (before, after)]
     untried = [len(only[0]), len(only[1])]
-    # A run that has left out no case lacks only cases that its tables do not have.
+    # If a run has left out no case, every case that the run lacks is also missing in the run's tables.
     if tables[0] != tables[1] and not new.header.get("left_out"):
         changes += [Change(GONE, record["case"], record["effective"], "", record) for record in only[0]]
         untried[0] = 0

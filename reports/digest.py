@@ -342,7 +342,7 @@ class Digest:
     def _left_out(self) -> int | None:
         """The number of cases of the default tier that were not planned; None if the run was made with other tables and
         the number cannot be checked."""
-        if "left_out" in self.header and not self.suite:  # a 0 of other tables is not trusted
+        if "left_out" in self.header and not self.suite:  # a 0 in the header of a run with other tables is not trusted
             return None if self.is_of_other_tables and not self.header["left_out"] else self.header["left_out"]
         suite = self.suite or _suite_of(self.header)
         return len(left_out(suite.cases, self.header["planned"])) if suite else None

@@ -77,7 +77,7 @@ def set_up(data: SetUp) -> Iterator[str]:
 
 
 def deviation(each: Deviation) -> Iterator[str]:
-    """Yields lines about a group of points and its smallest point, or about a random sequence, as a row of a table."""
+    """Yields lines about a group of points and its smallest point; or the row of a random sequence."""
     if each["row"]:
         yield f"{each['when']}, as a row of a table:"
         yield from each["row"].rstrip().splitlines()

@@ -90,7 +90,7 @@ class Group:
         """The differences between the nodes: versions, capabilities and verdicts, then durations, then copies."""
         found = [*self._traits(), *self._seconds(), *self._copies()]
         by_rule = {node for each in found if not each.what.startswith("case ") for node in each.nodes}
-        # A difference in a case is left out if all its nodes have other differences too.
+        # A difference in a case is left out if each of its nodes also has a difference that is not in a case.
         return tuple(each for each in found if not each.what.startswith("case ") or not by_rule.issuperset(each.nodes))
 
     def _traits(self) -> Iterator[Difference]:

@@ -267,7 +267,6 @@ class PageData:
 
 
 def first_of(records: Sequence[ResultRecord | None]) -> ResultRecord:
-    """Returns the first record of a case that is not None."""
     return next(record for record in records if record)
 
 

@@ -12,7 +12,10 @@ from conformance.model.verdict import VERDICTS, Verdict
 from conformance.tables.suite import POINT
 
 _MOST = 5  # the most names in a list of cases after which a violation occurs, and in a list of unconfirmed violations
-_BY = {"run": "it ran first in its worker", "company": "the same when repeated with other cases, in a different order"}
+_BY = {
+    "run": "it was the first case of its worker, so no earlier case is its cause",
+    "company": "the same when repeated with other cases, in a different order",
+}
 _UNKNOWN: Occurrence = {"verdict": Verdict.MISSED, "reason": "not recorded"}
 _NO_FIGURES: Mapping[str, int] = {}
 
@@ -80,7 +83,7 @@ class Repetitions:
         return next((_text(each) for each in self._of_case.get(case, []) if each.get("point") == point), "")
 
     def summary(self) -> Iterator[str]:
-        """Yields a line with the figures, and a line for each violation that was not confirmed."""
+        """Yields a line with the figures, and lines about the first violations that were not confirmed."""
         if not any(self._figures.values()):
             return
         confirmed, untried = self._figures["confirmed"], self._figures.get("not_tried", 0)

@@ -114,7 +114,7 @@ def _program(run: Digest, out: Path) -> Iterator[str]:
     if run.open_defects:
         first = run.open_defects[0]
         yield f"C program: {command('reproducer', first.fingerprint, '--run', out)} shows the first defect"
-        target, only, _ = first.first.repro.rpartition(" --only ")  # the command selects the stack of this run
+        target, only, _ = first.first.repro.rpartition(" --only ")  # `target` selects the stack of this run
         yield f"again: {target if only else f'{PROGRAM} run'} --failed {shlex.quote(str(out))} runs the failed cases"
 
 

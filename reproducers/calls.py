@@ -36,7 +36,7 @@ _FIELDS |= {"offset": ("fd_offset", "FD_OFFSET"), "fd_offset": ("fd_offset", "FD
 
 
 def _extended(writer: Writer, call: str, arguments: Arguments, raw: bool) -> str:
-    """Returns the C expression for a registration by ibv_reg_mr_ex, also in place of an older verb (bench/doors.py)."""
+    """Writes the attributes of ibv_reg_mr_ex, which may replace an older verb (bench/doors.py). Returns the C call."""
     if raw:
         raise Inexpressible("it issues the kernel's command of ibv_reg_mr_ex")
     if arguments.get("buf", NULL) != NULL or arguments.get("dmah", "NULL") != "NULL":

@@ -108,7 +108,7 @@ def _number(term: Term) -> str:
 
 
 def _base(quantity: Quantity, pointers: Collection[str]) -> Term | None:
-    """Returns the only term of a sum that is an address in memory; None without or with several such terms."""
+    """Returns the term that is an address in memory; None without such a term, with several, or if it is subtracted."""
     found = [each for each in quantity.terms if each.name in pointers and each.property in ("", "addr", "end")]
     return found[0] if len(found) == 1 and found[0].sign > 0 else None
 

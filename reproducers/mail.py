@@ -28,7 +28,7 @@ _OUR_CALLS = {
     "post_bind_mw": "a BIND_MW work request",
 }
 _OPEN = "any result, because the document leaves the outcome open"
-# The severities with which a program cannot report its observation: how the program ends.
+# How a program ends if it cannot report its observation, by the severity of the defect.
 _ENDINGS = {
     Severity.KERNEL_CRASH: "the program stops the kernel: run it in a virtual machine",
     Severity.PROCESS_CRASH: "the program is killed by a signal",

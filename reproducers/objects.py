@@ -164,8 +164,8 @@ def connected(writer: Writer, kind: str, domain: str, access: str) -> str:
 
 
 def rights(writer: Writer, access: Flags | int | None) -> str:
-    """Returns the qp_access_flags of a tested queue pair. Instead of all rights (None), the queue pair has the rights
-    that the program's operations need."""
+    """Returns the qp_access_flags of a tested queue pair. For all rights (or None), returns the constant REMOTE of the
+    program, which has only the rights that the program's operations need."""
     mask = access.mask if isinstance(access, Flags) else access
     if mask is None or mask == _ALL_RIGHTS:
         return "REMOTE"

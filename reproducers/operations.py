@@ -96,7 +96,7 @@ def _expected(step: Step) -> str:
 
 
 def _executed(writer: Writer, step: Step, pair: str, call: str, side: str) -> None:
-    """Writes the statement of an operation and, if the document defines the status of a refusal, the check of it."""
+    """Writes an operation and, if its refusal must have a status, checks of the status and the queue pair's state."""
     kind = str(step.arguments["qp_type"])
     if not step.then.because:
         if step.then.opcode:

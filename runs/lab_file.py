@@ -93,7 +93,6 @@ def _options(fields: Mapping[str, Node], reader: Reader, folder: Path, readers: 
 
 
 def _check_file(node: Node, path: Path, name: str, reader: Reader, readers: Readers) -> None:
-    """Reports the mistakes in the file that an option names."""
     try:
         if name in readers:
             readers[name](path)

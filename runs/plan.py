@@ -70,8 +70,8 @@ def write_plan(plan: Plan | LabPlan, folder: Path) -> None:
 
 def read_plan(folder: Path) -> Plan:
     """Returns the plan of the run in `folder`. Raises UserError if the plan is missing, invalid or owned by another
-    user: the arguments in another user's plan could execute code. So another user's run can be reported, but not
-    resumed."""
+    user (except root): the arguments in another user's plan could execute code. So another user's run can be reported,
+    but not resumed."""
     return _read(Plan, folder)
 
 

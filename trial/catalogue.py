@@ -31,7 +31,7 @@ UNTRIABLE = {"REREG-15": "a driver may reuse resources or not: the behaviour is 
 # Blind violations that no case can or may detect, with the reasons.
 UNDETECTED = {
     "on-demand-memory-has-to-be-there-at-once": "no page says that memory may be mapped after its registration",
-    "on-demand-reads-the-old-page": "a write ends the effect, and each READ writes to the memory of the requester",
+    "on-demand-reads-the-old-page": "a write clears the stored bytes, and each READ writes to the requester's memory",
     "hugetlb-without-a-look": "the page does not say who guarantees the size of the pages",
     "hugetlb-looks-at-the-first-page": "the page does not say who guarantees the size of the pages",
     "hugetlb-for-the-whole-space": "the page does not say who guarantees the size of the pages",

@@ -53,7 +53,7 @@ class RealTrial:
     """Runs cases on a real bench, with and without an alteration."""
 
     def __init__(self, bench: Bench, capabilities: Capabilities, watch: Watch, cases: Sequence[Case]) -> None:
-        """Runs the rows of `cases`, and the sweeps of a rule only if no row has detected the violation."""
+        """Of `cases`, the rows run first. The sweeps of a rule run only if no row of it detects the violation."""
         self.bench, self.capabilities, self.watch = bench, capabilities, watch
         self.cases, self.sweeps = rows(cases), rows(cases, Kind.SWEEP)
         self._unaltered: dict[str, frozenset[str]] = {}

@@ -33,8 +33,7 @@ Say = Callable[[str], None]
 
 
 def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Tries mutants. The exit status is 1 if a mutant is no longer killed, or if a case fails on a
-    permitted mutant or no case can be run on it."""
+    """Tries mutants. The exit status is 1 if a mutant is no longer killed, or if `_refused` returns a mutant."""
     before = report.read_history(arguments.before)
     chosen = _chosen(arguments, before)
     if arguments.list:
@@ -97,7 +96,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
 
 
 def _refused(chosen: Sequence[Mutant], findings: Iterable[Finding]) -> list[str]:
-    """Returns the permitted mutants on which a case fails, may fail or is BROKEN, or no case can be run."""
+    """Returns the permitted mutants on which a case fails, may fail or is BROKEN, or on which no case can be run."""
     failed = {each.name for each in findings if each.outcome in (FALSE_ALARM, UNDECIDED, BROKEN)}
     return [each.name for each in chosen if each.permitted and each.name in failed]
 

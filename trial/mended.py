@@ -61,8 +61,8 @@ class LeftOut:
 
 def selected(change_rules: Sequence[str], cases: Sequence[Case], shipped: Mapping[str, ResultRecord]) -> list[str]:
     """Returns the ids of the cases to run without a change: all cases of the change's rules, except sweeps of the
-    exhaustive tier; and of the other rows of the default tier that are not hazardous, a sample and the rows that fail
-    in `shipped` (the results on the stack as shipped, by case)."""
+    exhaustive tier; and some rows of other rules, of the default tier and not hazardous: the rows that fail in
+    `shipped` (the results on the stack as shipped, by case), and a sample of the rest."""
     rest = 0
     chosen = []
     for case in cases:

@@ -1,5 +1,5 @@
-"""Chooses the nearest rule to a step of a random sequence, because no row names a rule for the step. The call and its
-expected outcome determine this rule. If the sequence becomes a row, the row's author may choose a better rule."""
+"""Chooses the nearest rule to a step of a random sequence, because no row names a rule for the step. The call, its key
+and its expected outcome determine this rule. If the sequence becomes a row, its author may choose a better rule."""
 
 from collections.abc import Mapping
 

@@ -46,7 +46,6 @@ def _run(program: Path, device: str) -> tuple[int, str]:
 
 
 def main(device: str, port: str, folder: str, names: Sequence[str]) -> int:
-    """Runs the programs and writes the messages to the port."""
     out = os.open(port, os.O_WRONLY)
 
     def send(message: dict[str, object]) -> None:

@@ -55,7 +55,7 @@ class Trying:
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a program. `outcome` compares the result with the recorded verdict. `why` is the difference."""
+    """The result of a program. `outcome` compares the result with the recorded verdict. `why` explains the outcome."""
 
     id: str
     verdict: str
@@ -152,8 +152,8 @@ def compare(
 
 
 def _compile_here(folder: Path, names: Iterable[str]) -> None:
-    """Compiles the programs that this host can compile; the guest needs seconds to compile each other program. A
-    program that was compiled on the host runs with the guest's library."""
+    """Compiles the programs on this host if possible, because the guest needs seconds for each program. A program that
+    was compiled on the host runs with the guest's library."""
     if shutil.which("cc"):
         with ThreadPoolExecutor() as pool:
             list(pool.map(partial(compile_program, folder), names))

@@ -118,8 +118,8 @@ class Sequences(RuleBasedStateMachine):
         super().__init__()
         self.live: dict[str, str] = {}  # the existing objects, with their kinds
         self.bound: dict[str, str] = {}  # the bound windows, with their addresses
-        # Only keys that became invalid after the last assignment of a key, because a device may reuse an invalid key.
-        # Each key has two addresses that peers may have accessed with this key.
+        # The keys that have become invalid since a key was last assigned, each with two addresses that peers may have
+        # accessed with the key. Older invalid keys are removed, because the device may have assigned them again.
         self.dead: dict[str, tuple[str, str]] = {}
         self.changes = 0  # at most one change is made, because most changes prevent binds to the region
         self.unwritten: set[str] = set()  # the regions that were registered without LOCAL_WRITE

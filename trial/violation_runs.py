@@ -32,8 +32,8 @@ _WHERE = "the reference"
 
 
 def reference(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Tries violations of the reference. Returns the exit status: 0 if no violation survives, few violations are
-    misattributed, and there is no false alarm."""
+    """Tries violations of the reference. Returns the exit status: 0 if exactly the violations of UNDETECTED
+    survive, few violations are misattributed, and there is no false alarm."""
     if arguments.permitted:
         return _permitted(arguments, suite, PERMITTED_VARIANTS)
     written = BLIND if arguments.blind else ""
@@ -74,7 +74,8 @@ def guest(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
 
 
 def personas(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Runs the default tier's cases on personas. The exit status is 1 if a persona does not pass."""
+    """Runs the default tier's cases on personas and, without `--permitted`, tries violations on these personas. The
+    exit status is 1 if a persona does not pass."""
     _check_jobs(arguments.jobs)
     known = {each.name: each for each in PERSONAS}
     for name in arguments.personas:

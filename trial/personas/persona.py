@@ -53,7 +53,7 @@ class SysfsPort:
     state: str = "4: ACTIVE"
 
     def begin(self) -> tuple[Transport, int]:
-        """Returns the transport of the port and the index of the chosen GID, as a run does first. Raises UserError."""
+        """Returns the port's transport and the index of the chosen GID, as at the start of a run. Raises UserError."""
         with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
             root = Path(name)
             self._write(root)

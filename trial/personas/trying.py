@@ -1,6 +1,6 @@
 """Tries the suite on personas, without a violation and with each violation.
 
-A violation is offered on a persona if a case that passes on the persona detects the violation on the unmodified
+A violation is offered on a persona if some case passes on the persona, and detects the violation on the unmodified
 reference, both with all capabilities and with only the persona's capabilities. An offered violation must be killed on
 the persona. A violation that a behaviour of the persona masks (`masks` in the tables) need not be killed."""
 
