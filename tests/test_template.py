@@ -149,7 +149,7 @@ def test_a_command_returns_its_value_and_earlier_events_are_kept() -> None:
     ("responses", "reason"),
     [
         ([{"error": {"desc": "no such command"}}], "migrate: no such command"),
-        ([[migration("failed"), {"return": {}}]], "the migration failed"),
+        ([[migration("failed"), {"return": {}}]], "the migration has the status failed"),
         ([[{"return": {}}]], "QEMU closed its control channel"),
         (["text"], "closed its control channel"),
     ],
