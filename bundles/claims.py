@@ -54,14 +54,13 @@ def wrong_claim(manifest: Manifest, run: Digest) -> str:
 
 
 def remark(manifest: Manifest, run: Digest) -> str:
-    """Returns a remark if a different version wrote the manifest and this version would write other words; else
-    empty."""
+    """Returns a remark if a different version wrote the manifest, with different statements; else empty."""
     own = {**claims(run), _BUNDLED_BY: None}
     if not _of_other_version(manifest) or {**manifest.about, _BUNDLED_BY: None} == own:
         return ""
     by = manifest.about.get(_BUNDLED_BY)
     version, engine = (str(by.get(key)) if isinstance(by, Mapping) else "?" for key in ("version", "engine_sha256"))
-    return f"manifest: the facts are those of the run; another version wrote the words, {version} ({engine[:12]})"
+    return f"manifest: the facts are true of the run; a different version wrote its text: {version} ({engine[:12]})"
 
 
 def _of_other_version(manifest: Manifest) -> bool:

@@ -2,7 +2,7 @@
 # Runs the suite as a kselftest of the running kernel: prints KTAP on standard output, all else on standard error.
 # Usage: sh ci/kselftest.sh [OPTION of `rdma-cts run`]...
 # The device is RDMA_CTS_DEVICE, or else the first device of this host; without a device the test is skipped. The exit
-# status is that of a kselftest: 0 all cases passed, 1 a case failed, 4 skipped.
+# status is that of a kselftest: 0 passed, 4 skipped, 1 failed or undecided.
 set -eu
 
 suite=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")

@@ -47,7 +47,7 @@ COMMANDS: Mapping[str, str] = {
     "patches": "Write patches for git am that fix the defects of Soft-RoCE in given source trees.",
     "bisect-step": "Run a case, and exit with the status for git bisect run: 0 good, 1 bad, 125 cannot be tested, 128 "
     "stops the bisection.",
-    "coverage": "Show which rules have cases, and in which directions; with --run, also show the verdicts.",
+    "coverage": "Show how many cases of each rule expect success or a refusal; with --run, also show the verdicts.",
     "describe": "Print the promises of the manual pages about a verb.",
     "trial": "Test the suite itself: does a case fail for every rule that a driver violates?",
     "schema": "Print the JSON Schema of tables or of another file format; docs/ has a copy of each schema.",

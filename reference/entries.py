@@ -47,7 +47,7 @@ class KernelEntry:
         return Return(error, error)
 
     def by_right_handle(self, command: str, pd: int, mr: Mr) -> Return:
-        """Issues the same command with the right handle."""
+        """Issues the command of `forged`, but with the right handle."""
         return Return(0, 0)
 
     def _verb(self, verb: Verb, *arguments: Any) -> Return:

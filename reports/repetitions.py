@@ -12,7 +12,10 @@ from conformance.model.verdict import VERDICTS, Verdict
 from conformance.tables.suite import POINT
 
 _MOST = 5  # the most names in a list of cases after which a violation occurs, and in a list of unconfirmed violations
-_BY = {"run": "it ran first in its worker", "company": "the same when repeated with other cases, in a different order"}
+_BY = {
+    "run": "it was the first case of its worker, so no earlier case is its cause",
+    "company": "the same when repeated with other cases, in a different order",
+}
 _UNKNOWN: Occurrence = {"verdict": Verdict.MISSED, "reason": "not recorded"}
 _NO_FIGURES: Mapping[str, int] = {}
 

@@ -48,7 +48,7 @@ _SHELL_PARTS = "rdma-cts commands targets runs bundles fixtures reports reproduc
 _PROFILE = Path("profile.yaml")
 _FEW = 40  # with more cases, a template with the software under test saves time
 
-# The kernel counts all RDMA objects of the processes in a control group, including memory windows.
+# Puts the cases into a control group: the kernel counts all RDMA objects of a group, including memory windows.
 _COUNTED = """\
 group=/sys/fs/cgroup
 mount -t cgroup2 cgroup2 $group && echo +rdma >$group/cgroup.subtree_control && mkdir $group/cases &&
@@ -217,7 +217,7 @@ class Guests:
         if self._prepared is None:
             if self._options.keep:
                 stage = self._out / "own-build"
-                shutil.rmtree(stage, ignore_errors=True)  # left by an earlier session
+                shutil.rmtree(stage, ignore_errors=True)  # left by the run that is resumed
             else:
                 self._out.mkdir(parents=True, exist_ok=True)
                 stage = Path(tempfile.mkdtemp(prefix="work-", dir=self._out))

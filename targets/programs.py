@@ -30,8 +30,8 @@ def messages_from_guest(
     assume_yes: bool = False,
     more: Sequence[tuple[Path, str]] = (),
 ) -> Iterator[dict[str, Any]]:
-    """Yields the JSON objects that `python3 -m module DEVICE PORT arguments…` writes in the guest. `more` are further
-    files or folders for the guest: pairs of a source and a name in the guest. Raises UserError (status 3)."""
+    """Yields the JSON objects that `python3 -m module DEVICE PORT arguments…` writes to PORT, a virtio-serial port.
+    `more` are further files or folders: pairs of a source and a name in the guest. Raises UserError (status 3)."""
     packages.ensure_tools(packages.GUEST, assume_yes=assume_yes, say=say)
     image = ensure_image(recipe_for(stack), cache_directory(), say)
     tree = (*((ROOT / part, part) for part in (*SUITE_PARTS, "trial")), *more)

@@ -15,7 +15,7 @@ from samples import footer_of, laid
 _MISBEHAVES = enumerate("panics hangs leaks dies taints loses".split(), 101)
 PAGES = {"works": 4, "works-too": 4, **{row: size for size, row in _MISBEHAVES}}
 _WRITE = {"call": "traffic", "op": "RDMA_WRITE", "rkey": "new.rkey", "addr": "buf", "then": "success"}
-# Fields in which some rows differ. In `loses` a peer writes to the region, because the row needs a completion.
+# Fields in which some rows differ. In `loses` a peer writes to the region, and the library drops the completion.
 _OTHER: Mapping[str, dict[str, Any]] = {
     "loses": {"when": {"access": ["LOCAL_WRITE", "REMOTE_WRITE"]}, "afterwards": [_WRITE]},
     "alter": {"then": "refused"},

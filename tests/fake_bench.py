@@ -1,6 +1,6 @@
 """A device in Python for tests of the plugin and of the supervision: the reference without on-demand paging, changed so
 that it wrongly accepts REMOTE_WRITE without LOCAL_WRITE. Three kinds of memory cause failures: with `huge` the harness
-raises an exception, with `no_access` the process exits, and with `hole` the call never returns. The conftest of a
+raises an exception, with `no_access` the process exits, and with `hole` the case hangs. The conftest of a
 made-up project imports all names of this module.
 """
 

@@ -26,7 +26,7 @@ _DEAR = ("keys/seventy-thousand-regions", "huge_lengths/pinned-of-2-gib", "huge_
 
 
 def is_dear(case: Case) -> bool:
-    """Whether a case takes so long that only `test_every_case_of_the_tables_passes_on_the_reference` runs it."""
+    """Whether a case takes so long that most tests with the reference leave it out."""
     return case.kind is Kind.SEQUENCES or case.id.removeprefix("reg_mr/") in _DEAR
 
 

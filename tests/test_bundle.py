@@ -449,7 +449,7 @@ def test_a_manifest_of_another_version_may_use_other_words(
     run: Path, bundle: Path, tmp_path: Path, verified: Verified
 ) -> None:
     own, lines = verified(3, bundle), verified(3, packed_by_another(run, tmp_path / "other")).splitlines()
-    assert "manifest: the facts are those of the run; another version wrote the words, 0.2.0 (eeeeeeeeeeee)" in lines
+    assert "manifest: the facts are true of the run; a different version wrote its text: 0.2.0 (eeeeeeeeeeee)" in lines
     assert lines[-2:] == own.splitlines()[-2:]
     assert "manifest:" not in own
 
@@ -478,7 +478,7 @@ def test_a_bundle_without_a_known_version_counts_as_another_versions(
     run: Path, tmp_path: Path, verified: Verified, by: object
 ) -> None:
     output = verified(3, packed_by_another(run, tmp_path / "other", bundled_by=by))
-    assert "another version wrote the words, " in output
+    assert "a different version wrote its text: " in output
     assert output.isascii()
 
 

@@ -52,7 +52,7 @@ def described() -> Iterator[str]:
 
 
 def entries() -> Iterator[str]:
-    """Yields the missing methods of an entry or of the reference that cannot be derived from the verb's description."""
+    """Missing methods, of an entry or of the reference, for which the description of the verb does not suffice."""
     for verb in VERBS.values():
         own = f"the method {verb.method}"
         plain = STEPS.get(verb.name, call_verb) is call_verb
@@ -83,8 +83,8 @@ def rules() -> Iterator[str]:
 
 def retired() -> Iterator[str]:
     """Cases that an earlier run planned (an old run, or the run that the documentation quotes) and that are neither in
-    the tables nor in `retired:`. An id without an entry in `retired:` is retired at all entries. A new flag retires the
-    cases about its unknown bit."""
+    the tables nor in `retired:`. An id without @ENTRY in `retired:` is retired at all entries. The cases about an
+    unknown bit are retired when the bit becomes a flag."""
     with lzma.open(ROOT / "docs" / "runs" / "rxe.jsonl.xz", "rt") as recorded:
         planned = json.loads(recorded.readline())["planned"]
     planned += (Path(__file__).with_name("old_results") / "planned.txt").read_text().splitlines()

@@ -97,7 +97,7 @@ def test_many_nodes_of_another_firmware_are_a_separate_group(tmp_path: Path, cli
 
 
 def fewer_cases(data: dict[str, Any]) -> None:
-    """Makes a summary one of a run of few cases, in which one rule is PARTIAL and another rule has no verdict."""
+    """Changes a summary to that of a run of few cases: one rule is PARTIAL, and another rule has no verdict."""
     data["cases"] = {"PASS": 2}
     data["rules"]["REG-01"] = "PARTIAL"
     del data["rules"]["DEREG-01"]

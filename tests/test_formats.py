@@ -148,7 +148,7 @@ _OUTCOME = re.compile(r"(ok|not ok) ([0-9]+) (?:- )?([^#]*?)( # .*)?$")
 
 
 def as_the_kernel_reads(lines: Iterator[str]) -> list[bool]:
-    """Whether each test of a document, or of a subtest, is `ok`. Fails if the kernel's parser would count an error."""
+    """Returns for each test of a document or subtest whether it is `ok`; fails if the parser counts an error."""
     found: list[bool] = []
     planned, subtest = None, ""
     for line in map(str.lstrip, lines):

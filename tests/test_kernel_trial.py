@@ -380,6 +380,18 @@ def test_rdma_cores_tests_count_if_they_pass_without_the_mutant_and_fail_twice_w
         rdma_unit_test(tmp_path / "elsewhere")
 
 
+class WithoutUnmutatedModule(WithPeers):
+    def load(self, module: str) -> str:
+        return super().load(module) if module else "insmod: refused"
+
+
+def test_rdma_cores_tests_do_not_count_if_the_module_without_mutants_is_not_loaded(tmp_path: Path) -> None:
+    (tmp_path / "test_mr.py").write_text("")
+    driver = WithoutUnmutatedModule()
+    peers = Peers(*rdma_core(tmp_path), driver.trial(), cast(Modules, driver))
+    assert dict(peers.seen([mutant("seen")])) == {"seen": ""}
+
+
 def test_rdma_unit_test_continues_after_a_test_that_kills_its_program(tmp_path: Path) -> None:
     """The program is a script. Its first run skips a test and dies in the next test; its second run has the rest."""
     (tmp_path / "program").write_bytes(Path(__file__).with_name("stand_in_unit_test.sh").read_bytes())

@@ -1,5 +1,5 @@
-"""Tests of a user's own module and libraries in a real guest: the header has their marks if they were loaded. A resumed
-guest loads them; at night, its results are compared with the results of a booted guest."""
+"""Tests of a user's own module and libraries in a guest: the run's header has the build ids and hashes of the files
+that were loaded. A resumed guest loads both; at night, its results are compared with those of a booted guest."""
 
 import json
 import shutil

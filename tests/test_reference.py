@@ -57,8 +57,8 @@ def test_every_case_has_a_stack_that_reaches_it(suite: Suite) -> None:
 
 
 ODP_OPERATIONS = ("odp_send", "odp_recv", "odp_write", "odp_read", "odp_atomic")
-# Rules that every device must follow. A device without the capability violates the rule, and the cases that depend on
-# the capability are UNSUPPORTED.
+# By capability, a rule that every device must follow: a device without the capability violates the rule, and the cases
+# that depend on the capability are UNSUPPORTED.
 OWN_RULES = {"iova_page_offset": "IOVA-02a"}
 GROUPS = [*((name,) for name in OPTIONAL if name not in ODP_OPERATIONS), ODP_OPERATIONS, OPTIONAL]
 BY_DAY = [("odp",), OPTIONAL]

@@ -271,7 +271,7 @@ def test_each_key_of_a_result_except_those_that_are_never_in_a_file_has_a_defaul
 
 
 def test_repeated_values_take_no_room_in_a_large_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Writing counts values as reading does, also in a resumed run."""
+    """When a file is written, also in a resumed run, repeated values do not count towards the limit of a reader."""
     lines = [result(case, "FAIL", f"it was {case.id}") for case in numbered(40).cases]
     head = header(planned=[line["case"] for line in lines])
     most = values_in(encode(head)) + 10 * values_in(encode(lines[0]))

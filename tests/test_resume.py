@@ -55,7 +55,7 @@ def test_a_run_that_was_cut_anywhere_and_resumed_has_the_footer_of_an_unbroken_r
 
 @pytest.mark.parametrize("cut", [100, -1, None])
 def test_a_session_without_a_record_leaves_the_file_as_it_was(stage: Stage, cut: int | None) -> None:
-    """The file is cut in the header, cut in the footer, and complete."""
+    """The file is cut in the header, or cut in the footer, or complete."""
     stage.play(ran(0), [HEADER])
     data = stage.path.read_bytes()[:cut]
     stage.path.write_bytes(data)

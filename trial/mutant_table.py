@@ -40,7 +40,7 @@ MASKS = "masks"
 @dataclass(frozen=True)
 class Violation:
     """A mutant. `kind`, a class of the reference or of an alteration, violates `rule`; `about` describes how. A
-    `permitted` mutant keeps `rule`; cases of the rules of the level `should` in `departs_from` may fail.
+    `permitted` mutant complies with `rule`; cases of the rules of the level `should` in `departs_from` may fail.
     `written` is BLIND if the mutant's author had not seen the cases."""
 
     name: str

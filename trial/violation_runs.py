@@ -32,8 +32,8 @@ _WHERE = "the reference"
 
 
 def reference(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Tries violations of the reference. Returns the exit status: 0 if no violation survives, few violations are
-    misattributed, and there is no false alarm."""
+    """Tries violations of the reference. Returns the exit status: 0 if exactly the violations of UNDETECTED
+    survive, few violations are misattributed, and there is no false alarm."""
     if arguments.permitted:
         return _permitted(arguments, suite, PERMITTED_VARIANTS)
     written = BLIND if arguments.blind else ""

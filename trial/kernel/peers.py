@@ -77,7 +77,7 @@ class Peers:
             if self._trial.ready().load(module):  # objects that earlier tests have left may keep the driver in use
                 self._trial.close()
                 if self._trial.ready().load(module):
-                    return failing, True
+                    return failing, False
             for test, outcome in self._trial.ready().outcomes(self._program, [DEVICE, *tests]):
                 if outcome not in (_PASSED, _SKIPPED):
                     failing.append(test)

@@ -121,7 +121,7 @@ class Trial:
     def try_each(
         self, mutants: Sequence[Mutant], only: Sequence[str] = (), before: Mapping[str, Mapping[str, Any]] | None = None
     ) -> Iterator[Finding]:
-        """Tries each mutant in isolation, first with the cases that detected it before; compiles meanwhile."""
+        """Tries each mutant in isolation, first with the cases that detected it before; compiles others meanwhile."""
         self._modules.begin([each] for each in mutants if not each.equivalent)
         mutants = list(mutants)
         while mutants:

@@ -251,7 +251,7 @@ class Shortened(DataPath):
 
 
 class Moved(DataPath):
-    """Moves an access to its offset in the region modulo `wrap`."""
+    """Replaces the offset of an access in its region by the offset modulo `wrap`."""
 
     wrap = 1 << 16
 
