@@ -61,7 +61,7 @@ budget_seconds = checked(float, lambda seconds: 0 <= seconds < math.inf, "a numb
 positive_count = checked(_digits, bool, "a number above 0")
 whole_number = checked(int, lambda _: True, "a whole number")
 index = checked(_digits, lambda _: True, "an index, 0 or more")
-# A word is not blank, because every id contains the empty text. An empty path is usually an unset variable of a shell.
+# A blank word would select every case; an empty path is usually an unset variable of a shell. Both are refused.
 word = checked(str, str.strip, "a word")
 _path = checked(str, lambda text: text and "\0" not in text, "a path")
 # The name of a device in sysfs.

@@ -1,7 +1,7 @@
 """Groups the violations of a run into defects, and determines their severity. All functions are pure.
 
 A symptom is one violation in one result. A defect is a group of symptoms, in any rules, entries and rows, that one
-change of the stack would probably mend. The source of the stack is not needed: symptoms with the same call, error and
+change of the stack would probably fix. The source of the stack is not needed: symptoms with the same call, error and
 condition count as one defect. judging/ determines the verdicts.
 """
 

@@ -102,8 +102,8 @@ def _of_kernel(fault: Fault) -> Answering:
 
 
 def _of_process(log: Sequence[str]) -> Answering:
-    """Returns the layer of the file in the first frame after those of the signal handler, whose last frame is in the C
-    library."""
+    """Returns the layer of the file in the first frame after the frames of the signal handler. The last frame of the
+    handler is in the C library."""
     frames = [match["file"] for line in log if (match := _FRAME.match(line))]
     signal = next((number for number, file in enumerate(frames) if _LIBC.search(file)), len(frames))
     file = next((file for file in frames[signal:] if not _LIBC.search(file)), "")

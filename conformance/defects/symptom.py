@@ -6,9 +6,11 @@ cases ran, in which order the cases ran, or how often the cases showed the defec
 to one defect. The following facts, besides the kind of violation, determine a cause:
 
 - The kernel died: the function in which it died. The rule does not matter.
+- The process died: the verb and the signal.
 - The kernel never frees memory: the function that allocates the memory.
 - A request accessed bytes outside of a region: no further fact, because one check of bounds should refuse all these
   requests.
+- A failure in the use of a window: the rule.
 - Another failure in the use of a region: the kind of region, such as on demand, or with a chosen address. The contents
   of memory decide whether data are late, misplaced or missing, or whether the kernel crashes.
 - A request never completes: the operation. The rule does not matter.
@@ -158,8 +160,8 @@ def _of_deviation(record: ResultRecord, each: Deviation) -> Symptom:
 
 
 def fault_of(record: ResultRecord, deviation: Deviation | None = None) -> Fault:
-    """Returns the fault of a violation. A result of an older version has no fault unless `rdma-cts judge` has added it;
-    then the fault is derived from the verdict and the kernel's log."""
+    """Returns the fault of a violation. If a result of an older version has no fault, the fault is derived from the
+    verdict and the kernel's log."""
     data = (record if deviation is None else deviation).get("fault")
     if data:
         return Fault.of_data(data)
@@ -217,7 +219,7 @@ _LASTING: Mapping[FaultKind, str] = {
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause that one change of the stack would mend, in words that are the same in every run."""
+    """A cause that one change of the stack would fix, in words that are the same in every run."""
 
     key: tuple[str, ...]
 

@@ -35,7 +35,7 @@ def ask(
     declarations: Mapping[str, str],
     undefine: Iterable[str],
 ) -> Answers:
-    """Calls Toolchain.ask, and caches the result, also by the text of the preprocessed header. Raises Unreachable."""
+    """Calls Toolchain.ask, and caches the result for this compiler and this header text. Raises Unreachable."""
     questions, macros = list(expressions), list(undefine)
     parts = json.dumps([toolchain.command, FLAGS, questions, dict(declarations), macros])
     name = f"answers-{cache.digest_of([preprocessed.encode(), parts.encode()])}.json"

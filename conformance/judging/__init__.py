@@ -91,7 +91,7 @@ def conclude(
     absent = basis.capabilities.absent
     judgement = judge(case, undeclared, observed, kernel, absent)
     unmade = _no_pair(basis, case, observed.get("afterwards", ()))
-    # A case that needs a type of queue pair examines the effects of its requests. Without requests there are none.
+    # If the case needs the missing type of queue pair, its requests were not posted: their effects cannot be examined.
     later = judgement.verdict == Verdict.FAIL and judgement.fault is not None and judgement.fault.later
     depends = later and not {*unmade}.isdisjoint(case.needs)
     if unmade and (judgement.verdict == Verdict.PASS or depends):

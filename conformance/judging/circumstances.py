@@ -15,7 +15,7 @@ _ACCESS = ENUMS["ibv_access_flags"]
 _CHANGES = ENUMS["ibv_rereg_mr_flags"]
 _KEYS = ("rkey", "lkey")
 POSTED = "requests of ibv_wr_post"
-# Calls that destroy an object or its key, each with the name of the argument for that object.
+# Calls that destroy an object, each with the name of the argument for that object.
 _ENDS = {"ibv_dereg_mr": "mr", "ibv_dealloc_mw": "mw"}
 _REREGISTRATIONS = ("ibv_rereg_mr", "ibv_rereg_mr_experimental")
 # The page sizes, and the distance between two objects, that are assumed when ranges are compared. The result does not
@@ -93,7 +93,8 @@ class _Scene:
             self._make(step)
 
     def _make(self, step: Step) -> None:
-        """Creates, changes or destroys the objects of a step. A step that must be refused only creates objects."""
+        """Creates, changes or destroys the objects of a step. A step that must be refused changes
+        and destroys nothing; the object that it would create is added."""
         arguments, name = step.arguments, step.name
         if step.call == "post_traffic":
             self._posted = step
@@ -194,7 +195,7 @@ class _Scene:
             yield HUGE
 
     def _value(self, argument: Argument) -> int | None:
-        """Returns the value of a quantity, if each object has a different address; None if the value is unknown."""
+        """Returns the value of a quantity, with an assumed address for each object; None if the value is unknown."""
         if not isinstance(argument, Quantity):
             return getattr(argument, "number", None)
         try:

@@ -56,8 +56,8 @@ class PriorSessions:
 
     def check_plan(self, planned: Mapping[str, object], tables_sha256: str) -> None:
         """Raises UserError if the run's header differs from `planned`, the values that a new run of the plan would
-        have. `argv`, `under_test` and keys that the header of an older version lacks are not compared. If the tables
-        have changed, nothing is compared."""
+        have. `argv` and `under_test` are not compared. A key that the header of an older version lacks is compared only
+        if it is `devices` or `isolated`. If the tables have changed, nothing is compared."""
         if tables_sha256 != (self.header.get("suite") or {}).get("tables_sha256"):
             return
         always = ("devices", "isolated")

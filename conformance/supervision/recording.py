@@ -223,8 +223,8 @@ class Recording:
         return self.header_received and case in self.cases and case not in self.done
 
     def prepared(self, record: ResultRecord, worker: int) -> ResultRecord:
-        """Returns the stored form of the result of an expected case. Several threads may call this method at the same
-        time, but no other method, because explaining the deviations of a sweep takes long."""
+        """Returns the stored form of the result of an expected case. Unlike the other methods, several threads may call
+        this method at the same time, because finding the formulas of a sweep's deviations takes long."""
         case = self.cases[record["case"]]
         device = self._device_of.get(worker, "")
         record = {**record, "repro": self.plan.reproduction(case, device)}

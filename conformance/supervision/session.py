@@ -147,7 +147,6 @@ class Session:
         self._seen.add(case)
 
     def _handle_malformed(self, problem: str) -> None:
-        """Handles a line of the worker's record stream that is not a valid record."""
         if self._in_flight:
             self._break(f"the worker sent a malformed line: {problem}")
         elif not self._header:

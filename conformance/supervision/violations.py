@@ -15,7 +15,7 @@ from conformance.tables.suite import POINT
 @dataclass(frozen=True)
 class Violation:
     """A violation by a case, or at a point of a sweep. `before` has the cases that ran earlier in the worker of `case`;
-    `first` is true if `case` was the worker's first case. `cause` is the cause of the defect."""
+    `first` is true if `case` was the worker's first case, but never for a point. `cause` is the cause of the defect."""
 
     case: str
     point: str

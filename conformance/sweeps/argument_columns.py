@@ -1,6 +1,6 @@
 """Computes the numeric values of a call's arguments at the points of a group, as arrays, without a Python loop over the
-points. All points of a group have the same values on the outer axes. The values on the inner axes determine the number
-of a point within the group."""
+points. All points of a group have the same values on the outer axes. The values on the inner axes determine a point's
+number in the product of these axes."""
 
 from __future__ import annotations
 

@@ -79,7 +79,6 @@ class PointJudge:
         self.case, self.sweep, self.basis = case, sweep, basis
 
     def points(self, record: PointObservations) -> Points:
-        """Returns the points with their outcomes."""
         sweep = self.sweep
         clauses = sweep.clause_numbers(self._declared)
         masks, names = sweep.undeclared(self._declared)

@@ -166,7 +166,6 @@ def _elements(nodes: tuple[Node, ...], binding: Binding, reader: Reader, used: s
 
 
 def names_in(node: Node) -> set[str]:
-    """Returns the names of the placeholders in the node."""
     return {match[1] for text in _texts(node) for match in _PLACEHOLDER.finditer(str(text.value))}
 
 

@@ -175,7 +175,7 @@ class _Rows:
         needs = [*reader.words(fields.get("needs"), "capability", capability.NAMES)]
         parts: RowBody | None
         kind = Kind.SWEEP
-        if "sweep" in fields:  # the clause of each point has the needs of the rule
+        if "sweep" in fields:  # the needs of a rule are added to the points of its clauses
             body = {key: fields[key] for key in PART_KEYS if key in fields}
             swept = read_sweep(reader, fields["sweep"], (self.call, self.given, body, row), self.registry, rules)
             own["sweep"], parts = swept or (None, None)

@@ -44,7 +44,7 @@ _Read = Callable[[Reader, Node], T | None]
 
 class PartResolver:
     """Resolves parts of one row. Records mistakes in `reader`; results after a mistake must not be used. `inside` is
-    the column of the sweep's points. A combination of values that no point has may be invalid."""
+    the column (see model/space.py) of the sweep's points. A combination of values that no point has may be invalid."""
 
     def __init__(self, reader: Reader, text: RowText, inside: int) -> None:
         self._reader, self._text, self._inside = reader, text, inside

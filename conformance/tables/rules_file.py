@@ -71,7 +71,7 @@ def _read_file(root: Node, reader: Reader, registry: Registry, retired: dict[str
 
 
 def _predicate(reader: Reader, name: str, node: Node) -> str:
-    """Returns the text of a predicate. For a predicate over an enumeration of flags, the text is such as `A | B`."""
+    """Returns the text of a predicate. For a predicate over flags, the text joins the names of the flags: `A | B`."""
     if not isinstance(node.value, dict):
         return reader.text(node, "a predicate") or ""
     if expansion.is_axis(node):

@@ -3,8 +3,9 @@
 Tables, judging and reports use the names defined here. The package loads no library under test and opens no device. The
 descriptions are taken from the manual pages of rdma-core; `conformance.header` compares them with an installed header.
 
-The descriptions are YAML files in this folder. A list has the first fields of a type in their order, and then a mapping
-with further fields by name. Every number is read as a text, except the number of an enumerator.
+The descriptions are YAML files in this folder. An enumerator, field or parameter is a list: its first attributes in
+their order, and then a mapping with further attributes by name. Every number is read as a text, except the number of an
+enumerator.
 """
 
 import errno

@@ -33,8 +33,6 @@ def suggestion(word: str, known: Collection[str]) -> str:
 
 
 class Reader:
-    """Reads nodes and collects the mistakes that it finds."""
-
     def __init__(self) -> None:
         self._mistakes: dict[Mistake, None] = {}
 
