@@ -24,8 +24,8 @@ int main(int argc, char **argv)
     int status;
     pid_t child;
 
-    /* A library that cannot ask the kernel whether it copies on fork
-     * protects the ranges itself: it can open no descriptor meanwhile. */
+    /* Without descriptors, ibv_fork_init cannot ask the kernel whether it
+     * copies on fork; the library then protects the ranges itself. */
     SET_UP(!getrlimit(RLIMIT_NOFILE, &usual));
     none = usual, none.rlim_cur = 0;
     SET_UP(!setrlimit(RLIMIT_NOFILE, &none));
