@@ -1,8 +1,8 @@
 #!/bin/sh
 # Resumes an interrupted run in OUT, starts a run if OUT has no run, and does nothing if the run is complete.
 # Usage: sh ci/resumed.sh OUT [OPTION of `rdma-cts run`]...
-# Exit status: 0 instead of 1 if rules are violated, because the page or the merged run reports violations; else that
-# of `rdma-cts run`.
+# Exit status: 0 instead of 1 if rules are violated, because later the fleet's page or the merged run reports them; else
+# that of `rdma-cts run`.
 set -eu
 
 suite=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")

@@ -118,7 +118,7 @@ def main(argv: Sequence[str] | None = None, parsed: Namespace | None = None, **k
 
 
 def _report_error(error: UserError, given: Sequence[str]) -> int:
-    """Prints an error and returns its exit status. git bisect treats a status below 128 as a verdict on the commit."""
+    """Prints an error and returns its exit status; for git bisect 128, because less is a verdict on the commit."""
     for line in error.lines:
         print(f"{NAME}: {one_line(line)}", file=sys.stderr)
     return SIGNALLED if given[:1] == ["bisect-step"] else error.status

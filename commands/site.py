@@ -76,7 +76,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _runs(history: History, page: HistoryPage) -> dict[Path, Run]:
-    """Returns the latest run of each cell, and earlier runs until each defect is in one of these runs."""
+    """Returns the latest readable run of each cell, and more runs until each defect is in a returned run."""
     found: dict[Path, Run] = {}
     for name in history.names:
         _read_first(reversed(history.ran(name)), found)

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(mending, "--change NAME", "leave out only this change", action="append", default=[])
     add(mending, "--list", "only list the changes")
 
-    kernel = trial("kernel", kernel_runs.execute, "run on the mended driver, with a change that breaks a rule")
+    kernel = trial("kernel", kernel_runs.execute, "run on a driver in guests, each time with a mutant of it")
     _add_mutants(kernel)
 
     reproducers = trial("reproducers", reproduction.execute, "run C programs of the violations of a run, in the guest")

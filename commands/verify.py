@@ -83,7 +83,7 @@ class Support:
 
     manifest: Manifest
     sha256: str
-    remark: str  # the parts of the manifest that were not compared; empty if all parts were compared
+    remark: str  # a line if a different version wrote the manifest, with different sentences; else empty
     run: Digest
     kept: Sequence[Rejudged]
     unfounded: Sequence[str]  # a line for each recorded verdict that does not follow from the observations
@@ -171,8 +171,8 @@ def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
     named = any(word.startswith(_NAMES_CASES) for word in header["argv"])  # a tier does not apply to named cases
     if not named and (tier := header.get("tier")) in TIERS:
         larger = sum(_SIZES.index(case.tier) > _SIZES.index(tier) for case in cases)
-        # For each rule, the smallest tier has at most two cases of larger tiers, one for success and one for refusal.
-        # The other tiers have no cases of larger tiers.
+        # A run of the smallest tier also has cases of larger tiers: for each rule at most two, a granted and a refused
+        # case. Runs of the other tiers have no cases of larger tiers.
         if larger > (2 * len(suite.registry) if tier == SMOKE else 0):
             return f"{larger:,} planned cases are not of the tier {tier}"
     return ""

@@ -13,8 +13,8 @@ from commands.variables import VARIABLES
 from conformance.tables.suite import VERSION
 
 EXIT_STATUSES = (
-    ("0", "No rule was violated; nothing has regressed."),
-    ("1", "A rule was violated, or a waiver does not apply; something has regressed."),
+    ("0", "No rule was violated; in a comparison, nothing has regressed."),
+    ("1", "A rule was violated, or a waiver does not apply; in a comparison, something has regressed."),
     ("2", "A mistake in the command or in a table."),
     ("3", "The run is incomplete, or the harness or environment is broken."),
     ("4", "There is no device, and no guest can be started."),

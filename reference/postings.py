@@ -34,7 +34,7 @@ class Postings(Work):
         return errno.EOPNOTSUPP if operations & ~_SUPPORTED[kind] or not self.stack.has("wr_post") else 0
 
     def batch_fault(self, queue: Queue, requests: Sequence[SendRequest]) -> int:
-        """Returns the errno of a batch that cannot be posted as a whole, or 0."""
+        """Returns the errno for a batch with too many requests, or with a request beyond `capacity`; else 0."""
         depth, elements, inline = self.capacity(queue)
         if len(requests) > depth:
             return errno.ENOMEM

@@ -218,7 +218,7 @@ class Progress:
                 self.say(f"  {done} of {total}, {', '.join(self._pace(total - done))}")
 
     def _is_news(self, record: ResultRecord) -> bool:
-        """Whether a result is neither PASS nor UNSUPPORTED, nor UNREACHABLE for a reason that was already shown."""
+        """Whether a result is neither PASS nor UNSUPPORTED. UNREACHABLE is news only if its reason is new."""
         if record["effective"] != Verdict.UNREACHABLE:
             return record["effective"] not in (Verdict.PASS, Verdict.UNSUPPORTED)
         reason = record["reason"].partition(";")[0]

@@ -88,7 +88,7 @@ def page(
 ) -> str:
     """Returns the page as Markdown. `where` has the places of defects in the source by fingerprint, and `mended` the
     changes that fix defects. `files` has the names of the programs in the page's directory; handwritten programs are
-    by-hand/FINGERPRINT.c. For other defects, the page has the case, or the reason why there is no program."""
+    by-hand/FINGERPRINT.c. For a defect without a file, the page has the case, or why there is no program."""
     drivers = ", ".join(dict.fromkeys(str(run.digest.header["device"].get("driver", "?")) for run in runs))
     lines = [
         f"# {title}",

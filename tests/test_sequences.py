@@ -30,6 +30,7 @@ from samples import footer_of
 from trial import sequences, violation_runs
 from trial.catalogue import named
 from trial.comparison import Comparison, Divergence, Subject
+from trial.nearest import nearest_rule
 from trial.running import judgement_on, on_the_reference
 from trial.searching import divergences, for_sequences, observe
 
@@ -115,6 +116,12 @@ def test_a_sequence_that_ends_early_releases_a_region_to_which_a_window_is_bound
     assert comparison.take("ibv_reg_mr", region) == comparison.take("ibv_bind_mw", bind) == "success"
     comparison.close()
     assert (subject.left_behind, subject.device.resources()) == (set(), before)
+
+
+def test_the_nearest_rule_to_a_refused_atomic_depends_on_the_access_of_the_window() -> None:
+    arguments = {"op": "ATOMIC_FETCH_AND_ADD", "rkey": "mw.rkey"}
+    found = [nearest_rule("traffic", arguments, "refused", access) for access in ("[REMOTE_ATOMIC]", "[REMOTE_READ]")]
+    assert found == ["BIND-10", "BIND-09"]
 
 
 @pytest.mark.usefixtures("hardly_shrunk")

@@ -63,7 +63,7 @@ class Alteration:
         return queue.bind_mw(window, info, flags, wr_id)
 
     def completions(self, queue: Queue, found: list[Completion]) -> list[Completion]:
-        """Returns the completions of ibv_poll_cq. `found` has the completions that were polled."""
+        """Returns the completions that the case sees in place of `found`, the completions of ibv_poll_cq."""
         return found
 
     def alloc_mw(self, bench: Bench, pd: Pd, kind: int) -> tuple[Window | None, Return]:

@@ -1,5 +1,5 @@
 """`rdma-cts trial mended`: leaves out one change of the mended stack at a time, and compares the verdicts. Without a
-change, only the violations of the change's defect may occur, and at least one of them must occur."""
+change, a case must violate a rule or be no longer testable, and all new violations must be of the change's rules."""
 
 import argparse
 import subprocess
@@ -53,7 +53,7 @@ class LeftOut:
 
     @property
     def outcome(self) -> str:
-        """Whether violations occur without the change, and whether all of them are of the change's rules."""
+        """Whether any case detects that the change is missing, and whether all violations are of the change's rules."""
         if not self.violated and not self.not_verified:
             return "none: no case detects it"
         return "others as well" if self.of_other_rules else "only its own"
@@ -61,8 +61,8 @@ class LeftOut:
 
 def selected(change_rules: Sequence[str], cases: Sequence[Case], shipped: Mapping[str, ResultRecord]) -> list[str]:
     """Returns the ids of the cases to run without a change: all cases of the change's rules, except sweeps of the
-    exhaustive tier; and some rows of other rules, of the default tier and not hazardous: the rows that fail in
-    `shipped` (the results on the stack as shipped, by case), and a sample of the rest."""
+    exhaustive tier. Of the rows of other rules (only rows of the default tier that need no separate worker), returns
+    those that fail in `shipped` (the results on the stack as shipped, by case), and a sample of the rest."""
     rest = 0
     chosen = []
     for case in cases:

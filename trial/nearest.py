@@ -53,7 +53,7 @@ def nearest_rule(
     if arguments.get("rkey", "").endswith(".old_rkey"):
         return _REBOUND
     if call == "traffic" and arguments["rkey"].startswith("mw"):
-        if outcome == "refused" and _RIGHTS.get(operation, "atomics") in bound:
+        if outcome == "refused" and _RIGHTS.get(operation, "REMOTE_ATOMIC") in bound:
             return _OUTSIDE
         call = "window traffic"
     if outcome == "success" and arguments.get("rkey", arguments.get("lkey", "")).startswith("odp"):

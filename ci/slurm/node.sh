@@ -4,6 +4,6 @@
 # Usage: sh ci/slurm/node.sh OUT [OPTION of `rdma-cts run`]...
 set -eu
 
-out=$1/${SLURMD_NODENAME:?node.sh is started by srun}
+out=$1/${SLURMD_NODENAME:?start node.sh with srun}
 shift
 exec sh "$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")/resumed.sh" "$out" "$@"

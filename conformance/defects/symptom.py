@@ -11,8 +11,8 @@ to one defect. The following facts, besides the kind of violation, determine a c
 - A request accessed bytes outside of a region: no further fact, because one check of bounds should refuse all these
   requests.
 - A failure in the use of a window: the rule.
-- Another failure in the use of a region: the kind of region, such as on demand, or with a chosen address. The contents
-  of memory decide whether data are late, misplaced or missing, or whether the kernel crashes.
+- Another failure in the use of a region: its special kind, such as on demand, without the effect, because the contents
+  of memory decide whether data are misplaced or the kernel crashes. For other regions: the effect and the operation.
 - A request never completes: the operation. The rule does not matter.
 - The kernel's core refused a call, or a code or status is wrong: the verb and the code or status, because the same line
   of code returns it for every rule.
@@ -211,7 +211,7 @@ _GROUPS: Mapping[str, str] = {
     ),
 }
 _NOT_SUPPORTED = ("EOPNOTSUPP", "ENOTSUP", "ENOSYS")
-# The texts in fingerprints for kinds of wrong report whose text is not the name of the kind.
+# A wrong report has the name of its kind in the fingerprint. These kinds have another text.
 _LASTING: Mapping[FaultKind, str] = {
     FaultKind.WRONG_INVALIDATED_KEY: ": the receiver was told nothing as the invalidated key, not #"
 }

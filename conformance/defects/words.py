@@ -1,6 +1,6 @@
 """Creates the title of a defect, and finds the shortest condition on access flags that is true for all failing calls of
-the defect and for no successful call. The title is created from the cause of the defect and the short name of its rule;
-therefore the title does not depend on the cases that have shown the defect."""
+the defect and for no successful call. The title of a defect with one cause is created from this cause and the short
+name of the rule, so it does not depend on the cases that have shown the defect. For several causes, see title_of."""
 
 import itertools
 import re

@@ -132,8 +132,8 @@ class Libibverbs:
         return self._functions[symbol]
 
     def keep_from_children(self) -> None:
-        """Calls ibv_fork_init, so that forked children do not inherit registered ranges. Without descriptors, the
-        library cannot query whether the kernel copies on fork. Must be called before this process registers memory."""
+        """Calls ibv_fork_init, so that forked children do not inherit registered ranges. The library can open no socket
+        to query whether the kernel copies on fork, so it protects the ranges. Must be called before registrations."""
         with no_descriptors():
             self._library.ibv_fork_init()
 

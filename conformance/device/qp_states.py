@@ -63,8 +63,8 @@ def transitions(kind: str) -> list[tuple[int, int]]:
 
 
 def modify_to(qp: Any, kind: str, attributes: Any, state: str, since: str = "RESET") -> None:
-    """Moves a pyverbs queue pair from the state `since` to `state`, through the states between them. Before ERR, the
-    queue pair enters all other states, like a connected queue pair. Raises PyverbsRDMAError."""
+    """Moves a pyverbs queue pair from the state `since` to `state`, through the states between them. On the way
+    to ERR, the queue pair enters every state of its type, as if it were connected. Raises PyverbsRDMAError."""
     steps = list(_MASKS[kind])
     for step in steps[steps.index(since) + 1 if since in steps else 0 :]:
         mask = _MASKS[kind][step]
@@ -90,7 +90,7 @@ _NAMES = tuple(
     GID_CHANGE WQ_FATAL
     """.split()
 )
-# struct ibv_context begins with pointers to the device and to 32 functions of the provider, cmd_fd and async_fd.
+# struct ibv_context begins with 33 pointers (the device, and 32 functions), and the integers cmd_fd and async_fd.
 _ASYNC_FD = 33 * ctypes.sizeof(ctypes.c_void_p) + ctypes.sizeof(ctypes.c_int)
 
 

@@ -55,7 +55,7 @@ class HarnessResources:
     def scratch(self, pd: Pd, size: int, use: str, access: int = 0) -> Sge:
         """Returns registered memory of `size` bytes. Each `use` has its own memory, which is replaced if a call needs
         more. Mapped pages surround the memory, so that the registration succeeds even if a driver registers too many
-        pages. `access` is the mask of the peers' access flags. Raises SetupRefused."""
+        pages. `access` is the mask of the flags besides LOCAL_WRITE. Raises SetupRefused."""
         key = (pd.pointer, use, access)
         if key not in self._scratch or self._scratch[key].length < size:
             self._scratch[key] = self._register(pd, max(size, self.bench.page), access)

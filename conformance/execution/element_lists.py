@@ -49,7 +49,7 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
     operation, sges = str(step.arguments["op"]), context.sges(step.arguments["sg_list"])
     if operation == "READ" and len(sges) > context.bench.max_read_elements:
         most = context.bench.max_read_elements
-        raise SetupRefused(f"an RDMA READ with {len(sges)} elements, but the device accepts only {most}", "")
+        raise SetupRefused(f"an RDMA READ with {len(sges)} elements (the device accepts at most {most})", "")
     kind = str(step.arguments["qp_type"])
     connection = context.harness.connection(kind, str(step.arguments["pd"]))
     connection.renew_if_stale()

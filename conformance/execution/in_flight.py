@@ -143,9 +143,9 @@ def killed_in_flight(context: CaseContext, step: Step) -> Observation:
 
 
 def await_traffic(context: CaseContext, step: Step) -> Observation:
-    """Fills the memory, and then waits for the completions of all requests. `returned` is 0, `changed` if a byte of the
-    memory has changed after the filling, or `leaked` if a new byte has reached the other end. The requests may already
-    be complete, or may fail: `marker` has their statuses."""
+    """Fills the memory, and then waits for the completions of all requests. `returned` is `changed` if a byte of the
+    memory has changed after the filling, else `leaked` if a new byte has reached the other end, else NOT_COMPLETED if a
+    completion is missing, else 0. The requests may already be complete, or may fail: `marker` has their statuses."""
     (queue, other), memory = context.in_flight[str(step.arguments["qp"])], context.memory[str(step.arguments["memory"])]
     ctypes.memset(memory.addr, CANARY, memory.size)
     found = queue.completions(REQUESTS)

@@ -1,10 +1,10 @@
 """Tests the device before the first case, on queue pairs in loopback or between the device and its peer.
 
 A message of zero bytes must arrive: this is the positive control of all refusals. On a device without loopback, for
-example, nothing would arrive, and every operation that must not be executed would seem to be refused. If neither end
-responds, the path does not work, and the run stops. If the device responds, the cases judge the result. Preflight only
-records the outcomes of SEND, RDMA WRITE and RDMA READ, the status of a refused RDMA WRITE, whether a pair works after
-RESET, the results of ibv_query_qp, and the types of queue pairs. The suite adapts to these findings.
+example, nothing would arrive, and every operation that must not be executed would seem to be refused. The run stops if
+this message fails, if neither end responds to a later request, or if a new pair fails after a refusal. All else is only
+recorded: the outcomes of SEND, RDMA WRITE and RDMA READ, the status of a refused RDMA WRITE, whether a pair works after
+RESET, the results of ibv_query_qp, and the types of queue pairs. The suite adapts to them, and cases judge failures.
 """
 
 import ctypes
@@ -45,8 +45,8 @@ _NO_RESPONSE = ("RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR")
 
 class _Outcome(NamedTuple):
     """The outcome of an operation. `failed` describes the error; it is empty after a success. If `responded`, an end
-    has responded, so the cause of an error is the device, not the path. If `lost`, the requester reports success
-    although nothing arrived, and a repetition may succeed."""
+    has responded, so the cause of an error is the device, not the path. If `lost`, only one end has a completion, with
+    SUCCESS: the message was probably lost, and a repetition may succeed."""
 
     failed: str = ""
     responded: bool = True
@@ -57,8 +57,8 @@ _DONE = _Outcome()
 
 
 def preflight(bench: Bench) -> Findings:
-    """Returns the findings. Raises UserError (status 3) if the device cannot be tested, for example because neither end
-    responds to a message. If the device has no RC, the message is sent over UD."""
+    """Returns the findings. Raises UserError (status 3) if the device cannot be tested. If it does not offer RC, a
+    message of 24 bytes over UD must get a response; if it does not offer UD either, no message is required."""
     with domain(bench) as pd, ExitStack() as cleanup:
         return _Preflight(bench, {"pd": pd}, cleanup, []).findings()
 
@@ -234,8 +234,8 @@ def _responded(found: Sequence[Completion]) -> bool:
 
 
 def _tells_state(connection: LoopbackConnection) -> bool:
-    """Whether ibv_query_qp reports the state of a responder that has refused a request. If the reported state is not
-    ERR, a receive tests the report: the responder is in the error state if the receive is flushed or refused."""
+    """Whether ibv_query_qp reports the state of a responder that has refused a request. If it reports a state other
+    than ERR, a receive is posted to check it: if the receive is flushed or refused, the report was wrong."""
     pair = connection.pair
     reported = state_of(pair, pair.responder)
     if reported in (ERROR_STATE, ""):

@@ -1,8 +1,8 @@
 """Finds names in the text of a preprocessed header: enumerators, fields, macros, prototypes.
 
-The names are used for messages, and to find items that are not described; the compiler computes the numbers. This
-module is not a complete C parser: it reads only the forms of declarations that are common in headers. If a field is not
-found, the comparison of sizes still shows a difference.
+The names are used in messages, and to find items of the header that the suite does not describe. Values, offsets and
+sizes come from the compiler (compare.py). This module is not a complete C parser: it reads only the forms of
+declarations that are common in headers. If a field is not found, the comparison of sizes still shows a difference.
 """
 
 import functools

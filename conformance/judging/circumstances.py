@@ -176,7 +176,7 @@ class _Scene:
             yield str(step.arguments["mr"])
 
     def _own_region(self, step: Step) -> list[_Region]:
-        """Returns the region that a step registers, or the new rights of a region; empty for other steps."""
+        """Returns the region that a step registers, or a region with only the new rights; empty for other steps."""
         if step.call in REGISTRATIONS:
             return [_registered(step.call, step.arguments)]
         if "access" in step.arguments and step.call not in BINDS:

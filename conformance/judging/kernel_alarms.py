@@ -62,8 +62,8 @@ def _trouble(kernel: KernelEvidence, log: Sequence[str]) -> Fault | None:
 
 
 def _about_device(kernel: KernelEvidence) -> range | None:
-    """Returns the numbers of the lines from the first alarm that names a suspect to the next alarm; None if no alarm
-    names a suspect. Without `suspects`, returns the numbers of all lines."""
+    """Returns the numbers of the lines from an alarm to the next alarm: of the first alarm whose lines name a suspect
+    (KernelEvidence.suspects). None if no lines name a suspect; without `suspects`, all lines."""
     log = kernel.get("log", ())
     if "suspects" not in kernel:
         return range(len(log))

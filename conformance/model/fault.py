@@ -19,7 +19,7 @@ class Effect(StrEnum):
     KERNEL_DIED = "kernel died"
     HUNG = "hung"
     MOVED = "moved"  # the request accessed bytes without the right to do so
-    MISPLACED = "misplaced"  # a request that succeeded transferred wrong bytes, or to a wrong place
+    MISPLACED = "misplaced"  # a request transferred wrong bytes, or to a wrong place, or lost its bytes
     PROCESS_DIED = "process died"
     ACCEPTED = "accepted"  # a call or request that must be refused succeeded
     REFUSED = "refused"  # a call or request that must succeed was refused

@@ -38,7 +38,7 @@ class Sweep:
 
     @cached_property
     def inside(self) -> int:
-        """The column of the points that the constraint selects."""
+        """The column (see space.py) that is true at the points that the constraint selects."""
         return points_where(self.where, self.space)
 
     @cached_property

@@ -34,7 +34,7 @@ def parse(data: bytes | str) -> Any:
 
 
 def values_in(data: bytes | str) -> int:
-    """Returns an upper bound of the number of values in a JSON text."""
+    """Returns an upper bound of the number of values in the lists and objects of a JSON text."""
     if isinstance(data, str):
         return data.count(",") + data.count("[") + data.count("{")
     return data.count(b",") + data.count(b"[") + data.count(b"{")

@@ -38,7 +38,7 @@ def headline(rule: str, record: ResultRecord) -> tuple[str, str]:
     return text + format_more(len(own) - 1), first.get("repro") or record["repro"]
 
 
-BY_CHANCE = "by chance"  # used in place of a formula if all points of the sweep repeat one experiment
+BY_CHANCE = "by chance"  # the `when` of a deviation without a formula: all points repeat one experiment
 
 
 def format_points(deviation: Deviation) -> str:
@@ -54,7 +54,7 @@ def format_points(deviation: Deviation) -> str:
 
 
 def format_more(number: int) -> str:
-    """Returns a remark about the number of further groups of deviating points; empty if there are none."""
+    """Returns a remark with the number of further groups of deviating points ("ways" to deviate); empty for 0."""
     return f" (and {number} more way{'s' if number > 1 else ''})" if number > 0 else ""
 
 
@@ -63,8 +63,8 @@ class Standing(StrEnum):
     `verdicts` are the verdicts on a rule with this status.
 
     In a run of the smallest tier, which verifies no rule, TOUCHED replaces VERIFIED and IN_PART. APART are rules of a
-    vendor's dialect that were not judged, usually because the vendor's library is missing; no headline counts these
-    rules.
+    vendor's dialect (its variant of a verb) that were not judged, usually because the vendor's library is missing. They
+    are not counted among the documented rules.
     """
 
     phrase: str
@@ -93,8 +93,8 @@ STANDING: Mapping[str, Standing] = {verdict: each for each in Standing for verdi
 
 @dataclass(frozen=True)
 class RunConclusion:
-    """The conclusion about a run, in the words that every report uses, and the exit status of the run. `left` says what
-    a run without a violation has not shown. `incomplete` is whether another run can show part of `left`."""
+    """The conclusion about a run, in the words of every report, and its exit status. `left` says what a run without a
+    violation has not shown. If `incomplete` (cut short, undecided, cases left out), another run can show more."""
 
     words: str
     status: int
@@ -103,7 +103,7 @@ class RunConclusion:
 
     @property
     def conforms(self) -> bool:
-        """Whether the device conforms: no rule was violated, and the run has left out nothing of the default tier."""
+        """Whether the device conforms: no rule was violated, and nothing is in `left`, such as rules passed in part."""
         return self.status == 0 and not self.left
 
 
@@ -171,8 +171,8 @@ def counted(number: int, one: str) -> str:
 
 
 def exit_status(footer: FooterRecord) -> int:
-    """Returns the exit status of a run: 0 conformant, 1 violated, 3 incomplete or broken. A violation counts even if
-    the run is incomplete. A waiver that has expired, is not needed or does not fit also counts as a violation."""
+    """Returns the exit status of a run: 0 no violation, even if rules are unverified, 1 violated, 3 incomplete or
+    broken. 1 precedes 3. A waiver that has expired, is not needed or does not fit also counts as a violation."""
     verdicts = footer["verdicts"]
     if footer.get("waivers", {}).get("problems"):
         return 1

@@ -145,7 +145,7 @@ def _observed(node: Node | None, reader: Reader) -> KnownOutcome:
 def _issue(node: Node | None, reader: Reader) -> str:
     text = reader.text(node, "issue") or ""
     if node and text and not is_address(text):
-        reader.note(node.location, f"issue must be a URL that begins with https://, not {quoted(text)}")
+        reader.note(node.location, f"issue must be a URL that begins with https:// or http://, not {quoted(text)}")
     return text
 
 

@@ -48,7 +48,7 @@ class Mutant(Change):
 
 
 def read_mutants(folder: Path = FOLDER / DEFAULT_DRIVER) -> tuple[Mutant, ...]:
-    """Returns all mutants of a driver by file. Raises UserError (status 2) with file and line of each mistake."""
+    """Returns all mutants in a driver's folder. Raises UserError (status 2) with file and line of each mistake."""
     reader, found, names = Reader(), list[Mutant](), dict[str, str]()
     for path in sorted(folder.glob("*.yaml")):
         for node in _documents(path):

@@ -125,7 +125,7 @@ class Trial:
         self._modules.begin([each] for each in mutants if not each.equivalent)
         mutants = list(mutants)
         while mutants:
-            # the number of mutants before the first mutant after which the guest is closed
+            # the number of mutants before the first one that kills or leaks: after that one, the guest is closed
             ending = next((n for n, each in enumerate(mutants) if each.kills or each.leaks), len(mutants))
             number = min(ending, _UNCHECKED) or 1
             part, mutants = mutants[:number], mutants[number:]

@@ -19,7 +19,7 @@ from trial.catalogue import PERMITTED_VARIANTS, VOCABULARY
 from trial.mutant_table import MASKS, behaviours_in
 
 _HERE = Path(__file__).parent
-# The behaviours by name: the rows of behaviours.yaml, and permitted variants of the mutants.
+# The behaviours by name: the rows of behaviours.yaml, and the permitted variants of the catalogue.
 BEHAVIOURS: Mapping[str, type[Device]] = {
     **{each.name: each.kind for each in PERMITTED_VARIANTS},
     **dict(behaviours_in(_HERE / "behaviours.yaml", Device, (itertools, *VOCABULARY))),
@@ -28,7 +28,7 @@ BEHAVIOURS: Mapping[str, type[Device]] = {
 _REACHED = ("swap", "persistent_memory", "pci_bar")
 # Capabilities that no driver on Linux has, because the kernel's core refuses them.
 _NOT_ON_LINUX = ("iova_page_offset",)
-# The rules that every driver on Linux violates for this reason, each with its place in the source.
+# The rules that every driver on Linux violates because of these refusals, each with the place of the refusal.
 _VIOLATED_ON_LINUX = {"IOVA-02a": "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr"}
 _RULE_OF_CLAIM = {"mw_type_1": "CAP-01", "mw_type_2": "CAP-02"}
 _RAW = "raw_registration"
@@ -138,7 +138,7 @@ class Persona:
 
 
 def _set_up_all(device: Device) -> None:
-    """Calls the `setup` of each combined class, because no `setup` calls the next one."""
+    """Calls the `setup` of each combined class, because a `setup` need not call the next one."""
     for kind in reversed(type(device).__mro__):
         own = vars(kind).get("setup")
         if own is not None and own is not _set_up_all:

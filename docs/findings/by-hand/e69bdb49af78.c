@@ -1,6 +1,6 @@
 /* WRX-05, ibv_wr_post(3), WORK REQUESTS: "Inline setters will copy the send
- * data during the setter". No lkey is needed. The provider copies the data and
- * does not mark the request as inline, so that it is not sent.
+ * data during the setter". No lkey is needed. The provider copies the data, but
+ * does not set IBV_SEND_INLINE: the kernel reads them as a list of elements.
  * cc FILE -libverbs; 0: kept, 1: violated, 77: not supported, 2: not set up */
 #include <err.h>
 #include <infiniband/verbs.h>
