@@ -221,7 +221,7 @@ def test_cases_that_detect_several_mutants_are_run_together_without_a_mutant() -
     assert driver.loaded == ["one", "two", "", "kills"]
     driver = Driver({("one", OWN.id): "REG-20", ("two", OTHER.id): "REG-05", ("", OWN.id): "REG-20"})
     found = outcomes(driver.trial().try_each([mutant("one"), mutant("two")], EVERY))
-    assert found == {"one": SURVIVED, "two": ELSEWHERE}, "the unmutated driver fails the first case too"
+    assert found == {"one": SURVIVED, "two": ELSEWHERE}, "a case that also fails without a mutant has killed one"
 
 
 def test_the_case_that_detected_a_mutant_before_comes_first() -> None:
@@ -234,7 +234,7 @@ def test_a_kernel_crash_in_a_case_counts_as_detection() -> None:
     driver = Driver(events={(NAME, OWN.id): Lost(Verdict.CRASH, f"in {OWN.id}", OWN.id)})
     found = tried(driver)
     assert (found.outcome, found.by, found.verdict) == (BY_ITS_RULE, (OWN.id,), "CRASH")
-    assert driver.started == 2, "a second guest, after the crash of the first"
+    assert driver.started == 2, "the crashed guest was not replaced by one other guest"
 
 
 @pytest.mark.parametrize(
