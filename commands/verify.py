@@ -83,7 +83,7 @@ class Support:
 
     manifest: Manifest
     sha256: str
-    remark: str  # that a different version wrote different sentences in the manifest; else empty
+    remark: str  # a line if a different version wrote the manifest, with different sentences; else empty
     run: Digest
     kept: Sequence[Rejudged]
     unfounded: Sequence[str]  # a line for each recorded verdict that does not follow from the observations

@@ -40,7 +40,7 @@ def _sections(run: Digest) -> Iterator[str]:
     for defect in defects[:_MOST]:
         yield from _detail(run, defect)
     if of_stack := [defect for defect in run.defects if defect.of_stack]:
-        yield "Of the stack, on every device:"
+        yield "Defects of the stack, which occur on every device:"
         yield "\n".join(f"- {escaped(each.title)} ({escaped(format_rules(each.rules))})" for each in of_stack)
 
 

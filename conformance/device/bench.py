@@ -52,9 +52,9 @@ class DeviceBench:
         completion_deadline_s: float = COMPLETION_DEADLINE_S,
         peer: Device | RemoteDevice | None = None,
     ) -> None:
-        """`dialect` is one of vocabulary.DIALECTS. `alone` is true if no other process on this kernel pins pages. Each
-        wait for a completion lasts at most `completion_deadline_s` seconds. `peer` is the device of the requesters;
-        without `peer`, all pairs are in loopback on `device`."""
+        """`dialect` is one of vocabulary.DIALECTS. `alone` is true if no other process on this kernel uses the
+        device or pins pages. Each wait for a completion lasts at most `completion_deadline_s` seconds. `peer` is the
+        device of the requesters; without `peer`, all pairs are in loopback on `device`."""
         self.device = device
         if peer:
             self._peer_pd = RemoteDomain(peer) if isinstance(peer, RemoteDevice) else ProtectionDomain(peer)

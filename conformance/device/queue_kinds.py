@@ -24,8 +24,8 @@ from conformance.verbs import ENUMS
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _OPERATIONS = ENUMS["ibv_qp_create_send_ops_flags"]
 # By type: the operations for which queue pairs are created, and further operations for queue pairs on which windows are
-# bound. `_operations` adds atomics, and ATOMIC_WRITE for windows. A queue pair for FLUSH or ATOMIC_WRITE is created
-# for only this operation. A separate row tests LOCAL_INV on UC.
+# bound. `_operations` adds atomics, and ATOMIC_WRITE for windows. Any other queue pair for ATOMIC_WRITE or FLUSH has
+# only this operation. UC has no LOCAL_INV here, because a provider may lack it; a separate row tests it.
 _SENDS = ("SEND", "SEND_WITH_IMM")
 _WRITES = (*_SENDS, "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 _ASKED: Mapping[str, Sequence[str]] = {"RC": (*_WRITES, "RDMA_READ"), "UC": _WRITES, "UD": _SENDS}

@@ -35,7 +35,7 @@ _SHARED_RECEIVES = ("XRC", "RC_SRQ")
 _WITH_IMM = "RDMA_WRITE_WITH_IMM"
 _RECEIVED_WITH_IMM = "RECV_RDMA_WITH_IMM"
 REQUESTER, RESPONDER = range(2)
-FLUSH = 2  # the third field of a Refusal, for the flush of a receive in the peer's error state
+FLUSH = 2  # the third field of a Refusal (see interface.py) for the flush of the peer's receive
 
 
 class ExchangeSpec(NamedTuple):

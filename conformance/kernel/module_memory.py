@@ -1,4 +1,4 @@
-"""Finds memory that kernel modules allocate during a case and never free, for any type of object.
+"""Finds memory that kernel modules allocate during a case and never free, whatever type of object it holds.
 
 A kernel with memory allocation profiling counts, for each line of its source that allocates memory, the allocations
 that are not freed yet. Memory counts as leaked only if a module has more memory after the case, and again more memory

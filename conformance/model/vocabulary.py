@@ -206,7 +206,7 @@ _CALLABLE = {**verbs.VERBS, **{f"{name}_experimental": verb for name, verb in ve
 
 CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     **{name: verb.arguments for name, verb in _CALLABLE.items()},
-    # Calls that have no manual page: posted requests and traffic. The manual pages of verbs refer to these calls.
+    # Calls that `verbs` does not describe, such as posted requests and traffic, to which manual pages of verbs refer.
     # Without `rkey`, ibv_inc_rkey computes the new key from the window's last key.
     "post_bind_mw": {**_BIND, **_given("rkey=")},
     "post_local_inv": _given("qp rkey=mw.rkey"),
@@ -230,7 +230,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "discard": _given("memory addr= length= how"),  # without `addr` and `length`: the whole memory
     "fork": _given("memory child"),
     "join": _given("memory"),
-    "inherited": _given("addr length=1_page mappings="),  # `mappings`: how many contain a part of the range
+    "inherited": _given("addr length=1_page mappings="),  # `mappings`: the range is in so many of them
     # Runs in a separate process. `kernel` is whether libibverbs can query the kernel's copy-on-fork support. The
     # expected results are `status`, from ibv_is_fork_initialized, and whether a child inherits a page while the page is
     # `registered` and after the page is `deregistered`.

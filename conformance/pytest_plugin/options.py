@@ -124,7 +124,7 @@ def _declarations() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "--rdma-only", {"metavar": "FILE", "help": "run only the cases whose ids are in FILE, one per line"}
     yield (
         "--rdma-alone",
-        {"action": "store_true", "help": "count pinned pages; no other process on this kernel may pin pages"},
+        {"action": "store_true", "help": "count pinned pages; no other process on this kernel uses RDMA or pins pages"},
     )
     yield "--rdma-out", {"metavar": "DIR", "help": "write results.jsonl to this new directory"}
     yield "--rdma-stream", {"metavar": "PATH", "help": "write result lines to PATH for a supervisor"}
@@ -208,7 +208,7 @@ def cases_of(session: pytest.Session) -> list[Case]:
 
 def check(config: pytest.Config) -> DeviceFacts | None:
     """Returns the facts of the device under test; None if the session does not run cases. Raises UserError or
-    pytest.UsageError, with one line, if the session should run cases but cannot."""
+    pytest.UsageError if the session should run cases but cannot."""
     folder = config.rootpath / "cases"
     named = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
     if not any(path.is_relative_to(folder) or folder.is_relative_to(path) for path in named):

@@ -16,7 +16,7 @@ _MOST_LAYOUTS = 24
 _TRIED = 10_000  # the number of values of each key that are always stored
 _MOST_TEXT = 32 << 20  # characters: the upper bound for the texts of all stored values
 
-# The keys of a result in the order of the line, each with the text before its value.
+# The keys of a result in the order of the line, each with its mark: the text before its value.
 _Layout = tuple[tuple[str, str], ...]
 
 
@@ -148,7 +148,7 @@ def _value(key: str, part: str) -> str:
 
 
 def _parsed(key: str, part: str) -> Any:
-    """Returns the value of a part, if the part is one JSON value and has only printable characters; else None."""
+    """Returns the value of a part, if it is one JSON value of printable characters without a backslash; else None."""
     if "\\" in part or not part.isprintable():
         return None
     try:

@@ -107,7 +107,7 @@ class _SweepPass:
         self.reported_at = time.monotonic()
 
     def _report_in_time(self, point: int, done: int) -> None:
-        """Reports progress if the last report was long ago. `point` is the last of the group's `done` points."""
+        """Reports progress if the last report was long ago. `point` was run last; `ran` lacks `done` points."""
         if time.monotonic() - self.reported_at >= PROGRESS_S:
             self._report(point, self.done + self.ran + done)
 

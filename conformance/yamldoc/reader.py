@@ -22,9 +22,9 @@ def suggestion(word: str, known: Collection[str]) -> str:
     by_lower = {name.lower(): name for name in known}
     folder, slash, _ = (word := word[:100].lower()).rpartition("/")
     in_folder = [name for name in by_lower if name.startswith(folder + slash)] if slash else ()
-    # Words in the same folder are compared first, because comparing with thousands of words takes seconds.
     if (padded := re.sub(r"-(\d[a-z]?)$", r"-0\1", word)) in by_lower:  # REG-1 is REG-01
         return f" (did you mean {by_lower[padded]}?)"
+    # Words in the same folder are compared first, because comparing with thousands of words takes seconds.
     if near := next(
         filter(None, (difflib.get_close_matches(word, names, n=1) for names in (in_folder, by_lower))), None
     ):

@@ -110,7 +110,7 @@ class DataPath(ReplacedPath):
         request.rkey = _NO_KEY
 
     def after(self, number: int, action: Callable[[], None]) -> None:
-        """Calls `action` at the first call of the data path after the next completion of queue pair `number`."""
+        """Calls `action` when the data path is called again after the next completion of queue pair `number`."""
         self._polled.discard(number)
         self._later.append((lambda: number in self._polled, action))
 

@@ -32,7 +32,7 @@ static int next(struct ibv_cq *cq)
     errx(2, "no completion");
 }
 
-/* One try: how many bytes were read that were written after its end. */
+/* One try: how many bytes were read that were written after the window's end. */
 static int stale(void)
 {
     const int masks[] = { IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
@@ -78,7 +78,7 @@ static int stale(void)
     memset(buf, 0x77, SIZE);
 #else
     SET_UP(!ibv_post_send(qp[0], &end, &bad));
-    if (!next(qp[0]->send_cq)) /* a READ that it refuses can flush it */
+    if (!next(qp[0]->send_cq)) /* else flushed, because a READ was refused */
         memset(buf, 0x77, SIZE);
 #endif
     for (int i = 0; i < READS; i++)
@@ -109,7 +109,7 @@ int main(int argc, char **argv)
     SET_UP(pd = ibv_alloc_pd(context));
     SET_UP(mr = ibv_reg_mr(pd, buf, SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND));
     SET_UP(to = ibv_reg_mr(pd, sink, sizeof(sink), IBV_ACCESS_LOCAL_WRITE));
-    for (int i = 0; i < 16; i++) /* the last one that is set */
+    for (int i = 0; i < 16; i++) /* the last GID that is set */
         if (!ibv_query_gid(context, 1, i, &gid) && gid.raw[15])
             attr.ah_attr.grh = (struct ibv_global_route){ .dgid = gid, .sgid_index = i };
     for (; !found && time(NULL) < end; tries++)
