@@ -37,7 +37,7 @@ def _cases(cases: list[Case], by_id: bool) -> Iterator[str]:
 
 
 def _total(cases: list[Case], by_id: bool) -> str:
-    """Returns the last line. Unless cases were selected `by_id`, the line includes the size of a run without --tier."""
+    """Returns the last line. Unless `by_id`, it has the size of a run without --tier if that run has fewer cases."""
     total = f"{len(cases)} case{'' if len(cases) == 1 else 's'}"
     of_run = len(of_tier(cases, DEFAULT))
     if by_id or of_run == len(cases):

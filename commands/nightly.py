@@ -97,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         parser,
         "--keep N",
-        "keep all files of the last N nights and of the last good night; of other nights, only the data for the page",
+        "keep all files of the last N nights and each cell's last good run; of other runs, only data for history.html",
         dest="kept_nights",
         type=_nights,
     )
@@ -137,8 +137,8 @@ def _kernel(text: str) -> tuple[str, Path, Path | None]:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs all cells, one after the other. Returns exit status 1 if a cell has regressed, 3 if a cell is undecided,
-    else 0."""
+    """Runs all cells, one after the other. Returns exit status 1 if a cell has regressed, else 3 if a cell is undecided
+    or was not run, else 0."""
     folder: Path = arguments.history
     given = {name: value for name, value in vars(arguments).items() if name not in ("stack", "kernel")}
     options = with_earlier(replace(options_from(argparse.Namespace(**given)), guest=True), None)
@@ -181,7 +181,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _prune(history: History, keep: int) -> None:
-    """Removes the files of runs before the last `keep` nights, except the last good runs and the data for the page."""
+    """Keeps, before the last `keep` nights, only each cell's last good run by selection, and data for history.html."""
     old = set(history.nights[:-keep])
     good = [history.good(cell.name, _END_OF_TIME, cell.outcome.selection)[:1] for cell in history.cells]
     whole = {cell.folder for cells in good for cell in cells}
@@ -265,7 +265,7 @@ def _cell(history: History, night: Path, name: str, options: RunOptions, yes: bo
     lines, outcome = list(morning.lines()), morning.outcome
     try:
         write_atomically(folder / OUTCOME_FILE, outcome.encoded())
-    except UserError as error:  # a full disk: for the next night, this cell is incomplete
+    except UserError as error:  # such as a full disk; without the file, later nights treat the cell as undecided
         lines.append(str(error))
     return outcome, lines
 
@@ -313,7 +313,7 @@ def _last_line(log: Path) -> str:
 
 
 def _compared(history: History, cell: Cell, run: Digest | None) -> Morning:
-    """Returns the cell after its run, compared with the last readable good night and with the last complete night."""
+    """Compares the cell with the last readable good night, and with the last complete night if that was not good."""
     if run is None:
         return Morning(history, cell)
     good = before = None
@@ -327,7 +327,7 @@ def _compared(history: History, cell: Cell, run: Digest | None) -> Morning:
         before = _comparison(nights[-1], run)
     alike = [each for each in history.of(cell.name) if each.outcome.selection == cell.outcome.selection]
     known = [each.night for each in history.of(cell.name) if each.damaged]
-    known += [each.outcome.against for each in alike if each.outcome.against]  # even if that night was removed
+    known += [each.outcome.against for each in alike if each.outcome.against]  # even if that night's folder is gone
     known += [each.night for each in reversed(candidates)]
     lost = known[-1] if known and good is None else ""
     if lost:

@@ -1,5 +1,5 @@
-"""`rdma-cts run`: runs the cases on a device of this host, or in the Soft-RoCE guest. This module connects the engine,
-the target and the reports. targets/target.py chooses the target and starts the workers."""
+"""`rdma-cts run`: runs the cases on a device of this host or of a host that is reached over ssh, or in the guest. This
+module connects the engine, the target and the reports. targets/target.py chooses the target and starts the workers."""
 
 import argparse
 import os
@@ -332,11 +332,11 @@ def _reported(judged: Digest, out: Path, level: int, lost: str, changed: str) ->
 
 
 def _announcing(start: Start, alone: Collection[str], progress: Progress) -> Start:
-    """Returns a function like `start` that also shows a message before it starts a worker for one hazardous case."""
+    """Returns a function like `start` that also shows a message before it starts a worker for one case of `alone`."""
 
     def announcing(cases: Sequence[str]) -> Worker:
         if len(cases) == 1 and cases[0] in alone:
-            progress.say(f"  a fresh kernel or process for {cases[0]} (hazardous)")
+            progress.say(f"  a separate guest or process for {cases[0]}, because the case may crash it")
         return start(cases)
 
     return announcing

@@ -1,6 +1,6 @@
 """Makes a series of patches for `git am` from the driver's files in the last commit of a source tree of Linux or
-rdma-core. Each change becomes a commit in a scratch repository. The tree is only read. git finds the commits that added
-the changed lines."""
+rdma-core. Each change becomes a commit in a scratch repository. The tree is only read. The Fixes: lines name the
+commits that added the changed lines; git finds them."""
 
 import io
 import os
@@ -35,8 +35,8 @@ PROJECTS = {
 
 @dataclass(frozen=True)
 class Tree:
-    """A source tree. `files` has the driver's files by their names in changes. `history` is true if git can find the
-    commits that added lines. `remarks` has remarks for the user."""
+    """A source tree. `files` has the texts of the driver's files, by the name that an edit has in `file`. `history` is
+    true if git can find the commits that added lines. `remarks` has remarks for the user."""
 
     name: str
     path: Path
@@ -55,8 +55,8 @@ class Tree:
         return f"{self.project.folder}/{file.partition('/')[2]}"
 
     def origins(self, wanted: Collection[str]) -> dict[str, str]:
-        """Returns, for each text, the commit that added the text to the driver, in the form of Fixes:. Texts of the
-        first commit are left out. The history is read once for all texts."""
+        """Returns, for each text, the commit that added the text to the driver, in the form of Fixes:. Texts
+        that the first commit of the history has are left out. The history is read once for all texts."""
         if not self.history or not wanted:
             return {}
         cut = set(_lines(self.path, "rev-list", "--max-parents=0", "HEAD")) | _shallow(self.path)

@@ -120,7 +120,7 @@ class Windows(Regions):
         self.keys[key] = window
 
     def invalidate(self, key: int, queue: int, domain: Domain) -> bool:
-        """Unbinds the window of type 2 with this key if this queue pair has bound it. Returns whether it was bound."""
+        """Unbinds the window of type 2 with this key if this queue pair has bound it. Returns whether it did."""
         window = self.keys.get(key)
         if not isinstance(window, Window) or window.kind != 2 or window.region is None:
             return False

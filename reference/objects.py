@@ -28,7 +28,7 @@ class Refused(Exception):
 
 
 def check(fault: int) -> None:
-    """Raises Refused with an errno that is not 0."""
+    """Raises Refused with the errno `fault`, unless it is 0."""
     if fault:
         raise Refused(fault)
 

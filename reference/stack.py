@@ -36,7 +36,7 @@ class Stack:
 
     @property
     def transport(self) -> Transport:
-        """The transport of the stack. UNSPECIFIED differs from the InfiniBand specification only in its statuses."""
+        """The transport of the stack. UNSPECIFIED differs from INFINIBAND only in `iba`."""
         if self.has("iba_statuses"):
             return INFINIBAND
         return UNSPECIFIED if self.has("immediate_data") and self.has("read_sinks") else IWARP

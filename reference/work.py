@@ -80,7 +80,7 @@ _SENDS = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV")
 _WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 _RELIABLE = ("RC", "XRC", "XRC_SEND", "RC_SRQ")
 _UNRELIABLE = (*_WRITES, "SEND", "SEND_WITH_IMM", "BIND_MW", "LOCAL_INV", "SEND_WITH_INV")
-# Every device with on-demand memory declares these capabilities. They are not checked, to save time in large sweeps.
+# The reference never refuses these operations on on-demand memory: every device with such memory declares them.
 _ON_EVERY_DEVICE = ("odp_send", "odp_recv", "odp_write", "odp_read", "odp_atomic")
 _WORD, _WRAP = 8, 1 << 64
 _GRH = 40  # the size of the global route header in bytes
@@ -112,7 +112,7 @@ class Work(Binding):
             self.fail(queue)
 
     def without_acknowledgement(self, request: SendRequest, status: str) -> str:
-        """Returns the status that the requester gets. A request that is not acknowledged succeeds when it is sent."""
+        """Returns the status without IBA's statuses: FLUSHED for a failure, but SUCCESS if REM_… and unacknowledged."""
         if status in (SUCCESS, FLUSHED):
             return status
         sent = status.startswith("REM_") and not self.stack.transport.acknowledges(request.opcode)
@@ -173,7 +173,7 @@ class Work(Binding):
         return True
 
     def memory_of_sge(self, queue: Queue, sge: Sge, write: bool) -> int | None:
-        """Returns the address of an SGE's bytes; None for a refusal. Length 0 is refused only in on-demand memory."""
+        """Returns the address of an SGE's bytes, or None for a refusal. With length 0, only the first check applies."""
         if self.not_on_demand_here(self.keys.get(sge.lkey)):
             return None
         return self.local(sge.lkey, queue.domain, sge.addr, sge.length, write) if sge.length else 0

@@ -60,7 +60,7 @@ class Repetitions:
         return {**record, "rule_verdicts": verdicts}
 
     def applied(self, defects: Sequence[Defect]) -> tuple[Defect, ...]:
-        """Returns the defects, changed by the results of the repetitions. Unconfirmed defects come after the others."""
+        """Returns the defects with the results of the repetitions, sorted by `of_stack`, `waived` and `unconfirmed`."""
         found = [self._applied(each) for each in defects]
         return tuple(sorted(found, key=lambda each: (each.of_stack, each.waived, each.unconfirmed)))
 

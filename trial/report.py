@@ -62,7 +62,7 @@ def summary(trial: Trial) -> str:
     rules = trial.by_rule()
     whole = sum(all(each.outcome == KILLED for each in findings) for _, findings in rules)
     lines = [
-        line(each) + (f" · correct, because {trial.undetected[each.name]}" if each.name in trial.undetected else "")
+        line(each) + (f" · must survive: {trial.undetected[each.name]}" if each.name in trial.undetected else "")
         for each in trial.findings
         if each.outcome != KILLED or each in trial.unexpected
     ]
@@ -77,8 +77,8 @@ def summary(trial: Trial) -> str:
 
 
 def line(finding: Finding) -> str:
-    detected = f" · detected by {finding.by[0]}: {finding.reason}" if finding.by else f" · not in {finding.tried} cases"
-    return f"{finding.outcome:<13} {finding.rule:<9} {finding.name}: {finding.about}{detected}"
+    detected = f"by {finding.by[0]}: {finding.reason}" if finding.by else f"by none of {finding.tried} cases"
+    return f"{finding.outcome:<13} {finding.rule:<9} {finding.name}: {finding.about} · detected {detected}"
 
 
 def markdown(trial: Trial) -> str:

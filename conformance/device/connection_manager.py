@@ -90,7 +90,7 @@ class ConnectionManager:
 
     def connect(self, active: int, passive: int) -> tuple[int, int]:
         """Connects two queue pairs, given by their numbers; `active` calls rdma_connect. Returns both ends of the
-        connection. `destroy` has to release the ends after the queue pairs are destroyed. Raises CmError."""
+        connection. The caller destroys the queue pairs, and then both ends by `destroy`. Raises CmError."""
         asking, accepting = self._create_id(), 0
         try:
             wait_ms = int(self._deadline_s * 1000)

@@ -1,9 +1,9 @@
 """Represents, in this process, a requester on another host: its device, protection domain, memory and queue pairs.
 
-A channel sends all calls to a process on the peer's host. This process has a copy of the requester's memory, at the
-same addresses. Each end stores the contents of the last synchronization, and sends the pieces that have changed since
-then. If both ends have changed a piece, the contents of the end that sends first remain. The process on the peer's host
-is fixtures/hosts/requester.py; fixtures/hosts/peer.py connects to requester.py.
+A channel sends all calls to a process on the peer's host. The local process has a copy of the requester's memory, at
+the same addresses. Each end stores the contents of the last synchronization, and sends the pieces that have changed
+since then. If both ends have changed a piece, the contents of the end that sends first remain. The process on the
+peer's host is fixtures/hosts/requester.py; fixtures/hosts/peer.py connects to requester.py.
 """
 
 import base64
@@ -25,7 +25,7 @@ Changes = list[tuple[int, str]]  # for each piece, its address, and its contents
 
 
 class Mirror:
-    """The memory at one end. A range must be added at both ends before its first use, while its contents are zeros."""
+    """The memory at one end. Both ends must add a range while it has only zeros, which each end assumes at first."""
 
     def __init__(self) -> None:
         self._known: dict[int, bytearray] = {}
@@ -52,8 +52,8 @@ class Mirror:
         return found
 
     def apply(self, changes: Iterable[tuple[int, str]]) -> None:
-        """Writes the pieces that have changed at the other end. Raises ValueError for a piece outside the added
-        ranges."""
+        """Writes pieces from the other end, which have changed there, to the memory of this end. Raises ValueError for
+        a piece outside the added ranges."""
         for addr, text in changes:
             content = zlib.decompressobj().decompress(base64.b64decode(text), _PIECE)
             for start, known in self._known.items():
@@ -74,7 +74,7 @@ class Channel(Protocol):
 
 
 class Destination(Protocol):
-    """The destination of a queue pair's packets: the properties of the peer's device that a path needs."""
+    """The device to which a queue pair sends its packets, with the properties that a path needs."""
 
     @property
     def gid(self) -> Any: ...

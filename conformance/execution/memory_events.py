@@ -91,7 +91,7 @@ def ibv_fork_init(context: CaseContext, step: Step) -> Observation:
 
 def fork(context: CaseContext, step: Step) -> Observation:
     """Forks a child, which shares the pages of the memory until a process writes to them. If `child` is `writes`, the
-    child immediately writes to its whole copy. At `join`, the child reports whether its copy has changed since then."""
+    child first fills its whole copy. At `join`, it reports whether the copy has changed since the fork or this fill."""
     name, writes = str(step.arguments["memory"]), step.arguments["child"] == "writes"
     memory = context.memory[name]
     contents = bytes([_WRITTEN]) * memory.size if writes else ctypes.string_at(memory.addr, memory.size)

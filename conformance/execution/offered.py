@@ -1,9 +1,9 @@
 """Tests verbs and types of queue pairs that no device attribute declares, and tests the declared capabilities.
 
-Each trial is one harmless call in its simplest form. A stack without a verb returns EOPNOTSUPP or ENOSYS for all
-arguments; after any different result, the verb exists. A declared capability counts as absent only if a call returns a
-code of bench.calls.ABSENT, or if a call that creates an object or posts a well-formed request returns EINVAL. The cases
-detect other errors, and the rules CAP-… judge an absent capability.
+Each trial is one harmless call in its simplest form. A stack without a verb returns a code of bench.calls.ABSENT for
+all arguments; after any different result, the verb exists. A declared capability counts as absent only if a call
+returns such a code, or if a call that creates an object or posts a well-formed request returns EINVAL. The cases detect
+other errors, and the rules CAP-… judge an absent capability.
 """
 
 import errno

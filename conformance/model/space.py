@@ -60,7 +60,7 @@ class Axis:
         return bytes(word in words for words in self.words)
 
     def weight(self, value: int) -> int:
-        """Returns the distance of a value from the simplest value: its number of flags; without flags, 0 or 1."""
+        """Returns the distance of a value from the simplest: its number of flags; on an axis without flags, 0 or 1."""
         return value.bit_count() if self.flags else int(value > 0)
 
     def as_data(self) -> list[str] | Subsets:

@@ -48,8 +48,8 @@ class Session:
 
     def listen(self, until: Callable[[], bool] = lambda: False) -> None:
         """Reads lines and records results until the worker ends or `until` returns true. Kills a worker whose deadline
-        has passed. Raises UserError if a record cannot be written, or if the first worker of a session runs on a
-        different stack than the run."""
+        has passed. Raises UserError if a record cannot be written, or if a worker runs on a different stack than the
+        run and the recording has received no header before."""
         plan = self._recording.plan
         deadline = Deadline(self._worker, plan.case_deadline_s)
         while not until():

@@ -34,7 +34,7 @@ class Supervisor:
 
         Each of `starts` starts one worker at a time. Each of `again` starts a worker in which violations are repeated;
         without `again`, or if cases have no result, violations are not confirmed. Raises UserError if no worker could
-        be started, sent a header or could run a case, or if the first worker's stack differs from that of the run.
+        be started or sent a header, if none could run a case, or if the first worker's stack differs from the run's.
         """
         began = time.monotonic()
         self._recording.carry_on()

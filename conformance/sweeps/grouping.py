@@ -24,8 +24,8 @@ PointNumbers = range | array  # type: ignore[type-arg]
 
 @dataclass(frozen=True)
 class Group:
-    """Points with the same set-up, in the order of execution. `inner_points` are the numbers of the points in the
-    product of the inner axes, on which the points differ. `like` is a point with the same set-up, for empty groups."""
+    """Points with the same set-up, in the order of execution. They differ only on the inner axes; `inner_points` are
+    their numbers in the product of these axes. An empty group has the set-up of the point `like`."""
 
     points: PointNumbers
     inner_points: PointNumbers
@@ -36,7 +36,7 @@ class Group:
         return self.points[0] if self.like is None else self.like
 
 
-# The beginnings of calls that create, change and destroy objects, but do not change memory.
+# The prefixes of the names of calls that create, change and destroy objects, but do not change memory.
 _OF_OBJECTS = ("ibv_", "post_")
 
 
@@ -98,7 +98,7 @@ def groups(sweep: Sweep, outer: Sequence[str], seed: int | None = None, largest:
 
 
 def _offsets(space: Space, axes: Sequence[str]) -> PointNumbers:
-    """Returns the offsets of the points in the product of these axes that have the first value on all other axes."""
+    """Returns the numbers of the points that have the first value on every other axis, for all values on `axes`."""
     found: PointNumbers = range(1)
     for name in reversed(axes):
         stride, size = space.strides[name], space.axis(name).size

@@ -59,15 +59,15 @@ class ReplacedPath(Alteration):
     # Functions for both the hooks and the replacements
 
     def local(self, element: wire.Element) -> int:
-        """Returns the address of a local element in this process. The region of the lkey, which may be invalid,
-        determines this address. Without such a region, returns the address in the element."""
+        """Returns the address of a local element in this process, according to the region of its lkey, even if this
+        region was deregistered or changed. Without such a region, returns the address in the element."""
         region = self.objects.source(element.lkey, ("", "deregistered", "changed"))
         place = region.place(element.addr, element.length) if region else None
         return element.addr if place is None else place
 
     def replace(self, sent: Sent, request: wire.SendRequest) -> None:
-        """Replaces a request by a WRITE of zero bytes, which needs no key. The completion is reported as a completion
-        of the original request."""
+        """Replaces a request by a WRITE of zero bytes (with immediate data if the request is a WRITE with immediate
+        data), which needs no key. The completion is reported as a completion of the original request."""
         if request.opcode != wire.WRITE_WITH_IMM:
             request.opcode = wire.WRITE
         request.num_sge, request.sg_list = 0, None

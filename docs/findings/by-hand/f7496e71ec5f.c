@@ -1,6 +1,6 @@
 /* REG-25, ibv_query_device(3): max_mr_size is the "Largest contiguous block that
  * can be registered". A region of 2 GiB makes the kernel warn, once after each
- * boot: "WARNING: mm/page_alloc.c" in its log, and a mark in the file below.
+ * boot: "WARNING: mm/page_alloc.c" in its log, and a bit in the taint mask.
  * cc FILE -libverbs; 0: kept, 1: violated, 77: not supported, 2: not set up */
 #define _GNU_SOURCE
 #include <err.h>
