@@ -3,8 +3,8 @@
 Prints the time of each run, and a Markdown table with the medians of the times, of the processor seconds and of the
 memory. The processor seconds are those of the command and its guests; they vary less than the times on a busy machine.
 The memory is the peak of the largest process; for the lab, it is the proportional set size of all runs. The first
-repetition of each measure fills caches and is not counted. The exit status is 1 if a goal is missed. With `--history
-FILE`, goals are ignored: the status is 1 if a figure is more than a fifth above the median of the nights in FILE."""
+repetition of each measure fills caches and is not counted; `first` is measured once. The exit status is 1 if a goal is
+missed or, with `--history FILE`, only if a figure is more than a fifth above the median of the last nights in FILE."""
 
 import argparse
 import json
@@ -232,7 +232,7 @@ def compared(nights: Sequence[Mapping[str, float]], figures: Mapping[str, float]
     if not known:
         return f"costs: not compared: {len(nights)} earlier nights, {FEWEST} are needed", False
     spread, name = max(((max(each) - min(each)) / statistics.median(each), name) for name, each in known.items())
-    return f"costs: nothing is more than a fifth above earlier nights, which differ by {spread:.0%} ({name})", False
+    return f"costs: nothing is more than a fifth above earlier nights; largest spread: {spread:.0%} ({name})", False
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """Packs and unpacks the file of a bundle, a tar archive in xz. The bundles of the same run have equal bytes.
 
-`unpack` compares every byte with what `pack` would write for the same files. The manifest, which is the first member,
-has the names, sizes and hashes, and all other bytes are fixed. xz detects a changed byte of the compressed data.
+`unpack` compares every byte with what `pack` would write for the same files. The manifest, the first member, has their
+names, sizes and hashes; the bytes between the files follow from these. xz detects a changed byte of compressed data.
 docs/bundles.md describes the layout."""
 
 import hashlib
@@ -26,7 +26,7 @@ _OTHER_SCHEMA = re.compile(r"rdma-cts-bundle/[0-9]{1,9}")
 SUFFIX = ".rdma-cts.tar.xz"
 MANIFEST, WAIVERS, PROFILE = "manifest.json", "waivers.yaml", "profile.yaml"
 MOST_BYTES = 256 << 20  # the limit for the sum of all members; a default run has 4 MB
-_ALWAYS_UNPACKED, _MOST_RATIO = 48 << 20, 100  # the permitted unpacked bytes, and further bytes per compressed byte
+_ALWAYS_UNPACKED, _MOST_RATIO = 48 << 20, 100  # permitted unpacked bytes: always, and more per compressed byte
 _SLACK = 16 << 20  # further permitted bytes, for the manifest and the headers of tar
 _MOST_OF_MANIFEST = 8 << 20
 _MOST_FILES = 20_000
@@ -119,7 +119,7 @@ def pack(path: Path, about: Mapping[str, Any], files: Mapping[str, bytes]) -> No
 
 
 _REPEATED = (
-    f"a bundle has at most {_MOST_RATIO} times its size unpacked; a console.log that repeats a line can be removed"
+    f"a large run has at most {_MOST_RATIO} times its bundle's size; a console.log that repeats a line can be removed"
 )
 
 

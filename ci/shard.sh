@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs one shard of a run, on one of several machines. K and N are read from SHARD=K/N, or from the variables of GitLab
-# (parallel:), of a Slurm array, or of an indexed Job of Kubernetes (with JOB_COMPLETIONS).
+# (parallel:), of a Slurm array, or of an indexed Job of Kubernetes (its manifest sets JOB_COMPLETIONS).
 # Usage: sh ci/shard.sh [OPTION of `rdma-cts run`]...
 # The results are in OUT/shard-K (default of OUT: out); see resumed.sh. `rdma-cts merge OUT/shard-* --out DIR` merges
 # all shards into one run.

@@ -3,8 +3,8 @@
 # Usage: sh ci/stack.sh STACK KEPT [OPTION of `rdma-cts run`]...
 # KEPT is a directory that the CI system stores between nights; KEPT/STACK is the last run without a regression.
 # Results, reports, summary.md and comparison.txt are written to out/STACK. The summary is also appended to the file that
-# GITHUB_STEP_SUMMARY names. Exit status: 0 nothing has regressed, or this is the first night; 1 something has regressed;
-# else that of `rdma-cts run`.
+# GITHUB_STEP_SUMMARY names. Exit status: that of `rdma-cts compare` if it is not 0 (1: something has regressed); else
+# that of `rdma-cts run`, with 0 in place of 1 (violations). Without results there is no comparison, and 1 stays 1.
 set -eu
 
 suite=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")

@@ -21,19 +21,19 @@ from reproducers.mail import mail_of
 from reproducers.of_runs import basis_of
 from reproducers.writer import Inexpressible
 
-# This file has the places of defects in the driver's source, by fingerprint, if the places are certain.
+# The name of the file with the places of defects in the driver's source, by fingerprint. Uncertain places are left out.
 PLACES = "places.yaml"
 _KCIDB = "kcidb.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "runs RUN...", "runs; the first are the runs of the newest stack")
+    add(parser, "runs RUN...", "one run for each stack, the newest stack first")
     add(parser, "--title", "the title of the page (default: %(default)s)", default="Findings on Soft-RoCE")
     add(parser, "--out DIR", f"the directory for {PAGE} and the folder {FOLDER}/ (default: docs)", default=Path("docs"))
     add(
         parser,
         "--programs",
-        f"write the C program of each defect into {FOLDER}/; without this option, only existing programs are updated",
+        f"write the C program of each defect into {FOLDER}/; without this option, only update or remove existing ones",
     )
     add(
         parser,

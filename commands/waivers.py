@@ -55,5 +55,5 @@ def _expires(text: str, today: date) -> date:
     except ValueError as error:
         raise UserError(f"--expires {text!r} is not a date such as {today + LONGEST}") from error
     if not today <= expires <= today + LONGEST:
-        raise UserError(f"--expires {text} is not from today to {today + LONGEST}, {LONGEST.days} days ahead")
+        raise UserError(f"--expires {text} is not between today and {today + LONGEST}, {LONGEST.days} days ahead")
     return expires

@@ -174,7 +174,7 @@ class RunOptions:
         word,
         plugin=True,
     )
-    host: str | None = _on_host(None, "a device of HOST, which is reached over ssh", "[USER@]HOST[:PORT]", word)
+    host: str | None = _on_host(None, "run on a device of HOST, which is reached over ssh", "[USER@]HOST[:PORT]", word)
     console: str | None = _of_lost_host(
         None, "with --host: a command that prints the console of HOST, as evidence of a crash", "COMMAND", word
     )
@@ -182,7 +182,7 @@ class RunOptions:
         None, "with --host: a command that resets HOST if HOST does not restart by itself", "COMMAND", word
     )
     return_within: float = _of_lost_host(
-        RETURN_S, "with --host: seconds for a restart of HOST, by itself and after a reset", "S", positive_seconds
+        RETURN_S, "with --host: seconds for HOST to restart by itself, and again after a reset", "S", positive_seconds
     )
     guest: bool = _in_guest(False, "run in the Soft-RoCE guest, even if this host has a device")
     guests: int | None = _in_guest(

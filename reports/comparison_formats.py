@@ -52,7 +52,7 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
     yield f"{_compared(comparison)}: {counts or 'nothing has changed'}"
     if found := comparison.defects[NEW]:
         program = command("reproducer", found[0].fingerprint, "--run", new.path)
-        yield f"C program: {program} shows the first new defect; with --mail, writes a report about the defect"
+        yield f"C program of the first new defect: {program} (with --mail: a report about the defect)"
     yield f"{conclusion(comparison)} (exit status {comparison.status})"
 
 

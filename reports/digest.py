@@ -81,9 +81,9 @@ class Digest:
 
     Every record has all keys of model/record_shape.py. `directory` has the other files of the run. `named` is the path
     that the user gave: this directory or a file. `torn` is true if the last line of the file is incomplete.
-    `confirmations` has the results of repeating violations. `suite` is set if the run has no violation and was made
-    with the tables of this suite. The needs of rules and the number of left-out cases are then computed from the suite
-    and not read from the header. If `is_of_other_tables`, the run cannot be compared with this suite.
+    `confirmations` has the results of repeating violations. For a run that was read from a file, `suite` is set if
+    the run has a footer, no violation, and the tables of this suite. The needs of rules and the number of left-out
+    cases are then computed from the suite and not read from the header. `is_of_other_tables`: only the tables differ.
     """
 
     directory: Path

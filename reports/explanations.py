@@ -181,11 +181,11 @@ def of_defect(defect: Defect, run: Digest) -> Iterator[str]:
     yield f"The first case: {first.name}"
     yield from (f"  {line}" for line in evidence.lines(run, first.record))
     yield ""
-    yield "All cases:"
-    for name in dict.fromkeys(symptom.name for symptom in defect.symptoms[:_CASES]):
-        yield f"  {name}"
-    if len(defect.symptoms) > _CASES:
-        yield f"  and {len(defect.symptoms) - _CASES} more"
+    yield "All cases (of a sweep, its smallest failing points):"
+    names = list(dict.fromkeys(symptom.name for symptom in defect.symptoms))
+    yield from (f"  {name}" for name in names[:_CASES])
+    if len(names) > _CASES:
+        yield f"  and {len(names) - _CASES} more"
 
 
 def _documented(rule: Rule) -> list[str]:
@@ -207,6 +207,6 @@ def defect_of(wanted: str, run: Digest | None, option: str) -> tuple[Defect, Dig
     found = [defect for defect in run.defects if any(each.startswith(wanted) for each in defect.fingerprints)]
     if len(found) != 1:
         many = ", ".join(defect.fingerprint for defect in found)
-        what = f"the fingerprints {many} begin with {wanted}" if many else f"{run.directory} has no defect {wanted}"
+        what = f"{wanted} matches several defects: {many}" if many else f"{run.directory} has no defect {wanted}"
         raise UserError(what, hint=f"{command('report', run.directory)} shows all defects")
     return found[0], run

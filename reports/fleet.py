@@ -16,8 +16,8 @@ from reports.html import environment
 
 FILE_NAME, DATA, DRAIN = "fleet.html", "fleet.json", "drain.sh"
 SCHEMA = "rdma-cts-fleet/1"
-# The facts that determine the groups. Only nodes with equal _DEVICE facts are compared. Nodes with different _SETTINGS
-# may form different groups.
+# The facts that determine the groups of nodes whose group is not named in a lab's file. Only nodes with equal _DEVICE
+# facts are compared. Nodes with different _SETTINGS may form different groups.
 _DEVICE = ("driver", "transport", "tier", "tables")
 _SETTINGS = ("firmware", "kernel", "rdma-core")
 # The least size of a group: a number of nodes, and a share of the nodes with the same device. The nodes of a smaller

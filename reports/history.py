@@ -287,7 +287,7 @@ def read_history(folder: Path) -> History:
                 outcome = Outcome(NOT_RUN, reason=one_line(str(error)))
                 cells.append(Cell(night.name, entry.name, entry, outcome, damaged=True))
     if len(problems) > _MOST_PROBLEMS:
-        problems[_MOST_PROBLEMS:] = [f"{len(problems) - _MOST_PROBLEMS:,} more in {folder} cannot be read"]
+        problems[_MOST_PROBLEMS:] = [f"{len(problems) - _MOST_PROBLEMS:,} more in {folder} are ignored or damaged"]
     return History(folder, tuple(nights), tuple(cells), tuple(problems))
 
 

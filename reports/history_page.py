@@ -230,7 +230,7 @@ class HistoryPage:
     @cached_property
     def _known(self) -> tuple[dict[str, KnownDefect], dict[str, str]]:
         """Two mappings. The first has each defect by its first fingerprint, as described in the latest night with this
-        defect, but with its worst severity of all nights. The second has the first fingerprint by every fingerprint."""
+        defect, but with its worst severity of all nights. The second maps each fingerprint to its defect's first."""
         latest: dict[str, KnownDefect] = {}
         known: dict[str, str] = {}
         for cell in sorted(self.history.cells, key=lambda cell: cell.night):

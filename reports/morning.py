@@ -37,8 +37,8 @@ _KINDS = (*FAILING, UNDECIDED, UNSUPPORTED, GONE)
 @dataclass(frozen=True)
 class Morning:
     """A cell after its run. `good` compares the run with the last good night. `before` compares the run with the last
-    complete night if that night was not good. Without such a night the comparison is None. If no good night can be read
-    any more, `lost` is the last good night."""
+    complete night if that night was not good. Each is None if there is no such night. `lost` is the last good night if
+    no good night can be read any more."""
 
     history: History
     cell: Cell

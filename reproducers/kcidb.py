@@ -15,7 +15,7 @@ ORIGIN = re.compile(r"[a-z0-9_]+\Z")
 _VERSION = {"major": 5, "minor": 3}
 _ISSUE_VERSION = 1  # increase this version when the description of a finding changes
 _EXCERPT = 16384  # the most characters of a log
-# The status of each verdict; the status of all other verdicts is FAIL.
+# The status of each verdict whose status is not FAIL.
 _STATUS = {Verdict.PASS: "PASS", **dict.fromkeys(NOT_TESTABLE, "SKIP"), Verdict.BROKEN: "ERROR", Verdict.MISSED: "MISS"}
 
 

@@ -1,4 +1,4 @@
-"""Wraps C source to a number of columns, after an argument or operand. Also reads the helper functions of the programs,
+"""Wraps C source to a number of columns, at spaces outside of strings. Also reads the helper functions of the programs,
 which are pieces of C in snippets/.
 
 The first line of a piece, `// needs: …`, names other pieces and the headers that the piece needs. A line that begins
@@ -27,7 +27,7 @@ def statement(text: str, depth: int = 1, width: int = WIDTH) -> list[str]:
 
 
 def fitted(line: str, width: int) -> list[str]:
-    """Returns a line of C, as several lines if it is too long. A comment is not wrapped."""
+    """Returns a line of C, as several lines if it is too long. A comment or a part of a macro is not wrapped."""
     if len(line) <= width or line.lstrip().startswith(("/*", "*", "#")):
         return [line]
     own = len(line) - len(line.lstrip())

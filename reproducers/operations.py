@@ -74,7 +74,7 @@ def traffic(writer: Writer, step: Step) -> None:
     if operation not in _OPCODES:
         raise Inexpressible(f"it needs the operation {operation}")
     if step.arguments["with_flags"].mask:  # type: ignore[union-attr]
-        raise Inexpressible("it needs other flags in a request")
+        raise Inexpressible("it needs a request with send flags besides SIGNALED")
     if operation == "RDMA_READ":
         writer.features.add("read")
     if operation.startswith("ATOMIC"):
@@ -96,7 +96,7 @@ def _expected(step: Step) -> str:
 
 
 def _executed(writer: Writer, step: Step, pair: str, call: str, side: str) -> None:
-    """Writes an operation and, if its refusal must have a status, checks of the status and the queue pair's state."""
+    """Writes an operation and, if its refusal must have a certain status, checks of status and queue pair state."""
     kind = str(step.arguments["qp_type"])
     if not step.then.because:
         if step.then.opcode:
@@ -286,7 +286,7 @@ def _completed(writer: Writer, step: Step, done: str) -> None:
 
 
 def restore_rkey(writer: Writer, step: Step) -> None:
-    """Writes the key before the last bind back into struct ibv_mw."""
+    """Writes the statement that restores, in struct ibv_mw, the key from before the last bind."""
     window = identifier(str(step.arguments["mw"]))
     writer.say(f"{window}->rkey = {window}_old;")
 

@@ -94,7 +94,7 @@ def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark
     """Returns the program of a row, wrapped to `width` columns. With the default width the program has at most
     MOST_LINES lines. `remark` is a sentence for its first comment. Raises Inexpressible."""
     if case.kind is not Kind.ROW:
-        raise Inexpressible("it is not a row of calls; of a sweep, name one point: CASE#axis=value")
+        raise Inexpressible("it is not a row of calls; if it is a sweep, name one of its points: CASE#axis=value")
     unmet = [need for need in case.needs if need in PRECONDITIONS]
     if unmet:
         raise Inexpressible(f"it needs {', '.join(unmet)}")

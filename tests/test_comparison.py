@@ -192,7 +192,7 @@ def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, cli:
     assert "./rdma-cts run --only reg_mr/sample/c0" in said
     assert "\x1b" not in said
     program, last = said.splitlines()[-2:]
-    shows = rf"C program: ./rdma-cts reproducer [0-9a-f]{{12}} --run {new} shows the first new defect; with --mail, .*"
+    shows = rf"C program of the first new defect: ./rdma-cts reproducer [0-9a-f]{{12}} --run {new} \(with --mail: .*"
     assert re.fullmatch(shows, program)
     assert last == "something has regressed: 1 new defect, the worst: wrong report (exit status 1)"
 

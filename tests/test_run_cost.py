@@ -26,7 +26,7 @@ def night(ratio: float) -> str:
     [
         ([], 12.0, "not compared: 0 earlier nights, 5 are needed", 0),
         ([1.0] * 4, 60.0, "not compared: 4 earlier nights, 5 are needed", 0),
-        ([5.0, 6.0, 5.5, 6.5, 6.0], 14.3, "nothing is more than a fifth above earlier nights, which differ by 25%", 0),
+        ([5.0, 6.0, 5.5, 6.5, 6.0], 14.3, "a fifth above earlier nights; largest spread: 25%", 0),
         (
             [5.0, 6.0, 5.5, 6.5, 6.0],
             14.6,

@@ -340,7 +340,7 @@ def test_the_command_writes_a_file_that_run_and_judge_accept(tmp_path: Path, cli
     ("arguments", "message"),
     [
         (command(expires="soon"), "--expires 'soon' is not a date such as 20"),
-        (command(expires="2020-01-01"), "--expires 2020-01-01 is not from today to 20"),
+        (command(expires="2020-01-01"), "--expires 2020-01-01 is not between today and 20"),
         (command(expires="2999-01-01"), "180 days ahead"),
         (command(issue=""), "--issue '' is not an address; "),
         ([*command(), "--expires", ""], "--expires '' is not a date such as 20"),

@@ -38,7 +38,7 @@ Message = dict[str, Any]
 
 # The trial of an alteration stops after this number of detecting cases, because an emulated guest is slow.
 _ENOUGH = 3
-# Alterations that change no call. With them no case may report a violation.
+# Alterations that change no call: no case may detect them.
 CONTROL = Violation("control", "REG-20", "Nothing is altered.", Alteration)
 DATA_PATH_CONTROL = Violation("data-path-control", "REG-20", "Requests and completions pass unchanged.", DataPath)
 

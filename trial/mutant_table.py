@@ -1,5 +1,5 @@
-"""Reads tables of mutants. A mutant replaces methods of the reference, or of an alteration, by expressions or short
-bodies. A table is a YAML file:
+"""Reads tables of mutants. A mutant replaces methods of the reference, or of an alteration (a class that passes real
+calls on and can change them), by expressions or short bodies. A table is a YAML file:
 
     - NAME: What the mutant does, in a sentence.
       RULE METHOD: EXPRESSION
@@ -11,8 +11,8 @@ bodies. A table is a YAML file:
   the method `other` of the class without the mutant. Several lines are the body of a function.
 - Further methods of the class follow, as `METHOD: EXPRESSION`. Other names are attributes of the class, and `setup`
   creates the state of an instance.
-- `also` has further marks: `RULE`, `RULE blind` or `RULE blind OTHER-NAME`. `departs` has the rules of the level
-  `should` that a permitted mutant does not follow.
+- Each item of `also`, `RULE`, `RULE blind` or `RULE blind OTHER-NAME`, defines a further mutant with the same code.
+  `departs` has the rules of the level `should` that a permitted mutant does not follow.
 
 A behaviour of personas is a row without a rule: `METHOD: EXPRESSION` follows the sentence. `masks` has the violations
 that a behaviour hides: with this behaviour, a driver returns the same results with and without the violation.
@@ -93,7 +93,7 @@ def _mutants(row: Node, fields: dict[str, Node], names: dict[str, Any], base: st
     owner, _, method = method.rpartition(".")
     kind: Any = names.get(owner or base)
     if not hasattr(kind, method) or not set(flags) <= {BLIND, _PERMITTED}:
-        raise _mistake(row, f"no rule and method: {mark!r}")
+        raise _mistake(row, f"{mark!r} is not RULE [blind] [permitted] METHOD with a known method")
     made = _kind(row, name, str(about.value), kind, [(method, code), *more], names)
     departs_from = tuple(str(departs.value).split()) if departs else ()
     written = BLIND if BLIND in flags else ""
@@ -119,7 +119,7 @@ def _kind(
     members = {key: _member(key, each, base, names) for key, each in code}
     members |= {MASKS: masks, "__doc__": about, "__module__": names["__name__"]}
     kind = type(name.replace("-", "_"), (base,), members)
-    names["plain"] = partial(super, kind)  # a persona combines several classes, whose methods call each other
+    names["plain"] = partial(super, kind)  # super(), because a persona inherits from several such classes
     return kind
 
 

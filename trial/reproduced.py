@@ -3,7 +3,7 @@
     python3 -m trial.reproduced DEVICE PORT FOLDER NAME…
 
 For each NAME, the program FOLDER/NAME is run on the device. If the program does not exist, FOLDER/NAME.c is compiled
-first. JSON lines on PORT report errors of the compiler, the start of the program, and its end with the exit status
+first. JSON lines on PORT report messages of the compiler, the start of the program, and its end with the exit status
 (negative for a signal) and the output."""
 
 import json

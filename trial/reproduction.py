@@ -1,6 +1,6 @@
 """The trial of reproducers: compiles and runs the C programs of a run in the guest, and compares their exit statuses
-with the run. The programs use no code of the engine, so that they check the engine. reproducers/ makes the programs
-from the descriptions of cases, and trial/reproduced.py runs them in the guest."""
+with the run. The programs use no code that runs or judges cases, so that they check this code. reproducers/ makes the
+programs from the descriptions of cases, and trial/reproduced.py runs them in the guest."""
 
 import argparse
 import json

@@ -81,7 +81,7 @@ class BuildingQueue(Queue, Protocol):
 
 
 # A kind of refusal: the opcode of the request, the status of its completion, and a number for the effect that must
-# follow: 0 and 1 for the error states of the first and the second awaited end, 2 for the flush of the peer's receive.
+# follow: 0 or 1 for the error state of the first or second awaited queue pair, 2 for the flush of the peer's receive.
 Refusal = tuple[str, str, int]
 
 
@@ -132,7 +132,7 @@ class Bench(Protocol):
 
     `page` and `hugepage` are sizes in bytes. `max_read_elements` is the maximum number of SGEs of an RDMA READ, and
     `max_dm_size` is the value that the device reports. `adapt` applies the findings of preflight to later pairs.
-    `register_elsewhere` registers a region in another process within a block, and yields the lkey and the rkey.
+    Within the block of `register_elsewhere`, another process has a region; the block gets its lkey and rkey.
     """
 
     page: int

@@ -117,7 +117,7 @@ class Device:
         self.capabilities = declared_capabilities(self.declared, self.transport)
 
     def check_port(self) -> None:
-        """Raises UserError if the port is down, because the device would then appear to refuse every operation."""
+        """Raises UserError for an unusable port or GID: the device would appear to refuse every operation."""
         self._in_sysfs.check(self.gid_index)
 
     @property

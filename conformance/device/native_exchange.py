@@ -1,8 +1,8 @@
 """Executes many exchanges in one call of exchange.c, on the queue pairs of the device.
 
 execution/connection.py does the same in Python. Between two calls, Python needs more time than the device needs for a
-call. Python executes the exchanges if there is no compiler, if only extended queue pairs can post a request, and on
-benches other than the device's (such as the reference implementation).
+call. Python executes the exchanges without a compiler, on benches other than the device's (such as the reference
+implementation), and if `can_post` or `native_connection` excludes them, such as requests of extended queue pairs.
 """
 
 import ctypes

@@ -36,8 +36,8 @@ def _is_of_core(case: Case, code: str) -> bool:
             return code == "ENOENT"  # the core looks up the handle before it calls the driver
         return code == "EINVAL" and bool(mask_of(arguments, "flags") & ~_FLUSH)
     if step.call == "ibv_rereg_mr":
-        # EACCES for memory that is pinned read-only depends on the driver, too: the driver calls the core's check, and
-        # may register the memory again instead of returning EACCES.
+        # EACCES (a write right for memory that is pinned read-only) does not count: the core's check returns it, but
+        # drivers call this check, and a driver can register the memory again instead of returning EACCES.
         return code == "EINVAL" and bool(mask_of(arguments, "flags") & _CHANGE_ACCESS) and _only_peers_write(arguments)
     if step.call in _SAME_OFFSET and code == "EINVAL":
         one, other = (_offset(case, arguments.get(name)) for name in _SAME_OFFSET[step.call])
@@ -53,8 +53,8 @@ def _only_peers_write(arguments: Arguments) -> bool:
 
 
 def _offset(case: Case, address: object) -> int | None:
-    """Returns the offset of an address within the smallest page; None if the address depends on more than the addresses
-    of memory. Memory begins at a page boundary, and the size of a huge page is a multiple of the page size."""
+    """Returns the offset of an address within the smallest page; None if a term is neither a number nor the address of
+    a memory. Such addresses, and the sizes of (huge) pages, are multiples of the smallest page: they do not count."""
     if not isinstance(address, Quantity):
         return None
     if any(

@@ -157,8 +157,8 @@ def _arrived_before_refusal(step: Step, seen: Observation) -> bool:
 
 def _stretches(seen: Observation) -> list[list[int]]:
     """Returns the changed ranges. All ranges that begin in the header of a datagram, or directly after it, count as one
-    range: if a byte of the header has the same value as before by chance, one change looks like several ranges. For
-    example, the identification field of the header counts packets."""
+    range: a byte of the header, such as one of the field that counts packets, can by chance have the value that was
+    there before, and one change then looks like several ranges."""
     found = seen["changed"]
     if (seen.get("qp_type"), seen.get("side")) != ("UD", "receive"):
         return found

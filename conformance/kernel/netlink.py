@@ -1,8 +1,8 @@
 """Queries the kernel's RDMA netlink for a device's driver, its users, and the objects of a process. Also creates and
 removes devices of software drivers, like `rdma link`.
 
-Objects are counted like in `rdma resource`, but only the objects of one process, so that other users of the device do
-not change the counts. <rdma/rdma_netlink.h> defines the numbers. resources.py counts memory and memory windows.
+`count` counts objects like `rdma resource`, but only those of one process, so that other users of the device do not
+change the counts. <rdma/rdma_netlink.h> defines the numbers. resources.py counts memory and memory windows.
 """
 
 import os

@@ -5,7 +5,7 @@ MOST_CHARACTERS = 2000  # in a reason, a remark, or a line of the kernel's log
 MOST_NOTES = 100
 MOST_DEVIATIONS = 100  # different deviations of the points of a sweep
 MOST_RESULTS_BYTES = 224 << 20  # for all result records of a run; a file may have 256 MiB
-MOST_VALUES = 4_000_000  # JSON values in a file, in which equal values of results count once; a default run has 150,000
+MOST_VALUES = 4_000_000  # JSON values in a file; equal values of results count once; a default run has 150,000
 MOST_RECORDS = 250_000  # lines of a file; a default run has 2,300
 MOST_RESULTS_VALUES = 3_500_000  # the part of MOST_VALUES that result records may have
 

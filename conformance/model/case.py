@@ -86,7 +86,7 @@ class QpSpec:
     # builders of ibv_wr_post(3) post the requests.
     extended: str = ""
     inline: int = 0  # max_inline_data of both queue pairs, in bytes
-    shared: object = None  # the PD (bench.calls.Pd) of the shared receive queue, if not the queue pair's PD
+    shared: object = None  # for RC_SRQ: the PD (bench.calls.Pd) of the shared receive queue; None: `pd`
     notifies: bool = False  # the completion queue has a completion channel
 
     @property

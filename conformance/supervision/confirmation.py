@@ -1,10 +1,10 @@
-"""Confirms the violations of a run: repeats each violation in a fresh worker.
+"""Confirms the violations of a run: repeats each in a fresh worker, unless its case was the first in its worker.
 
 One violation of each cause, and every violation that killed its worker, is repeated in isolation. The other violations
 are repeated together in one worker, in the reverse order of the run. If a violation does not occur in this worker, it
 is then repeated in isolation. If a violation kills the worker, the violations after it are repeated together in the
-next worker. A violation that does not occur in isolation depends on the cases that ran before it in its worker. The
-suite searches, by halving, for a short list of these cases after which the violation occurs. Verdicts do not change.
+next worker. For a violation that does not occur in isolation, the suite searches, by halving, for a short list of the
+earlier cases of its worker after which it occurs; without a list, it is repeated twice more. Verdicts do not change.
 """
 
 from collections.abc import Sequence

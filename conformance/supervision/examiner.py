@@ -125,8 +125,8 @@ def _whole(duration_us: float | None) -> int | None:
 
 
 def _bounded(record: ResultRecord, line: ResultRecord | ObservedRecord) -> ResultRecord:
-    """Cuts the texts and lists of a record to the limits of a result. A cut log, and a cut list of alarms or notes,
-    gets a line with the number of omitted entries."""
+    """Cuts the texts and lists of a record to the limits of a result. The number of omitted entries is a
+    line of a cut log; for a cut list of alarms or notes, it is one of the notes."""
     record["reason"] = cut(record["reason"])
     if "fault" in record:
         seen = record["fault"].get("seen", [])

@@ -8,7 +8,7 @@ from conformance.model.case import Case
 START_S = 3.0
 # The duration of one call under software emulation, in seconds, for cases that have never been run.
 _CALL_S = 0.01
-# If the durations of at least this share of the cases are known, the first batches contain all cases.
+# If at least this share of the durations is known, the first batches, one for each worker, contain all ordinary cases.
 _WELL_KNOWN = 0.9
 # If fewer durations are known, the first batches take this share of the estimated time, and later batches are smaller.
 _FIRST_SHARE = 0.5

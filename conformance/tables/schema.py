@@ -124,7 +124,7 @@ def _expectable(call: str) -> list[str]:
 
 
 def _then_name(call: str) -> str:
-    """Returns the name of the definition of a call's expectation. Calls with the same conditions share a definition."""
+    """Returns the name of the definition of a call's expectation. Calls with the same special keys share it."""
     special = [key for key in _expectable(call) if vocabulary.EXPECTATIONS[key].calls]
     return f"then with {' and '.join(special)}" if special else "then"
 

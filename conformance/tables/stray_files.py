@@ -47,7 +47,7 @@ def _fault(path: Path) -> str:
 
 
 def not_run_once(tables: Iterable[tuple[str, str]], cases: Path, root: Path) -> list[Mistake]:
-    """Returns a mistake for each table, given as (file, verb), that would not be run exactly once. The folder of the
+    """Returns the mistakes that prevent that each table, given as (file, verb), is run exactly once: the folder of the
     verb in `cases` must have exactly one test function with the argument `case`."""
     mistakes: list[Mistake] = []
     found: dict[str, list[Location]] = {}

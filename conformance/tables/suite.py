@@ -24,7 +24,7 @@ from conformance.yamldoc.reader import suggestion
 
 
 def needs_of(registry: Registry, cases: Sequence[Case]) -> tuple[Needs, list[Mistake]]:
-    """Returns the evidence that the rules need, and a mistake for each named part that no case of the rule shows."""
+    """Returns the evidence that rules need, and a mistake for each `evidence` item that no case of its rule shows."""
     by_rule: dict[str, set[str]] = {rule: set() for rule in registry}
     everything: set[Shown] = set()
     planned = [case for case in of_tier(cases, DEFAULT) if case.kind.traits.proves]

@@ -1,6 +1,6 @@
 // needs: <rdma/rdma_user_ioctl_cmds.h> <rdma/ib_user_ioctl_cmds.h> <sys/ioctl.h>
-/* Calls a method of the kernel's ABI. First finds the number of the
- * driver, because the kernel refuses a wrong number with EINVAL. */
+/* Calls a method of the kernel's ABI. First finds the driver's number,
+ * with an object that does not exist: a wrong number gives EINVAL. */
 static int method(int object, int number, int count,
                   const struct ib_uverbs_attr *attributes)
 {

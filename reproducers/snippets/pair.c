@@ -36,7 +36,7 @@
         init.recv_cq = init.send_cq;
 @flush         init.pd = i ? pd : domain;
 @flush         if (!(two[i] = ibv_create_qp_ex(context, &init)))
-@flush             err(77, "no FLUSH: the device, or rdma-core before 46");
+@flush             err(77, "device without FLUSH, or rdma-core before 46");
 @!flush         SET_UP(two[i] = ibv_create_qp(i ? pd : domain, &init));
     }
     for (int i = 0; i < 6; i++) {

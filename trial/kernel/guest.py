@@ -41,8 +41,8 @@ _MORE = tuple(
 
 
 class Lost(Exception):
-    """A guest that has died (`verdict` is CRASH), hangs (HANG), or does not read an order or exchange modules (BROKEN).
-    `case` is the case that was running."""
+    """A guest that has died (`verdict` is CRASH), that hangs (HANG), or that reads no orders or cannot exchange modules
+    (BROKEN). `case` is the case that was running."""
 
     def __init__(self, verdict: Verdict, where: str, case: str = "") -> None:
         super().__init__(f"{verdict} {where}".strip())

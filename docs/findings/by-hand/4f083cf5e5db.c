@@ -22,8 +22,8 @@ int main(int argc, char **argv)
     unsigned char *buf;
     int violated = 0;
 
-    /* A library that cannot ask the kernel whether it copies on fork
-     * protects the ranges itself: it can open no descriptor meanwhile. */
+    /* libibverbs protects the ranges itself if it cannot ask the kernel
+     * whether it copies on fork: asking needs a new descriptor. */
     SET_UP(!getrlimit(RLIMIT_NOFILE, &usual));
     none = usual, none.rlim_cur = 0;
     SET_UP(!setrlimit(RLIMIT_NOFILE, &none));

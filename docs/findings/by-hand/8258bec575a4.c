@@ -1,7 +1,7 @@
-/* KREG-01, rdma/ib_user_ioctl_cmds.h: UVERBS_METHOD_REG_MR registers as REG_MR
- * does. A peer cannot use the region: the driver compares with a length and an
- * iova that the kernel leaves at 0. The program is for rxe, because the command
- * contains the number of the driver.
+/* KREG-01, rdma/ib_user_ioctl_cmds.h: UVERBS_METHOD_REG_MR registers as the
+ * command REG_MR does. A peer cannot use the region: the driver checks requests
+ * against the region's length and iova, which the kernel leaves at 0. The
+ * program is for rxe, because the command contains the number of the driver.
  * cc FILE -libverbs; 0: kept, 1: violated, 77: not supported, 2: not set up */
 #include <err.h>
 #include <infiniband/verbs.h>

@@ -189,7 +189,7 @@ class Refused(DataPath):
 
 
 class Succeeding(DataPath):
-    """Changes the effect of a successful request. `note` has the earlier contents of the memory that it writes."""
+    """Changes the effect of a successful request. `sent.note` has the result of `before` until the completion."""
 
     def before(self, sent: Sent) -> bytes | None:
         """Returns the present contents of the memory that a request writes; None if the effect is not changed."""
