@@ -88,7 +88,7 @@ def _add_mutants(command: argparse.ArgumentParser) -> None:
     add(command, "--own", "run only the cases of the violated rule, also for mutants that survive these cases")
     add(command, "--build", "only compile the modules")
     add(command, "--before DIR", "an earlier trial: its killed mutants must still be killed", type=Path)
-    add(command, "--night", "only the mutants not killed in --before, and a random tenth of the other mutants")
+    add(command, "--night", "only the mutants not killed in --before, and a random tenth of all mutants")
     add(command, "--shard K/N", "only the Kth of N parts, for N machines")
     rdma_core = "also run rdma-core's own tests, in DIR, on each mutant; on mutants in --before, run only these tests"
     add(command, "--rdma-core-tests DIR", rdma_core, type=Path)

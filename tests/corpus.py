@@ -48,7 +48,7 @@ class Expected:
 
 
 def expectations(data: bytes) -> list[Expected]:
-    """Returns the mistakes that the comments at the beginning of the document expect, in their order."""
+    """Returns the mistakes that the comments `# expect` of the document name, in their order."""
     return [Expected(location.decode(), fragment.decode()) for location, fragment in _EXPECT.findall(data)]
 
 

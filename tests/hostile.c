@@ -1,7 +1,7 @@
 /* A library that attacks the program that loads it. The tests overlay the library on the guest, where every program
  * loads it. The size of a mapping selects the attack that the next call to uverbs starts; only the tests' own tables
- * use these sizes. The library knows the ids of cases and the path of the virtio port, but not the mark of the
- * harness's lines. */
+ * use these sizes. The library knows the ids of cases and the path of the virtio port, but not the mark, a
+ * secret with which each line of the harness begins. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -134,7 +134,7 @@ static void attack(int what)
 	}
 }
 
-/* Changes or drops a result that the harness writes to the port. */
+/* Changes, damages or drops one result that the harness writes to the port. */
 ssize_t write(int fd, const void *data, size_t length)
 {
 	char *copy, *verdict;

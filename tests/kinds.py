@@ -1,4 +1,4 @@
-"""Names that many tests use: the types of fixtures, and functions that read words, rows and kernel reports."""
+"""Names that many tests use: the types of fixtures, functions that read words and rows, and the kernel reports."""
 
 import re
 from pathlib import Path

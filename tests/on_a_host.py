@@ -148,8 +148,8 @@ def unbroken() -> float:
 
 
 def stuck() -> dict[str, Any]:
-    """Freezes the control group of a process whose case hangs, so that nothing can kill the process. Then resumes the
-    run, in which a process dies."""
+    """Freezes the control group of a process whose case hangs, so that nothing can kill the process. Then thaws the
+    group and resumes the run, in which the case `dies` ends its process."""
     AUDIT.mkdir()
     (AUDIT / "sitecustomize.py").write_text(HOOK)
     FREEZER.mkdir()
@@ -240,7 +240,7 @@ def shared() -> dict[str, Any]:
 
 
 def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
-    """Makes runs, and at a random moment of each sends SIGKILL to the processes that have `word` as an argument."""
+    """Makes runs, and kills each at a random moment: the supervisor (`commands`), or the processes with `word`."""
     found = []
     dice = random.Random(7)
     for number in range(moments):
@@ -253,7 +253,7 @@ def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
             for pid in victims:
                 os.kill(pid, signal.SIGKILL)
             status = begun.wait(PATIENCE_S) if word != "commands" else begun.wait()
-        await_rarely(lambda: not processes("--rdma-stream"))  # this process exits shortly after its parent
+        await_rarely(lambda: not processes("--rdma-stream"))  # a process under test exits shortly after the supervisor
         sessions = 0
         while not footer(out).get("complete") and sessions < 3:
             sessions += 1

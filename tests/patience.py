@@ -41,8 +41,8 @@ def command_lines() -> dict[int, list[str]]:
 
 
 def longer_and_longer(first_s: float) -> Iterator[float]:
-    """Yields time-outs in seconds, each four times the previous one, up to PATIENCE_S. A test that needs an
-    event before its time-out expires is repeated with the next time-out until the event occurs in time."""
+    """Yields time-outs in seconds for the code under test, each four times the previous one, up to PATIENCE_S. As
+    long as a time-out expires before the event that a test needs, the test is repeated with the next time-out."""
     while first_s < PATIENCE_S:
         yield first_s
         first_s *= 4

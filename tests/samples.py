@@ -165,8 +165,8 @@ _OBSERVED: Mapping[str, Observation] = {
 
 
 def observed_result(of: Case, verdict: str = "PASS", **more: Any) -> ResultRecord:
-    """Returns a worker's line for a case of `numbered`. `verdict` is PASS, FAIL, or an errno, which results in a FAIL
-    with another cause."""
+    """Returns a worker's line for a case of `numbered`. `verdict` is PASS, FAIL, or EOPNOTSUPP, which results in a
+    FAIL with another cause."""
     basis = Basis(Capabilities({}, {}, {}))
     row = basis.resolved(of)
     concluded = conclude(row, basis, _OBSERVED[verdict], {"taint": 0, "log": []})

@@ -1,4 +1,4 @@
-/* A libibverbs whose functions print their arguments, for tests/test_libibverbs.py. */
+/* A libibverbs for tests/test_libibverbs.py. Functions that register or change a region print their arguments. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>

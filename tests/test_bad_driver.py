@@ -1,6 +1,6 @@
 """Tests with preloaded libraries in the real guest: a driver that panics, hangs, dies, leaks or taints its kernel;
-unfinished drivers; and libraries that attack the program that loads them. Each library affects only its own case, gets
-no wrong PASS, and does not prevent the run from completing."""
+unfinished drivers; and libraries that attack the program that loads them. Each misbehaviour affects only its own cases,
+causes no wrong PASS, and does not prevent the run from completing."""
 
 from pathlib import Path
 

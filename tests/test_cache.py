@@ -277,7 +277,7 @@ def test_a_run_on_a_device_of_this_host_stores_no_derived_files(
     for name in devices:
         (tmp_path / name).mkdir()
     monkeypatch.setattr(system_cache, "_DEVICES", tmp_path)
-    monkeypatch.setenv(cache.DIRECTORY, "")  # so that the variable is removed after the test
+    monkeypatch.setenv(cache.DIRECTORY, "")  # so that monkeypatch removes the variable after the test
     monkeypatch.delenv(cache.DIRECTORY)
     commands.keep_derived_files(arguments)
     assert (cache.DIRECTORY in os.environ) == keeps
@@ -356,7 +356,7 @@ def test_methods_of_data_classes_are_compiled_once(tmp_path: Path) -> None:
         assert made() == "Pair(one=1, other=2) True True\n"
         assert made("kept") == made()
     file.chmod(0o666)
-    assert not made("kept"), "others can write to the file"
+    assert not made("kept"), "methods from a file that others can write were used"
 
 
 # A guest with a hostile overlay, and later guests

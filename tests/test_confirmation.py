@@ -472,7 +472,7 @@ def run_of(folder: Path, fault: Fault) -> Digest:
 
 
 def test_a_defect_that_kills_the_kernel_in_one_run_is_the_same_defect_and_no_regression(tmp_path: Path) -> None:
-    """Whether an on-demand region with another iova kills the kernel depends on the content of kernel memory."""
+    """Whether an on-demand region whose iova is not its address kills the kernel depends on kernel memory."""
     kills = replace(ODP, kind=FaultKind.KERNEL_DIED, used=True, seen=("the kernel died", "", "", "", ""))
     one, other = run_of(tmp_path / "fails", ODP), run_of(tmp_path / "kills", kills)
     assert one.defects[0].title == other.defects[0].title

@@ -153,8 +153,8 @@ def test_data_of_a_read_must_be_in_memory_when_the_read_completes(with_completio
 
 
 @pytest.mark.parametrize(("failed", "waited", "state"), [(False, 0.0, "ERR"), (True, 0.001, "RTS")])
-def test_completions_are_not_awaited_on_a_pair_that_has_failed(failed: bool, waited: float, state: str) -> None:
-    """The pair is in ERR, or an earlier exchange reported a failure. On any other pair, the code waits a second."""
+def test_the_error_state_is_not_awaited_on_a_pair_that_has_failed(failed: bool, waited: float, state: str) -> None:
+    """The pair is in ERR, or an earlier exchange failed: then the completion is awaited only briefly, too."""
     silent = Side(state=state)
     loopback = over(Pair(silent, Side()))
     exchange = loopback.execute(spec(loopback, "RDMA_WRITE", failed=failed))

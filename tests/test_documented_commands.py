@@ -23,7 +23,7 @@ _PLACE = r"(?:[$#] |[A-Z_]+=\S+ |git bisect run |(?:[\d*]+ ){5}.*&& |Exec\w+=\S*
 _COMMAND = re.compile(
     rf"^    {_PLACE}rdma-cts (?P<line>(?:.*\\\n)*.*)|`\./rdma-cts (?P<said>[a-z-]+\s[^`]+)`", re.MULTILINE
 )
-# The placeholders of the pages with their values, and the beginnings of commands that are not run with the reasons.
+# The placeholders of the pages and their values; for commands that are not run, their beginnings and the reasons.
 _ROWS = rows("documented_commands")
 FOR_READERS = dict(_ROWS)
 NOT_RUN = {begin.removeprefix("not run: "): why for begin, why in _ROWS if begin.startswith("not run: ")}

@@ -62,7 +62,7 @@ def test_a_module_is_compiled_once_and_again_when_it_is_damaged(tmp_path: Path, 
     made.write_bytes(b"something else")
     assert module(tmp_path).read_bytes() == b"\x7fELF module"
     assert compiler.count == 2
-    assert [path.name for path in (tmp_path / "modules").iterdir()] == [made.parent.name], "no remnants"
+    assert [path.name for path in (tmp_path / "modules").iterdir()] == [made.parent.name], "the damaged module remains"
 
 
 def test_only_the_latest_versions_are_kept(tmp_path: Path, compiler: Compiler) -> None:
@@ -81,7 +81,7 @@ def test_two_runs_at_once_compile_a_module_once(tmp_path: Path, compiler: Compil
     first.start()
     assert compiler.started.wait(30)
     second.start()
-    assert waiting.wait(30), "the second run says that it waits"
+    assert waiting.wait(30), "the second run does not say that it waits"
     compiler.may_end.set()
     first.join()
     second.join()

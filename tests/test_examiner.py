@@ -1,4 +1,4 @@
-"""Tests of the supervisor's judgement of a worker's line: the verdict equals that of an honest worker, and a line whose
+"""Tests of the supervisor's judgement of a worker's line: an honest worker's line keeps its verdict, and a line whose
 verdict contradicts its observations is BROKEN. Also tests how absent capabilities are found and judged."""
 
 import errno
@@ -73,7 +73,7 @@ def test_the_line_of_an_honest_worker_is_unchanged(device: Device) -> None:
 
 @pytest.fixture(scope="module")
 def swept() -> tuple[Case, ResultRecord, Examiner]:
-    """A sweep with points that pass and points that are refused, and its honest line."""
+    """A sweep whose points expect success or a refusal, an honest worker's line of it, and the examiner."""
     cases = [case for case in SUITE.cases if case.id == "advise_mr/advice_space/advice-and-flags@libibverbs"]
     return next(sent(cases, Device()))
 

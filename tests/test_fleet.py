@@ -43,7 +43,7 @@ DIFFERENCES: Mapping[str, tuple[Change, str]] = {
     "verdict": (changing("rules", "REG-01", to="FAIL"), "REG-01: FAIL, most nodes of its group: "),
     "better": (changing("rules", "IOVA-05", to="PASS"), "IOVA-05: PASS, most nodes of its group: "),
     "defect": (
-        lambda data: data["defects"].pop(0),  # not the last defect, because an unconfirmed defect does not count
+        lambda data: data["defects"].pop(0),  # not the last: unconfirmed defects come last, and are not compared
         "defect ",
     ),
     "case": (

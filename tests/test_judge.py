@@ -28,7 +28,7 @@ SOME = [case for case in SUITE.cases if not case.hazardous and not case.sweep][:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: Folders) -> Path:
-    """A run of some cases and a sweep, with several verdicts, because the device lacks a capability."""
+    """A run of some cases and a sweep, with several verdicts, because the device lacks two capabilities."""
     sweeps = [case for case in SUITE.cases if case.sweep and case.sweep.size <= 2048]
     device = Device(without("odp", "rereg_mr"))
     return record(tmp_path_factory.mktemp("judge") / "run", SUITE, [*SOME, *sweeps[:1]], device)

@@ -25,7 +25,7 @@ SEED = 7
 SAME = ("complete", "verdicts", "rules", "rule_totals", "points", "confirmation")
 ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
 # Runs by name: a run of few cases, and a run that keeps two guests busy and has violations and a hazardous case. Each
-# verdict must be the same whenever the run is repeated. The option -k therefore omits cases that race with traffic.
+# verdict must be the same whenever the run is repeated: `-k type` leaves out the cases that race with traffic.
 RUNS = {
     "one guest": ("--guest", "--yes", "--guests", "1", "--verb", "dealloc_mw", "--verb", "alloc_mw", "-q"),
     "two guests": ("--guest", "--yes", "--guests", "2", "--rule", "BIND-15", "--rule", "BIND-17", "-k", "type", "-q"),
@@ -43,8 +43,8 @@ KILLS = [
     for name, victims in VICTIMS.items()
     for victim in victims
 ]
-# The guest's Python loads this module, which kills the process at a moment of the clock that host and guest share. If
-# the moment has passed, it does nothing.
+# Each Python process of the guest loads this module. In pytest it kills the process at the time KILL_AT, by the clock
+# that host and guest share; if that time has passed, it does nothing.
 KILLER = """
 import os, signal, sys, threading, time
 if any("rdma-stream" in word for word in sys.orig_argv):
@@ -81,8 +81,8 @@ class Unbroken:
 def unbroken(request: pytest.FixtureRequest, tmp_path_factory: Folders) -> Unbroken:
     arguments = RUNS[request.param]
     out = tmp_path_factory.mktemp("kills") / "unbroken"
-    # Some files are made only once. If this run made them, it would take longer than the later runs, and these would
-    # finish before some moments.
+    # Some files are made only once. If this run made them, it would take longer than the later runs, and some
+    # moments of kills would be after the end of those runs.
     prepare()
     began = time.monotonic()
     done = launched("run", *arguments, "--out", out)
@@ -103,7 +103,7 @@ def test_a_kill_at_any_moment_loses_nothing(unbroken: Unbroken, tmp_path: Path, 
     expected = unbroken.footer
     environment = dict(ENVIRONMENT)
     if victim == "pytest":
-        more = ["--no-confirm"]  # only resumed guests can repeat violations
+        more = ["--no-confirm"]  # only guests from a template can repeat violations
         expected = {key: value for key, value in expected.items() if key != "confirmation"}
         laid(tmp_path, {"overlay/usr/local/lib/killer/sitecustomize.py": KILLER})
         settings = ("PYTHONPATH=/usr/local/lib/killer", f"KILL_AT={time.time() + moment}")

@@ -255,7 +255,7 @@ def python_host(host: Host, monkeypatch: Patch) -> Host:
     for name in ("python3", "mkfs.erofs", "tool"):
         host.stub(name, "exit 0")
     busybox = shutil.which("busybox", path="/usr/bin:/bin:/usr/sbin:/sbin")
-    assert busybox, "busybox-static is one of the packages that the tests need"
+    assert busybox, "the tests need the package busybox-static"
     (host.bin / "busybox").symlink_to(busybox)
     host.stub(
         "apt-get",

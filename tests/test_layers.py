@@ -32,7 +32,7 @@ FOLDERS = {
 
 
 def imported(file: Path) -> Iterator[str]:
-    """Yields the modules of this project that a file imports, also for type checking, as dotted names."""
+    """Yields the dotted names that a file imports, also those that it imports only for type checking."""
     for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -77,7 +77,7 @@ def test_the_time_out_expires_although_the_pipe_always_has_bytes() -> None:
 
 
 def test_the_stream_ends_with_its_process_although_the_pipe_stays_open(tmp_path: Path) -> None:
-    """The process opens the pipe for each marked line."""
+    """The pipe has no end of file, because this test itself keeps it open for writing."""
     path, mark = tmp_path / "stream", new_mark()
     os.mkfifo(path)
     ours = os.open(path, os.O_RDWR)

@@ -1,4 +1,4 @@
-"""Tests of behaviour that users expect: pipes, full devices, signals, mistakes in command lines, unknown errors."""
+"""Tests of behaviour that users expect: pipes, full devices, signals, mistakes in command lines, unforeseen errors."""
 
 import io
 import os
@@ -265,7 +265,7 @@ def test_an_interrupted_run_names_its_results_and_has_reports(run: Path) -> None
 ENDED = """
 import os, signal, sys
 from commands import __main__ as program
-# The suite respects the setting of nohup, under which the tests may run.
+# The suite leaves a signal ignored that was ignored when it started, such as SIGHUP under nohup.
 signal.signal({number}, signal.SIG_DFL)
 os.fsync = lambda descriptor: os.kill(os.getpid(), {number})
 program.heed_signals()

@@ -1,4 +1,4 @@
-"""Tests of the mended stack: one build for each set of changes, its name in every report, and the trial of changes."""
+"""Tests of the mended stack: one build for each set of changes, their names in reports, and the trial of changes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ MISFIT = Change("misfit", "why", ("BIND-10",), (), (Edit("linux/rxe_m.c", "", "a
 
 
 class Workshop:
-    """Replaces mmdebstrap with its hook, and the compilers. A compiled file has the text of its source."""
+    """Stands in for mmdebstrap, its hook and the compilers. A compiled file has the text of its source."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -77,7 +77,7 @@ def test_module_and_provider_are_built_once_and_again_if_damaged(tmp_path: Path,
     assert workshop.made == 1
     made.module.write_bytes(b"something else")
     assert workshop.mended([WHY, PROVIDER]).module.read_bytes() != b"something else"
-    assert (workshop.made, workshop.compiled) == (1, 2), "the workshop is made once"
+    assert (workshop.made, workshop.compiled) == (1, 2), "made again, or not compiled again"
     kept = ["build-mended-forky.log", "mended", "workshop.lock", "workshops"]
     assert sorted(path.name for path in tmp_path.iterdir()) == kept
 
@@ -89,7 +89,7 @@ def test_modules_of_another_driver_are_compiled_in_the_same_workshop(tmp_path: P
     assert "building the workshop" in said[0]
     modules.begin([[change], [MISFIT]])
     assert modules.of([change]).read_text() == "first\nmore\nlast\n"
-    assert modules.of([]).read_text() == "first\nlast\n", "the unchanged sources"
+    assert modules.of([]).read_text() == "first\nlast\n", "the sources stayed changed"
     workshop.mended([WHY])
     assert (workshop.made, workshop.compiled) == (1, 3)
 
@@ -101,7 +101,7 @@ def test_several_sets_are_built_in_one_workshop_each_from_the_unchanged_sources(
     made = list(ensure_each(sets, RECIPE, workshop.image, tmp_path, print))
     assert (workshop.made, workshop.compiled) == (1, 4)
     assert [each.module.read_text() == "first\nlast\n" for each in made] == [False, True, False, True]
-    assert [bool(each.laid) for each in made] == [True, True, False, False], "an unchanged provider is the image's own"
+    assert [bool(each.laid) for each in made] == [True, True, False, False], "a provider without changes was built"
 
 
 def test_a_change_that_does_not_fit_is_reported_in_one_line_and_the_others_are_built(workshop: Workshop) -> None:

@@ -79,7 +79,7 @@ def applied(*edits: Edit) -> str:
 def test_an_edit_changes_one_place_and_is_not_applied_twice(edit: Edit, text: str) -> None:
     changed = applied(edit)
     assert text in changed
-    assert changed.count(edit.text or text) == 1, "the same words in another function are unchanged"
+    assert changed.count(edit.text or text) == 1, "the same words in another function were changed"
     again, misfits = apply([change(edit)], {FILE: changed})
     assert again == {FILE: changed}
     assert (" already has " in misfits["sample"]) is (edit.anchor in text)
@@ -160,9 +160,9 @@ def test_each_change_of_the_project_names_existing_rules_and_has_short_anchors()
     for each in changes:
         assert set(each.rules) <= set(rules), each.name
         assert re.fullmatch(r"[a-z-]+", each.name)
-        assert len(f"RDMA/rxe: {each.subject}") <= 75, f"{each.name}: the subject of a commit"
+        assert len(f"RDMA/rxe: {each.subject}") <= 75, f"{each.name}: too long for the subject of a commit"
         assert each.subject[-1] != "."
         assert suite.find(each.case), f"{each.name}: {each.case}"
         for edit in each.edits:
-            assert len(edit.anchor) <= 60, f"{each.name}: an anchor is a few words"
+            assert len(edit.anchor) <= 60, f"{each.name}: an anchor is too long"
             assert "\n" not in edit.anchor

@@ -103,7 +103,7 @@ def test_every_command_reports_a_violation_of_a_run_that_was_cut_short(tmp_path:
 
 
 def run_concluded(verdicts: Sequence[str], left_out: int | None = 0, unrecorded: int = 0, **more: str) -> RunConclusion:
-    """Returns the conclusion about a run with a rule for each of these verdicts; `more` has conditional rules."""
+    """Returns the conclusion about a run with one rule per verdict; the rules in `more` are conditional."""
     rules = {f"R-{number}": RuleConclusion(Verdict(each)) for number, each in enumerate(verdicts)}
     rules |= {rule: RuleConclusion(Verdict(each)) for rule, each in more.items()}
     footer: FooterRecord = {

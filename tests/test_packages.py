@@ -28,7 +28,7 @@ from launched import ended
 NAME = f"rdma-cts-{VERSION}"
 SUITE = "usr/share/rdma-cts"
 CASE = "reg_mr/access_flags/remote-write-without-local-write+none"
-# The parts of a checkout, without the files of tools.
+# Names in a checkout that are not source: the data of git, and what tools have written.
 _NOT_SOURCE = shutil.ignore_patterns(".git", "out", "__pycache__", ".*_cache", ".hypothesis", ".tox", ".venv")
 
 

@@ -74,7 +74,7 @@ def browser() -> Iterator[Browser]:
     assert chromium, "the tests need Debian's chromium"
     assert driver, "the tests need Debian's chromium-driver"
     options.binary_location = chromium
-    # No proxy of the host is used, because the page loads nothing.
+    # The browser needs no proxy of the host, because the page loads nothing.
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
     chrome = Browser(service=Service(driver, env=environment), options=options)
     yield chrome
@@ -86,7 +86,7 @@ def run(directory: Path, lines: Sequence[ResultRecord], **head: Any) -> Digest:
 
 
 def varied(directory: Path) -> list[ResultRecord]:
-    """Returns a result for each verdict, a result with markup in every text, a sweep and a data path."""
+    """Returns a result for each verdict, one with markup in every text, a sweep of flags, and one of the data path."""
     cases = iter(SUITE.cases)
     lines = [result(next(cases), verdict, f"it was {verdict}") for verdict in VERDICTS]
     waived = VERDICTS.index(Verdict.WAIVED)

@@ -26,14 +26,14 @@ def recorded() -> Digest:
 def test_a_page_quotes_the_recorded_run(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     assert "<!-- quoted: " in text
-    assert quotes.quoted(text, recorded()) == text, "python3 docs/quotes.py writes it"
+    assert quotes.quoted(text, recorded()) == text, "outdated: run python3 docs/quotes.py"
 
 
 def test_the_page_of_findings_has_the_current_words_of_the_rules() -> None:
     text = quotes.FINDINGS.read_text(encoding="utf-8")
     assert text.count("\n- the document: ") > 40
-    assert quotes.with_present_words(text) == text, "python3 docs/quotes.py writes it"
+    assert quotes.with_present_words(text) == text, "outdated: run python3 docs/quotes.py"
 
 
 def test_shards_are_divided_by_the_durations_of_the_recorded_run() -> None:
-    assert DURATIONS.read_text(encoding="ascii") == quotes.durations(recorded()), "python3 docs/quotes.py writes it"
+    assert DURATIONS.read_text(encoding="ascii") == quotes.durations(recorded()), "outdated: run python3 docs/quotes.py"

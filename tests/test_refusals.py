@@ -4,8 +4,8 @@ A file of tests/refusals is about one kind of file. A block `=== base` has a com
 mistakes, each below `--- NAME`. Each further block is a mistake in these files; it may have its own command. `new: `
 replaces the words of the preceding `old: ` or, without `old: `, the whole content of the last file; \\n is the end of a
 line, and \\xNN a byte. `add: NAME CONTENT` adds a file, and `add: NAME -> TARGET` a link. Each `says: ` is a line of
-the message, in which HERE is the working directory and TABLES the version of the tables. RECORDED is a folder of
-recorded runs.
+the message, in which HERE is the working directory and TABLES the beginning of the tables' SHA-256. In a command,
+RECORDED is a folder of recorded runs.
 """
 
 import re

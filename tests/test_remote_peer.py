@@ -1,5 +1,5 @@
-"""Tests of a peer: which devices can be a peer, and, for a peer on another host, equal memory addresses, its queue
-pairs, and its loss. test_two_guests.py tests such a peer with two devices.
+"""Tests of a peer: which devices can be a peer. For a peer on another host: the same memory addresses at both ends, the
+peer's queue pairs, and the loss of the peer. test_two_guests.py tests a peer on another host with two devices.
 """
 
 import ctypes
@@ -313,7 +313,7 @@ class Requesters:
 
 
 class Far:
-    """This machine as another host: its temporary directories, and the processes that replace ssh."""
+    """Acts as the other host: has its temporary directories, and local processes that replace ssh."""
 
     def __init__(self, folder: Path, monkeypatch: Patch) -> None:
         self.folder = folder

@@ -102,7 +102,7 @@ def test_one_message_of_the_kernel_has_the_numbers_of_all_kinds(names: tuple[byt
 
 @pytest.mark.parametrize("lack", ["proc/self/cgroup", "cgroup/cases/rdma.current", "proc/vmstat"])
 def test_counts_that_a_system_does_not_provide_are_omitted(system: Path, lack: str) -> None:
-    assert resources.PAGES not in count(system, Netlink(), alone=False), "other processes may pin pages"
+    assert resources.PAGES not in count(system, Netlink(), alone=False), "pages that another process pinned are counted"
     (system / lack).unlink()
     assert {resources.OTHERS, resources.PAGES} - set(count(system, Netlink(MR=1))) == {
         resources.PAGES if lack == "proc/vmstat" else resources.OTHERS
@@ -210,7 +210,7 @@ def test_a_process_is_counted_alive_and_after_its_kill_until_nothing_is_left() -
     count = Counted(3, 2, 1, 0)
     assert killed(lambda: "kept", count) == {"MR": 0, "QP": 0}
     assert count.alive == [True, False, False, False]
-    assert killed(lambda: "kept", Counted(3, 1)) == {"MR": 1, "QP": 0}, "what remains is reported"
+    assert killed(lambda: "kept", Counted(3, 1)) == {"MR": 1, "QP": 0}, "the remaining region is not reported"
 
 
 def test_the_process_is_killed_with_its_parent() -> None:
@@ -294,12 +294,12 @@ def test_memory_is_leaked_if_each_repetition_keeps_more(kernel: Kernel) -> None:
     memory = kernel.memory()
     found = leaks(memory, lambda: kernel.runs({"rxe_mr_init_user": 2}, ["alloc_uobj"]))
     assert found == {"rxe_mr_init_user": [2] * (1 + REPETITIONS)}
-    assert leaks(memory, lambda: kernel.runs({}, ["alloc_uobj"])) == {}, "the next case leaks nothing"
+    assert leaks(memory, lambda: kernel.runs({}, ["alloc_uobj"])) == {}, "the leak is counted again in the next case"
 
 
 def test_memory_that_only_the_first_run_keeps_is_not_a_leak(kernel: Kernel) -> None:
     memory, first = kernel.memory(), iter([1])
-    for ran in (2, 3):  # a second repetition is not necessary
+    for ran in (2, 3):  # the first case is repeated once, and the second case never
         assert leaks(memory, lambda: kernel.runs({"pool_grow": next(first, 0)})) == {}
         assert kernel.ran == ran
 

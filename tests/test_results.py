@@ -68,14 +68,14 @@ def test_a_result_has_every_field_of_the_contract() -> None:
 
 @pytest.mark.parametrize("room", [1 << 20, 1])
 def test_results_that_are_read_share_equal_values(room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without room for further values, results still share the values that are already known."""
+    """When the room for stored values is used up, results still share the values that are already stored."""
     monkeypatch.setattr("conformance.results.repeated._MOST_TEXT", room)
     lines = [result(case, observed={"rc": number}) for number, case in enumerate(numbered(2).cases)]
     one, other = read_results(written(recorded(lines, complete=False), tmp_path), plain).results
     assert [one["observed"], other["observed"]] == [{"rc": 0}, {"rc": 1}]
     assert {*map(id, one)} == {*map(id, other)}
     assert next(iter(one["observed"])) is next(iter(other["observed"]))
-    assert one["deviations"] is other["deviations"], "neither has any"
+    assert one["deviations"] is other["deviations"], "the default value is not shared"
     assert one["rules"] is other["rules"]
     assert (one["expected"] is other["expected"]) is (room > 1)
 
@@ -86,7 +86,7 @@ def test_values_that_differ_in_nearly_every_result_are_not_shared(monkeypatch: p
     for number in range(10):
         line = encode(result(numbered(1).cases[0], observed={"rc": number}))[:-1]
         if number:
-            assert repeated.read(line), "only the new value is parsed"
+            assert repeated.read(line), "the whole line had to be parsed"
         else:
             record = decode(line)
             assert record["type"] == "result"
@@ -271,7 +271,7 @@ def test_each_key_of_a_result_except_those_that_are_never_in_a_file_has_a_defaul
 
 
 def test_repeated_values_take_no_room_in_a_large_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When a file is written, also in a resumed run, repeated values do not count towards the limit of a reader."""
+    """In a run of more than _MANY cases, a repeated value counts once towards a reader's limit, also after a resume."""
     lines = [result(case, "FAIL", f"it was {case.id}") for case in numbered(40).cases]
     head = header(planned=[line["case"] for line in lines])
     most = values_in(encode(head)) + 10 * values_in(encode(lines[0]))

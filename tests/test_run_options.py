@@ -37,7 +37,7 @@ ROWS = """\
 """
 MEMORY = "given: {memory: {buf: {kind: anonymous, size: 4 pages}}}\n"
 HARMLESS, HAZARDOUS = samples.suite([samples.table("reg_mr/sample", ROWS, 2)]).cases
-# A second, independent list of the options that do not affect the outcome of a case or are for one target only.
+# Independent second lists: options that do not affect the outcome of a case, and options for only one target.
 NOT_DECIDING = set(
     words(
         "console power_cycle return_within guests subject no_confirm keep verbs rules words only tier shard tools "

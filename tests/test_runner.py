@@ -254,7 +254,7 @@ def test_absent_but_required_capabilities_fail() -> None:
     pinned = apply_profile(refused, ("odp",), ("odp",), PRESENT)
     assert pinned.verdict == Verdict.FAIL
     assert pinned.reason.endswith("but according to the profile odp must be present: the driver pages on demand")
-    # odp_ud_recv also requires odp and ud. The case fails only if no other capability is missing.
+    # The profile's odp_ud_recv implies odp and ud. If any other capability is missing too, the case does not fail.
     demanding = Profile("rxe", present={"odp_ud_recv": "the data sheet"})
     for undeclared, verdict in (
         (("odp_ud_recv", "odp", "ud"), "FAIL"),

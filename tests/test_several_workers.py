@@ -139,7 +139,7 @@ def test_a_dying_worker_affects_only_its_case(tmp_path: Path) -> None:
 
 def test_a_worker_that_cannot_be_started_leaves_its_cases_to_the_others(tmp_path: Path) -> None:
     several = Together(2)
-    several.first = 1  # no other worker waits for the worker that is refused
+    several.first = 1  # one actor waits at the barrier; the refused start is the other party
     refused = threading.Lock()
 
     def starter(cases: Sequence[str]) -> Worker:

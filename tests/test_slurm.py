@@ -13,7 +13,7 @@ from launched import ended, script
 
 @pytest.fixture
 def call(tmp_path: Path) -> Callable[..., tuple[str, int]]:
-    """Returns a function that runs a script, and returns the suite's command line and the exit status. In place of the
+    """Returns a function that runs a script and returns the suite's command line and the exit status. In place of the
     suite, a program prints its arguments and exits with STATUS; `srun` runs the command on the node n7."""
     shutil.copytree(ROOT / "ci", tmp_path / "ci")
     script(tmp_path / "rdma-cts", 'echo "$@"\nexit "${STATUS:-0}"')

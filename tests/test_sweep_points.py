@@ -1,5 +1,5 @@
-"""Tests of the points of a sweep: a point has the same case as a row with the point's values, columns have the
-arguments of each point, and columns of bytes are combined correctly."""
+"""Tests of the points of a sweep: the case of a point equals the case of a row with the point's values, columns have
+the arguments of each point, and columns of bytes are combined correctly."""
 
 import pickle
 from array import array

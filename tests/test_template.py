@@ -250,7 +250,7 @@ class Freezer:
         if self.ends:
             self.ends -= 1
             raise Ended("QEMU was ended externally: SIGKILL")
-        assert kept.in_use(folder), "no other run may remove it meanwhile"
+        assert kept.in_use(folder), "another run could remove the template"
         if self.resume_failure:
             raise self.resume_failure
         self.resumed.append((folder / "memory").read_bytes()[:6])

@@ -259,7 +259,7 @@ def test_the_summary_mentions_that_a_run_was_cut_short() -> None:
 
 @pytest.mark.parametrize("tables", [TABLES.tables_sha256, "other"])
 def test_a_rule_of_which_a_case_has_no_result_is_not_verified(tables: str) -> None:
-    """The run may have other tables, because ids are permanent. Planned cases that no longer exist do not count."""
+    """A case's rules are found by its permanent id, even in other tables. Cases that no longer exist do not count."""
     first, second = [case for case in TABLES.cases if case.rules == ("REG-15",)][:2]
     rules = {rule.id: rule.as_data() for rule in TABLES.registry.values()}
     head = header(planned=[first.id, second.id], suite={"version": "0", "tables_sha256": tables}, rules=rules)

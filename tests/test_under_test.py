@@ -120,7 +120,7 @@ def test_a_kernel_has_its_own_modules_and_initrd(tmp_path: Path, kernel: Path) -
 def test_with_an_empty_directory_of_modules_all_modules_are_built_in(tmp_path: Path, kernel: Path) -> None:
     prepared = own(kernel=kernel, modules=laid(tmp_path / "none", {})).lay_out(tmp_path / "stage")
     assert b"virtio_blk" not in prepared.image.initrd.read_bytes()
-    assert prepared.prepare == "depmod -a\n", "modprobe finds what is built in"
+    assert prepared.prepare == "depmod -a\n", "without depmod, modprobe does not find what is built in"
     (builtin,) = (tmp_path / "stage").rglob("modules.builtin")
     assert builtin.read_text() == "kernel/virtio_blk.ko\nkernel/rdma_rxe.ko\n"
 

@@ -28,7 +28,7 @@ from trial.kernel.mutant import FOLDER, Mutant, chosen_mutants, read_mutants
 from trial.kernel.peers import Peers, rdma_core, rdma_unit_test
 from trial.kernel.trying import ACCEPTED, BROKEN, EQUIVALENT, FALSE_ALARM, SURVIVED, UNDECIDED, Finding, Trial, suited
 
-_SHARE = 10  # with --night, only 1/_SHARE of the mutants that were killed in the last trial are tried
+_SHARE = 10  # with --night, a random 1/_SHARE of all mutants is tried, whatever their earlier outcome
 Say = Callable[[str], None]
 
 
@@ -132,8 +132,8 @@ def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutan
     chosen = [each for each in chosen if each.permitted or not arguments.permitted]
     if arguments.night:
         tenth = random.Random(f"{datetime.now():%Y%m%d}").sample(chosen, -(-len(chosen) // _SHARE))
-        left = {name for name, each in before.items() if each["outcome"] not in (*report.KILLED, EQUIVALENT, ACCEPTED)}
-        chosen = [each for each in chosen if each.name in left or each in tenth]
+        done = {name for name, each in before.items() if each["outcome"] in (*report.KILLED, EQUIVALENT, ACCEPTED)}
+        chosen = [each for each in chosen if each.name not in done or each in tenth]
     if arguments.shard:
         # by the hash of the name, so that each shard is a random sample, the same in every run
         chosen = arguments.shard.part(chosen, lambda each: hashlib.sha256(each.name.encode()).hexdigest())
