@@ -17,7 +17,7 @@ from fixtures.system.cache import cache_directory
 from launched import prepare
 from patience import PATIENCE_S
 
-# The parts of the project that a worker on a host has.
+# The parts of the project that a guest of `told_by` gets, in addition to the cases and the script.
 _PARTS = (
     *sorted(path.parent.name for path in ROOT.glob("*/__init__.py")),
     "profiles",

@@ -52,7 +52,7 @@ def described() -> Iterator[str]:
 
 
 def entries() -> Iterator[str]:
-    """Missing methods, of an entry or of the reference, for which the description of the verb does not suffice."""
+    """Methods that an entry or the reference lacks, although the verb's description alone cannot replace them."""
     for verb in VERBS.values():
         own = f"the method {verb.method}"
         plain = STEPS.get(verb.name, call_verb) is call_verb
@@ -75,7 +75,7 @@ def rules() -> Iterator[str]:
         if rule.id not in violated and rule.id not in catalogue.UNTRIABLE:
             yield (
                 f"{rule.location}: rule {rule.id} has no seeded violation: add a row `{rule.id} METHOD: …` to a table"
-                " of trial/mutants/, or the reason why there is none to UNTRIABLE in trial/catalogue.py"
+                " of trial/mutants/ or, if no case could detect it, add the reason to UNTRIABLE in trial/catalogue.py"
             )
     for rule_id in sorted((violated | set(catalogue.UNTRIABLE)) - set(suite.registry)):
         yield f"a seeded violation names {rule_id}, which is not a rule: add it to a rules.yaml in cases/"

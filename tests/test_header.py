@@ -44,7 +44,7 @@ def checked(tmp_path: Path) -> Checked:
 
 
 def findings(checks: list[Check]) -> dict[str, str]:
-    """Returns the outcomes other than PASS, by item, without the vendor's dialect, which none of these headers has."""
+    """Returns the outcomes other than PASS, by item, without the items of the vendor's dialect."""
     return {
         each.item: each.outcome for each in checks if each.outcome != PASS and not each.item.endswith("(experimental)")
     }
@@ -164,7 +164,7 @@ def test_a_header_need_not_have_what_is_newer_than_its_release(checked: Checked)
 
 
 def test_without_a_header_the_check_is_unreachable_and_names_the_package(tmp_path: Path) -> None:
-    # -nostdinc hides an installed header; without the empty directory, the search path would be empty.
+    # -nostdinc hides an installed header. If the compiler had no directory to search, its message would be different.
     checks = check_header(compiler="cc -nostdinc", include_dirs=[tmp_path])
     assert checks == [
         Check("<infiniband/verbs.h>", UNREACHABLE, reason="no <infiniband/verbs.h> installed; install libibverbs-dev")

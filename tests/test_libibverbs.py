@@ -65,7 +65,7 @@ def show(returned):
 
 
 def calls(library: Path, *expressions: str, dialect: str | None = None) -> list[tuple[str, Any]]:
-    """Issues calls on the stub. Returns the arguments that the stub received, and the results of the suite."""
+    """Issues calls on the stub. Returns, for each call, the stub's arguments and the result that the suite returned."""
     code = "".join(f"\nmr = Mr(IbvMr(), 99)\nshow({each})" for each in expressions)
     environment = {**os.environ, "LD_LIBRARY_PATH": str(library), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", f"{PRELUDE}library = Libibverbs({dialect!r}){code}"]

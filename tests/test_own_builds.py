@@ -38,7 +38,7 @@ def marked(content: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: Folders) -> Path:
-    """The driver of the image (in modules/) and its libraries (in prefix/). Driver and provider have a mark."""
+    """The driver of the image (in modules/) and its libraries (in prefix/). Driver and provider have the id MARK."""
     place = tmp_path_factory.mktemp("own")
     image = ensure_image(recipe_for(), cache_directory(), print)
     root = place / "root"
@@ -104,7 +104,7 @@ def test_the_taint_by_an_unsigned_module_fails_no_case(resumed: Recorded) -> Non
 
 
 def others(recorded: Recorded) -> dict[str, object]:
-    """Returns the marks of the kernel and of the builds that these tests do not replace."""
+    """Returns the build ids and hashes of the kernel and of the builds whose build id these tests do not change."""
     found = recorded.header["under_test"]
     builds = {**found["modules"], **found["libraries"]}
     return {"kernel": found["kernel"], **{name: mark for name, mark in builds.items() if "rxe" not in name}}
@@ -115,8 +115,8 @@ def others(recorded: Recorded) -> dict[str, object]:
 def test_resumed_guests_have_the_results_of_a_booted_guest(
     options: tuple[str, ...], booted: Recorded, resumed: Recorded, tmp_path: Path
 ) -> None:
-    """The booted guest is compared with a resumed guest with the same builds, a resumed guest without them, and a
-    guest with another deadline. The builds are copies of the image's builds with other marks."""
+    """The booted guest is compared with a resumed guest with the same builds, and with a guest without them, once with
+    the default deadline and once with another. The builds are those of the image, except for the build id."""
     for found in (resumed, run_of(tmp_path / "out", *options)):
         assert verdicts(found) == verdicts(booted)
         assert found.header["planned"] == booted.header["planned"]

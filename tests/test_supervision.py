@@ -348,7 +348,7 @@ def test_a_stopped_process_counts_as_held_up(code: str, stop: bool, held: bool) 
 
 
 def pulse_after(folder: Path, monkeypatch: Patch, before: str, after: str, seconds: int) -> Pulse:
-    """Returns the pulse of a process that was silent for two minutes, from its states and its processor time."""
+    """Returns the pulse of a process with these states before and after 120 s of silence, and this processor time."""
     clock = iter([0.0, 120.0])
     monkeypatch.setattr("fixtures.system.processes.time.monotonic", lambda: next(clock))
     laid(folder, {"1/stat": f"1 (x) {before}{' 0' * 20}"})
