@@ -24,7 +24,7 @@ from kinds import Cli, Said, Says
 from project import TABLE, Project
 from samples import laid, numbered
 
-# While pytest collects the tests, almost no garbage is made; the search for it would take a fifth of the time.
+# While pytest collects the tests, almost no garbage is made; the search for it would take a fifth of this time.
 gc.disable()
 
 # Tests read the tables hundreds of times. All processes of a session use the tables that the first process has parsed.
@@ -93,7 +93,7 @@ _FIRST = "run host_device personas reference bad_driver own_builds kills remote_
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sorts the selected tests so that all processes finish at about the same time: first the files that take longest,
-    then the other files with guests, because a guest mostly waits."""
+    then the other files with guests: while a guest waits, tests of further files use the processors."""
     of_guests = {item.path for item in items if item.get_closest_marker("guest")}
     order = {f"test_{name}": number for number, name in enumerate(_FIRST)}
     items.sort(key=lambda item: (order.get(item.path.stem, len(order)), item.path not in of_guests))

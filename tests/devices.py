@@ -1,4 +1,4 @@
-"""Makes references that differ from the documents in single methods; a helper of tests."""
+"""Makes references in which a test has replaced single methods."""
 
 from collections.abc import Callable
 from functools import partial

@@ -49,8 +49,8 @@ def launched(*arguments: str | Path, said: str = "", **environment: str) -> subp
 
 @cache
 def prepare() -> None:
-    """Makes the template that most guests need, and the files that are derived from the suite. With these files, guests
-    with other builds start in a third of the processor time."""
+    """Makes the template that most guests need, and the files that it derives from the suite. A guest with another
+    build gets copies of these files, and therefore starts in a third of the processor time."""
     assert main(["prepare", "--yes"]) == 0
 
 

@@ -79,8 +79,8 @@ def test_one_cause_that_violates_many_rules_is_one_defect() -> None:
 
 @pytest.mark.parametrize("name", ["forky", "trixie"])
 def test_fingerprint_title_and_severity_do_not_depend_on_which_cases_ran_and_in_which_order(name: str) -> None:
-    """The test uses each case separately, the cases of each verb, other orders, and thirds of the cases. The severity
-    of one defect differs, because it kills the kernel only sometimes."""
+    """The test uses each case separately, the cases of each verb, other orders, and a third or two thirds of the cases.
+    The severity of one defect differs, because it kills the kernel only sometimes."""
     every, shorts = list(results(name)), {rule.id: rule.short for rule in load_suite().registry.values()}
     unsteady = "7862f7654354"
     whole = {defect.fingerprint: defect for defect in defects_of(every, shorts)}

@@ -169,7 +169,7 @@ def test_every_case_and_its_first_point_have_a_set_up_of_printable_lines() -> No
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: Folders) -> Path:
-    """A run on a device whose windows are not bounded: a row and a sweep that fail, and a row that passes."""
+    """A run on a device whose windows grant access to the whole region: a row and a sweep fail, and a row passes."""
     cases = [case for case in SUITE.cases if case.id in (ROW, SWEEP, "bind_mw/type_1/part-from-buf")]
     assert len(cases) == 3
     return record(tmp_path_factory.mktemp("run"), SUITE, cases, named("window-of-the-whole-region").kind())

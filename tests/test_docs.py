@@ -1,4 +1,4 @@
-"""Tests that the examples, links and lists in the pages are valid, and of the hook that checks commit messages."""
+"""Tests of the examples, links and lists in the pages, and of the hook that checks commit messages."""
 
 import re
 import subprocess

@@ -272,7 +272,7 @@ def site(short: Path, tmp_path_factory: Folders) -> Path:
 
 
 def hostile(folder: Path) -> Path:
-    """Makes a history in which every text is markup, even names of rules and fingerprints."""
+    """Makes a history in which every text is markup, even the ids of rules and of a case."""
     rules = {f"{id_}{MARKUP}": dict.fromkeys(texts, MARKUP) for id_, texts in RULES.items()}
     run = run_of({1: "FAIL"}, device={"name": MARKUP, "driver": MARKUP, "fw": MARKUP}, stack=MARKUP)
     results = [{**each, "rules": [f"REG-15{MARKUP}"]} for each in run.results]

@@ -26,7 +26,7 @@ def found(tmp_path_factory: Folders) -> Any:
     own.mkdir(parents=True)
     for name in ("test_reg_mr.py", "rules.yaml"):
         shutil.copy(ROOT / "cases/reg_mr" / name, own)
-    settings = "PYTHONDONTWRITEBYTECODE= LD_PRELOAD=/suite/preload.so"  # bytecode is cached as on a host
+    settings = "PYTHONDONTWRITEBYTECODE= LD_PRELOAD=/suite/preload.so"  # empty: bytecode is cached, as on a host
     return told_by("on_a_host.py", place, files=files, settings=settings, cases=own.parent)
 
 

@@ -161,7 +161,7 @@ def test_an_observation_has_its_verdict_its_fault_and_its_words(
         pattern = "^" * each.startswith("^") + pattern + "$" * each.endswith("$")
         assert any(re.search(pattern, text) for text in texts), (each, texts)
     assert "\n" not in judgement.reason
-    assert judge(of, undeclared, seen, kernel) == judgement, "judging is a function of what was seen"
+    assert judge(of, undeclared, seen, kernel) == judgement, "a second judgement differs"
     assert (undeclared, seen, kernel) == before
 
 

@@ -1,5 +1,5 @@
 """Tests that each name at the top level of a module is assigned only once, and that no key of an observation is
-misspelt, which mypy does not detect."""
+misspelt; mypy does not detect misspelt keys."""
 
 import ast
 from collections import Counter

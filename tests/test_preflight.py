@@ -1,5 +1,5 @@
-"""Tests of preflight, the positive control of all refusals. Operations that must work before the first case are tried
-on references on which these operations fail."""
+"""Tests of preflight, the control of all refusals: without it, a device that transfers nothing would seem to refuse
+every operation. In most tests, an operation of preflight fails on the reference."""
 
 import errno
 from collections.abc import Callable

@@ -462,7 +462,7 @@ def test_if_qemu_is_killed_externally_before_the_guest_is_up_another_guest_is_st
 def test_a_guest_that_cannot_start_is_reported(fake_qemu: FakeQemu, tmp_path: Path, script: str, message: str) -> None:
     fake_qemu.put(CONSOLE + script)
     error = fake_qemu.fails(message)
-    assert error.log == (str(fake_qemu.console) if "$console" in script else "")  # an empty output is not reported
+    assert error.log == (str(fake_qemu.console) if "$console" in script else "")  # an empty console is not named
     assert not fake_qemu.runs()
     assert list(tmp_path.glob("work-*")) == []
 
@@ -539,7 +539,7 @@ def test_kvm_is_used_if_the_kernel_starts_under_it(
     assert qemu.choose(program, tmp_path / "vmlinuz") == found
     fake_qemu.pid.unlink()
     assert qemu.choose(program, tmp_path / "vmlinuz") == found
-    assert not fake_qemu.pid.exists(), "the result is stored"
+    assert not fake_qemu.pid.exists(), "QEMU was started again"
 
 
 def test_the_accelerator_can_be_named(monkeypatch: Patch) -> None:

@@ -79,7 +79,7 @@ def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(tmp_path: P
     assert recorded is not None
     (kept,) = recorded.results
     (deviation,) = kept["deviations"]
-    assert deviation["when"] == "REMOTE_READ"  # among the four points with REMOTE_WRITE and without LOCAL_WRITE
+    assert deviation["when"] == "REMOTE_READ"  # among the six points with REMOTE_WRITE and without LOCAL_WRITE
     assert (deviation["count"], deviation["of"], deviation["rules"]) == (4, 6, ["REG-15"])
     assert deviation["observed"] == "ibv_reg_mr should fail, but returned an MR"
     assert deviation["smallest"] == {"length": "1page", "access": "REMOTE_WRITE+REMOTE_READ"}
@@ -262,7 +262,7 @@ def test_the_points_after_a_set_up_that_was_refused_once_are_run() -> None:
     [("qp", 0.0, [*range(9)]), ('"NULL"', 0.0, [*range(9)]), ("qp", 1e9, [0]), ('"NULL"', 1e9, [0])],
 )
 def test_progress_is_reported_by_time(monkeypatch: Patch, via: str, seconds: float, reported: list[int]) -> None:
-    """After PROGRESS_S, progress is reported even before 512 points are done: each point may wait for a time-out."""
+    """After PROGRESS_S, progress is reported before 512 points are done, because a point can last until a time-out."""
     monkeypatch.setattr("conformance.sweeps.run.PROGRESS_S", seconds)
     case = samples.case(WINDOWS.replace("TYPE", "1").replace("VIA", via), "bind_mw")
     seen: list[int] = []
@@ -293,7 +293,7 @@ UNRELIABLE_ROW = """
 
 
 def losing(losses: int) -> Device:
-    """Returns a reference on which the first writes over an unreliable connection are lost."""
+    """Returns a reference on which the first `losses` writes to memory have no effect."""
     left = iter(range(losses))
     return device(put=lambda was, *asked: next(left, None) is not None or was(*asked))
 

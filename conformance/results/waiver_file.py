@@ -197,7 +197,7 @@ class Run:
 
 def waivers_text(runs: Sequence[Run], owner: str, issue: str, expires: date) -> str:
     """Returns the text of a file of waivers: one for each defect of each driver, the most severe defect first."""
-    lines = ["# Known defects, by their fingerprints; made by `rdma-cts waivers` from the runs of these stacks:"]
+    lines = ["# Known defects, by their fingerprints; made by `rdma-cts waivers` from these runs:"]
     lines += [f"#   {run.header['stack']}, {run.driver}, kernel {run.header['env'].get('kernel', '?')}" for run in runs]
     blocks = [
         block
