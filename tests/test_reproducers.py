@@ -197,7 +197,7 @@ def test_the_program_of_a_kernel_warning_mentions_the_kernels_log() -> None:
 def test_a_point_is_expressed_and_a_sweep_is_not() -> None:
     sweep = next(case for case in SUITE.cases if case.sweep and case.id.startswith("reg_mr/access_space/every"))
     assert "ibv_reg_mr(pd, buf, buf_size, 0)" in reproducer(f"{sweep.id}#access=none", SUITE, unknown_device()).text
-    with pytest.raises(Inexpressible, match="name one point"):
+    with pytest.raises(Inexpressible, match="name one of its points"):
         reproducer(sweep.id, SUITE, unknown_device())
 
 
