@@ -6,7 +6,7 @@ cases ran, in which order the cases ran, or how often the cases showed the defec
 to one defect. The following facts, besides the kind of violation, determine a cause:
 
 - The kernel died: the function in which it died. The rule does not matter.
-- The process died: the verb and the signal.
+- The process died: the verb and the signal, or the rule if it exited without a signal.
 - The kernel never frees memory: the function that allocates the memory.
 - A request accessed bytes outside of a region: no further fact, because one check of bounds should refuse all these
   requests.
