@@ -60,7 +60,7 @@ def repeated_run(source: Path, folder: Path, number: int, own: bool = False) -> 
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a command: seconds, processor seconds of the command and its guests, and MiB of memory."""
+    """The cost of a command: seconds, processor seconds of the command and its child processes, and MiB of memory."""
 
     seconds: float
     processor_s: float

@@ -26,7 +26,7 @@ _OTHER_SCHEMA = re.compile(r"rdma-cts-bundle/[0-9]{1,9}")
 SUFFIX = ".rdma-cts.tar.xz"
 MANIFEST, WAIVERS, PROFILE = "manifest.json", "waivers.yaml", "profile.yaml"
 MOST_BYTES = 256 << 20  # the limit for the sum of all members; a default run has 4 MB
-_ALWAYS_UNPACKED, _MOST_RATIO = 48 << 20, 100  # permitted unpacked bytes: always, and more per compressed byte
+_ALWAYS_UNPACKED, _MOST_RATIO = 48 << 20, 100  # permitted unpacked bytes: in any case, and per packed byte
 _SLACK = 16 << 20  # further permitted bytes, for the manifest and the headers of tar
 _MOST_OF_MANIFEST = 8 << 20
 _MOST_FILES = 20_000
@@ -119,7 +119,7 @@ def pack(path: Path, about: Mapping[str, Any], files: Mapping[str, bytes]) -> No
 
 
 _REPEATED = (
-    f"a large run has at most {_MOST_RATIO} times its bundle's size; a console.log that repeats a line can be removed"
+    f"unpacked, a large run may be {_MOST_RATIO} times as large as its bundle; remove a console.log that repeats a line"
 )
 
 

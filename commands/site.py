@@ -57,7 +57,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if not history.nights:
         raise UserError(f"{arguments.history} is not a history: it has no night")
     if history.problems and not any(cell.facts for cell in history.cells):
-        raise UserError(f"{arguments.history}: no night can be read; the first: {history.problems[0]}")
+        raise UserError(f"{arguments.history}: no night can be read; the first problem: {history.problems[0]}")
     if Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(arguments.history)):
         raise UserError(f"{folder} is within the history, where every directory is a night", hint="give another --out")
     show(history.problems, sys.stderr)
@@ -98,7 +98,7 @@ def _runs(history: History, page: HistoryPage) -> dict[Path, Run]:
 
 
 def _read_first(cells: Iterable[Cell], runs: dict[Path, Run]) -> bool:
-    """Reads the first readable run of these cells. Returns whether a run was readable; nights may have been removed."""
+    """Reads the first readable run of these cells. Returns False if none is readable; nights may have been removed."""
     for cell in cells:
         with suppress(UserError):
             recorded = read_results(cell.folder)

@@ -39,7 +39,7 @@ class Buffer:
 
 
 class Extended(Regions):
-    extended = False  # whether ibv_reg_mr_ex has registered a region
+    extended = False  # whether ibv_reg_mr_ex has been called with valid fields
 
     def reg_mr_ex(self, pd: int, *fields: Any) -> Region:
         """Executes ibv_reg_mr_ex. `fields` are the fields of MrInitAttr. Raises Refused."""
@@ -78,7 +78,7 @@ class Extended(Regions):
         return not comp_mask & ADDR and comp_mask & (FD | FD_OFFSET | IOVA) != FD | FD_OFFSET | IOVA
 
     def ex_base(self, asked: MrInitAttr) -> int:
-        """Returns the address of the first byte in requests with a key: the iova if the mask selects it, else addr."""
+        """Returns the address by which requests name the first byte: the iova if the mask selects it, else addr."""
         return asked.iova if asked.comp_mask & IOVA else asked.addr
 
     def register_ex(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
@@ -124,7 +124,7 @@ class Extended(Regions):
         return self.reg_mr_ex(pd, length, access, BUF | ADDR, 0, addr, -1, 0, "NULL", buf)
 
     def buffer_fault(self, pd: int, asked: MrInitAttr) -> int:
-        """Returns the errno for a range that is not in the buffer, or for a PD other than the buffer's; else 0."""
+        """Returns the errno for a range outside of the buffer, a different PD, or an iova of a dma-buf; else 0."""
         buffer = self.buffers[asked.buf or 0]
         if buffer.fd >= 0 and self.is_moved(asked):
             return errno.EINVAL

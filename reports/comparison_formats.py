@@ -195,8 +195,8 @@ def _item(change: Change) -> str:
 
 
 def as_junit(comparison: Comparison) -> str:
-    """Returns the comparison as JUnit XML, with a testcase for each change. A regression is a failure, and an undecided
-    verdict is an error."""
+    """Returns the comparison as JUnit XML, with a testcase for each change. A change in FAILING is a failure, and an
+    undecided verdict is an error."""
     kinds = {**dict.fromkeys(FAILING, "failure"), UNDECIDED: "error"}
     elements = [kinds.get(change.kind, "skipped") for change in comparison.changes]
     document = ET.Element("testsuites")

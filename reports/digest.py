@@ -83,7 +83,8 @@ class Digest:
     that the user gave: this directory or a file. `torn` is true if the last line of the file is incomplete.
     `confirmations` has the results of repeating violations. For a run that was read from a file, `suite` is set if
     the run has a footer, no violation, and the tables of this suite. The needs of rules and the number of left-out
-    cases are then computed from the suite and not read from the header. `is_of_other_tables`: only the tables differ.
+    cases are then computed from the suite and not read from the header. `is_of_other_tables` is set if such
+    a run does not have the tables of this suite.
     """
 
     directory: Path
@@ -377,7 +378,8 @@ class Digest:
 
     @property
     def points(self) -> int:
-        """The number of judged calls and operations. Each point of a sweep and each other case counts as one."""
+        """The number of judged calls and operations. Each point of a sweep, and each other case with a result, counts
+        as one."""
         sizes = (sum(record["points"].values()) for record in self.results if record["verdict"] != Verdict.MISSED)
         return sum(size or 1 for size in sizes)
 
@@ -507,7 +509,7 @@ def _shown(record: ResultRecord, shared: dict[tuple[str, int], Any]) -> ResultRe
     whole: Any = {**plain(completed(rest)), **known}
     for key, value in whole.items():
         if isinstance(value, dict | list):
-            whole[key] = shared.setdefault((key, id(record.get(key))), value)  # also the default of an absent value
+            whole[key] = shared.setdefault((key, id(record.get(key))), value)  # shares defaults of absent values, too
     return whole  # type: ignore[no-any-return]
 
 

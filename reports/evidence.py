@@ -27,7 +27,7 @@ _CALLED = {"layer": "answered by"}  # words for keys of observations
 
 
 def has_points(run: Digest) -> bool:
-    """Returns whether any result has points, so that the report must explain points by the text POINT."""
+    """Returns whether any result has points. If so, the report explains points by the text POINT."""
     return any(record["space"] for record in run.results)
 
 
@@ -96,7 +96,8 @@ def deviation(each: Deviation) -> Iterator[str]:
 
 
 def answered(run: Digest, record: ResultRecord) -> str:
-    """Returns the layer that returned the result of a violation's most severe symptom, with the evidence."""
+    """Returns the layer that returned the violating result, and how this is known; of several, the most severe
+    counts."""
     own_ones = run.symptoms.get(record["case"])
     return str(answering_of(min(own_ones, key=_rank))) if own_ones else record["layer"] or "not known"
 

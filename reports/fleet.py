@@ -16,7 +16,7 @@ from reports.html import environment
 
 FILE_NAME, DATA, DRAIN = "fleet.html", "fleet.json", "drain.sh"
 SCHEMA = "rdma-cts-fleet/1"
-# The facts that determine the groups of nodes whose group is not named in a lab's file. Only nodes with equal _DEVICE
+# The facts by which nodes are grouped, unless a lab's file names their group. Only nodes with equal _DEVICE
 # facts are compared. Nodes with different _SETTINGS may form different groups.
 _DEVICE = ("driver", "transport", "tier", "tables")
 _SETTINGS = ("firmware", "kernel", "rdma-core")
@@ -66,7 +66,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Difference:
-    """Nodes of a group with the value `here` of a fact, while most nodes of the group have the value `usual`."""
+    """Nodes of a group with the value `here` of a fact, while the most frequent value in the group is `usual`."""
 
     what: str
     usual: str

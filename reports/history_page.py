@@ -1,6 +1,7 @@
-"""Makes the page of a history: rules, nights, stacks, the first night of each violation, and the changes under test in
-that night. The page is self-contained and has no script; templates/history.html has the layout. The statements of the
-rules are read from the latest readable results, and everything else from the summaries of the runs (history.py)."""
+"""Makes the page of a history: rules, nights, stacks, the first night of each violation, and what changed in the
+software under test in that night. The page is self-contained and has no script; templates/history.html has the layout.
+The statements of the rules are read from the latest readable results, and everything else from the summaries of the
+runs (history.py)."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -165,7 +166,7 @@ class HistoryPage:
 
     @property
     def ticks(self) -> Sequence[str]:
-        """The nights that are named below the lanes: the first, the middle and the last night, without duplicates."""
+        """The nights that are named below the lanes: the first, the middle (of an odd number) and the last night."""
         middle = self.nights[len(self.nights) // 2 : -1] if len(self.nights) % 2 else ()
         return [*self.nights[:1], *middle[:1], *self.nights[1:][-1:]]
 
@@ -281,7 +282,7 @@ def page_of(history: History) -> str:
 
 
 def _under(night: str, name: str) -> str:
-    """Returns the address, within the page, of the changes under test of a cell in a night."""
+    """Returns the link to the section of the page with the changed software of a cell in one night."""
     return f"#{quote(f'under:{night}:{name}')}"
 
 

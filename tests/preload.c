@@ -1,7 +1,7 @@
 /* A library that adds defects to a correct driver. The tests overlay it on the guest, where every program loads it.
- * A mapping with a size of PANIC to WARN pages selects what happens at the next call to uverbs; after a mapping of LOSE
- * pages, the next completion is lost. Only the tests' own tables use these sizes.
- * RDMA_CTS_PANIC_AT=N makes the kernel panic when the Nth window is deallocated. */
+ * The size of requested memory selects a defect: PANIC to WARN pages, what happens at the next call to uverbs, or with
+ * LEAK at the next deregistration; LOSE pages, that the next completion is lost. Only the tests' own tables use these
+ * sizes. RDMA_CTS_PANIC_AT=N makes the kernel panic when the Nth window is deallocated. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

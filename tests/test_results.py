@@ -18,7 +18,7 @@ from conformance.model.record import FooterRecord, Record
 from conformance.model.rules import Needs
 from conformance.model.verdict import VERDICTS, Verdict
 from conformance.results import records, writer
-from conformance.results.checked_json import MOST_LEVELS, values_in
+from conformance.results.checked_json import MOST_LEVELS, parse, values_in
 from conformance.results.conclusions import exit_status
 from conformance.results.records import Recorded, decode, encode, footer_record, read_results, result_record
 from conformance.results.repeated import Repeated
@@ -94,6 +94,13 @@ def test_values_that_differ_in_nearly_every_result_are_not_shared(monkeypatch: p
     kept = Counter(key for key, _ in repeated._known)
     assert kept["observed"] == 2
     assert kept["expected"] == 1
+
+
+def test_json_of_the_most_levels_is_read_and_one_level_more_is_refused() -> None:
+    most = "[" * MOST_LEVELS + "]" * MOST_LEVELS
+    assert parse(most)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parse(f"[{most}]")
 
 
 @pytest.mark.parametrize(

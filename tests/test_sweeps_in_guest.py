@@ -1,4 +1,4 @@
-"""Tests of sweeps on Soft-RoCE: the results are the same on two devices, each with a worker, and without loops in C."""
+"""Tests of sweeps on Soft-RoCE: the results of one device are also those of two, and those without loops in C."""
 
 import json
 from typing import Any

@@ -2,9 +2,9 @@
 
     python3 -m trial.inside DEVICE PORT VIOLATION…
 
-Writes the cases that detect each alteration to the port, as JSON lines. The device itself may violate rules. Therefore
-a case detects an alteration only if it reports a rule as violated with the alteration, and not with unaltered calls in
-the same guest."""
+For each alteration, writes to the port a JSON line with the cases that detect it. The device itself may violate rules.
+Therefore a case detects an alteration only if it reports a rule as violated with the alteration, and not with unaltered
+calls in the same guest."""
 
 import json
 import os
@@ -66,7 +66,7 @@ class RealTrial:
 
     def detections(self, violation: Violation, cases: Iterable[Case], own: bool) -> tuple[dict[str, str], list[str]]:
         """Returns the cases that report a rule as violated only with the alteration, with their reasons, and the
-        exceptions of the alteration. With `own`, only reports of the violated rule count."""
+        first exception of the alteration. With `own`, only reports of the violated rule count."""
         # The cases run with unaltered calls first, because the alteration may affect every call of this process.
         before = {case.id: self.unaltered(case) for case in cases}
         alteration: Alteration = violation.kind()
@@ -87,7 +87,7 @@ class RealTrial:
         return detected, [f"{type(each).__name__}: {each}" for each in alteration.faults[:1]]
 
     def try_alteration(self, violation: Violation, own_only: bool = False) -> Finding:
-        """Runs the rows of the violated rule, then its sweeps, then the rows of other rules, until cases detect the
+        """Runs the rows of the violated rule, then its sweeps, then all rows, until cases detect the
         violation."""
         own = [[case for case in cases if violation.rule in case.rules] for cases in (self.cases, self.sweeps)]
         tried = 0
@@ -111,8 +111,8 @@ def try_alterations(bench: Bench, capabilities: Capabilities, watch: Watch, chos
 def main(name: str, port: str, chosen: Sequence[str]) -> int:
     obey_locked_memory_limit()
     out = os.open(port, os.O_WRONLY)
-    # The bench is never closed, because objects that altered calls have not released use the PD. The kernel releases
-    # all objects when the process exits.
+    # The bench is never closed, because its PD is in use by objects that altered calls did not release. The kernel
+    # releases all objects when the process exits.
     bench = DeviceBench(Device(name))
     for message in try_alterations(bench, capabilities_of(bench), KernelWatch(), chosen):
         write_all(out, json.dumps(message).encode() + b"\n")

@@ -17,7 +17,7 @@ MISATTRIBUTED_AT_MOST = 0.05
 class Trial:
     """The findings of one trial. `untriable` has the rules whose violation no case can detect, with the reasons.
     `permitted_variants` has the findings on permitted variants, on which no case may fail. `undetected` has the
-    violations that no case can or may detect, by name, with the reasons."""
+    violations that are tried but must survive, by name, with the reasons."""
 
     findings: Sequence[Finding]
     untriable: dict[str, str]

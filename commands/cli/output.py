@@ -72,8 +72,8 @@ def _is_there(path: Path) -> bool:
 
 def write_out(path: Path, data: bytes, line: str) -> None:
     """Writes a whole file and prints `line`. A special file, such as a FIFO or /dev/stdout, is written and not
-    replaced. `-` is standard output. Raises UserError (status 2) if the data cannot be written, or if the file has
-    recorded data of a run."""
+    replaced, and then `line` is not printed. `-` is standard output. Raises UserError (status 2) if the data cannot be
+    written, or if the file has recorded data of a run."""
     refuse_recorded(path)
     if is_standard_output(path):
         sys.stdout.flush()
@@ -95,6 +95,6 @@ def refuse_recorded(path: Path) -> None:
 
 
 def is_standard_output(path: Path) -> bool:
-    """Returns whether the path is standard output or its file, such as /dev/stdout. Opening this file again would
-    discard the text that was written before."""
+    """Returns whether the path is `-`, or the file that is standard output, such as /dev/stdout. Opening this file
+    again would discard the text that was written before."""
     return path == STANDARD_OUTPUT or (os.path.exists(path) and os.path.samestat(path.stat(), os.fstat(1)))

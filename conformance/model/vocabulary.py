@@ -114,7 +114,7 @@ FORK_SETTINGS = {
     "IBV_FORK_SAFE": "the environment variable",
     "RDMAV_HUGEPAGES_SAFE": "the environment variable and ibv_fork_init; the region is a part of a huge page",
 }
-# The ways to post requests. A queue pair for BATCHES is created for both ways.
+# The ways to post requests. On a queue pair for BATCHES, ibv_post_send and the builders can be used in turn.
 WR_POST, WINDOWS_POSTER, BOTH_POSTERS = "wr_post", "wr_post_windows", "both"
 BUILDERS = (WR_POST, WINDOWS_POSTER)
 POSTERS = {
@@ -206,7 +206,8 @@ _CALLABLE = {**verbs.VERBS, **{f"{name}_experimental": verb for name, verb in ve
 
 CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     **{name: verb.arguments for name, verb in _CALLABLE.items()},
-    # Calls that `verbs` does not describe, such as posted requests and traffic, to which manual pages of verbs refer.
+    # Calls that are not described in `verbs`: posted requests and traffic, which the verbs' manual pages mention, and
+    # others.
     # Without `rkey`, ibv_inc_rkey computes the new key from the window's last key.
     "post_bind_mw": {**_BIND, **_given("rkey=")},
     "post_local_inv": _given("qp rkey=mw.rkey"),
@@ -216,7 +217,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     Kind.API.traits.call: {"item": _words("item", None, API_ITEMS)},
     # Random sequences of calls, generated in trial/, with the reference implementation as oracle.
     Kind.SEQUENCES.traits.call: {},
-    # The kernel's query of a region (UVERBS_METHOD_QUERY_MR). The arguments are the expected fields besides the keys.
+    # The kernel's query of a region (UVERBS_METHOD_QUERY_MR). The keys of `mr`, `iova` and `length` are expected.
     "query_mr": _given("mr iova=mr.addr length=mr.length"),
     # At the uverbs entry: a command with the handle of an object of a wrong type, or with a handle that no object has.
     "forged": {
@@ -230,10 +231,10 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "discard": _given("memory addr= length= how"),  # without `addr` and `length`: the whole memory
     "fork": _given("memory child"),
     "join": _given("memory"),
-    "inherited": _given("addr length=1_page mappings="),  # `mappings`: the range is in so many of them
-    # Runs in a separate process. `kernel` is whether libibverbs can query the kernel's copy-on-fork support. The
-    # expected results are `status`, from ibv_is_fork_initialized, and whether a child inherits a page while the page is
-    # `registered` and after the page is `deregistered`.
+    "inherited": _given("addr length=1_page mappings="),  # `mappings`: how many mappings contain the range
+    # Runs in a separate process. `kernel` is whether libibverbs can query the kernel's copy-on-fork support. Expected
+    # are `status`, the result of ibv_is_fork_initialized; `registered`, whether a child inherits a registered page; and
+    # `deregistered`, the same after the deregistration.
     "ibv_fork_init": {
         "setting": _words("setting", None, FORK_SETTINGS),
         "kernel": _words("kernel", None, ("asked", "not_asked")),

@@ -51,7 +51,8 @@ def _check_depth(value: Any) -> None:
             for inner in (outer.values() if isinstance(outer, dict) else outer)
             if isinstance(inner, dict | list)
         ]
-    raise ValueError("nested too deeply")
+    if level:
+        raise ValueError("nested too deeply")
 
 
 def _refuse(name: str) -> NoReturn:

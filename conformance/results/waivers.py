@@ -79,7 +79,7 @@ class Terms:
 class KnownOutcome:
     """The outcome that a waiver describes; an empty field allows any value. `returned`, `errno` and `wc` are the
     results of the judged call, or of each deviation of a sweep. `reason` is a text that the result's reason must
-    contain. `when` are the permitted formulas of a sweep's deviations."""
+    contain. `when` has the conditions, as reports name them, under which the points of a sweep may deviate."""
 
     verdict: str
     returned: str = ""
@@ -108,7 +108,7 @@ class KnownOutcome:
         return ""
 
     def _differs_in_points(self, record: ResultRecord) -> str:
-        """Compares the faults of the deviations, because the record has no observation of a point."""
+        """Compares the faults of the deviations, because the record has no observations of single points."""
         answer = self.errno or " ".join(self.wc)
         record = completed(record)
         for each in record["deviations"]:
@@ -200,7 +200,7 @@ def symptoms(record: ResultRecord) -> list[Symptom]:
 
 
 def covering(waivers: Sequence[DefectWaiver], record: ResultRecord) -> DefectWaiver | None:
-    """Returns the waiver of the first symptom, if each symptom of the result has a waiver; else None."""
+    """Returns the waiver of the first symptom if all symptoms are recorded and each has a waiver; else None."""
     found = [next((waiver for waiver in waivers if waiver.covers(symptom)), None) for symptom in symptoms(record)]
     return found[0] if found and all(found) and not record.get("deviations_left_out") else None
 

@@ -1,6 +1,6 @@
-"""Compiles loop.c once per process, if there is a compiler, and declares its structures. A call from Python to C takes
-longer than most verbs; a loop in C takes only the time of the verbs. Without a compiler, sweeps have the same results,
-but take longer."""
+"""Loads loop.c, compiled with the C compiler if there is one, and declares its structures. A call from Python to C
+takes longer than most verbs; a loop in C takes only the time of the verbs. Without a compiler, sweeps have the same
+results, but take longer."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ class Loop:
         **columns: int | array[int],
     ) -> None:
         """`optional` is called at points whose access has a bit of `optional_mask`; `plain` is called at the other
-        points. `columns` are pd, access, addr and length. The struct ibv_mr of each region is expected to have these
-        values, except the access, and this `context`."""
+        points. `columns` are pd, access, addr and length. The struct ibv_mr of each region must have this
+        `context`, and these values of pd, addr and length."""
         self._kept: list[object] = [codes]
         self._loop = _Loop(
             plain=self._call(*plain),

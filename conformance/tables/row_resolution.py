@@ -1,8 +1,8 @@
 """Resolves the row of a sweep while its table is loaded, into templates for its parts (model/row_template.py).
 
 An axis can occur in arguments, in expectations and in `given`. Each part with axes is read once for each combination of
-the axis values. Lists of flags are read element by element, because an axis of subsets can have too many values for a
-list. sweep_reader.py reads the keys of the sweep.
+the axis values. Lists of flags are read element by element, because an axis of subsets can have too many values to
+read the whole list for each. sweep_reader.py reads the keys of the sweep.
 """
 
 import functools
@@ -43,8 +43,9 @@ _Read = Callable[[Reader, Node], T | None]
 
 
 class PartResolver:
-    """Resolves parts of one row. Records mistakes in `reader`; results after a mistake must not be used. `inside` is
-    the column (see model/space.py) of the sweep's points. A combination of values that no point has may be invalid."""
+    """Resolves parts of one row. Records mistakes in `reader`; results after a mistake must not be used. `inside` has
+    a bit for each combination that is a point of the sweep (a column of model/space.py). A combination of values that
+    no point has may be invalid."""
 
     def __init__(self, reader: Reader, text: RowText, inside: int) -> None:
         self._reader, self._text, self._inside = reader, text, inside

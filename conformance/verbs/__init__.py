@@ -3,8 +3,8 @@
 Tables, judging and reports use the names defined here. The package loads no library under test and opens no device. The
 descriptions are taken from the manual pages of rdma-core; `conformance.header` compares them with an installed header.
 
-The descriptions are YAML files in this folder. An enumerator, field or parameter is a list: its first attributes in
-their order, and then a mapping with further attributes by name. Every number is read as a text, except the number of an
+The descriptions are YAML files in this folder. An enumerator, field or parameter is a list: the required attributes by
+position, and then an optional mapping with further attributes. Every number is read as a text, except the number of an
 enumerator.
 """
 

@@ -1,4 +1,4 @@
-"""Implements the provider's functions in struct ibv_context by the reference. Requests and completions pass through
+"""Implements the provider's functions of struct ibv_context with the reference. Requests and completions pass through
 these functions as on the real stack, so that alterations of the data path can be tried without a device.
 trial/inside.py tries the alterations on the real stack."""
 

@@ -1,4 +1,5 @@
-"""Compiles the modules of mutants in a permanent workshop, and caches them by a digest of their sources."""
+"""Compiles the modules of mutants in a build environment that is kept between runs, and caches them by a digest of
+their sources."""
 
 import hashlib
 import json

@@ -1,7 +1,7 @@
 """Tries the suite on personas, without a violation and with each violation.
 
-A violation is offered on a persona if some case passes on the persona, and detects the violation on the unmodified
-reference, both with all capabilities and with only the persona's capabilities. An offered violation must be killed on
+A violation is offered on a persona if a case that passes on the persona detects the violation on the persona, or twice
+on the unmodified reference: with all capabilities, and with only the persona's. An offered violation must be killed on
 the persona. A violation that a behaviour of the persona masks (`masks` in the tables) need not be killed."""
 
 import collections
@@ -51,7 +51,7 @@ class Outcome:
     - `right`: the number of cases that pass and are not vacuous, or that fail for a rule that the driver violates
     - `wrong`: a line for each case that should not fail, and for each violated rule for which no case fails
     - `broken`: a line for each BROKEN case
-    - `vacuous`: the cases that pass and detect an offered violation only on the unmodified reference"""
+    - `vacuous`: passing cases that detect offered violations on the unmodified reference, but none on the persona"""
 
     persona: str
     verdicts: Mapping[str, int]
@@ -73,7 +73,7 @@ class Outcome:
 
 
 def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
-    """Checks the port of a persona, runs preflight and then the cases, as on a device. Raises UserError."""
+    """Chooses the GID of a persona's port, runs preflight and then the cases, as on a device. Raises UserError."""
     started = time.process_time()
     persona.port.begin()
     passed, failed, broken = set(), [], []
