@@ -78,7 +78,7 @@ class Binding(Queues):
 _ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
 _SENDS = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV")
 _WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
-_RELIABLE = ("RC", "XRC", "XRC_SEND", "RC_SRQ")
+RELIABLE = ("RC", "XRC", "XRC_SEND", "RC_SRQ")
 _UNRELIABLE = (*_WRITES, "SEND", "SEND_WITH_IMM", "BIND_MW", "LOCAL_INV", "SEND_WITH_INV")
 # The reference never refuses these operations on on-demand memory: every device with such memory declares them.
 _ON_EVERY_DEVICE = ("odp_send", "odp_recv", "odp_write", "odp_read", "odp_atomic")
@@ -95,7 +95,7 @@ class Work(Binding):
             return errno.EINVAL
         if opcode.endswith("_IMM") and not self.stack.has("immediate_data"):
             return errno.EINVAL
-        fits = queue.kind in _RELIABLE or (queue.kind == "UC" and opcode in _UNRELIABLE) or opcode in _SENDS[:2]
+        fits = queue.kind in RELIABLE or (queue.kind == "UC" and opcode in _UNRELIABLE) or opcode in _SENDS[:2]
         return 0 if fits else errno.EINVAL
 
     def send_fault(self, queue: Queue, request: SendRequest) -> int:
@@ -196,7 +196,7 @@ class Work(Binding):
     def refuse(self, queue: Queue, status: str) -> str:
         """Refuses an operation at the responder. On a reliable connection, the responder's queue pair enters the error
         state. Returns the requester's status."""
-        if queue.kind not in _RELIABLE:
+        if queue.kind not in RELIABLE:
             return SUCCESS
         if queue.peer.state == "ERR":
             return "RETRY_EXC_ERR"
@@ -291,7 +291,7 @@ class Work(Binding):
         if peer.state not in ("RTR", "RTS"):
             return self.refuse(queue, "RETRY_EXC_ERR")
         if not peer.receives:
-            return "RNR_RETRY_EXC_ERR" if queue.kind in _RELIABLE else SUCCESS
+            return "RNR_RETRY_EXC_ERR" if queue.kind in RELIABLE else SUCCESS
         if peer.kind == "UD" and content is not None:  # the global route header precedes a datagram
             content, length = bytes(_GRH) + content, length + _GRH
         wr_id, sges = self.next_receive(peer)
@@ -308,7 +308,7 @@ class Work(Binding):
         self.complete_receive(peer, done)
         if status != SUCCESS:
             self.fail(peer)
-        return reported if queue.kind in _RELIABLE else SUCCESS
+        return reported if queue.kind in RELIABLE else SUCCESS
 
     def complete_receive(self, peer: Queue, done: Completion) -> None:
         peer.polled.append(done)

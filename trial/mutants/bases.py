@@ -15,6 +15,7 @@ from reference.objects import FLUSH_GLOBAL, FLUSH_PERSISTENT, LOCAL_WRITE, MW_BI
 from reference.queues import SUCCESS, Queue
 from reference.reregistration import Change
 from reference.stack import WHOLE, Stack
+from reference.work import RELIABLE
 
 WORD_LENGTH = 8
 GIB = 1 << 30
@@ -106,7 +107,7 @@ def wrapped(region: Region, addr: int, length: int) -> int | None:
 
 def refused_reliably(queue: Queue, status: str) -> bool:
     """Whether a request was refused on a reliable queue pair."""
-    return queue.kind in ("RC", "XRC", "XRC_SEND", "RC_SRQ") and status != SUCCESS
+    return queue.kind in RELIABLE and status != SUCCESS
 
 
 class Polled(deque[Completion]):
