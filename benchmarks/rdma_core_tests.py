@@ -44,7 +44,10 @@ class Timed(unittest.TestResult):
         if not self._skipped:
             self.ran += 1
             self.seconds += time.perf_counter() - self._started
-        self._report(test, "skipped" if self._skipped else "passed" if self.wrong == self._wrong else "failed")
+        self._report(
+            test,
+            "skipped" if self._skipped else "passed" if self.wrong == self._wrong else "failed",
+        )
 
     def _report(self, test: unittest.TestCase, outcome: str = "") -> None:
         name = test.id().removeprefix("tests.")

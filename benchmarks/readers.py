@@ -39,13 +39,18 @@ def repeated_run(source: Path, folder: Path, number: int, own: bool = False) -> 
     """Writes an incomplete run with `number` results, which repeat the results in `source`, to the new directory
     `folder`, and returns `folder`."""
     header, *results = (
-        data for line in source.open("rb") if (data := json.loads(line))["type"] in ("header", "result")
+        data
+        for line in source.open("rb")
+        if (data := json.loads(line))["type"] in ("header", "result")
     )
 
     def copy(at: int) -> dict[str, Any]:
         again = {**results[at % len(results)], "points_file": "", "duration_us": 1000 + at}
         if own:
-            again |= {"observed": {**again["observed"], "n": at}, "source": {**again["source"], "line": at}}
+            again |= {
+                "observed": {**again["observed"], "n": at},
+                "source": {**again["source"], "line": at},
+            }
         case = f"{again['case']}-copy-{at // len(results)}"
         return {**again, "repro": again["repro"].replace(again["case"], case), "case": case}
 
@@ -71,8 +76,15 @@ def cost(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
     """Returns the cost of a command, which must exit with status 0 or 1."""
     began = time.perf_counter()
     with tempfile.TemporaryFile("w+", errors="replace") as output:
-        environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable, "PYTHONPATH": str(ROOT), **environment}
-        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        environment = {
+            **os.environ,
+            "RDMA_CTS_PYTHON": sys.executable,
+            "PYTHONPATH": str(ROOT),
+            **environment,
+        }
+        process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode not in (0, 1):
@@ -82,7 +94,9 @@ def cost(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "", allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0] if __doc__ else "", allow_abbrev=False
+    )
     parser.add_argument("--planned", type=int, default=300_000, metavar="N")
     parser.add_argument("--results", type=int, metavar="N")
     parser.add_argument("--own", action="store_true")
@@ -90,9 +104,13 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         made, *more = (
-            (repeated_run, arguments.results, arguments.own) if arguments.results else (planned_run, arguments.planned)
+            (repeated_run, arguments.results, arguments.own)
+            if arguments.results
+            else (planned_run, arguments.planned)
         )
-        many, again = (str(made(arguments.run, Path(name) / each, *more)) for each in ("many", "again"))
+        many, again = (
+            str(made(arguments.run, Path(name) / each, *more)) for each in ("many", "again")
+        )
         commands = [
             *(["report", many, "--format", each, "--out", f"{name}/report"] for each in FORMATS),
             ["compare", again, many],
@@ -104,8 +122,13 @@ def main() -> int:
             took = cost([str(ROOT / "rdma-cts"), *command], {})
             report = Path(name) / "report"
             size = report.stat().st_size if "--out" in command else 0
-            shown = " ".join(word for word in command if not word.startswith(name) and word != "--out")
-            print(f"{took.processor_s:6.2f} s {took.memory_mib:6.0f} MiB {size / 1e6:8.1f} MB  {shown}", flush=True)
+            shown = " ".join(
+                word for word in command if not word.startswith(name) and word != "--out"
+            )
+            print(
+                f"{took.processor_s:6.2f} s {took.memory_mib:6.0f} MiB {size / 1e6:8.1f} MB  {shown}",
+                flush=True,
+            )
     return 0
 
 

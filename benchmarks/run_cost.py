@@ -60,7 +60,9 @@ done
 """
 
 
-def guest_run(*arguments: str, new_build: bool = False, empty_cache: bool = False) -> Callable[[Path], Cost]:
+def guest_run(
+    *arguments: str, new_build: bool = False, empty_cache: bool = False
+) -> Callable[[Path], Cost]:
     """Returns a function that runs cases in the guest, with files in the directory `work`. With `new_build`, no
     template exists for the software under test."""
 
@@ -98,19 +100,45 @@ def lab_start(work: Path) -> Cost:
         "hosts:\n" + "".join(f"- {{host: h{each}, device: rxe0}}\n" for each in range(HOSTS))
     )
     path = os.pathsep.join([str(ssh.parent), os.environ["PATH"]])
-    environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable, "PATH": path, "STARTED": str(started)}
-    command = [str(ROOT / "rdma-cts"), "run", "--lab", str(work / "lab.yaml"), "--out", str(work / "out")]
+    environment = {
+        **os.environ,
+        "RDMA_CTS_PYTHON": sys.executable,
+        "PATH": path,
+        "STARTED": str(started),
+    }
+    command = [
+        str(ROOT / "rdma-cts"),
+        "run",
+        "--lab",
+        str(work / "lab.yaml"),
+        "--out",
+        str(work / "out"),
+    ]
     began = time.perf_counter()
-    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as lab:
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as lab:
         while not started.exists() or started.stat().st_size < HOSTS:
             if lab.poll() is not None:
                 sys.exit(f"the lab ended with status {lab.returncode}")
             time.sleep(0.1)
         seconds, own = time.perf_counter() - began, Path(f"/proc/{lab.pid}")
-        runs = [own, *(Path("/proc", each) for each in (own / f"task/{lab.pid}/children").read_text().split())]
-        ticks = sum(sum(map(int, (each / "stat").read_text().rpartition(")")[2].split()[11:15])) for each in runs)
+        runs = [
+            own,
+            *(
+                Path("/proc", each)
+                for each in (own / f"task/{lab.pid}/children").read_text().split()
+            ),
+        ]
+        ticks = sum(
+            sum(map(int, (each / "stat").read_text().rpartition(")")[2].split()[11:15]))
+            for each in runs
+        )
         shares = [
-            line.split()[1] for each in runs for line in (each / "smaps_rollup").open() if line.startswith("Pss:")
+            line.split()[1]
+            for each in runs
+            for line in (each / "smaps_rollup").open()
+            if line.startswith("Pss:")
         ]
         lab.terminate()
     return Cost(seconds, ticks / os.sysconf("SC_CLK_TCK"), sum(map(int, shares)) / 1024)
@@ -166,17 +194,32 @@ def cases_only(work: Path) -> float:
 
 
 MEASURES = {
-    "only": Measure("`--only CASE` with a template", guest_run("--only", CASE), 3.0, resume_and_end),
+    "only": Measure(
+        "`--only CASE` with a template", guest_run("--only", CASE), 3.0, resume_and_end
+    ),
     "build": Measure(
-        "`--only CASE` with a new build", guest_run("--only", CASE, new_build=True), 18.0, boot_and_power_off
+        "`--only CASE` with a new build",
+        guest_run("--only", CASE, new_build=True),
+        18.0,
+        boot_and_power_off,
     ),
     "smoke": Measure("the smoke tier", guest_run("--tier", "smoke"), 12.0, cases_only),
     "default": Measure("the default tier, violations confirmed", guest_run(), 90.0, cases_only),
     "spaces": Measure("the exhaustive tier's spaces", guest_run(*SPACES.split()), 70.0, cases_only),
-    "first": Measure("the first run ever", guest_run("--only", CASE, empty_cache=True), 180.0, once=True),
-    "reports": Measure(f"the reports of {RESULTS:,} results", reports, 12.0, parsing, 400e6 / (1 << 20)),
-    "lab": Measure(f"the start of a lab of {HOSTS} hosts", lab_start, 30.0, goal_mib=1e9 / (1 << 20)),
-    "quick": Measure("the quick tests", lambda _: cost([str(ROOT / "rdma-cts"), "test", "--quick", "--yes"], {}), 45.0),
+    "first": Measure(
+        "the first run ever", guest_run("--only", CASE, empty_cache=True), 180.0, once=True
+    ),
+    "reports": Measure(
+        f"the reports of {RESULTS:,} results", reports, 12.0, parsing, 400e6 / (1 << 20)
+    ),
+    "lab": Measure(
+        f"the start of a lab of {HOSTS} hosts", lab_start, 30.0, goal_mib=1e9 / (1 << 20)
+    ),
+    "quick": Measure(
+        "the quick tests",
+        lambda _: cost([str(ROOT / "rdma-cts"), "test", "--quick", "--yes"], {}),
+        45.0,
+    ),
 }
 
 
@@ -217,7 +260,9 @@ def read_nights(path: Path) -> list[dict[str, float]]:
     return nights
 
 
-def compared(nights: Sequence[Mapping[str, float]], figures: Mapping[str, float]) -> tuple[str, bool]:
+def compared(
+    nights: Sequence[Mapping[str, float]], figures: Mapping[str, float]
+) -> tuple[str, bool]:
     """Returns a line that compares figures with earlier nights, and whether any figure has regressed."""
     known = {name: [night[name] for night in nights if name in night][-NIGHTS:] for name in figures}
     known = {name: values for name, values in known.items() if len(values) >= FEWEST}
@@ -231,22 +276,46 @@ def compared(nights: Sequence[Mapping[str, float]], figures: Mapping[str, float]
         return f"costs: {'; '.join(above)}", True
     if not known:
         return f"costs: not compared: {len(nights)} earlier nights, {FEWEST} are needed", False
-    spread, name = max(((max(each) - min(each)) / statistics.median(each), name) for name, each in known.items())
-    return f"costs: nothing is more than a fifth above earlier nights; largest spread: {spread:.0%} ({name})", False
+    spread, name = max(
+        ((max(each) - min(each)) / statistics.median(each), name) for name, each in known.items()
+    )
+    return (
+        f"costs: nothing is more than a fifth above earlier nights; largest spread: {spread:.0%} ({name})",
+        False,
+    )
 
 
 def main() -> int:
     """Measures, prints the results, and returns exit status 1 if a goal is missed."""
-    parser = argparse.ArgumentParser(description="Measures what runs and other commands cost.", allow_abbrev=False)
-    parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="how often each measure is repeated")
-    parser.add_argument("--history", type=Path, metavar="FILE", help="compare with earlier nights, and add this night")
-    parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"some of {', '.join(MEASURES)}; default: all")
+    parser = argparse.ArgumentParser(
+        description="Measures what runs and other commands cost.", allow_abbrev=False
+    )
+    parser.add_argument(
+        "--repetitions", type=int, default=5, metavar="N", help="how often each measure is repeated"
+    )
+    parser.add_argument(
+        "--history",
+        type=Path,
+        metavar="FILE",
+        help="compare with earlier nights, and add this night",
+    )
+    parser.add_argument(
+        "measures",
+        nargs="*",
+        metavar="MEASURE",
+        help=f"some of {', '.join(MEASURES)}; default: all",
+    )
     arguments = parser.parse_args()
     if unknown := set(arguments.measures) - set(MEASURES):
-        parser.error(f"unknown measure {sorted(unknown)[0]!r}; the measures are {', '.join(MEASURES)}")
+        parser.error(
+            f"unknown measure {sorted(unknown)[0]!r}; the measures are {', '.join(MEASURES)}"
+        )
     nights = read_nights(arguments.history) if arguments.history else []
     figures: dict[str, float] = {}
-    lines = ["| what | median | processors | memory | floor | ratio | goal |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| what | median | processors | memory | floor | ratio | goal |",
+        "|---|---|---|---|---|---|---|",
+    ]
     missed = False
     for name in arguments.measures or MEASURES:
         measure = MEASURES[name]

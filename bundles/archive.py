@@ -26,7 +26,10 @@ _OTHER_SCHEMA = re.compile(r"rdma-cts-bundle/[0-9]{1,9}")
 SUFFIX = ".rdma-cts.tar.xz"
 MANIFEST, WAIVERS, PROFILE = "manifest.json", "waivers.yaml", "profile.yaml"
 MOST_BYTES = 256 << 20  # the limit for the sum of all members; a default run has 4 MB
-_ALWAYS_UNPACKED, _MOST_RATIO = 48 << 20, 100  # permitted unpacked bytes: in any case, and per packed byte
+_ALWAYS_UNPACKED, _MOST_RATIO = (
+    48 << 20,
+    100,
+)  # permitted unpacked bytes: in any case, and per packed byte
 _SLACK = 16 << 20  # further permitted bytes, for the manifest and the headers of tar
 _MOST_OF_MANIFEST = 8 << 20
 _MOST_FILES = 20_000
@@ -34,7 +37,9 @@ _MEMORY = 128 << 20  # the limit of the decompressor's memory
 _CHECK = lzma.CHECK_SHA256
 _BLOCK = 512  # the block size of tar
 _CHUNK = 1 << 16
-_NAME = re.compile(r"results\.jsonl|waivers\.yaml|profile\.yaml|console(-[0-9]+)?\.log|points/[^/]+\.json")
+_NAME = re.compile(
+    r"results\.jsonl|waivers\.yaml|profile\.yaml|console(-[0-9]+)?\.log|points/[^/]+\.json"
+)
 _LONGEST_NAME = 255
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -64,7 +69,11 @@ class Manifest:
         return sum(member.size for member in self.files.values())
 
     def encoded(self) -> bytes:
-        data = {"schema": SCHEMA, **self.about, "files": {name: vars(member) for name, member in self.files.items()}}
+        data = {
+            "schema": SCHEMA,
+            **self.about,
+            "files": {name: vars(member) for name, member in self.files.items()},
+        }
         return (json.dumps(data, indent=1) + "\n").encode("ascii")
 
     @staticmethod
@@ -95,7 +104,9 @@ class Manifest:
 
 
 def _is_name(name: str) -> bool:
-    return bool(_NAME.fullmatch(name)) and name.isprintable() and len(name.encode()) <= _LONGEST_NAME
+    return (
+        bool(_NAME.fullmatch(name)) and name.isprintable() and len(name.encode()) <= _LONGEST_NAME
+    )
 
 
 def pack(path: Path, about: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
@@ -104,13 +115,18 @@ def pack(path: Path, about: Mapping[str, Any], files: Mapping[str, bytes]) -> No
     if odd := next((name for name in files if not _is_name(name)), None):
         raise UserError(f"{one_line(odd)}: a bundle cannot have a file of this name")
     if len(files) > _MOST_FILES or sum(map(len, files.values())) > MOST_BYTES:
-        raise UserError(f"the run is too large for a bundle, which has at most {MOST_BYTES >> 20} MiB")
+        raise UserError(
+            f"the run is too large for a bundle, which has at most {MOST_BYTES >> 20} MiB"
+        )
     ordered = {name: files[name] for name in sorted(files)}
     manifest = Manifest(about, {name: Member.of(data) for name, data in ordered.items()})
     compressor = lzma.LZMACompressor(lzma.FORMAT_XZ, _CHECK, preset=6)
     parts = []
     for name, data in {MANIFEST: manifest.encoded(), **ordered}.items():
-        parts += [compressor.compress(part) for part in (_head(name, len(data)), data, _padding(len(data)))]
+        parts += [
+            compressor.compress(part)
+            for part in (_head(name, len(data)), data, _padding(len(data)))
+        ]
     parts += [compressor.compress(_END), compressor.flush()]
     packed = b"".join(parts)
     if manifest.unpacked > _most_unpacked(len(packed)):
@@ -118,9 +134,7 @@ def pack(path: Path, about: Mapping[str, Any], files: Mapping[str, bytes]) -> No
     write_atomically(path, packed)
 
 
-_REPEATED = (
-    f"unpacked, a large run may be {_MOST_RATIO} times as large as its bundle; remove a console.log that repeats a line"
-)
+_REPEATED = f"unpacked, a large run may be {_MOST_RATIO} times as large as its bundle; remove a console.log that repeats a line"
 
 
 def _most_unpacked(packed: int) -> int:
@@ -151,10 +165,16 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, str]:
             except _WrongError as error:
                 raise UserError(f"{path} is not a bundle, or was changed: {error}") from error
             except _OtherVersionError as error:
-                what = f"{path} is a bundle of another version, {error}; this version reads {SCHEMA}"
-                raise UserError(what, hint="use the version of rdma-cts that wrote this file") from error
+                what = (
+                    f"{path} is a bundle of another version, {error}; this version reads {SCHEMA}"
+                )
+                raise UserError(
+                    what, hint="use the version of rdma-cts that wrote this file"
+                ) from error
             except lzma.LZMAError as error:
-                raise UserError(f"{path} is not a bundle, or was changed: its compressed data are invalid") from error
+                raise UserError(
+                    f"{path} is not a bundle, or was changed: its compressed data are invalid"
+                ) from error
     except OSError as error:
         if error.filename is not None and str(error.filename) != str(path):
             raise not_written(Path(str(error.filename)), error) from error
@@ -218,7 +238,9 @@ class _Source:
             if self._xz.decompress(self._more(), 1):
                 raise _WrongError("there are bytes after the last file")
         if self._xz.check != _CHECK:
-            raise _WrongError("the checksums of its compressed data are not of the kind that `bundle` writes")
+            raise _WrongError(
+                "the checksums of its compressed data are not of the kind that `bundle` writes"
+            )
         if self._xz.unused_data or self._file.read(1):
             raise _WrongError("there are bytes after the compressed data")
 

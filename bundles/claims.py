@@ -13,8 +13,13 @@ from reports.digest import Digest
 from reports.text import one_line
 
 _RUN, _BUNDLED_BY = "run", "bundled_by"
-_FACTS = "device driver firmware kernel rdma-core stack transport tier seed started suite tables".split()
-_WORDING = ("conformance", "reports")  # the folders of the code that judges and of the code that writes conclusions
+_FACTS = (
+    "device driver firmware kernel rdma-core stack transport tier seed started suite tables".split()
+)
+_WORDING = (
+    "conformance",
+    "reports",
+)  # the folders of the code that judges and of the code that writes conclusions
 
 
 def claims(run: Digest) -> dict[str, Any]:
@@ -38,7 +43,9 @@ def packer() -> dict[str, str]:
 def _engine_sha256() -> str:
     found = hashlib.sha256()
     for path in sorted(path for folder in _WORDING for path in (ROOT / folder).rglob("*.py")):
-        found.update(f"{path.relative_to(ROOT)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+        found.update(
+            f"{path.relative_to(ROOT)}\0".encode() + hashlib.sha256(path.read_bytes()).digest()
+        )
     return found.hexdigest()
 
 
@@ -50,7 +57,9 @@ def wrong_claim(manifest: Manifest, run: Digest) -> str:
         names = [name for name in _FACTS if name in named] if isinstance(named, Mapping) else []
         stated, true = _facts(stated, names), _facts(true, names)
     wrong = next((key for key in (*true, *stated) if stated.get(key) != true.get(key)), None)
-    return f"`{one_line(wrong)}` of its manifest is not true of the run" if wrong is not None else ""
+    return (
+        f"`{one_line(wrong)}` of its manifest is not true of the run" if wrong is not None else ""
+    )
 
 
 def remark(manifest: Manifest, run: Digest) -> str:
@@ -59,7 +68,9 @@ def remark(manifest: Manifest, run: Digest) -> str:
     if not _of_other_version(manifest) or {**manifest.about, _BUNDLED_BY: None} == own:
         return ""
     by = manifest.about.get(_BUNDLED_BY)
-    version, engine = (str(by.get(key)) if isinstance(by, Mapping) else "?" for key in ("version", "engine_sha256"))
+    version, engine = (
+        str(by.get(key)) if isinstance(by, Mapping) else "?" for key in ("version", "engine_sha256")
+    )
     return f"manifest: the facts are true of the run; a different version wrote its text: {version} ({engine[:12]})"
 
 

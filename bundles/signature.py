@@ -54,18 +54,28 @@ def signer(bundle: Path, data: bytes, signers: Path) -> str:
     return found[0]
 
 
-_HINT = "bundle --sign KEY writes BUNDLE.sig; SIGNERS has lines as in ssh-keygen(1), ALLOWED SIGNERS"
+_HINT = (
+    "bundle --sign KEY writes BUNDLE.sig; SIGNERS has lines as in ssh-keygen(1), ALLOWED SIGNERS"
+)
 
 
 def _run(arguments: Sequence[str], wrong: str, data: bytes = b"") -> str:
     """Returns the output of ssh-keygen -Y. Raises UserError, whose message begins with `wrong`."""
     program = shutil.which(_PROGRAM)
     if program is None:
-        raise UserError(f"the program {_PROGRAM} is not installed", hint="install openssh-client", status=3)
+        raise UserError(
+            f"the program {_PROGRAM} is not installed", hint="install openssh-client", status=3
+        )
     done = subprocess.run(
-        [program, "-Y", *arguments], input=data, capture_output=True, env={**os.environ, "LC_ALL": "C"}, check=False
+        [program, "-Y", *arguments],
+        input=data,
+        capture_output=True,
+        env={**os.environ, "LC_ALL": "C"},
+        check=False,
     )
     if done.returncode:
-        lines = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+        lines = [
+            line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()
+        ]
         raise UserError(f"{wrong}: {lines[-1]}" if lines else wrong)
     return done.stdout.decode("utf-8", "replace")

@@ -54,7 +54,9 @@ COMMANDS: Mapping[str, str] = {
     "variables": "Print the environment variables and the purpose of each variable.",
     "completion": "Print a script with which bash, zsh or fish complete commands and options.",
 }
-_ALLOCATED = 50_000  # new objects between two garbage collections; few objects of a command become garbage
+_ALLOCATED = (
+    50_000  # new objects between two garbage collections; few objects of a command become garbage
+)
 _MODULES = {"list": "listing", "bisect-step": "bisect_step"}
 
 
@@ -88,7 +90,9 @@ def parser_of(commands: Collection[str]) -> Parser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None, parsed: Namespace | None = None, **known: object) -> int:
+def main(
+    argv: Sequence[str] | None = None, parsed: Namespace | None = None, **known: object
+) -> int:
     """Runs the command that `argv` names and returns its exit status. `parsed` are arguments that the caller has
     parsed. `known` are attributes that are added to the arguments, such as cases that the caller has already chosen."""
     given = sys.argv[1:] if argv is None else list(argv)

@@ -30,7 +30,9 @@ def execute(arguments: argparse.Namespace) -> int:
     depend on the commit; the command line then stops the bisection."""
     options = with_earlier(options_from(arguments), None)
     if not options.only:
-        raise UserError("bisect-step needs a case", hint="--only CASE, or --only with a defect's fingerprint")
+        raise UserError(
+            "bisect-step needs a case", hint="--only CASE, or --only with a defect's fingerprint"
+        )
     selection_from(options).apply(suite_from(options))
     target.refuse_conflicts(options)
     for name in _BUILDS:

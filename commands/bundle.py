@@ -29,7 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--out FILE", f"where to write (default: RUN{SUFFIX})")
     add(parser, "--waivers FILE", "the run's waivers, if their file was moved")
     add(parser, "--profile FILE", "the run's profile, if its file was moved")
-    add(parser, "--sign KEY", f"sign the bundle with a key of ssh-keygen(1); writes FILE{signature.SUFFIX}")
+    add(
+        parser,
+        "--sign KEY",
+        f"sign the bundle with a key of ssh-keygen(1); writes FILE{signature.SUFFIX}",
+    )
     add_cases_argument(parser)
 
 
@@ -45,7 +49,10 @@ def execute(arguments: argparse.Namespace) -> int:
         pack(draft, claims(run), _files(run, arguments.waivers, arguments.profile))
         support = verify.support_of(draft, arguments.cases, arguments.run)
         if support.unfounded:
-            raise UserError(f"{arguments.run} supports {support.sentence}; the first: {support.unfounded[0]}", status=1)
+            raise UserError(
+                f"{arguments.run} supports {support.sentence}; the first: {support.unfounded[0]}",
+                status=1,
+            )
         data = draft.read_bytes()
         if arguments.sign:
             if is_standard_output(out):
@@ -75,13 +82,17 @@ def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[s
             raise UserError(f"the run in {folder} had no waivers", hint="leave out --waivers")
         if hashlib.sha256(found[WAIVERS]).hexdigest() != known["sha256"]:
             raise UserError(
-                f"{path} is not the file of waivers that the run had", hint="name the run's file with --waivers"
+                f"{path} is not the file of waivers that the run had",
+                hint="name the run's file with --waivers",
             )
     named = run.header.get("profile")
     if path := profile or (_of_run(folder, named["file"]) if named else _profile_of(folder)):
         found[PROFILE] = _content(path)
         if named and hashlib.sha256(found[PROFILE]).hexdigest() != named["sha256"]:
-            raise UserError(f"{path} is not the profile that the run had", hint="name the run's file with --profile")
+            raise UserError(
+                f"{path} is not the profile that the run had",
+                hint="name the run's file with --profile",
+            )
     return found
 
 

@@ -16,7 +16,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "old OLD", "the directory or results.jsonl of the earlier run")
     add(parser, "new NEW", "the directory or results.jsonl of the later run")
     add(parser, "--unlike-tables", "compare the runs even if their tables differ")
-    add(parser, "--format", "the format (default: text)", choices=("text", *comparison_formats.FORMATS), default="text")
+    add(
+        parser,
+        "--format",
+        "the format (default: text)",
+        choices=("text", *comparison_formats.FORMATS),
+        default="text",
+    )
     add(parser, "--all", f"show every change, not only {_MOST} of each kind")
 
 

@@ -14,7 +14,9 @@ _FILES = "--"  # this word among the possible values of an option means that the
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=tuple(SCRIPTS), help="for example: source <(./rdma-cts completion bash)")
+    parser.add_argument(
+        "shell", choices=tuple(SCRIPTS), help="for example: source <(./rdma-cts completion bash)"
+    )
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -38,7 +40,11 @@ def _known() -> dict[str, Collection[str]]:
     """Returns the words that can be the value of an option, by the placeholder in the option's help text."""
     suite = load_suite()
     verbs = sorted({table.verb.removeprefix("ibv_") for table in suite.tables})
-    return {"VERB": verbs, "ID": suite.registry.as_data(), **dict.fromkeys((*PATHS, "ARG", "TREE"), (_FILES,))}
+    return {
+        "VERB": verbs,
+        "ID": suite.registry.as_data(),
+        **dict.fromkeys((*PATHS, "ARG", "TREE"), (_FILES,)),
+    }
 
 
 def _values(parser: Parser) -> Iterator[tuple[str, str | None]]:
@@ -46,7 +52,11 @@ def _values(parser: Parser) -> Iterator[tuple[str, str | None]]:
     for action in parser._actions:
         words = action.choices or _known().get(str(action.metavar), ())
         value = None if action.nargs == 0 else " ".join(map(str, words))
-        yield from ((name, value) for name in action.option_strings or [""] if not name or name.startswith("--"))
+        yield from (
+            (name, value)
+            for name in action.option_strings or [""]
+            if not name or name.startswith("--")
+        )
 
 
 def _bash(commands: dict[str, Parser]) -> str:
@@ -82,7 +92,9 @@ def _zsh(commands: dict[str, Parser]) -> str:
     """Returns the bash script for zsh. If compinit loads the script as a function, the first call also completes."""
     load = "(( $+functions[compdef] )) || { autoload -U compinit && compinit; }\n"
     load += "autoload -U +X bashcompinit && bashcompinit"
-    first = "[[ ${zsh_eval_context[-1]} != loadautofunc ]] || _bash_complete -o filenames -F _rdma_cts"
+    first = (
+        "[[ ${zsh_eval_context[-1]} != loadautofunc ]] || _bash_complete -o filenames -F _rdma_cts"
+    )
     return f"#compdef {PROGRAM}\n{load}\n{_bash(commands)}{first}\n"
 
 
@@ -92,7 +104,9 @@ def _fish(commands: dict[str, Parser]) -> str:
         about = str(parser.description).replace("'", "")
         seen = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in name.split())
         if " " not in name:
-            lines.append(f"complete -c {PROGRAM} -n __fish_use_subcommand -f -a {name} -d '{about}'")
+            lines.append(
+                f"complete -c {PROGRAM} -n __fish_use_subcommand -f -a {name} -d '{about}'"
+            )
         for option, words in _values(parser):
             value = {None: "", _FILES: " -r"}.get(words, f" -x -a '{words}'")
             flag = f" -l {option[2:]}" if option else ""

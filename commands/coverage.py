@@ -64,7 +64,9 @@ class Coverage:
     @property
     def only_open(self) -> list[str]:
         """The rules whose cases all leave the outcome open."""
-        return [rule.id for rule in self.rules if rule.cases and not rule.success and not rule.refused]
+        return [
+            rule.id for rule in self.rules if rule.cases and not rule.success and not rule.refused
+        ]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +94,9 @@ def cover_with_results(suite: Suite, path: Path) -> Coverage:
         verdicts = {**run.verdicts, **dict.fromkeys(run.apart, _NOT_JUDGED)}
         codes = tuple(_codes(suite.cases, recorded.results))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: a result cannot be read ({type(error).__name__}: {error})") from error
+        raise UserError(
+            f"{path}: a result cannot be read ({type(error).__name__}: {error})"
+        ) from error
     complete = bool(recorded.footer and recorded.footer["complete"])
     cases = {record["case"] for record in recorded.results} & {case.id for case in suite.cases}
     return Coverage(tuple(_rules(suite, verdicts)), codes, len(suite.cases), complete, len(cases))
@@ -189,12 +193,19 @@ def _rule_lines(coverage: Coverage) -> Iterator[str]:
     for rule in coverage.rules:
         counts = [
             f"{number or '-':>{size}}"
-            for number, size in ((rule.cases, 5), (rule.success, 7), (rule.refused, 7), (rule.open, 4))
+            for number, size in (
+                (rule.cases, 5),
+                (rule.success, 7),
+                (rule.refused, 7),
+                (rule.open, 4),
+            )
         ]
         # The verdict is in brackets if every case is open: then it means only that no case crashed or hung.
         shown = f"({rule.verdict})" if rule.id in coverage.only_open else rule.verdict
         verdict = f"{shown:<11}  " if with_results else ""
-        source = rule.document if len(rule.document) <= document else f"{rule.document[: document - 1]}…"
+        source = (
+            rule.document if len(rule.document) <= document else f"{rule.document[: document - 1]}…"
+        )
         statement = textwrap.shorten(rule.statement, max(20, WIDTH - len(head)), placeholder="…")
         yield f"{rule.id:<{width}}  {'  '.join(counts)}  {verdict}{source:<{document}}  {statement}"
 
@@ -209,7 +220,9 @@ def _totals(coverage: Coverage) -> Iterator[str]:
     )
     if coverage.complete is not None:
         counts = Counter(rule.verdict for rule in rules)
-        figures = [f"{counts[verdict]} {verdict}" for verdict in reversed(OF_RULES) if counts[verdict]]
+        figures = [
+            f"{counts[verdict]} {verdict}" for verdict in reversed(OF_RULES) if counts[verdict]
+        ]
         figures.append(f"{counts[_NOT_RUN]} without a result")
         if counts[_NOT_JUDGED]:
             figures.append(f"{counts[_NOT_JUDGED]} of a vendor's dialect not judged")
@@ -234,7 +247,11 @@ def _code_lines(coverage: Coverage) -> Iterator[str]:
     yield f"{'documented return codes':<{verb + name + 2}}  expected by{observed}"
     for code in codes:
         expected = format_count(code.expected, "case") if code.expected else "no case"
-        observed = f"  {format_count(code.observed, 'time') if code.observed else 'never'}" if with_results else ""
+        observed = (
+            f"  {format_count(code.observed, 'time') if code.observed else 'never'}"
+            if with_results
+            else ""
+        )
         yield f"{code.verb:<{verb}}  {code.code:<{name}}  {expected:<11}{observed}".rstrip()
     yield f"documented codes expected by a case: {sum(code.expected > 0 for code in codes)} of {len(codes)}"
     if with_results:

@@ -28,7 +28,10 @@ WIDTH = 100
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "verb", nargs="?", metavar="VERB", help="a verb, such as ibv_reg_mr or reg_mr (default: list all verbs)"
+        "verb",
+        nargs="?",
+        metavar="VERB",
+        help="a verb, such as ibv_reg_mr or reg_mr (default: list all verbs)",
     )
     parser.add_argument(
         "--dialect",
@@ -54,11 +57,16 @@ def find(name: str, dialect: str = MAINLINE) -> Verb:
     full = name if name.startswith("ibv_") else f"ibv_{name}"
     if full not in VERBS:
         close = difflib.get_close_matches(full, VERBS, n=3, cutoff=0.6)
-        hint = f"did you mean {' or '.join(close)}?" if close else f"`{PROGRAM} describe` lists all verbs"
+        hint = (
+            f"did you mean {' or '.join(close)}?"
+            if close
+            else f"`{PROGRAM} describe` lists all verbs"
+        )
         raise UserError(f"unknown verb {name!r}", hint=hint)
     if dialect not in dialects(full):
         raise UserError(
-            f"no document describes an {dialect} {full}", hint=f"only {', '.join(VENDOR_VERBS)} has that dialect"
+            f"no document describes an {dialect} {full}",
+            hint=f"only {', '.join(VENDOR_VERBS)} has that dialect",
         )
     return VERBS[full] if dialect == MAINLINE else VENDOR_VERBS[full]
 
@@ -81,7 +89,9 @@ def render(verb: Verb) -> Iterator[str]:
     yield from _signature(verb)
     yield from _section("Parameters", _parameters(verb.parameters))
     yield from _section("Return", _return(verb))
-    yield from _section("Notes", (line for note in verb.notes for line in _wrapped(note, "  - ", hang=4)))
+    yield from _section(
+        "Notes", (line for note in verb.notes for line in _wrapped(note, "  - ", hang=4))
+    )
     shown = _within(verb, structs_in(verb))
     yield from _section("Where the documents disagree", _discrepancies(verb, shown))
     for enum in _enums(verb, shown):
@@ -133,13 +143,17 @@ def _return(verb: Verb) -> Iterator[str]:
     column = 10 + max(len(code.name) for code in verb.return_codes)
     for code in verb.return_codes:
         leaves = f" [{code.leaves}]" if code.leaves else ""
-        yield from _wrapped(code.meaning + leaves, f"  {code.name} ({code.value})".ljust(column), hang=column)
+        yield from _wrapped(
+            code.meaning + leaves, f"  {code.name} ({code.value})".ljust(column), hang=column
+        )
 
 
 def _discrepancies(verb: Verb, structs: Iterable[Struct]) -> Iterator[str]:
     of_parameters = [(each.name, each.discrepancy) for each in verb.parameters]
     of_fields = [
-        (f"struct {struct.name}.{each.name}", each.discrepancy) for struct in structs for each in struct.fields
+        (f"struct {struct.name}.{each.name}", each.discrepancy)
+        for struct in structs
+        for each in struct.fields
     ]
     named = [f"{name}: {text}." for name, text in of_parameters + of_fields if text]
     for text in (*verb.discrepancies, *named):
@@ -151,7 +165,9 @@ def _enum(enum: Enum) -> Iterator[str]:
     for each in enum:
         value = "?" if each.value is None else hex(each.value) if enum.flags else str(each.value)
         since = f" (since {each.since})" if each.since else ""
-        yield from _wrapped(each.meaning + since, f"  {each.name.ljust(column)}{value:<10}", hang=column + 12)
+        yield from _wrapped(
+            each.meaning + since, f"  {each.name.ljust(column)}{value:<10}", hang=column + 12
+        )
 
 
 def _struct(struct: Struct) -> Iterator[str]:
@@ -176,5 +192,10 @@ def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
 
 def _wrapped(text: str, first: str = "", hang: int = 0) -> list[str]:
     return textwrap.wrap(
-        text, WIDTH, initial_indent=first, subsequent_indent=" " * hang, break_long_words=False, break_on_hyphens=False
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=" " * hang,
+        break_long_words=False,
+        break_on_hyphens=False,
     )

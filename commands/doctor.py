@@ -21,7 +21,15 @@ from fixtures.guest.image import damage_of, image_folder
 from fixtures.guest.recipe import DEFAULT_STACK, Recipe, recipe_for
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
-from fixtures.system.readiness import MISSING, NOTE, OK, Finding, device_findings, packages_finding, works
+from fixtures.system.readiness import (
+    MISSING,
+    NOTE,
+    OK,
+    Finding,
+    device_findings,
+    packages_finding,
+    works,
+)
 from targets import hosts
 
 NO_WAY = 4  # exit status
@@ -32,8 +40,18 @@ _PAGES = (ROOT / "docs" / "nics.md", Path("/usr/share/doc/rdma-cts/docs/nics.md"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "--host [USER@]HOST[:PORT]", "check only this host, which is reached over ssh", type=word)
-    add(parser, "--device NAME", "check only this device of this host, and print notes on its driver", type=word)
+    add(
+        parser,
+        "--host [USER@]HOST[:PORT]",
+        "check only this host, which is reached over ssh",
+        type=word,
+    )
+    add(
+        parser,
+        "--device NAME",
+        "check only this device of this host, and print notes on its driver",
+        type=word,
+    )
     add_argument(parser, "stack", DEFAULT_STACK)
 
 
@@ -44,11 +62,15 @@ def execute(arguments: argparse.Namespace) -> int:
         return _print_tables({title: hosts.findings(arguments.host)})
     if arguments.device:
         title = f"On {arguments.device} ({PROGRAM} run --device {arguments.device})"
-        return _print_tables({title: [*device_findings(), *driver_findings(driver_of(arguments.device))]})
+        return _print_tables(
+            {title: [*device_findings(), *driver_findings(driver_of(arguments.device))]}
+        )
     return _print_tables(
         {
             f"On an RDMA device of this host ({PROGRAM} run --device NAME)": device_findings(),
-            f"In the Soft-RoCE guest ({PROGRAM} run --guest)": guest_findings(recipe_for(arguments.stack)),
+            f"In the Soft-RoCE guest ({PROGRAM} run --guest)": guest_findings(
+                recipe_for(arguments.stack)
+            ),
         }
     )
 
@@ -58,7 +80,11 @@ def _print_tables(ways: Mapping[str, Sequence[Finding]]) -> int:
         print(title)
         show([*table(findings), ""])
     ready = [title.partition(" (")[0] for title, findings in ways.items() if works(findings)]
-    missing = "Neither way works yet: follow the arrows of one way." if len(ways) > 1 else "This way does not work yet."
+    missing = (
+        "Neither way works yet: follow the arrows of one way."
+        if len(ways) > 1
+        else "This way does not work yet."
+    )
     print(f"Works now: {'; '.join(ready)}." if ready else missing)
     return 0 if ready else NO_WAY
 
@@ -66,7 +92,10 @@ def _print_tables(ways: Mapping[str, Sequence[Finding]]) -> int:
 def driver_of(device: str) -> str:
     """Returns the name of a device's kernel driver. Raises UserError if the device does not exist."""
     if device not in (names := device_names()):
-        raise UserError(f"there is no device {device}", hint=f"devices of this host: {', '.join(names) or 'none'}")
+        raise UserError(
+            f"there is no device {device}",
+            hint=f"devices of this host: {', '.join(names) or 'none'}",
+        )
     return driver_name(RdmaNetlink(device).driver_id() or 0)
 
 
@@ -75,15 +104,27 @@ def driver_findings(driver: str, pages: Iterable[Path] = _PAGES) -> list[Finding
     their places in the source, and other effects."""
     page = next((page for page in pages if page.is_file()), None)
     if page is None:
-        return [Finding(NOTE, driver, "the page nics.md of the documentation describes known drivers")]
+        return [
+            Finding(NOTE, driver, "the page nics.md of the documentation describes known drivers")
+        ]
     lines = page.read_text().splitlines()
     table = itertools.dropwhile(lambda line: not line.startswith(_HEADING), lines)
     rows = itertools.takewhile(lambda line: line.startswith("|"), itertools.islice(table, 2, None))
     found = []
     for names, *cells in (row.strip("| ").split(" | ") for row in rows):
         if driver in names.split(", ") or names == "every driver":
-            text = "; ".join(filter(None, (_MARKDOWN.sub(r"\1", cell).replace("`", "").strip() for cell in cells)))
-            found.append(Finding(NOTE, driver if driver in names else names, f"{text} (from its source, not tested)"))
+            text = "; ".join(
+                filter(
+                    None, (_MARKDOWN.sub(r"\1", cell).replace("`", "").strip() for cell in cells)
+                )
+            )
+            found.append(
+                Finding(
+                    NOTE,
+                    driver if driver in names else names,
+                    f"{text} (from its source, not tested)",
+                )
+            )
     return found
 
 
@@ -103,7 +144,10 @@ def guest_findings(recipe: Recipe, root: Path = Path("/")) -> list[Finding]:
     folder = image_folder(recipe, cache)
     built = damage_of(folder, recipe.digest()) is None
     needs = [] if built else [_disk(cache), _rights_to_build()]
-    findings = [packages_finding(("suite", *packages.GUEST)), _image(folder, built, recipe, works(needs))]
+    findings = [
+        packages_finding(("suite", *packages.GUEST)),
+        _image(folder, built, recipe, works(needs)),
+    ]
     return [*findings, *needs, _processor(root, folder / "vmlinuz")]
 
 
@@ -117,12 +161,21 @@ def _image(folder: Path, built: bool, recipe: Recipe, buildable: bool) -> Findin
 
 def _disk(cache: Path) -> Finding:
     try:
-        free = shutil.disk_usage(next(each for each in (cache, *cache.parents) if each.exists())).free
+        free = shutil.disk_usage(
+            next(each for each in (cache, *cache.parents) if each.exists())
+        ).free
     except OSError as error:
-        return Finding(MISSING, "disk space", f"{cache}: {error.strerror}", "set RDMA_CTS_CACHE to another directory")
+        return Finding(
+            MISSING,
+            "disk space",
+            f"{cache}: {error.strerror}",
+            "set RDMA_CTS_CACHE to another directory",
+        )
     text = f"{free >> 20} MiB free for {cache}, {NEEDED_BYTES >> 20} needed to build"
     if free < NEEDED_BYTES:
-        return Finding(MISSING, "disk space", text, "set RDMA_CTS_CACHE to a directory on a larger disk")
+        return Finding(
+            MISSING, "disk space", text, "set RDMA_CTS_CACHE to a directory on a larger disk"
+        )
     return Finding(OK, "disk space", text)
 
 
@@ -147,12 +200,22 @@ def _processor(root: Path, vmlinuz: Path) -> Finding:
     if requested != qemu.AUTO:
         return Finding(OK, "processor", f"{requested}, which RDMA_CTS_ACCEL requests")
     if not qemu.kvm_present(root / "dev/kvm"):
-        return Finding(OK, "processor", "software emulation: no usable /dev/kvm (KVM would only make runs faster)")
+        return Finding(
+            OK,
+            "processor",
+            "software emulation: no usable /dev/kvm (KVM would only make runs faster)",
+        )
     found = qemu.remembered(vmlinuz)
     if found == qemu.TCG:
-        return Finding(OK, "processor", "software emulation: /dev/kvm exists but does not start the guest's kernel")
+        return Finding(
+            OK,
+            "processor",
+            "software emulation: /dev/kvm exists but does not start the guest's kernel",
+        )
     if found == qemu.KVM:
         return Finding(OK, "processor", "/dev/kvm")
     return Finding(
-        OK, "processor", "/dev/kvm if the guest's kernel starts there (tried at the next run), else software emulation"
+        OK,
+        "processor",
+        "/dev/kvm if the guest's kernel starts there (tried at the next run), else software emulation",
     )

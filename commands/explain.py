@@ -24,7 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "a rule such as REG-15, a case such as reg_mr/registration/last-byte, CASE#axis=value,... for a point of "
         "a sweep, or the fingerprint of a defect",
     )
-    add(parser, "--run RUN", f"the run (default: the latest in {OUT}/ that has the rule, case or defect)")
+    add(
+        parser,
+        "--run RUN",
+        f"the run (default: the latest in {OUT}/ that has the rule, case or defect)",
+    )
     add_cases_argument(parser)
 
 
@@ -38,7 +42,11 @@ def execute(arguments: argparse.Namespace) -> int:
         show(of_defect(*defect_of(wanted, run, "--run")))
         return 0
     rule = next((id_ for id_ in suite.registry if id_.upper() == wanted.upper()), None)
-    lines = of_rule(suite, suite.registry[rule], run) if rule else of_case(suite, _case(suite, wanted, run), run)
+    lines = (
+        of_rule(suite, suite.registry[rule], run)
+        if rule
+        else of_case(suite, _case(suite, wanted, run), run)
+    )
     show(lines)
     return 0
 
@@ -52,7 +60,10 @@ def _case(suite: Suite, wanted: str, run: Digest | None) -> Case:
                 hint="--cases DIR names the folder of its table",
             )
         if re.fullmatch("[0-9a-fA-F]{1,3}", wanted):
-            raise UserError(f"{wanted} is too short for the fingerprint of a defect", hint="give at least 4 digits")
+            raise UserError(
+                f"{wanted} is too short for the fingerprint of a defect",
+                hint="give at least 4 digits",
+            )
         verb = f"ibv_{wanted.removeprefix('ibv_')}"
         ids = [case.id for case in suite.cases]
         page = f" (did you mean {PROGRAM} describe {verb}?)" if verb in VERBS else ""

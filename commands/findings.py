@@ -28,8 +28,18 @@ _KCIDB = "kcidb.json"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "runs RUN...", "one run for each stack, the newest stack first")
-    add(parser, "--title", "the title of the page (default: %(default)s)", default="Findings on Soft-RoCE")
-    add(parser, "--out DIR", f"the directory for {PAGE} and the folder {FOLDER}/ (default: docs)", default=Path("docs"))
+    add(
+        parser,
+        "--title",
+        "the title of the page (default: %(default)s)",
+        default="Findings on Soft-RoCE",
+    )
+    add(
+        parser,
+        "--out DIR",
+        f"the directory for {PAGE} and the folder {FOLDER}/ (default: docs)",
+        default=Path("docs"),
+    )
     add(
         parser,
         "--programs",
@@ -42,13 +52,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("markdown", "mail", "kcidb"),
         default="markdown",
     )
-    add(parser, "--origin NAME", "for KCIDB: the CI system (default: %(default)s)", default="rdma_cts")
+    add(
+        parser,
+        "--origin NAME",
+        "for KCIDB: the CI system (default: %(default)s)",
+        default="rdma_cts",
+    )
     add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     if not ORIGIN.match(arguments.origin):
-        raise UserError(f"--origin {arguments.origin!r}: the name of a CI system consists of a-z, 0-9 and _")
+        raise UserError(
+            f"--origin {arguments.origin!r}: the name of a CI system consists of a-z, 0-9 and _"
+        )
     suite = suite_from(arguments)
     runs = [Run(read(path), basis_of(path)) for path in arguments.runs]
     found = findings_of(runs, suite)
@@ -56,7 +73,9 @@ def execute(arguments: argparse.Namespace) -> int:
         return _page(found, runs, arguments)
     make_directory(arguments.out)
     if arguments.format == "kcidb":
-        text = json.dumps(objects(found, runs, arguments.origin), indent=1, ensure_ascii=False) + "\n"
+        text = (
+            json.dumps(objects(found, runs, arguments.origin), indent=1, ensure_ascii=False) + "\n"
+        )
         write_through(arguments.out / _KCIDB, text.encode())
         print(f"{arguments.out / _KCIDB}: {len(found)} issues")
         return 0
@@ -70,7 +89,9 @@ def _mails(found: Sequence[Finding], runs: Sequence[Run], suite: Suite, folder: 
         try:
             text = mail_of(each, runs, suite)
         except Inexpressible as reason:
-            print(f"{each.symptom.name} cannot be expressed as a C program, and therefore has no text: {reason}")
+            print(
+                f"{each.symptom.name} cannot be expressed as a C program, and therefore has no text: {reason}"
+            )
             continue
         write_through(folder / f"{Path(each.file).stem}.txt", text.encode())
         written += 1
@@ -92,8 +113,12 @@ def _page(found: Sequence[Finding], runs: Sequence[Run], arguments: argparse.Nam
     for path, text in kept.items():
         write_through(path, text.encode())
     files = {path.relative_to(folder).as_posix() for path in (*kept, *folder.glob("by-hand/*.c"))}
-    write_through(arguments.out / PAGE, page(found, runs, places, _mended(), files, arguments.title).encode())
-    print(f"{arguments.out / PAGE}: {format_count(len(found), 'defect')}, {len(kept)} with a program in {folder}/")
+    write_through(
+        arguments.out / PAGE, page(found, runs, places, _mended(), files, arguments.title).encode()
+    )
+    print(
+        f"{arguments.out / PAGE}: {format_count(len(found), 'defect')}, {len(kept)} with a program in {folder}/"
+    )
     return 0
 
 
@@ -117,6 +142,8 @@ def places_in(path: Path) -> dict[str, str]:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]})") from error
-    if not isinstance(found, dict) or not all(isinstance(each, str) for item in found.items() for each in item):
+    if not isinstance(found, dict) or not all(
+        isinstance(each, str) for item in found.items() for each in item
+    ):
         raise UserError(f"{path}: expected a mapping from fingerprints to texts")
     return found

@@ -22,8 +22,17 @@ _MOST = 20  # the maximum number of printed differences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "nodes DIR...", "the results of a node, or a directory in which each subdirectory is a node")
-    add(parser, "--out DIR", "where to write the page (default: the working directory)", default=Path())
+    add(
+        parser,
+        "nodes DIR...",
+        "the results of a node, or a directory in which each subdirectory is a node",
+    )
+    add(
+        parser,
+        "--out DIR",
+        "where to write the page (default: the working directory)",
+        default=Path(),
+    )
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -32,7 +41,10 @@ def execute(arguments: argparse.Namespace) -> int:
     for folder in (each for given in arguments.nodes for each in _nodes_in(given)):
         name = one_line(folder.name)
         if name in found:
-            raise UserError(f"two nodes are called {name}: {found[name]} and {folder}", hint="rename one directory")
+            raise UserError(
+                f"two nodes are called {name}: {found[name]} and {folder}",
+                hint="rename one directory",
+            )
         found[name] = folder
     out = Path(arguments.out)
     rules, _ = read_registry([CASES], ROOT)
@@ -59,7 +71,10 @@ def _nodes_in(given: Path) -> Iterator[Path]:
             return
         below = sorted(Path(entry.path) for entry in os.scandir(given) if entry.is_dir())
     if not below:
-        raise UserError(f"{given} has neither results nor subdirectories", hint="give the directories of the nodes")
+        raise UserError(
+            f"{given} has neither results nor subdirectories",
+            hint="give the directories of the nodes",
+        )
     yield from (Path(os.path.abspath(each)) for each in below)
 
 

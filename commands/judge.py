@@ -34,7 +34,11 @@ _MOST_SHOWN = 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "run RUN", "the directory of a run")
     add(parser, "--out DIR", "where to write the new results, as a run")
-    add(parser, "--profile FILE", "capabilities that the device must have, and capabilities that it lacks")
+    add(
+        parser,
+        "--profile FILE",
+        "capabilities that the device must have, and capabilities that it lacks",
+    )
     add(parser, "--waivers FILE", "a file of waivers, which replaces the waivers of the run")
     add_cases_argument(parser)
 
@@ -44,11 +48,19 @@ def execute(arguments: argparse.Namespace) -> int:
     are those of the run and a recorded verdict does not follow from the observations."""
     suite = suite_from(arguments)
     recorded = read_results(arguments.run)
-    old = digest(recorded, arguments.run if arguments.run.is_dir() else arguments.run.parent, str(arguments.run))
+    old = digest(
+        recorded,
+        arguments.run if arguments.run.is_dir() else arguments.run.parent,
+        str(arguments.run),
+    )
     profile = read_profile(arguments.profile) if arguments.profile else None
     if profile:
-        profile.check(str(recorded.header["device"].get("name")), str(recorded.header["device"].get("driver")))
-    waivers = read_waivers(arguments.waivers, suite, datetime.now().date()) if arguments.waivers else None
+        profile.check(
+            str(recorded.header["device"].get("name")), str(recorded.header["device"].get("driver"))
+        )
+    waivers = (
+        read_waivers(arguments.waivers, suite, datetime.now().date()) if arguments.waivers else None
+    )
     again = list(rejudge(suite, recorded, old.directory, profile))
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as scratch:
         out = arguments.out or Path(scratch)
@@ -59,11 +71,15 @@ def execute(arguments: argparse.Namespace) -> int:
         unfounded = [each.unfounded for each in again if same and each.unfounded]
         show(_summary(old, new, again, unfounded, arguments))
         if arguments.out:
-            report.write_beside(out)  # after the conclusion, so that a full disk does not prevent the conclusion
+            report.write_beside(
+                out
+            )  # after the conclusion, so that a full disk does not prevent the conclusion
     return 1 if unfounded else new.status
 
 
-def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudged], waivers: Waivers | None) -> None:
+def write_judged(
+    out: Path, suite: Suite, recorded: Recorded, again: list[Rejudged], waivers: Waivers | None
+) -> None:
     """Writes the results of the new judgement to a directory, in the format of a run."""
     header: HeaderRecord = {
         **recorded.header,
@@ -71,7 +87,10 @@ def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudg
         "rules": suite.registry.as_data(),
         "controls": dict(suite.registry.needs.controls),
         "left_out": len(left_out(suite.cases, recorded.header["planned"])),
-        "judged_again": {"suite": recorded.header.get("suite"), "at": datetime.now().isoformat(timespec="seconds")},
+        "judged_again": {
+            "suite": recorded.header.get("suite"),
+            "at": datetime.now().isoformat(timespec="seconds"),
+        },
     }
     if waivers:
         header["waivers"] = {"file": waivers.file, "sha256": waivers.sha256}
@@ -115,7 +134,11 @@ def _still_valid(recorded: Recorded, results: list[ResultRecord]) -> list[Confir
 
 
 def _summary(
-    old: Digest, new: Digest, again: list[Rejudged], unfounded: list[str], arguments: argparse.Namespace
+    old: Digest,
+    new: Digest,
+    again: list[Rejudged],
+    unfounded: list[str],
+    arguments: argparse.Namespace,
 ) -> Iterator[str]:
     comparison = compare(old, new, unlike_tables=True)
     reasons = {record["case"]: record["reason"] for record in old.results}

@@ -55,7 +55,9 @@ _ENDING_S = 60.0  # the time in which a run must finish after SIGTERM
 _LOUDNESS = {QUIET: ["-q"], VERBOSE: ["-v"]}
 
 
-def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resumed: bool = False) -> int:
+def run_lab(
+    file: Path, options: RunOptions, arguments: argparse.Namespace, resumed: bool = False
+) -> int:
     """Runs the cases of `options` on each host in the file and returns the exit status. The results of each host are in
     a subdirectory of the lab's directory. If the lab is `resumed`, complete runs are not repeated. Raises
     UserError for a mistake in the file."""
@@ -65,9 +67,13 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
         if getattr(options, name) != OPTIONS[name].default:
             raise UserError(f"{OPTIONS[name].flag} cannot be given with --lab", hint=hint)
     suite, today = suite_from(options), datetime.now().date()
-    labelled = read_lab(file, {"profile": read_profile, "waivers": lambda path: read_waivers(path, suite, today)})
+    labelled = read_lab(
+        file, {"profile": read_profile, "waivers": lambda path: read_waivers(path, suite, today)}
+    )
     suite = replace(suite, tables=tuple(map(_side_by_side, suite.tables)))
-    chosen = choose(options, Chosen(suite, (), Profile(), None))  # here, so that a mistake is reported only once
+    chosen = choose(
+        options, Chosen(suite, (), Profile(), None)
+    )  # here, so that a mistake is reported only once
     progress = Progress(level=arguments.level)
     with run_folder(arguments.out, "lab") as out:
         arguments.out = out
@@ -101,14 +107,21 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
         rules = {id_: rule.short for id_, rule in suite.registry.items()}
         lab = Fleet(tuple(run.node() for run in runs), rules)
         conclusions = [f"{node.name}: {_conclusion(node)}" for node in lab.nodes]
-        for line in (*conclusions, *differences(lab), *_left_out(out, labelled, file), lab.headline):
+        for line in (
+            *conclusions,
+            *differences(lab),
+            *_left_out(out, labelled, file),
+            lab.headline,
+        ):
             print(one_line(line))
         write_atomically(out / PAGE, page(lab))
     if any(run.status not in (0, 1) for run in runs):
         print(_rest(out))
     recorded = ", ".join(str(out / host.name) for host in labelled if _has_run(out / host.name))
     print(f"report: {out / PAGE}{recorded and f' (results: {recorded})'}")
-    found = {run.status for run in runs}  # 1 after a violation on any host; 3 if a host has no conclusion
+    found = {
+        run.status for run in runs
+    }  # 1 after a violation on any host; 3 if a host has no conclusion
     return 1 if 1 in found else 3 if any(found) else 0
 
 
@@ -121,7 +134,9 @@ def _conclusion(node: Node) -> str:
 def _refuse_runs(out: Path, hosts: Sequence[LabHost]) -> None:
     for folder in (out, *(out / host.name for host in hosts)):
         if _has_run(folder):
-            raise UserError(f"{folder} already has a run", hint="choose another --out, or --resume the lab")
+            raise UserError(
+                f"{folder} already has a run", hint="choose another --out, or --resume the lab"
+            )
 
 
 def _has_run(folder: Path) -> bool:
@@ -259,7 +274,11 @@ def _side_by_side(table: Table) -> Table:
 
 
 def _in_copy(
-    words: list[str], arguments: argparse.Namespace, chosen: Chosen, output: int, die_too: Callable[[], None]
+    words: list[str],
+    arguments: argparse.Namespace,
+    chosen: Chosen,
+    output: int,
+    die_too: Callable[[], None],
 ) -> None:
     """Runs `rdma-cts` in the copy with these arguments, without a terminal."""
     die_too()

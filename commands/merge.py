@@ -64,10 +64,13 @@ def _waivers(parts: Sequence[Part], suite: Suite, given: Path | None) -> Waivers
     try:
         same = hashlib.sha256(read_regular(path)).hexdigest() == known["sha256"]
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}", hint="--waivers names the shards' file") from error
+        raise UserError(
+            f"{path} cannot be read: {error.strerror}", hint="--waivers names the shards' file"
+        ) from error
     if not same:
         raise UserError(
-            f"{path} is not the file of waivers that the shards had", hint="name the shards' file with --waivers"
+            f"{path} is not the file of waivers that the shards had",
+            hint="name the shards' file with --waivers",
         )
     return read_waivers(path, suite, _day(header.get("started")))
 
@@ -89,10 +92,18 @@ def _write(out: Path, run: Recorded, parts: Sequence[Part]) -> None:
                     if result.get("points_file"):
                         copied.append(out / result["points_file"])
                         # The reports mention a missing file.
-                        with reading(part.folder / result["points_file"]), suppress(FileNotFoundError):
+                        with (
+                            reading(part.folder / result["points_file"]),
+                            suppress(FileNotFoundError),
+                        ):
                             data = read_regular(points_path(part.folder, result))
                             write_atomically(out / result["points_file"], data, durable=False)
-            for record in (run.header, *run.results, *run.others, *([run.footer] if run.footer else [])):
+            for record in (
+                run.header,
+                *run.results,
+                *run.others,
+                *([run.footer] if run.footer else []),
+            ):
                 file.append(record)
         except UserError:
             os.truncate(file.path, 0)  # the caller removes a directory with empty results

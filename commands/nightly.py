@@ -102,7 +102,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_nights,
     )
     add(parser, "--mail-to ADDRESS", "send the report of the night with sendmail", type=_address)
-    add(parser, "--webhook-file FILE", 'write the report as {"text": …}, which chat systems accept', type=out_file)
+    add(
+        parser,
+        "--webhook-file FILE",
+        'write the report as {"text": …}, which chat systems accept',
+        type=out_file,
+    )
     add(parser, "--yes", "install what is needed without asking")
     add(
         parser,
@@ -132,7 +137,9 @@ def _kernel(text: str) -> tuple[str, Path, Path | None]:
     name, _, files = text.partition("=")
     kernel, _, modules = files.partition(",")
     if not CELL_NAME.fullmatch(name) or name in _KNOWN or not kernel:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=FILE[,MODULES], with a new NAME")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not of the form NAME=FILE[,MODULES], with a new NAME"
+        )
     return name, Path(kernel), Path(modules) if modules else None
 
 
@@ -140,7 +147,9 @@ def execute(arguments: argparse.Namespace) -> int:
     """Runs all cells, one after the other. Returns exit status 1 if a cell has regressed, else 3 if a cell is undecided
     or was not run, else 0."""
     folder: Path = arguments.history
-    given = {name: value for name, value in vars(arguments).items() if name not in ("stack", "kernel")}
+    given = {
+        name: value for name, value in vars(arguments).items() if name not in ("stack", "kernel")
+    }
     options = with_earlier(replace(options_from(argparse.Namespace(**given)), guest=True), None)
     cells = _cells(arguments, options)
     suite = suite_from(options)
@@ -157,7 +166,11 @@ def execute(arguments: argparse.Namespace) -> int:
         _tidy(history)
         night = new_directory(folder / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
         if history.nights and night.name < history.nights[-1]:
-            show([f"the history has a later night, {history.nights[-1]}: the clock was wrong then, or is wrong now"])
+            show(
+                [
+                    f"the history has a later night, {history.nights[-1]}: the clock was wrong then, or is wrong now"
+                ]
+            )
         outcomes, text = [], [f"night {format_night(night.name)}: {', '.join(cells)}"]
         show(text)
         for name, each in cells.items():
@@ -176,14 +189,18 @@ def execute(arguments: argparse.Namespace) -> int:
         show([_mailed(arguments.mail_to, night, text)])
     if arguments.webhook_file:
         data = json.dumps({"text": "\n".join(text)}, ensure_ascii=False)
-        write_out(arguments.webhook_file, data.encode(), f"report for a webhook: {arguments.webhook_file}")
+        write_out(
+            arguments.webhook_file, data.encode(), f"report for a webhook: {arguments.webhook_file}"
+        )
     return status
 
 
 def _prune(history: History, keep: int) -> None:
     """Keeps, before the last `keep` nights, only each cell's last good run by selection, and data for history.html."""
     old = set(history.nights[:-keep])
-    good = [history.good(cell.name, _END_OF_TIME, cell.outcome.selection)[:1] for cell in history.cells]
+    good = [
+        history.good(cell.name, _END_OF_TIME, cell.outcome.selection)[:1] for cell in history.cells
+    ]
     whole = {cell.folder for cells in good for cell in cells}
     for cell in history.cells:
         if cell.night in old and cell.folder not in whole:
@@ -197,14 +214,19 @@ def _prune(history: History, keep: int) -> None:
 def _mailed(to: str, night: Path, text: Sequence[str]) -> str:
     """Writes the message to the history, sends it if sendmail is installed, and returns a line for the user."""
     message = EmailMessage()
-    message["To"], message["Subject"] = to, f"rdma-cts, night {format_night(night.name)}: {text[-1]}"
+    message["To"], message["Subject"] = (
+        to,
+        f"rdma-cts, night {format_night(night.name)}: {text[-1]}",
+    )
     message.set_content("\n".join(text), cte="8bit")
     path = night.with_suffix(MESSAGE)
     write_atomically(path, message.as_bytes())
     sendmail = find_program("sendmail")
     if not sendmail:
         return f"message: {path} (no sendmail is installed)"
-    done = subprocess.run([sendmail, "-t"], input=message.as_bytes(), capture_output=True, check=False)
+    done = subprocess.run(
+        [sendmail, "-t"], input=message.as_bytes(), capture_output=True, check=False
+    )
     return f"message: {path}, {'sent' if not done.returncode else f'not sent: sendmail exited with {done.returncode}'}"
 
 
@@ -231,7 +253,9 @@ def _locked(folder: Path) -> Iterator[None]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError as error:
-        raise UserError(f"another night is running in {folder}", hint="wait until it has finished") from error
+        raise UserError(
+            f"another night is running in {folder}", hint="wait until it has finished"
+        ) from error
     finally:
         os.close(lock)
 
@@ -240,21 +264,31 @@ def _tidy(history: History) -> None:
     """Removes leftovers of killed runs, but no files of runs that are still running."""
     for cell in history.cells:
         if any(cell.folder.glob(f"{WORK}*")):
-            with suppress(UserError), closing(ResultsFile(cell.folder / RESULTS, carry_on=True)), tidied(cell.folder):
+            with (
+                suppress(UserError),
+                closing(ResultsFile(cell.folder / RESULTS, carry_on=True)),
+                tidied(cell.folder),
+            ):
                 pass
 
 
 def _renew(stack: str, days: float) -> None:
     """Rebuilds the image of a stack if it is older than `days`. After a failure the old image remains."""
     try:
-        renew_image(recipe_for(stack), cache_directory(), days, lambda line: show([f"{stack}: {line}"]))
+        renew_image(
+            recipe_for(stack), cache_directory(), days, lambda line: show([f"{stack}: {line}"])
+        )
     except UserError as error:
         show([f"{stack}: the image could not be renewed: {error}"])
 
 
-def _cell(history: History, night: Path, name: str, options: RunOptions, yes: bool) -> tuple[Outcome, list[str]]:
+def _cell(
+    history: History, night: Path, name: str, options: RunOptions, yes: bool
+) -> tuple[Outcome, list[str]]:
     folder = night / name
-    selection = replace(RunOptions(), **{field: getattr(options, field) for field in _SELECTING}).arguments()
+    selection = replace(
+        RunOptions(), **{field: getattr(options, field) for field in _SELECTING}
+    ).arguments()
     known = Cell(night.name, name, folder, Outcome(NOT_RUN, selection=tuple(selection)))
     try:
         morning = _compared(history, *_ran(known, options, yes))
@@ -265,7 +299,9 @@ def _cell(history: History, night: Path, name: str, options: RunOptions, yes: bo
     lines, outcome = list(morning.lines()), morning.outcome
     try:
         write_atomically(folder / OUTCOME_FILE, outcome.encoded())
-    except UserError as error:  # such as a full disk; without the file, later nights treat the cell as undecided
+    except (
+        UserError
+    ) as error:  # such as a full disk; without the file, later nights treat the cell as undecided
         lines.append(str(error))
     return outcome, lines
 
@@ -289,14 +325,20 @@ def _ran(cell: Cell, options: RunOptions, yes: bool) -> tuple[Cell, Digest | Non
     except UserError:
         if (cell.folder / RESULTS).exists():
             raise
-        ended = f"ended by {signal_name(-status)}" if status < 0 else _last_line(log) or f"exit status {status}"
+        ended = (
+            f"ended by {signal_name(-status)}"
+            if status < 0
+            else _last_line(log) or f"exit status {status}"
+        )
         return replace(cell, outcome=replace(cell.outcome, reason=f"{ended}; see {log}")), None
     return replace(cell, facts=facts_of(cell.folder)), run
 
 
 def _finished(command: list[str], environment: Mapping[str, str], output: int) -> int:
     """Runs a command to its end. If a signal ends this process, first terminates the command."""
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment) as child:
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
+    ) as child:
         try:
             return child.wait()
         except BaseException:
@@ -322,12 +364,18 @@ def _compared(history: History, cell: Cell, run: Digest | None) -> Morning:
         if good := _comparison(earlier, run):
             cell = replace(cell, outcome=replace(cell.outcome, against=earlier.night))
             break
-    nights = [each for each in history.ran(cell.name, cell.night) if each.facts and each.facts.complete]
+    nights = [
+        each for each in history.ran(cell.name, cell.night) if each.facts and each.facts.complete
+    ]
     if nights and nights[-1] not in candidates:
         before = _comparison(nights[-1], run)
-    alike = [each for each in history.of(cell.name) if each.outcome.selection == cell.outcome.selection]
+    alike = [
+        each for each in history.of(cell.name) if each.outcome.selection == cell.outcome.selection
+    ]
     known = [each.night for each in history.of(cell.name) if each.damaged]
-    known += [each.outcome.against for each in alike if each.outcome.against]  # even if that night's folder is gone
+    known += [
+        each.outcome.against for each in alike if each.outcome.against
+    ]  # even if that night's folder is gone
     known += [each.night for each in reversed(candidates)]
     lost = known[-1] if known and good is None else ""
     if lost:

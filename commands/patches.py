@@ -22,7 +22,10 @@ _SIGNED = re.compile(r"[^<>\n]*[^<>\s] <[^<>@\s]+@[^<>@\s]+>\Z")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, project in PROJECTS.items():
         parser.add_argument(
-            f"--{name}", type=Path, metavar="TREE", help=f"a source tree of {project.title}; the tree is not changed"
+            f"--{name}",
+            type=Path,
+            metavar="TREE",
+            help=f"a source tree of {project.title}; the tree is not changed",
         )
     add(parser, "--out DIR", "where to create a directory for each tree", required=True)
     add(parser, "--features", "also write a second series, which adds missing features")
@@ -45,7 +48,9 @@ def execute(arguments: argparse.Namespace) -> int:
         show(tree.remarks, sys.stderr)
         mine = part_of(tree, changes)
         letters = letters_of(tree, mine, suite, basis, arguments.signoff, seen_in(mine, run))
-        defects, features = ([each for each in mine if each.feature is feature] for feature in (False, True))
+        defects, features = (
+            [each for each in mine if each.feature is feature] for feature in (False, True)
+        )
         for before, wanted, folder in (
             ((), defects, ""),
             (defects, features if arguments.features else [], "-features"),
@@ -56,7 +61,10 @@ def execute(arguments: argparse.Namespace) -> int:
             made = write_series(tree, before, wanted, letters, arguments.signoff or NOBODY, out)
             written += len(made.written)
             for name, reason in made.misfits.items():
-                print(f"{tree.path}: the change {name} does not fit and is left out: {reason}", file=sys.stderr)
+                print(
+                    f"{tree.path}: the change {name} does not fit and is left out: {reason}",
+                    file=sys.stderr,
+                )
             print(f"{out}: {len(made.written)} patch{'' if len(made.written) == 1 else 'es'}")
     if not written:
         raise UserError("no change fits", hint="see the lines above")
@@ -64,7 +72,9 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _trees(arguments: argparse.Namespace) -> Iterator[Tree]:
-    given = {name: path for name in PROJECTS if (path := getattr(arguments, name.replace("-", "_")))}
+    given = {
+        name: path for name in PROJECTS if (path := getattr(arguments, name.replace("-", "_")))
+    }
     if not given:
         raise UserError("no tree is given", hint="--linux TREE, --rdma-core TREE, or both")
     for name, path in given.items():

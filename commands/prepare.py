@@ -13,7 +13,9 @@ from runs.folder import tidied
 from targets.guests import Guests
 
 # The options on which the image and the template depend.
-_OPTIONS = "stack driver kernel modules rdma_core overlay guest_env tools strict_packages without".split()
+_OPTIONS = (
+    "stack driver kernel modules rdma_core overlay guest_env tools strict_packages without".split()
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +31,9 @@ def execute(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name, tidied(Path(name)):
         guests = Guests(options, Path(name), functools.partial(print, flush=True), arguments.yes)
         if not templates_wanted():
-            print(f"the image of {guests.stack} is ready; runs boot their guests, because RDMA_CTS_TEMPLATES is off")
+            print(
+                f"the image of {guests.stack} is ready; runs boot their guests, because RDMA_CTS_TEMPLATES is off"
+            )
             return 0
         try:
             guests.run_again(()).close()

@@ -14,7 +14,14 @@ from conformance.errors import UserError
 from conformance.results.files import write_atomically
 from reports.digest import Digest, read
 
-FORMATS = ("html", "junit", "ktap", "markdown", "summary", "tmt")  # each is a module of reports/ with `render`
+FORMATS = (
+    "html",
+    "junit",
+    "ktap",
+    "markdown",
+    "summary",
+    "tmt",
+)  # each is a module of reports/ with `render`
 # The names of the reports that every run writes next to its results.
 BESIDE = ("summary", "junit", "html")
 _PAGE = "report.html"
@@ -33,7 +40,11 @@ def load_beside() -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "runs [RUN...]", "the directory or results.jsonl of a run")
-    add(parser, "--history DIR", "all nights of a history (see nightly) on one page, by default history.html in DIR")
+    add(
+        parser,
+        "--history DIR",
+        "all nights of a history (see nightly) on one page, by default history.html in DIR",
+    )
     add(parser, "--format", "the format (default: html)", choices=FORMATS, default="html")
     add(
         parser,
@@ -48,7 +59,9 @@ def execute(arguments: argparse.Namespace) -> int:
     the runs are."""
     if arguments.history:
         if arguments.runs or arguments.format != "html":
-            raise UserError("--history writes a separate page", hint="give neither runs nor another format")
+            raise UserError(
+                "--history writes a separate page", hint="give neither runs nor another format"
+            )
         from reports.history import PAGE, read_history  # imported late: runs do not need it
 
         history = read_history(arguments.history)
@@ -62,7 +75,9 @@ def execute(arguments: argparse.Namespace) -> int:
         raise UserError("no run is given: give the directory of a run, or --history DIR")
     digests = [read(path) for path in arguments.runs]
     report: str | bytes = renderer(arguments.format).render(digests)
-    out = arguments.out or (digests[0].directory / _PAGE if arguments.format == "html" else STANDARD_OUTPUT)
+    out = arguments.out or (
+        digests[0].directory / _PAGE if arguments.format == "html" else STANDARD_OUTPUT
+    )
     _write(out, report if isinstance(report, bytes) else report.encode())
     return 0
 

@@ -26,7 +26,11 @@ _FILE = Path("repro.c")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "id [ID]", "a case; a point of a sweep (CASE#axis=value,...); or the fingerprint of a defect")
+    add(
+        parser,
+        "id [ID]",
+        "a case; a point of a sweep (CASE#axis=value,...); or the fingerprint of a defect",
+    )
     add(
         parser,
         "--run RUN",
@@ -34,7 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(parser, "--all", "write programs for all violations of a run, in a directory")
     add(parser, "--mail", "write a text for a mailing list, which includes the program")
-    add(parser, "--others RUN...", "with --mail: runs of other stacks, with which the text compares RUN", default=[])
+    add(
+        parser,
+        "--others RUN...",
+        "with --mail: runs of other stacks, with which the text compares RUN",
+        default=[],
+    )
     add(
         parser,
         "--out FILE",
@@ -54,7 +63,9 @@ def execute(arguments: argparse.Namespace) -> int:
     basis = basis_of(path) if path else unknown_device()
     if arguments.all:
         if run is None:
-            raise UserError("there is no run from which programs could be made", hint="give --run RUN")
+            raise UserError(
+                "there is no run from which programs could be made", hint="give --run RUN"
+            )
         made = list(programs_of(run.results, suite, basis))
         show(_write_all(made, arguments.out or run.directory / "reproducers"))
         return 0
@@ -65,7 +76,9 @@ def execute(arguments: argparse.Namespace) -> int:
     try:
         if arguments.mail:
             if run is None or symptom is None:
-                raise UserError(f"no run has a violation of {name}", hint="give the run with --run RUN")
+                raise UserError(
+                    f"no run has a violation of {name}", hint="give the run with --run RUN"
+                )
             text = mail(symptom, run, suite, basis, [read(each) for each in arguments.others])
         else:
             text = reproducer(name, suite, basis, symptom).text
@@ -73,7 +86,10 @@ def execute(arguments: argparse.Namespace) -> int:
         raise UserError(f"{name} cannot be expressed as a C program: {reason}") from reason
     out = arguments.out or (STANDARD_OUTPUT if arguments.mail else _FILE)
     if arguments.out is None and out.exists() and out.read_bytes() != text.encode():
-        raise UserError(f"{out} exists, and its content differs", hint=f"give --out FILE; --out {out} replaces it")
+        raise UserError(
+            f"{out} exists, and its content differs",
+            hint=f"give --out FILE; --out {out} replaces it",
+        )
     program = f"{out}: {text.count(chr(10))} lines; cc {shlex.quote(str(out))} -libverbs && ./a.out"
     write_out(out, text.encode(), f"text: {out}" if arguments.mail else program)
     return 0
@@ -89,7 +105,9 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.others and not arguments.mail:
         raise UserError("--others is only for --mail")
     if arguments.all and arguments.out == STANDARD_OUTPUT:
-        raise UserError("--all writes files, and - is standard output, not a directory", hint="give --out DIR")
+        raise UserError(
+            "--all writes files, and - is standard output, not a directory", hint="give --out DIR"
+        )
 
 
 def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
@@ -99,7 +117,8 @@ def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
         return UserError(said, hint="give a run that was made with the present tables")
     if name in suite.registry:
         return UserError(
-            f"{name} is a rule, but a program shows one case", hint=f"{PROGRAM} explain {name} lists its cases"
+            f"{name} is a rule, but a program shows one case",
+            hint=f"{PROGRAM} explain {name} lists its cases",
         )
     return UserError(f"there is no case {name!r}{near}")
 

@@ -60,8 +60,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(output, "--out DIR", "the directory for results (default: out/<time>-<device>)")
     parser.set_defaults(level=NORMAL, known=None)  # a lab chooses the cases once for all its hosts
     loudness = output.add_mutually_exclusive_group()
-    add(loudness, "-q,--quiet", "print only the summary", dest="level", action="store_const", const=QUIET)
-    add(loudness, "-v,--verbose", "print a line for each case", dest="level", action="store_const", const=VERBOSE)
+    add(
+        loudness,
+        "-q,--quiet",
+        "print only the summary",
+        dest="level",
+        action="store_const",
+        const=QUIET,
+    )
+    add(
+        loudness,
+        "-v,--verbose",
+        "print a line for each case",
+        dest="level",
+        action="store_const",
+        const=VERBOSE,
+    )
     add(parser, "--yes", "install what is needed without asking")
     add(parser, "--shell", "run no case; open a shell in the prepared guest")
 
@@ -96,7 +110,9 @@ def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
 
 def _resume(arguments: argparse.Namespace) -> int:
     is_lab = bool(arguments.lab) or (arguments.resume / LAB_FILE_NAME).exists()
-    given = [option.flag for name, option in OPTIONS.items() if name in vars(arguments)]  # also with default values
+    given = [
+        option.flag for name, option in OPTIONS.items() if name in vars(arguments)
+    ]  # also with default values
     given += [f"--{name}" for name in ("out", "shell", "failed") if getattr(arguments, name)]
     if given:
         raise UserError(
@@ -122,7 +138,9 @@ def _resume(arguments: argparse.Namespace) -> int:
     try:
         os.chdir(plan.directory)
     except OSError as error:
-        raise UserError(f"the run was started in {plan.directory}, which cannot be used: {error.strerror}") from error
+        raise UserError(
+            f"the run was started in {plan.directory}, which cannot be used: {error.strerror}"
+        ) from error
     if isinstance(plan, LabPlan):
         return int(_lab().run_lab(file or Path(plan.file), options, first, resumed=True))
     return _run(options, first, plan)
@@ -154,7 +172,9 @@ class Chosen:
         return frozenset(case.id for case in self.cases if case.hazardous)
 
 
-def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan | None = None) -> int:
+def _run(
+    options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan | None = None
+) -> int:
     """Runs the cases. `arguments` is used only for values that are not in `options`: output, level, --yes."""
     chosen, progress = choose(options, arguments.known), Progress(level=arguments.level)
     with ExitStack() as around:
@@ -183,7 +203,10 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
         _keep_plan(options, chosen, where, recorded_plan, out)
         plan = _planned(options, chosen, where, arguments.argv)
         if before and before.header.get("waivers") != plan.facts["waivers"]:
-            raise UserError("the run cannot be resumed, because its waivers have changed", hint="start a new run")
+            raise UserError(
+                "the run cannot be resumed, because its waivers have changed",
+                hint="start a new run",
+            )
         recording = Recording(plan, file, progress, file.cut_back(before))
         try:
             _supervise(recording, where, progress, out, options.no_confirm)
@@ -198,7 +221,9 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
         return _reported(judged or read(out), out, arguments.level, lost, changed)
 
 
-def _judged_here(recording: Recording, before: Recorded | None, chosen: Chosen, out: Path) -> Digest | None:
+def _judged_here(
+    recording: Recording, before: Recorded | None, chosen: Chosen, out: Path
+) -> Digest | None:
     """Returns the results that this process has judged; None if there are none. If the run was resumed and has no
     violation, the earlier results are judged again, so that a changed verdict cannot hide a violation. Raises UserError
     (status 3) if a verdict was changed."""
@@ -207,11 +232,15 @@ def _judged_here(recording: Recording, before: Recorded | None, chosen: Chosen, 
         return None
     found = digest(recorded, out, str(out), is_own=not before)
     if before and found.concluded.status == 0:
-        from conformance.results.rejudge import unfounded  # imported late: only resumed runs need it
+        from conformance.results.rejudge import (
+            unfounded,
+        )  # imported late: only resumed runs need it
 
         cases = {record["case"] for record in before.results}
         if wrong := next(unfounded(chosen.suite, recorded, out, cases, chosen.profile), ""):
-            raise UserError(f"{out / FILE_NAME} was changed before the run was resumed: {wrong}", status=3)
+            raise UserError(
+                f"{out / FILE_NAME} was changed before the run was resumed: {wrong}", status=3
+            )
     return found
 
 
@@ -229,9 +258,13 @@ def choose(options: RunOptions, known: Chosen | None = None) -> Chosen:
         if not cases:
             raise UserError("--sequences 0 leaves no case to run")
     if len(cases) > MOST_RECORDS // 2:
-        raise UserError(f"{len(cases):,} cases are more than a results file can have", hint="select fewer cases")
+        raise UserError(
+            f"{len(cases):,} cases are more than a results file can have", hint="select fewer cases"
+        )
     profile = read_profile(options.profile) if options.profile else Profile()
-    waivers = read_waivers(options.waivers, suite, datetime.now().date()) if options.waivers else None
+    waivers = (
+        read_waivers(options.waivers, suite, datetime.now().date()) if options.waivers else None
+    )
     return Chosen(suite, cases, profile, waivers, by=by)
 
 
@@ -245,22 +278,35 @@ def _of_shard(chosen: Chosen, options: RunOptions) -> Chosen:
 def _claim(out: Path, resumed: bool, around: ExitStack) -> None:
     """Creates the directory of --out, and removes it if the run records nothing. Raises UserError."""
     if (out / LAB_FILE_NAME).exists():
-        raise UserError(f"{out} is the directory of a lab", hint="choose another --out, or --resume the lab")
+        raise UserError(
+            f"{out} is the directory of a lab", hint="choose another --out, or --resume the lab"
+        )
     around.enter_context(run_folder(out))
     ResultsFile(out / FILE_NAME, carry_on=resumed).close()
 
 
-def _keep_plan(options: RunOptions, chosen: Chosen, where: target.Target, recorded: Plan | None, out: Path) -> None:
+def _keep_plan(
+    options: RunOptions, chosen: Chosen, where: target.Target, recorded: Plan | None, out: Path
+) -> None:
     """Writes the plan of this run. If the run resumes a `recorded` plan, checks instead that both plans are equal."""
     cases = tuple(case.id for case in chosen.cases)
-    now = Plan(tuple(options.arguments()), os.getcwd(), cases, chosen.suite.tables_sha256, where.stack, where.given)
+    now = Plan(
+        tuple(options.arguments()),
+        os.getcwd(),
+        cases,
+        chosen.suite.tables_sha256,
+        where.stack,
+        where.given,
+    )
     if recorded:
         recorded.check(now)
     else:
         write_plan(now, out)
 
 
-def _planned(options: RunOptions, chosen: Chosen, where: target.Target, argv: Sequence[str]) -> RunPlan:
+def _planned(
+    options: RunOptions, chosen: Chosen, where: target.Target, argv: Sequence[str]
+) -> RunPlan:
     waivers = chosen.waivers
     facts: SupervisorFacts = {
         "stack": where.stack,
@@ -277,7 +323,11 @@ def _planned(options: RunOptions, chosen: Chosen, where: target.Target, argv: Se
     if len(options.devices) > 1:
         facts["devices"] = list(options.devices)
     if options.shard:
-        facts["shard"] = {"number": options.shard.number, "of": options.shard.of, "whole": list(chosen.whole)}
+        facts["shard"] = {
+            "number": options.shard.number,
+            "of": options.shard.of,
+            "whole": list(chosen.whole),
+        }
     return RunPlan(
         chosen.suite,
         chosen.cases,
@@ -293,14 +343,20 @@ def _planned(options: RunOptions, chosen: Chosen, where: target.Target, argv: Se
     )
 
 
-def _supervise(recording: Recording, where: target.Target, progress: Progress, out: Path, no_confirm: bool) -> None:
+def _supervise(
+    recording: Recording, where: target.Target, progress: Progress, out: Path, no_confirm: bool
+) -> None:
     cases, known = recording.plan.cases, recording.plan.durations
-    progress.expect(expected_durations([case for case in cases if case.id not in recording.done], known))
+    progress.expect(
+        expected_durations([case for case in cases if case.id not in recording.done], known)
+    )
     alone = {case.id for case in cases if case.alone}
     report.load_beside()
     starts = [_announcing(start, alone, progress) for start in where.starts]
     try:
-        Supervisor(recording, out / "console.log").run(*starts, again=() if no_confirm else where.again)
+        Supervisor(recording, out / "console.log").run(
+            *starts, again=() if no_confirm else where.again
+        )
     except KeyboardInterrupt as end:
         progress.clear()
         end.args = (_kept(out, len(recording.done), len(cases)),)
@@ -327,7 +383,9 @@ def _reported(judged: Digest, out: Path, level: int, lost: str, changed: str) ->
         hint = "summary and reports show what the run itself has judged"
         raise UserError(changed, hint=hint, status=judged.status or 3)
     if lost:
-        raise UserError(lost, hint=f"{command('run', '--resume', out)} runs the remaining cases", status=3)
+        raise UserError(
+            lost, hint=f"{command('run', '--resume', out)} runs the remaining cases", status=3
+        )
     return judged.status
 
 
@@ -336,7 +394,9 @@ def _announcing(start: Start, alone: Collection[str], progress: Progress) -> Sta
 
     def announcing(cases: Sequence[str]) -> Worker:
         if len(cases) == 1 and cases[0] in alone:
-            progress.say(f"  a separate guest or process for {cases[0]}, because the case may crash it")
+            progress.say(
+                f"  a separate guest or process for {cases[0]}, because the case may crash it"
+            )
         return start(cases)
 
     return announcing
@@ -354,7 +414,9 @@ def _kept(out: Path, done: int, total: int) -> str:
 def _harmless(cases: Sequence[Case], progress: Progress) -> list[Case]:
     chosen = [case for case in cases if not case.hazardous]
     if not chosen:
-        raise UserError("every selected case can crash the kernel", hint="--hazardous runs these cases")
+        raise UserError(
+            "every selected case can crash the kernel", hint="--hazardous runs these cases"
+        )
     if len(chosen) < len(cases):
         progress.say(
             f"left out {format_count(len(cases) - len(chosen), 'case')} that can crash the kernel (see --hazardous)"

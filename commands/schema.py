@@ -23,7 +23,11 @@ SCHEMAS: Mapping[str, Callable[[], Any] | Path] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "format", nargs="?", choices=tuple(SCHEMAS), default="table", help="the file format (default: table)"
+        "format",
+        nargs="?",
+        choices=tuple(SCHEMAS),
+        default="table",
+        help="the file format (default: table)",
     )
 
 
@@ -48,7 +52,10 @@ def _formatted(value: Any, indent: int, room: int = LINE) -> str:
         lines = [_formatted(each, inner, LINE - inner - 1) for each in value]
     else:
         keys = {key: f"{json.dumps(key)}: " for key in value}
-        lines = [f"{keys[key]}{_formatted(value[key], inner, LINE - inner - 1 - len(keys[key]))}" for key in value]
+        lines = [
+            f"{keys[key]}{_formatted(value[key], inner, LINE - inner - 1 - len(keys[key]))}"
+            for key in value
+        ]
     first, last = "{}" if isinstance(value, dict) else "[]"
     separator = ",\n" + " " * inner
     return f"{first}\n{' ' * inner}{separator.join(lines)}\n{' ' * indent}{last}"

@@ -57,9 +57,14 @@ def execute(arguments: argparse.Namespace) -> int:
     if not history.nights:
         raise UserError(f"{arguments.history} is not a history: it has no night")
     if history.problems and not any(cell.facts for cell in history.cells):
-        raise UserError(f"{arguments.history}: no night can be read; the first problem: {history.problems[0]}")
+        raise UserError(
+            f"{arguments.history}: no night can be read; the first problem: {history.problems[0]}"
+        )
     if Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(arguments.history)):
-        raise UserError(f"{folder} is within the history, where every directory is a night", hint="give another --out")
+        raise UserError(
+            f"{folder} is within the history, where every directory is a night",
+            hint="give another --out",
+        )
     show(history.problems, sys.stderr)
     page = HistoryPage(history)
     runs = _runs(history, page)
@@ -80,7 +85,12 @@ def _runs(history: History, page: HistoryPage) -> dict[Path, Run]:
     found: dict[Path, Run] = {}
     for name in history.names:
         _read_first(reversed(history.ran(name)), found)
-    missing = {page.known_as(defect) for cell in history.cells if cell.facts for defect in cell.facts.defects}
+    missing = {
+        page.known_as(defect)
+        for cell in history.cells
+        if cell.facts
+        for defect in cell.facts.defects
+    }
     missing -= {page.known_as(defect) for run in found.values() for defect in run.digest.defects}
     having: dict[Path, tuple[Cell, set[str]]] = {
         cell.folder: (cell, missing & set(map(page.known_as, cell.facts.defects)))
@@ -88,7 +98,9 @@ def _runs(history: History, page: HistoryPage) -> dict[Path, Run]:
         if cell.facts and cell.folder not in found
     }
     while missing and having:
-        folder = max(having, key=lambda folder: (len(having[folder][1] & missing), having[folder][0].night))
+        folder = max(
+            having, key=lambda folder: (len(having[folder][1] & missing), having[folder][0].night)
+        )
         cell, defects = having.pop(folder)
         if not defects & missing:
             break
@@ -113,7 +125,9 @@ def _papers(page: HistoryPage, runs: Sequence[Run], suite: Suite) -> dict[str, s
     mended: dict[str, list[site.Mending]] = {}
     for change in read_changes():
         for fingerprint in change.defects:
-            mended.setdefault(fingerprint, []).append(site.Mending(change.name, change.subject, change.about))
+            mended.setdefault(fingerprint, []).append(
+                site.Mending(change.name, change.subject, change.about)
+            )
     papers: dict[str, site.Papers] = {}
     for defect, track in page.defects:
         names = dict.fromkeys((track.id, *defect.fingerprints))
@@ -146,7 +160,10 @@ def _earlier(folder: Path) -> list[str]:
         raise UserError(f"{folder} cannot be read: {error.strerror}") from error
     except (ValueError, LookupError, TypeError):
         pass
-    raise UserError(f"{folder} is neither empty nor an earlier site of this version", hint="give another directory")
+    raise UserError(
+        f"{folder} is neither empty nor an earlier site of this version",
+        hint="give another directory",
+    )
 
 
 def _write(folder: Path, pages: Iterable[tuple[str, str]], old: Sequence[str]) -> int:

@@ -19,15 +19,21 @@ MORE = {"RDMA_CTS_FUZZED": "400", "RDMA_CTS_MOMENTS": "2"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
-    parser.add_argument("--nightly", action="store_true", help="also run the tests that only nightly jobs run")
-    parser.add_argument("--quick", action="store_true", help="run only the tests that are fast and need no guest")
+    parser.add_argument(
+        "--nightly", action="store_true", help="also run the tests that only nightly jobs run"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="run only the tests that are fast and need no guest"
+    )
     parser.add_argument("pytest", nargs="*", metavar="ARG", help="arguments for pytest, after --")
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Installs what is needed, runs pytest, and returns its exit status."""
     if not (ROOT / "tests").is_dir():
-        raise UserError("an installed package has no tests of the project", hint="run them in a checkout")
+        raise UserError(
+            "an installed package has no tests of the project", hint="run them in a checkout"
+        )
     python = packages.ensure_tools(packages.TEST, assume_yes=arguments.yes, say=print)
     wanted = QUICK if arguments.quick else (*ALL, *(() if arguments.nightly else LEFT))
     command = [python, "-m", "pytest", *(arguments.pytest or wanted)]

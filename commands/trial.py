@@ -27,46 +27,86 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         return command
 
     reference = trial(
-        "reference", violation_runs.reference, "run against the reference, with one rule broken at a time"
+        "reference",
+        violation_runs.reference,
+        "run against the reference, with one rule broken at a time",
     )
-    data_path = trial("data-path", violation_runs.data_path, "run against the reference, with wrong data transfers")
-    personas = trial("personas", violation_runs.personas, "run against references that behave like known drivers")
+    data_path = trial(
+        "data-path",
+        violation_runs.data_path,
+        "run against the reference, with wrong data transfers",
+    )
+    personas = trial(
+        "personas", violation_runs.personas, "run against references that behave like known drivers"
+    )
     add(personas, "personas [NAME...]", "only these personas (default: all of them)")
-    guest = trial("guest", violation_runs.guest, "run on Soft-RoCE in the guest, and change the results of its calls")
+    guest = trial(
+        "guest",
+        violation_runs.guest,
+        "run on Soft-RoCE in the guest, and change the results of its calls",
+    )
     for command in (reference, personas):
         add(command, "--blind", "use the violations whose authors had not seen the cases")
     for command in (reference, data_path, personas, guest):
         _add_selection(command)
         add(command, "--shard K/N", "only the Kth of N parts, for N machines")
-        add(command, "--permitted", "only variants that the documents permit: every case must pass on them")
+        add(
+            command,
+            "--permitted",
+            "only variants that the documents permit: every case must pass on them",
+        )
     for command in (reference, data_path, personas):
         _add_jobs(command)
     for command in (reference, data_path):
         add(command, "--whole", "run all cases, even if cases of the violated rule failed")
     add(guest, "--own", "run only the cases of the violated rule")
 
-    mending = trial("mended", mended.execute, "run on the mended stack, each time without one of its changes")
+    mending = trial(
+        "mended", mended.execute, "run on the mended stack, each time without one of its changes"
+    )
     add(mending, "run RUN", "a run on the stack without any of the changes")
     add(mending, "--change NAME", "leave out only this change", action="append", default=[])
     add(mending, "--list", "only list the changes")
 
-    kernel = trial("kernel", kernel_runs.execute, "run on a driver in guests, each time with a mutant of it")
+    kernel = trial(
+        "kernel", kernel_runs.execute, "run on a driver in guests, each time with a mutant of it"
+    )
     _add_mutants(kernel)
 
-    reproducers = trial("reproducers", reproduction.execute, "run C programs of the violations of a run, in the guest")
+    reproducers = trial(
+        "reproducers",
+        reproduction.execute,
+        "run C programs of the violations of a run, in the guest",
+    )
     add(reproducers, "--run RUN", "the run (default: the latest)")
     add(reproducers, "--whole", "also run the programs of cases that passed")
     _add_jobs(reproducers)
 
-    sequences = trial("sequences", violation_runs.sequences, "compare two references with random sequences of calls")
+    sequences = trial(
+        "sequences",
+        violation_runs.sequences,
+        "compare two references with random sequences of calls",
+    )
     add(sequences, "seconds SECONDS", "how long to run", type=float)
     _add_selection(sequences)
-    add(sequences, "--seed N", f"the first seed (default {FIRST_SEED})", type=int, default=FIRST_SEED)
+    add(
+        sequences,
+        "--seed N",
+        f"the first seed (default {FIRST_SEED})",
+        type=int,
+        default=FIRST_SEED,
+    )
 
     for command in (guest, mending, kernel, reproducers):
         add(command, "--yes", "install what is needed without asking")
     for command in (guest, reproducers):
-        add(command, "--stack", "the guest's Debian release", choices=tuple(STACKS), default=DEFAULT_STACK)
+        add(
+            command,
+            "--stack",
+            "the guest's Debian release",
+            choices=tuple(STACKS),
+            default=DEFAULT_STACK,
+        )
 
 
 def _add_selection(command: argparse.ArgumentParser) -> None:
@@ -77,18 +117,43 @@ def _add_selection(command: argparse.ArgumentParser) -> None:
 
 
 def _add_mutants(command: argparse.ArgumentParser) -> None:
-    add(command, "--driver", "the driver of the mutants (default: rxe)", choices=tuple(DRIVERS), default=DEFAULT_DRIVER)
+    add(
+        command,
+        "--driver",
+        "the driver of the mutants (default: rxe)",
+        choices=tuple(DRIVERS),
+        default=DEFAULT_DRIVER,
+    )
     add(command, "--mutant NAME", "only this mutant", action="append", default=[])
     add(command, "--rule ID", "only mutants of this rule", action="append", default=[])
-    add(command, "--file NAME", "only mutants of this file of the driver", action="append", default=[])
+    add(
+        command,
+        "--file NAME",
+        "only mutants of this file of the driver",
+        action="append",
+        default=[],
+    )
     add(command, "--permitted", "only changes that the documents permit")
     add(command, "--only CASE", "only these cases", action="append", default=[])
     add(command, "--verb VERB", "only cases of this verb", action="append", default=[])
     add(command, "--seed N", "shuffle cases and points, in the same way for the same N", type=int)
-    add(command, "--own", "run only the cases of the violated rule, also for mutants that survive these cases")
+    add(
+        command,
+        "--own",
+        "run only the cases of the violated rule, also for mutants that survive these cases",
+    )
     add(command, "--build", "only compile the modules")
-    add(command, "--before DIR", "an earlier trial: its killed mutants must still be killed", type=Path)
-    add(command, "--night", "only the mutants not killed in --before, and a random tenth of all mutants")
+    add(
+        command,
+        "--before DIR",
+        "an earlier trial: its killed mutants must still be killed",
+        type=Path,
+    )
+    add(
+        command,
+        "--night",
+        "only the mutants not killed in --before, and a random tenth of all mutants",
+    )
     add(command, "--shard K/N", "only the Kth of N parts, for N machines")
     rdma_core = "also run rdma-core's own tests, in DIR, on each mutant; on mutants in --before, run only these tests"
     add(command, "--rdma-core-tests DIR", rdma_core, type=Path)

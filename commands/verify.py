@@ -37,12 +37,15 @@ _PRINTED = ("kernel", "rdma-core", "stack", "started", "tier", "tables")
 _SIZES = list(TIERS)
 _NAMES_CASES = ("--on", "--rdma-only")  # the shortest forms of options that name cases
 # The reasons why a recorded verdict is not derived again, each with its text in the report.
-_NOT_JUDGED = {UNOBSERVED: "without an observation", DISPUTED: "about which worker and supervisor disagree"}
+_NOT_JUDGED = {
+    UNOBSERVED: "without an observation",
+    DISPUTED: "about which worker and supervisor disagree",
+}
 
-_ON_A_HOST = (
-    "on a host: the library under test ran with the rights of the suite, and could have changed the recorded data"
+_ON_A_HOST = "on a host: the library under test ran with the rights of the suite, and could have changed the recorded data"
+_ISOLATED = (
+    "on a host: the library under test ran as the user {}, who could not change the recorded data"
 )
-_ISOLATED = "on a host: the library under test ran as the user {}, who could not change the recorded data"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +63,10 @@ def execute(arguments: argparse.Namespace) -> int:
     Returns exit status 0 if no rule is violated in a run of the whole default tier, 1 if a rule is violated or verdicts
     do not follow from the observations, and 3 if the run is incomplete."""
     if arguments.bundle.is_dir():
-        raise UserError(f"{arguments.bundle} is a directory, not a bundle", hint=f"{PROGRAM} bundle RUN makes one")
+        raise UserError(
+            f"{arguments.bundle} is a directory, not a bundle",
+            hint=f"{PROGRAM} bundle RUN makes one",
+        )
     support = support_of(arguments.bundle, arguments.cases)
     show(support.lines(_signed(arguments.bundle, support, arguments.signers)))
     return support.status
@@ -86,7 +92,9 @@ class Support:
     remark: str  # a line if a different version wrote the manifest, with different sentences; else empty
     run: Digest
     kept: Sequence[Rejudged]
-    unfounded: Sequence[str]  # a line for each recorded verdict that does not follow from the observations
+    unfounded: Sequence[
+        str
+    ]  # a line for each recorded verdict that does not follow from the observations
 
     @property
     def sentence(self) -> str:
@@ -143,7 +151,9 @@ def support_of(path: Path, cases: Sequence[Path], shown: Path | None = None) -> 
             run = digest(recorded, folder)
             suite = load_suite(cases)
             refuse_other_tables(run.header, suite, "the run was", "it")
-            if wrong := _wrong_in_header(run.header, suite) or _wrong_inputs(recorded.header, folder):
+            if wrong := _wrong_in_header(run.header, suite) or _wrong_inputs(
+                recorded.header, folder
+            ):
                 raise UserError(f"{shown} is not a run of these tables, or was changed: {wrong}")
             if wrong := wrong_claim(manifest, run):
                 raise UserError(f"{shown} is not a bundle, or was changed: {wrong}")
@@ -160,7 +170,9 @@ def _named_as(shown: Path, folder: Path) -> Iterator[None]:
             line.replace(f"{folder}/", f"{shown}: ").replace(str(folder), str(shown))
             for line in (error.message, *error.more)
         )
-        raise UserError(message, *more, hint=error.hint, log=error.log, status=error.status) from error
+        raise UserError(
+            message, *more, hint=error.hint, log=error.log, status=error.status
+        ) from error
 
 
 def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
@@ -168,7 +180,9 @@ def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
         return wrong
     planned = set(header["planned"])
     cases = [case for case in suite.cases if case.id in planned]
-    named = any(word.startswith(_NAMES_CASES) for word in header["argv"])  # a tier does not apply to named cases
+    named = any(
+        word.startswith(_NAMES_CASES) for word in header["argv"]
+    )  # a tier does not apply to named cases
     if not named and (tier := header.get("tier")) in TIERS:
         larger = sum(_SIZES.index(case.tier) > _SIZES.index(tier) for case in cases)
         # A run of the smallest tier also has cases of larger tiers: for each rule at most two, a granted and a refused
@@ -196,11 +210,15 @@ def _wrong_inputs(header: HeaderRecord, folder: Path) -> str:
     return ""
 
 
-def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, sha256: str, said: str) -> Support:
+def _judged(
+    suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, sha256: str, said: str
+) -> Support:
     profile = read_profile(folder / PROFILE) if (folder / PROFILE).exists() else None
     waivers = None
     if (folder / WAIVERS).exists():
-        waivers = read_waivers(folder / WAIVERS, suite, _day(recorded.header.get("started"), folder / RESULTS))
+        waivers = read_waivers(
+            folder / WAIVERS, suite, _day(recorded.header.get("started"), folder / RESULTS)
+        )
         if given := recorded.header.get("waivers"):
             waivers = replace(waivers, file=given["file"])
     by_case = {record["case"]: record for record in recorded.results}

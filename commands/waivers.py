@@ -26,7 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"the issue's address; {FINGERPRINT} in it stands for the defect's fingerprint",
         required=True,
     )
-    add(parser, "--expires DATE", f"the last valid day, at most {LONGEST.days} days ahead", required=True)
+    add(
+        parser,
+        "--expires DATE",
+        f"the last valid day, at most {LONGEST.days} days ahead",
+        required=True,
+    )
     add(parser, "--out FILE", "where to write (default: standard output)", default=STANDARD_OUTPUT)
 
 
@@ -37,7 +42,9 @@ def execute(arguments: argparse.Namespace) -> int:
         raise UserError(f"--issue {arguments.issue!r} is not an address; it begins with https://")
     if not arguments.owner.strip():
         raise UserError("--owner is empty")
-    text = waivers_text([_run(read(path)) for path in arguments.runs], arguments.owner, arguments.issue, expires)
+    text = waivers_text(
+        [_run(read(path)) for path in arguments.runs], arguments.owner, arguments.issue, expires
+    )
     write_out(arguments.out, text.encode(), f"waivers: {arguments.out}")
     return 0
 
@@ -45,7 +52,9 @@ def execute(arguments: argparse.Namespace) -> int:
 def _run(digest: Digest) -> Run:
     run = Run(str(digest.directory), digest.header, digest.results)
     if not run.driver:
-        raise UserError(f"{digest.directory} does not name the tested driver, and a waiver applies to one driver")
+        raise UserError(
+            f"{digest.directory} does not name the tested driver, and a waiver applies to one driver"
+        )
     return run
 
 
@@ -55,5 +64,7 @@ def _expires(text: str, today: date) -> date:
     except ValueError as error:
         raise UserError(f"--expires {text!r} is not a date such as {today + LONGEST}") from error
     if not today <= expires <= today + LONGEST:
-        raise UserError(f"--expires {text} is not between today and {today + LONGEST}, {LONGEST.days} days ahead")
+        raise UserError(
+            f"--expires {text} is not between today and {today + LONGEST}, {LONGEST.days} days ahead"
+        )
     return expires

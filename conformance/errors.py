@@ -28,7 +28,9 @@ class UserError(Exception):
     are the messages of further mistakes. `hint` says what to do, `log` names the file with the details. `status` is 2
     for a usage or table error, 3 for a broken environment, 4 if there is no device and no way to create one."""
 
-    def __init__(self, message: str, *more: str, hint: str = "", log: str = "", status: int = 2) -> None:
+    def __init__(
+        self, message: str, *more: str, hint: str = "", log: str = "", status: int = 2
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.more = more

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-MOST_BYTES = 256 << 20  # the maximum size of any file of a run; the results of a default run have 4 MB
+MOST_BYTES = (
+    256 << 20
+)  # the maximum size of any file of a run; the results of a default run have 4 MB
 
 
 def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:

@@ -34,12 +34,16 @@ HOST, GUEST = "host", "guest"
 WHERE, BUILDS, CASES = "where", "your own build under test", "which cases"
 JUDGING, GENERAL = "how it is judged", "how it is run"
 
-_DEVICE = re.compile(r"[^\s\0/,:]{1,63}")  # the kernel's IB_DEVICE_NAME_MAX is 64, including the NUL
+_DEVICE = re.compile(
+    r"[^\s\0/,:]{1,63}"
+)  # the kernel's IB_DEVICE_NAME_MAX is 64, including the NUL
 # How long a host may take to restart after a crash, in seconds. The firmware of a server needs minutes.
 RETURN_S = 300.0
 
 
-def checked(convert: Callable[[str], _T], fits: Callable[[_T], object], what: str) -> Callable[[str], _T]:
+def checked(
+    convert: Callable[[str], _T], fits: Callable[[_T], object], what: str
+) -> Callable[[str], _T]:
     """Returns a function that converts a text, and raises ArgumentTypeError if the text is not `what`."""
 
     def parse(text: str) -> _T:
@@ -56,7 +60,9 @@ def _digits(text: str) -> int:
     return int(text if text.isascii() and text.isdigit() else "")
 
 
-positive_seconds = checked(float, lambda seconds: 0 < seconds < math.inf, "a number of seconds above 0")
+positive_seconds = checked(
+    float, lambda seconds: 0 < seconds < math.inf, "a number of seconds above 0"
+)
 budget_seconds = checked(float, lambda seconds: 0 <= seconds < math.inf, "a number of seconds")
 positive_count = checked(_digits, bool, "a number above 0")
 whole_number = checked(int, lambda _: True, "a whole number")
@@ -65,7 +71,9 @@ index = checked(_digits, lambda _: True, "an index, 0 or more")
 word = checked(str, str.strip, "a word")
 _path = checked(str, lambda text: text and "\0" not in text, "a path")
 # The name of a device in sysfs.
-device_name = checked(str, lambda text: _DEVICE.fullmatch(text) and text not in (".", ".."), "the name of a device")
+device_name = checked(
+    str, lambda text: _DEVICE.fullmatch(text) and text not in (".", ".."), "the name of a device"
+)
 
 
 def given_path(text: str) -> Path:
@@ -112,7 +120,13 @@ class Option:
         several = {"action": "append"} if self.default == () else {}
         chosen = {"choices": self.choices} if self.choices else {}
         shown = f" (default {format_value(default)})" if default else ""
-        return {**several, **chosen, "type": self.parse, "metavar": self.metavar, "help": self.help + shown}
+        return {
+            **several,
+            **chosen,
+            "type": self.parse,
+            "metavar": self.metavar,
+            "help": self.help + shown,
+        }
 
     def to_arguments(self, flag: str, value: Any) -> list[str]:
         """Returns the arguments for `value`; none for the default. `flag` is self.flag or self.plugin_flag."""
@@ -143,7 +157,9 @@ def _option(
     **more: Any,
 ) -> Any:
     """Returns a field of RunOptions with its option. Without `flag`, the flag is derived from the field's name."""
-    return field(default=default, metadata={"option": Option("", flag, help, metavar, parse, **more)})
+    return field(
+        default=default, metadata={"option": Option("", flag, help, metavar, parse, **more)}
+    )
 
 
 _on_host = partial(_option, group=WHERE, only_on=HOST)
@@ -174,15 +190,26 @@ class RunOptions:
         word,
         plugin=True,
     )
-    host: str | None = _on_host(None, "run on a device of HOST, which is reached over ssh", "[USER@]HOST[:PORT]", word)
+    host: str | None = _on_host(
+        None, "run on a device of HOST, which is reached over ssh", "[USER@]HOST[:PORT]", word
+    )
     console: str | None = _of_lost_host(
-        None, "with --host: a command that prints the console of HOST, as evidence of a crash", "COMMAND", word
+        None,
+        "with --host: a command that prints the console of HOST, as evidence of a crash",
+        "COMMAND",
+        word,
     )
     power_cycle: str | None = _of_lost_host(
-        None, "with --host: a command that resets HOST if HOST does not restart by itself", "COMMAND", word
+        None,
+        "with --host: a command that resets HOST if HOST does not restart by itself",
+        "COMMAND",
+        word,
     )
     return_within: float = _of_lost_host(
-        RETURN_S, "with --host: seconds for HOST to restart by itself, and again after a reset", "S", positive_seconds
+        RETURN_S,
+        "with --host: seconds for HOST to restart by itself, and again after a reset",
+        "S",
+        positive_seconds,
     )
     guest: bool = _in_guest(False, "run in the Soft-RoCE guest, even if this host has a device")
     guests: int | None = _in_guest(
@@ -194,16 +221,28 @@ class RunOptions:
     )
     stack: str | None = _in_guest(None, "the Debian release in the guest")
     driver: str | None = _in_guest(None, "the driver of the guest's device")
-    shared: bool = _on_host(False, "on a device: run even if other processes have queue pairs on it")
+    shared: bool = _on_host(
+        False, "on a device: run even if other processes have queue pairs on it"
+    )
     isolate: str | None = _on_host(
-        None, "on a device: run as this user, who cannot change the results; needs root", "USER", word
+        None,
+        "on a device: run as this user, who cannot change the results; needs root",
+        "USER",
+        word,
     )
     hazardous: bool = _on_host(False, "on a device: also run cases that may crash the kernel")
-    kernel: Path | None = _build(None, "in the guest: this kernel (bzImage or vmlinuz)", "FILE", given_path)
-    modules: Path | None = _build(
-        None, "in the guest: the modules of --kernel, or modules that replace those of the image", "DIR", given_path
+    kernel: Path | None = _build(
+        None, "in the guest: this kernel (bzImage or vmlinuz)", "FILE", given_path
     )
-    linux: Path | None = _build(None, "in the guest: the driver, compiled from this source tree", "TREE", given_path)
+    modules: Path | None = _build(
+        None,
+        "in the guest: the modules of --kernel, or modules that replace those of the image",
+        "DIR",
+        given_path,
+    )
+    linux: Path | None = _build(
+        None, "in the guest: the driver, compiled from this source tree", "TREE", given_path
+    )
     rdma_core: Path | None = _option(
         None,
         "a build tree or install prefix of rdma-core; in the guest, also a source tree",
@@ -211,7 +250,9 @@ class RunOptions:
         given_path,
         group=BUILDS,
     )
-    overlay: Path | None = _build(None, "files to copy unchanged over the guest's root directory", "DIR", given_path)
+    overlay: Path | None = _build(
+        None, "files to copy unchanged over the guest's root directory", "DIR", given_path
+    )
     guest_env: tuple[str, ...] = _build((), "a variable of the guest's environment", "NAME=VALUE")
     tools: tuple[str, ...] = _build(
         (),
@@ -219,14 +260,20 @@ class RunOptions:
         "PACKAGE[,PACKAGE]",
         decides=False,
     )
-    strict_packages: bool = _build(False, "do not use an image whose package lists have expired", decides=False)
+    strict_packages: bool = _build(
+        False, "do not use an image whose package lists have expired", decides=False
+    )
     without: tuple[str, ...] = _build(
         (), "a change to leave out of a mended stack (see docs/mended-stack.md)", "CHANGE"
     )
-    keep: bool = _build(False, "keep each guest's drive, and a script that starts the guest again", decides=False)
+    keep: bool = _build(
+        False, "keep each guest's drive, and a script that starts the guest again", decides=False
+    )
     verbs: tuple[str, ...] = _case((), "only this verb, e.g. reg_mr", "VERB", flag="--verb")
     rules: tuple[str, ...] = _case((), "only the cases of this rule", "ID", flag="--rule")
-    words: tuple[str, ...] = _case((), "only cases with this word in the id", "WORD", word, flag="-k")
+    words: tuple[str, ...] = _case(
+        (), "only cases with this word in the id", "WORD", word, flag="-k"
+    )
     only: tuple[str, ...] = _case(
         (),
         "only the case with this id, or one point of a sweep: CASE#axis=value,axis=value; or all cases of a defect "
@@ -235,13 +282,24 @@ class RunOptions:
     )
     tier: str = _case(DEFAULT, "the tier of cases", choices=tuple(TIERS), plugin=True)
     shard: Shard | None = _case(
-        None, "only part K of N parts of similar duration, for N machines; `merge` joins the parts", "K/N", Shard.parse
+        None,
+        "only part K of N parts of similar duration, for N machines; `merge` joins the parts",
+        "K/N",
+        Shard.parse,
     )
-    cases: tuple[Path, ...] = _option((), "also the tables in DIR/<verb>/", "DIR", given_path, plugin=True, group=CASES)
+    cases: tuple[Path, ...] = _option(
+        (), "also the tables in DIR/<verb>/", "DIR", given_path, plugin=True, group=CASES
+    )
     profile: Path | None = _judging(
-        None, "the profile of the device, such as profiles/rxe.yaml", "FILE", given_path, plugin=True
+        None,
+        "the profile of the device, such as profiles/rxe.yaml",
+        "FILE",
+        given_path,
+        plugin=True,
     )
-    waivers: Path | None = _judging(None, "known violations (see docs/waivers.md)", "FILE", given_path, decides=False)
+    waivers: Path | None = _judging(
+        None, "known violations (see docs/waivers.md)", "FILE", given_path, decides=False
+    )
     subject: str | None = _judging(
         None,
         "the subject of the verdicts; if it is the device, violations by the kernel's core or by libibverbs do not"
@@ -251,7 +309,10 @@ class RunOptions:
     )
     no_confirm: bool = _judging(False, "do not repeat cases with a violation", decides=False)
     dialect: str | None = _judging(
-        None, "the variant of ibv_rereg_mr, if the library's exports do not show it", choices=DIALECTS, plugin=True
+        None,
+        "the variant of ibv_rereg_mr, if the library's exports do not show it",
+        choices=DIALECTS,
+        plugin=True,
     )
     poster: str | None = _judging(
         None,
@@ -287,7 +348,9 @@ class RunOptions:
         """Returns the same run for a command in the project's directory: relative paths become absolute."""
         if directory == ROOT:
             return self
-        paths: dict[str, Any] = {name: directory / each for name, each in vars(self).items() if isinstance(each, Path)}
+        paths: dict[str, Any] = {
+            name: directory / each for name, each in vars(self).items() if isinstance(each, Path)
+        }
         return replace(self, cases=tuple(directory / folder for folder in self.cases), **paths)
 
     def on(self, device: str) -> "RunOptions":
@@ -300,27 +363,39 @@ class RunOptions:
 
     def deciding(self) -> "RunOptions":
         """Returns the run with only the options that affect the outcome of a case on the target."""
-        others = {name: each.default for name, each in OPTIONS.items() if not (each.decides and self.has_effect(each))}
+        others = {
+            name: each.default
+            for name, each in OPTIONS.items()
+            if not (each.decides and self.has_effect(each))
+        }
         return replace(self, **others)
 
     def of_case(self, case: Case) -> "RunOptions":
         """Returns the run of only this case, on the same target and with the same outcome. On a host, a hazardous case
         is run only with --hazardous."""
         return replace(
-            self.deciding(), only=(case.id,), hazardous=not self.guest and (self.hazardous or case.hazardous)
+            self.deciding(),
+            only=(case.id,),
+            hazardous=not self.guest and (self.hazardous or case.hazardous),
         )
 
     def arguments(self) -> list[str]:
         """Returns the arguments of `rdma-cts run` for this run; --only comes last."""
         last = OPTIONS["only"]
         chosen = [(each, getattr(self, name)) for name, each in OPTIONS.items() if each is not last]
-        return [word for each, value in [*chosen, (last, self.only)] for word in each.to_arguments(each.flag, value)]
+        return [
+            word
+            for each, value in [*chosen, (last, self.only)]
+            for word in each.to_arguments(each.flag, value)
+        ]
 
     def reproduction(self, case: Case, device: str = "") -> str:
         """Returns the shell command that runs only this case (see of_case), on `device` if several devices are under
         test. The command ends with the case's id."""
         alone = self.of_case(case)
-        return shlex.join([RECORDED_PROGRAM, "run", *replace(alone, device=device or alone.device).arguments()])
+        return shlex.join(
+            [RECORDED_PROGRAM, "run", *replace(alone, device=device or alone.device).arguments()]
+        )
 
     @property
     def judged_subject(self) -> str:
@@ -336,9 +411,13 @@ class RunOptions:
         """Returns the --rdma-… arguments of pytest for this run, without the arguments that select cases."""
         run = self.deciding()
         chosen = [(each, getattr(run, name)) for name, each in OPTIONS.items() if each.plugin]
-        return [word for each, value in chosen for word in each.to_arguments(each.plugin_flag, value)]
+        return [
+            word for each, value in chosen for word in each.to_arguments(each.plugin_flag, value)
+        ]
 
-    def inside_guest(self, device: str, cases: tuple[Path, ...], profile: Path | None) -> "RunOptions":
+    def inside_guest(
+        self, device: str, cases: tuple[Path, ...], profile: Path | None
+    ) -> "RunOptions":
         """Returns the options of pytest in the guest, where `device` is local and the files have these paths."""
         return replace(self.deciding(), guest=False, device=device, cases=cases, profile=profile)
 
@@ -348,4 +427,6 @@ def _named(name: str, option: Option) -> Option:
 
 
 # The options by the names of their fields, in the order of --help.
-OPTIONS: Mapping[str, Option] = {each.name: _named(each.name, each.metadata["option"]) for each in fields(RunOptions)}
+OPTIONS: Mapping[str, Option] = {
+    each.name: _named(each.name, each.metadata["option"]) for each in fields(RunOptions)
+}

@@ -39,7 +39,13 @@ def _arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 def _trials(action: argparse._SubParsersAction[Parser]) -> Iterator[str]:
     for name, parser in action.choices.items():
-        yield from ("", f"### {parser.prog.removeprefix('rdma-cts ')}", "", f"{parser.description or name}:", "")
+        yield from (
+            "",
+            f"### {parser.prog.removeprefix('rdma-cts ')}",
+            "",
+            f"{parser.description or name}:",
+            "",
+        )
         yield from _arguments(parser)
 
 

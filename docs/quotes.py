@@ -37,7 +37,13 @@ from trial.catalogue import BLIND_VIOLATIONS, UNTRIABLE, VIOLATIONS  # noqa: E40
 RUNS = ROOT / "docs/runs"
 OWN = "rxe"
 PAGES = (
-    *("README.md", "docs/benchmarks.md", "docs/bundles.md", "docs/defects.md", "docs/mended-stack.md"),
+    *(
+        "README.md",
+        "docs/benchmarks.md",
+        "docs/bundles.md",
+        "docs/defects.md",
+        "docs/mended-stack.md",
+    ),
     *("docs/reports.md", "docs/results.md", "docs/seen.md"),
 )
 GREEN, RED, NOT_RUN = "green", "**red**", "not run"
@@ -52,20 +58,29 @@ _SEEN: Mapping[str, str] = {
 FINDINGS = ROOT / "docs/findings.md"
 _LONG_S = 0.1  # all shorter cases count as equally long
 _START_S = 1.0  # a guest from a template, for a case that needs its own guest
-_DOCUMENTS = re.compile(r"(?P<head>^- rules: (?P<rules>.*)\n)(?P<told>(?:- the document: .*\n)+)", re.MULTILINE)
+_DOCUMENTS = re.compile(
+    r"(?P<head>^- rules: (?P<rules>.*)\n)(?P<told>(?:- the document: .*\n)+)", re.MULTILINE
+)
 _BLOCK = re.compile(r"(<!-- quoted: (?P<name>[a-z ]+) -->\n).*?(<!-- end of quote -->)", re.DOTALL)
 
 
 def recorded(stack: str = OWN) -> Digest:
     """Returns the recorded run of a stack."""
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / FILE_NAME).write_bytes(lzma.decompress((RUNS / f"{stack}.jsonl.xz").read_bytes()))
+        (Path(folder) / FILE_NAME).write_bytes(
+            lzma.decompress((RUNS / f"{stack}.jsonl.xz").read_bytes())
+        )
         return read(Path(folder))
 
 
 def _summary(run: Digest) -> Iterator[str]:
-    folder = Path("out", re.sub("[^0-9T]", "", run.header["started"].partition("+")[0]) + f"-{run.device}")
-    yield from (f"    {line}".rstrip() for line in summary(run, folder, io.StringIO()).lstrip("\n").splitlines())
+    folder = Path(
+        "out", re.sub("[^0-9T]", "", run.header["started"].partition("+")[0]) + f"-{run.device}"
+    )
+    yield from (
+        f"    {line}".rstrip()
+        for line in summary(run, folder, io.StringIO()).lstrip("\n").splitlines()
+    )
 
 
 def _calls(run: Digest) -> Iterator[str]:
@@ -78,7 +93,10 @@ def _calls(run: Digest) -> Iterator[str]:
 @functools.cache
 def _runs() -> Mapping[str, Digest]:
     """The recorded runs by stack, rxe first."""
-    names = sorted((path.name.partition(".")[0] for path in RUNS.iterdir()), key=lambda name: (name != OWN, name))
+    names = sorted(
+        (path.name.partition(".")[0] for path in RUNS.iterdir()),
+        key=lambda name: (name != OWN, name),
+    )
     return {name: recorded(name) for name in names}
 
 
@@ -113,13 +131,18 @@ def _defects_by_stack(_: Digest) -> Iterator[str]:
     yield "|---|---:|---:|---:|---:|"
     for name, run in _runs().items():
         core = sum(defect.answering.layer == CORE for defect in run.defects)
-        violations = len({record["case"] for records in run.violations().values() for record in records})
+        violations = len(
+            {record["case"] for records in run.violations().values() for record in records}
+        )
         shared = sum(not own.isdisjoint(defect.fingerprints) for defect in run.defects)
         yield f"| {name} | {violations} | {len(run.defects)} | {core} | {shared} |"
 
 
 def _seen(_: Digest) -> Iterator[str]:
-    stacks = {name: {rule: _SEEN[each] for rule, each in run.verdicts.items()} for name, run in _runs().items()}
+    stacks = {
+        name: {rule: _SEEN[each] for rule, each in run.verdicts.items()}
+        for name, run in _runs().items()
+    }
     rules = {rule: each for rule, each in _rules().items() if each.since != VENDOR}
     violations = Counter(each.rule for each in (*VIOLATIONS, *BLIND_VIOLATIONS))
     seen = {rule: {by_rule.get(rule, "") for by_rule in stacks.values()} for rule in rules}
@@ -138,7 +161,10 @@ def _seen(_: Digest) -> Iterator[str]:
 
 QUOTES: Mapping[str, Callable[[Digest], Iterable[str]]] = {
     "summary": _summary,
-    "conclusion": lambda run: [f"    {run.short_sentence}", f"    {run.conclusion} (exit status {run.status})"],
+    "conclusion": lambda run: [
+        f"    {run.short_sentence}",
+        f"    {run.conclusion} (exit status {run.status})",
+    ],
     "headline": lambda run: [f"    {run.headline}"],
     "rules in part": lambda run: [f"- {rule} {told}" for rule, told in run.restrictions.items()],
     "calls": _calls,
@@ -165,7 +191,10 @@ def with_present_words(text: str) -> str:
 
     def renewed(found: re.Match[str]) -> str:
         rules = [_rules()[id_] for id_ in found["rules"].split(", ")]
-        facts = [RuleFacts(each.id, "", each.statement, each.document, each.section, each.quote) for each in rules]
+        facts = [
+            RuleFacts(each.id, "", each.statement, each.document, each.section, each.quote)
+            for each in rules
+        ]
         told = found["told"].splitlines(keepends=True)
         return found["head"] + "".join(_present(line, facts) for line in told)
 
@@ -186,7 +215,14 @@ def durations(run: Digest) -> str:
         each["case"]: (each["duration_us"] or 0) / 1e6 + _START_S * (each["case"] in alone)
         for each in run.results  # a case that crashes a kernel has no duration
     }
-    return json.dumps({case: round(s, 2) for case, s in took.items() if s >= _LONG_S}, indent=0, sort_keys=True) + "\n"
+    return (
+        json.dumps(
+            {case: round(s, 2) for case, s in took.items() if s >= _LONG_S},
+            indent=0,
+            sort_keys=True,
+        )
+        + "\n"
+    )
 
 
 def main() -> None:

@@ -14,7 +14,10 @@ from conformance.tables.suite import VERSION
 
 EXIT_STATUSES = (
     ("0", "No rule was violated; in a comparison, nothing has regressed."),
-    ("1", "A rule was violated, or a waiver does not apply; in a comparison, something has regressed."),
+    (
+        "1",
+        "A rule was violated, or a waiver does not apply; in a comparison, something has regressed.",
+    ),
     ("2", "A mistake in the command or in a table."),
     ("3", "The run is incomplete, or the harness or environment is broken."),
     ("4", "There is no device, and no guest can be started."),
@@ -34,7 +37,9 @@ def _lines(parser: argparse.ArgumentParser) -> Iterator[str]:
     yield f"rdma\\-cts \\- {_escaped(parser.description or '').rstrip('.')}"
     yield ".SH SYNOPSIS"
     yield from _synopsis(parser)
-    commands = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    commands = next(
+        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
+    )
     yield from _options(parser, leave_out=commands)
     yield ".SH COMMANDS"
     for name, command in commands.choices.items():
@@ -52,7 +57,10 @@ def _lines(parser: argparse.ArgumentParser) -> Iterator[str]:
     yield ".SH FILES"
     for file, meaning in (
         ("out/<time>-<device>/", "The results and reports of a run, below the working directory."),
-        ("~/.cache/rdma-cts/", "Images and templates of the guest; RDMA_CTS_CACHE names another directory."),
+        (
+            "~/.cache/rdma-cts/",
+            "Images and templates of the guest; RDMA_CTS_CACHE names another directory.",
+        ),
         ("/usr/share/rdma-cts/", "The suite; nothing is written there."),
     ):
         yield from (".TP", f".I {_escaped(file)}", _text(meaning))
@@ -75,7 +83,9 @@ def _options(parser: argparse.ArgumentParser, leave_out: argparse.Action) -> Ite
 
 def _groups(parser: argparse.ArgumentParser) -> Iterator[str]:
     for group in parser._action_groups:
-        actions = [each for each in group._group_actions if not isinstance(each, argparse._HelpAction)]
+        actions = [
+            each for each in group._group_actions if not isinstance(each, argparse._HelpAction)
+        ]
         if actions and group.title not in ("positional arguments", "options"):
             yield from (".PP", f"{_text((group.title or '').capitalize())}:")
         for action in actions:

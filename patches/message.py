@@ -22,7 +22,9 @@ _FRAMES = 12
 _STAMP = re.compile(r"^\[ *[0-9.]+\] ?")
 _STAMPED = re.compile(r" \(\[.*\Z")  # the part of a symptom's line that quotes the kernel's log
 # The lines of an oops that a maintainer needs besides the frames: what happened, where, and in which task.
-_KEPT = re.compile(r"(BUG|WARNING|Oops|general protection|KASAN|CPU|Workqueue|RIP|Call Trace|pc |lr )\b")
+_KEPT = re.compile(
+    r"(BUG|WARNING|Oops|general protection|KASAN|CPU|Workqueue|RIP|Call Trace|pc |lr )\b"
+)
 _FRAME = re.compile(r"\s*[\w.]+\+0x[0-9a-f]+/0x[0-9a-f]+")
 _END = ("---[ end trace", "Modules linked in:")
 
@@ -35,13 +37,26 @@ class Seen:
     run: Digest
 
 
-def message(change: Change, prefix: str, rules: Mapping[str, Rule], fixes: str, signed: str, seen: Seen | None) -> str:
+def message(
+    change: Change,
+    prefix: str,
+    rules: Mapping[str, Rule],
+    fixes: str,
+    signed: str,
+    seen: Seen | None,
+) -> str:
     """Returns the whole message; the first line is the subject."""
     parts = [[f"{prefix}: {change.subject}"], _wrapped(change.about), *_documented(change, rules)]
     if seen:
         parts += _observed(seen)
     parts.append(_wrapped(f"Shown by the case {change.case} of rdma-cts."))
-    parts.append([f"{name}: {value}" for name, value in (("Fixes", fixes), ("Signed-off-by", signed)) if value])
+    parts.append(
+        [
+            f"{name}: {value}"
+            for name, value in (("Fixes", fixes), ("Signed-off-by", signed))
+            if value
+        ]
+    )
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 
@@ -83,7 +98,12 @@ def _observed(seen: Seen) -> Iterator[list[str]]:
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
     return textwrap.wrap(
-        text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+        text,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
     )
 
 
@@ -91,21 +111,34 @@ _HOW = "cc repro.c -libverbs && ./a.out DEVICE (0: no violation, 1: violation)"
 
 
 def letters_of(
-    tree: Tree, changes: Sequence[Change], suite: Suite, basis: Basis, signed: str, seen: Mapping[str, Seen]
+    tree: Tree,
+    changes: Sequence[Change],
+    suite: Suite,
+    basis: Basis,
+    signed: str,
+    seen: Mapping[str, Seen],
 ) -> dict[str, Letter]:
     origins = tree.origins({change.blame for change in changes if not change.feature})
     made = {}
     for change in changes:
         fixes = "" if change.feature else origins.get(change.blame, "")
-        text = message(change, tree.project.prefix, suite.registry, fixes, signed, seen.get(change.name))
+        text = message(
+            change, tree.project.prefix, suite.registry, fixes, signed, seen.get(change.name)
+        )
         made[change.name] = Letter(text, _program(change, suite, basis, seen.get(change.name)))
     return made
 
 
 def seen_in(changes: Iterable[Change], run: Digest | None) -> dict[str, Seen]:
     """Returns, by the name of each change, the observation of its case in a run."""
-    symptoms = {each.name: each for defect in (run.defects if run else ()) for each in defect.symptoms}
-    return {each.name: Seen(symptoms[each.case], run) for each in changes if run and each.case in symptoms}
+    symptoms = {
+        each.name: each for defect in (run.defects if run else ()) for each in defect.symptoms
+    }
+    return {
+        each.name: Seen(symptoms[each.case], run)
+        for each in changes
+        if run and each.case in symptoms
+    }
 
 
 def _program(change: Change, suite: Suite, basis: Basis, seen: Seen | None) -> str:

@@ -70,7 +70,11 @@ class Tree:
             mover, folder = moved
             rest = {words for words, (each, _) in here.items() if each == mover}
             commit = f"{mover}^"
-        return {words: f'{id_[:12]} ("{subject}")' for words, (id_, subject) in found.items() if id_ not in cut}
+        return {
+            words: f'{id_[:12]} ("{subject}")'
+            for words, (id_, subject) in found.items()
+            if id_ not in cut
+        }
 
 
 def read_tree(name: str, path: Path) -> Tree:
@@ -91,7 +95,9 @@ def read_tree(name: str, path: Path) -> Tree:
         return Tree(name, path, _sources(name, _on_disk(folder)), remarks=(remark,))
     remarks = []
     if dirty := _lines(path, "status", "--porcelain", "--", project.folder):
-        remarks.append(f"{path}: {len(dirty)} files of {project.folder} are not committed: the series is for HEAD")
+        remarks.append(
+            f"{path}: {len(dirty)} files of {project.folder} are not committed: the series is for HEAD"
+        )
     history = len(_lines(path, "rev-list", "--max-count=2", "HEAD")) > 1
     if not history:
         remarks.append(f"{path} has a single commit: no Fixes: lines")
@@ -99,13 +105,27 @@ def read_tree(name: str, path: Path) -> Tree:
 
 
 def git(
-    path: Path, *arguments: str, check: bool = True, given: str = "", env: Mapping[str, str] | None = None
+    path: Path,
+    *arguments: str,
+    check: bool = True,
+    given: str = "",
+    env: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs git in a directory, without optional locks. If `check`, raises UserError with git's message on failure."""
-    command = ["git", "--no-optional-locks", "-c", "core.quotePath=false", "-C", str(path), *arguments]
+    command = [
+        "git",
+        "--no-optional-locks",
+        "-c",
+        "core.quotePath=false",
+        "-C",
+        str(path),
+        *arguments,
+    ]
     own = {**os.environ, "LC_ALL": "C", **(env or {})}
     try:
-        done = subprocess.run(command, input=given.encode(), capture_output=True, check=False, env=own)
+        done = subprocess.run(
+            command, input=given.encode(), capture_output=True, check=False, env=own
+        )
     except FileNotFoundError as error:
         raise UserError(NO_GIT, status=3) from error
     if check and done.returncode != 0:
@@ -124,23 +144,43 @@ def _shallow(path: Path) -> set[str]:
     return set(file.read_text().split()) if file.is_file() else set()
 
 
-def _oldest(path: Path, end: str, folder: str, wanted: Collection[str]) -> dict[str, tuple[str, str]]:
+def _oldest(
+    path: Path, end: str, folder: str, wanted: Collection[str]
+) -> dict[str, tuple[str, str]]:
     """Returns, for each text, the id and subject of the oldest commit up to `end` that adds the text."""
-    shape = ("--no-color", "--no-ext-diff", "--no-renames", "--patch", "--unified=0", "--format=%x00%H %s")
+    shape = (
+        "--no-color",
+        "--no-ext-diff",
+        "--no-renames",
+        "--patch",
+        "--unified=0",
+        "--format=%x00%H %s",
+    )
     log = git(path, "log", "--reverse", "--no-merges", *shape, end, "--", folder)
     found: dict[str, tuple[str, str]] = {}
     for text in log.stdout.decode(errors="replace").split("\0")[1:]:
         head, *lines = text.split("\n")
         commit, _, subject = head.partition(" ")
         added = "\n".join(line[1:] for line in lines if line[:1] == "+" and line[:3] != "+++")
-        found |= {words: (commit, subject) for words in wanted if words not in found and words in added}
+        found |= {
+            words: (commit, subject) for words in wanted if words not in found and words in added
+        }
     return found
 
 
 def _moved(path: Path, folder: str, commits: Collection[str]) -> tuple[str, str] | None:
     """Returns the commit among `commits` that moved files into a folder, and the old folder."""
     for commit in commits:
-        for line in _lines(path, "diff-tree", "-r", "--no-commit-id", "--name-status", "-M", "--diff-filter=R", commit):
+        for line in _lines(
+            path,
+            "diff-tree",
+            "-r",
+            "--no-commit-id",
+            "--name-status",
+            "-M",
+            "--diff-filter=R",
+            commit,
+        ):
             _, old, new = line.split("\t")
             if new.startswith(f"{folder}/") and not old.startswith(f"{folder}/"):
                 return commit, str(Path(old).parent)
@@ -161,7 +201,11 @@ def _archived(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _sources(name: str, files: Iterator[tuple[str, bytes]]) -> dict[str, str]:
-    return {f"{name}/{file}": data.decode("utf-8") for file, data in files if file.endswith((".c", ".h"))}
+    return {
+        f"{name}/{file}": data.decode("utf-8")
+        for file, data in files
+        if file.endswith((".c", ".h"))
+    }
 
 
 # The author of patches without a Signed-off-by line.
@@ -214,7 +258,10 @@ def write_series(
     make_directory(out)
     for file, text in patches.items():
         write_through(out / file, text)
-    return Series(tuple(out / file for file in patches), {each: misfits[each] for each in own if each in misfits})
+    return Series(
+        tuple(out / file for file in patches),
+        {each: misfits[each] for each in own if each in misfits},
+    )
 
 
 class Scratch:
@@ -241,9 +288,19 @@ class Scratch:
         if not letters:
             return {}
         out = self._path / ".git" / "patches"
-        self._git("format-patch", "--quiet", "--zero-commit", "--no-signature", f"-{len(letters)}", "-o", str(out))
+        self._git(
+            "format-patch",
+            "--quiet",
+            "--zero-commit",
+            "--no-signature",
+            f"-{len(letters)}",
+            "-o",
+            str(out),
+        )
         mails = zip(sorted(out.iterdir()), letters, strict=True)
-        return {path.name: _with(letter.below.encode(), path.read_bytes()) for path, letter in mails}
+        return {
+            path.name: _with(letter.below.encode(), path.read_bytes()) for path, letter in mails
+        }
 
     def _git(self, *arguments: str, given: str = "") -> None:
         git(self._path, *arguments, given=given, env=self._env)

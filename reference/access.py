@@ -84,7 +84,9 @@ class Windows(Regions):
     def other_domain(self, queue: Domain, window: Window, region: Region) -> bool:
         return window.domain is not region.domain or queue is not region.domain
 
-    def bind_refused(self, window: Window, region: Region | None, addr: int, length: int, access: int) -> bool:
+    def bind_refused(
+        self, window: Window, region: Region | None, addr: int, length: int, access: int
+    ) -> bool:
         if region is None or length == 0:
             return False
         if not region.usable or self.forbids_binding(region):
@@ -104,7 +106,14 @@ class Windows(Regions):
     # What is done
 
     def bind(
-        self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
+        self,
+        window: Window,
+        region: Region | None,
+        addr: int,
+        length: int,
+        access: int,
+        key: int,
+        queue: int,
     ) -> None:
         """Binds a window, or unbinds it if `length` is 0. Afterwards the window has the key `key`."""
         self.unbind(window)
@@ -152,7 +161,9 @@ class Access(Windows):
     def found(self, key: int) -> Region | Window | None:
         return self.keys.get(key)
 
-    def remote(self, rkey: int, domain: Domain, queue: int, addr: int, length: int, right: int) -> int | None:
+    def remote(
+        self, rkey: int, domain: Domain, queue: int, addr: int, length: int, right: int
+    ) -> int | None:
         """Returns the address in this process of the bytes of a peer's operation, or None."""
         found = self.found(rkey)
         if isinstance(found, Window):
@@ -227,7 +238,9 @@ class Access(Windows):
         """Returns whether the region was changed after the bind, so that the same bind would now be refused."""
         if region.domain is not window.domain or self.forbids_binding(region):
             return True
-        return self.lacks_local_write(region, right) or self.beyond(region, window.addr, window.length)
+        return self.lacks_local_write(region, right) or self.beyond(
+            region, window.addr, window.length
+        )
 
     def window_base(self, window: Window) -> int:
         """Returns the address of the window's first byte in requests with the window's key."""

@@ -26,7 +26,9 @@ from reference.memory import HUGEPAGE, PAGE, Range
 from reference.objects import ACCESS, Domain, Refused, Window, answered
 from reference.queues import Queue
 
-_ALL_RIGHTS = ACCESS.mask_of("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "FLUSH_GLOBAL", "FLUSH_PERSISTENT")
+_ALL_RIGHTS = ACCESS.mask_of(
+    "REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "FLUSH_GLOBAL", "FLUSH_PERSISTENT"
+)
 
 
 class HeldWindow:
@@ -90,7 +92,9 @@ class HeldQueue:
         with self._device.turn:
             return _value(self._device.post_send(self.queue, request))
 
-    def post_batch(self, requests: Sequence[SendRequest], built: Callable[[], bool] = lambda: True) -> Return:
+    def post_batch(
+        self, requests: Sequence[SendRequest], built: Callable[[], bool] = lambda: True
+    ) -> Return:
         """Posts a batch of requests. Returns the result of ibv_wr_complete or ibv_wr_abort."""
         return _value(self._device.post_batch(self.queue, requests, built))
 
@@ -100,7 +104,9 @@ class HeldQueue:
     def bind_mw(self, window: AnyWindow, info: BindInfo, flags: int, wr_id: int) -> Return:
         held = cast(HeldWindow, window)
         with self._device.turn:
-            fault, window.rkey = self._device.ibv_bind_mw(self.queue, held.window, info, flags, wr_id)
+            fault, window.rkey = self._device.ibv_bind_mw(
+                self.queue, held.window, info, flags, wr_id
+            )
         return _value(fault)
 
     def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
@@ -131,8 +137,13 @@ class HeldPair:
         self.responder = HeldQueue(device, responder, device.create_qp(_new(spec, responder)))
         self.requester = self.responder
         if spec.kind != "XRC_SEND":
-            self.requester = HeldQueue(device, requester, device.create_qp(_new(spec.peer, requester)))
-        self.responder.queue.peer, self.requester.queue.peer = self.requester.queue, self.responder.queue
+            self.requester = HeldQueue(
+                device, requester, device.create_qp(_new(spec.peer, requester))
+            )
+        self.responder.queue.peer, self.requester.queue.peer = (
+            self.requester.queue,
+            self.responder.queue,
+        )
         self._connect()
 
     def _connect(self) -> None:
@@ -259,7 +270,9 @@ class ReferenceBench:
         """Returns the capabilities of this stack. Like those of a real stack, they are determined before any case."""
         stack = self.device.stack
         offered = {name: offered_by(self, name) for name in (*ENTRIES, *DOORS)}
-        return Capabilities(stack.declared, offered, stack.reachable, absent_on(self, stack.declared))
+        return Capabilities(
+            stack.declared, offered, stack.reachable, absent_on(self, stack.declared)
+        )
 
 
 @functools.cache
@@ -277,7 +290,9 @@ _ELEMENTS = 3
 def _new(spec: QpSpec, pd: Pd) -> Queue:
     assert isinstance(pd, Domain)
     access = _ALL_RIGHTS if spec.access is None else spec.access
-    return Queue(0, spec.kind, pd, spec.sq_sig_all, access, inline=spec.inline, extended=spec.extended)
+    return Queue(
+        0, spec.kind, pd, spec.sq_sig_all, access, inline=spec.inline, extended=spec.extended
+    )
 
 
 def _value(errno: int) -> Return:

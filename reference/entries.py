@@ -53,10 +53,13 @@ class KernelEntry:
     def _verb(self, verb: Verb, *arguments: Any) -> Return:
         if verb.method in BY_SYMBOL and not self.offers(verb.method):
             return self._refused(verb, errno.EOPNOTSUPP)
-        handles = [each if isinstance(each, int) else getattr(each, "handle", each) for each in arguments]
+        handles = [
+            each if isinstance(each, int) else getattr(each, "handle", each) for each in arguments
+        ]
         with self._device.turn:
             return self._answered(
-                verb, lambda: self._made(verb, getattr(self._device, verb.method)(*handles), arguments)
+                verb,
+                lambda: self._made(verb, getattr(self._device, verb.method)(*handles), arguments),
             )
 
     def _answered(self, verb: Verb, call: Callable[[], Return]) -> Return:
@@ -66,11 +69,16 @@ class KernelEntry:
             return self._refused(verb, refused.errno)
 
     def _made(
-        self, verb: Verb, made: Region | Buffer | Domain | Held | int | None, arguments: tuple[Any, ...]
+        self,
+        verb: Verb,
+        made: Region | Buffer | Domain | Held | int | None,
+        arguments: tuple[Any, ...],
     ) -> Return:
         if isinstance(made, Buffer):
             free = functools.partial(self._device.free_buf, made.handle)
-            return Return(made.addr, 0, buffer=calls.Buffer(made.handle, made.addr, made.size, free))
+            return Return(
+                made.addr, 0, buffer=calls.Buffer(made.handle, made.addr, made.size, free)
+            )
         if made is None or isinstance(made, int):
             return Return(made or 0, 0)
         if isinstance(made, Held):
@@ -80,9 +88,15 @@ class KernelEntry:
         given = dict(zip(CALLS[verb.name], arguments, strict=False))
         length = given.get("length", made.length)
         start = (
-            start_of(given) if "length" in given else made.addr if "mr" in given else self._device.imported_addr(made)
+            start_of(given)
+            if "length" in given
+            else made.addr
+            if "mr" in given
+            else self._device.imported_addr(made)
         )
-        return self._registered(self._device.structure(made, given.get("pd", made.domain), start, length))
+        return self._registered(
+            self._device.structure(made, given.get("pd", made.domain), start, length)
+        )
 
     def _registered(self, struct: IbvMr) -> Return:
         """Returns the result for a new region. The library has no record of this region."""
@@ -93,7 +107,9 @@ class KernelEntry:
 
     def _changed(self, mr: Mr, change: Change, pd: Pd | None) -> Return:
         """Executes REREG_MR. Only the keys in struct ibv_mr change, because the kernel returns nothing else."""
-        mr.struct.lkey, mr.struct.rkey = self._device.reported_keys(self._device.change(mr.handle, change))
+        mr.struct.lkey, mr.struct.rkey = self._device.reported_keys(
+            self._device.change(mr.handle, change)
+        )
         return Return(0, 0)
 
     def dealloc_pd(self, pd: Pd) -> Return:
@@ -102,7 +118,9 @@ class KernelEntry:
     def dereg_mr(self, mr: Mr) -> Return:
         return self._device.dereg_answer(self._verb(of_method("dereg_mr"), mr))
 
-    def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
+    def rereg_mr(
+        self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int
+    ) -> Return:
         change = Change(flags, pd.handle if pd else None, addr, length, access)
         return self._answered(of_method("rereg_mr"), lambda: self._changed(mr, change, pd))
 
@@ -133,14 +151,18 @@ class LibraryEntry(KernelEntry):
         self._update_structure(mr, region, change, pd)
         return Return(code, error, layer=self.name if code == INPUT else "kernel")
 
-    def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
+    def experimental_rereg_mr(
+        self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int
+    ) -> Return:
         """Executes the vendor's ibv_rereg_mr. Returns 0, or the value of errno."""
         change = Change(flags, pd.handle if pd else None, addr, length, access)
         code, region = self._device.experimental_code(mr.handle, change)
         self._update_structure(mr, region, change, pd)
         return Return(code, max(0, code))
 
-    def _update_structure(self, mr: Mr, region: Region | None, change: Change, pd: Pd | None) -> None:
+    def _update_structure(
+        self, mr: Mr, region: Region | None, change: Change, pd: Pd | None
+    ) -> None:
         """Updates struct ibv_mr as the library does after a change. If no region was changed, does nothing."""
         if region is None:
             return

@@ -49,11 +49,17 @@ class Extended(Regions):
         self.extended = True
         of = self.buffers[asked.buf or 0] if mask & BUF else None
         if of and of.fd >= 0:
-            made = self.reg_dmabuf_mr(pd, self.offset_in(of, asked.addr), asked.length, asked.addr, of.fd, access)
+            made = self.reg_dmabuf_mr(
+                pd, self.offset_in(of, asked.addr), asked.length, asked.addr, of.fd, access
+            )
         elif mask & FD and not mask & ADDR:
-            made = self.reg_dmabuf_mr(pd, asked.fd_offset, asked.length, asked.iova, asked.fd, access)
+            made = self.reg_dmabuf_mr(
+                pd, asked.fd_offset, asked.length, asked.iova, asked.fd, access
+            )
         else:
-            made = self.register_ex(pd, asked.addr, asked.length, self.ex_base(asked), self.ex_access(asked))
+            made = self.register_ex(
+                pd, asked.addr, asked.length, self.ex_base(asked), self.ex_access(asked)
+            )
         if mask & DMAH:
             self.steered[made] = asked.dmah
         return made
@@ -87,7 +93,9 @@ class Extended(Regions):
 
     # Dma handles
 
-    def alloc_dmah(self, context: int, comp_mask: int, cpu_id: int, ph: int, tph_mem_type: int) -> Held:
+    def alloc_dmah(
+        self, context: int, comp_mask: int, cpu_id: int, ph: int, tph_mem_type: int
+    ) -> Held:
         self.has("dmah")
         refuse_if(comp_mask & MEM_TYPE and self.is_no_memory_type(tph_mem_type), errno.EINVAL)
         made = Held(self.new_handle(), self.dealloc_dmah)
@@ -112,7 +120,11 @@ class Extended(Regions):
         self.domain_of(pd)
         refuse_if(size > 1 << 47, errno.ENOMEM)
         shared = pd in self.unprotected and self.stack.has("dmabuf_buffers")
-        memory = self.memory.dmabuf(size) if shared else self.memory.allocate("anonymous", size + 2 * PAGE)
+        memory = (
+            self.memory.dmabuf(size)
+            if shared
+            else self.memory.allocate("anonymous", size + 2 * PAGE)
+        )
         buffer = Buffer(self.new_handle(), memory, pd, size)
         self.buffers[buffer.handle] = buffer
         return buffer
@@ -128,7 +140,9 @@ class Extended(Regions):
         buffer = self.buffers[asked.buf or 0]
         if buffer.fd >= 0 and self.is_moved(asked):
             return errno.EINVAL
-        if self.is_foreign(buffer, pd) or self.leaves_buffer(Part(buffer.addr, buffer.size), asked.addr, asked.length):
+        if self.is_foreign(buffer, pd) or self.leaves_buffer(
+            Part(buffer.addr, buffer.size), asked.addr, asked.length
+        ):
             return errno.EINVAL
         return 0
 

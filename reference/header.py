@@ -30,15 +30,24 @@ def own_header() -> str:
         if described.alias_of:
             original = ENUMS[described.alias_of]
             lines += [f"#define {described.name} {original.name}"]
-            lines += [f"#define {ours.name} {kernels.name}" for ours, kernels in zip(described, original, strict=True)]
+            lines += [
+                f"#define {ours.name} {kernels.name}"
+                for ours, kernels in zip(described, original, strict=True)
+            ]
         else:
-            lines += [f"enum {described.name} {{", *(f"\t{e.name} = {e.value}," for e in described), "};"]
+            lines += [
+                f"enum {described.name} {{",
+                *(f"\t{e.name} = {e.value}," for e in described),
+                "};",
+            ]
     for struct in STRUCTS.values():
         fields = (f"\t{declaration(field.ctype, field.name)};" for field in struct.fields)
         lines += [f"struct {struct.name} {{", *fields, "};"]
     for verb in VERBS.values():
         inline = verb.linkage is Linkage.INLINE
-        lines.append(f"static inline {verb.signature} {{ return 0; }}" if inline else f"{verb.signature};")
+        lines.append(
+            f"static inline {verb.signature} {{ return 0; }}" if inline else f"{verb.signature};"
+        )
         if verb.linkage is Linkage.MACRO:
             names = ", ".join(each.name for each in verb.parameters)
             lines.append(f"#define {verb.name}({names}) ({verb.name})({names})")

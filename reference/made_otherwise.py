@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 
 from conformance.verbs import ENUMS
 from reference.memory import SPACE, Range
-from reference.objects import LOCAL_WRITE, ZERO_BASED, Domain, Held, Refused, Region, check, refuse_if
+from reference.objects import (
+    LOCAL_WRITE,
+    ZERO_BASED,
+    Domain,
+    Held,
+    Refused,
+    Region,
+    check,
+    refuse_if,
+)
 from reference.reregistration import Reregistration
 from reference.work import Work
 
@@ -32,14 +41,18 @@ class MadeOtherwise(Work, Reregistration):
     nulls: tuple[Region, ...] = ()
     null_length = SPACE - 1
     null_access = LOCAL_WRITE  # without rights of peers or windows
-    _source = ctypes.create_string_buffer(0)  # the bytes that the latest operation reads from a null region
+    _source = ctypes.create_string_buffer(
+        0
+    )  # the bytes that the latest operation reads from a null region
 
     # Null regions
 
     def alloc_null_mr(self, pd: int) -> Region:
         self.has("alloc_null_mr")
         domain = self.domain_of(pd)
-        made = Region(self.new_handle(), self.new_key(), domain, 0, self.null_length, 0, self.null_access)
+        made = Region(
+            self.new_handle(), self.new_key(), domain, 0, self.null_length, 0, self.null_access
+        )
         self.nulls += (made,)
         return self.keep(made)
 
@@ -81,7 +94,9 @@ class MadeOtherwise(Work, Reregistration):
 
     # Parent domains
 
-    def alloc_parent_domain(self, context: int, pd: int | None, td: int | None, comp_mask: int) -> Domain:
+    def alloc_parent_domain(
+        self, context: int, pd: int | None, td: int | None, comp_mask: int
+    ) -> Domain:
         self.has("alloc_parent_domain")
         made = self.standing_for(self.parent_of(pd))
         if comp_mask & UNPROTECTED:
@@ -127,7 +142,11 @@ class MadeOtherwise(Work, Reregistration):
 
     def free_dm(self, dm: int) -> None:
         memory = self.dms[dm].memory
-        regions = [each for each in self.regions.values() if memory.addr <= each.addr < memory.addr + memory.size]
+        regions = [
+            each
+            for each in self.regions.values()
+            if memory.addr <= each.addr < memory.addr + memory.size
+        ]
         refuse_if(self.keeps_dm(regions), errno.EBUSY)
         made = self.dms.pop(dm)
         made.gone = True
@@ -161,7 +180,9 @@ class MadeOtherwise(Work, Reregistration):
         fault = self.dm_access_fault(access) or self.dm_range_fault(self.dms[dm], dm_offset, length)
         refuse_if(fault, errno.EINVAL)
         start = self.dm_region_place(self.dms[dm], dm_offset)
-        return self.keep(Region(self.new_handle(), self.new_key(), domain, start, length, 0, access))
+        return self.keep(
+            Region(self.new_handle(), self.new_key(), domain, start, length, 0, access)
+        )
 
     def dm_access_fault(self, access: int) -> bool:
         return not access & ZERO_BASED

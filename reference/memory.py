@@ -18,7 +18,12 @@ SPACE = 1 << 64
 _STRETCH = 1 << 20
 _POPULATE_READ, _POPULATE_WRITE = 22, 23  # for madvise, since Linux 5.14
 
-libc.pread.argtypes = libc.pwrite.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long)
+libc.pread.argtypes = libc.pwrite.argtypes = (
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_long,
+)
 libc.pread.restype = libc.pwrite.restype = ctypes.c_ssize_t
 
 
@@ -50,7 +55,9 @@ class Memory:
         simulated = kind in _SIMULATED
         unit = HUGEPAGE if kind == "huge" else PAGE
         rounded = max(1, -(-size // unit)) * unit
-        made = memory.allocate("anonymous" if simulated else kind, rounded + unit if kind == "huge" else size)
+        made = memory.allocate(
+            "anonymous" if simulated else kind, rounded + unit if kind == "huge" else size
+        )
         addr = -(-made.addr // unit) * unit if kind == "huge" else made.addr
         extent = (addr, addr + rounded)
         if simulated:
@@ -96,13 +103,17 @@ class Memory:
 
     def is_special(self, kind: str, addr: int, length: int) -> bool:
         """Returns whether a range is in memory that was allocated as `kind`, which is `huge` or `persistent`."""
-        return any(start <= addr and addr + length <= end for start, end in self._special.get(kind, ()))
+        return any(
+            start <= addr and addr + length <= end for start, end in self._special.get(kind, ())
+        )
 
     def fault_in(self, addr: int, length: int, write: bool) -> bool:
         """Faults in the pages of a range, as pinning does. Returns False if a page does not permit the access. If the
         kernel cannot populate the pages, the range is written to a file and, if `write`, read back from the file."""
         first = addr & -PAGE
-        if not libc.madvise(first, addr + length - first, _POPULATE_WRITE if write else _POPULATE_READ):
+        if not libc.madvise(
+            first, addr + length - first, _POPULATE_WRITE if write else _POPULATE_READ
+        ):
             return True
         for start in range(addr, addr + length, _STRETCH):
             size = min(_STRETCH, addr + length - start)

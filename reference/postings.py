@@ -12,7 +12,15 @@ from reference.work import Work
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _OPERATIONS = ENUMS["ibv_qp_create_send_ops_flags"]
 _DEPTH, _ELEMENTS = 16, 3
-_UNRELIABLE = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "LOCAL_INV", "BIND_MW")
+_UNRELIABLE = (
+    "RDMA_WRITE",
+    "RDMA_WRITE_WITH_IMM",
+    "SEND",
+    "SEND_WITH_IMM",
+    "SEND_WITH_INV",
+    "LOCAL_INV",
+    "BIND_MW",
+)
 _SUPPORTED = {
     "RC": _OPERATIONS.mask_of(*_OPERATIONS.short_names) & ~_OPERATIONS.value_of("TSO"),
     "UC": _OPERATIONS.mask_of(*_UNRELIABLE),
@@ -31,14 +39,20 @@ class Postings(Work):
 
     def create_qp_ex_fault(self, kind: str, operations: int) -> int:
         """Returns the errno if a queue pair of this type cannot have the operations, or 0."""
-        return errno.EOPNOTSUPP if operations & ~_SUPPORTED[kind] or not self.stack.has("wr_post") else 0
+        return (
+            errno.EOPNOTSUPP
+            if operations & ~_SUPPORTED[kind] or not self.stack.has("wr_post")
+            else 0
+        )
 
     def batch_fault(self, queue: Queue, requests: Sequence[SendRequest]) -> int:
         """Returns the errno for a batch with too many requests, or with a request beyond `capacity`; else 0."""
         depth, elements, inline = self.capacity(queue)
         if len(requests) > depth:
             return errno.ENOMEM
-        long = any(len(each.sges) > elements or self.inline_length(each) > inline for each in requests)
+        long = any(
+            len(each.sges) > elements or self.inline_length(each) > inline for each in requests
+        )
         return errno.EINVAL if long else 0
 
     def inline_length(self, request: SendRequest) -> int:
@@ -54,7 +68,9 @@ class Postings(Work):
         """Returns the bytes of SGEs as in Work, or the inline data, which were copied earlier."""
         return super().gather(queue, sges) if self.inline_data is None else self.inline_data
 
-    def post_batch(self, queue: Queue, requests: Sequence[SendRequest], built: Callable[[], bool]) -> int:
+    def post_batch(
+        self, queue: Queue, requests: Sequence[SendRequest], built: Callable[[], bool]
+    ) -> int:
         """Executes ibv_wr_start, the builders and ibv_wr_complete. If `built` returns False, executes ibv_wr_abort in
         place of ibv_wr_complete. Returns 0 or errno."""
         fault = self.batch_fault(queue, requests)
@@ -71,7 +87,9 @@ class Postings(Work):
         """Executes ibv_post_send for one request. Copies inline data like the setter. Returns 0 or errno."""
         return self.complete_batch(queue, [(request, self.set_inline(queue, request))])
 
-    def complete_batch(self, queue: Queue, requests: Sequence[tuple[SendRequest, bytes | None]]) -> int:
+    def complete_batch(
+        self, queue: Queue, requests: Sequence[tuple[SendRequest, bytes | None]]
+    ) -> int:
         """Executes ibv_wr_complete. If a request cannot be posted, returns its errno and executes no request. Else
         executes the requests with their inline data and returns 0."""
         for request, _ in requests:

@@ -15,7 +15,10 @@ SUCCESS, FLUSHED = "SUCCESS", "WR_FLUSH_ERR"
 _KINDS = ("RC", "UC", "UD", "XRC", "XRC_SEND", "RC_SRQ")
 # The capability that each way of posting with builders needs.
 _BUILT = {WR_POST: WR_POST, BOTH_POSTERS: WR_POST, WINDOWS_POSTER: WINDOWS_POSTER}
-_SHARED_RECEIVES = ("XRC", "RC_SRQ")  # types whose receives are in a shared receive queue, which has no states
+_SHARED_RECEIVES = (
+    "XRC",
+    "RC_SRQ",
+)  # types whose receives are in a shared receive queue, which has no states
 
 
 @dataclass(eq=False)

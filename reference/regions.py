@@ -40,7 +40,9 @@ _KNOWN = ACCESS.mask_of(*ACCESS.short_names)
 _WRITING = LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC
 _DMABUF = LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | RELAXED_ORDERING
 # The capability that each access flag needs. MW_BIND is left out, because windows of either type suffice for this flag.
-_NEEDS = tuple((ACCESS.value_of(flag), need) for flag, need in FLAG_NEEDS.items() if need and flag != "MW_BIND")
+_NEEDS = tuple(
+    (ACCESS.value_of(flag), need) for flag, need in FLAG_NEEDS.items() if need and flag != "MW_BIND"
+)
 
 
 class Forking:
@@ -48,11 +50,15 @@ class Forking:
     of the library when fork protection is turned on in a new process."""
 
     late_code = errno.EINVAL  # the result of ibv_fork_init after a registration
-    marks_part_of_huge_page = True  # with RDMAV_HUGEPAGES_SAFE; if False, the registration is refused
+    marks_part_of_huge_page = (
+        True  # with RDMAV_HUGEPAGES_SAFE; if False, the registration is refused
+    )
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
-        self.marked: Counter[int] = Counter()  # for each page, the number of regions that contain it
+        self.marked: Counter[int] = (
+            Counter()
+        )  # for each page, the number of regions that contain it
 
     def dont_fork(self, addr: int, length: int) -> bool:
         """Marks a range as not inherited on fork, and returns whether this succeeded. Does nothing and returns
@@ -119,7 +125,9 @@ class Regions(Forking):
         self.memory = Memory()
         self.context = 0x1000
         self.locked_limit: int | None = None  # in bytes; None means no limit
-        self.allocations_left: int | None = None  # with N, the Nth allocation from now fails; None means no failure
+        self.allocations_left: int | None = (
+            None  # with N, the Nth allocation from now fails; None means no failure
+        )
         self.domains: dict[int, Domain] = {}
         self.regions: dict[int, Region] = {}
         self.windows: list[Window] = []
@@ -182,7 +190,9 @@ class Regions(Forking):
     def unsupported(self, access: int) -> bool:
         """Returns whether a flag needs a capability that the device does not have."""
         windows = self.stack.has("mw_type_1") or self.stack.has("mw_type_2")
-        missing = [bit for bit, name in _NEEDS if not self.stack.has(name)] + ([] if windows else [MW_BIND])
+        missing = [bit for bit, name in _NEEDS if not self.stack.has(name)] + (
+            [] if windows else [MW_BIND]
+        )
         return any(access & bit for bit in missing)
 
     def write_alone(self, access: int) -> bool:
@@ -232,7 +242,11 @@ class Regions(Forking):
         if self.is_implicit(addr, length, access):
             fits = self.stack.has("odp_implicit") and not access & HUGETLB
             return 0 if fits else errno.EOPNOTSUPP
-        if access & HUGETLB and access & ON_DEMAND and not self.memory.is_special("huge", addr, length):
+        if (
+            access & HUGETLB
+            and access & ON_DEMAND
+            and not self.memory.is_special("huge", addr, length)
+        ):
             return errno.EINVAL
         if length == 0 or self.wraps(addr, length):
             return errno.EINVAL
@@ -249,7 +263,9 @@ class Regions(Forking):
         """Returns the errno for a part of a dma-buf of `size` bytes that cannot be registered, or 0."""
         if self.dmabuf_unsupported(access):
             return errno.EOPNOTSUPP
-        return self.dmabuf_range_fault(offset, length, size) or self.dmabuf_offset_fault(offset, iova)
+        return self.dmabuf_range_fault(offset, length, size) or self.dmabuf_offset_fault(
+            offset, iova
+        )
 
     def dmabuf_unsupported(self, access: int) -> bool:
         """Returns whether `access` has a flag that the manual page does not allow for dma-bufs."""
@@ -277,17 +293,30 @@ class Regions(Forking):
         self.allocate()
         pinned = 0 if access & ON_DEMAND else self.pages(addr, length)
         return self.keep(
-            Region(self.new_handle(), self.new_key(), domain, addr, length, self.base(hca_va, access), access, pinned)
+            Region(
+                self.new_handle(),
+                self.new_key(),
+                domain,
+                addr,
+                length,
+                self.base(hca_va, access),
+                access,
+                pinned,
+            )
         )
 
-    def reg_dmabuf_mr(self, pd: int, offset: int, length: int, iova: int, fd: int, access: int) -> Region:
+    def reg_dmabuf_mr(
+        self, pd: int, offset: int, length: int, iova: int, fd: int, access: int
+    ) -> Region:
         """Registers a part of a dma-buf. Raises Refused."""
         self.has("reg_dmabuf_mr")
         domain = self.domain_of(pd)
         check(self.dmabuf_access_fault(access))
         addr, size = self.dmabuf(fd)
         check(self.dmabuf_fault(offset, length, iova, access, size))
-        return self.keep(Region(self.new_handle(), self.new_key(), domain, addr + offset, length, iova, access))
+        return self.keep(
+            Region(self.new_handle(), self.new_key(), domain, addr + offset, length, iova, access)
+        )
 
     def dmabuf(self, fd: int) -> tuple[int, int]:
         """Returns address and size of a dma-buf. Raises Refused if the descriptor is not a dma-buf."""

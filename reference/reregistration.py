@@ -16,7 +16,13 @@ CHANGES = CHANGE_TRANSLATION | CHANGE_PD | CHANGE_ACCESS
 _CODES = ENUMS["ibv_rereg_mr_err_code"]
 INPUT, DONT_FORK_NEW, DO_FORK_OLD, CMD, CMD_AND_DO_FORK_NEW = (
     _CODES.value_of(name)
-    for name in ("ERR_INPUT", "ERR_DONT_FORK_NEW", "ERR_DO_FORK_OLD", "ERR_CMD", "ERR_CMD_AND_DO_FORK_NEW")
+    for name in (
+        "ERR_INPUT",
+        "ERR_DONT_FORK_NEW",
+        "ERR_DO_FORK_OLD",
+        "ERR_CMD",
+        "ERR_CMD_AND_DO_FORK_NEW",
+    )
 )
 
 
@@ -32,7 +38,9 @@ class Change:
 
 
 class Reregistration(Regions):
-    absent_code = INPUT  # the code if the provider does not have the verb; the region is not changed
+    absent_code = (
+        INPUT  # the code if the provider does not have the verb; the region is not changed
+    )
 
     # The command
 
@@ -65,7 +73,10 @@ class Reregistration(Regions):
     def apply(self, region: Region, change: Change) -> None:
         """Checks the complete change, then executes it. Raises Refused."""
         domain, addr, length, iova, access = self.wanted(region, change)
-        pinned, region.pinned = region.pinned, 0  # the pages of the old range do not count against the limit
+        pinned, region.pinned = (
+            region.pinned,
+            0,
+        )  # the pages of the old range do not count against the limit
         fault = self.change_fault(addr, length, access, change.flags)
         if fault:
             region.pinned = pinned
@@ -77,7 +88,13 @@ class Reregistration(Regions):
 
     def wanted(self, region: Region, change: Change) -> tuple[Domain, int, int, int, int]:
         """Returns PD, addr, length, iova and access after the change. Raises Refused."""
-        domain, addr, length, iova, access = region.domain, region.addr, region.length, region.iova, region.access
+        domain, addr, length, iova, access = (
+            region.domain,
+            region.addr,
+            region.length,
+            region.iova,
+            region.access,
+        )
         if change.flags & CHANGE_PD:
             domain = self.domain_of(change.pd or 0)
         if change.flags & CHANGE_ACCESS:
@@ -104,7 +121,9 @@ class Reregistration(Regions):
     # The library
 
     def input_fault(self, change: Change) -> bool:
-        unselected = change.access and not change.flags & CHANGE_ACCESS  # the manual page leaves this open
+        unselected = (
+            change.access and not change.flags & CHANGE_ACCESS
+        )  # the manual page leaves this open
         nowhere = change.flags & CHANGE_TRANSLATION and not (change.addr and change.length)
         no_domain = change.flags & CHANGE_PD and change.pd is None
         return self.library_unknown(change.flags) or bool(unselected or nowhere or no_domain)

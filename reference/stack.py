@@ -32,7 +32,10 @@ class Stack:
 
     @property
     def declared(self) -> Mapping[str, bool]:
-        return {name: name in self.claims or (self.has(name) and name not in self.hides) for name in DECLARABLE}
+        return {
+            name: name in self.claims or (self.has(name) and name not in self.hides)
+            for name in DECLARABLE
+        }
 
     @property
     def transport(self) -> Transport:

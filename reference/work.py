@@ -18,7 +18,9 @@ from reference.queues import FLUSHED, SUCCESS, Queue, Queues
 
 
 class Binding(Queues):
-    def ibv_bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> tuple[int, int]:
+    def ibv_bind_mw(
+        self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int
+    ) -> tuple[int, int]:
         """Executes ibv_bind_mw. Returns 0 or errno, and the key that struct ibv_mw has afterwards."""
         region = self.bound_region(info)
         fault = self.bind_fault(queue, window, region, info, posted=False)
@@ -35,9 +37,15 @@ class Binding(Queues):
     def bound_region(self, info: BindInfo) -> Region | None:
         return self.regions.get(info.mr.handle) if info.mr else None
 
-    def bind_fault(self, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool) -> int:
+    def bind_fault(
+        self, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool
+    ) -> int:
         """Returns the errno for a bind that cannot be posted, or 0."""
-        if queue.state not in ("RTS", "ERR") or self.wrong_queue(queue.kind) or self.wrong_type(window, posted):
+        if (
+            queue.state not in ("RTS", "ERR")
+            or self.wrong_queue(queue.kind)
+            or self.wrong_type(window, posted)
+        ):
             return errno.EINVAL
         return self.bind_argument_fault(queue.domain, window, region, info.length, info.access)
 
@@ -45,7 +53,9 @@ class Binding(Queues):
         """Returns the errno for a posted bind request that cannot be posted, or 0."""
         window, info = request.window, request.bind
         assert info is not None
-        return self.bind_fault(queue, self.window_behind(window), self.bound_region(info), info, posted=True)
+        return self.bind_fault(
+            queue, self.window_behind(window), self.bound_region(info), info, posted=True
+        )
 
     def window_behind(self, window: object) -> Window:
         """Returns the device's window for a window of the bench. Raises Refused if the window was deallocated."""
@@ -95,18 +105,28 @@ class Work(Binding):
             return errno.EINVAL
         if opcode.endswith("_IMM") and not self.stack.has("immediate_data"):
             return errno.EINVAL
-        fits = queue.kind in RELIABLE or (queue.kind == "UC" and opcode in _UNRELIABLE) or opcode in _SENDS[:2]
+        fits = (
+            queue.kind in RELIABLE
+            or (queue.kind == "UC" and opcode in _UNRELIABLE)
+            or opcode in _SENDS[:2]
+        )
         return 0 if fits else errno.EINVAL
 
     def send_fault(self, queue: Queue, request: SendRequest) -> int:
         """Returns the errno for a request that cannot be posted, or 0."""
         fault = self.post_fault(queue, request.opcode)
-        return fault or (self.posted_bind_fault(queue, request) if request.opcode == "BIND_MW" else 0)
+        return fault or (
+            self.posted_bind_fault(queue, request) if request.opcode == "BIND_MW" else 0
+        )
 
     def execute(self, queue: Queue, request: SendRequest) -> None:
         """Executes a posted request, and adds its completion."""
         status = FLUSHED if queue.state == "ERR" else self.carry_out(queue, request)
-        reported = status if self.stack.has("iba_statuses") else self.without_acknowledgement(request, status)
+        reported = (
+            status
+            if self.stack.has("iba_statuses")
+            else self.without_acknowledgement(request, status)
+        )
         self.complete(queue, request, reported)
         if reported != status:
             self.fail(queue)
@@ -126,7 +146,11 @@ class Work(Binding):
         region = found.region if isinstance(found, Window) else found
         on_demand_region = region is not None and region.access & ON_DEMAND
         need = self.on_demand_need
-        return bool(on_demand_region and need) and not self.stack.has(need) and need not in _ON_EVERY_DEVICE
+        return (
+            bool(on_demand_region and need)
+            and not self.stack.has(need)
+            and need not in _ON_EVERY_DEVICE
+        )
 
     def carry_out(self, queue: Queue, request: SendRequest) -> str:
         plain = "SEND" if request.opcode in _SENDS else request.opcode
@@ -185,12 +209,15 @@ class Work(Binding):
         if self.not_on_demand_here(self.keys.get(request.rkey)):
             return None
         responder, right = queue.peer, RIGHTS[request.opcode]
-        return self.remote(request.rkey, responder.domain, responder.number, request.remote_addr, length, right)
+        return self.remote(
+            request.rkey, responder.domain, responder.number, request.remote_addr, length, right
+        )
 
     def allows_operation(self, queue: Queue, request: SendRequest) -> bool:
         """Returns whether the responder's queue pair permits operations with this opcode."""
         return (
-            queue.peer.state in ("RTR", "RTS") and queue.peer.access & RIGHTS[request.opcode] == RIGHTS[request.opcode]
+            queue.peer.state in ("RTR", "RTS")
+            and queue.peer.access & RIGHTS[request.opcode] == RIGHTS[request.opcode]
         )
 
     def refuse(self, queue: Queue, status: str) -> str:
@@ -272,12 +299,20 @@ class Work(Binding):
         if content is None:
             return "LOC_PROT_ERR"
         imm = request.imm if request.opcode == "SEND_WITH_IMM" else None
-        if request.opcode == "SEND_WITH_INV" and not self.remote_invalidate(request.invalidate_rkey, queue.peer):
+        if request.opcode == "SEND_WITH_INV" and not self.remote_invalidate(
+            request.invalidate_rkey, queue.peer
+        ):
             return self.refuse(queue, "REM_ACCESS_ERR")
         status = self.deliver(queue, content, imm, len(content))
-        if request.opcode == "SEND_WITH_INV" and queue.peer.polled and queue.peer.polled[-1].opcode == "RECV":
+        if (
+            request.opcode == "SEND_WITH_INV"
+            and queue.peer.polled
+            and queue.peer.polled[-1].opcode == "RECV"
+        ):
             last = queue.peer.polled.pop()
-            queue.peer.polled.append(last._replace(invalidated_rkey=self.reported_key(request.invalidate_rkey)))
+            queue.peer.polled.append(
+                last._replace(invalidated_rkey=self.reported_key(request.invalidate_rkey))
+            )
         return status
 
     def reported_key(self, key: int) -> int | None:

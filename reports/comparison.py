@@ -15,10 +15,21 @@ from conformance.sweeps.outcome import OUTSIDE, Points
 from reports.digest import Digest, called
 from reports.evidence import inside, read_points
 
-REGRESSED, FIXED, UNSUPPORTED, UNCONFIRMED = "regressed", "fixed", "became unsupported", "not confirmed"
+REGRESSED, FIXED, UNSUPPORTED, UNCONFIRMED = (
+    "regressed",
+    "fixed",
+    "became unsupported",
+    "not confirmed",
+)
 NEWLY_WRONG = "newly supported, and wrong"
 IN_BOTH, NOT_DECIDED, NOT_TRIED = "in both", "not decided", "not tried by the old run"
-NEW, GONE, UNNEEDED, UNDECIDED, CHANGED = "new", "gone", "waiver no longer needed", "no longer decided", "changed"
+NEW, GONE, UNNEEDED, UNDECIDED, CHANGED = (
+    "new",
+    "gone",
+    "waiver no longer needed",
+    "no longer decided",
+    "changed",
+)
 # The kinds of change, in the order of the output, with their meaning.
 KINDS: Mapping[str, str] = {
     REGRESSED: "a new violation, or a worse one than before",
@@ -34,7 +45,10 @@ KINDS: Mapping[str, str] = {
 }
 # The kinds of change for which a comparison fails.
 FAILING = (REGRESSED, NEWLY_WRONG)
-_DEATHS = (Verdict.CRASH, Verdict.HANG)  # these are regressions even if the old stack did not support the case
+_DEATHS = (
+    Verdict.CRASH,
+    Verdict.HANG,
+)  # these are regressions even if the old stack did not support the case
 _MOST_EXAMPLES = 3
 
 
@@ -85,7 +99,9 @@ class Comparison:
         return {
             NEW: [each for each in unknown if not tried.isdisjoint(each.cases)],
             GONE: decided,
-            IN_BOTH: [_as_bad_as(each, old) for each in new if not known.isdisjoint(each.fingerprints)],
+            IN_BOTH: [
+                _as_bad_as(each, old) for each in new if not known.isdisjoint(each.fingerprints)
+            ],
             NOT_DECIDED: [each for each in unseen if each not in decided],
             NOT_TRIED: [each for each in unknown if tried.isdisjoint(each.cases)],
         }
@@ -93,7 +109,10 @@ class Comparison:
     def _is_decided(self, defect: Defect) -> bool:
         if not self._unconfirmed_now.isdisjoint(defect.fingerprints):
             return False
-        return not {self._verdicts.get(case, Verdict.MISSED) for case in defect.cases} & {*INCOMPLETE, *NOT_TESTABLE}
+        return not {self._verdicts.get(case, Verdict.MISSED) for case in defect.cases} & {
+            *INCOMPLETE,
+            *NOT_TESTABLE,
+        }
 
     @cached_property
     def _unconfirmed_now(self) -> set[str]:
@@ -144,19 +163,30 @@ def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison
         )
     before, after = ({record["case"]: record for record in run.results} for run in (old, new))
     both = before.keys() & after.keys()
-    changes = [change for case in before if case in both for change in _changes(old, new, before[case], after[case])]
+    changes = [
+        change
+        for case in before
+        if case in both
+        for change in _changes(old, new, before[case], after[case])
+    ]
     only = [[record for case, record in run.items() if case not in both] for run in (before, after)]
     untried = [len(only[0]), len(only[1])]
     # If a run has left out no case, every case that the run lacks is also missing in the run's tables.
     if tables[0] != tables[1] and not new.header.get("left_out"):
-        changes += [Change(GONE, record["case"], record["effective"], "", record) for record in only[0]]
+        changes += [
+            Change(GONE, record["case"], record["effective"], "", record) for record in only[0]
+        ]
         untried[0] = 0
     if tables[0] != tables[1] and not old.header.get("left_out"):
-        changes += [Change(NEW, record["case"], "", record["effective"], record) for record in only[1]]
+        changes += [
+            Change(NEW, record["case"], "", record["effective"], record) for record in only[1]
+        ]
         untried[1] = 0
     order = list(KINDS)
     changes.sort(key=lambda change: (order.index(change.kind), change.points > 0))
-    pointless = sum(_lacks_points(old, before[case]) or _lacks_points(new, after[case]) for case in both)
+    pointless = sum(
+        _lacks_points(old, before[case]) or _lacks_points(new, after[case]) for case in both
+    )
     return Comparison(old, new, len(both), tuple(changes), (untried[0], untried[1]), pointless)
 
 
@@ -182,7 +212,9 @@ def kind_of(old: str, new: str) -> str:
     return FIXED if old in VIOLATIONS and new == Verdict.PASS else CHANGED
 
 
-def _changes(old: Digest, new: Digest, before: ResultRecord, after: ResultRecord) -> Iterator[Change]:
+def _changes(
+    old: Digest, new: Digest, before: ResultRecord, after: ResultRecord
+) -> Iterator[Change]:
     case = before["case"]
     of_points = list(_changes_of_points(old, new, before, after))
     kind = kind_of(before["effective"], after["effective"])
@@ -197,19 +229,25 @@ def _changes(old: Digest, new: Digest, before: ResultRecord, after: ResultRecord
         kind = CHANGED
     if kind in FAILING and new.repetitions.is_unconfirmed(after):
         kind = UNCONFIRMED
-        of_points = [replace(each, kind=kind) if each.kind in FAILING else each for each in of_points]
+        of_points = [
+            replace(each, kind=kind) if each.kind in FAILING else each for each in of_points
+        ]
     if kind:
         yield Change(kind, case, before["effective"], after["effective"], after)
     elif after["effective"] in VIOLATIONS:
         known = {each["when"] for each in before["deviations"]}
         for each in after["deviations"]:
-            if each["row"] and each["when"] not in known:  # a new violation that a random sequence has found
+            if (
+                each["row"] and each["when"] not in known
+            ):  # a new violation that a random sequence has found
                 record: ResultRecord = {**after, "reason": each["observed"]}
                 yield Change(REGRESSED, case, before["effective"], after["effective"], record)
     yield from of_points
 
 
-def _changes_of_points(old: Digest, new: Digest, before: ResultRecord, after: ResultRecord) -> Iterator[Change]:
+def _changes_of_points(
+    old: Digest, new: Digest, before: ResultRecord, after: ResultRecord
+) -> Iterator[Change]:
     if before["space"] and after["space"] and not after["space"]["tries"]:
         points = read_points(old.directory, before), read_points(new.directory, after)
         if points[0] and points[1]:
@@ -229,10 +267,14 @@ def _point_changes(old: Points, new: Points, record: ResultRecord) -> Iterator[C
             found.setdefault(key, []).append(name)
     for (kind, before, after), names in found.items():
         examples = tuple(name for name in names if name)[:_MOST_EXAMPLES]
-        yield Change(kind, record["case"], before, after, record, count[kind, before, after], examples)
+        yield Change(
+            kind, record["case"], before, after, record, count[kind, before, after], examples
+        )
 
 
-Pair = tuple[tuple[str, str], str, int]  # the old and the new verdict, an example of a point, the number of points
+Pair = tuple[
+    tuple[str, str], str, int
+]  # the old and the new verdict, an example of a point, the number of points
 
 
 def _by_number(old: Points, new: Points) -> Iterator[Pair]:
@@ -250,7 +292,8 @@ def _by_number(old: Points, new: Points) -> Iterator[Pair]:
 
 def _by_name(old: Points, new: Points) -> Iterator[Pair]:
     before, after = (
-        {points.space.text(point): outcome.verdict for point, outcome in inside(points)} for points in (old, new)
+        {points.space.text(point): outcome.verdict for point, outcome in inside(points)}
+        for points in (old, new)
     )
     for name in dict.fromkeys([*before, *after]):
         yield (before.get(name, ""), after.get(name, "")), name, 1
@@ -262,8 +305,29 @@ def _verdict(points: Points, outcome: int) -> str:
 
 def stacks(old: Digest, new: Digest) -> Sequence[tuple[str, str, str]]:
     """Returns the differences between the two stacks: name, old value, new value."""
-    compared = ("device", "driver", "firmware", "kernel", "rdma-core", "stack", "tables", "tier", "seed")
-    found = [(name, old.facts[name], new.facts[name]) for name in compared if old.facts[name] != new.facts[name]]
+    compared = (
+        "device",
+        "driver",
+        "firmware",
+        "kernel",
+        "rdma-core",
+        "stack",
+        "tables",
+        "tier",
+        "seed",
+    )
+    found = [
+        (name, old.facts[name], new.facts[name])
+        for name in compared
+        if old.facts[name] != new.facts[name]
+    ]
     both = old.under_test.keys() & new.under_test.keys()
-    differ = [name for name in old.under_test if name in both and old.under_test[name] != new.under_test[name]]
-    return [*found, *((called(name), old.under_test[name], new.under_test[name]) for name in differ)]
+    differ = [
+        name
+        for name in old.under_test
+        if name in both and old.under_test[name] != new.under_test[name]
+    ]
+    return [
+        *found,
+        *((called(name), old.under_test[name], new.under_test[name]) for name in differ),
+    ]

@@ -37,7 +37,10 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
     yield f"new: {new.path}: {new.short_sentence}"
     for heading, differences in _changed(comparison).items():
         yield f"{heading}:"
-        yield from (f"  {name}: {before or 'none'} -> {after or 'none'}" for name, before, after in differences)
+        yield from (
+            f"  {name}: {before or 'none'} -> {after or 'none'}"
+            for name, before, after in differences
+        )
     yield from _defects(comparison)
     for kind, meaning in KINDS.items():
         changes = comparison.of(kind)
@@ -48,7 +51,9 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
             if most is not None and len(changes) > most:
                 yield f"  and {len(changes) - most} more (--all shows them)"
     yield ""
-    counts = ", ".join(f"{amount(changes)} {kind}" for kind in KINDS if (changes := comparison.of(kind)))
+    counts = ", ".join(
+        f"{amount(changes)} {kind}" for kind in KINDS if (changes := comparison.of(kind))
+    )
     yield f"{_compared(comparison)}: {counts or 'nothing has changed'}"
     if found := comparison.defects[NEW]:
         program = command("reproducer", found[0].fingerprint, "--run", new.path)
@@ -59,7 +64,11 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
 def _changed(comparison: Comparison) -> Mapping[str, list[tuple[str, str, str]]]:
     found: dict[str, list[tuple[str, str, str]]] = {}
     for each in stacks(comparison.old, comparison.new):
-        heading = "different settings of the suite" if each[0] in _OF_SUITE else "what was under test has changed"
+        heading = (
+            "different settings of the suite"
+            if each[0] in _OF_SUITE
+            else "what was under test has changed"
+        )
         found.setdefault(heading, []).append(each)
     return found
 
@@ -67,7 +76,11 @@ def _changed(comparison: Comparison) -> Mapping[str, list[tuple[str, str, str]]]
 def conclusion(comparison: Comparison) -> str:
     """Returns the conclusion about the cases that both runs tried, with the number of new defects."""
     new = comparison.defects[NEW]
-    more = f": {format_count(len(new), 'new defect')}, the worst: {new[0].severity.label}" if new else ""
+    more = (
+        f": {format_count(len(new), 'new defect')}, the worst: {new[0].severity.label}"
+        if new
+        else ""
+    )
     if comparison.of(REGRESSED):
         return f"something has regressed{more}"
     if comparison.of(NEWLY_WRONG):
@@ -78,16 +91,26 @@ def conclusion(comparison: Comparison) -> str:
         return f"no decided case has regressed, but the new run is incomplete or undecided{more}"
     if comparison.pointless:
         return f"no case that both runs tried has regressed{more}"
-    return f"nothing that both runs tried has regressed{more}" if new or any(comparison.untried) else _NOTHING
+    return (
+        f"nothing that both runs tried has regressed{more}"
+        if new or any(comparison.untried)
+        else _NOTHING
+    )
 
 
 def _compared(comparison: Comparison) -> str:
     """Returns the numbers of compared cases, of cases that only one run tried, and of sweeps without points."""
     both = f"{format_count(comparison.compared, 'case')} compared"
     old, new = comparison.untried
-    untried = [f"{number:,} tried only by the {run} run" for run, number in (("old", old), ("new", new)) if number]
+    untried = [
+        f"{number:,} tried only by the {run} run"
+        for run, number in (("old", old), ("new", new))
+        if number
+    ]
     if count := comparison.pointless:
-        untried.append(f"{format_count(count, 'sweep')} not point by point, because a file of points is missing")
+        untried.append(
+            f"{format_count(count, 'sweep')} not point by point, because a file of points is missing"
+        )
     return f"{both} ({', '.join(untried)})" if untried else both
 
 
@@ -97,7 +120,11 @@ def _defects(comparison: Comparison) -> Iterator[str]:
         return
     yield ""
     optional = (NOT_DECIDED, NOT_TRIED)
-    counts = (f"{len(defects)} {kind}" for kind, defects in found.items() if defects or kind not in optional)
+    counts = (
+        f"{len(defects)} {kind}"
+        for kind, defects in found.items()
+        if defects or kind not in optional
+    )
     yield f"defects: {', '.join(counts)}"
     for kind in (NEW, GONE):
         for defect in found[kind]:
@@ -106,7 +133,10 @@ def _defects(comparison: Comparison) -> Iterator[str]:
 
 def amount(changes: list[Change]) -> str:
     """Returns the numbers of changed cases and points: `2 cases and 12 points`."""
-    cases, points = sum(not change.points for change in changes), sum(change.points for change in changes)
+    cases, points = (
+        sum(not change.points for change in changes),
+        sum(change.points for change in changes),
+    )
     amounts = ((cases, "case"), (points, "point"))
     return " and ".join(format_count(number, one) for number, one in amounts if number)
 
@@ -136,7 +166,9 @@ def as_json(comparison: Comparison) -> str:
         "cases_compared": comparison.compared,
         "cases_untried": {"old only": comparison.untried[0], "new only": comparison.untried[1]},
         "sweeps_without_points": comparison.pointless,
-        "stack": {name: [before, after] for name, before, after in stacks(comparison.old, comparison.new)},
+        "stack": {
+            name: [before, after] for name, before, after in stacks(comparison.old, comparison.new)
+        },
         "defects": {
             kind: [
                 {
@@ -172,7 +204,10 @@ def _sections(comparison: Comparison) -> Iterator[str]:
     lines = [f"- {name}: {escaped(run.name)}: {escaped(run.short_sentence)}" for name, run in runs]
     for heading, found in _changed(comparison).items():
         lines.append(f"- {heading}:")
-        lines += [f"  - {escaped(n)}: {escaped(old or 'none')} → {escaped(new or 'none')}" for n, old, new in found]
+        lines += [
+            f"  - {escaped(n)}: {escaped(old or 'none')} → {escaped(new or 'none')}"
+            for n, old, new in found
+        ]
     yield "\n".join(lines)
     rows = [
         f"| {kind} | {defect.severity.label} | {code(defect.fingerprint)} | {escaped(defect.title)} |"
@@ -185,7 +220,11 @@ def _sections(comparison: Comparison) -> Iterator[str]:
         if changes := comparison.of(kind):
             yield f"### {kind}: {amount(changes)}"
             yield escaped(meaning)
-            more = [f"- and {len(changes) - _MOST_IN_MARKDOWN} more"] if len(changes) > _MOST_IN_MARKDOWN else []
+            more = (
+                [f"- and {len(changes) - _MOST_IN_MARKDOWN} more"]
+                if len(changes) > _MOST_IN_MARKDOWN
+                else []
+            )
             yield "\n".join([*map(_item, changes[:_MOST_IN_MARKDOWN]), *more])
 
 
@@ -215,20 +254,32 @@ def as_junit(comparison: Comparison) -> str:
     for change, kind in zip(comparison.changes, elements, strict=True):
         folder, _, name = change.case.partition("/")
         points = (
-            f" ({format_count(change.points, 'point')}, such as {'; '.join(change.examples)})" if change.points else ""
+            f" ({format_count(change.points, 'point')}, such as {'; '.join(change.examples)})"
+            if change.points
+            else ""
         )
         testcase = ET.SubElement(
-            suite, "testcase", classname=f"rdma-cts.{clean(folder)}", name=clean(name + points), time="0.000"
+            suite,
+            "testcase",
+            classname=f"rdma-cts.{clean(folder)}",
+            name=clean(name + points),
+            time="0.000",
         )
         message = f"{change.kind}: {change.old or 'none'} -> {change.new or 'none'}: {change.record['reason']}"
         child = ET.SubElement(testcase, kind, type=change.kind, message=clean(message))
         if kind != "skipped":
             child.text = clean(f"reproduce: {change.record['repro']}")
     if not elements:
-        ET.SubElement(suite, "testcase", classname="rdma-cts", name="nothing has changed", time="0.000")
+        ET.SubElement(
+            suite, "testcase", classname="rdma-cts", name="nothing has changed", time="0.000"
+        )
     ET.indent(document)
     data: bytes = ET.tostring(document, encoding="us-ascii", xml_declaration=True)
     return data.decode() + "\n"
 
 
-FORMATS: Mapping[str, Callable[[Comparison], str]] = {"markdown": as_markdown, "json": as_json, "junit": as_junit}
+FORMATS: Mapping[str, Callable[[Comparison], str]] = {
+    "markdown": as_markdown,
+    "json": as_json,
+    "junit": as_junit,
+}

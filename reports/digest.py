@@ -12,13 +12,33 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from conformance.defects import Defect, Severity, Symptom, count_by_severity, defects_of, severity_of, shorts_in
+from conformance.defects import (
+    Defect,
+    Severity,
+    Symptom,
+    count_by_severity,
+    defects_of,
+    severity_of,
+    shorts_in,
+)
 from conformance.errors import UserError, format_count
-from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRecord, ResultRecord, WaiversAccount
+from conformance.model.record import (
+    ConfirmationRecord,
+    FooterRecord,
+    HeaderRecord,
+    ResultRecord,
+    WaiversAccount,
+)
 from conformance.model.record_shape import RESULT, completed
 from conformance.model.rules import VENDOR, Needs
 from conformance.model.verdict import OF_RULES, VERDICTS, VIOLATIONS, Verdict
-from conformance.results.conclusions import STANDING, RunConclusion, Standing, conclude_run, verdict_on
+from conformance.results.conclusions import (
+    STANDING,
+    RunConclusion,
+    Standing,
+    conclude_run,
+    verdict_on,
+)
 from conformance.results.records import Recorded, read_results
 from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, touched, unproven
 from conformance.tables.suite import CASES, POINT, Suite, load_suite, tables_digest
@@ -27,11 +47,19 @@ from reports.repetitions import Repetitions
 from reports.text import flat, format_value, plain
 
 _MOST_REASONS = 4
-_OWN_BUILDS = ("kernel", "linux", "modules", "rdma_core", "overlay")  # keys of the user's builds in the header
+_OWN_BUILDS = (
+    "kernel",
+    "linux",
+    "modules",
+    "rdma_core",
+    "overlay",
+)  # keys of the user's builds in the header
 _PRELOAD = "etc/ld.so.preload"
 _MOST_VALUE = 60  # the most characters of an environment variable's value in a headline
 _VARIABLE = "given.environment."  # the prefix of the name of a variable that --guest-env sets
-_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")  # reports show only the first digits of a hash
+_DIGEST = re.compile(
+    r"\b([0-9a-f]{12})[0-9a-f]{20,}\b"
+)  # reports show only the first digits of a hash
 
 
 @dataclass(frozen=True)
@@ -101,9 +129,13 @@ class Digest:
     @cached_property
     def rules(self) -> Mapping[str, RuleFacts]:
         """The rules of the run's suite by id; for an old file, the rules that its results name."""
-        texts_by_id = self.header["rules"] or {rule: {} for record in self.results for rule in record["rules"]}
+        texts_by_id = self.header["rules"] or {
+            rule: {} for record in self.results for rule in record["rules"]
+        }
         return {
-            id_: RuleFacts(id_, *(str(texts.get(field.name, "")) for field in fields(RuleFacts)[1:]))
+            id_: RuleFacts(
+                id_, *(str(texts.get(field.name, "")) for field in fields(RuleFacts)[1:])
+            )
             for id_, texts in texts_by_id.items()
         }
 
@@ -136,13 +168,19 @@ class Digest:
     def under_test(self) -> Mapping[str, str]:
         """The first digits of the hashes of what was under test: kernel, modules, libraries, and the user's builds."""
         found = self.header.get("under_test")
-        return {name: _DIGEST.sub(r"\1", text) for name, text in flat(found)} if isinstance(found, dict) else {}
+        return (
+            {name: _DIGEST.sub(r"\1", text) for name, text in flat(found)}
+            if isinstance(found, dict)
+            else {}
+        )
 
     @cached_property
     def capabilities(self) -> Mapping[str, str]:
         """The ids, capabilities and limits that the device reports, as texts by name."""
         device = self.header["device"]
-        found: dict[str, object] = {name: device[name] for name in ("vendor_id", "vendor_part_id") if name in device}
+        found: dict[str, object] = {
+            name: device[name] for name in ("vendor_id", "vendor_part_id") if name in device
+        }
         found.update(device.get("caps", {}))
         return dict(flat(found))
 
@@ -154,7 +192,9 @@ class Digest:
     @cached_property
     def restrictions(self) -> Mapping[str, str]:
         """For each rule that passed in part: the missing evidence, with reasons."""
-        return {rule: found.restriction for rule, found in self._concluded.items() if found.restriction}
+        return {
+            rule: found.restriction for rule, found in self._concluded.items() if found.restriction
+        }
 
     @cached_property
     def _decided(self) -> Sequence[ResultRecord]:
@@ -178,7 +218,9 @@ class Digest:
         """The rules of a vendor's dialect that were not judged, usually because the vendor's library is missing."""
         absent = (None, Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
         return frozenset(
-            id_ for id_, rule in self.rules.items() if rule.since == VENDOR and self.verdicts.get(id_) in absent
+            id_
+            for id_, rule in self.rules.items()
+            if rule.since == VENDOR and self.verdicts.get(id_) in absent
         )
 
     @cached_property
@@ -190,12 +232,19 @@ class Digest:
     def parts(self) -> tuple[Part, ...]:
         """The number of rules with each standing. The first part is VERIFIED or, in the smallest tier, TOUCHED."""
         first = Standing.TOUCHED if self.header.get("tier") == SMOKE else Standing.VERIFIED
-        count = Counter(STANDING[verdict] for rule, verdict in self.verdicts.items() if rule not in self.apart)
+        count = Counter(
+            STANDING[verdict] for rule, verdict in self.verdicts.items() if rule not in self.apart
+        )
         count[Standing.WITHOUT_CASE] = len(self.documented_rules.keys() - self.verdicts.keys())
         count[Standing.APART] = len(self.apart)
         if first == Standing.TOUCHED:
-            count[Standing.TOUCHED] = count.pop(Standing.VERIFIED, 0) + count.pop(Standing.IN_PART, 0)
-        because = {Standing.UNSUPPORTED: self._why_unsupported, Standing.UNREACHABLE: self._why_unreachable}
+            count[Standing.TOUCHED] = count.pop(Standing.VERIFIED, 0) + count.pop(
+                Standing.IN_PART, 0
+            )
+        because = {
+            Standing.UNSUPPORTED: self._why_unsupported,
+            Standing.UNREACHABLE: self._why_unreachable,
+        }
         return tuple(
             Part(each, count[each], because[each]() if each in because else ())
             for each in Standing
@@ -218,7 +267,9 @@ class Digest:
     @property
     def short_sentence(self) -> str:
         """The verdict in one sentence, without the reasons."""
-        return ", ".join([self._first, *(f"{part.count:,} {part.standing.phrase}" for part in self.parts[1:])])
+        return ", ".join(
+            [self._first, *(f"{part.count:,} {part.standing.phrase}" for part in self.parts[1:])]
+        )
 
     @property
     def _first(self) -> str:
@@ -238,7 +289,9 @@ class Digest:
     @property
     def open_defects(self) -> tuple[Defect, ...]:
         """The defects that are neither waived, nor of the stack, nor unconfirmed."""
-        return tuple(each for each in self.defects if not (each.waived or each.of_stack or each.unconfirmed))
+        return tuple(
+            each for each in self.defects if not (each.waived or each.of_stack or each.unconfirmed)
+        )
 
     @cached_property
     def severities(self) -> Mapping[Severity, int]:
@@ -253,7 +306,9 @@ class Digest:
     def _worst(self) -> Mapping[str, Severity]:
         """The worst severity of each result that violates a rule, by case."""
         return {
-            each["case"]: min(map(severity_of, self.symptoms[each["case"]]), key=lambda severity: severity.rank)
+            each["case"]: min(
+                map(severity_of, self.symptoms[each["case"]]), key=lambda severity: severity.rank
+            )
             for each in self.results
             if each["effective"] in VIOLATIONS
         }
@@ -266,7 +321,9 @@ class Digest:
         parts = ", ".join(severity.count(number) for severity, number in self.severities.items())
         results = format_count(sum(self.severities.values()), "result")
         defects = f"{format_count(count, 'defect')} in {results}: {parts}" if parts else ""
-        others = sum(each["effective"] in VIOLATIONS for each in self.results) - sum(self.severities.values())
+        others = sum(each["effective"] in VIOLATIONS for each in self.results) - sum(
+            self.severities.values()
+        )
         apart = f"{format_count(others, 'result')} not confirmed" if others else ""
         return "; ".join(filter(None, (self.changed_stack, defects, apart)))
 
@@ -281,7 +338,9 @@ class Digest:
     def by_severity(self) -> tuple[ResultRecord, ...]:
         """Returns first the violations, the most severe first, and then the other results in the order of the run."""
         rank = {case: severity.rank for case, severity in self._worst.items()}
-        return tuple(sorted(self.results, key=lambda record: rank.get(record["case"], len(Severity))))
+        return tuple(
+            sorted(self.results, key=lambda record: rank.get(record["case"], len(Severity)))
+        )
 
     @cached_property
     def _made(self) -> dict[tuple[Callable[..., Any], int], Any]:
@@ -343,8 +402,14 @@ class Digest:
     def _left_out(self) -> int | None:
         """The number of cases of the default tier that were not planned; None if the run was made with other tables and
         the number cannot be checked."""
-        if "left_out" in self.header and not self.suite:  # a 0 in the header of a run with other tables is not trusted
-            return None if self.is_of_other_tables and not self.header["left_out"] else self.header["left_out"]
+        if (
+            "left_out" in self.header and not self.suite
+        ):  # a 0 in the header of a run with other tables is not trusted
+            return (
+                None
+                if self.is_of_other_tables and not self.header["left_out"]
+                else self.header["left_out"]
+            )
         suite = self.suite or _suite_of(self.header)
         return len(left_out(suite.cases, self.header["planned"])) if suite else None
 
@@ -364,7 +429,9 @@ class Digest:
         """The device, the versions and the time, in one line."""
         facts = self.facts
         parts = [f"{self.device} ({facts['driver']})" if facts["driver"] else self.device]
-        parts += [f"{name} {facts[name]}" for name in ("kernel", "rdma-core", "stack") if facts[name]]
+        parts += [
+            f"{name} {facts[name]}" for name in ("kernel", "rdma-core", "stack") if facts[name]
+        ]
         parts += [facts["started"].partition(" ")[0]] if facts["started"] else []
         return ", ".join(parts)
 
@@ -380,7 +447,11 @@ class Digest:
     def points(self) -> int:
         """The number of judged calls and operations. Each point of a sweep, and each other case with a result, counts
         as one."""
-        sizes = (sum(record["points"].values()) for record in self.results if record["verdict"] != Verdict.MISSED)
+        sizes = (
+            sum(record["points"].values())
+            for record in self.results
+            if record["verdict"] != Verdict.MISSED
+        )
         return sum(size or 1 for size in sizes)
 
     @property
@@ -396,7 +467,12 @@ class Digest:
                 if verdict_on(rule, record) in VIOLATIONS:
                     found.setdefault(rule, []).append(record)
         order = list(self.rules)
-        return dict(sorted(found.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
+        return dict(
+            sorted(
+                found.items(),
+                key=lambda item: order.index(item[0]) if item[0] in order else len(order),
+            )
+        )
 
     def documented(self, record: ResultRecord) -> Iterator[str]:
         """Yields a line with the quote and the source of the document for each rule that the result violates."""
@@ -412,7 +488,9 @@ class Digest:
                 yield from ((rule, record) for rule in rules if self.verdicts[rule] == verdict)
 
     def _why_unreachable(self) -> tuple[str, ...]:
-        return _most({(record["reason"], rule) for rule, record in self._of_rules(Verdict.UNREACHABLE)})
+        return _most(
+            {(record["reason"], rule) for rule, record in self._of_rules(Verdict.UNREACHABLE)}
+        )
 
     def _why_unsupported(self) -> tuple[str, ...]:
         undeclared = {
@@ -441,7 +519,11 @@ def _own_parts(given: Mapping[str, object]) -> Iterator[str]:
 
 def called(name: str) -> str:
     """Returns the shown name for a key of Digest.under_test, whose values are hashes and environment variables."""
-    return f"variable {name.removeprefix(_VARIABLE)}" if name.startswith(_VARIABLE) else f"hash of {name}"
+    return (
+        f"variable {name.removeprefix(_VARIABLE)}"
+        if name.startswith(_VARIABLE)
+        else f"hash of {name}"
+    )
 
 
 def _most(pairs: set[tuple[str, str]]) -> tuple[str, ...]:
@@ -484,7 +566,9 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
         count = Counter(record["effective"] for record in by_case.values())
         footer |= {"complete": not count[Verdict.MISSED], "verdicts": dict(count)}
     # A results file would be changed only to hide violations, so only runs without a violation are compared.
-    good = footer and not is_own and not any(footer["verdicts"].get(verdict) for verdict in VIOLATIONS)
+    good = (
+        footer and not is_own and not any(footer["verdicts"].get(verdict) for verdict in VIOLATIONS)
+    )
     suite = _suite_of(header) if good else None
     if suite and (wrong := wrong_by_tables(header, suite)):
         raise UserError(f"{where} is not a run of its tables, or was changed: {wrong}")
@@ -504,12 +588,16 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
 
 def _shown(record: ResultRecord, shared: dict[tuple[str, int], Any]) -> ResultRecord:
     """Returns the completed result without control characters. Values that several results share remain shared."""
-    known = {key: shared[key, id(value)] for key, value in record.items() if (key, id(value)) in shared}
+    known = {
+        key: shared[key, id(value)] for key, value in record.items() if (key, id(value)) in shared
+    }
     rest: Any = {key: value for key, value in record.items() if key not in known}
     whole: Any = {**plain(completed(rest)), **known}
     for key, value in whole.items():
         if isinstance(value, dict | list):
-            whole[key] = shared.setdefault((key, id(record.get(key))), value)  # shares defaults of absent values, too
+            whole[key] = shared.setdefault(
+                (key, id(record.get(key))), value
+            )  # shares defaults of absent values, too
     return whole  # type: ignore[no-any-return]
 
 
@@ -525,7 +613,9 @@ def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
     known = plain(suite.registry.as_data())
     recorded = header["rules"]
     if recorded.keys() != known.keys() or any(
-        recorded[rule].get(name, text) != text for rule, texts in known.items() for name, text in texts.items()
+        recorded[rule].get(name, text) != text
+        for rule, texts in known.items()
+        for name, text in texts.items()
     ):
         return "the rules of its header are not those of the tables"
     if header["controls"] != plain(dict(suite.registry.needs.controls)):
@@ -533,9 +623,7 @@ def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
     if (claimed := header.get("left_out")) is not None:
         count = len(left_out(suite.cases, header["planned"]))
         if claimed != count:
-            missing = (
-                f"{format_count(count, 'case')} of the default tier {'is' if count == 1 else 'are'} not in the plan"
-            )
+            missing = f"{format_count(count, 'case')} of the default tier {'is' if count == 1 else 'are'} not in the plan"
             return f"{missing}, but the number in its header is {claimed:,}"
     return ""
 
@@ -544,7 +632,11 @@ def _suite_of(header: HeaderRecord | None) -> Suite | None:
     """Returns this suite; None if the run of `header` was made with other tables."""
     try:
         tables = tables_digest([CASES])
-        return suite_of(tables) if header is None or header["suite"].get("tables_sha256") == tables else None
+        return (
+            suite_of(tables)
+            if header is None or header["suite"].get("tables_sha256") == tables
+            else None
+        )
     except (OSError, UserError):  # mistakes in the tables do not prevent a report
         return None
 
@@ -559,4 +651,8 @@ def _rules_of(cases: Collection[str]) -> frozenset[str]:
     """Returns the rules of cases by this suite's tables. Ids are permanent, so the run may be of other tables."""
     suite = _suite_of(None) if cases else None
     ids = {case.partition(POINT)[0] for case in cases}
-    return frozenset(rule for case in suite.cases if case.id in ids for rule in case.rules) if suite else frozenset()
+    return (
+        frozenset(rule for case in suite.cases if case.id in ids for rule in case.rules)
+        if suite
+        else frozenset()
+    )

@@ -99,7 +99,9 @@ def answered(run: Digest, record: ResultRecord) -> str:
     """Returns the layer that returned the violating result, and how this is known; of several, the most severe
     counts."""
     own_ones = run.symptoms.get(record["case"])
-    return str(answering_of(min(own_ones, key=_rank))) if own_ones else record["layer"] or "not known"
+    return (
+        str(answering_of(min(own_ones, key=_rank))) if own_ones else record["layer"] or "not known"
+    )
 
 
 def _rank(symptom: Symptom) -> int:
@@ -119,7 +121,11 @@ def own(data: Mapping[str, Any]) -> dict[str, Any]:
 def later(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Returns the fields of each step after the judged call."""
     steps = data.get("afterwards")
-    return [own(step) for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else []
+    return (
+        [own(step) for step in steps if isinstance(step, Mapping)]
+        if isinstance(steps, list)
+        else []
+    )
 
 
 def format_fields(data: Mapping[str, Any]) -> str:
@@ -137,4 +143,6 @@ def read_points(directory: Path, record: ResultRecord) -> Points | None:
 
 def inside(swept: Points) -> Iterator[tuple[int, Outcome]]:
     """Yields each point that belongs to the space, with its outcome."""
-    return ((point, swept.outcomes[each]) for point, each in enumerate(swept.index) if each != OUTSIDE)
+    return (
+        (point, swept.outcomes[each]) for point, each in enumerate(swept.index) if each != OUTSIDE
+    )

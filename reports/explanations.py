@@ -25,7 +25,9 @@ from reports.text import flat
 _WIDTH = 100
 _CASES = 12
 _ENTRIES = {"libibverbs": "libibverbs, the library", "uverbs": "uverbs, the commands of the kernel"}
-FINGERPRINT = re.compile(r"[0-9a-f]{4,}", re.IGNORECASE)  # the first digits of a fingerprint suffice
+FINGERPRINT = re.compile(
+    r"[0-9a-f]{4,}", re.IGNORECASE
+)  # the first digits of a fingerprint suffice
 
 
 def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
@@ -97,7 +99,11 @@ def of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
         yield ""
         name = case.id.partition(POINT)[0]
         record = next((record for record in run.results if record["case"] == name), None)
-        yield from _of_point(case, record, run) if record and case.kind is Kind.POINT else _of_result(record, run)
+        yield from (
+            _of_point(case, record, run)
+            if record and case.kind is Kind.POINT
+            else _of_result(record, run)
+        )
 
 
 def _steps(case: Case) -> Iterator[str]:
@@ -132,7 +138,8 @@ def _of_result(record: ResultRecord | None, run: Digest) -> Iterator[str]:
     if record["observed"]:
         yield f"  observed: {evidence.format_fields(evidence.own(record['observed']))}"
         yield from (
-            f"  observed afterwards: {evidence.format_fields(each)}" for each in evidence.later(record["observed"])
+            f"  observed afterwards: {evidence.format_fields(each)}"
+            for each in evidence.later(record["observed"])
         )
     yield from (f"  {line}" for each in record["deviations"] for line in evidence.deviation(each))
     if record["verdict"] in VIOLATIONS:
@@ -150,7 +157,11 @@ def _of_point(case: Case, record: ResultRecord, run: Digest) -> Iterator[str]:
     same = points is not None and points.space.as_data() == case.sweep.space.as_data()
     number = points.index[case.point] if points and same and case.point is not None else OUTSIDE
     if points is None or number == OUTSIDE:
-        why = "the file with its points is missing" if points is None else "the sweep had a different space in that run"
+        why = (
+            "the file with its points is missing"
+            if points is None
+            else "the sweep had a different space in that run"
+        )
         yield f"Last verdict: not known, because {why}  ({run.name}; {run.directory})"
         return
     outcome = points.outcomes[number]
@@ -189,12 +200,21 @@ def of_defect(defect: Defect, run: Digest) -> Iterator[str]:
 
 
 def _documented(rule: Rule) -> list[str]:
-    return _wrapped(f'The document: "{rule.quote}"' if rule.quote else f"The document is not quoted: {rule.unquoted}")
+    return _wrapped(
+        f'The document: "{rule.quote}"'
+        if rule.quote
+        else f"The document is not quoted: {rule.unquoted}"
+    )
 
 
 def _wrapped(text: str, indent: str = "  ") -> list[str]:
     return textwrap.wrap(
-        text, _WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        text,
+        _WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 
@@ -202,11 +222,21 @@ def defect_of(wanted: str, run: Digest | None, option: str) -> tuple[Defect, Dig
     """Returns the only defect of a run with a fingerprint that begins with the digits `wanted`. Raises
     UserError without a run (the hint names `option`, which selects a run), or if not exactly one defect matches."""
     if run is None:
-        raise UserError(f"there is no run to search for the defect {wanted}", hint=f"give {option} RUN")
+        raise UserError(
+            f"there is no run to search for the defect {wanted}", hint=f"give {option} RUN"
+        )
     wanted = wanted.lower()
-    found = [defect for defect in run.defects if any(each.startswith(wanted) for each in defect.fingerprints)]
+    found = [
+        defect
+        for defect in run.defects
+        if any(each.startswith(wanted) for each in defect.fingerprints)
+    ]
     if len(found) != 1:
         many = ", ".join(defect.fingerprint for defect in found)
-        what = f"{wanted} matches several defects: {many}" if many else f"{run.directory} has no defect {wanted}"
+        what = (
+            f"{wanted} matches several defects: {many}"
+            if many
+            else f"{run.directory} has no defect {wanted}"
+        )
         raise UserError(what, hint=f"{command('report', run.directory)} shows all defects")
     return found[0], run

@@ -61,7 +61,9 @@ class Node:
 
     @property
     def violates(self) -> bool:
-        return bool(self.facts and any(verdict in VIOLATIONS for verdict in self.facts.rules.values()))
+        return bool(
+            self.facts and any(verdict in VIOLATIONS for verdict in self.facts.rules.values())
+        )
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,9 @@ class Difference:
 
     @property
     def reason(self) -> str:
-        return f"{self.what}: {self.here or 'none'}, most nodes of its group: {self.usual or 'none'}"
+        return (
+            f"{self.what}: {self.here or 'none'}, most nodes of its group: {self.usual or 'none'}"
+        )
 
 
 @dataclass(frozen=True)
@@ -89,9 +93,15 @@ class Group:
     def differences(self) -> tuple[Difference, ...]:
         """The differences between the nodes: versions, capabilities and verdicts, then durations, then copies."""
         found = [*self._traits(), *self._seconds(), *self._copies()]
-        by_rule = {node for each in found if not each.what.startswith("case ") for node in each.nodes}
+        by_rule = {
+            node for each in found if not each.what.startswith("case ") for node in each.nodes
+        }
         # A difference in a case is left out if each of its nodes also has a difference that is not in a case.
-        return tuple(each for each in found if not each.what.startswith("case ") or not by_rule.issuperset(each.nodes))
+        return tuple(
+            each
+            for each in found
+            if not each.what.startswith("case ") or not by_rule.issuperset(each.nodes)
+        )
 
     def _traits(self) -> Iterator[Difference]:
         names = dict.fromkeys(name for node in self.nodes for name in node.traits)
@@ -101,10 +111,19 @@ class Group:
             if most * 2 <= len(values) and len(values) > 2:
                 continue  # no value is usual
             for other, _ in others:
-                yield Difference(name, usual, other, tuple(node for node, value in values.items() if value == other))
+                yield Difference(
+                    name,
+                    usual,
+                    other,
+                    tuple(node for node, value in values.items() if value == other),
+                )
 
     def _seconds(self) -> Iterator[Difference]:
-        taken = {node.name: node.facts.seconds for node in self.nodes if node.facts and node.facts.seconds}
+        taken = {
+            node.name: node.facts.seconds
+            for node in self.nodes
+            if node.facts and node.facts.seconds
+        }
         if len(taken) < _LEAST:
             return
         median = statistics.median(taken.values())
@@ -126,7 +145,9 @@ class Group:
     @cached_property
     def verdicts(self) -> Mapping[str, tuple[str, int]]:
         """For each rule: the most frequent verdict of the nodes, and the number of nodes with a different verdict."""
-        rules = dict.fromkeys(rule for node in self.nodes if node.facts for rule in node.facts.rules)
+        rules = dict.fromkeys(
+            rule for node in self.nodes if node.facts for rule in node.facts.rules
+        )
         found: dict[str, tuple[str, int]] = {}
         for rule in rules:
             count = Counter(node.facts.rules.get(rule, "") for node in self.nodes if node.facts)
@@ -183,7 +204,11 @@ class Fleet:
         parts = [format_count(len(self.nodes), "node"), format_count(len(self.groups), "group")]
         violating = sum(node.violates for node in self.nodes)
         if self.groups:
-            parts.append(f"{len(self.differing):,} differ from their group" if self.differing else "no node differs")
+            parts.append(
+                f"{len(self.differing):,} differ from their group"
+                if self.differing
+                else "no node differs"
+            )
         else:
             parts.append("nothing was compared")
         if violating or self.groups:
@@ -209,7 +234,10 @@ class Fleet:
                     "name": group.name,
                     "nodes": [node.name for node in group.nodes],
                     "differences": [asdict(each) for each in group.differences],
-                    "rules": {rule: {"usual": each[0], "others": each[1]} for rule, each in group.verdicts.items()},
+                    "rules": {
+                        rule: {"usual": each[0], "others": each[1]}
+                        for rule, each in group.verdicts.items()
+                    },
                 }
                 for group in self.groups
             ],
@@ -232,14 +260,19 @@ def _grouped(device: tuple[Hashable, ...], nodes: Sequence[Node]) -> Iterator[Gr
     by_settings: dict[tuple[str, ...], list[Node]] = {}
     for node in nodes:
         assert node.facts is not None
-        by_settings.setdefault(tuple(node.facts.stack.get(name, "") for name in _SETTINGS), []).append(node)
+        by_settings.setdefault(
+            tuple(node.facts.stack.get(name, "") for name in _SETTINGS), []
+        ).append(node)
     ordered = sorted(by_settings.items(), key=lambda item: -len(item[1]))
     (settings, largest), *others = ordered
     enough = max(_LEAST, _LEAST_PART * len(nodes))
     own = {each: members for each, members in others if len(members) >= enough}
     rare = [node for each, members in others if each not in own for node in members]
     for each, members in {settings: [*largest, *rare], **own}.items():
-        words = [str(device[0]), *(f"{name} {text}" for name, text in zip(_SETTINGS, each, strict=True) if text)]
+        words = [
+            str(device[0]),
+            *(f"{name} {text}" for name, text in zip(_SETTINGS, each, strict=True) if text),
+        ]
         yield Group(_named(", ".join(words), members), tuple(members))
 
 
@@ -257,15 +290,26 @@ def drain(fleet: Fleet) -> bytes:
     by_reason: dict[str, list[str]] = {}
     left_out: list[str] = []
     reasons = {
-        node: found[0].reason + (", and more" if len(found) > 1 else "") for node, found in fleet.differing.items()
+        node: found[0].reason + (", and more" if len(found) > 1 else "")
+        for node, found in fleet.differing.items()
     }
     for node, reason in {**{each.name: each.problem for each in fleet.missing}, **reasons}.items():
-        if node != "ALL" and all((sign.isalnum() and sign.isascii()) or sign in "-_." for sign in node):
+        if node != "ALL" and all(
+            (sign.isalnum() and sign.isascii()) or sign in "-_." for sign in node
+        ):
             by_reason.setdefault(reason, []).append(node)
         else:
             left_out.append(node)
-    lines = [f"# {len(left_out)} nodes have names that Slurm does not accept: {left_out!r:.200}"] if left_out else []
+    lines = (
+        [f"# {len(left_out)} nodes have names that Slurm does not accept: {left_out!r:.200}"]
+        if left_out
+        else []
+    )
     for reason, nodes in by_reason.items():
-        plain = "".join(sign if sign.isalnum() or sign in " .,:;()+-_/" else "_" for sign in reason)[:_MOST_REASON]
-        lines.append(f"scontrol update NodeName={','.join(nodes)} State=DRAIN Reason='rdma-cts: {plain}'")
+        plain = "".join(
+            sign if sign.isalnum() or sign in " .,:;()+-_/" else "_" for sign in reason
+        )[:_MOST_REASON]
+        lines.append(
+            f"scontrol update NodeName={','.join(nodes)} State=DRAIN Reason='rdma-cts: {plain}'"
+        )
     return "".join(f"{line}\n" for line in lines).encode()

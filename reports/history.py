@@ -27,12 +27,22 @@ from reports.text import one_line, plain
 
 SCHEMA = "rdma-cts-cell/1"
 OUTCOME_FILE = "cell.json"
-LOCK, PAGE, MESSAGE = "lock", "history.html", ".eml"  # MESSAGE is the suffix of the file with a night's mail
+LOCK, PAGE, MESSAGE = (
+    "lock",
+    "history.html",
+    ".eml",
+)  # MESSAGE is the suffix of the file with a night's mail
 CELL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _NIGHT = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d\dZ(-\d+)?")
 _MOST_PROBLEMS = 20
 
-BASELINE, GOOD, REGRESSED, UNDECIDED, NOT_RUN = "baseline", "good", "regressed", "undecided", "not run"
+BASELINE, GOOD, REGRESSED, UNDECIDED, NOT_RUN = (
+    "baseline",
+    "good",
+    "regressed",
+    "undecided",
+    "not run",
+)
 OUTCOMES: Mapping[str, str] = {
     BASELINE: "nothing to compare with yet",
     GOOD: "nothing has regressed since the last good night",
@@ -60,10 +70,20 @@ class Outcome:
     @staticmethod
     def of(data: Any) -> Outcome:
         """Returns the outcome in the content of a file. Raises ValueError if `data` is not an outcome."""
-        if not isinstance(data, dict) or data.get("schema") != SCHEMA or data.get("outcome") not in (*OUTCOMES,):
+        if (
+            not isinstance(data, dict)
+            or data.get("schema") != SCHEMA
+            or data.get("outcome") not in (*OUTCOMES,)
+        ):
             raise ValueError  # the value in `data` may be unhashable; `in` for a tuple accepts unhashable values
-        against, reason, selection = data.get("against", ""), data.get("reason", ""), data.get("selection", [])
-        if not isinstance(selection, list) or not all(isinstance(text, str) for text in (against, reason, *selection)):
+        against, reason, selection = (
+            data.get("against", ""),
+            data.get("reason", ""),
+            data.get("selection", []),
+        )
+        if not isinstance(selection, list) or not all(
+            isinstance(text, str) for text in (against, reason, *selection)
+        ):
             raise ValueError
         return Outcome(data["outcome"], one_line(against), one_line(reason), tuple(selection))
 
@@ -149,7 +169,9 @@ class Facts:
             violating,
             defects,
             _texts(data.get("capabilities", {})),
-            None if data.get("duration_s") is None or data.get("resumed") else float(data["duration_s"]),
+            None
+            if data.get("duration_s") is None or data.get("resumed")
+            else float(data["duration_s"]),
             _text(data.get("started", "")),
             sum(map(int, data.get("cases", {}).values())),
         )
@@ -168,7 +190,9 @@ class Facts:
 
     def shows(self, fingerprints: Set[str]) -> bool | None:
         """Whether the run has the defect with one of these fingerprints; None if unknown."""
-        return self.known(any(not fingerprints.isdisjoint(defect.fingerprints) for defect in self.defects))
+        return self.known(
+            any(not fingerprints.isdisjoint(defect.fingerprints) for defect in self.defects)
+        )
 
     def violates(self, case: str) -> bool | None:
         """Whether the case violates a rule; None if unknown."""
@@ -236,7 +260,9 @@ class History:
 
     def ran(self, name: str, before: str = "") -> list[Cell]:
         """Returns the cell in the nights in which it has results; if `before` is given, only in earlier nights."""
-        return [cell for cell in self.of(name) if cell.facts and (not before or cell.night < before)]
+        return [
+            cell for cell in self.of(name) if cell.facts and (not before or cell.night < before)
+        ]
 
     def good(self, name: str, before: str, selection: tuple[str, ...]) -> list[Cell]:
         """Returns the cell in the nights before `before` with a good run of the same cases, the latest first."""
@@ -283,11 +309,15 @@ def read_history(folder: Path) -> History:
             try:
                 cells.append(_cell(night.name, entry))
             except UserError as error:
-                problems.append(f"{night.name}, {entry.name} counts as not run: {one_line(str(error))}")
+                problems.append(
+                    f"{night.name}, {entry.name} counts as not run: {one_line(str(error))}"
+                )
                 outcome = Outcome(NOT_RUN, reason=one_line(str(error)))
                 cells.append(Cell(night.name, entry.name, entry, outcome, damaged=True))
     if len(problems) > _MOST_PROBLEMS:
-        problems[_MOST_PROBLEMS:] = [f"{len(problems) - _MOST_PROBLEMS:,} more in {folder} are ignored or damaged"]
+        problems[_MOST_PROBLEMS:] = [
+            f"{len(problems) - _MOST_PROBLEMS:,} more in {folder} are ignored or damaged"
+        ]
     return History(folder, tuple(nights), tuple(cells), tuple(problems))
 
 
@@ -308,7 +338,13 @@ def _cell(night: str, folder: Path) -> Cell:
     if outcome.outcome == NOT_RUN:
         return Cell(night, folder.name, folder, outcome)
     facts = facts_of(folder)
-    return Cell(night, folder.name, folder, outcome if facts else Outcome(NOT_RUN, reason=outcome.reason), facts)
+    return Cell(
+        night,
+        folder.name,
+        folder,
+        outcome if facts else Outcome(NOT_RUN, reason=outcome.reason),
+        facts,
+    )
 
 
 def facts_of(folder: Path) -> Facts | None:
@@ -322,7 +358,9 @@ def facts_of(folder: Path) -> Facts | None:
             if isinstance(error, FileNotFoundError):
                 return None
             if isinstance(error, PermissionError):
-                raise UserError(f"{folder / summary.FILE_NAME} cannot be read: {error.strerror}") from error
+                raise UserError(
+                    f"{folder / summary.FILE_NAME} cannot be read: {error.strerror}"
+                ) from error
             raise UserError(f"{summary.FILE_NAME} is damaged, and there is no {RESULTS}") from error
     return Facts.of(plain(summary.as_data(read(folder))))
 

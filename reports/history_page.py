@@ -15,17 +15,34 @@ from conformance.defects import Defect, Severity
 from conformance.errors import UserError
 from conformance.model.verdict import OF_RULES, VIOLATIONS, Verdict
 from reports.digest import RuleFacts, read
-from reports.history import OUTCOMES, Cell, Facts, History, KnownDefect, changes, format_night, since
+from reports.history import (
+    OUTCOMES,
+    Cell,
+    Facts,
+    History,
+    KnownDefect,
+    changes,
+    format_night,
+    since,
+)
 from reports.html import FILE_NAME as REPORT
 from reports.html import environment
 
 SEEN, NOT_SEEN, NOT_RUN = "seen", "not seen", ""
-_STATES = {True: SEEN, False: NOT_SEEN, None: NOT_RUN}  # the state of a defect, by the value of Facts.known
+_STATES = {
+    True: SEEN,
+    False: NOT_SEEN,
+    None: NOT_RUN,
+}  # the state of a defect, by the value of Facts.known
 _MOST_STEPS = 12  # the most changes that are shown for a lane
 _BAD_VERDICTS: frozenset[str] = frozenset(VIOLATIONS)
 _BAD_SEEN = frozenset((SEEN,))
 # The colours of the strips, by state: classes of the style sheet.
-_TONES: Mapping[str, str] = {**{verdict: verdict for verdict in OF_RULES}, SEEN: Verdict.FAIL, NOT_SEEN: Verdict.PASS}
+_TONES: Mapping[str, str] = {
+    **{verdict: verdict for verdict in OF_RULES},
+    SEEN: Verdict.FAIL,
+    NOT_SEEN: Verdict.PASS,
+}
 _RANK = {severity.label: severity.rank for severity in Severity}
 
 
@@ -68,7 +85,9 @@ class Lane:
 
     @cached_property
     def _ran(self) -> list[tuple[str, str]]:
-        return [(night, state) for night, state in zip(self.nights, self.states, strict=True) if state]
+        return [
+            (night, state) for night, state in zip(self.nights, self.states, strict=True) if state
+        ]
 
     @property
     def now(self) -> str:
@@ -107,7 +126,9 @@ class Lane:
         if not self.seen:
             return f"never {word}"
         steady = self.seen == len(self._ran)
-        words = [f"in all {len(self._ran):,} nights" if steady else f"since {format_night(self.since)}"]
+        words = [
+            f"in all {len(self._ran):,} nights" if steady else f"since {format_night(self.since)}"
+        ]
         if not steady:
             words.append(f"{word} in {nights}")
         if self.is_intermittent:
@@ -149,7 +170,8 @@ class HistoryPage:
         self.history = history
         self.nights = history.nights
         self._facts: dict[str, dict[str, Facts]] = {
-            name: {cell.night: cell.facts for cell in history.of(name) if cell.facts} for name in history.names
+            name: {cell.night: cell.facts for cell in history.of(name) if cell.facts}
+            for name in history.names
         }
         self._changes = {name: _changes(facts) for name, facts in self._facts.items()}
 
@@ -177,7 +199,10 @@ class HistoryPage:
 
     def changed_in(self, night: str) -> list[tuple[Track, str, str, Step]]:
         """Returns the changes in a night: the defect or rule, its title (empty for a rule), the stack, the change."""
-        every = [*((track, defect.title) for defect, track in self.defects), *((track, "") for track in self.rules)]
+        every = [
+            *((track, defect.title) for defect, track in self.defects),
+            *((track, "") for track in self.rules),
+        ]
         return [
             (track, title, lane.name, step)
             for track, title in every
@@ -205,12 +230,18 @@ class HistoryPage:
     def all_rules(self) -> list[Track]:
         """Every rule that a statement or a verdict names."""
         ids = dict.fromkeys(self.statements)
-        ids |= dict.fromkeys(rule for by in self._facts.values() for facts in by.values() for rule in facts.rules)
+        ids |= dict.fromkeys(
+            rule for by in self._facts.values() for facts in by.values() for rule in facts.rules
+        )
         return list(map(self._rule, ids))
 
     def _rule(self, rule: str) -> Track:
         lanes = (
-            self._lane(name, {night: facts.rules.get(rule, NOT_RUN) for night, facts in by.items()}, _BAD_VERDICTS)
+            self._lane(
+                name,
+                {night: facts.rules.get(rule, NOT_RUN) for night, facts in by.items()},
+                _BAD_VERDICTS,
+            )
             for name, by in self._facts.items()
         )
         return Track(rule, tuple(lanes))
@@ -221,7 +252,10 @@ class HistoryPage:
         change."""
         latest, known = self._known
         seen = {
-            name: {night: {known[defect.fingerprint] for defect in facts.defects} for night, facts in by.items()}
+            name: {
+                night: {known[defect.fingerprint] for defect in facts.defects}
+                for night, facts in by.items()
+            }
             for name, by in self._facts.items()
         }
         tracks = [(defect, self._defect(first, seen)) for first, defect in latest.items()]
@@ -236,7 +270,10 @@ class HistoryPage:
         known: dict[str, str] = {}
         for cell in sorted(self.history.cells, key=lambda cell: cell.night):
             for defect in cell.facts.defects if cell.facts else ():
-                first = next((known[each] for each in defect.fingerprints if each in known), defect.fingerprint)
+                first = next(
+                    (known[each] for each in defect.fingerprints if each in known),
+                    defect.fingerprint,
+                )
                 known |= dict.fromkeys(defect.fingerprints, first)
                 shown = [each.severity for each in (latest.get(first), defect) if each]
                 latest[first] = replace(defect, severity=min(shown, key=_rank))
@@ -250,8 +287,12 @@ class HistoryPage:
     def _defect(self, first: str, seen: Mapping[str, Mapping[str, set[str]]]) -> Track:
         lanes = []
         for name, by in seen.items():
-            known = {night: self._facts[name][night].known(first in those) for night, those in by.items()}
-            lanes.append(self._lane(name, {night: _STATES[each] for night, each in known.items()}, _BAD_SEEN))
+            known = {
+                night: self._facts[name][night].known(first in those) for night, those in by.items()
+            }
+            lanes.append(
+                self._lane(name, {night: _STATES[each] for night, each in known.items()}, _BAD_SEEN)
+            )
         return Track(first, tuple(lanes))
 
     def _lane(self, name: str, states: Mapping[str, str], bad: frozenset[str]) -> Lane:
@@ -260,15 +301,33 @@ class HistoryPage:
         for night in self.nights:
             if new := states.get(night, NOT_RUN):
                 if old and new != old:
-                    steps.append(Step(night, old, new, tuple(name for name, *_ in self._changes[name].get(night, ()))))
+                    steps.append(
+                        Step(
+                            night,
+                            old,
+                            new,
+                            tuple(name for name, *_ in self._changes[name].get(night, ())),
+                        )
+                    )
                 old = new
-        return Lane(name, tuple(states.get(night, NOT_RUN) for night in self.nights), self.nights, bad, tuple(steps))
+        return Lane(
+            name,
+            tuple(states.get(night, NOT_RUN) for night in self.nights),
+            self.nights,
+            bad,
+            tuple(steps),
+        )
 
     @property
     def changes(self) -> list[tuple[str, str, tuple[tuple[str, str, str], ...]]]:
         """The changes under test, the latest night first: the night, the cell, and its changes."""
         nights = reversed(self.nights)
-        return [(night, name, by[night]) for night in nights for name, by in self._changes.items() if by.get(night)]
+        return [
+            (night, name, by[night])
+            for night in nights
+            for name, by in self._changes.items()
+            if by.get(night)
+        ]
 
 
 def _changes(by_night: Mapping[str, Facts]) -> dict[str, tuple[tuple[str, str, str], ...]]:
@@ -293,7 +352,12 @@ def legend(tracks: Iterable[Track]) -> list[str]:
 
 
 # The names of this module that templates/macros.html uses.
-WORDS: Mapping[str, object] = {"when": format_night, "tones": _TONES, "outcomes": OUTCOMES, "legend": legend}
+WORDS: Mapping[str, object] = {
+    "when": format_night,
+    "tones": _TONES,
+    "outcomes": OUTCOMES,
+    "legend": legend,
+}
 
 
 def _report_of(cell: Cell) -> str:

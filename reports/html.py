@@ -81,13 +81,18 @@ class Page:
         """The records of each case in all runs, in the order of the first run. Cases without a record in any run are
         left out."""
         by_run = [{record["case"]: record for record in run.results} for run in self.runs]
-        ids = dict.fromkeys(id_ for records in by_run for id_ in records if id_ not in self._unrecorded)
+        ids = dict.fromkeys(
+            id_ for records in by_run for id_ in records if id_ not in self._unrecorded
+        )
         return {id_: tuple(records.get(id_) for records in by_run) for id_ in ids}
 
     @cached_property
     def _unrecorded(self) -> frozenset[str]:
         recorded = {
-            record["case"] for run in self.runs for record in run.results if record["case"] not in run.unrecorded
+            record["case"]
+            for run in self.runs
+            for record in run.results
+            if record["case"] not in run.unrecorded
         }
         return frozenset().union(*(run.unrecorded for run in self.runs)) - recorded
 
@@ -115,7 +120,9 @@ class Page:
     @cached_property
     def groups(self) -> Mapping[str, list[RuleFacts]]:
         """The rules of each verb. The rule "", for cases that test no rule, comes last."""
-        verbs: dict[str, str] = {}  # for rules without facts: the verb is the folder of a case of the rule
+        verbs: dict[
+            str, str
+        ] = {}  # for rules without facts: the verb is the folder of a case of the rule
         for case, records in self.cases.items():
             for rule in first_of(records)["rules"] or [""]:
                 verbs.setdefault(rule, case.partition("/")[0])
@@ -127,8 +134,12 @@ class Page:
     @property
     def columns(self) -> Mapping[str, tuple[str, ...]]:
         """The columns of the matrix, without empty columns, which would narrow the column of statements."""
-        found = {verdict for counts in self.counts.values() for count in counts for verdict in count}
-        return {name: verdicts for name, verdicts in COLUMNS.items() if found.intersection(verdicts)}
+        found = {
+            verdict for counts in self.counts.values() for count in counts for verdict in count
+        }
+        return {
+            name: verdicts for name, verdicts in COLUMNS.items() if found.intersection(verdicts)
+        }
 
     @cached_property
     def defects(self) -> list[list[Shown]]:
@@ -138,7 +149,10 @@ class Page:
         for number, run in enumerate(self.runs):
             for defect in run.defects:
                 own = set(defect.fingerprints)
-                known = next((each for each in found if not own.isdisjoint(each[0].defect.fingerprints)), None)
+                known = next(
+                    (each for each in found if not own.isdisjoint(each[0].defect.fingerprints)),
+                    None,
+                )
                 if known is None:
                     found.append(known := [])
                 known.append(Shown(number, defect))
@@ -146,7 +160,12 @@ class Page:
 
     def rules_of(self, by_run: Sequence[Shown]) -> list[RuleFacts]:
         """Returns the rules that a defect violates. The rules of its first symptom come first."""
-        ids = dict.fromkeys([*by_run[0].defect.first.rules, *(rule for each in by_run for rule in each.defect.rules)])
+        ids = dict.fromkeys(
+            [
+                *by_run[0].defect.first.rules,
+                *(rule for each in by_run for rule in each.defect.rules),
+            ]
+        )
         return [self.rules.get(id_) or RuleFacts(id_) for id_ in ids]
 
     @cached_property
@@ -159,14 +178,21 @@ class Page:
             sweeps=[number_of[case] for case in self.sweeps],
             unrecorded=self.unrecorded,
             more=[
-                [number_of[case] for case in shown.more] for by_run in self.defects for shown in by_run if shown.more
+                [number_of[case] for case in shown.more]
+                for by_run in self.defects
+                for shown in by_run
+                if shown.more
             ],
         )
 
     @cached_property
     def sweeps(self) -> list[str]:
         """The sweeps, the worst verdicts first."""
-        found = (id_ for id_, records in self.cases.items() if any(record and record["space"] for record in records))
+        found = (
+            id_
+            for id_, records in self.cases.items()
+            if any(record and record["space"] for record in records)
+        )
         return sorted(found, key=lambda id_: min(map(rank_of, self._verdicts(id_))))
 
     def _verdicts(self, case: str) -> list[str]:
@@ -194,7 +220,9 @@ def render(runs: Sequence[Digest]) -> str:
     template = environment().get_template("report.html")
     return template.render(
         page=page,
-        facts=[(name, values) for name, values in _rows([run.facts for run in runs]) if any(values)],
+        facts=[
+            (name, values) for name, values in _rows([run.facts for run in runs]) if any(values)
+        ],
         hashes=_rows([run.under_test for run in runs]),
         columns=page.columns,
         script=Markup(script),
@@ -219,7 +247,9 @@ class _Compiled(BytecodeCache):
     def _name(bucket: Bucket) -> str:
         settings = Path(__file__).read_bytes()
         made_of = (bucket.key, bucket.checksum, jinja2.__version__, sys.version)
-        return f"template-{cache.digest_of([settings, *(each.encode() for each in made_of)])}.bytecode"
+        return (
+            f"template-{cache.digest_of([settings, *(each.encode() for each in made_of)])}.bytecode"
+        )
 
 
 @functools.cache

@@ -55,7 +55,9 @@ def _document(runs: Sequence[Digest]) -> Iterator[str]:
 
 
 def _tag(name: str, attributes: Mapping[str, str]) -> str:
-    return " ".join([name, *(f'{key}="{escaped(clean(text), _QUOTED)}"' for key, text in attributes.items())])
+    return " ".join(
+        [name, *(f'{key}="{escaped(clean(text), _QUOTED)}"' for key, text in attributes.items())]
+    )
 
 
 def _properties(run: Digest) -> Sequence[tuple[str, object]]:
@@ -78,13 +80,19 @@ def _properties(run: Digest) -> Sequence[tuple[str, object]]:
 def _testcase(run: Digest, record: ResultRecord) -> str:
     folder, _, name = record["case"].partition("/")
     seconds = (record["duration_us"] or 0) / 1e6
-    case = _tag("testcase", {"classname": f"rdma-cts.{folder}", "name": name, "time": f"{seconds:.6f}"})
+    case = _tag(
+        "testcase", {"classname": f"rdma-cts.{folder}", "name": name, "time": f"{seconds:.6f}"}
+    )
     kind = _ELEMENT.get(record["effective"])
     if not kind:
         return f"    <{case} />\n"
     outcome = _tag(kind, {"type": record["effective"], "message": _message(run, record)})
     # In xunit2, a `skipped` element has no text. Only its message is written.
-    text = "" if kind == "skipped" else escaped("\n".join(map(clean, evidence.lines(run, record))), _ESCAPES)
+    text = (
+        ""
+        if kind == "skipped"
+        else escaped("\n".join(map(clean, evidence.lines(run, record))), _ESCAPES)
+    )
     inner = f"<{outcome}>{text}</{kind}>" if text else f"<{outcome} />"
     return f"    <{case}>\n      {inner}\n    </testcase>\n"
 
@@ -103,4 +111,6 @@ def escaped(text: str, escapes: Mapping[str, str]) -> str:
 
 def clean(text: str) -> str:
     """Returns the text with `?` for each character that XML forbids."""
-    return text if text.isprintable() else re.sub(_FORBIDDEN, "?", text)  # re.sub compiles the pattern on the first use
+    return (
+        text if text.isprintable() else re.sub(_FORBIDDEN, "?", text)
+    )  # re.sub compiles the pattern on the first use

@@ -31,7 +31,10 @@ def render(runs: Sequence[Digest]) -> str:
     lines = [_FIRST, f"1..{len(runs)}"]
     for number, run in enumerate(runs, 1):
         inner = (_FIRST_INSIDE, f"# Subtest: {_name(run.name)}", *_run(run))
-        lines += [*(f"  {line}" for line in inner), f"{'not ok' if run.status else 'ok'} {number} {_name(run.name)}"]
+        lines += [
+            *(f"  {line}" for line in inner),
+            f"{'not ok' if run.status else 'ok'} {number} {_name(run.name)}",
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -48,7 +51,11 @@ def _run(run: Digest) -> Iterator[str]:
         if outcome == "not ok":
             yield f"# {record['case']}: {record['effective']} {' '.join(record['rules'])}: {record['reason']}"
             yield from (f"# {text}" for text in evidence.lines(run, record))
-        reason = f" # {directive} {record['effective']}: {_escaped(record['reason'])}" if directive else ""
+        reason = (
+            f" # {directive} {record['effective']}: {_escaped(record['reason'])}"
+            if directive
+            else ""
+        )
         yield f"{outcome} {number} {_name(record['case'])}{reason}"
 
 

@@ -41,7 +41,9 @@ def _sections(run: Digest) -> Iterator[str]:
         yield from _detail(run, defect)
     if of_stack := [defect for defect in run.defects if defect.of_stack]:
         yield "Defects of the stack, which occur on every device:"
-        yield "\n".join(f"- {escaped(each.title)} ({escaped(format_rules(each.rules))})" for each in of_stack)
+        yield "\n".join(
+            f"- {escaped(each.title)} ({escaped(format_rules(each.rules))})" for each in of_stack
+        )
 
 
 def _verdicts(run: Digest) -> Iterator[str]:
@@ -73,7 +75,9 @@ def _detail(run: Digest, defect: Defect) -> Iterator[str]:
         where += f"\nalso {', '.join(map(code, others[:_MOST_CASES]))}{more}"
     yield where
     shown = (line for line in evidence.lines(run, record) if not line.startswith("kernel: "))
-    yield "\n".join(f"- {escaped(line)}" for line in (f"{record['effective']}: {record['reason']}", *shown))
+    yield "\n".join(
+        f"- {escaped(line)}" for line in (f"{record['effective']}: {record['reason']}", *shown)
+    )
 
 
 def escaped(text: str) -> str:

@@ -72,7 +72,9 @@ class Morning:
         if latest is not None:
             yield from self._changes(FIXED, latest.of(FIXED))
             for defect in latest.defects[GONE]:
-                yield _line(NO_LONGER_SEEN, self._was_there(self._has_defect(defect)), _of_defect(defect))
+                yield _line(
+                    NO_LONGER_SEEN, self._was_there(self._has_defect(defect)), _of_defect(defect)
+                )
         if self.good is not None and self.good.changes:
             runs = (str(run.directory) for run in (self.good.old, self.good.new))
             yield f"    all: {shlex.join([PROGRAM, 'compare', '--all', '--unlike-tables', *runs])}"
@@ -85,17 +87,28 @@ class Morning:
             return f"the results of {format_night(self.lost)}, the last good night, {gone}"
         if self.good is None:
             return f"{OUTCOMES[outcome.outcome]}: {self.run.short_sentence}"
-        kinds = [f"{amount(changes)} {kind}" for kind in (*FAILING, UNDECIDED) if (changes := self.good.of(kind))]
-        text = ", ".join(kinds) or ("as on" if outcome.outcome == GOOD else "the run is incomplete; compared with")
+        kinds = [
+            f"{amount(changes)} {kind}"
+            for kind in (*FAILING, UNDECIDED)
+            if (changes := self.good.of(kind))
+        ]
+        text = ", ".join(kinds) or (
+            "as on" if outcome.outcome == GOOD else "the run is incomplete; compared with"
+        )
         number = self.good.untried[0]
         untried = f"; {format_count(number, 'case')} of that night not tried" if number else ""
         return f"{text} {'since ' if kinds else ''}the last good night, {format_night(outcome.against)}{untried}"
 
     def _changed_under_test(self) -> Iterator[str]:
-        nights = (each for each in self.history.of(self.cell.name) if each.night == self.outcome.against)
+        nights = (
+            each for each in self.history.of(self.cell.name) if each.night == self.outcome.against
+        )
         old, new = next(nights, self.cell).facts, self.cell.facts
         if old and new and (found := list(changes(old, new))):
-            text = [f"{name} {before or 'none'} -> {after or 'none'}" for name, before, after in found[:_MOST]]
+            text = [
+                f"{name} {before or 'none'} -> {after or 'none'}"
+                for name, before, after in found[:_MOST]
+            ]
             more = [f"{len(found) - _MOST} more"] if len(found) > _MOST else []
             yield f"    under test: {'; '.join(text + more)}"
 
@@ -103,10 +116,18 @@ class Morning:
         text = "newly unsupported" if kind == UNSUPPORTED else kind
         for change in changes[:_MOST]:
             has = known_nights(self._nights(), partial(Facts.violates, case=change.case))
-            when = self._was_there(has) if kind == FIXED else self._since(has) if kind in FAILING else ""
+            when = (
+                self._was_there(has)
+                if kind == FIXED
+                else self._since(has)
+                if kind in FAILING
+                else ""
+            )
             verdicts = " -> ".join(filter(None, (change.old, change.new)))
             points = f", {format_count(change.points, 'point')}" if change.points else ""
-            yield _line(text, when, f"{verdicts}  {' '.join(change.record['rules'])}  {change.case}{points}")
+            yield _line(
+                text, when, f"{verdicts}  {' '.join(change.record['rules'])}  {change.case}{points}"
+            )
         if len(changes) > _MOST:
             yield f"    {text}: {len(changes) - _MOST} more"
 
@@ -114,17 +135,23 @@ class Morning:
         return [*self.history.ran(self.cell.name, self.cell.night), self.cell]
 
     def _has_defect(self, defect: Defect) -> Mapping[str, bool]:
-        return known_nights(self._nights(), partial(Facts.shows, fingerprints=set(defect.fingerprints)))
+        return known_nights(
+            self._nights(), partial(Facts.shows, fingerprints=set(defect.fingerprints))
+        )
 
     def _since(self, has: Mapping[str, bool]) -> str:
         first = since(has, self.cell.night) or self.cell.night
         earlier = sum(seen for night, seen in has.items() if night < first)
-        before = f", and earlier in {earlier} of {sum(n < first for n in has)} nights" if earlier else ""
+        before = (
+            f", and earlier in {earlier} of {sum(n < first for n in has)} nights" if earlier else ""
+        )
         when = "since this night" if first == self.cell.night else f"since {format_night(first)}"
         return when + before
 
     def _was_there(self, has: Mapping[str, bool]) -> str:
-        last = max((night for night, seen in has.items() if seen and night < self.cell.night), default="")
+        last = max(
+            (night for night, seen in has.items() if seen and night < self.cell.night), default=""
+        )
         first = since(has, last) if last else ""
         return f"was present since {format_night(first)}" if first else ""
 

@@ -59,10 +59,17 @@ def map_of(points: Points) -> dict[str, Any]:
     while split and width * width < size and width * digits[split - 1][1] <= _WIDEST:
         split -= 1
         width *= digits[split][1]
-    if width * width * 4 < size:  # a long axis prevents a wide map, so the points fill lines without regard to axes
+    if (
+        width * width * 4 < size
+    ):  # a long axis prevents a wide map, so the points fill lines without regard to axes
         width, split = min(_WIDEST, 1 << ceil(sqrt(size)).bit_length()), 0
     names = [name for name, _ in digits]
-    return {"width": width, "down": names[:split], "across": names[split:], "colours": _colours(points)}
+    return {
+        "width": width,
+        "down": names[:split],
+        "across": names[split:],
+        "colours": _colours(points),
+    }
 
 
 def _digits(space: Space) -> list[tuple[str, int]]:
@@ -96,12 +103,20 @@ def matrix(points: Points, most_blocks: int = 24) -> dict[str, Any]:
         if outcome != OUTSIDE:
             labels = space.labels(point)
             block = ", ".join(f"{axis.name} {labels[axis.name]}" for axis in others)
-            cells.setdefault(block, {}).setdefault((labels["op"], labels["place"]), Counter())[outcome] += 1
+            cells.setdefault(block, {}).setdefault((labels["op"], labels["place"]), Counter())[
+                outcome
+            ] += 1
     operations, positions = (
         [axis.label(value) for value in range(axis.size)] for axis in map(space.axis, _MATRIX_AXES)
     )
     blocks = [
-        [title, [[_cell(points, found.get((operation, each))) for each in positions] for operation in operations]]
+        [
+            title,
+            [
+                [_cell(points, found.get((operation, each))) for each in positions]
+                for operation in operations
+            ],
+        ]
         for title, found in cells.items()
     ]
     return {"operations": operations, "positions": positions, "blocks": blocks}
@@ -119,8 +134,15 @@ def _cell(points: Points, counts: Counter[int] | None) -> list[str] | None:
         refused = {outcomes[number].expected.startswith("refused") for number in worst}
         sign = "✓⊘" if len(refused) > 1 else "⊘" if True in refused else "✓"
     number = sum(counts[each] for each in worst)
-    lines = (f"{count:,} {outcomes[each].verdict}: {outcome_text(outcomes[each])}" for each, count in counts.items())
-    return [verdict, sign if number == counts.total() else f"{sign} {number}/{counts.total()}", "\n".join(lines)]
+    lines = (
+        f"{count:,} {outcomes[each].verdict}: {outcome_text(outcomes[each])}"
+        for each, count in counts.items()
+    )
+    return [
+        verdict,
+        sign if number == counts.total() else f"{sign} {number}/{counts.total()}",
+        "\n".join(lines),
+    ]
 
 
 def outcome_text(outcome: Outcome) -> str:
@@ -133,7 +155,9 @@ _ENTRIES = {"libibverbs": "libibverbs, the library", "uverbs": "uverbs, the comm
 
 
 def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
-    steps = [[str(step.get("call", "")), _named({**step, "call": ""})] for step in evidence.later(data)]
+    steps = [
+        [str(step.get("call", "")), _named({**step, "call": ""})] for step in evidence.later(data)
+    ]
     return {"own": _named(evidence.own(data)), "later": steps}
 
 
@@ -144,7 +168,11 @@ def _named(data: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _waiver(data: Mapping[str, Any]) -> list[str]:
     issue = str(data.get("issue"))
     return (
-        [f"{data.get('owner')}, until {data.get('expires')}: ", issue, issue if is_address(issue) else ""]
+        [
+            f"{data.get('owner')}, until {data.get('expires')}: ",
+            issue,
+            issue if is_address(issue) else "",
+        ]
         if data
         else []
     )
@@ -158,7 +186,8 @@ def _deviation(each: Deviation) -> dict[str, Any]:
         "before": each["set_up"]["before"],
         "call": each["call"],
         "afterwards": each["afterwards"],
-        "expected": format_value(each["expected"]) + (f" by {format_rules(each['rules'])}" if each["rules"] else ""),
+        "expected": format_value(each["expected"])
+        + (f" by {format_rules(each['rules'])}" if each["rules"] else ""),
         "observed": format_value(each["observed"]),
         "reproduce": each["repro"],
     }
@@ -198,7 +227,9 @@ _OWN: Mapping[str, Callable[[Digest, ResultRecord], Any]] = {
 class PageData:
     """The data of one page. `cases` has, for the id of each case, a record or None for each run."""
 
-    def __init__(self, runs: Sequence[Digest], cases: Mapping[str, Sequence[ResultRecord | None]]) -> None:
+    def __init__(
+        self, runs: Sequence[Digest], cases: Mapping[str, Sequence[ResultRecord | None]]
+    ) -> None:
         self._deflating = zlib.compressobj()
         self._packed: list[bytes] = []
         self._waiting = ['{"texts":[null']  # parts of the JSON that are not compressed yet
@@ -206,7 +237,8 @@ class PageData:
         self._numbers: dict[str | bytes, int] = {}
         self._rules = self._column([first_of(records) for records in cases.values()], "rules")
         self._runs = [
-            self._columns(run, [records[number] for records in cases.values()]) for number, run in enumerate(runs)
+            self._columns(run, [records[number] for records in cases.values()])
+            for number, run in enumerate(runs)
         ]
 
     def packed(self, **more: Any) -> str:
@@ -244,19 +276,30 @@ class PageData:
             self._write(f",{encoded or _encoded(value)}")
         return number
 
-    def _columns(self, run: Digest, records: Sequence[ResultRecord | None]) -> dict[str, array[int]]:
+    def _columns(
+        self, run: Digest, records: Sequence[ResultRecord | None]
+    ) -> dict[str, array[int]]:
         columns = {name: self._column(records, name) for name in _TEXTS}
-        columns |= {name: self._column(records, key, shown) for name, (key, shown) in _SHARED.items()}
+        columns |= {
+            name: self._column(records, key, shown) for name, (key, shown) in _SHARED.items()
+        }
         for name, own in _OWN.items():
-            columns[name] = array("I", (self._number(own(run, record)) if record else 0 for record in records))
+            columns[name] = array(
+                "I", (self._number(own(run, record)) if record else 0 for record in records)
+            )
         return columns
 
     def _column(
-        self, records: Iterable[ResultRecord | None], key: str, shown: Callable[[Any], Any] | None = None
+        self,
+        records: Iterable[ResultRecord | None],
+        key: str,
+        shown: Callable[[Any], Any] | None = None,
     ) -> array[int]:
         """Returns the indices of the values of one key. `shown` is applied once to each distinct value."""
         column = array("I")
-        known: dict[int, int] = {}  # by id(), which stays valid because the digests refer to the values
+        known: dict[
+            int, int
+        ] = {}  # by id(), which stays valid because the digests refer to the values
         for record in records:
             value: Any = record[key] if record else None  # type: ignore[literal-required]
             number = known.get(id(value)) if value else 0
@@ -284,7 +327,10 @@ def _map(run: Digest, record: ResultRecord) -> dict[str, Any] | str:
         **map_of(points),
         "counts": points.counts(),
         "outcomes": [[each.verdict, outcome_text(each)] for each in points.outcomes],
-        "axes": [{"name": axis.name, "labels": axis.labels, "flags": axis.flags} for axis in points.space.axes],
+        "axes": [
+            {"name": axis.name, "labels": axis.labels, "flags": axis.flags}
+            for axis in points.space.axes
+        ],
         "outside": OUTSIDE,
         "index": encode_index(points.index),
         "matrix": matrix(points) if {*_MATRIX_AXES} <= {*record["space"]["axes"]} else None,

@@ -25,7 +25,9 @@ class Repetitions:
     `figures` has the numbers of violations that were confirmed, not confirmed and not repeated; it is empty for a run
     without violations."""
 
-    def __init__(self, records: Sequence[ConfirmationRecord], figures: Mapping[str, int] = _NO_FIGURES) -> None:
+    def __init__(
+        self, records: Sequence[ConfirmationRecord], figures: Mapping[str, int] = _NO_FIGURES
+    ) -> None:
         self._records = records
         self._figures = figures
         self._of_case: dict[str, list[ConfirmationRecord]] = {}
@@ -33,14 +35,20 @@ class Repetitions:
             self._of_case.setdefault(record["case"], []).append(record)
         by_name = {_name_of(record): record for each in self._of_case.values() for record in each}
         self.unconfirmed = frozenset(
-            name for name, each in by_name.items() if not each["confirmed"] and not each.get("after")
+            name
+            for name, each in by_name.items()
+            if not each["confirmed"] and not each.get("after")
         )
-        seen = {name: each["alone"].get("fault") for name, each in by_name.items() if "alone" in each}
+        seen = {
+            name: each["alone"].get("fault") for name, each in by_name.items() if "alone" in each
+        }
         self._alone = {name: Fault.of_data(fault) for name, fault in seen.items() if fault}
 
     def is_unconfirmed(self, record: ResultRecord) -> bool:
         """Whether no violation of a result occurred again, either in isolation or after other cases."""
-        return bool(self.unconfirmed) and all(each.name in self.unconfirmed for each in symptoms_of(record))
+        return bool(self.unconfirmed) and all(
+            each.name in self.unconfirmed for each in symptoms_of(record)
+        )
 
     def decided(self, record: ResultRecord) -> ResultRecord:
         """Returns the result with BROKEN instead of a HANG that did not occur again, because a busy host may delay a
@@ -51,7 +59,9 @@ class Repetitions:
         if self.is_unconfirmed(record):
             return {**record, "effective": Verdict.BROKEN}
         again = [
-            each for each in symptoms_of(record) if each.verdict != Verdict.HANG or each.name not in self.unconfirmed
+            each
+            for each in symptoms_of(record)
+            if each.verdict != Verdict.HANG or each.name not in self.unconfirmed
         ]
         verdicts = dict(record.get("rule_verdicts", {}))
         for rule in [rule for rule, verdict in verdicts.items() if verdict == Verdict.HANG]:
@@ -68,7 +78,9 @@ class Repetitions:
         for symptom in defect.symptoms:
             if symptom.name in self._alone:
                 defect = defect.at_least(severity_of_fault(self._alone[symptom.name]))
-        return replace(defect, unconfirmed=all(each.name in self.unconfirmed for each in defect.symptoms))
+        return replace(
+            defect, unconfirmed=all(each.name in self.unconfirmed for each in defect.symptoms)
+        )
 
     def text_of(self, case: str) -> str:
         """Returns whether the violations of a case were confirmed, as a text; empty if the case was not repeated."""
@@ -80,7 +92,9 @@ class Repetitions:
 
     def text_at(self, case: str, point: str) -> str:
         """Returns the text about the violation at a point of a sweep; empty if the point was not repeated."""
-        return next((_text(each) for each in self._of_case.get(case, []) if each.get("point") == point), "")
+        return next(
+            (_text(each) for each in self._of_case.get(case, []) if each.get("point") == point), ""
+        )
 
     def summary(self) -> Iterator[str]:
         """Yields a line with the figures, and lines about the first violations that were not confirmed."""
@@ -90,7 +104,11 @@ class Repetitions:
         tried = confirmed + self._figures["not_confirmed"]
         rest = f", {untried:,} not repeated" if untried else ""
         together = sum(record["by"] == "company" for record in self._records)
-        how = f"a fresh worker, {together:,} of them together with others" if together else "isolation"
+        how = (
+            f"a fresh worker, {together:,} of them together with others"
+            if together
+            else "isolation"
+        )
         yield f"confirmation: {confirmed:,} of {tried:,} violations reproduced in {how}{rest}"
         bad = [record for record in self._records if not record["confirmed"]]
         yield from (f"{_name_of(record)}: {_text(record)}" for record in bad[:_MOST])
@@ -116,7 +134,9 @@ def _text(record: ConfirmationRecord) -> str:
         if after:
             more = f" and {len(after) - _MOST} more" if len(after) > _MOST else ""
             return f"{text}; it occurs again after {', '.join(after[:_MOST])}{more}"
-        return f"{text}; it did not occur again" + (f" in {times['of']} repetitions" if times else "")
+        return f"{text}; it did not occur again" + (
+            f" in {times['of']} repetitions" if times else ""
+        )
     if times:
         return f"confirmed, and unsteady: seen in {times['seen']} of {times['of']} repetitions in isolation"
     if alone:

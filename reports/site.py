@@ -13,7 +13,17 @@ from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.conclusions import verdict_on
 from reports import evidence
 from reports.digest import Digest, RuleFacts
-from reports.history import BASELINE, GOOD, REGRESSED, Cell, Facts, History, KnownDefect, known_nights, since
+from reports.history import (
+    BASELINE,
+    GOOD,
+    REGRESSED,
+    Cell,
+    Facts,
+    History,
+    KnownDefect,
+    known_nights,
+    since,
+)
 from reports.history_page import NOT_SEEN, SEEN, WORDS, HistoryPage, Track
 from reports.html import TEMPLATES, environment, rank_of
 
@@ -23,11 +33,17 @@ FOLDERS = (RULES, DEFECTS, NIGHTS, BADGES)
 _KEPT = (Verdict.PASS, Verdict.PARTIAL)
 _STYLES = ("report.css", "history.css", "site.css")
 # The words for the states of a rule, and of a defect, in one night; each word stands for several states.
-_STATES = {RULES: (("kept", _KEPT), ("violated", VIOLATIONS)), DEFECTS: (("seen", (SEEN,)), ("not seen", (NOT_SEEN,)))}
+_STATES = {
+    RULES: (("kept", _KEPT), ("violated", VIOLATIONS)),
+    DEFECTS: (("seen", (SEEN,)), ("not seen", (NOT_SEEN,))),
+}
 # The colours of badges. White text is readable on each of them.
 _GREEN, _RED, _GREY = "#17683f", "#a5141f", "#555b61"
 _MOST_NAME = 100  # the most characters in the name of a file
-_DIGIT_PX, _MARGIN_PX = 6.6, 12  # the width of a digit in a font of 11 px, and the margin of the text
+_DIGIT_PX, _MARGIN_PX = (
+    6.6,
+    12,
+)  # the width of a digit in a font of 11 px, and the margin of the text
 
 
 @dataclass(frozen=True)
@@ -64,7 +80,9 @@ class CaseLine:
 class Site(HistoryPage):
     """The pages of the site. `latest` has the latest results by cell, and `papers` has texts by fingerprint."""
 
-    def __init__(self, history: History, latest: Mapping[str, Digest], papers: Mapping[str, Papers]) -> None:
+    def __init__(
+        self, history: History, latest: Mapping[str, Digest], papers: Mapping[str, Papers]
+    ) -> None:
         super().__init__(history)
         self.latest = latest
         self._papers = papers
@@ -72,7 +90,9 @@ class Site(HistoryPage):
     @cached_property
     def statements(self) -> Mapping[str, RuleFacts]:
         found: dict[str, RuleFacts] = {}
-        for run in sorted(self.latest.values(), key=lambda run: run.header["started"], reverse=True):
+        for run in sorted(
+            self.latest.values(), key=lambda run: run.header["started"], reverse=True
+        ):
             found |= {id_: facts for id_, facts in run.rules.items() if id_ not in found}
         return found
 
@@ -129,32 +149,50 @@ class Site(HistoryPage):
     def _case(self, id_: str, place: str, by: Mapping[str, list[str]]) -> CaseLine:
         names = [name for verdict in VIOLATIONS for name in by.get(verdict, ())]
         has = partial(Facts.violates, case=id_)
-        nights = {name: since(known_nights(self.history.of(name), has), self.nights[-1]) for name in names}
+        nights = {
+            name: since(known_nights(self.history.of(name), has), self.nights[-1]) for name in names
+        }
         ordered = {verdict: tuple(by[verdict]) for verdict in sorted(by, key=rank_of)}
-        return CaseLine(id_, place, ordered, {name: night for name, night in nights.items() if night})
+        return CaseLine(
+            id_, place, ordered, {name: night for name, night in nights.items() if night}
+        )
 
     @property
     def badges(self) -> Iterator[tuple[str, str, str, str]]:
         """Yields the name, subject, text and colour of each badge."""
         outcomes = {cell.outcome.outcome for cell in self.last}
-        colour = _RED if REGRESSED in outcomes else _GREEN if outcomes <= {GOOD, BASELINE} else _GREY
+        colour = (
+            _RED if REGRESSED in outcomes else _GREEN if outcomes <= {GOOD, BASELINE} else _GREY
+        )
         yield "latest-night", "rdma-cts, latest night", self.last_outcomes, colour
         for name in self._facts:
             if (facts := self.latest_facts(name)) is None:
                 continue
-            bad, kept = len(facts.violated), sum(verdict in _KEPT for verdict in facts.rules.values())
+            bad, kept = (
+                len(facts.violated),
+                sum(verdict in _KEPT for verdict in facts.rules.values()),
+            )
             text = (
                 f"{bad} of {format_count(bad + kept, 'rule')} violated"
                 if bad
                 else f"{format_count(kept, 'rule')} kept, none violated"
             )
-            yield name, f"rdma-cts, {name}", text, _RED if bad else _GREEN if facts.complete and kept else _GREY
+            yield (
+                name,
+                f"rdma-cts, {name}",
+                text,
+                _RED if bad else _GREEN if facts.complete and kept else _GREY,
+            )
 
 
 def file_name(text: str) -> str:
     """Returns the name of a file, without suffix, for a text from results. The text may contain any characters."""
     name = quote(text, safe=" +,=@~") or "none"
-    return name if len(name) <= _MOST_NAME else f"{name[:_MOST_NAME]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return (
+        name
+        if len(name) <= _MOST_NAME
+        else f"{name[:_MOST_NAME]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    )
 
 
 def pages(site: Site) -> Iterator[tuple[str, str]]:
@@ -162,15 +200,23 @@ def pages(site: Site) -> Iterator[tuple[str, str]]:
     yield STYLE, "\n".join((TEMPLATES / name).read_text(encoding="utf-8") for name in _STYLES)
     yield INDEX, _page(site, "index", "")
     for track in site.all_rules:
-        yield f"{RULES}/{file_name(track.id)}.html", _page(site, "rule", track=track, facts=site.statement(track.id))
+        yield (
+            f"{RULES}/{file_name(track.id)}.html",
+            _page(site, "rule", track=track, facts=site.statement(track.id)),
+        )
     for defect, track in site.defects:
         name, papers = file_name(track.id), site.papers(track)
-        yield f"{DEFECTS}/{name}.html", _page(site, "defect", track=track, defect=defect, papers=papers)
+        yield (
+            f"{DEFECTS}/{name}.html",
+            _page(site, "defect", track=track, defect=defect, papers=papers),
+        )
         if papers.program:
             yield f"{DEFECTS}/{name}.c", papers.program
         if papers.letter:
             yield f"{DEFECTS}/{name}.txt", papers.letter
-    for before, night, after in zip(("", *site.nights), site.nights, (*site.nights[1:], ""), strict=False):
+    for before, night, after in zip(
+        ("", *site.nights), site.nights, (*site.nights[1:], ""), strict=False
+    ):
         page = _page(site, "night", night=night, before=before, after=after)
         yield f"{NIGHTS}/{file_name(night)}.html", page
     for name, about, text, colour in site.badges:
@@ -185,7 +231,9 @@ def _page(site: Site, template: str, root: str = "../", **of: object) -> str:
         return address(NIGHTS, night, part=f"cell:{name}")
 
     made = environment().get_template(f"site/{template}.html")
-    return made.render(page=site, root=root, address=address, under=under, states=_STATES, **WORDS, **of)
+    return made.render(
+        page=site, root=root, address=address, under=under, states=_STATES, **WORDS, **of
+    )
 
 
 def _badge(about: str, text: str, colour: str) -> str:

@@ -15,7 +15,14 @@ from conformance.defects import Severity
 from conformance.errors import PROGRAM, command, format_count
 from conformance.model.preflight import format_findings
 from conformance.model.record import HeaderRecord, ResultRecord
-from conformance.model.verdict import EXCUSED, INCOMPLETE, NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdict
+from conformance.model.verdict import (
+    EXCUSED,
+    INCOMPLETE,
+    NOT_TESTABLE,
+    VERDICTS,
+    VIOLATIONS,
+    Verdict,
+)
 from conformance.results.conclusions import verdict_on
 from conformance.results.records import PLAN_FILE
 from reports.digest import Digest
@@ -35,7 +42,9 @@ _MOST_RULES = 3
 QUIET, NORMAL, VERBOSE = 0, 1, 2
 
 
-def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = NORMAL, reported: bool = True) -> str:
+def summary(
+    run: Digest, out: Path, stream: TextIO | None = None, level: int = NORMAL, reported: bool = True
+) -> str:
     """Returns the last lines of a run: a line for each defect, the figures, the path of the report, and the next
     command. With `level` VERBOSE the lines also have the reason and the command of each defect's first case. With QUIET
     the only line has the headline and the conclusion. The path of the report is shown only if the report was written
@@ -45,13 +54,17 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = N
     if level == QUIET:
         return f"{run.headline}; {conclusion}" if run.headline else conclusion
     lines = ["", *_defects(run, stream, level), *_undecided(run, stream), ""]
-    duration = f" in {run.footer['duration_s']:.1f} s" if run.footer and "duration_s" in run.footer else ""
+    duration = (
+        f" in {run.footer['duration_s']:.1f} s" if run.footer and "duration_s" in run.footer else ""
+    )
     figures = ", ".join(
         f"{run.counts[verdict]} {coloured(verdict, stream)}"
         for verdict in reversed(VERDICTS)
         if run.counts.get(verdict)
     )
-    points = f", {format_count(run.points, 'call')} judged" if run.points != len(run.results) else ""
+    points = (
+        f", {format_count(run.points, 'call')} judged" if run.points != len(run.results) else ""
+    )
     lines.append(f"{format_count(len(run.results), 'case')}{duration}{points}: {figures}")
     lines += [*([run.headline] if run.headline else ()), run.short_sentence]
     remarks = sum(bool(record["notes"]) for record in run.results)
@@ -65,7 +78,9 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = N
     where = f"report: {out / REPORT} (results: {out})" if reported else f"results: {out}"
     last = (where, *_program(run, out), f"next: {_next(run, out)}")
     lines += [device_line(run.header), *map(one_line, last)]
-    return "\n".join([*(line if "\x1b" in line else fitted(line, stream) for line in lines), conclusion])
+    return "\n".join(
+        [*(line if "\x1b" in line else fitted(line, stream) for line in lines), conclusion]
+    )
 
 
 def _defects(run: Digest, stream: TextIO, level: int) -> Iterator[str]:
@@ -76,7 +91,11 @@ def _defects(run: Digest, stream: TextIO, level: int) -> Iterator[str]:
         if defect is first_of_stack:
             yield "of the stack, on every device: answered by the kernel's core or libibverbs"
         label = (
-            Verdict.WAIVED.value if defect.waived else "unconfirmed" if defect.unconfirmed else defect.severity.label
+            Verdict.WAIVED.value
+            if defect.waived
+            else "unconfirmed"
+            if defect.unconfirmed
+            else defect.severity.label
         )
         ends = f" ({format_rules(defect.rules, _MOST_RULES)}) x{len(defect.cases)}"
         head = f"{label:<{_LABEL}} {defect.fingerprint} "
@@ -97,7 +116,9 @@ def _undecided(run: Digest, stream: TextIO) -> Iterator[str]:
         more = f" (and {len(records) - 1} more)" if len(records) > 1 else ""
         verdict = verdict_on(rule, records[0])
         head = f"{verdict:<{_LABEL}} {rule} "
-        text = shortened(f"{records[0]['case']}: {records[0]['reason']}", _width(stream) - len(head) - len(more))
+        text = shortened(
+            f"{records[0]['case']}: {records[0]['reason']}", _width(stream) - len(head) - len(more)
+        )
         yield f"{painted(head, _COLOURS[verdict], stream)}{text}{more}"
 
 
@@ -114,7 +135,9 @@ def _program(run: Digest, out: Path) -> Iterator[str]:
     if run.open_defects:
         first = run.open_defects[0]
         yield f"C program: {command('reproducer', first.fingerprint, '--run', out)} shows the first defect"
-        target, only, _ = first.first.repro.rpartition(" --only ")  # `target` selects the stack of this run
+        target, only, _ = first.first.repro.rpartition(
+            " --only "
+        )  # `target` selects the stack of this run
         yield f"again: {target if only else f'{PROGRAM} run'} --failed {shlex.quote(str(out))} runs the failed cases"
 
 
@@ -153,7 +176,11 @@ def coloured(verdict: str, stream: TextIO) -> str:
 
 def painted(text: str, colour: str, stream: TextIO) -> str:
     """Returns the text in a colour (the number of ECMA-48), if the stream is a terminal and NO_COLOR is not set."""
-    return text if not can_redraw(stream) or os.environ.get("NO_COLOR") else f"\x1b[{colour}m{text}\x1b[0m"
+    return (
+        text
+        if not can_redraw(stream) or os.environ.get("NO_COLOR")
+        else f"\x1b[{colour}m{text}\x1b[0m"
+    )
 
 
 _EVERY = 50  # without a bar, a line is printed after this number of cases
@@ -166,7 +193,10 @@ class Progress:
     case. Several threads may use an instance."""
 
     def __init__(
-        self, stream: TextIO | None = None, level: int = NORMAL, clock: Callable[[], float] = time.monotonic
+        self,
+        stream: TextIO | None = None,
+        level: int = NORMAL,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.stream = stream or sys.stdout
         self.level = level
@@ -233,8 +263,14 @@ class Progress:
         if self.level > QUIET:
             self.clear()
             verdict = record["effective"]
-            line = fitted(f"  {verdict} {one_line(record['case'])}: {one_line(record['reason'])}", self.stream)
-            print(line.replace(verdict, coloured(verdict, self.stream), 1), file=self.stream, flush=True)
+            line = fitted(
+                f"  {verdict} {one_line(record['case'])}: {one_line(record['reason'])}", self.stream
+            )
+            print(
+                line.replace(verdict, coloured(verdict, self.stream), 1),
+                file=self.stream,
+                flush=True,
+            )
 
     def _bar(self, record: ResultRecord, done: int, total: int) -> str:
         """Returns the figures and the time left and, if they fit into a line, the bar, the speed and the case."""
@@ -254,7 +290,9 @@ class Progress:
         if spent <= 0:
             return ["just started"]
         rate = (len(self._ticks) - 1) / spent
-        left = self._left_s * (now - self._began) / self._done_s if self._done_s else remaining / rate
+        left = (
+            self._left_s * (now - self._began) / self._done_s if self._done_s else remaining / rate
+        )
         return [f"{_span(max(left, 0.0))} left", f"{rate:.3g} per second"]
 
     def clear(self) -> None:
@@ -266,4 +304,10 @@ class Progress:
 def _span(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+    return (
+        f"{hours} h {minutes:02} min"
+        if hours
+        else f"{minutes} min {rest:02} s"
+        if minutes
+        else f"{rest} s"
+    )

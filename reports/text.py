@@ -23,7 +23,11 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
     import textwrap  # imported late: most commands print no text that must be wrapped
 
     return textwrap.wrap(
-        text, max(width, 20), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        text,
+        max(width, 20),
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
     ) or [""]
 
 
@@ -49,7 +53,9 @@ def plain(value: Any) -> Any:
     """Returns the data with `one_line` applied to every text in it."""
     if isinstance(value, str):
         return value if value.isprintable() else one_line(value)
-    if isinstance(value, _LEAVES):  # checked before Mapping and Sequence, because these checks take longer
+    if isinstance(
+        value, _LEAVES
+    ):  # checked before Mapping and Sequence, because these checks take longer
         return value
     if isinstance(value, Mapping):
         return {plain(key): plain(each) for key, each in value.items()}
@@ -67,7 +73,9 @@ def flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]
         elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
             one = name.removesuffix("s")
             for number, each in enumerate(value, 1):
-                yield from flat(each if isinstance(each, Mapping) else {"": each}, f"{one} {number}: ")
+                yield from flat(
+                    each if isinstance(each, Mapping) else {"": each}, f"{one} {number}: "
+                )
         else:
             yield name, _format_leaf(value)
 

@@ -31,7 +31,12 @@ def registration(writer: Writer, call: str, arguments: Arguments, raw: bool) -> 
 
 
 # The field of struct ibv_mr_init_attr for an argument of an older verb, and the bit that selects the field.
-_FIELDS = {"addr": ("addr", "ADDR"), "hca_va": ("iova", "IOVA"), "iova": ("iova", "IOVA"), "fd": ("fd", "FD")}
+_FIELDS = {
+    "addr": ("addr", "ADDR"),
+    "hca_va": ("iova", "IOVA"),
+    "iova": ("iova", "IOVA"),
+    "fd": ("fd", "FD"),
+}
 _FIELDS |= {"offset": ("fd_offset", "FD_OFFSET"), "fd_offset": ("fd_offset", "FD_OFFSET")}
 
 
@@ -46,11 +51,15 @@ def _extended(writer: Writer, call: str, arguments: Arguments, raw: bool) -> str
     if "comp_mask" in arguments:
         mask = writer.access(arguments["comp_mask"], "ibv_mr_init_attr_mask")
     fields = [
-        f".{_FIELDS[key][0]} = {_operand_of(writer, call, key, arguments)}" for key in _FIELDS if key in arguments
+        f".{_FIELDS[key][0]} = {_operand_of(writer, call, key, arguments)}"
+        for key in _FIELDS
+        if key in arguments
     ]
     length, access = writer.number(arguments["length"]), writer.access(arguments["access"])
     name = f"attr{writer.next_number('attr') or ''}"
-    text = ", ".join([f".length = {length}", f".access = {access}", f".comp_mask = {mask}", *fields])
+    text = ", ".join(
+        [f".length = {length}", f".access = {access}", f".comp_mask = {mask}", *fields]
+    )
     writer.say(f"struct ibv_mr_init_attr {name} = {{ {text} }};")
     return f"ibv_reg_mr_ex({identifier(str(arguments['pd']))}, &{name})"
 
@@ -62,7 +71,9 @@ def is_plain(verb: Verb) -> bool:
 
 
 def _operands(writer: Writer, call: str, arguments: Arguments) -> list[str]:
-    return [_operand_of(writer, call, parameter.name, arguments) for parameter in VERBS[call].parameters]
+    return [
+        _operand_of(writer, call, parameter.name, arguments) for parameter in VERBS[call].parameters
+    ]
 
 
 def _operand_of(writer: Writer, call: str, key: str, arguments: Arguments) -> str:
@@ -110,7 +121,9 @@ def _make(writer: Writer, step: Step, kind: str, call: Callable[[], str]) -> str
 
 
 def register(writer: Writer, step: Step) -> None:
-    own = _make(writer, step, "ibv_mr", lambda: registration(writer, step.call, step.arguments, writer.raw))
+    own = _make(
+        writer, step, "ibv_mr", lambda: registration(writer, step.call, step.arguments, writer.raw)
+    )
     writer.names.region(step.name, f"{own}->")
     kept, should = required(step)
     if step.then.mr == "as_asked":
@@ -181,7 +194,9 @@ def rereg(writer: Writer, step: Step) -> None:
     writer.assign("error", f"{verb}({own}, {flags}, {pd}, {addr}, {length}, {access})")
     writer.names.old_keys(name, f"{own}_old.")
     codes = step.then.code or ENUMS["ibv_rereg_mr_err_code"].short_names
-    kept, should = required(step, () if writer.raw else tuple(f"IBV_REREG_MR_{code}" for code in codes))
+    kept, should = required(
+        step, () if writer.raw else tuple(f"IBV_REREG_MR_{code}" for code in codes)
+    )
     if step.then.outcome == "refused" and not step.then.code and not writer.raw:
         should = "fail with one of its codes"
     if step.then.mr == "as_asked":
@@ -227,7 +242,9 @@ def plain(writer: Writer, step: Step) -> None:
     """Writes the call of a verb for which `is_plain` is true."""
     if writer.raw:
         raise Inexpressible(f"it issues the kernel's command of {step.call}")
-    writer.assign("error", f"{step.call}({', '.join(_operands(writer, step.call, step.arguments))})")
+    writer.assign(
+        "error", f"{step.call}({', '.join(_operands(writer, step.call, step.arguments))})"
+    )
     _check_return(writer, step, *required(step))
 
 
@@ -237,7 +254,10 @@ def _sge(writer: Writer, element: SgeSpec) -> str:
 
 
 def alloc_mw(writer: Writer, step: Step) -> None:
-    domain, kind = identifier(str(step.arguments["pd"])), expressions.value(step.arguments["type"], "ibv_mw_type")
+    domain, kind = (
+        identifier(str(step.arguments["pd"])),
+        expressions.value(step.arguments["type"], "ibv_mw_type"),
+    )
     own = _make(writer, step, "ibv_mw", lambda: f"ibv_alloc_mw({domain}, {kind})")
     writer.names.value(step.name, "rkey", f"{own}->rkey")
     _check_return(writer, step, *required(step))
@@ -260,12 +280,19 @@ def bind_call(writer: Writer, step: Step) -> str:
     region = "NULL" if arguments["mr"] == NULL else identifier(str(arguments["mr"]))
     addr, length = writer.number(arguments["addr"]), writer.number(arguments["length"])
     info = f"{{ {region}, {addr}, {length}, {writer.access(arguments['access'])} }}"
-    queue, mask = f"{identifier(str(arguments['qp']))}[0]", writer.access(arguments["send_flags"], "ibv_send_flags")
+    queue, mask = (
+        f"{identifier(str(arguments['qp']))}[0]",
+        writer.access(arguments["send_flags"], "ibv_send_flags"),
+    )
     name = f"bind{writer.next_number('bind') or ''}"
     if step.call == "ibv_bind_mw":
         writer.say(f"struct ibv_mw_bind {name} = {{ 1, {mask}, {info} }};")
         return f"ibv_bind_mw({queue}, {window}, &{name})"
-    key = writer.number(arguments["rkey"]) if arguments.get("rkey") else f"ibv_inc_rkey({window}->rkey)"
+    key = (
+        writer.number(arguments["rkey"])
+        if arguments.get("rkey")
+        else f"ibv_inc_rkey({window}->rkey)"
+    )
     writer.say(
         f"struct ibv_send_wr *bad_{name}, {name} = {{ .opcode = IBV_WR_BIND_MW,"
         f" .wr_id = 1, .send_flags = {mask}, .bind_mw = {{ {window}, {key}, {info} }} }};"

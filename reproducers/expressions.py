@@ -62,8 +62,16 @@ class Names:
         base = _base(quantity, self.pointers)
         if base is None:
             text = self.number(quantity)
-            return "NULL" if text == "0" else f"(void *)({text})" if _is_sum(text) else f"(void *){text}"
-        own = self.pointers[base.name] + (f" + {self.of(base.name, 'size')}" if base.property == "end" else "")
+            return (
+                "NULL"
+                if text == "0"
+                else f"(void *)({text})"
+                if _is_sum(text)
+                else f"(void *){text}"
+            )
+        own = self.pointers[base.name] + (
+            f" + {self.of(base.name, 'size')}" if base.property == "end" else ""
+        )
         return _joined([own, *self._terms(quantity, base)])
 
     def number(self, quantity: Quantity) -> str:
@@ -109,7 +117,11 @@ def _number(term: Term) -> str:
 
 def _base(quantity: Quantity, pointers: Collection[str]) -> Term | None:
     """Returns the term that is an address in memory; None without such a term, with several, or if it is subtracted."""
-    found = [each for each in quantity.terms if each.name in pointers and each.property in ("", "addr", "end")]
+    found = [
+        each
+        for each in quantity.terms
+        if each.name in pointers and each.property in ("", "addr", "end")
+    ]
     return found[0] if len(found) == 1 and found[0].sign > 0 else None
 
 

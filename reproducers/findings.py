@@ -40,7 +40,9 @@ class Run:
 
     @property
     def by_fingerprint(self) -> Mapping[str, Defect]:
-        return {defect.fingerprint: defect for defect in self.digest.defects if not defect.unconfirmed}
+        return {
+            defect.fingerprint: defect for defect in self.digest.defects if not defect.unconfirmed
+        }
 
 
 @dataclass(frozen=True)
@@ -65,14 +67,19 @@ def findings_of(runs: Sequence[Run], suite: Suite) -> list[Finding]:
         for fingerprint in run.by_fingerprint:
             having.setdefault(fingerprint, []).append(run)
     found = [_finding(fingerprint, tuple(of), suite) for fingerprint, of in having.items()]
-    return sorted(found, key=lambda each: (each.defect.severity.rank, -len(each.defect.cases), each.defect.title))
+    return sorted(
+        found,
+        key=lambda each: (each.defect.severity.rank, -len(each.defect.cases), each.defect.title),
+    )
 
 
 def _finding(fingerprint: str, runs: tuple[Run, ...], suite: Suite) -> Finding:
     defect, reasons = runs[0].by_fingerprint[fingerprint], []
     for symptom in defect.symptoms:
         try:
-            return Finding(defect, runs, symptom, reproducer(symptom.name, suite, runs[0].basis, symptom))
+            return Finding(
+                defect, runs, symptom, reproducer(symptom.name, suite, runs[0].basis, symptom)
+            )
         except Inexpressible as reason:
             reasons.append(str(reason))
     return Finding(defect, runs, defect.first, None, reasons[0])
@@ -89,7 +96,9 @@ def page(
     """Returns the page as Markdown. `where` has the places of defects in the source by fingerprint, and `mended` the
     changes that fix defects. `files` has the names of the programs in the page's directory; handwritten programs are
     by-hand/FINGERPRINT.c. For a defect without a file, the page has the case, or why there is no program."""
-    drivers = ", ".join(dict.fromkeys(str(run.digest.header["device"].get("driver", "?")) for run in runs))
+    drivers = ", ".join(
+        dict.fromkeys(str(run.digest.header["device"].get("driver", "?")) for run in runs)
+    )
     lines = [
         f"# {title}",
         "",
@@ -108,24 +117,35 @@ def page(
     ]
     for each in findings:
         names = ", ".join(dict.fromkeys(run.name for run in each.runs))
-        lines.append(f"| {each.defect.severity.label} | {_cell(each.defect.title)} | {names} | {_link(each, files)} |")
+        lines.append(
+            f"| {each.defect.severity.label} | {_cell(each.defect.title)} | {names} | {_link(each, files)} |"
+        )
     for each in findings:
         lines += ["", *_section(each, runs, where, mended, files)]
     return _TAG.sub("&lt;", "\n".join(lines)) + "\n"
 
 
 def _section(
-    finding: Finding, runs: Sequence[Run], where: Mapping[str, str], mended: Mapping[str, str], files: Collection[str]
+    finding: Finding,
+    runs: Sequence[Run],
+    where: Mapping[str, str],
+    mended: Mapping[str, str],
+    files: Collection[str],
 ) -> list[str]:
     defect, symptom = finding.defect, finding.symptom
     facts = finding.runs[0].digest.rules
     stacks = stacks_of(finding, runs)
     count: dict[str, int] = {}
     for run in finding.runs:
-        count[run.stack] = max(count.get(run.stack, 0), len(run.by_fingerprint[defect.fingerprint].cases))
+        count[run.stack] = max(
+            count.get(run.stack, 0), len(run.by_fingerprint[defect.fingerprint].cases)
+        )
     names = {run.stack: run.name for run in runs}
     seen = [f"{names[stack]} ({format_count(number, 'result')})" for stack, number in count.items()]
-    lists = {state: [names[stack] for stack, each in stacks.items() if each == state] for state in (ABSENT, UNTRIED)}
+    lists = {
+        state: [names[stack] for stack, each in stacks.items() if each == state]
+        for state in (ABSENT, UNTRIED)
+    }
     absent = "".join(f"; {state} on: {', '.join(of)}" for state, of in lists.items() if of)
     lines = [
         ("severity", defect.severity.label),
@@ -139,7 +159,11 @@ def _section(
         ("mended by", mended.get(defect.fingerprint)),
         ("shown by", _link(finding, files)),
     ]
-    return [f"## {_cell(defect.title)}", "", *(f"- {label}: {text}" for label, text in lines if text)]
+    return [
+        f"## {_cell(defect.title)}",
+        "",
+        *(f"- {label}: {text}" for label, text in lines if text),
+    ]
 
 
 def stacks_of(finding: Finding, runs: Sequence[Run]) -> dict[str, str]:
@@ -147,14 +171,18 @@ def stacks_of(finding: Finding, runs: Sequence[Run]) -> dict[str, str]:
     found: dict[str, str] = {}
     for run in runs:
         state = SEEN if run in finding.runs else ABSENT if _tried(finding.defect, run) else UNTRIED
-        found[run.stack] = min(found.get(run.stack, UNTRIED), state, key=(SEEN, ABSENT, UNTRIED).index)
+        found[run.stack] = min(
+            found.get(run.stack, UNTRIED), state, key=(SEEN, ABSENT, UNTRIED).index
+        )
     return found
 
 
 def _tried(defect: Defect, run: Run) -> bool:
     """Whether a case of the defect was run, and was neither UNSUPPORTED nor UNREACHABLE."""
     cases, unable = set(defect.cases), (Verdict.MISSED, *NOT_TESTABLE)
-    return any(record["case"] in cases and record["verdict"] not in unable for record in run.digest.results)
+    return any(
+        record["case"] in cases and record["verdict"] not in unable for record in run.digest.results
+    )
 
 
 def words_of(rule: RuleFacts) -> str:
@@ -165,8 +193,16 @@ def words_of(rule: RuleFacts) -> str:
 def _link(finding: Finding, files: Collection[str]) -> str:
     by_hand = f"by-hand/{finding.defect.fingerprint}.c"
     if not finding.program:
-        return f"[{by_hand}]({FOLDER}/{by_hand})" if by_hand in files else f"no program: {finding.why_not}"
-    return f"[{finding.file}]({FOLDER}/{finding.file})" if finding.file in files else f"`{finding.symptom.name}`"
+        return (
+            f"[{by_hand}]({FOLDER}/{by_hand})"
+            if by_hand in files
+            else f"no program: {finding.why_not}"
+        )
+    return (
+        f"[{finding.file}]({FOLDER}/{finding.file})"
+        if finding.file in files
+        else f"`{finding.symptom.name}`"
+    )
 
 
 def _cell(text: str) -> str:

@@ -16,7 +16,12 @@ _VERSION = {"major": 5, "minor": 3}
 _ISSUE_VERSION = 1  # increase this version when the description of a finding changes
 _EXCERPT = 16384  # the most characters of a log
 # The status of each verdict whose status is not FAIL.
-_STATUS = {Verdict.PASS: "PASS", **dict.fromkeys(NOT_TESTABLE, "SKIP"), Verdict.BROKEN: "ERROR", Verdict.MISSED: "MISS"}
+_STATUS = {
+    Verdict.PASS: "PASS",
+    **dict.fromkeys(NOT_TESTABLE, "SKIP"),
+    Verdict.BROKEN: "ERROR",
+    Verdict.MISSED: "MISS",
+}
 
 
 def objects(findings: Sequence[Finding], runs: Sequence[Run], origin: str) -> dict[str, Any]:
@@ -25,7 +30,9 @@ def objects(findings: Sequence[Finding], runs: Sequence[Run], origin: str) -> di
     incidents = []
     for finding in findings:
         for run in runs:
-            for record in (each for each in run.digest.results if each["case"] == finding.symptom.case):
+            for record in (
+                each for each in run.digest.results if each["case"] == finding.symptom.case
+            ):
                 test = _test(record, run, ids[id(run)], origin)
                 tests[test["id"]] = test
                 incidents.append(_incident(finding, test, run in finding.runs, origin))
@@ -33,8 +40,13 @@ def objects(findings: Sequence[Finding], runs: Sequence[Run], origin: str) -> di
     return {
         "version": _VERSION,
         # The stack is a package of a distribution, so its commit is unknown.
-        "checkouts": [{"id": id_, "origin": origin, "comment": stack, "valid": True} for id_, stack in named],
-        "builds": [{"id": id_, "checkout_id": id_, "origin": origin, "comment": stack} for id_, stack in named],
+        "checkouts": [
+            {"id": id_, "origin": origin, "comment": stack, "valid": True} for id_, stack in named
+        ],
+        "builds": [
+            {"id": id_, "checkout_id": id_, "origin": origin, "comment": stack}
+            for id_, stack in named
+        ],
         "issues": [_issue(each, runs, origin) for each in findings],
         "tests": list(tests.values()),
         "incidents": incidents,
@@ -47,7 +59,11 @@ def _digest(run: Run) -> str:
 
 def _issue(finding: Finding, runs: Sequence[Run], origin: str) -> dict[str, Any]:
     defect = finding.defect
-    rules = [finding.runs[0].digest.rules[id_] for id_ in defect.rules if id_ in finding.runs[0].digest.rules]
+    rules = [
+        finding.runs[0].digest.rules[id_]
+        for id_ in defect.rules
+        if id_ in finding.runs[0].digest.rules
+    ]
     misc: dict[str, Any] = {
         "severity": defect.severity.label,
         "rules": {rule.id: rule.documented or rule.statement for rule in rules},
@@ -68,7 +84,10 @@ def _issue(finding: Finding, runs: Sequence[Run], origin: str) -> dict[str, Any]
 
 
 def _test(record: ResultRecord, run: Run, build: str, origin: str) -> dict[str, Any]:
-    path = [re.sub(r"[^A-Za-z0-9_-]+", "-", each).strip("-") for each in ("rdma_cts", *record["case"].split("/"))]
+    path = [
+        re.sub(r"[^A-Za-z0-9_-]+", "-", each).strip("-")
+        for each in ("rdma_cts", *record["case"].split("/"))
+    ]
     env = {key: value for key, value in run.digest.header["env"].items() if value is not None}
     test: dict[str, Any] = {
         "id": f"{build}:{record['case']}",
@@ -84,7 +103,9 @@ def _test(record: ResultRecord, run: Run, build: str, origin: str) -> dict[str, 
     return test
 
 
-def _incident(finding: Finding, test: Mapping[str, Any], present: bool, origin: str) -> dict[str, Any]:
+def _incident(
+    finding: Finding, test: Mapping[str, Any], present: bool, origin: str
+) -> dict[str, Any]:
     issue = f"{origin}:{finding.defect.fingerprint}"
     return {
         "id": f"{issue}:{test['id'].partition(':')[2]}",

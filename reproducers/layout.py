@@ -33,7 +33,9 @@ def fitted(line: str, width: int) -> list[str]:
     own = len(line) - len(line.lstrip())
     if line.endswith("\\"):
         return [line]
-    return [" " * (own % _INDENT) + each for each in statement(line.lstrip(), own // _INDENT, width)]
+    return [
+        " " * (own % _INDENT) + each for each in statement(line.lstrip(), own // _INDENT, width)
+    ]
 
 
 def _words(text: str, width: int) -> Iterator[str]:
@@ -53,13 +55,18 @@ def _split(piece: str, width: int) -> list[str]:
     if not piece.startswith('"') or len(piece) <= width - 3 * _INDENT:
         return [piece]
     words = textwrap.wrap(piece, width - 4 * _INDENT, drop_whitespace=False, break_on_hyphens=False)
-    return [*(f'{"" if number == 0 else chr(34)}{word}" ' for number, word in enumerate(words[:-1])), f'"{words[-1]}']
+    return [
+        *(f'{"" if number == 0 else chr(34)}{word}" ' for number, word in enumerate(words[:-1])),
+        f'"{words[-1]}',
+    ]
 
 
 def comment(paragraphs: list[str], width: int = WIDTH) -> list[str]:
     lines = []
     for paragraph in paragraphs:
-        lines += textwrap.wrap(paragraph.replace("*/", "* /").replace("/*", "/ *"), width - 6, break_on_hyphens=False)
+        lines += textwrap.wrap(
+            paragraph.replace("*/", "* /").replace("/*", "/ *"), width - 6, break_on_hyphens=False
+        )
     return [f"/* {lines[0]}", *(f" * {line}" for line in lines[1:-1]), f" * {lines[-1]} */"]
 
 

@@ -35,11 +35,15 @@ _ENDINGS = {
     Severity.HANG: "the program hangs",
 }
 _MODULES = {"rxe": "rdma_rxe", "siw": "siw"}  # the modules of the software drivers
-_OF_LIBRARIES = re.compile(r'Binary file "[^"]*/lib(?:ibverbs|[a-z0-9_]+-rdmav)[^"]*\.so|segfault at ')
+_OF_LIBRARIES = re.compile(
+    r'Binary file "[^"]*/lib(?:ibverbs|[a-z0-9_]+-rdmav)[^"]*\.so|segfault at '
+)
 _KERNEL_LINES = 40
 
 
-def mail(symptom: Symptom, run: Digest, suite: Suite, basis: Basis, history: Sequence[Digest]) -> str:
+def mail(
+    symptom: Symptom, run: Digest, suite: Suite, basis: Basis, history: Sequence[Digest]
+) -> str:
     """Returns the whole text, the subject first. `history` has runs of other stacks. Raises Inexpressible."""
     program = reproducer(symptom.name, suite, basis, symptom, WIDTH)
     lines = [*_description(symptom, run, suite, history), "", program.text.rstrip()]
@@ -49,10 +53,18 @@ def mail(symptom: Symptom, run: Digest, suite: Suite, basis: Basis, history: Seq
 def mail_of(finding: Finding, runs: Iterable[Run], suite: Suite) -> str:
     """Returns the text about a finding in its first run; the other runs are of other stacks. Raises Inexpressible."""
     first = finding.runs[0]
-    return mail(finding.symptom, first.digest, suite, first.basis, [run.digest for run in runs if run is not first])
+    return mail(
+        finding.symptom,
+        first.digest,
+        suite,
+        first.basis,
+        [run.digest for run in runs if run is not first],
+    )
 
 
-def _description(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]) -> Iterator[str]:
+def _description(
+    symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]
+) -> Iterator[str]:
     defect = next((each for each in run.defects if symptom in each.symptoms), None)
     title = _subject(symptom, defect.title if defect else symptom.line)
     yield from _wrapped(f"Subject: {_at_fault(symptom, run)}: {title}", further=" ")
@@ -90,7 +102,9 @@ def _description(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[
     yield from _wrapped(f"observed: {line}", "", "  ")
     yield from _wrapped(f"answered by: {answering_of(symptom)}", "", "  ")
     yield ""
-    yield from _evidence(symptom.record["kernel"].get("log", ()), symptom.fault.effect is Effect.PROCESS_DIED)
+    yield from _evidence(
+        symptom.record["kernel"].get("log", ()), symptom.fault.effect is Effect.PROCESS_DIED
+    )
     yield from _tested(run)
     if history:
         yield ""
@@ -104,7 +118,10 @@ def _description(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[
     )
     yield ""
     device = run.header["device"]
-    yield from (f"  {command}" for command in _commands(device.get("driver", ""), device.get("name", "DEVICE")))
+    yield from (
+        f"  {command}"
+        for command in _commands(device.get("driver", ""), device.get("name", "DEVICE"))
+    )
     yield ""
     ending = _ENDINGS.get(severity_of(symptom))
     if ending:
@@ -145,7 +162,11 @@ def _used(given: Sequence[str], calls: Sequence[str]) -> list[str]:
 def _at_fault(symptom: Symptom, run: Digest) -> str:
     """Returns the part of the stack that returned the result, by the name that the part's maintainers use."""
     driver = run.header["device"].get("driver") or "RDMA"
-    parts = {PROVIDER: f"rdma-core, providers/{driver}", LIBIBVERBS: "rdma-core, libibverbs", CORE: "RDMA/core"}
+    parts = {
+        PROVIDER: f"rdma-core, providers/{driver}",
+        LIBIBVERBS: "rdma-core, libibverbs",
+        CORE: "RDMA/core",
+    }
     return parts.get(answering_of(symptom).layer, driver)
 
 
@@ -157,7 +178,11 @@ def _evidence(log: Sequence[str], process_died: bool) -> Iterator[str]:
         return
     alarm = first_alarm(log)
     start = next((number for number, line in enumerate(log) if alarm and alarm in line), 0)
-    yield "The stack of the process, innermost frame first:" if process_died else "The kernel's messages:"
+    yield (
+        "The stack of the process, innermost frame first:"
+        if process_died
+        else "The kernel's messages:"
+    )
     yield from (f"  {line}".rstrip() for line in log[start : start + _KERNEL_LINES])
     if more := len(log[start + _KERNEL_LINES :]):
         yield f"  ({more} more lines)"
@@ -174,14 +199,22 @@ def _differences(other: Digest, run: Digest) -> str:
     """Returns the loaded software of `other` that differs from `run`; empty if the versions of the stacks differ."""
     if _stack(other).partition(" (")[0] != _stack(run).partition(" (")[0]:
         return ""
-    known = {name: value for name, value in other.under_test.items() if not name.startswith("given")}
-    differ = [f"{name} {value}" for name, value in known.items() if run.under_test.get(name, value) != value]
+    known = {
+        name: value for name, value in other.under_test.items() if not name.startswith("given")
+    }
+    differ = [
+        f"{name} {value}"
+        for name, value in known.items()
+        if run.under_test.get(name, value) != value
+    ]
     return f", with {', '.join(differ)}" if differ else ""
 
 
 def _tested(run: Digest) -> Iterator[str]:
     device = run.header["device"]
-    yield from _wrapped(f"Tested: {device.get('name', '?')} ({device.get('driver', '?')}), {_stack(run)}.")
+    yield from _wrapped(
+        f"Tested: {device.get('name', '?')} ({device.get('driver', '?')}), {_stack(run)}."
+    )
     for name, digest in run.under_test.items():
         if not name.startswith("given"):
             yield from _wrapped(f"{name}: {digest}", "  - ", "    ")
@@ -190,7 +223,9 @@ def _tested(run: Digest) -> Iterator[str]:
 def _has(symptom: Symptom, defect: Defect | None, run: Digest) -> str:
     if defect and any(each.fingerprint == defect.fingerprint for each in run.defects):
         return "has the defect"
-    verdict = next((each["verdict"] for each in run.results if each["case"] == symptom.case), Verdict.MISSED)
+    verdict = next(
+        (each["verdict"] for each in run.results if each["case"] == symptom.case), Verdict.MISSED
+    )
     if verdict == Verdict.MISSED:
         return "was not tested for the defect"
     decided = verdict in (Verdict.PASS, Verdict.FAIL)
@@ -198,4 +233,6 @@ def _has(symptom: Symptom, defect: Defect | None, run: Digest) -> str:
 
 
 def _wrapped(text: str, first: str = "", further: str = "") -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=further, break_on_hyphens=False)
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=first, subsequent_indent=further, break_on_hyphens=False
+    )

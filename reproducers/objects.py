@@ -29,14 +29,24 @@ def without_idle(case: Case) -> Case:
     """Returns the case with only the objects that its steps need, directly or through other objects."""
     given = case.given
     uses = {name: set(names_in(mr.arguments)) for name, mr in given.mrs.items()}
-    uses |= {name: {window.pd, *names_in(window.bound or {})} for name, window in given.windows.items()}
+    uses |= {
+        name: {window.pd, *names_in(window.bound or {})} for name, window in given.windows.items()
+    }
     uses |= {name: {qp.pd} for name, qp in given.qps.items()}
-    uses |= {name: set(_names(memory.size)) for name, memory in (*given.memory.items(), *given.dmabufs.items())}
-    needed = {name for step in (*case.before, case.when, *case.afterwards) for name in names_in(step.arguments)}
+    uses |= {
+        name: set(_names(memory.size))
+        for name, memory in (*given.memory.items(), *given.dmabufs.items())
+    }
+    needed = {
+        name
+        for step in (*case.before, case.when, *case.afterwards)
+        for name in names_in(step.arguments)
+    }
     while more := {other for name in needed for other in uses.get(name, ())} - needed:
         needed |= more
     kept: dict[str, Any] = {
-        kind: {name: each for name, each in getattr(given, kind).items() if name in needed} for kind in _MAKERS
+        kind: {name: each for name, each in getattr(given, kind).items() if name in needed}
+        for kind in _MAKERS
     }
     pds = tuple(name for name in given.pds if name in needed)
     return replace(case, given=replace(given, pds=pds, **kept))
@@ -56,14 +66,19 @@ def _names(argument: Argument) -> Iterator[str]:
     elif isinstance(argument, tuple):
         for each in argument:
             if isinstance(each, SgeSpec):
-                yield from (name for part in (each.addr, each.length, each.lkey) for name in _names(part))
+                yield from (
+                    name for part in (each.addr, each.length, each.lkey) for name in _names(part)
+                )
 
 
 # For each kind of memory, the statements that prepare new pages. `{0}` is the memory, and `{1}` its size in bytes.
 _KINDS = {
     "anonymous": ("memset({0}, 0, {1});",),
     "read_only": ("memset({0}, 0, {1});", "SET_UP(!mprotect({0}, {1}, PROT_READ));"),
-    "writable_start": ("memset({0}, 0, {1});", "SET_UP(!mprotect({0} + PAGE, {1} - PAGE, PROT_READ));"),
+    "writable_start": (
+        "memset({0}, 0, {1});",
+        "SET_UP(!mprotect({0} + PAGE, {1} - PAGE, PROT_READ));",
+    ),
     "no_access": ("memset({0}, 0, {1});", "SET_UP(!mprotect({0}, {1}, PROT_NONE));"),
     "unmapped": ("munmap({0}, {1});",),
     "untouched": (),
@@ -114,7 +129,9 @@ def _memory(writer: Writer, name: str, spec: MemorySpec) -> None:
     else:
         how = {"anonymous": "MAP_POPULATE", "huge": "MAP_HUGETLB"}.get(spec.kind, "MAP_NORESERVE")
         flags = f"MAP_PRIVATE | MAP_ANONYMOUS | {how}"
-        writer.say(f"unsigned char *{own} = mmap(NULL, {size}, PROT_READ | PROT_WRITE, {flags}, -1, 0);")
+        writer.say(
+            f"unsigned char *{own} = mmap(NULL, {size}, PROT_READ | PROT_WRITE, {flags}, -1, 0);"
+        )
         writer.say(f"SET_UP({own} != MAP_FAILED);")
         if spec.kind == "anonymous":
             return
@@ -126,13 +143,20 @@ def beyond(writer: Writer) -> bool:
     """Whether a call uses a range outside of the case's memory. The mappings around the memory must then be defined."""
     case = writer.case
     steps = [step for step in (*case.before, case.when, *case.afterwards) if step.call in VERBS]
-    for arguments in (*(each.arguments for each in case.given.mrs.values()), *(step.arguments for step in steps)):
+    for arguments in (
+        *(each.arguments for each in case.given.mrs.values()),
+        *(step.arguments for step in steps),
+    ):
         elements = arguments.get("sg_list")
         ranges = [(arguments.get("addr"), arguments.get("length"))]
         if isinstance(elements, tuple):
             ranges = [(each.addr, each.length) for each in elements]
         for addr, length in ranges:
-            if isinstance(addr, Quantity) and isinstance(length, Quantity) and not writer.holds(addr, length):
+            if (
+                isinstance(addr, Quantity)
+                and isinstance(length, Quantity)
+                and not writer.holds(addr, length)
+            ):
                 return True
     return False
 
@@ -145,7 +169,9 @@ def _dmabuf(writer: Writer, name: str, spec: MemorySpec) -> None:
     writer.use("udmabuf")
     writer.say(f"size_t {own}_size = {size};")
     writer.say(f"int {own}_fd = udmabuf({own}_size);")
-    writer.say(f"unsigned char *{own} = mmap(NULL, {own}_size, PROT_READ | PROT_WRITE, MAP_SHARED, {own}_fd, 0);")
+    writer.say(
+        f"unsigned char *{own} = mmap(NULL, {own}_size, PROT_READ | PROT_WRITE, MAP_SHARED, {own}_fd, 0);"
+    )
     writer.say(f"SET_UP({own} != MAP_FAILED);")
     writer.names.memory(name, f"{own}_size")
 
@@ -179,7 +205,9 @@ def _queue_pairs(writer: Writer, name: str, spec: QpSpec) -> None:
         raise Inexpressible("it needs an extended queue pair")
     own, domain = identifier(name), identifier(spec.pd)
     if "parts" not in writer.features:
-        writer.say(f"struct ibv_qp **{own} = {connected(writer, spec.kind, domain, rights(writer, spec.access))};")
+        writer.say(
+            f"struct ibv_qp **{own} = {connected(writer, spec.kind, domain, rights(writer, spec.access))};"
+        )
         return
     writer.use("parts", "move")
     writer.say(f"struct ibv_qp **{own} = parts({domain}, {int(spec.sq_sig_all)});")
@@ -205,7 +233,9 @@ def _region(writer: Writer, name: str, spec: MrSpec) -> None:
 
 def _window(writer: Writer, name: str, spec: WindowSpec) -> None:
     own = identifier(name)
-    writer.say(f"struct ibv_mw *{own} = ibv_alloc_mw({identifier(spec.pd)}, IBV_MW_TYPE_{spec.type});")
+    writer.say(
+        f"struct ibv_mw *{own} = ibv_alloc_mw({identifier(spec.pd)}, IBV_MW_TYPE_{spec.type});"
+    )
     writer.say(f"SET_UP({own});")
     writer.names.value(name, "rkey", f"{own}->rkey")
     if spec.bound is None:

@@ -31,10 +31,16 @@ def cut(case: Case, observed: Mapping[str, Any]) -> Case:
         return case
     if fault_of(case.when, observed):  # type: ignore[arg-type]
         return replace(case, afterwards=())
-    for number, (step, seen) in enumerate(zip(case.afterwards, observed.get("afterwards", ()), strict=False)):
+    for number, (step, seen) in enumerate(
+        zip(case.afterwards, observed.get("afterwards", ()), strict=False)
+    ):
         if fault_of(step, seen, later=True):
             earlier = case.afterwards[:number]
-            kept = [each for each in earlier if each.call not in PROBES or each.arguments.get("via", NULL) != NULL]
+            kept = [
+                each
+                for each in earlier
+                if each.call not in PROBES or each.arguments.get("via", NULL) != NULL
+            ]
             return replace(case, afterwards=(*kept, step))
     return case
 
@@ -74,7 +80,9 @@ def unknown_device() -> Basis:
     return Basis(Capabilities({}, {}, {}))
 
 
-def reproducer(id_: str, suite: Suite, basis: Basis, symptom: Symptom | None = None, width: int = WIDTH) -> Program:
+def reproducer(
+    id_: str, suite: Suite, basis: Basis, symptom: Symptom | None = None, width: int = WIDTH
+) -> Program:
     """Returns the program of a row or point. If a symptom is given, the program has only the steps that show the
     symptom. Raises Inexpressible."""
     try:
@@ -101,7 +109,9 @@ def _cut(symptom: Symptom, case: Case) -> Case:
     return case if symptom.fault.later else replace(case, afterwards=())
 
 
-def _shortest(case: Case, rules: Mapping[str, Rule], width: int, died: bool, remark: str) -> Program:
+def _shortest(
+    case: Case, rules: Mapping[str, Rule], width: int, died: bool, remark: str
+) -> Program:
     """Returns the program. If the program is too long and `died` is true, the last steps are left out."""
     while True:
         try:

@@ -15,7 +15,9 @@ from reproducers.writer import Inexpressible, Writer
 
 _EXPECTED = {"success": "1", "refused": "0", "open": "-1"}
 # The remote operations. The opcode of an operation is IBV_WR_ and the operation's name.
-_OPCODES = "RDMA_WRITE RDMA_WRITE_WITH_IMM RDMA_READ ATOMIC_CMP_AND_SWP ATOMIC_FETCH_AND_ADD".split()
+_OPCODES = (
+    "RDMA_WRITE RDMA_WRITE_WITH_IMM RDMA_READ ATOMIC_CMP_AND_SWP ATOMIC_FETCH_AND_ADD".split()
+)
 # For each local operation: its opcode, whether the peer posts the request, and the side whose refusal is expected.
 _LOCAL = {
     "SEND": ("IBV_WR_SEND", 0, "gather"),
@@ -124,10 +126,17 @@ def _executed(writer: Writer, step: Step, pair: str, call: str, side: str) -> No
 
 def status_of_refusal(writer: Writer, status: str, allowed: tuple[str, ...]) -> None:
     """Writes the check that a refusal has an `allowed` status. The program exits with 77 if nothing is refused."""
-    writer.say_if(f"{status} == NONE || {status} == IBV_WC_SUCCESS", 'errx(77, "nothing was refused");')
+    writer.say_if(
+        f"{status} == NONE || {status} == IBV_WC_SUCCESS", 'errx(77, "nothing was refused");'
+    )
     names = [f"IBV_WC_{name}" for name in allowed]
     kept = " || ".join(f"{status} == {name}" for name in names)
-    writer.check(kept, f"its status should be {' or '.join(names)}, is %d, %s", status, f"ibv_wc_status_str({status})")
+    writer.check(
+        kept,
+        f"its status should be {' or '.join(names)}, is %d, %s",
+        status,
+        f"ibv_wc_status_str({status})",
+    )
 
 
 def flush(writer: Writer, step: Step) -> None:
@@ -145,7 +154,9 @@ def flush(writer: Writer, step: Step) -> None:
     writer.use("flush")
     key = writer.number(step.arguments["rkey"])
     kind, expected_ = _PLACEMENTS[operation], _EXPECTED[step.then.outcome]
-    writer.say(f'flush({pair}, "{_description(step)}", {expected_}, {kind}, {key}, {addr}, {count});')
+    writer.say(
+        f'flush({pair}, "{_description(step)}", {expected_}, {kind}, {key}, {addr}, {count});'
+    )
 
 
 def local_traffic(writer: Writer, step: Step) -> None:
@@ -211,7 +222,10 @@ def bind(writer: Writer, step: Step) -> None:
         kept, should = f"({kept}) && (error || status != NONE)", f"{should} and complete once"
     if then.rkey:
         sign = "!=" if then.rkey == "changed" else "=="
-        kept, should = f"({kept}) && {window}->rkey {sign} {window}_old", f"{should} with its rkey {then.rkey}"
+        kept, should = (
+            f"({kept}) && {window}->rkey {sign} {window}_old",
+            f"{should} with its rkey {then.rkey}",
+        )
     _completion(writer, kept, call, should)
 
 
@@ -300,7 +314,9 @@ def connect_qp(writer: Writer, step: Step) -> None:
     writer.say(f"move({own}, IBV_QPS_{spec.state}, IBV_QPS_RTS, {rights(writer, spec.access)});")
     writer.assign("count", f"earlier({own}[0])")
     if step.then.completion == "one":
-        writer.check("count == 1", "the request should complete once after RTS, completed %d times", "count")
+        writer.check(
+            "count == 1", "the request should complete once after RTS, completed %d times", "count"
+        )
     elif step.then.completion != "none":
         writer.say('printf("completed after RTS: %d\\n", count);')
     else:

@@ -71,7 +71,11 @@ _OFFERED = ("rereg_mr", "rereg_translation", "advise_mr", "reg_dmabuf_mr", "zero
 # Capabilities that a program need not test. If a call does not exist, the compiler or the result of the call shows it.
 # On transports other than InfiniBand and RoCE, the set-up of the queue pairs fails, because state transitions do not
 # connect them.
-_IMPLIED = (*BY_SYMBOL, *"rc uc immediate_data iba_statuses read_sinks lists iova_page_offset".split(), *_OFFERED)
+_IMPLIED = (
+    *BY_SYMBOL,
+    *"rc uc immediate_data iba_statuses read_sinks lists iova_page_offset".split(),
+    *_OFFERED,
+)
 
 
 @dataclass(frozen=True)
@@ -90,11 +94,15 @@ class TooLong(Inexpressible):
     """Raised for a program with more lines than MOST_LINES."""
 
 
-def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark: str = "") -> Program:
+def program_of(
+    case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark: str = ""
+) -> Program:
     """Returns the program of a row, wrapped to `width` columns. With the default width the program has at most
     MOST_LINES lines. `remark` is a sentence for its first comment. Raises Inexpressible."""
     if case.kind is not Kind.ROW:
-        raise Inexpressible("it is not a row of calls; if it is a sweep, name one of its points: CASE#axis=value")
+        raise Inexpressible(
+            "it is not a row of calls; if it is a sweep, name one of its points: CASE#axis=value"
+        )
     unmet = [need for need in case.needs if need in PRECONDITIONS]
     if unmet:
         raise Inexpressible(f"it needs {', '.join(unmet)}")
@@ -127,8 +135,14 @@ def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark
 
 def _types(case: Case) -> set[str]:
     steps = (*case.before, case.when, *case.afterwards)
-    new = [step for step in steps if "qp_type" in step.arguments and step.arguments.get("via", NULL) == NULL]
-    return {qp.kind for qp in case.given.qps.values()} | {str(step.arguments["qp_type"]) for step in new}
+    new = [
+        step
+        for step in steps
+        if "qp_type" in step.arguments and step.arguments.get("via", NULL) == NULL
+    ]
+    return {qp.kind for qp in case.given.qps.values()} | {
+        str(step.arguments["qp_type"]) for step in new
+    }
 
 
 def _needs(writer: Writer) -> None:
@@ -153,10 +167,15 @@ def _step(writer: Writer, step: Step, when: str) -> None:
     try:
         STEPS[step.call](writer, step)
     except KeyError as error:
-        raise Inexpressible(f"it uses {error.args[0]!s}, which the program does not have") from error
+        raise Inexpressible(
+            f"it uses {error.args[0]!s}, which the program does not have"
+        ) from error
     offered = [need for need in writer.case.needs if need in _OFFERED]
     if not when and offered:
-        writer.say_if("violations && (error == EOPNOTSUPP || error == ENOSYS)", f'errx(77, "no {offered[0]}");')
+        writer.say_if(
+            "violations && (error == EOPNOTSUPP || error == ENOSYS)",
+            f'errx(77, "no {offered[0]}");',
+        )
 
 
 def _afterwards(writer: Writer) -> None:
@@ -166,7 +185,9 @@ def _afterwards(writer: Writer) -> None:
         return
     conditional = any(step.then.after for step in case.afterwards)
     if conditional:
-        refused = "error != 0" if "status" not in writer.declared else "error || status != IBV_WC_SUCCESS"
+        refused = (
+            "error != 0" if "status" not in writer.declared else "error || status != IBV_WC_SUCCESS"
+        )
         writer.say(f"int refused = {refused};")
     if product and when.then.outcome != "refused":
         writer.say_if(f"!{identifier(product)}", "return violations != 0;")
@@ -200,9 +221,15 @@ def _top(writer: Writer, rules: Mapping[str, Rule], remark: str) -> list[str]:
         lines.append("/* constants of rdma-core 46 and later, for older headers */")
         lines += [f"#define {name} {_LATER[name]}" for name in later]
     if "REMOTE" in text.replace("_REMOTE", ""):
-        lines += statement(f"static const int REMOTE = {' | '.join(_rights(writer))};", 0, writer.width)
+        lines += statement(
+            f"static const int REMOTE = {' | '.join(_rights(writer))};", 0, writer.width
+        )
     lines += _MACROS
-    lines += ["static struct ibv_context *context;", "static struct ibv_pd *pd;", "static int violations;"]
+    lines += [
+        "static struct ibv_context *context;",
+        "static struct ibv_pd *pd;",
+        "static int violations;",
+    ]
     if "traffic" in writer.features:
         lines += [
             f"static unsigned char own[{max(1, writer.largest)}], *area; /* of the peer; of the case */",
@@ -217,7 +244,10 @@ def _top(writer: Writer, rules: Mapping[str, Rule], remark: str) -> list[str]:
 
 
 def _rights(writer: Writer) -> list[str]:
-    more = {"atomic": "IBV_ACCESS_REMOTE_ATOMIC", "flush": "IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT"}
+    more = {
+        "atomic": "IBV_ACCESS_REMOTE_ATOMIC",
+        "flush": "IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT",
+    }
     return [
         "IBV_ACCESS_REMOTE_WRITE",
         "IBV_ACCESS_REMOTE_READ",
@@ -250,7 +280,9 @@ def _main(writer: Writer) -> list[str]:
     if "hugepage" in writer.features:
         body.append("hugepage = hugepage_size();")
     if "traffic" in writer.features:
-        body.append("SET_UP(own_mr = ibv_reg_mr(pd, own, sizeof(own), IBV_ACCESS_LOCAL_WRITE | REMOTE));")
+        body.append(
+            "SET_UP(own_mr = ibv_reg_mr(pd, own, sizeof(own), IBV_ACCESS_LOCAL_WRITE | REMOTE));"
+        )
     for text in body:
         lines += statement(text.lstrip(), 1 + (len(text) - len(text.lstrip())) // 4, writer.width)
     return [*lines, *writer.used, "    return violations != 0;", "}"]

@@ -20,7 +20,9 @@ class Inexpressible(Exception):
 # The sizes of a page and of a huge page on the systems on which a program may run.
 _SYSTEMS = ((4096, 2 << 20), (65536, 512 << 20))
 _LARGEST_AREA = 1 << 30  # the maximum size in bytes of memory that a program fills and compares
-_APART = 1 << 44  # the distance in bytes between the assumed addresses of memories, so that their ranges are disjoint
+_APART = (
+    1 << 44
+)  # the distance in bytes between the assumed addresses of memories, so that their ranges are disjoint
 
 
 class Writer:
@@ -39,8 +41,12 @@ class Writer:
         self.area: tuple[str, str] | None = None
         self.made: set[str] = set()  # the names of objects that calls of the case have created
         self.released: set[str] = set()
-        self.posted: dict[str, str] = {}  # the window of each bind of type 2, by the name of the request
-        self._kept: dict[str, int] = {}  # the line that declares a variable for later steps, by name
+        self.posted: dict[
+            str, str
+        ] = {}  # the window of each bind of type 2, by the name of the request
+        self._kept: dict[
+            str, int
+        ] = {}  # the line that declares a variable for later steps, by name
         self._counted: dict[str, int] = {}
         self.declared: set[str] = set()
         self._depth = 1
@@ -75,8 +81,12 @@ class Writer:
         """Returns the lines of main() without unused variables."""
         idle: set[int] = set()
         for name, number in self._kept.items():
-            named = {place for place, line in enumerate(self.lines) if re.search(rf"\b{name}\b", line)}
-            set_only = {place for place in named if self.lines[place].lstrip().startswith(f"{name} = ")} | {number}
+            named = {
+                place for place, line in enumerate(self.lines) if re.search(rf"\b{name}\b", line)
+            }
+            set_only = {
+                place for place in named if self.lines[place].lstrip().startswith(f"{name} = ")
+            } | {number}
             idle |= set_only if named == set_only else set()
         return [line for number, line in enumerate(self.lines) if number not in idle]
 
@@ -91,7 +101,11 @@ class Writer:
         new = name not in self.declared
         if self._depth == 1:
             self.declared.add(name)
-        self.say(f"{kind}{'' if kind.endswith('*') else ' '}{name} = {text};" if new else f"{name} = {text};")
+        self.say(
+            f"{kind}{'' if kind.endswith('*') else ' '}{name} = {text};"
+            if new
+            else f"{name} = {text};"
+        )
 
     def next_number(self, of: str) -> int:
         """Returns the next number for names with the word `of`, from 0."""
@@ -139,7 +153,9 @@ class Writer:
         start = self.evaluate(addr)
         end = start + self.evaluate(length)
         sizes = {name: self.evaluate(self.memories[name].size) for name in self._bases}
-        return any(base <= start and end <= base + sizes[name] for name, base in self._bases.items())
+        return any(
+            base <= start and end <= base + sizes[name] for name, base in self._bases.items()
+        )
 
     def evaluate(self, quantity: Quantity, system: tuple[int, int] = _SYSTEMS[0]) -> int:
         """Returns the value of a quantity with the page sizes of a system. Raises Inexpressible if the quantity depends
@@ -148,7 +164,9 @@ class Writer:
         def value_of(name: str, property_: str) -> int:
             if name not in self._bases:
                 raise Inexpressible(f"an address depends on {name}.{property_}")
-            size = 0 if property_ in ("addr", "") else self.evaluate(self.memories[name].size, system)
+            size = (
+                0 if property_ in ("addr", "") else self.evaluate(self.memories[name].size, system)
+            )
             return size if property_ == "size" else self._bases[name] + size
 
         return quantity.evaluate(*system, value_of)
@@ -160,7 +178,11 @@ class Writer:
         at, position = _quantity(step.arguments["at"] or addr), str(step.arguments["position"])
         found = []
         for system in _SYSTEMS:
-            found.append(locate(position, operation, self.evaluate(addr, system), self.evaluate(length, system)))
+            found.append(
+                locate(
+                    position, operation, self.evaluate(addr, system), self.evaluate(length, system)
+                )
+            )
             self.largest = max(self.largest, found[-1][1])
         shift: tuple[Term, ...] = (Term(1 if found[0][0] >= 0 else -1, abs(found[0][0])),)
         count = Quantity("", (Term(1, found[0][1]),))
@@ -173,7 +195,12 @@ class Writer:
                 count = length
         target = Quantity("", (*at.terms, *shift))
         name = self.memory_of(at)
-        return (self.number(Quantity("", (*addr.terms, *shift))), self.pointer(target), self.number(count), name)
+        return (
+            self.number(Quantity("", (*addr.terms, *shift))),
+            self.pointer(target),
+            self.number(count),
+            name,
+        )
 
     def moved(self, length: Argument) -> str:
         """Returns the expression for a number of bytes of the peer's memory; empty for no bytes."""

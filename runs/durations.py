@@ -20,7 +20,10 @@ SCHEMA = "rdma-cts-durations/2"
 def expected_durations(cases: Iterable[Case], known: Mapping[str, float]) -> dict[str, float]:
     """Returns the expected duration of each case in seconds: the `known` duration, or an estimate. If the case needs
     a separate worker, the time to start the worker is added."""
-    return {case.id: START_S + known.get(case.id, START_S) if case.alone else expected_s(case, known) for case in cases}
+    return {
+        case.id: START_S + known.get(case.id, START_S) if case.alone else expected_s(case, known)
+        for case in cases
+    }
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,11 @@ class Durations:
             data = parse(read_regular(self.path))
             if data["schema"] != SCHEMA:
                 return {}
-            return {str(case): float(seconds) for case, seconds in data["seconds"].items() if 0 <= seconds < 1e9}
+            return {
+                str(case): float(seconds)
+                for case, seconds in data["seconds"].items()
+                if 0 <= seconds < 1e9
+            }
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}
 

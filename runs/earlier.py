@@ -67,7 +67,11 @@ def _cases(wanted: str) -> Iterable[str]:
 
 
 def _failed(run: Digest) -> Iterator[str]:
-    cases = [record["case"] for record in run.results if record["effective"] in (*VIOLATIONS, *INCOMPLETE)]
+    cases = [
+        record["case"]
+        for record in run.results
+        if record["effective"] in (*VIOLATIONS, *INCOMPLETE)
+    ]
     if not cases:
         raise UserError(f"no case of {run.directory} has failed")
     yield from cases

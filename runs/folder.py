@@ -20,14 +20,18 @@ def run_folder(given: Path | None = None, what: str = "") -> Iterator[Path]:
     """Yields the directory of a run: `given`, or a new directory in OUT, whose name has the time and `what`. After the
     block, the directory and its new parents are removed if the directory has only empty console files. Raises UserError
     if a directory in OUT cannot be created."""
-    made = [folder for folder in ((given, *given.parents) if given else (OUT,)) if not folder.exists()]
+    made = [
+        folder for folder in ((given, *given.parents) if given else (OUT,)) if not folder.exists()
+    ]
     out = given or _new_folder(what)
     if not given:
         made.insert(0, out)
     try:
         yield out
     finally:
-        with contextlib.suppress(OSError):  # a directory with files, and its parents, are not removed
+        with contextlib.suppress(
+            OSError
+        ):  # a directory with files, and its parents, are not removed
             if made:
                 for console in out.glob("console*.log"):
                     if not console.stat().st_size:
@@ -55,7 +59,9 @@ def latest(folder: Path) -> Path | None:
 
 def latest_first(folder: Path) -> list[Path]:
     """Returns the runs in `folder`, the most recently written results first."""
-    files = sorted(folder.glob(f"*/{FILE_NAME}"), key=lambda file: file.stat().st_mtime, reverse=True)
+    files = sorted(
+        folder.glob(f"*/{FILE_NAME}"), key=lambda file: file.stat().st_mtime, reverse=True
+    )
     return [file.parent for file in files]
 
 

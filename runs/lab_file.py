@@ -41,7 +41,9 @@ def read_lab(path: Path, readers: Readers) -> list[LabHost]:
     with document(path) as (root, reader):
         fields = reader.mapping(root, "a lab", ("groups", "hosts"), ("hosts",))
         groups = {
-            name: _options(reader.mapping(node, f"the group {name}", OF_HOSTS), reader, path.parent, readers)
+            name: _options(
+                reader.mapping(node, f"the group {name}", OF_HOSTS), reader, path.parent, readers
+            )
             for name, node in reader.named(fields.get("groups"), "groups").items()
         }
         nodes = reader.items(fields.get("hosts"), "hosts")
@@ -51,12 +53,19 @@ def read_lab(path: Path, readers: Readers) -> list[LabHost]:
         met: dict[str, Node] = {}
         for node, host in zip(nodes, hosts, strict=True):
             if host.name and met.setdefault(host.name, node) is not node:
-                reader.note(node.location, f"two hosts have the name {host.name} (first at {met[host.name].location})")
+                reader.note(
+                    node.location,
+                    f"two hosts have the name {host.name} (first at {met[host.name].location})",
+                )
     return hosts
 
 
 def _host(
-    node: Node, reader: Reader, groups: Mapping[str, Mapping[str, Any]], folder: Path, readers: Readers
+    node: Node,
+    reader: Reader,
+    groups: Mapping[str, Mapping[str, Any]],
+    folder: Path,
+    readers: Readers,
 ) -> LabHost:
     fields = reader.mapping(node, "a host", ("name", "host", "group", *OF_HOSTS), ("host",))
     text = reader.text(fields.get("host"), "host")
@@ -64,18 +73,28 @@ def _host(
     name = reader.text(fields.get("name"), "name") or (address.host if address else "")
     if name and not _NAME.fullmatch(name):
         where = fields.get("name", node).location
-        reader.note(where, f"{quoted(name)} is not a name of a directory: give the host a `name` of letters and digits")
+        reader.note(
+            where,
+            f"{quoted(name)} is not a name of a directory: give the host a `name` of letters and digits",
+        )
     if name in _OWN_FILES:
         reader.note(
-            fields.get("name", node).location, f"{name} is a file of the lab itself: give the host another `name`"
+            fields.get("name", node).location,
+            f"{name} is a file of the lab itself: give the host another `name`",
         )
     group = reader.word(fields.get("group"), "group", groups) or ""
     own = {key: value for key, value in fields.items() if key in OF_HOSTS}
-    options = {**groups.get(group, {}), **_options(own, reader, folder, readers), "host": str(address)}
+    options = {
+        **groups.get(group, {}),
+        **_options(own, reader, folder, readers),
+        "host": str(address),
+    }
     return LabHost(name, group, options)
 
 
-def _options(fields: Mapping[str, Node], reader: Reader, folder: Path, readers: Readers) -> dict[str, Any]:
+def _options(
+    fields: Mapping[str, Node], reader: Reader, folder: Path, readers: Readers
+) -> dict[str, Any]:
     """Returns the values of options. Relative paths are relative to the directory of the lab's file."""
     found: dict[str, Any] = {}
     for name, node in fields.items():

@@ -42,7 +42,9 @@ class Plan:
             ("the builds under test have changed", self.given == now.given),
         ):
             if not same:
-                raise UserError(f"the run cannot be resumed, because {what}", hint="start a new run")
+                raise UserError(
+                    f"the run cannot be resumed, because {what}", hint="start a new run"
+                )
 
 
 @dataclass(frozen=True)
@@ -91,10 +93,19 @@ def _read(kind: type[T], folder: Path) -> T:
             data: dict[str, Any] = parse(file.read(MOST_BYTES))
         if data.pop("schema") != schema or check_of(cast(Any, kind))(data):
             raise ValueError
-        texts = "".join(text for value in data.values() if not isinstance(value, dict) for text in value)
-        if b"\0" in os.fsencode(texts):  # the texts are arguments and paths, which cannot have this byte
+        texts = "".join(
+            text for value in data.values() if not isinstance(value, dict) for text in value
+        )
+        if b"\0" in os.fsencode(
+            texts
+        ):  # the texts are arguments and paths, which cannot have this byte
             raise ValueError
-        return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in data.items()})
+        return kind(
+            **{
+                key: tuple(value) if isinstance(value, list) else value
+                for key, value in data.items()
+            }
+        )
     except FileNotFoundError as error:
         raise UserError(f"no {what} to resume in {folder}: there is no {name}") from error
     except OSError as error:

@@ -10,4 +10,7 @@ COMMAND = (sys.executable, "-P", "-m", "commands", "run")
 
 def environment() -> dict[str, str]:
     """Returns the environment of this process, with the suite in PYTHONPATH."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
+    }

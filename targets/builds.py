@@ -47,7 +47,9 @@ def refuse_conflicts(options: RunOptions) -> None:
     refuse_beside_own_stack(options)
     for name in ("kernel", "modules"):
         if options.linux and getattr(options, name):
-            raise UserError(f"--linux and {OPTIONS[name].flag} exclude each other: both provide a driver")
+            raise UserError(
+                f"--linux and {OPTIONS[name].flag} exclude each other: both provide a driver"
+            )
 
 
 def environment_from(options: RunOptions) -> dict[str, str]:
@@ -84,7 +86,9 @@ def refuse_beside_own_stack(options: RunOptions) -> None:
             both = f"{OPTIONS[name].flag} and --stack {options.stack}"
             raise UserError(f"{both} exclude each other: that stack has {brings}")
     if mended and options.driver not in (None, DEFAULT_DRIVER):
-        raise UserError(f"--stack {options.stack} is for the driver {DEFAULT_DRIVER}, not for {options.driver}")
+        raise UserError(
+            f"--stack {options.stack} is for the driver {DEFAULT_DRIVER}, not for {options.driver}"
+        )
 
 
 def refuse_on_host(options: RunOptions) -> None:
@@ -104,14 +108,20 @@ def refuse_over_ssh(options: RunOptions) -> None:
             "--isolate is for a device of this host: a process on another host cannot change files of this host"
         )
     if options.rdma_core:
-        raise UserError("--rdma-core is not for a host that is reached over ssh", hint="install that build on the host")
+        raise UserError(
+            "--rdma-core is not for a host that is reached over ssh",
+            hint="install that build on the host",
+        )
 
 
 def refuse_without_host(options: RunOptions) -> None:
     """Raises UserError for options that have a meaning only with --host."""
     for name in ("console", "power_cycle", "return_within"):
         if getattr(options, name) != OPTIONS[name].default:
-            raise UserError(f"{OPTIONS[name].flag} is for a host that is reached over ssh", hint="add --host HOST")
+            raise UserError(
+                f"{OPTIONS[name].flag} is for a host that is reached over ssh",
+                hint="add --host HOST",
+            )
 
 
 def refuse_in_guest(options: RunOptions) -> None:
@@ -120,12 +130,17 @@ def refuse_in_guest(options: RunOptions) -> None:
     for name in ("port", "gid_index", "peer", "shared", "isolate"):
         option = OPTIONS[name]
         if getattr(options, name) != option.default:
-            raise UserError(f"{option.flag} is for a device of this host, not for the guest", hint="give --device NAME")
+            raise UserError(
+                f"{option.flag} is for a device of this host, not for the guest",
+                hint="give --device NAME",
+            )
 
 
 def only_for_guest(flag: str, options: RunOptions) -> UserError:
     """Returns the error for an option of the guest that was combined with a device of this host."""
-    named = " and ".join(OPTIONS[name].flag for name in ("host", "device") if getattr(options, name))
+    named = " and ".join(
+        OPTIONS[name].flag for name in ("host", "device") if getattr(options, name)
+    )
     hint = f"give --guest in place of {named}" if named else "add --guest"
     return UserError(f"{flag} is for the guest, not for a device of this host", hint=hint)
 
@@ -134,7 +149,9 @@ def guest_driver(options: RunOptions) -> Driver:
     return driver_for(options.driver or DEFAULT_DRIVER)
 
 
-def under_test(options: RunOptions, recipe: Recipe, image: Image, say: Progress) -> tuple[UnderTest, dict[str, Any]]:
+def under_test(
+    options: RunOptions, recipe: Recipe, image: Image, say: Progress
+) -> tuple[UnderTest, dict[str, Any]]:
     """Returns the software under test, and the facts about compiled sources for the header. Raises UserError."""
     module, given = _module(options, recipe, image, say)
     own, sources = _builds(options, recipe, image, say)
@@ -147,7 +164,10 @@ def _module(
     """Returns the module of the device's driver (None if the image has it), and facts for the header."""
     driver, made_for = guest_driver(options), (recipe, image, cache_directory(), say)
     if options.stack in MENDED_STACKS:
-        from fixtures.guest.mending import chosen_changes, ensure_mended  # imported late: other stacks do not need it
+        from fixtures.guest.mending import (
+            chosen_changes,
+            ensure_mended,
+        )  # imported late: other stacks do not need it
 
         mended = ensure_mended(chosen_changes(options.without), *made_for)
         return DriverModule(driver.module, lambda: mended.module, mended.laid), mended.given()
@@ -160,7 +180,9 @@ def _module(
     return DriverModule(driver.module, lambda: ensure_module(driver, *made_for)), {}
 
 
-def _builds(options: RunOptions, recipe: Recipe, image: Image, say: Progress) -> tuple[Builds, dict[str, Any]]:
+def _builds(
+    options: RunOptions, recipe: Recipe, image: Image, say: Progress
+) -> tuple[Builds, dict[str, Any]]:
     """Returns the builds under test (also compiles a tree of rdma-core), and facts for the header."""
     own = builds_from(options)
     if options.stack in INSTRUMENTED_STACKS:

@@ -38,13 +38,21 @@ PORT = "/dev/virtio-ports/rdma-cts.results"
 # The paths of the project that a guest needs.
 SUITE_PARTS = (
     *"conformance reference cases conftest.py tox.ini".split(),
-    *(f"trial/{name}.py" for name in "__init__ comparison nearest plugin searching sequences".split()),
+    *(
+        f"trial/{name}.py"
+        for name in "__init__ comparison nearest plugin searching sequences".split()
+    ),
     *(f"fixtures/{name}.py" for name in "__init__ bench system/__init__ system/processes".split()),
-    *(f"fixtures/guest/{name}.py" for name in "__init__ derivation exchange ready request warm".split()),
+    *(
+        f"fixtures/guest/{name}.py"
+        for name in "__init__ derivation exchange ready request warm".split()
+    ),
     "fixtures/guest/watch.sh",
 )
 # Further paths of the project for a shell in the guest, in which the suite runs as on any host.
-_SHELL_PARTS = "rdma-cts commands targets runs bundles fixtures reports reproducers profiles waivers".split()
+_SHELL_PARTS = (
+    "rdma-cts commands targets runs bundles fixtures reports reproducers profiles waivers".split()
+)
 _PROFILE = Path("profile.yaml")
 _FEW = 40  # with more cases, a template with the software under test saves time
 
@@ -59,7 +67,9 @@ class Guests:
     """The guests of one run. Their consoles are logged in console.log, console-2.log, … in the directory `out`. Several
     threads may start guests. The kernel kills a guest when the thread that has started the guest ends."""
 
-    def __init__(self, options: RunOptions, out: Path, say: Callable[[str], None], assume_yes: bool = False) -> None:
+    def __init__(
+        self, options: RunOptions, out: Path, say: Callable[[str], None], assume_yes: bool = False
+    ) -> None:
         """Checks the builds under test, installs missing packages and builds a missing image. Unless `assume_yes`, it
         asks before it installs packages. Raises UserError."""
         self._options = options
@@ -81,11 +91,15 @@ class Guests:
         # True if the guest runs no software of the user except builds that replace a part of the stack.
         self._is_unmodified = not (self._environment or tools or options.cases)
         self._is_clean = set(self.given) <= {"image", "expired"} and self._is_unmodified
-        self._vendor = [(folder.resolve(), f"vendor/{number}") for number, folder in enumerate(options.cases)]
+        self._vendor = [
+            (folder.resolve(), f"vendor/{number}") for number, folder in enumerate(options.cases)
+        ]
         self._out = out
         self._prepared: Prepared | None = None
         self._templates = Templates(cache_directory(), say)
-        self._lock = threading.Lock()  # protects data that all guests share: the overlay, and the names of files
+        self._lock = (
+            threading.Lock()
+        )  # protects data that all guests share: the overlay, and the names of files
 
     def _refused_if_strict(self, expired: Sequence[str]) -> list[str]:
         """Returns the Debian suites with expired package lists. Raises UserError if --strict-packages is given."""
@@ -108,10 +122,14 @@ class Guests:
             began = time.monotonic()
             if guest := self._resume(cases, request, prepared, console):
                 version, took = prepared.image.kernel_version, time.monotonic() - began
-                self._say(f"the guest is up after {took:.2f} s (kernel {version}; its console: {console})")
+                self._say(
+                    f"the guest is up after {took:.2f} s (kernel {version}; its console: {console})"
+                )
                 return guest
         watch = f"sh fixtures/guest/watch.sh $$ {request.silence_s:.1f} &"
-        command = shlex.join(["exec", *PYTHON, "-m", "pytest", *PYTEST, *request.folders, *request.arguments])
+        command = shlex.join(
+            ["exec", *PYTHON, "-m", "pytest", *PYTEST, *request.folders, *request.arguments]
+        )
         return self._boot("\n".join([_COUNTED, watch, command]), request, prepared, name)
 
     def run_again(self, cases: Sequence[str]) -> Guest:
@@ -134,7 +152,10 @@ class Guests:
         host_end, guest_end = socket.socketpair()
         with host_end, guest_end:
             self._environment |= terminal.size()
-            command, parts = f"{_COUNTED}\n{terminal.SHELL}", [(ROOT / part, part) for part in _SHELL_PARTS]
+            command, parts = (
+                f"{_COUNTED}\n{terminal.SHELL}",
+                [(ROOT / part, part) for part in _SHELL_PARTS],
+            )
             with self._boot(command, Request(()), *self._next(), parts, guest_end):
                 guest_end.close()
                 self._say(
@@ -146,24 +167,32 @@ class Guests:
     def _request(self, cases: Sequence[str]) -> Request:
         return Request(
             (*recorded_to(PORT), *self._arguments(self._options)),
-            tuple(sorted({f"cases/{case.partition('/')[0]}" for case in cases})),  # pytest collects only these folders
+            tuple(
+                sorted({f"cases/{case.partition('/')[0]}" for case in cases})
+            ),  # pytest collects only these folders
             {ONLY: "".join(f"{case}\n" for case in cases), MARK: new_mark()},
             self._options.case_deadline_s / 3,
         )
 
     def _arguments(self, options: RunOptions) -> list[str]:
         tables = tuple(Path(name) for _, name in self._vendor)
-        inside = options.inside_guest(self.driver.device, tables, _PROFILE if self._options.profile else None)
+        inside = options.inside_guest(
+            self.driver.device, tables, _PROFILE if self._options.profile else None
+        )
         return ["--rdma-alone", *inside.plugin_arguments()]
 
-    def _resume(self, cases: Sequence[str], request: Request, prepared: Prepared, console: Path) -> Guest | None:
+    def _resume(
+        self, cases: Sequence[str], request: Request, prepared: Prepared, console: Path
+    ) -> Guest | None:
         """Returns a guest that was resumed from a template and has received the request; None if no template can be
         used. If there is no template with the software under test and there are few cases, a guest of the image's own
         template loads this software."""
         ingredients = ingredients_of(prepared.image, self._waiting(prepared), prepared.overlay)
         if prepared.exchange and len(cases) <= _FEW and not self._templates.has(ingredients):
             own = Prepared(prepared.image)
-            asked = replace(request, files={**request.files, exchange.FILE: prepared.exchange.packed()})
+            asked = replace(
+                request, files={**request.files, exchange.FILE: prepared.exchange.packed()}
+            )
             late = replace(self._waiting(own, LATE), is_clean=self._is_unmodified)
             return self._templates.start(ingredients_of(own.image, late), asked, console)
         return self._templates.start(ingredients, request, console)
@@ -194,7 +223,9 @@ class Guests:
     ) -> Guest:
         """Boots a guest that runs the command, with the files of the request and `more` files of the project."""
         console = self._out / f"console{name}.log"
-        self._say(f"booting the guest (kernel {prepared.image.kernel_version}; its console: {console})")
+        self._say(
+            f"booting the guest (kernel {prepared.image.kernel_version}; its console: {console})"
+        )
         guest = boot(
             prepared.image,
             replace(self._job(command, prepared, *more), files=request.files),

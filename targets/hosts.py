@@ -43,13 +43,20 @@ def opened(options: RunOptions, say: Say) -> RemoteHost:
     return host
 
 
-def places(options: RunOptions, host: RemoteHost, out: Path, hazardous: Collection[str]) -> list[Place]:
+def places(
+    options: RunOptions, host: RemoteHost, out: Path, hazardous: Collection[str]
+) -> list[Place]:
     """Returns, for each device of the host, an object that starts workers on this device. Results and console are
     written to the directory `out`. Each of the `hazardous` cases gets its own boot, if the host can be reset."""
     profile = _PROFILE if options.profile else None
-    inside = replace(options, cases=tuple(Path(name) for _, name in _vendor(options)), profile=profile)
+    inside = replace(
+        options, cases=tuple(Path(name) for _, name in _vendor(options)), profile=profile
+    )
     host.follow_console(out / "host-console.log")
-    links = [host.first, *[None] * len(options.devices)]  # the first device uses the existing connection
+    links = [
+        host.first,
+        *[None] * len(options.devices),
+    ]  # the first device uses the existing connection
     return [
         Place(host, inside.on(device).plugin_arguments(), out / "console.log", hazardous, link)
         for device, link in zip(options.devices, links, strict=False)
@@ -62,7 +69,10 @@ def findings(host: str) -> list[Finding]:
     try:
         link.ask("doctor")
         reply = link.answer("findings", _FINDINGS_S)
-        return [Finding(each["state"], each["about"], each["text"], each["remedy"]) for each in reply["findings"]]
+        return [
+            Finding(each["state"], each["about"], each["text"], each["remedy"])
+            for each in reply["findings"]
+        ]
     finally:
         link.end(_FINDINGS_S)
 

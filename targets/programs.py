@@ -43,9 +43,13 @@ def messages_from_guest(
             except ValueError as error:
                 if not line.endswith(b"\n"):
                     break  # the guest ended in the middle of this line
-                raise UserError(f"{module} wrote a line that is not JSON", log=str(console), status=3) from error
+                raise UserError(
+                    f"{module} wrote a line that is not JSON", log=str(console), status=3
+                ) from error
             if "status" in data and data.get("event") == "exit" and data["status"] != 0:
-                raise UserError(f"{module} ended with status {data['status']}", log=str(console), status=3)
+                raise UserError(
+                    f"{module} ended with status {data['status']}", log=str(console), status=3
+                )
             yield data
         if line is None:
             raise UserError(f"{module} was silent for {_SILENCE_S:g} s", log=str(console), status=3)

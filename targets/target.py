@@ -58,7 +58,9 @@ def with_target(options: RunOptions, host: "RemoteHost | None" = None) -> RunOpt
         return options.on(host.device)
     refuse_conflicts(options)
     if options.peer:
-        usable.on_another_host(options.peer)  # reports a syntax error before the device is searched for
+        usable.on_another_host(
+            options.peer
+        )  # reports a syntax error before the device is searched for
     device = _device(options)
     devices = options.on(device).devices
     (builds.refuse_on_host if devices else builds.refuse_in_guest)(options)
@@ -121,11 +123,16 @@ def _on_host(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Targ
     environment = own.environment() if own else {}
     # absolute, because the worker runs in a different directory
     profile = options.profile.resolve() if options.profile else None
-    inside = replace(options, cases=tuple(folder.resolve() for folder in options.cases), profile=profile)
+    inside = replace(
+        options, cases=tuple(folder.resolve() for folder in options.cases), profile=profile
+    )
 
     user = OtherUser.named(options.isolate) if options.isolate else None
     if user:
-        read = (*inside.cases, *filter(None, (profile, options.rdma_core and options.rdma_core.resolve())))
+        read = (
+            *inside.cases,
+            *filter(None, (profile, options.rdma_core and options.rdma_core.resolve())),
+        )
         user.check(python, (ROOT, ROOT / "cases", out.resolve()), read)
 
     def start(device: str, cases: Sequence[str]) -> Worker:
@@ -146,5 +153,9 @@ def _in_guest(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Tar
     name = f"{guests.stack}-{guests.driver.name}-{guests.accelerator}.json"
     durations = Durations(cache_directory() / "durations" / name)
     return Target(
-        guests.stack, [guests.run] * workers, guests.given, again=[guests.run_again] * workers, durations=durations
+        guests.stack,
+        [guests.run] * workers,
+        guests.given,
+        again=[guests.run_again] * workers,
+        durations=durations,
     )

@@ -37,7 +37,10 @@ def failed(number: int) -> bytes:
 
 def ran(*numbers: int) -> list[bytes]:
     """Returns the lines of a good worker for these cases."""
-    return [HEADER, *itertools.chain.from_iterable((start(number), passed(number)) for number in numbers)]
+    return [
+        HEADER,
+        *itertools.chain.from_iterable((start(number), passed(number)) for number in numbers),
+    ]
 
 
 @dataclass(eq=False)
@@ -66,7 +69,11 @@ class Actor:
         self.killed = True
 
     def console_tail(self, lines: int = 30) -> list[str]:
-        return ["[ 1.0] all is well", "[ 2.0] BUG: kernel NULL pointer dereference", "[ 2.1] Oops: 0002"]
+        return [
+            "[ 1.0] all is well",
+            "[ 2.0] BUG: kernel NULL pointer dereference",
+            "[ 2.1] Oops: 0002",
+        ]
 
     def end(self) -> WorkerEnd:
         return self.ending
@@ -134,7 +141,9 @@ class Stage:
             self.actors.append(script if isinstance(script, Actor) else Actor(iter(script)))
             return self.actors[-1]
 
-        recorded = self.supervise(next_actor, suite=suite, carry_on=carry_on, boot_id=lambda: boot_id)
+        recorded = self.supervise(
+            next_actor, suite=suite, carry_on=carry_on, boot_id=lambda: boot_id
+        )
         assert not waiting, "a worker was not needed"
         assert all(actor.closed for actor in self.actors)
         return recorded
@@ -152,7 +161,9 @@ class Stage:
         """Runs the cases with all these workers in parallel; `plan` has further fields of the RunPlan."""
         with closing(ResultsFile(self.path, carry_on=carry_on)) as results:
             earlier = results.cut_back(results.recorded()) if carry_on else None
-            made = RunPlan(suite, suite.cases if cases is None else cases, facts or {"stack": "test"}, **plan)
+            made = RunPlan(
+                suite, suite.cases if cases is None else cases, facts or {"stack": "test"}, **plan
+            )
             recording = Recording(made, results, self.audience, earlier)
             self.took = recording.took
             Supervisor(recording, self.console).run(*workers, again=again)

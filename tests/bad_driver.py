@@ -14,7 +14,13 @@ from samples import footer_of, laid
 # The sizes of memory, in pages, at which tests/preload.c misbehaves.
 _MISBEHAVES = enumerate("panics hangs leaks dies taints loses".split(), 101)
 PAGES = {"works": 4, "works-too": 4, **{row: size for size, row in _MISBEHAVES}}
-_WRITE = {"call": "traffic", "op": "RDMA_WRITE", "rkey": "new.rkey", "addr": "buf", "then": "success"}
+_WRITE = {
+    "call": "traffic",
+    "op": "RDMA_WRITE",
+    "rkey": "new.rkey",
+    "addr": "buf",
+    "then": "success",
+}
 # Fields in which some rows differ. In `loses` a peer writes to the region, and the library drops the completion.
 _OTHER: Mapping[str, dict[str, Any]] = {
     "loses": {"when": {"access": ["LOCAL_WRITE", "REMOTE_WRITE"]}, "afterwards": [_WRITE]},
@@ -41,13 +47,25 @@ def tables(folder: Path, pages: Mapping[str, int]) -> Path:
 
 def overlay(folder: Path, source: str = "preload.c") -> Path:
     """Makes a folder for --overlay that preloads the library into every program of the guest."""
-    laid(folder, {"etc/ld.so.preload": "/usr/local/lib/preload.so\n", "usr/local/lib/preload.so": ""})
+    laid(
+        folder, {"etc/ld.so.preload": "/usr/local/lib/preload.so\n", "usr/local/lib/preload.so": ""}
+    )
     library(folder / "usr/local/lib/preload.so", source)
     return folder
 
 
 def library(target: Path, source: str = "preload.c") -> Path:
-    command = ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", str(target), str(ROOT / "tests" / source)]
+    command = [
+        "cc",
+        "-shared",
+        "-fPIC",
+        "-O1",
+        "-Wall",
+        "-Werror",
+        "-o",
+        str(target),
+        str(ROOT / "tests" / source),
+    ]
     subprocess.run([*command, "-ldl", "-lpthread"], check=True)
     return target
 

@@ -147,7 +147,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     plugins = "pytest_plugins = ['conformance.pytest_plugin.plugin']"
     of_verb = ("cases/reg_mr/test_reg_mr.py", "cases/reg_mr/rules.yaml")
     files = {name: (ROOT / name).read_text() for name in of_verb}
-    files |= {"tables/reg_mr/fake.yaml": TABLE, "conftest.py": f"from fake_bench import *\n\n{plugins}\n"}
+    files |= {
+        "tables/reg_mr/fake.yaml": TABLE,
+        "conftest.py": f"from fake_bench import *\n\n{plugins}\n",
+    }
     root = laid(tmp_path / "project", {**files, "tox.ini": "[pytest]\n"})
     monkeypatch.setattr(suite, "CASES", root / "cases")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests")]))

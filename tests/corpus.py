@@ -49,7 +49,10 @@ class Expected:
 
 def expectations(data: bytes) -> list[Expected]:
     """Returns the mistakes that the comments `# expect` of the document name, in their order."""
-    return [Expected(location.decode(), fragment.decode()) for location, fragment in _EXPECT.findall(data)]
+    return [
+        Expected(location.decode(), fragment.decode())
+        for location, fragment in _EXPECT.findall(data)
+    ]
 
 
 def mistakes(name: str, scratch: Path) -> list[str]:

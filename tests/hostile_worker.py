@@ -78,9 +78,13 @@ class Worker:
 
 
 # For each attack, the changed keys of the honest result.
-with open(__file__.replace("hostile_worker.py", "hostile_changes.json"), encoding="ascii") as _changes:
+with open(
+    __file__.replace("hostile_worker.py", "hostile_changes.json"), encoding="ascii"
+) as _changes:
     CHANGES: dict[str, dict[str, Any]] = json.load(_changes)
-CHANGES["a_huge_log"] = {"kernel": {"taint": 0, "log": ["a line of the kernel " + "x" * 5000] * 5000}}
+CHANGES["a_huge_log"] = {
+    "kernel": {"taint": 0, "log": ["a line of the kernel " + "x" * 5000] * 5000}
+}
 # For each attack, a key of the honest result and the JSON text that replaces its value.
 TEXTS: Mapping[str, tuple[str, str]] = {
     "infinite_number": ("duration_us", "1e999"),
@@ -144,15 +148,25 @@ SAID: Mapping[str, Callable[[Worker], object]] = {
     ),
     "forge_the_end_of_the_session": lambda it: stall(ended(0)),
     "forge_an_external_kill": lambda it: stall(ended(137)),
-    "forge_a_refusal": lambda it: leave(line_of({"type": "guest", "event": "broken", "reason": "forged"})),
+    "forge_a_refusal": lambda it: leave(
+        line_of({"type": "guest", "event": "broken", "reason": "forged"})
+    ),
     "write_into_a_line_of_the_harness": lambda it: say(
-        it.mark + b' {"type":"result","case":' + b"x" * 100 + b"\n" + line_of(it.good, it.mark + b" ")
+        it.mark
+        + b' {"type":"result","case":'
+        + b"x" * 100
+        + b"\n"
+        + line_of(it.good, it.mark + b" ")
     ),
     # Attacks of a library that also knows the mark
-    "pass_with_objects_left_behind": lambda it: it.result(observed={**it.good["observed"], "left_behind": ["1 MR"]}),
+    "pass_with_objects_left_behind": lambda it: it.result(
+        observed={**it.good["observed"], "left_behind": ["1 MR"]}
+    ),
     "continue_without_a_result": lambda it: None,
     "results_of_all_other_cases": lambda it: leave(
-        b"".join(line_of(line, it.mark + b" ") for case, line in it.results.items() if case != it.case)
+        b"".join(
+            line_of(line, it.mark + b" ") for case, line in it.results.items() if case != it.case
+        )
     ),
     "two_results_of_the_case": lambda it: it.tell(it.good, it.good | REFUSED),
     "a_second_result_of_an_earlier_case": lambda it: it.tell(
@@ -173,8 +187,12 @@ SAID: Mapping[str, Callable[[Worker], object]] = {
     "half_a_line": lambda it: it.line(json.dumps(it.good).encode()[:-40]),
     "bytes_that_are_not_utf8": lambda it: it.line(b'{"type":"result","case":"\xff\xfe"}'),
     "zeros": lambda it: it.line(b"\0" * 1000),
-    "a_huge_observation": lambda it: it.result(observed={**it.good["observed"], "errno": "E" * (1 << 20)}),
-    "a_line_that_is_too_long": lambda it: it.line(b'{"type":"result","reason":"' + b"x" * HUGE + b'"}'),
+    "a_huge_observation": lambda it: it.result(
+        observed={**it.good["observed"], "errno": "E" * (1 << 20)}
+    ),
+    "a_line_that_is_too_long": lambda it: it.line(
+        b'{"type":"result","reason":"' + b"x" * HUGE + b'"}'
+    ),
     # Workers that send without end
     "a_hundred_megabytes_without_a_newline": lambda it: stall(b"x" * (1 << 20), HUGE >> 20),
     "print_on_the_console_for_ever": print_on_the_console,
@@ -186,7 +204,9 @@ SAID: Mapping[str, Callable[[Worker], object]] = {
         lambda: it.tell({"type": "progress", "case": it.case, "point": "x", "done": 1})
     ),
     "progress_of_another_case": lambda it: for_ever(
-        lambda: it.tell({"type": "progress", "case": it.cases[0], "point": "x", "done": time.monotonic_ns()})
+        lambda: it.tell(
+            {"type": "progress", "case": it.cases[0], "point": "x", "done": time.monotonic_ns()}
+        )
     ),
     "send_nothing": lambda it: stall(),
     # Workers that exit or are killed

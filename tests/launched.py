@@ -22,7 +22,9 @@ def ended(*command: object, **how: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*map(str, command)], **how)
 
 
-def built_by(stand_in: Callable[[Sequence[str], Path], int], monkeypatch: pytest.MonkeyPatch) -> None:
+def built_by(
+    stand_in: Callable[[Sequence[str], Path], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Replaces the programs that build guests by a stand-in, which takes no time and needs no tools. The stand-in gets
     a command and the path of its log; `root_of` returns the directory that a command of mmdebstrap has to make."""
     monkeypatch.setattr(build, "run_logged", lambda command, log, *_: stand_in(command, log))
@@ -41,7 +43,9 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
-def launched(*arguments: str | Path, said: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+def launched(
+    *arguments: str | Path, said: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Runs `./rdma-cts` with these arguments in the project's directory; `said` is the text on its standard input."""
     own = {**os.environ, "RDMA_CTS_PYTHON": sys.executable, **environment}
     return ended(ROOT / "rdma-cts", *arguments, cwd=ROOT, env=own, input=said)
@@ -61,10 +65,14 @@ def run_in_guest(
     if {"--overlay", "--modules"}.intersection(arguments):
         prepare()
     chosen = [word for case in only for word in ("--only", case)]
-    return launched("run", "--guest", "--yes", "--out", out, *chosen, *arguments, said=said, **environment)
+    return launched(
+        "run", "--guest", "--yes", "--out", out, *chosen, *arguments, said=said, **environment
+    )
 
 
 def git(tree: Path, *arguments: str, given: bytes = b"") -> str:
     who = ["-c", "user.name=Someone", "-c", "user.email=someone@example.org"]
-    done = subprocess.run(["git", "-C", str(tree), *who, *arguments], input=given, capture_output=True, check=True)
+    done = subprocess.run(
+        ["git", "-C", str(tree), *who, *arguments], input=given, capture_output=True, check=True
+    )
     return done.stdout.decode()

@@ -18,12 +18,17 @@ def lines(verdicts: Mapping[int, str]) -> list[ResultRecord]:
     fault = {"kind": "refused", "verb": "ibv_reg_mr", "returned": "NULL"}
     found = []
     for number, case in enumerate(SUITE.cases):
-        verdict, line = verdicts.get(number, "PASS"), f"ibv_reg_mr(access={number}) should succeed, but returned NULL"
+        verdict, line = (
+            verdicts.get(number, "PASS"),
+            f"ibv_reg_mr(access={number}) should succeed, but returned NULL",
+        )
         found.append(result(case, verdict, line, **({"fault": fault} if verdict == "FAIL" else {})))
     return found
 
 
-def run_of(verdicts: Mapping[int, str], *, complete: bool = True, count: int = 8, **head: Any) -> Recorded:
+def run_of(
+    verdicts: Mapping[int, str], *, complete: bool = True, count: int = 8, **head: Any
+) -> Recorded:
     """Returns a run of the first `count` cases with these verdicts."""
     results = lines(verdicts)[:count]
     return recorded(results, complete=complete, rules=RULES, **head)

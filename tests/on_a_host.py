@@ -89,7 +89,9 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str) -> dict[str, Any]:
-    done = subprocess.run(command(*arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command(*arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
     return {"status": done.returncode, "said": (done.stdout + done.stderr)[-600:]}
 
 
@@ -105,7 +107,9 @@ def footer(out: str) -> dict[str, Any]:
 
 
 def verdicts(out: str) -> dict[str, str]:
-    found = {line["case"].rpartition("/")[2]: line for line in lines(out) if line["type"] == "result"}
+    found = {
+        line["case"].rpartition("/")[2]: line for line in lines(out) if line["type"] == "result"
+    }
     return {case: f"{line['verdict']} {line['reason']}" for case, line in found.items()}
 
 
@@ -121,7 +125,9 @@ def await_rarely(condition: Any) -> None:
 @contextmanager
 def held() -> Iterator[None]:
     """Runs another process that has a queue pair on the device."""
-    with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True
+    ) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
         try:
@@ -156,7 +162,11 @@ def stuck() -> dict[str, Any]:
     subprocess.run(["mount", "-t", "cgroup", "-o", "freezer", "freezer", FREEZER], check=True)
     (FREEZER / "ice").mkdir()
     # On a host, runs share no derived files. Here runs share them, so that the tables are read only once.
-    environment = {"PYTHONPATH": str(AUDIT), "PYTHONDONTWRITEBYTECODE": "1", "RDMA_CTS_DERIVED": str(AUDIT / "derived")}
+    environment = {
+        "PYTHONPATH": str(AUDIT),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "RDMA_CTS_DERIVED": str(AUDIT / "derived"),
+    }
 
     def audited() -> None:
         os.environ.update(environment)
@@ -165,8 +175,23 @@ def stuck() -> dict[str, Any]:
 
     sys.path.insert(0, str(AUDIT))
     sys.modules.pop("sitecustomize", None)
-    begun = Forked("--cases", "bad", "-k", "bad/", "--deadline", DEADLINE_S, "--out", "stuck", "-q", before=audited)
-    await_rarely(lambda: any(line["type"] == "start" and line["case"].endswith("/hangs") for line in lines("stuck")))
+    begun = Forked(
+        "--cases",
+        "bad",
+        "-k",
+        "bad/",
+        "--deadline",
+        DEADLINE_S,
+        "--out",
+        "stuck",
+        "-q",
+        before=audited,
+    )
+    await_rarely(
+        lambda: any(
+            line["type"] == "start" and line["case"].endswith("/hangs") for line in lines("stuck")
+        )
+    )
     (pid,) = processes("--rdma-stream") or [0]
     (FREEZER / "ice/cgroup.procs").write_text(str(pid))
     (FREEZER / "ice/freezer.state").write_text("FROZEN")
@@ -189,9 +214,17 @@ def isolated() -> dict[str, Any]:
         out = f"user-{name}"
         found[name] = run(*CHOSEN, *options, "--out", out)
         console = Path(out, "console.log").read_text(errors="replace")
-        probes = [json.loads(line.removeprefix("PROBE ")) for line in console.splitlines() if line.startswith("PROBE ")]
+        probes = [
+            json.loads(line.removeprefix("PROBE "))
+            for line in console.splitlines()
+            if line.startswith("PROBE ")
+        ]
         results = [line for line in lines(out) if line["type"] == "result"]
-        found[name] |= {"footer": footer(out), "could": probes, "user": next(iter(lines(out)), {}).get("isolated")}
+        found[name] |= {
+            "footer": footer(out),
+            "could": probes,
+            "user": next(iter(lines(out)), {}).get("isolated"),
+        }
         found[name]["log"] = bool(results) and all("log" in line["kernel"] for line in results)
     (AUDIT / "sitecustomize.py").unlink()
     return found
@@ -209,7 +242,12 @@ def closed() -> dict[str, Any]:
     os.kill(pid, signal.SIGHUP)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     left = sorted(path.name for path in Path("closed").iterdir())
-    found = {"status": status, "left": left, "processes": processes("--rdma-stream"), "cut": footer("closed")}
+    found = {
+        "status": status,
+        "left": left,
+        "processes": processes("--rdma-stream"),
+        "cut": footer("closed"),
+    }
     run("--resume", "closed", "-q")
     return {**found, "footer": footer("closed")}
 
@@ -226,7 +264,12 @@ def shared() -> dict[str, Any]:
         subprocess.run(words.split(), check=True)
     await_rarely(lambda: "ACTIVE" in Path("/sys/class/infiniband/rxe1/ports/1/state").read_text())
     # A worker runs the second case in isolation, so that each device gets a batch.
-    chosen = ("--only", "dealloc_mw/deallocation/bound-type-1", "--only", "bind_mw/type_1/queue-pair-ud")
+    chosen = (
+        "--only",
+        "dealloc_mw/deallocation/bound-type-1",
+        "--only",
+        "bind_mw/type_1/queue-pair-ud",
+    )
     wanted = (*chosen, "-q", "--no-confirm", "--shared", "--profile", "profiles/rxe.yaml")
     done = run_forked(*wanted, "--device", "rxe0,rxe1", "--out", "shared-by-two")
     unknown = run_forked(*wanted, "--device", "rxe0,rxe7", "--out", "unknown")
@@ -253,7 +296,9 @@ def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
             for pid in victims:
                 os.kill(pid, signal.SIGKILL)
             status = begun.wait(PATIENCE_S) if word != "commands" else begun.wait()
-        await_rarely(lambda: not processes("--rdma-stream"))  # a process under test exits shortly after the supervisor
+        await_rarely(
+            lambda: not processes("--rdma-stream")
+        )  # a process under test exits shortly after the supervisor
         sessions = 0
         while not footer(out).get("complete") and sessions < 3:
             sessions += 1
@@ -262,7 +307,9 @@ def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
             else:
                 run(*CHOSEN, "--out", out)
         same = footer(out) == footer("unbroken")
-        found.append({"victims": len(victims), "status": status, "sessions": sessions, "same": same})
+        found.append(
+            {"victims": len(victims), "status": status, "sessions": sessions, "same": same}
+        )
         print("MOMENT", round(moment, 2), json.dumps(found[-1]), flush=True)
     return found
 
@@ -271,7 +318,11 @@ def tell() -> None:
     """Runs the checks that the command line selects, and prints their results."""
     if sys.argv[1:]:
         moments, took = int(sys.argv[1]), unbroken()
-        found: dict[str, Any] = {"isolated": isolated(), "closed": closed(), "footer": footer("unbroken")}
+        found: dict[str, Any] = {
+            "isolated": isolated(),
+            "closed": closed(),
+            "footer": footer("unbroken"),
+        }
         with held():
             found["shared"] = shared()
         found["supervisor"] = killed("commands", moments, took)

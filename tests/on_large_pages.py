@@ -30,14 +30,19 @@ def in_core(addr: int, size: int) -> tuple[int, int]:
     vector = (ctypes.c_ubyte * count)()
     if _libc.mincore(addr, size, vector) != 0:
         raise OSError(ctypes.get_errno(), "mincore")
-    larger = [any(page & 1 for page in vector[first : first + in_one]) for first in range(0, count, in_one)]
+    larger = [
+        any(page & 1 for page in vector[first : first + in_one])
+        for first in range(0, count, in_one)
+    ]
     return sum(larger), len(larger)
 
 
 def map_file(fd: int, size: int) -> int:
     """Like memory.map_file, but aligns the mapping to a larger page."""
     addr, _ = mapping._reserve(size, mmap.PAGESIZE)
-    return mapping._map(addr, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | mapping._MAP_FIXED, fd)
+    return mapping._map(
+        addr, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | mapping._MAP_FIXED, fd
+    )
 
 
 def main() -> None:
@@ -46,7 +51,11 @@ def main() -> None:
     mapping.map_file = map_file
     cases = of_tier(load_suite().cases, DEFAULT)[:: int(sys.argv[2])]
     found = [(case.id, each) for case, each in on_reference(cases)]
-    wrong = [f"{name}: {each.verdict} {each.reason}" for name, each in found if each.verdict != Verdict.PASS]
+    wrong = [
+        f"{name}: {each.verdict} {each.reason}"
+        for name, each in found
+        if each.verdict != Verdict.PASS
+    ]
     print(json.dumps({"cases": len(found), "planned": len(cases), "wrong": wrong}))
 
 

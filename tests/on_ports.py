@@ -90,9 +90,13 @@ def main() -> None:
         ip("link", "set", f"{end}.7", "up")
     ip("address", "add", "10.79.0.1/24", "dev", "e1.7")
     await_true(lambda: any(gid.interface == "e1.7" for gid in Port("rxe1", 1).gids() if gid.up))
-    in_vlan = str(next(gid.index for gid in Port("rxe1", 1).gids() if gid.address.endswith("ffff:0a4f:0001")))
+    in_vlan = str(
+        next(gid.index for gid in Port("rxe1", 1).gids() if gid.address.endswith("ffff:0a4f:0001"))
+    )
     seen["vlan"] = found_on("rxe1", int(in_vlan))
-    seen["vlan case"] = run_forked("--device", "rxe1", "--gid-index", in_vlan, "--only", GRANTED, "--out", "/tmp/vlan")
+    seen["vlan case"] = run_forked(
+        "--device", "rxe1", "--gid-index", in_vlan, "--only", GRANTED, "--out", "/tmp/vlan"
+    )
 
     ip("link", "set", "e2p", "down")
     await_true(lambda: Path("/sys/class/net/e2/operstate").read_text().strip() != "up")

@@ -30,13 +30,21 @@ _RESULT = "RESULT "
 
 
 def boot_own(
-    tree: Iterable[tuple[Path, str]], command: str, console: Path, environment: Mapping[str, str] | None = None
+    tree: Iterable[tuple[Path, str]],
+    command: str,
+    console: Path,
+    environment: Mapping[str, str] | None = None,
 ) -> Guest:
     """Boots a guest of the default stack that has these files and runs the command; see Job."""
     prepare()
     image = ensure_image(recipe_for(), cache_directory(), print)
     settings = {cache.DIRECTORY: derivation.FOLDER, **(environment or {})}
-    job = Job(tuple(tree), command, settings, derived=derivation.folder_of(cache_directory(), image.digest))
+    job = Job(
+        tuple(tree),
+        command,
+        settings,
+        derived=derivation.folder_of(cache_directory(), image.digest),
+    )
     return boot(image, job, console=console)
 
 

@@ -11,7 +11,12 @@ _HEADING = re.compile(r"(?:\.SH +|# )\"?([A-Z ]+)\"?$")
 # Macros whose arguments are joined without a space, and macros whose arguments are text; other macros have no text.
 _JOINED, _TEXT = re.compile(r"\.(?:[BIR][BIR]) "), re.compile(r"\.[BI] ")
 _WORD = re.compile(r'"[^"]*"|\S+')
-_ESCAPES = {r"\\f(?:\[\w*\]|\w)|\\s[-+]?\d|\\[&c]": "", r"\\(?:\(cq|\[cq\]|\[aq\]|\(aq)": "'", r"\\-": "-", r"\\ ": " "}
+_ESCAPES = {
+    r"\\f(?:\[\w*\]|\w)|\\s[-+]?\d|\\[&c]": "",
+    r"\\(?:\(cq|\[cq\]|\[aq\]|\(aq)": "'",
+    r"\\-": "-",
+    r"\\ ": " ",
+}
 
 
 def path_of(document: str, root: Path = ROOT) -> Path | None:
@@ -31,7 +36,9 @@ def sections(path: Path) -> dict[str, str]:
 def installed_release() -> int:
     """Returns the release of the installed development package of rdma-core."""
     folders = [*Path("/usr").glob("lib*/pkgconfig"), *Path("/usr/lib").glob("*/pkgconfig")]
-    file = next(folder / "libibverbs.pc" for folder in folders if (folder / "libibverbs.pc").exists())
+    file = next(
+        folder / "libibverbs.pc" for folder in folders if (folder / "libibverbs.pc").exists()
+    )
     found = re.search(r"^Version: \d+\.\d+\.(\d+)", file.read_text(encoding="utf-8"), re.MULTILINE)
     assert found, file
     return int(found[1])
@@ -39,7 +46,10 @@ def installed_release() -> int:
 
 def stands(quote: str, text: str) -> bool:
     """Whether the text has these words in this order without other words between them; `[…]` stands for any words."""
-    return re.search(".*?".join(re.escape(part.strip()) for part in _spaced(quote).split("[…]")), text) is not None
+    return (
+        re.search(".*?".join(re.escape(part.strip()) for part in _spaced(quote).split("[…]")), text)
+        is not None
+    )
 
 
 def _sections(source: str) -> dict[str, str]:
@@ -49,7 +59,9 @@ def _sections(source: str) -> dict[str, str]:
         if match := _HEADING.match(line):
             heading = match[1].strip()
         elif _JOINED.match(line):
-            found.setdefault(heading, []).append("".join(word.strip('"') for word in _WORD.findall(line)[1:]))
+            found.setdefault(heading, []).append(
+                "".join(word.strip('"') for word in _WORD.findall(line)[1:])
+            )
         elif not line.startswith(".") or _TEXT.match(line):
             found.setdefault(heading, []).append(_TEXT.sub("", line))
     return {heading: _spaced(_plain("\n".join(lines))) for heading, lines in found.items()}

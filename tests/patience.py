@@ -10,7 +10,9 @@ from pathlib import Path
 PATIENCE_S = 1800.0
 
 
-def await_true(condition: Callable[[], object], patience_s: float = PATIENCE_S, poll_s: float = 0.01) -> None:
+def await_true(
+    condition: Callable[[], object], patience_s: float = PATIENCE_S, poll_s: float = 0.01
+) -> None:
     """Returns once the condition holds; raises AssertionError if it does not hold within `patience_s` seconds."""
     end = time.monotonic() + patience_s
     while not condition():

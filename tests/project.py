@@ -40,7 +40,9 @@ class Project:
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
         return ended(*command, cwd=self.root, env=self.environment)
 
-    def run(self, *arguments: str, rows: Iterable[str] = QUIET_VERDICTS) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, rows: Iterable[str] = QUIET_VERDICTS
+    ) -> subprocess.CompletedProcess[str]:
         """Runs these rows of the table and records them in `out`."""
         chosen = ["--rdma-cases", str(self.tables), "--rdma-only", self.only(*rows)]
         return self.pytest("cases", *chosen, "--rdma-out", "out", *arguments)

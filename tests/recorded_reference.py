@@ -22,7 +22,11 @@ from samples import header
 from trial.running import on_the_reference
 
 # Each of these takes as long as hundreds of other cases, because it has many regions or pages.
-_DEAR = ("keys/seventy-thousand-regions", "huge_lengths/pinned-of-2-gib", "huge_lengths/pinned-of-4-gib-+-1-page")
+_DEAR = (
+    "keys/seventy-thousand-regions",
+    "huge_lengths/pinned-of-2-gib",
+    "huge_lengths/pinned-of-4-gib-+-1-page",
+)
 
 
 def is_dear(case: Case) -> bool:
@@ -37,10 +41,15 @@ class QuietKernel:
         return {"taint": 0, "log": []}
 
 
-def record(directory: Path, suite: Suite, cases: Iterable[Case], device: Device | None = None, **head: Any) -> Path:
+def record(
+    directory: Path, suite: Suite, cases: Iterable[Case], device: Device | None = None, **head: Any
+) -> Path:
     """Runs the cases on a reference with this device, and records the results as a run does; returns the directory."""
     chosen = list(cases)
-    with closing(ReferenceBench(device)) as bench, closing(ResultsFile(directory / FILE_NAME)) as file:
+    with (
+        closing(ReferenceBench(device)) as bench,
+        closing(ResultsFile(directory / FILE_NAME)) as file,
+    ):
         run = replace(on_the_reference(bench), watch=QuietKernel())
         declared = run.basis.capabilities.declared
         caps = {"name": "reference", "driver": "reference", "fw": "1.0", "caps": dict(declared)}

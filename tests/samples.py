@@ -86,7 +86,9 @@ def table(name: str, rows: str, cases: int = 1) -> Table:
     text = f"verb: ibv_{folder}\ncases: {cases}\n"
     text += "given: {memory: {buf: {kind: anonymous, size: 4 pages}}}\nrows:\n"
     text += textwrap.indent(textwrap.dedent(rows).strip() + "\n", "  ")
-    found, mistakes = parse_table(read_bytes(text.encode(), f"cases/{name}.yaml"), Path(f"{name}.yaml"), registry())
+    found, mistakes = parse_table(
+        read_bytes(text.encode(), f"cases/{name}.yaml"), Path(f"{name}.yaml"), registry()
+    )
     assert found is not None, mistakes
     return found
 
@@ -94,7 +96,9 @@ def table(name: str, rows: str, cases: int = 1) -> Table:
 def case(row: str, verb: str = "reg_mr") -> Case:
     """Returns the case of a row; the text is a list of one row, or the row's fields in braces without an id."""
     row = textwrap.dedent(row).strip()
-    (only,) = table(f"{verb}/sample", row if row.startswith("-") else f"- {{id: sample, {row[1:]}").cases
+    (only,) = table(
+        f"{verb}/sample", row if row.startswith("-") else f"- {{id: sample, {row[1:]}"
+    ).cases
     return only
 
 
@@ -105,7 +109,8 @@ def suite(tables: Sequence[Table]) -> Suite:
 def numbered(count: int, verb: str = "reg_mr") -> Suite:
     """Returns a suite of `count` cases `<verb>/sample/c0`, c1, …, all of rule REG-01."""
     rows = "\n".join(
-        f"- {{id: c{number}, rules: [REG-01], when: {{access: []}}, then: success}}" for number in range(count)
+        f"- {{id: c{number}, rules: [REG-01], when: {{access: []}}, then: success}}"
+        for number in range(count)
     )
     return suite([table(f"{verb}/sample", rows, count)])
 
@@ -116,7 +121,13 @@ def header(**changes: Any) -> HeaderRecord:
         "schema": "rdma-cts/1",
         "suite": {"version": "0", "tables_sha256": "0" * 64},
         "stack": "host",
-        "env": {"kernel": "7.2.0", "rdma_core": "65.0", "pyverbs": "65.0", "python": "3.14", "tainted": 0},
+        "env": {
+            "kernel": "7.2.0",
+            "rdma_core": "65.0",
+            "pyverbs": "65.0",
+            "python": "3.14",
+            "tainted": 0,
+        },
         "device": {
             "name": "fake0",
             "driver": "fake",
@@ -185,7 +196,9 @@ def observed_sweep(of: Case, failing: Sequence[str] = ()) -> ResultRecord:
         {"point": "", "reason": "", "observed": _OBSERVED[verdict]} for verdict in ("PASS", "FAIL")
     ]
     outcomes = [Outcome(verdict, "", "", "") for verdict in ("PASS", "FAIL")]
-    found = rejudge_sweep(of, Points(space, outcomes, index, examples), Basis(Capabilities({}, {}, {})), [], [])
+    found = rejudge_sweep(
+        of, Points(space, outcomes, index, examples), Basis(Capabilities({}, {}, {})), [], []
+    )
     return sweep_record(of, registry(), found, 0)
 
 
@@ -199,11 +212,15 @@ def sweep(
     """Makes a sweep over these axes: returns its record, and writes its points file to `directory`. `outcome` gets the
     labels of a point, and returns the number of the point's outcome, or -1 if the point is not in the space."""
     space = Space.of_data(axes)
-    index = array("H", (outcome(space.labels(point)) % (OUTSIDE + 1) for point in range(space.size)))
+    index = array(
+        "H", (outcome(space.labels(point)) % (OUTSIDE + 1) for point in range(space.size))
+    )
     used = set(index)
     outcomes = [each for number, each in enumerate(outcomes) if number in used]
     renumbered = {number: at for at, number in enumerate(sorted(used - {OUTSIDE}))}
-    points = Points(space, outcomes, array("H", (renumbered.get(number, OUTSIDE) for number in index)))
+    points = Points(
+        space, outcomes, array("H", (renumbered.get(number, OUTSIDE) for number in index))
+    )
     verdicts = points.by_verdict()
     name = f"points/{of.id.replace('/', '.')}.json"
     laid(directory, {name: json.dumps(points.as_data(of.id))})
@@ -233,7 +250,9 @@ def sweep(
     )
 
 
-def result(of: Case, verdict: str = "PASS", reason: str = "as it should be", **more: Any) -> ResultRecord:
+def result(
+    of: Case, verdict: str = "PASS", reason: str = "as it should be", **more: Any
+) -> ResultRecord:
     """Returns a result of a case with a given verdict and further changes."""
     return changed(result_record(of, registry(), Judgement(verdict, reason), {"rc": None}), more)
 
@@ -247,7 +266,9 @@ def recorded(results: Sequence[ResultRecord], *, complete: bool = True, **head: 
 
 def written(run: Recorded, folder: Path) -> Path:
     """Writes the results file of a run into this folder; returns the folder."""
-    return written_records([run.header, *run.results, *([run.footer] if run.footer else [])], folder)
+    return written_records(
+        [run.header, *run.results, *([run.footer] if run.footer else [])], folder
+    )
 
 
 def written_records(records: Iterable[Mapping[str, Any]], folder: Path) -> Path:
@@ -268,7 +289,9 @@ def footer_of(recorded: Recorded) -> FooterRecord:
 
 
 @contextmanager
-def user_error(match: str, status: int, one_line: bool = True) -> Iterator[pytest.ExceptionInfo[UserError]]:
+def user_error(
+    match: str, status: int, one_line: bool = True
+) -> Iterator[pytest.ExceptionInfo[UserError]]:
     """Checks that a UserError with this message and exit status is raised. Its message has one line, or, without
     `one_line`, may have more lines."""
     with pytest.raises(UserError, match=match) as caught:

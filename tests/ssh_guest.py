@@ -76,7 +76,9 @@ def free_port() -> int:
 def keys_in(folder: Path) -> None:
     """Writes a key for the host and a key for its user."""
     for name in ("host_key", "user_key"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True
+        )
 
 
 @contextmanager
@@ -107,7 +109,13 @@ def ssh_guest(
     command.remove("-no-reboot")
     command = [word.replace("panic=-1", "panic=0") for word in command]
     command += ["-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"]
-    command += ["-device", "virtio-net-pci,netdev=net", *network, "-qmp", f"unix:{control},server=on,wait=off"]
+    command += [
+        "-device",
+        "virtio-net-pci,netdev=net",
+        *network,
+        "-qmp",
+        f"unix:{control},server=on,wait=off",
+    ]
     reset = shlex.join(["/usr/bin/python3", str(ROOT / "tests/reset_guest.py"), str(control)])
     (folder / "reset.sh").write_text(f"PYTHONPATH={shlex.quote(str(ROOT))} exec {reset}\n")
     known = (folder / "host_key.pub").read_text().split()

@@ -22,12 +22,14 @@ def main() -> None:
         sys.exit(int(os.environ["STAND_IN_STATUS"]))
     left = int(os.environ.get("STAND_IN_BYTES", sys.maxsize))
     prefix = os.environ.get("STAND_IN_PREFIX", "")
-    with subprocess.Popen(
-        ["sh", "-c", prefix + sys.argv[-1]],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,  # as on a host, so that signals to this program do not reach the command
-    ) as host:
+    with (
+        subprocess.Popen(
+            ["sh", "-c", prefix + sys.argv[-1]],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # as on a host, so that signals to this program do not reach the command
+        ) as host
+    ):
         assert host.stdin
         assert host.stdout
         sources = {0: host.stdin.fileno(), host.stdout.fileno(): 1}

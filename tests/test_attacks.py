@@ -59,12 +59,20 @@ def head(lines: list[Line], changes: Line) -> list[Line]:
 
 
 def failing(lines: list[Line], changes: Line) -> list[Line]:
-    return consistent([{**line, **changes} if line.get("case", "").endswith("c3") else line for line in lines])
+    return consistent(
+        [{**line, **changes} if line.get("case", "").endswith("c3") else line for line in lines]
+    )
 
 
 def repetition(lines: list[Line], evidence: Line) -> list[Line]:
     """Adds a confirmation record: the violation did not occur again."""
-    tried = {"type": "confirmation", "case": "reg_mr/sample/c3", "confirmed": False, "by": "repetition", **evidence}
+    tried = {
+        "type": "confirmation",
+        "case": "reg_mr/sample/c3",
+        "confirmed": False,
+        "by": "repetition",
+        **evidence,
+    }
     return [*lines[:-1], tried, lines[-1]]
 
 
@@ -86,13 +94,17 @@ CHANGES: dict[str, Callable[[list[Line], Any], list[Line]]] = {
     "passes": passes,
     "rule": demanded,
     "footer": lambda lines, changes: [*lines[:-1], {**lines[-1], **changes}],
-    "results": lambda lines, changes: [{**line, **changes} if line["type"] == "result" else line for line in lines],
+    "results": lambda lines, changes: [
+        {**line, **changes} if line["type"] == "result" else line for line in lines
+    ],
     "removed": lambda lines, at: [*lines[:at], *lines[at + 1 :]],
     "second": lambda lines, case: consistent([*lines[:-1], {**lines[1], "case": case}, lines[-1]]),
     "appended": lambda lines, at: [*lines, lines[at]],
     "first": lambda lines, at: [lines[at], *lines[:at], *lines[at + 1 :]],
     "planned": lambda lines, case: head(lines, {"planned": [*lines[0]["planned"], case]}),
-    "unplanned": lambda lines, at: head([lines[0], *lines[at + 1 :]], {"planned": lines[0]["planned"][at:]}),
+    "unplanned": lambda lines, at: head(
+        [lines[0], *lines[at + 1 :]], {"planned": lines[0]["planned"][at:]}
+    ),
 }
 
 
@@ -107,14 +119,31 @@ def good(eight_cases: Suite, tmp_path: Path) -> list[Line]:
 def failed(good: list[Line]) -> list[Line]:
     """Returns the lines of a run in which one case fails."""
     observed = {"returned": "NULL", "errno": "EINVAL", "layer": "kernel"}
-    lines = failing(good, {"verdict": "FAIL", "effective": "FAIL", "observed": observed, "fault": {"kind": "refused"}})
-    return [*lines[:-1], {**lines[-1], "rules": {"REG-01": "FAIL"}, "rule_totals": {"FAIL": 1, "without_case": 0}}]
+    lines = failing(
+        good,
+        {
+            "verdict": "FAIL",
+            "effective": "FAIL",
+            "observed": observed,
+            "fault": {"kind": "refused"},
+        },
+    )
+    return [
+        *lines[:-1],
+        {**lines[-1], "rules": {"REG-01": "FAIL"}, "rule_totals": {"FAIL": 1, "without_case": 0}},
+    ]
 
 
 def by_file(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
     """Checks that the commands that read a run refuse the file."""
     run = written_records(lines, folder / "run")
-    for reader in (["report", "--format", "summary"], ["judge"], ["bundle"], ["compare", run], ["coverage", "--run"]):
+    for reader in (
+        ["report", "--format", "summary"],
+        ["judge"],
+        ["bundle"],
+        ["compare", run],
+        ["coverage", "--run"],
+    ):
         if reader[0] in ("report", "judge", "bundle") or attack.by == "file":
             assert attack.said in cli(2, *reader, run).err
 
@@ -132,10 +161,15 @@ def by_crash(_: Sequence[Line], attack: Attack, folder: Path, __: Cli) -> None:
 def by_progress(_: Sequence[Line], attack: Attack, folder: Path, __: Cli) -> None:
     """A worker reports progress forever; the test controls the clock."""
     clock = itertools.count(0.0, 60.0)
-    points = ({"type": "progress", "case": IDS[0], "point": "p", "done": done} for done in itertools.count())
+    points = (
+        {"type": "progress", "case": IDS[0], "point": "p", "done": done}
+        for done in itertools.count()
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("conformance.supervision.session.time.monotonic", lambda: next(clock))
-        recorded = Stage(folder).play(itertools.chain([HEADER, start(0)], map(encode, points)), ran(1, 2, 3))
+        recorded = Stage(folder).play(
+            itertools.chain([HEADER, start(0)], map(encode, points)), ran(1, 2, 3)
+        )
     assert verdicts(recorded) == ["BROKEN", "PASS", "PASS", "PASS"]
     assert attack.said in recorded.results[0]["reason"]
 
@@ -152,7 +186,13 @@ def by_large(_: Sequence[Line], attack: Attack, folder: Path, __: Cli) -> None:
 def by_examples(_: Sequence[Line], attack: Attack, folder: Path, __: Cli) -> None:
     """A worker sends more than 4 MiB of observations of a sweep."""
     example = {"point": "a=b", "reason": "x" * (5 << 20), "observed": {}}
-    data = {"case": IDS[0], "axes": {"a": ["b"]}, "outcomes": [], "examples": [example], "index": ""}
+    data = {
+        "case": IDS[0],
+        "axes": {"a": ["b"]},
+        "outcomes": [],
+        "examples": [example],
+        "index": "",
+    }
     line = observed_result(SUITE.cases[0], points_data=data)
     found = Stage(folder).play([HEADER, start(0), encode(line)], ran(1, 2, 3)).results[0]
     assert (found["verdict"], attack.said in found["reason"]) == ("BROKEN", True), found["reason"]
@@ -184,9 +224,13 @@ def by_verified(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -
 def by_sweep(_: Sequence[Line], attack: Attack, folder: Path, __: Cli) -> None:
     """A sweep has 120 failing outcomes; its record explains MOST_DEVIATIONS of them, and has the number of the rest."""
     space = Space.of_data({"a": {"subsets": [f"F{bit}" for bit in range(8)]}})
-    outcomes = [Outcome("FAIL", "success", f"it returned {number}", "REG-01") for number in range(120)]
+    outcomes = [
+        Outcome("FAIL", "success", f"it returned {number}", "REG-01") for number in range(120)
+    ]
     index = array("H", (point * 7919 % 120 for point in range(space.size)))
-    record = observed_result(SUITE.cases[0]) | {"points_data": Points(space, outcomes, index).as_data(IDS[0])}
+    record = observed_result(SUITE.cases[0]) | {
+        "points_data": Points(space, outcomes, index).as_data(IDS[0])
+    }
     began = time.process_time()
     found = store_points(record, folder)
     assert time.process_time() - began < 60
@@ -250,10 +294,17 @@ def by_told(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> No
 def by_signature(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
     """Checks that `verify` refuses a bundle if no allowed signer has signed it."""
     for name in ("own", "strange"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "x", "-f", folder / name], check=True)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "x", "-f", folder / name],
+            check=True,
+        )
     (folder / "signers").write_text(f"me@lab {(folder / 'own.pub').read_text()}")
     check = ["verify", "--signers", folder / "signers"]
-    run, bundle, signature = written_records(lines, folder / "run"), folder / "bundle", folder / "bundle.sig"
+    run, bundle, signature = (
+        written_records(lines, folder / "run"),
+        folder / "bundle",
+        folder / "bundle.sig",
+    )
     cli(0, "bundle", run, "--out", bundle, "--sign", folder / "own")
     assert cli(1, *check, bundle).out.startswith("signature: of me@lab\n")
     assert "signature: not checked" in cli(1, "verify", bundle).out
@@ -261,12 +312,23 @@ def by_signature(lines: Sequence[Line], attack: Attack, folder: Path, cli: Cli) 
         cli(0, "bundle", run, "--out", bundle, "--sign", folder / "strange")
     elif attack.by == "other":
         kept = signature.read_bytes()
-        cli(0, "bundle", written_records(lines[:-1], folder / "2"), "--out", bundle, "--sign", folder / "own")
+        cli(
+            0,
+            "bundle",
+            written_records(lines[:-1], folder / "2"),
+            "--out",
+            bundle,
+            "--sign",
+            folder / "own",
+        )
         signature.write_bytes(kept)
     else:
         signature.unlink()
         if attack.by == "namespace":
-            subprocess.run(["ssh-keygen", "-q", "-Y", "sign", "-f", folder / "own", "-n", "file", bundle], check=True)
+            subprocess.run(
+                ["ssh-keygen", "-q", "-Y", "sign", "-f", folder / "own", "-n", "file", bundle],
+                check=True,
+            )
         elif attack.by == "garbage":
             signature.write_bytes(b"x")
     assert attack.said in cli(2, *check, bundle).err
@@ -291,9 +353,13 @@ TRIED: dict[str, Callable[[Sequence[Line], Attack, Path, Cli], None]] = {
 }
 
 
-def test_the_runs_to_be_attacked_are_judged_correctly(good: list[Line], tmp_path: Path, cli: Cli) -> None:
+def test_the_runs_to_be_attacked_are_judged_correctly(
+    good: list[Line], tmp_path: Path, cli: Cli
+) -> None:
     cli(0, "judge", written_records(good, tmp_path / "1"))
-    assert "0 verdicts changed" in cli(1, "judge", written_records(failed(good), tmp_path / "2")).out
+    assert (
+        "0 verdicts changed" in cli(1, "judge", written_records(failed(good), tmp_path / "2")).out
+    )
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.attack)

@@ -73,18 +73,24 @@ PINNED = bad_driver.PAGES["leaks"]
         ("loses", ["produced no completion"]),
     ],
 )
-def test_each_misbehaviour_is_named_in_the_reason(row: str, words: list[str], found: dict[str, ResultRecord]) -> None:
+def test_each_misbehaviour_is_named_in_the_reason(
+    row: str, words: list[str], found: dict[str, ResultRecord]
+) -> None:
     assert [word for word in words if word not in found[row]["reason"]] == []
 
 
-def test_the_log_has_the_lines_of_the_kernel_about_a_panic_and_a_hang(found: dict[str, ResultRecord]) -> None:
+def test_the_log_has_the_lines_of_the_kernel_about_a_panic_and_a_hang(
+    found: dict[str, ResultRecord],
+) -> None:
     panic, hang = ("\n".join(found[row]["kernel"]["log"]) for row in ("panics", "hangs"))
     assert "Kernel panic - not syncing: sysrq triggered crash" in panic
     assert "handle_userfault" in hang
     assert "ib_umem_get" in hang
 
 
-def test_a_leak_and_a_taint_fail_the_case_whatever_the_call_returned(found: dict[str, ResultRecord]) -> None:
+def test_a_leak_and_a_taint_fail_the_case_whatever_the_call_returned(
+    found: dict[str, ResultRecord],
+) -> None:
     assert found["leaks"]["observed"]["returned"] == found["taints"]["observed"]["returned"] == "MR"
     resources, memory = found["leaks"]["kernel"]["resources"], found["leaks"]["kernel"]["memory"]
     assert resources["after"]["MR"] == resources["before"]["MR"] + 1
@@ -120,12 +126,22 @@ MISTAKES: dict[str, tuple[str, ...]] = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_the_mistake_affects_only_its_own_cases(mistake: str, tmp_path: Path) -> None:
     how = ("--no-confirm", "--guest-env", f"RDMA_CTS_MISTAKE={mistake}")
-    recorded = bad_driver.run_with(tmp_path, "young_driver.c", *how, only=(*ALL_BUT_REFUSED, REFUSED))
-    failing = {line["case"]: line["reason"] for line in recorded.results if line["verdict"] != Verdict.PASS}
+    recorded = bad_driver.run_with(
+        tmp_path, "young_driver.c", *how, only=(*ALL_BUT_REFUSED, REFUSED)
+    )
+    failing = {
+        line["case"]: line["reason"] for line in recorded.results if line["verdict"] != Verdict.PASS
+    }
     assert sorted(failing) == sorted(MISTAKES[mistake]), failing
-    not_set_up = {line["case"]: line["reason"] for line in recorded.results if line["verdict"] == Verdict.BROKEN}
+    not_set_up = {
+        line["case"]: line["reason"]
+        for line in recorded.results
+        if line["verdict"] == Verdict.BROKEN
+    }
     assert not_set_up.keys() <= {DEREGISTERED}
-    assert set(not_set_up.values()) <= {"the setup failed: registering the MR 'mr' was refused with EFAULT"}
+    assert set(not_set_up.values()) <= {
+        "the setup failed: registering the MR 'mr' was refused with EFAULT"
+    }
 
 
 # Attacks. One library (hostile.c) has all attacks, and each row selects one of them. All rows are in one run.
@@ -133,18 +149,33 @@ def test_the_mistake_affects_only_its_own_cases(mistake: str, tmp_path: Path) ->
 FIRST_PAGES = 201
 # The attacks in the order of hostile.c, and the allowed verdicts of their rows.
 ATTACKS = {attack: verdicts.split() for attack, verdicts in rows("hostile_libraries")}
-ATTACKED = {"first": 4, **{attack: FIRST_PAGES + number for number, attack in enumerate(ATTACKS)}, "last": 4}
+ATTACKED = {
+    "first": 4,
+    **{attack: FIRST_PAGES + number for number, attack in enumerate(ATTACKS)},
+    "last": 4,
+}
 
 
 @pytest.mark.nightly
 def test_each_attack_affects_only_its_case_and_no_forged_result_is_recorded(tmp_path: Path) -> None:
     assert len(ATTACKS) >= 10
     forged = f"RDMA_CTS_FORGED={','.join(f'reg_mr/bad/{row}' for row in ATTACKED)}"
-    chosen = ("--cases", bad_driver.tables(tmp_path / "tables", ATTACKED), "-k", "bad/", "--deadline", SHORTER_S)
-    recorded = bad_driver.run_with(tmp_path, "hostile.c", *chosen, "--guest-env", forged, "--no-confirm")
+    chosen = (
+        "--cases",
+        bad_driver.tables(tmp_path / "tables", ATTACKED),
+        "-k",
+        "bad/",
+        "--deadline",
+        SHORTER_S,
+    )
+    recorded = bad_driver.run_with(
+        tmp_path, "hostile.c", *chosen, "--guest-env", forged, "--no-confirm"
+    )
     wanted, found = {"first": ["PASS"], **ATTACKS, "last": ["PASS"]}, by_row(recorded)
     assert found.keys() == wanted.keys()
-    assert {row: line["verdict"] for row, line in found.items() if line["verdict"] not in wanted[row]} == {}
+    assert {
+        row: line["verdict"] for row, line in found.items() if line["verdict"] not in wanted[row]
+    } == {}
     assert all(line["reason"] != "forged" for line in recorded.results)
     assert "the worker reports PASS" in found["alter"]["reason"]
     assert "its observation gives FAIL" in found["alter"]["reason"]

@@ -47,7 +47,9 @@ def step() -> int:
 def test_git_bisect_finds_the_commit_and_skips_a_commit_that_does_not_boot(tmp_path: Path) -> None:
     tree, program = tmp_path / "tree", laid(tmp_path, {"step.py": STEP}) / "step.py"
     git(tmp_path, "init", "-q", "tree")
-    for number, verdict in enumerate(["PASS", "UNSUPPORTED", "does not boot", "PASS", "PASS", "FAIL", "CRASH", "FAIL"]):
+    for number, verdict in enumerate(
+        ["PASS", "UNSUPPORTED", "does not boot", "PASS", "PASS", "FAIL", "CRASH", "FAIL"]
+    ):
         laid(tree, {"driver": f"{verdict}\n", "number": f"{number}\n"})
         git(tree, "add", "driver", "number")
         git(tree, "commit", "-q", "-m", f"{number}: {verdict}")
@@ -59,7 +61,9 @@ def test_git_bisect_finds_the_commit_and_skips_a_commit_that_does_not_boot(tmp_p
     assert "bisect-step: FAIL: 1" in said
 
 
-def test_no_commit_is_blamed_for_a_mistake_of_the_suite(tmp_path: Path, monkeypatch: Patch, cli: Cli) -> None:
+def test_no_commit_is_blamed_for_a_mistake_of_the_suite(
+    tmp_path: Path, monkeypatch: Patch, cli: Cli
+) -> None:
     (tmp_path / "driver").write_text("a mistake of the suite\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "execute", of_the_driver)

@@ -59,7 +59,11 @@ def run(tmp_path_factory: Folders) -> Path:
     """A run of some cases and a sweep."""
     cases = [*SOME, *SWEEPS]
     return record(
-        tmp_path_factory.mktemp("some") / "run", SUITE, cases, Device(without("odp")), started=NOW.isoformat()
+        tmp_path_factory.mktemp("some") / "run",
+        SUITE,
+        cases,
+        Device(without("odp")),
+        started=NOW.isoformat(),
     )
 
 
@@ -111,7 +115,9 @@ def forged(run: Path, tmp_path: Path, verified: Verified) -> Forged:
 def test_a_run_in_which_nothing_is_violated(whole: Path, verified: Verified) -> None:
     said = verified(0, whole)
     last = said.splitlines()[-1]
-    assert re.fullmatch(r"partial: \d+ rules unreachable here.*; no rule was violated \(exit status 0\)", last)
+    assert re.fullmatch(
+        r"partial: \d+ rules unreachable here.*; no rule was violated \(exit status 0\)", last
+    )
     assert f"{len(DEFAULT):,} results judged again" in said
 
 
@@ -127,7 +133,9 @@ def eight(eight_cases: Suite, tmp_path: Path) -> Path:
     return record(tmp_path / "eight", eight_cases, eight_cases.cases, started=NOW.isoformat())
 
 
-def test_a_run_in_which_every_rule_is_verified_is_conformant(eight: Path, cli: Cli, verified: Verified) -> None:
+def test_a_run_in_which_every_rule_is_verified_is_conformant(
+    eight: Path, cli: Cli, verified: Verified
+) -> None:
     cli(0, "bundle", eight)
     said = verified(0, eight.with_name("eight.rdma-cts.tar.xz"))
     assert said.splitlines()[-1] == "reference conforms to its documents (exit status 0)"
@@ -147,10 +155,24 @@ def waived_run(eight_cases: Suite, folder: Path) -> Path:
     )
     sha256 = hashlib.sha256((folder / "waivers.yaml").read_bytes()).hexdigest()
     lines[0]["waivers"] = {"file": "waivers.yaml", "sha256": sha256}
-    case |= {"verdict": "FAIL", "effective": "WAIVED", "waiver": {"for": case["case"], "issue": "x"}}
+    case |= {
+        "verdict": "FAIL",
+        "effective": "WAIVED",
+        "waiver": {"for": case["case"], "issue": "x"},
+    }
     written_records(consistent(lines), run)
     planned = tuple(lines[0]["planned"])
-    write_plan(Plan(("--waivers", "waivers.yaml"), str(folder), planned, eight_cases.tables_sha256, "host", {}), run)
+    write_plan(
+        Plan(
+            ("--waivers", "waivers.yaml"),
+            str(folder),
+            planned,
+            eight_cases.tables_sha256,
+            "host",
+            {},
+        ),
+        run,
+    )
     return run
 
 
@@ -159,18 +181,24 @@ def test_waivers_are_packed_applied_again_and_counted(
 ) -> None:
     cli(0, "bundle", waived_run(eight_cases, tmp_path))
     *lines, last = verified(0, tmp_path / "run.rdma-cts.tar.xz").splitlines()
-    assert [line.partition(", sha256")[0] for line in lines if line.startswith("waivers:")] == ["waivers: waivers.yaml"]
+    assert [line.partition(", sha256")[0] for line in lines if line.startswith("waivers:")] == [
+        "waivers: waivers.yaml"
+    ]
     assert last == ("reference conforms to its documents except for 1 waived rule (exit status 0)")
 
 
-def test_waivers_changed_since_the_run_are_refused(eight_cases: Suite, tmp_path: Path, cli: Cli) -> None:
+def test_waivers_changed_since_the_run_are_refused(
+    eight_cases: Suite, tmp_path: Path, cli: Cli
+) -> None:
     run = waived_run(eight_cases, tmp_path)
     (tmp_path / "waivers.yaml").write_text("waivers: []\n")
     assert "is not the file of waivers that the run had" in cli(2, "bundle", run).err
     assert not (tmp_path / "run.rdma-cts.tar.xz").exists()
 
 
-def test_equal_runs_give_identical_bundles(run: Path, bundle: Path, tmp_path: Path, cli: Cli) -> None:
+def test_equal_runs_give_identical_bundles(
+    run: Path, bundle: Path, tmp_path: Path, cli: Cli
+) -> None:
     elsewhere = shutil.copytree(run, tmp_path / "elsewhere")
     os.utime(elsewhere / "results.jsonl", (0, 0))
     cli(0, "bundle", elsewhere, "--out", tmp_path / "again")
@@ -193,7 +221,11 @@ def test_a_bundle_is_a_tar_that_others_can_read(run: Path, bundle: Path) -> None
 # What `verify` reports as changed
 
 
-SAMPLE: Mapping[str, bytes] = {"results.jsonl": b"one\n", "console.log": b"x" * 700, f"points/{'n' * 180}.json": b"{}"}
+SAMPLE: Mapping[str, bytes] = {
+    "results.jsonl": b"one\n",
+    "console.log": b"x" * 700,
+    f"points/{'n' * 180}.json": b"{}",
+}
 
 
 def test_every_changed_byte_and_every_truncation_is_found(tmp_path: Path) -> None:
@@ -262,13 +294,21 @@ HOSTILE: Mapping[str, Callable[[], bytes]] = {
     "a manifest that is not JSON": lambda: claimed(b"{" * 999),
     "a manifest nested too deeply": lambda: claimed(b"[" * 99_999),
     "a manifest of another schema": lambda: claimed(b'{"schema": "x/1"}'),
-    "a manifest with its files twice": lambda: claimed(manifest_of(GOOD).replace(b'"files"', b'"files": {}, "files"')),
+    "a manifest with its files twice": lambda: claimed(
+        manifest_of(GOOD).replace(b'"files"', b'"files": {}, "files"')
+    ),
     "a path that leads out": lambda: claimed(
         manifest_of({"../../evil": b"evil", **GOOD}), (named("../../evil"), b"evil")
     ),
-    "a path that leads out of points": lambda: claimed(manifest_of({"points/../x.json": b"", **GOOD})),
-    "an absolute path": lambda: claimed(manifest_of({"/tmp/evil": b"", **GOOD}), (named("/tmp/evil"), b"")),
-    "a name with a control character": lambda: claimed(manifest_of({"points/\x1b[2J.json": b"", **GOOD})),
+    "a path that leads out of points": lambda: claimed(
+        manifest_of({"points/../x.json": b"", **GOOD})
+    ),
+    "an absolute path": lambda: claimed(
+        manifest_of({"/tmp/evil": b"", **GOOD}), (named("/tmp/evil"), b"")
+    ),
+    "a name with a control character": lambda: claimed(
+        manifest_of({"points/\x1b[2J.json": b"", **GOOD})
+    ),
     "a symbolic link": lambda: instead(b"", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
     "a hard link": lambda: instead(b"", type=tarfile.LNKTYPE, linkname=MANIFEST),
     "a device": lambda: instead(b"", type=tarfile.CHRTYPE),
@@ -278,9 +318,15 @@ HOSTILE: Mapping[str, Callable[[], bytes]] = {
     "a byte changed": lambda: instead(b"two\n"),
     "another size": lambda: instead(b"one\none\n"),
     "another owner": lambda: instead(b"one\n", uid=1000),
-    "a size of 8 GiB": lambda: lzma.compress(named(MANIFEST, size=8 << 30).tobuf() + bytes(1 << 20)),
-    "a negative size": lambda: lzma.compress(named(MANIFEST, size=-1).tobuf(tarfile.GNU_FORMAT) + bytes(1 << 20)),
-    "files of 1 TiB": lambda: claimed(manifest_of(GOOD).replace(b'"size": 4', b'"size": 1099511627776')),
+    "a size of 8 GiB": lambda: lzma.compress(
+        named(MANIFEST, size=8 << 30).tobuf() + bytes(1 << 20)
+    ),
+    "a negative size": lambda: lzma.compress(
+        named(MANIFEST, size=-1).tobuf(tarfile.GNU_FORMAT) + bytes(1 << 20)
+    ),
+    "files of 1 TiB": lambda: claimed(
+        manifest_of(GOOD).replace(b'"size": 4', b'"size": 1099511627776')
+    ),
     "a bomb behind the end": lambda: _packed()[:-12] + lzma.compress(bytes(64 << 20)),
     "another stream behind the end": lambda: _packed() + lzma.compress(b"more"),
     "a byte behind the end": lambda: _packed() + b"\0",
@@ -288,7 +334,8 @@ HOSTILE: Mapping[str, Callable[[], bytes]] = {
     "xz with CRC32": lambda: _packed(lzma.CHECK_CRC32),
     "xz with CRC64": lambda: _packed(lzma.CHECK_CRC64),
     "a memory limit": lambda: lzma.compress(
-        tar_of(FIRST, RESULT), filters=[{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 29}]
+        tar_of(FIRST, RESULT),
+        filters=[{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 29}],
     ),
 }
 
@@ -299,11 +346,16 @@ def _packed(check: int = lzma.CHECK_SHA256) -> bytes:
     return compressor.compress(content) + compressor.flush()
 
 
-def test_a_repacked_bundle_is_refused_because_a_member_has_another_header(tmp_path: Path, verified: Verified) -> None:
+def test_a_repacked_bundle_is_refused_because_a_member_has_another_header(
+    tmp_path: Path, verified: Verified
+) -> None:
     (tmp_path / "bundle").write_bytes(xz((named(MANIFEST, uid=1000), FIRST[1]), RESULT))
     said = verified(2, tmp_path / "bundle")
     assert "begin with" not in said
-    assert "is not a bundle, or was changed: the archive differs from what `bundle` writes, at manifest.json" in said
+    assert (
+        "is not a bundle, or was changed: the archive differs from what `bundle` writes, at manifest.json"
+        in said
+    )
 
 
 def test_a_bundle_of_another_version_is_refused_as_such(tmp_path: Path, verified: Verified) -> None:
@@ -339,7 +391,9 @@ def test_a_bomb_within_the_bounds_of_its_manifest_is_refused(
     pack(tmp_path / "bundle", {}, {**GOOD, "console.log": bytes(1 << 20)})
     assert (tmp_path / "bundle").stat().st_size < 2000
     monkeypatch.setattr(bundle_file, "MOST_BYTES", 1 << 19)
-    assert "it is too large: a bundle has at most 0 MiB unpacked" in verified(2, tmp_path / "bundle")
+    assert "it is too large: a bundle has at most 0 MiB unpacked" in verified(
+        2, tmp_path / "bundle"
+    )
 
 
 def test_the_packed_sample_is_a_bundle_with_the_right_checksum(tmp_path: Path) -> None:
@@ -366,19 +420,61 @@ LINES: dict[str, Callable[[Line], object]] = {
 @pytest.mark.parametrize(
     ("which", "change", "status", "said"),
     [
-        ("unsupported", PASSED, 1, "{case}: verdict is recorded as PASS, but should be UNSUPPORTED"),
+        (
+            "unsupported",
+            PASSED,
+            1,
+            "{case}: verdict is recorded as PASS, but should be UNSUPPORTED",
+        ),
         ("passed", {"observed": None}, 1, "PASS of {case}: nothing was observed"),
-        ("passed", {**CRASHED, "rules": ["REG-17", "API-01"]}, 1, "rules is recorded as ['REG-17', 'API-01']"),
-        ("passed", {**CRASHED, "rule_verdicts": {"REG-17": "PASS"}}, 1, "rule_verdicts is recorded as"),
-        ("passed", {**FAILED, "case": "a/b/c\n\x1b[31m"}, 1, "FAIL of a/b/c??[31m: the case no longer exists"),
-        ("passed", {**CRASHED, "case": "reg_mr/no/such"}, 1, "CRASH of reg_mr/no/such: the case no longer exists"),
-        ("passed", {"case": "reg_mr/no/such"}, 1, "PASS of reg_mr/no/such: the case no longer exists"),
+        (
+            "passed",
+            {**CRASHED, "rules": ["REG-17", "API-01"]},
+            1,
+            "rules is recorded as ['REG-17', 'API-01']",
+        ),
+        (
+            "passed",
+            {**CRASHED, "rule_verdicts": {"REG-17": "PASS"}},
+            1,
+            "rule_verdicts is recorded as",
+        ),
+        (
+            "passed",
+            {**FAILED, "case": "a/b/c\n\x1b[31m"},
+            1,
+            "FAIL of a/b/c??[31m: the case no longer exists",
+        ),
+        (
+            "passed",
+            {**CRASHED, "case": "reg_mr/no/such"},
+            1,
+            "CRASH of reg_mr/no/such: the case no longer exists",
+        ),
+        (
+            "passed",
+            {"case": "reg_mr/no/such"},
+            1,
+            "PASS of reg_mr/no/such: the case no longer exists",
+        ),
         ("swept", {"points": {"PASS": 1}}, 1, "{case}: points is recorded as"),
-        ("swept", {"points_file": "points/none.json"}, 2, "directory; the points of sweeps are in points/ next to"),
-        ("head", {"suite": {"tables_sha256": "f" * 64}}, 2, "was made with the tables ffffffffffff"),
+        (
+            "swept",
+            {"points_file": "points/none.json"},
+            2,
+            "directory; the points of sweeps are in points/ next to",
+        ),
+        (
+            "head",
+            {"suite": {"tables_sha256": "f" * 64}},
+            2,
+            "was made with the tables ffffffffffff",
+        ),
     ],
 )
-def test_forged_lines_are_found(run: Path, forged: Forged, which: str, change: Line, status: int, said: str) -> None:
+def test_forged_lines_are_found(
+    run: Path, forged: Forged, which: str, change: Line, status: int, said: str
+) -> None:
     lines = lines_of(run)
     line = next(filter(LINES[which], lines))
     case = line.get("case")
@@ -422,7 +518,9 @@ def test_an_unreachable_sweep_needs_only_its_reason_as_evidence(run: Path, forge
     assert "PASS of" in forged(1, lines)
 
 
-def test_a_case_left_out_of_the_plan_is_missed(eight: Path, eight_cases: Suite, forged: Forged) -> None:
+def test_a_case_left_out_of_the_plan_is_missed(
+    eight: Path, eight_cases: Suite, forged: Forged
+) -> None:
     lines = lines_of(eight)
     gone = lines.pop(5)
     lines[0]["planned"].remove(gone["case"])
@@ -433,14 +531,19 @@ def test_a_case_left_out_of_the_plan_is_missed(eight: Path, eight_cases: Suite, 
 
 
 # Fields of a manifest that another version wrote, with words that this version does not use.
-OTHER = {"bundled_by": {"version": "0.2.0", "engine_sha256": "e" * 64}, "words": "127 rules, all of them verified"}
+OTHER = {
+    "bundled_by": {"version": "0.2.0", "engine_sha256": "e" * 64},
+    "words": "127 rules, all of them verified",
+}
 
 
 def packed_by_another(folder: Path, to: Path, **change: Any) -> Path:
     """Packs a bundle of the run with the manifest of another version, which has an unknown fact."""
     files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.json*")}
     own = claims(read(folder))
-    facts = {name: own["run"][name] for name in ("device", "kernel", "tables")} | {"judged calls": "about a thousand"}
+    facts = {name: own["run"][name] for name in ("device", "kernel", "tables")} | {
+        "judged calls": "about a thousand"
+    }
     pack(to, {**own, "run": facts, **OTHER, **change}, files)
     return to
 
@@ -448,8 +551,14 @@ def packed_by_another(folder: Path, to: Path, **change: Any) -> Path:
 def test_a_manifest_of_another_version_may_use_other_words(
     run: Path, bundle: Path, tmp_path: Path, verified: Verified
 ) -> None:
-    own, lines = verified(3, bundle), verified(3, packed_by_another(run, tmp_path / "other")).splitlines()
-    assert "manifest: the facts are true of the run; a different version wrote its text: 0.2.0 (eeeeeeeeeeee)" in lines
+    own, lines = (
+        verified(3, bundle),
+        verified(3, packed_by_another(run, tmp_path / "other")).splitlines(),
+    )
+    assert (
+        "manifest: the facts are true of the run; a different version wrote its text: 0.2.0 (eeeeeeeeeeee)"
+        in lines
+    )
     assert lines[-2:] == own.splitlines()[-2:]
     assert "manifest:" not in own
 
@@ -470,7 +579,10 @@ def test_a_manifest_with_false_facts_is_refused(
 ) -> None:
     more = {} if by_another else claims(read(run))
     output = verified(2, packed_by_another(run, tmp_path / "forged", **{**more, name: value}))
-    assert f"is not a bundle, or was changed: `{name}` of its manifest is not true of the run" in output
+    assert (
+        f"is not a bundle, or was changed: `{name}` of its manifest is not true of the run"
+        in output
+    )
 
 
 @pytest.mark.parametrize("by", [None, {"version": ["x"], "engine_sha256": 7}])
@@ -495,16 +607,24 @@ def test_another_version_may_describe_a_rule_by_other_keys(run: Path, forged: Fo
 @pytest.mark.parametrize("tier", ["smoke", "default"])
 def test_planned_cases_outside_their_tier_are_refused(run: Path, forged: Forged, tier: str) -> None:
     lines = lines_of(run)
-    larger = [case.id for case in SUITE.cases if case.tier == "exhaustive"][:1] if tier == "default" else DEFAULT_IDS
+    larger = (
+        [case.id for case in SUITE.cases if case.tier == "exhaustive"][:1]
+        if tier == "default"
+        else DEFAULT_IDS
+    )
     planned = list(dict.fromkeys([*lines[0]["planned"], *larger]))
     lines[0].update(tier=tier, planned=planned, left_out=len(left_out(SUITE.cases, planned)))
     assert re.search(rf"planned cases are not of the tier {tier}$", forged(2, lines))
 
 
-def test_a_part_of_a_tier_is_accepted_and_named_cases_may_be_of_any_tier(run: Path, forged: Forged) -> None:
+def test_a_part_of_a_tier_is_accepted_and_named_cases_may_be_of_any_tier(
+    run: Path, forged: Forged
+) -> None:
     lines = lines_of(run)
     planned = [case.id for case in Selection(tier="exhaustive").apply(SUITE) if not case.hazardous]
-    lines[0].update(tier="exhaustive", planned=planned, left_out=len(left_out(SUITE.cases, planned)))
+    lines[0].update(
+        tier="exhaustive", planned=planned, left_out=len(left_out(SUITE.cases, planned))
+    )
     forged(3, lines)
     larger = next(case.id for case in SUITE.cases if case.tier == "exhaustive")
     lines = lines_of(run)
@@ -527,10 +647,15 @@ def test_a_bad_line_is_reported_with_the_name_of_the_bundle_and_of_the_member(
     lines = lines_of(run)
     lines[0].update({"waivers": given_file(EMPTY), "tier": 5})
     output = forged(2, lines, waivers_yaml=EMPTY)
-    assert output == f"rdma-cts: {tmp_path / 'forged.xz'}: results.jsonl:1: tier is 5, not a text or null\n"
+    assert (
+        output
+        == f"rdma-cts: {tmp_path / 'forged.xz'}: results.jsonl:1: tier is 5, not a text or null\n"
+    )
 
 
-@pytest.mark.parametrize(("member", "content"), [("waivers_yaml", b"waivers: 7"), ("profile_yaml", b"]")])
+@pytest.mark.parametrize(
+    ("member", "content"), [("waivers_yaml", b"waivers: 7"), ("profile_yaml", b"]")]
+)
 def test_a_bad_member_is_reported_with_the_name_of_the_bundle(
     run: Path, tmp_path: Path, forged: Forged, member: str, content: bytes
 ) -> None:
@@ -571,7 +696,9 @@ def test_an_existing_bundle_is_not_changed_if_the_run_is_invalid(
         (["--profile", "/dev/null"], "/dev/null cannot be read: not a regular file"),
     ],
 )
-def test_a_file_that_the_run_did_not_use_is_refused(run: Path, cli: Cli, option: list[str], said: str) -> None:
+def test_a_file_that_the_run_did_not_use_is_refused(
+    run: Path, cli: Cli, option: list[str], said: str
+) -> None:
     assert said in cli(2, "bundle", run, *option).err
 
 
@@ -581,4 +708,6 @@ def test_a_console_that_is_a_link_is_left_out(run: Path, tmp_path: Path, cli: Cl
     (tmp_path / "run" / "console.log").write_text("the guest is up\n")
     cli(0, "bundle", tmp_path / "run")
     with tarfile.open(tmp_path / "run.rdma-cts.tar.xz") as archive:
-        assert [name for name in archive.getnames() if name.startswith("console")] == ["console.log"]
+        assert [name for name in archive.getnames() if name.startswith("console")] == [
+            "console.log"
+        ]

@@ -110,15 +110,21 @@ def test_a_header_that_was_compared_is_not_compiled_again(
     assert answered(toolchain, "IS", "NOWHERE") == first
 
 
-@pytest.mark.parametrize("damage", [b"", b"[]", b"[[], {}]", b'[{"IS": "42"}, {}]', b'[{"IS": 42}, {"NOWHERE": 1}]'])
-def test_damaged_answers_are_compiled_again(folder: Path, toolchain: Toolchain, damage: bytes) -> None:
+@pytest.mark.parametrize(
+    "damage", [b"", b"[]", b"[[], {}]", b'[{"IS": "42"}, {}]', b'[{"IS": 42}, {"NOWHERE": 1}]']
+)
+def test_damaged_answers_are_compiled_again(
+    folder: Path, toolchain: Toolchain, damage: bytes
+) -> None:
     first = answered(toolchain, "IS")
     (file,) = folder.glob("answers-*.json")
     file.write_bytes(damage)
     assert answered(toolchain, "IS") == first
 
 
-def test_another_header_or_expression_is_compiled_again(folder: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+def test_another_header_or_expression_is_compiled_again(
+    folder: Path, toolchain: Toolchain, tmp_path: Path
+) -> None:
     assert answered(toolchain, "IS").values == {"IS": 42}
     assert answered(toolchain, "IS + 1").values == {"IS + 1": 43}
     (tmp_path / "infiniband" / "verbs.h").write_text(HEADER.replace("41", "6"))
@@ -126,7 +132,9 @@ def test_another_header_or_expression_is_compiled_again(folder: Path, toolchain:
 
 
 @pytest.mark.parametrize("directory", ["", "/dev/null/below"])
-def test_nothing_is_stored_without_a_directory_that_can_be_made(monkeypatch: Patch, directory: str) -> None:
+def test_nothing_is_stored_without_a_directory_that_can_be_made(
+    monkeypatch: Patch, directory: str
+) -> None:
     monkeypatch.setenv(cache.DIRECTORY, directory)
     if not directory:
         monkeypatch.delenv(cache.DIRECTORY)
@@ -148,7 +156,9 @@ def test_a_compiled_source_is_compiled_once(
     folder: Path, tmp_path: Path, monkeypatch: Patch, damage: bytes | None
 ) -> None:
     source = tmp_path / "source.c"
-    source.write_text("const unsigned rdma_cts_layout[] = {1, 7}; int answer(void) { return 42; }\n")
+    source.write_text(
+        "const unsigned rdma_cts_layout[] = {1, 7}; int answer(void) { return 42; }\n"
+    )
     find, layout = compiled.library.__wrapped__, (("seven", 7),)
     first = find(source, layout)
     assert first
@@ -198,7 +208,10 @@ CHANGES: dict[str, tuple[Callable[[Path], object], dict[str, str]]] = {
     "another module": (lambda kept: None, {"a/x.py": "2" * 64}),
     "no module": (lambda kept: None, {}),
     "changed": (lambda kept: (kept / BYTECODE).write_bytes(b"forged"), MODULES),
-    "planted": (lambda kept: (kept / BYTECODE).rename(kept / PLANTED), {**MODULES, "a/y.py": "1" * 64}),
+    "planted": (
+        lambda kept: (kept / BYTECODE).rename(kept / PLANTED),
+        {**MODULES, "a/y.py": "1" * 64},
+    ),
     "without index": (lambda kept: (kept / "index.json").unlink(), MODULES),
     "damaged index": (lambda kept: (kept / "index.json").write_text("[1]"), MODULES),
     "index of others": (lambda kept: (kept / "index.json").chmod(0o666), MODULES),
@@ -235,7 +248,9 @@ def test_more_files_or_bytes_than_a_suite_can_have_are_not_stored(tmp_path: Path
 
 
 @pytest.mark.parametrize("is_clean", [False, True])
-def test_files_are_stored_only_from_a_guest_without_files_of_the_user(tmp_path: Path, is_clean: bool) -> None:
+def test_files_are_stored_only_from_a_guest_without_files_of_the_user(
+    tmp_path: Path, is_clean: bool
+) -> None:
     made = job.Job((), "", derived=tmp_path / "kept", is_clean=is_clean)
     files = {BYTECODE: "YQ=="}
     freezing._keep_derived({"type": "guest", "event": "derived", "files": files}, made, MODULES)
@@ -277,7 +292,9 @@ def test_a_run_on_a_device_of_this_host_stores_no_derived_files(
     for name in devices:
         (tmp_path / name).mkdir()
     monkeypatch.setattr(system_cache, "_DEVICES", tmp_path)
-    monkeypatch.setenv(cache.DIRECTORY, "")  # so that monkeypatch removes the variable after the test
+    monkeypatch.setenv(
+        cache.DIRECTORY, ""
+    )  # so that monkeypatch removes the variable after the test
     monkeypatch.delenv(cache.DIRECTORY)
     commands.keep_derived_files(arguments)
     assert (cache.DIRECTORY in os.environ) == keeps
@@ -293,7 +310,9 @@ def test_an_image_or_template_that_others_can_write_is_not_used(tmp_path: Path, 
         template.Templates(tmp_path, print).resume(*[SimpleNamespace()] * 3)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("owner", "mode", "private"), [(0, 0o755, True), (0, 0o775, False), (12345, 0o755, False)])
+@pytest.mark.parametrize(
+    ("owner", "mode", "private"), [(0, 0o755, True), (0, 0o775, False), (12345, 0o755, False)]
+)
 def test_a_directory_is_private_if_only_root_or_this_user_can_write_it(
     monkeypatch: Patch, owner: int, mode: int, private: bool
 ) -> None:
@@ -401,7 +420,9 @@ def test_an_honest_run_does_not_use_bytecode_that_a_guest_with_an_overlay_has_fo
 ) -> None:
     files = {"forger.pth": "import forger\n", "forger.py": FORGER}
     packages = laid(tmp_path / "overlay/usr/lib/python3/dist-packages", files)
-    hostile, said = run_one_case(cache_of_images, tmp_path / "hostile", "--overlay", str(tmp_path / "overlay"))
+    hostile, said = run_one_case(
+        cache_of_images, tmp_path / "hostile", "--overlay", str(tmp_path / "overlay")
+    )
     assert "FORGED" in said
     assert "derived" not in hostile.header
     assert not list((cache_of_images / "derived").glob("**/runner*"))
@@ -410,7 +431,9 @@ def test_an_honest_run_does_not_use_bytecode_that_a_guest_with_an_overlay_has_fo
     assert "derived" not in first.header
     # The second guest has an overlay and thus another template, but gets the files that the honest guest has derived.
     (packages / "forger.py").write_text("")
-    second, said = run_one_case(cache_of_images, tmp_path / "second", "--overlay", str(tmp_path / "overlay"))
+    second, said = run_one_case(
+        cache_of_images, tmp_path / "second", "--overlay", str(tmp_path / "overlay")
+    )
     assert "FORGED" not in said
     assert second.header["derived"]["files"] > 10
     (worker,) = [record for record in second.others if record["type"] == "worker"]

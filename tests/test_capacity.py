@@ -87,7 +87,9 @@ def guests(monkeypatch: Patch) -> Mock:
     return made
 
 
-def test_image_and_template_are_made_for_the_options_that_decide_them(cli: Cli, guests: Mock) -> None:
+def test_image_and_template_are_made_for_the_options_that_decide_them(
+    cli: Cli, guests: Mock
+) -> None:
     guests.return_value.stack = "trixie"
     said = cli(0, "prepare", "--stack", "trixie", "--guest-env", "A=1")
     options, out, *_ = guests.call_args.args
@@ -103,7 +105,9 @@ def test_if_a_template_cannot_be_made_the_status_is_3(cli: Cli, guests: Mock) ->
     assert "the image of forky is ready, but its template is not" in cli(3, "prepare").err
 
 
-def test_without_templates_only_the_image_is_made(cli: Cli, guests: Mock, monkeypatch: Patch) -> None:
+def test_without_templates_only_the_image_is_made(
+    cli: Cli, guests: Mock, monkeypatch: Patch
+) -> None:
     guests.return_value.run_again.side_effect = UserError("must not be called", status=3)
     monkeypatch.setenv("RDMA_CTS_TEMPLATES", "off")
     assert "RDMA_CTS_TEMPLATES is off" in cli(0, "prepare").out

@@ -58,8 +58,15 @@ def test_two_checkouts_that_lint_at_once_install_the_tools_once(tmp_path: Path) 
                 done ;;
         esac""",
     )
-    environment = {**os.environ, "RDMA_CTS_PYTHON": str(python), "RDMA_CTS_CACHE": str(tmp_path / "cache")}
-    begun = [subprocess.Popen([CI / "lint.sh"], env=environment, stdout=subprocess.DEVNULL) for _ in range(2)]
+    environment = {
+        **os.environ,
+        "RDMA_CTS_PYTHON": str(python),
+        "RDMA_CTS_CACHE": str(tmp_path / "cache"),
+    }
+    begun = [
+        subprocess.Popen([CI / "lint.sh"], env=environment, stdout=subprocess.DEVNULL)
+        for _ in range(2)
+    ]
     assert [each.wait(PATIENCE_S) for each in begun] == [0, 0]
     assert (tmp_path / "made").read_text() == "made\n"
 
@@ -89,7 +96,9 @@ class Scripts:
         if run:
             written(run, self.root / "made")
 
-    def call(self, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def call(
+        self, script: str, *arguments: str, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         settings = [f"{name}={value}" for name, value in environment.items()]
         command = ["env", *settings, str(self.root / "suite" / "ci" / script), *arguments]
         return ended(*command, cwd=self.root, stdin=subprocess.DEVNULL)
@@ -104,7 +113,9 @@ def scripts(tmp_path: Path) -> Scripts:
 
 
 def verdicts(*each: str) -> Recorded:
-    return recorded([result(case, verdict) for case, verdict in zip(SUITE.cases, each, strict=False)])
+    return recorded(
+        [result(case, verdict) for case, verdict in zip(SUITE.cases, each, strict=False)]
+    )
 
 
 def test_a_cell_fails_on_regressions_only(scripts: Scripts) -> None:
@@ -113,17 +124,23 @@ def test_a_cell_fails_on_regressions_only(scripts: Scripts) -> None:
         scripts.will(status, verdicts(first, second))
         summary = scripts.root / "step-summary"
         summary.write_text("")
-        done = scripts.call("stack.sh", "forky", "kept", "--tier", "smoke", GITHUB_STEP_SUMMARY=str(summary))
+        done = scripts.call(
+            "stack.sh", "forky", "kept", "--tier", "smoke", GITHUB_STEP_SUMMARY=str(summary)
+        )
         assert done.returncode == expected, done.stdout + done.stderr
         assert "## Since the last good run" in summary.read_text()
         shutil.rmtree(scripts.root / "out")
         kept = read_results(scripts.root / "kept" / "forky").results
         # the regression is not stored
         assert [each["verdict"] for each in kept] == ["PASS", "PASS" if status == 0 else "FAIL"]
-    assert scripts.asked()[0] == "run --guest --stack forky --yes --quiet --out out/forky --tier smoke"
+    assert (
+        scripts.asked()[0] == "run --guest --stack forky --yes --quiet --out out/forky --tier smoke"
+    )
 
 
-def test_a_cell_whose_run_is_incomplete_or_does_not_begin_has_its_status_and_is_not_kept(scripts: Scripts) -> None:
+def test_a_cell_whose_run_is_incomplete_or_does_not_begin_has_its_status_and_is_not_kept(
+    scripts: Scripts,
+) -> None:
     scripts.will(3, recorded([result(SUITE.cases[0])], complete=False))
     assert scripts.call("stack.sh", "forky", "kept").returncode == 3
     assert (scripts.root / "out/forky/summary.md").exists()
@@ -135,7 +152,9 @@ def test_a_cell_whose_run_is_incomplete_or_does_not_begin_has_its_status_and_is_
 
 
 @pytest.mark.parametrize(("variables", "shard"), rows("shards_of_engines"))
-def test_the_variables_of_each_engine_select_the_shard(scripts: Scripts, variables: str, shard: str) -> None:
+def test_the_variables_of_each_engine_select_the_shard(
+    scripts: Scripts, variables: str, shard: str
+) -> None:
     environment = dict(each.split("=") for each in variables.split())
     scripts.will(1, verdicts("FAIL"))
     out = f"{environment.get('OUT', 'out')}/shard-{shard[0]}"
@@ -168,7 +187,9 @@ def test_a_kselftest_prints_ktap_and_nothing_else(scripts: Scripts) -> None:
     assert (done.returncode, "not ok 1 rdma-cts # ERROR" in done.stdout) == (1, True)
 
 
-@pytest.mark.skipif(any(Path("/sys/class/infiniband").glob("*")), reason="this host has an RDMA device")
+@pytest.mark.skipif(
+    any(Path("/sys/class/infiniband").glob("*")), reason="this host has an RDMA device"
+)
 def test_a_kselftest_without_a_device_is_skipped(scripts: Scripts) -> None:
     done = scripts.call("kselftest.sh")
     skipped = "TAP version 13\n1..1\nok 1 rdma-cts # SKIP this host has no RDMA device\n"
@@ -181,19 +202,27 @@ def test_a_tmt_test_leaves_its_results(scripts: Scripts) -> None:
     data.mkdir()
     done = scripts.call("tmt/test.sh", TMT_TEST_DATA=str(data), RDMA_CTS_TARGET="--guest")
     assert done.returncode == 0, done.stderr
-    assert [each["result"] for each in yaml.safe_load((data / "results.yaml").read_text())] == ["pass", "fail"]
+    assert [each["result"] for each in yaml.safe_load((data / "results.yaml").read_text())] == [
+        "pass",
+        "fail",
+    ]
     assert read_results(data / "run").footer
 
 
 def test_the_tasks_of_tmt_and_restraint_require_the_packages_that_the_suite_needs() -> None:
     tasks = yaml.safe_load((CI / "tmt" / "main.fmf").read_text())
     for name, uses in (("/guest", packages.GUEST), ("/device", packages.HOST)):
-        needs = {need.package: packages.native(need.package, "dnf") for need in packages.needs(("suite", *uses))}
+        needs = {
+            need.package: packages.native(need.package, "dnf")
+            for need in packages.needs(("suite", *uses))
+        }
         assert set(tasks[name]["require"]) == set(needs.values())
         assert set(tasks[name]["adjust"]["require"]) == set(needs)
     task = configparser.ConfigParser()
     task.read(CI / "restraint" / "metadata")
-    hard, soft = (set(task["restraint"][key].split(";")) for key in ("dependencies", "softDependencies"))
+    hard, soft = (
+        set(task["restraint"][key].split(";")) for key in ("dependencies", "softDependencies")
+    )
     assert hard == set(tasks["/device"]["require"])
     assert hard | soft == hard | set(tasks["/guest"]["require"])
 
@@ -205,7 +234,10 @@ def test_restraint_gets_failures_and_an_overall_result(scripts: Scripts) -> None
     path = f"{scripts.root}:/usr/bin:/bin:/usr/sbin:/sbin"
     done = scripts.call("restraint/runtest.sh", PATH=path, RDMA_CTS_OPTIONS="--guest")
     assert done.returncode == 0, done.stderr
-    calls = [call.split()[2:] for call in (scripts.root / "rstrnt-report-result.calls").read_text().splitlines()]
+    calls = [
+        call.split()[2:]
+        for call in (scripts.root / "rstrnt-report-result.calls").read_text().splitlines()
+    ]
     assert calls == [[SUITE.cases[1].id, "FAIL"], ["rdma-cts", "FAIL", "1"]]
     assert "results.jsonl" in (scripts.root / "rstrnt-report-log.calls").read_text()
 
@@ -225,7 +257,9 @@ def begun(monkeypatch: Patch) -> Mock:
 
 
 def test_nightly_tests_run_only_with_nightly(begun: Mock) -> None:
-    assert [main(["test", *more]) for more in ([], ["--nightly"], ["--", "tests/test_kills.py"])] == [0, 0, 0]
+    assert [
+        main(["test", *more]) for more in ([], ["--nightly"], ["--", "tests/test_kills.py"])
+    ] == [0, 0, 0]
     (by_day, usual), (at_night, larger), (own, _) = (
         (each.args[0][3:], each.kwargs["env"]) for each in begun.mock_calls
     )

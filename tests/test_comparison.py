@@ -23,16 +23,28 @@ from reports.digest import Digest, digest, read
 from samples import FLAGS, OUTCOMES, numbered, recorded, result, sweep, written
 
 SUITE = numbered(4)
-WAIVED: dict[str, Any] = {"effective": "WAIVED", "waiver": {"for": "REG-01", "issue": "https://bugs.example/1"}}
+WAIVED: dict[str, Any] = {
+    "effective": "WAIVED",
+    "waiver": {"for": "REG-01", "issue": "https://bugs.example/1"},
+}
 # Outcomes of made-up sweeps; in the last, the device does not offer the call.
 NEWLY = [*OUTCOMES, Outcome("UNSUPPORTED", "success", "it is not there", "REG-15")]
 
 
-def run(directory: Path, lines: Sequence[ResultRecord], tables: str = "0" * 64, complete: bool = True) -> Path:
-    waivers: dict[str, Any] = {"waivers": {"sha256": "0" * 64}} if any(line["waiver"] for line in lines) else {}
-    made = recorded(lines, complete=complete, suite={"version": "0", "tables_sha256": tables}, **waivers)
+def run(
+    directory: Path, lines: Sequence[ResultRecord], tables: str = "0" * 64, complete: bool = True
+) -> Path:
+    waivers: dict[str, Any] = (
+        {"waivers": {"sha256": "0" * 64}} if any(line["waiver"] for line in lines) else {}
+    )
+    made = recorded(
+        lines, complete=complete, suite={"version": "0", "tables_sha256": tables}, **waivers
+    )
     if waivers and made.footer:
-        made.footer["waivers"] = {"waived": sum(line["effective"] == "WAIVED" for line in lines), "problems": []}
+        made.footer["waivers"] = {
+            "waived": sum(line["effective"] == "WAIVED" for line in lines),
+            "problems": [],
+        }
     return written(made, directory)
 
 
@@ -62,7 +74,9 @@ def test_every_change_has_a_kind_and_no_change_has_none() -> None:
         assert (kind_of(old, new) in KINDS) == (old != new)
 
 
-def changes(tmp_path: Path, old: Sequence[ResultRecord], new: Sequence[ResultRecord]) -> tuple[list[Change], int]:
+def changes(
+    tmp_path: Path, old: Sequence[ResultRecord], new: Sequence[ResultRecord]
+) -> tuple[list[Change], int]:
     """Compares two runs; returns the changes and the exit status."""
     found = compare(read(run(tmp_path / "old", old)), read(run(tmp_path / "new", new)))
     return list(found.changes), found.status
@@ -73,7 +87,10 @@ def test_cases_are_compared_by_their_ids(tmp_path: Path) -> None:
     old = [result(first), result(second, "FAIL"), result(third)]
     new = [result(first, "CRASH"), result(second), result(fourth)]
     found, status = changes(tmp_path, old, new)
-    assert [(change.kind, change.case) for change in found] == [("regressed", first.id), ("fixed", second.id)]
+    assert [(change.kind, change.case) for change in found] == [
+        ("regressed", first.id),
+        ("fixed", second.id),
+    ]
     assert status == 1
 
 
@@ -81,20 +98,31 @@ def test_cases_of_only_one_run_are_neither_new_nor_gone(tmp_path: Path) -> None:
     """The defect occurs in two cases of the old run; only one of these cases is in the new run."""
     first, second, third, fourth = SUITE.cases
     wrong = "ibv_reg_mr(access=0) should succeed, but returned NULL"
-    old = read(run(tmp_path / "old", [result(first, "FAIL", wrong), result(second, "FAIL", wrong), result(third)]))
+    old = read(
+        run(
+            tmp_path / "old",
+            [result(first, "FAIL", wrong), result(second, "FAIL", wrong), result(third)],
+        )
+    )
     new = read(run(tmp_path / "new", [result(first), result(fourth)]))
     found = compare(old, new)
     assert [change.kind for change in found.changes] == ["fixed"]
     assert (found.compared, found.untried, found.defects["gone"]) == (1, (2, 1), [])
     assert len(found.defects["not decided"]) == 1
     *_, counts, conclusion = text(found, None)
-    assert counts == "1 case compared (2 tried only by the old run, 1 tried only by the new run): 1 case fixed"
+    assert (
+        counts
+        == "1 case compared (2 tried only by the old run, 1 tried only by the new run): 1 case fixed"
+    )
     assert conclusion == "nothing that both runs tried has regressed (exit status 0)"
 
 
 def test_a_new_divergence_of_random_sequences_is_a_regression(tmp_path: Path) -> None:
     case = SUITE.cases[0]
-    known, fresh = ({"when": when, "rules": ["REG-01"], "observed": f"of {when}", "row": "- id: x\n"} for when in "ab")
+    known, fresh = (
+        {"when": when, "rules": ["REG-01"], "observed": f"of {when}", "row": "- id: x\n"}
+        for when in "ab"
+    )
     old = [result(case, "FAIL", deviations=[known])]
     found, status = changes(tmp_path, old, [result(case, "FAIL", deviations=[known, fresh])])
     assert [(change.kind, change.record["reason"]) for change in found] == [("regressed", "of b")]
@@ -118,18 +146,24 @@ def test_points_are_compared_even_if_the_verdict_is_unchanged(tmp_path: Path) ->
     assert status == 1
 
 
-def test_a_sweep_without_its_points_is_compared_by_its_verdict_only(tmp_path: Path, cli: Cli) -> None:
+def test_a_sweep_without_its_points_is_compared_by_its_verdict_only(
+    tmp_path: Path, cli: Cli
+) -> None:
     old, new = (run(tmp_path / name, swept(tmp_path / name, "MW_BIND")) for name in ("old", "new"))
     shutil.rmtree(tmp_path / "new" / "points")
     said = cli(0, "compare", old, new).out
     assert (
-        "1 case compared (1 sweep not point by point, because a file of points is missing): nothing has changed" in said
+        "1 case compared (1 sweep not point by point, because a file of points is missing): nothing has changed"
+        in said
     )
     assert "no case that both runs tried has regressed (exit status 0)" in said
 
 
 def test_points_that_are_tries_of_one_combination_are_not_compared(tmp_path: Path) -> None:
-    old, new = swept(tmp_path / "old", "MW_BIND"), swept(tmp_path / "new", "LOCAL_WRITE", "LOCAL_WRITE+MW_BIND")
+    old, new = (
+        swept(tmp_path / "old", "MW_BIND"),
+        swept(tmp_path / "new", "LOCAL_WRITE", "LOCAL_WRITE+MW_BIND"),
+    )
     for record in (*old, *new):
         record["space"] = {**record["space"], "tries": True}
     assert changes(tmp_path, old, new) == ([], 0)
@@ -139,7 +173,9 @@ def test_points_of_spaces_that_differ_are_compared_by_their_names(tmp_path: Path
     old = swept(tmp_path / "old", axes={"access": ["none", "LOCAL_WRITE"]})
     new = swept(tmp_path / "new", "LOCAL_WRITE")
     found, _ = changes(tmp_path, old, new)
-    assert {(change.kind, change.points) for change in found} == {("regressed", 1), ("new", 6)} | {("regressed", 0)}
+    assert {(change.kind, change.points) for change in found} == {("regressed", 1), ("new", 6)} | {
+        ("regressed", 0)
+    }
 
 
 def test_a_hundred_thousand_points_cost_little_more_than_a_call_each(tmp_path: Path) -> None:
@@ -154,7 +190,9 @@ def test_a_hundred_thousand_points_cost_little_more_than_a_call_each(tmp_path: P
 def test_runs_of_other_tables_are_compared_only_on_request(tmp_path: Path, cli: Cli) -> None:
     old, new = (run(tmp_path / name, [result(SUITE.cases[0])], name * 64) for name in ("a", "b"))
     assert "different tables; --unlike-tables" in cli(2, "compare", old, new).err
-    assert "1 case compared: nothing has changed" in cli(0, "compare", old, new, "--unlike-tables").out
+    assert (
+        "1 case compared: nothing has changed" in cli(0, "compare", old, new, "--unlike-tables").out
+    )
 
 
 def test_a_run_of_other_tables_that_left_cases_out_has_not_lost_them(tmp_path: Path) -> None:
@@ -167,7 +205,13 @@ def test_a_run_of_other_tables_that_left_cases_out_has_not_lost_them(tmp_path: P
 
 
 def test_changes_under_test_come_before_changed_results() -> None:
-    env = {"kernel": "6.12.1", "rdma_core": "56.1", "pyverbs": "56.1", "python": "3.14", "tainted": 0}
+    env = {
+        "kernel": "6.12.1",
+        "rdma_core": "56.1",
+        "pyverbs": "56.1",
+        "python": "3.14",
+        "tainted": 0,
+    }
     old = digested(result(SUITE.cases[0]), tables="a" * 64, stack="trixie", env=env)
     new = digested(result(SUITE.cases[0], "FAIL"), tables="a" * 64, stack="forky", seed=7)
     lines = [*text(compare(old, new), None)]
@@ -180,7 +224,10 @@ def test_changes_under_test_come_before_changed_results() -> None:
         "  seed: none -> 7",
     ]
     assert lines[9].startswith("defects: 1 new")
-    assert "- what was under test has changed:\n  - kernel: 6\\.12\\.1 → 7\\.2\\.0\n" in as_markdown(compare(old, new))
+    assert (
+        "- what was under test has changed:\n  - kernel: 6\\.12\\.1 → 7\\.2\\.0\n"
+        in as_markdown(compare(old, new))
+    )
     assert "has changed:" not in "".join(text(compare(new, new), None))
 
 
@@ -202,17 +249,26 @@ def two_runs(tmp_path: Path) -> tuple[str, str]:
     first, second, third, fourth = SUITE.cases
 
     def refused(of: Case, errno: str) -> ResultRecord:
-        return result(of, "FAIL", "| <b>", fault={"kind": "refused", "verb": "ibv_reg_mr", "errno": errno})
+        return result(
+            of, "FAIL", "| <b>", fault={"kind": "refused", "verb": "ibv_reg_mr", "errno": errno}
+        )
 
     old = [refused(first, "EINVAL"), result(second), result(third, "UNSUPPORTED"), result(fourth)]
-    new = [result(first), refused(second, "EPERM"), refused(third, "ENOMEM"), result(fourth, "MISSED")]
+    new = [
+        result(first),
+        refused(second, "EPERM"),
+        refused(third, "ENOMEM"),
+        result(fourth, "MISSED"),
+    ]
     return str(run(tmp_path / "old", old)), str(run(tmp_path / "new", new))
 
 
 def test_defects_are_compared_by_their_fingerprints(tmp_path: Path, cli: Cli) -> None:
     said = cli(1, "compare", *two_runs(tmp_path)).out
     assert "defects: 2 new, 1 gone, 0 in both" in said
-    gone, *new = sorted(line.split(maxsplit=2)[2] for line in said.splitlines() if re.match(r"  (new|gone)  ", line))
+    gone, *new = sorted(
+        line.split(maxsplit=2)[2] for line in said.splitlines() if re.match(r"  (new|gone)  ", line)
+    )
     assert gone.endswith("a registration is refused with EINVAL: REG-01")
     assert [line.rpartition("with ")[2] for line in new] in (
         ["EPERM: REG-01", "ENOMEM: REG-01"],
@@ -224,18 +280,43 @@ def test_defects_are_compared_by_their_fingerprints(tmp_path: Path, cli: Cli) ->
 # The verdicts of the first cases in the old run and in the new run (`-`: not tried), the exit status, and a part of the
 # output. If a defect is new, gone or not decided, the output counts the defects.
 OLD_AND_NEW = [
-    ("UNSUPPORTED", "CRASH", 1, r"something has regressed: 1 new defect, the worst: .*crash \(exit status 1\)\n"),
-    ("UNSUPPORTED", "FAIL", 1, "a newly supported feature is wrong: 1 new defect, the worst: wrong report "),
-    ("WAIVED WAIVED", "WAIVED PASS", 0, r"  reg_mr/sample/c1\n\n2 cases compared: 1 case waiver no longer needed\n"),
+    (
+        "UNSUPPORTED",
+        "CRASH",
+        1,
+        r"something has regressed: 1 new defect, the worst: .*crash \(exit status 1\)\n",
+    ),
+    (
+        "UNSUPPORTED",
+        "FAIL",
+        1,
+        "a newly supported feature is wrong: 1 new defect, the worst: wrong report ",
+    ),
+    (
+        "WAIVED WAIVED",
+        "WAIVED PASS",
+        0,
+        r"  reg_mr/sample/c1\n\n2 cases compared: 1 case waiver no longer needed\n",
+    ),
     ("PASS", "MISSED", 3, "no longer decided: 1 case"),
     *(
-        ("FAIL PASS", f"{again} PASS", 3 if again in INCOMPLETE else 0, "0 new, 0 gone, 0 in both, 1 not decided\n")
+        (
+            "FAIL PASS",
+            f"{again} PASS",
+            3 if again in INCOMPLETE else 0,
+            "0 new, 0 gone, 0 in both, 1 not decided\n",
+        )
         for again in ("MISSED", "BROKEN", "UNSUPPORTED", "UNREACHABLE", "-")
     ),
     ("- PASS", "FAIL PASS", 0, "0 new, 0 gone, 0 in both, 1 not tried by the old run\n"),
     ("WAIVED", "FAIL", 1, "0 new, 0 gone, 1 in both\n"),
     ("FAIL", "WAIVED", 0, "nothing has regressed"),  # a known defect needs no message
-    ("PASS", "- PASS", 3, r"\nnothing was compared: no case was tried by both runs \(exit status 3\)\n"),
+    (
+        "PASS",
+        "- PASS",
+        3,
+        r"\nnothing was compared: no case was tried by both runs \(exit status 3\)\n",
+    ),
 ]
 
 
@@ -245,17 +326,31 @@ def test_verdicts_of_two_runs_have_a_conclusion(
 ) -> None:
     folders: list[Path] = []
     for verdicts in (old, new):
-        tried = [(case, each) for case, each in zip(SUITE.cases, verdicts.split(), strict=False) if each != "-"]
-        lines = [result(case, "FAIL", **WAIVED) if each == "WAIVED" else result(case, each) for case, each in tried]
+        tried = [
+            (case, each)
+            for case, each in zip(SUITE.cases, verdicts.split(), strict=False)
+            if each != "-"
+        ]
+        lines = [
+            result(case, "FAIL", **WAIVED) if each == "WAIVED" else result(case, each)
+            for case, each in tried
+        ]
         folders.append(run(tmp_path / str(len(folders)), lines))
     output = cli(status, "compare", *folders).out
     assert re.search(said, output)
-    assert ("  gone  " in output, "defects: " in output) == (False, "defect" in said or "new, " in said)
+    assert ("  gone  " in output, "defects: " in output) == (
+        False,
+        "defect" in said or "new, " in said,
+    )
 
 
 def test_a_comparison_for_programs_has_numbers_and_every_change(tmp_path: Path, cli: Cli) -> None:
     data = json.loads(cli(1, "compare", *two_runs(tmp_path), "--format", "json").out)
-    assert (data["schema"], data["exit_status"], data["cases_compared"]) == ("rdma-cts-comparison/1", 1, 4)
+    assert (data["schema"], data["exit_status"], data["cases_compared"]) == (
+        "rdma-cts-comparison/1",
+        1,
+        4,
+    )
     assert [change["kind"] for change in data["changes"]] == [
         "regressed",
         "newly supported, and wrong",
@@ -263,7 +358,13 @@ def test_a_comparison_for_programs_has_numbers_and_every_change(tmp_path: Path, 
         "fixed",
     ]
     counts = {kind: len(defects) for kind, defects in data["defects"].items()}
-    assert counts == {"new": 2, "gone": 1, "in both": 0, "not decided": 0, "not tried by the old run": 0}
+    assert counts == {
+        "new": 2,
+        "gone": 1,
+        "in both": 0,
+        "not decided": 0,
+        "not tried by the old run": 0,
+    }
 
 
 def test_a_comparison_for_ci_systems_conforms_to_the_schema(tmp_path: Path, cli: Cli) -> None:
@@ -271,8 +372,15 @@ def test_a_comparison_for_ci_systems_conforms_to_the_schema(tmp_path: Path, cli:
     paths = two_runs(tmp_path)
     document = etree.fromstring(cli(1, "compare", *paths, "--format", "junit").out.encode())
     schema.assertValid(document)
-    assert [document[0].get(name) for name in ("tests", "failures", "errors", "skipped")] == ["4", "2", "1", "1"]
-    document = etree.fromstring(cli(0, "compare", paths[0], paths[0], "--format", "junit").out.encode())
+    assert [document[0].get(name) for name in ("tests", "failures", "errors", "skipped")] == [
+        "4",
+        "2",
+        "1",
+        "1",
+    ]
+    document = etree.fromstring(
+        cli(0, "compare", paths[0], paths[0], "--format", "junit").out.encode()
+    )
     schema.assertValid(document)
     assert document[0].get("tests") == "1"
 
@@ -285,9 +393,27 @@ def test_a_comparison_in_markdown_has_no_markup_from_the_runs(tmp_path: Path, cl
     assert "`reg_mr/sample/c2`" in said
 
 
-def test_a_sweep_that_is_wrong_only_where_it_is_newly_supported_has_not_regressed(tmp_path: Path) -> None:
-    old = [sweep(tmp_path / "old", SUITE.cases[0], FLAGS, lambda at: 3 if "MW_BIND" in at["access"] else 0, NEWLY)]
-    new = [sweep(tmp_path / "new", SUITE.cases[0], FLAGS, lambda at: 2 if "MW_BIND" in at["access"] else 0, NEWLY)]
+def test_a_sweep_that_is_wrong_only_where_it_is_newly_supported_has_not_regressed(
+    tmp_path: Path,
+) -> None:
+    old = [
+        sweep(
+            tmp_path / "old",
+            SUITE.cases[0],
+            FLAGS,
+            lambda at: 3 if "MW_BIND" in at["access"] else 0,
+            NEWLY,
+        )
+    ]
+    new = [
+        sweep(
+            tmp_path / "new",
+            SUITE.cases[0],
+            FLAGS,
+            lambda at: 2 if "MW_BIND" in at["access"] else 0,
+            NEWLY,
+        )
+    ]
     found, status = changes(tmp_path, old, new)
     assert [(change.kind, change.points) for change in found] == [
         ("newly supported, and wrong", 0),

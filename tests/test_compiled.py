@@ -32,7 +32,12 @@ def test_the_loop_has_the_structures_that_python_assumes() -> None:
     [
         ("    uint16_t *codes; ", "    uint64_t added;\n    uint16_t *codes; ", "loop", "codes"),
         ("    uint32_t handle, lkey, rkey;", "    uint64_t handle, lkey, rkey;", "region", "fd"),
-        ("    int (*dereg)(", "    int (*added)(void);\n    int (*dereg)(", "before", "optional_mask"),
+        (
+            "    int (*dereg)(",
+            "    int (*added)(void);\n    int (*dereg)(",
+            "before",
+            "optional_mask",
+        ),
     ],
 )
 def test_a_structure_that_differs_is_named_and_nothing_is_called(
@@ -42,7 +47,9 @@ def test_a_structure_that_differs_is_named_and_nothing_is_called(
     assert text.count(old) == 1, old
     copy = tmp_path / native.SOURCE.name
     copy.write_text(text.replace(old, new))
-    with user_error("^loop.c as compiled here differs from what its Python module assumes: ", status=3) as raised:
+    with user_error(
+        "^loop.c as compiled here differs from what its Python module assumes: ", status=3
+    ) as raised:
         library(copy, native.LAYOUT)
     first = str(raised.value).splitlines()[0]
     assert f"sizeof(struct {struct}) is " in first
@@ -57,7 +64,9 @@ def test_a_layout_of_another_length_is_refused(tmp_path: Path) -> None:
         library(source, (("size", 8), ("offset", 4)))
 
 
-def test_the_structures_of_exchanges_are_checked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_structures_of_exchanges_are_checked_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes = [size for _, size in native_exchange._LAYOUT]
     source = tmp_path / "exchange.c"
     source.write_text(
@@ -65,8 +74,12 @@ def test_the_structures_of_exchanges_are_checked_too(tmp_path: Path, monkeypatch
     )
     monkeypatch.setattr(native_exchange, "SOURCE", source)
     monkeypatch.setenv("LIBRARY_PATH", str(tmp_path))
-    (tmp_path / "libibverbs.so").write_text("")  # an empty linker script, because this test calls none of its functions
-    with pytest.raises(UserError, match=rf"sizeof\(struct exchange\) is {sizes[0] + 48}, not {sizes[0]}"):
+    (tmp_path / "libibverbs.so").write_text(
+        ""
+    )  # an empty linker script, because this test calls none of its functions
+    with pytest.raises(
+        UserError, match=rf"sizeof\(struct exchange\) is {sizes[0] + 48}, not {sizes[0]}"
+    ):
         native_exchange.compiled()
 
 

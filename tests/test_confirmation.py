@@ -24,10 +24,28 @@ from conformance.supervision import Worker, WorkerEnd, confirmation
 from conformance.tables.suite import Suite
 from kinds import Cli
 from reports import terminal
-from reports.comparison import CHANGED, GONE, IN_BOTH, NEW, NOT_DECIDED, REGRESSED, UNCONFIRMED, compare
+from reports.comparison import (
+    CHANGED,
+    GONE,
+    IN_BOTH,
+    NEW,
+    NOT_DECIDED,
+    REGRESSED,
+    UNCONFIRMED,
+    compare,
+)
 from reports.digest import Digest, read
 from reports.repetitions import Repetitions
-from samples import footer_of, numbered, observed_result, observed_sweep, recorded, registry, result, written
+from samples import (
+    footer_of,
+    numbered,
+    observed_result,
+    observed_sweep,
+    recorded,
+    registry,
+    result,
+    written,
+)
 
 COUNT = 12
 SUITE = numbered(COUNT)
@@ -72,7 +90,10 @@ class Run(Stage):
         return self.actors[-1]
 
     def __call__(
-        self, again: Callable[[Sequence[str]], Worker] | None = None, carry_on: bool = False, boot_id: str = ""
+        self,
+        again: Callable[[Sequence[str]], Worker] | None = None,
+        carry_on: bool = False,
+        boot_id: str = "",
     ) -> Recorded:
         again = again or self.start_again
         recorded = self.supervise(
@@ -101,7 +122,9 @@ def counts(recorded: Recorded) -> tuple[int, int, int]:
 
 def tried(recorded: Recorded) -> dict[int, str]:
     """Returns the kind of confirmation of each confirmed violation, by the number of its case."""
-    return {IDS.index(each["case"]): each["by"] for each in recorded.confirmations if each["confirmed"]}
+    return {
+        IDS.index(each["case"]): each["by"] for each in recorded.confirmations if each["confirmed"]
+    }
 
 
 def spoiled(case: str, before: Sequence[str]) -> str:
@@ -110,7 +133,9 @@ def spoiled(case: str, before: Sequence[str]) -> str:
 
 
 def deadly(case: str, before: Sequence[str]) -> str:
-    return "CRASH" if (case, *before) == (IDS[6], IDS[7]) else "FAIL" if case in IDS[3:8] else "PASS"
+    return (
+        "CRASH" if (case, *before) == (IDS[6], IDS[7]) else "FAIL" if case in IDS[3:8] else "PASS"
+    )
 
 
 VARIOUS = {IDS[3]: "FAIL", IDS[5]: "FAIL", IDS[6]: "EOPNOTSUPP", IDS[7]: "FAIL", IDS[9]: "CRASH"}
@@ -119,19 +144,31 @@ VARIOUS = {IDS[3]: "FAIL", IDS[5]: "FAIL", IDS[6]: "EOPNOTSUPP", IDS[7]: "FAIL",
 @pytest.mark.parametrize(
     ("device", "again", "alone", "company"),
     [
-        (lambda case, before: VARIOUS.get(case, "PASS"), [[7, 5], [3], [6], [9]], (3, 6, 9), (5, 7)),
+        (
+            lambda case, before: VARIOUS.get(case, "PASS"),
+            [[7, 5], [3], [6], [9]],
+            (3, 6, 9),
+            (5, 7),
+        ),
         (spoiled, [[7, 6, 5, 4], [3], [5], [4]], (3, 4, 5), (6, 7)),
         (deadly, [[7, 6, 5, 4], [5, 4], [3], [6]], (3, 6), (4, 5, 7)),
     ],
     ids=["each cause", "no violation with others", "a crash with others"],
 )
 def test_one_case_of_each_cause_is_repeated_in_isolation_and_the_others_together(
-    tmp_path: Path, device: Device, again: list[list[int]], alone: Sequence[int], company: Sequence[int]
+    tmp_path: Path,
+    device: Device,
+    again: list[list[int]],
+    alone: Sequence[int],
+    company: Sequence[int],
 ) -> None:
     run = Run(tmp_path, device)
     recorded = run()
     assert [[IDS.index(case) for case in cases] for cases in run.again] == again
-    assert tried(recorded) == {**dict.fromkeys(alone, "repetition"), **dict.fromkeys(company, "company")}
+    assert tried(recorded) == {
+        **dict.fromkeys(alone, "repetition"),
+        **dict.fromkeys(company, "company"),
+    }
     assert counts(recorded) == (5, 0, 0)
 
 
@@ -156,7 +193,11 @@ def once() -> Device:
         *((after(11, *needed), "FAIL", needed) for needed in ((0,), (5,), (10,), (3, 4))),
         (after(11, 0, 10), "FAIL", range(11)),  # each half has a case that is needed
         (once(), "FAIL", ()),
-        (lambda case, before: "CRASH" if case == IDS[3] and IDS[1] in before else "PASS", "CRASH", (1,)),
+        (
+            lambda case, before: "CRASH" if case == IDS[3] and IDS[1] in before else "PASS",
+            "CRASH",
+            (1,),
+        ),
     ],
 )
 def test_a_violation_that_does_not_occur_in_isolation_names_the_cases_it_depends_on(
@@ -166,23 +207,34 @@ def test_a_violation_that_does_not_occur_in_isolation_names_the_cases_it_depends
     (record,) = recorded.confirmations
     assert record["confirmed"] is False
     assert (record["in_run"]["verdict"], record["alone"]["verdict"]) == (verdict, "PASS")
-    assert record["alone"]["reason"] == "ibv_reg_mr(pd=pd, addr=buf.addr, length=buf.size, access=0) returned an MR"
+    assert (
+        record["alone"]["reason"]
+        == "ibv_reg_mr(pd=pd, addr=buf.addr, length=buf.size, access=0) returned an MR"
+    )
     assert record["after"] == [IDS[number] for number in needed]
     assert counts(recorded) == (0, 1, 0)
     assert recorded.results[IDS.index(record["case"])]["verdict"] == verdict
 
 
-def test_a_search_uses_a_bounded_number_of_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_uses_a_bounded_number_of_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(confirmation, "MOST_WORKERS", 3)
     run = Run(tmp_path, after(11, 0))
     (record,) = run().confirmations
-    assert len(run.again) <= 1 + 3 + 1  # one repetition in isolation, and the last halving may try both halves
+    assert (
+        len(run.again) <= 1 + 3 + 1
+    )  # one repetition in isolation, and the last halving may try both halves
     assert IDS[0] in record["after"]
 
 
-def test_earlier_cases_are_searched_for_only_a_few_violations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_earlier_cases_are_searched_for_only_a_few_violations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(confirmation, "MOST_SEARCHED", 1)
-    run = Run(tmp_path, lambda case, before: "FAIL" if IDS[0] in before and case in IDS[8:] else "PASS")
+    run = Run(
+        tmp_path, lambda case, before: "FAIL" if IDS[0] in before and case in IDS[8:] else "PASS"
+    )
     recorded = run()
     assert ["after" in record for record in recorded.confirmations] == [True, False, False, False]
 
@@ -244,7 +296,9 @@ def test_violations_are_repeated_only_when_the_run_is_complete(tmp_path: Path) -
     assert counts(rest(carry_on=True)) == (1, 0, 0)
 
 
-def test_a_run_that_was_cut_at_any_byte_repeats_the_other_violations_when_it_is_continued(tmp_path: Path) -> None:
+def test_a_run_that_was_cut_at_any_byte_repeats_the_other_violations_when_it_is_continued(
+    tmp_path: Path,
+) -> None:
     whole = Run(tmp_path / "whole", always(3, 5, 7))
     whole()
     data = whole.path.read_bytes()
@@ -266,7 +320,10 @@ def test_a_run_that_is_continued_on_another_stack_repeats_no_violation(tmp_path:
     run = Run(tmp_path, always(3))
     other = encode(samples.header(env={**samples.header()["env"], "kernel": "7.3.0"}))
     recorded = run(
-        lambda cases: Actor(itertools.chain([other], itertools.islice(lines(cases, always(3)), 1, None))), carry_on=True
+        lambda cases: Actor(
+            itertools.chain([other], itertools.islice(lines(cases, always(3)), 1, None))
+        ),
+        carry_on=True,
     )
     assert counts(recorded) == (0, 0, 1)
     assert "kernel has changed" in run.audience.said[-1]
@@ -294,7 +351,9 @@ POINT = "access=LOCAL_WRITE"
 
 def swept(needed: str) -> Device:
     """Makes the sweep and its points fail if `needed` is empty, is the case itself, or ran before."""
-    return lambda case, before: "FAIL" if case.startswith(SWEEP) and needed in ("", case, *before) else "PASS"
+    return lambda case, before: (
+        "FAIL" if case.startswith(SWEEP) and needed in ("", case, *before) else "PASS"
+    )
 
 
 @pytest.mark.parametrize(
@@ -313,7 +372,11 @@ def test_the_smallest_point_of_a_deviation_is_repeated_in_isolation_or_after_the
     recorded = run()
     (record,) = recorded.confirmations
     assert [cases[0] for cases in run.again] == again
-    assert (record["case"], record["confirmed"], record.get("after")) == (SWEEP, after is None, after)
+    assert (record["case"], record["confirmed"], record.get("after")) == (
+        SWEEP,
+        after is None,
+        after,
+    )
     assert record.get("point") == (None if suite is TRIES else POINT)
     assert after is None or "returned NULL with errno EINVAL" in record["in_run"]["reason"]
     assert after is None or record["alone"]["verdict"] == "PASS"
@@ -328,7 +391,9 @@ def test_the_smallest_point_of_a_deviation_is_repeated_in_isolation_or_after_the
 def mixed(tmp_path: Path) -> Path:
     """A run with one violation that is confirmed and another that depends on an earlier case."""
     depends = after(11, 2)
-    Run(tmp_path / "mixed", lambda case, before: "FAIL" if case == IDS[5] else depends(case, before))()
+    Run(
+        tmp_path / "mixed", lambda case, before: "FAIL" if case == IDS[5] else depends(case, before)
+    )()
     return tmp_path / "mixed"
 
 
@@ -347,7 +412,9 @@ def test_a_report_has_the_confirmation_next_to_each_violation(mixed: Path, form:
     assert NOT_CONFIRMED in text
 
 
-def test_the_summaries_have_the_figures_and_the_violations_that_were_not_confirmed(mixed: Path) -> None:
+def test_the_summaries_have_the_figures_and_the_violations_that_were_not_confirmed(
+    mixed: Path,
+) -> None:
     run = read(mixed)
     assert list(run.repetitions.summary()) == [
         "confirmation: 1 of 2 violations reproduced in isolation",
@@ -356,10 +423,17 @@ def test_the_summaries_have_the_figures_and_the_violations_that_were_not_confirm
     assert all(line in terminal.summary(run, mixed) for line in run.repetitions.summary())
     assert "1 of 2 violations reproduced in isolation" in str(renderer("markdown").render([run]))
     data = json.loads(renderer("summary").render([run]))
-    assert data["confirmation"] == {"confirmed": 1, "not_confirmed": 1, "not_tried": 0, "unconfirmed": [IDS[11]]}
+    assert data["confirmation"] == {
+        "confirmed": 1,
+        "not_confirmed": 1,
+        "not_tried": 0,
+        "unconfirmed": [IDS[11]],
+    }
 
 
-def test_a_comparison_has_the_confirmation_of_a_regression(tmp_path: Path, mixed: Path, cli: Cli) -> None:
+def test_a_comparison_has_the_confirmation_of_a_regression(
+    tmp_path: Path, mixed: Path, cli: Cli
+) -> None:
     Run(tmp_path / "old", always())()
     assert NOT_CONFIRMED in cli(1, "compare", tmp_path / "old", mixed).out
 
@@ -367,13 +441,17 @@ def test_a_comparison_has_the_confirmation_of_a_regression(tmp_path: Path, mixed
 # Violations with several outcomes
 
 
-ODP = Fault(FaultKind.MOVED, "traffic()", "traffic", key="region", region=(ON_DEMAND, OWN_ADDRESSES))
+ODP = Fault(
+    FaultKind.MOVED, "traffic()", "traffic", key="region", region=(ON_DEMAND, OWN_ADDRESSES)
+)
 
 
 def in_turn(**ends: Sequence[str]) -> Callable[[str, Sequence[str]], str]:
     """Returns a device on which each case, by its number, has these outcomes in turn, and passes afterwards."""
     times: Counter[str] = Counter()
-    by_id: Mapping[str, Sequence[str]] = {IDS[int(number.removeprefix("c"))]: each for number, each in ends.items()}
+    by_id: Mapping[str, Sequence[str]] = {
+        IDS[int(number.removeprefix("c"))]: each for number, each in ends.items()
+    }
 
     def verdict(case: str, before: Sequence[str]) -> str:
         found = by_id.get(case, ())
@@ -393,7 +471,9 @@ def test_violations_never_seen_again_are_counted_separately(tmp_path: Path) -> N
     found, run = seen(tmp_path / "new", c4=["FAIL"])
     (record,) = found.confirmations
     assert (record["confirmed"], record["repetitions"]) == (False, {"seen": 0, "of": 3})
-    assert len(run.again) == 1 + 1 + 2  # one repetition in isolation, one after all earlier cases, and two more
+    assert (
+        len(run.again) == 1 + 1 + 2
+    )  # one repetition in isolation, one after all earlier cases, and two more
     (defect,) = found.defects
     assert defect.unconfirmed
     assert found.open_defects == ()
@@ -406,7 +486,9 @@ def test_violations_never_seen_again_are_counted_separately(tmp_path: Path) -> N
 
 def test_a_hang_that_is_never_seen_again_is_undecided(tmp_path: Path) -> None:
     """A busy host can be the reason for a request that does not complete in time, but not for any other violation."""
-    once, twice = (seen(tmp_path / str(len(ends)), c4=ends)[0] for ends in (["HANG"], ["HANG", "HANG"]))
+    once, twice = (
+        seen(tmp_path / str(len(ends)), c4=ends)[0] for ends in (["HANG"], ["HANG", "HANG"])
+    )
     (rule,) = once.defects[0].rules
     assert (once.status, once.verdicts[rule]) == (3, "BROKEN")
     assert "1 rule undecided" in once.conclusion
@@ -417,12 +499,25 @@ def test_a_hang_that_is_never_seen_again_is_undecided(tmp_path: Path) -> None:
 def test_rules_of_points_whose_hang_is_not_confirmed_are_undecided() -> None:
     """Other points of the sweep violate one of the two rules of the hang, and a third rule."""
     of = numbered(1).cases[0]
-    hang = {"verdict": "HANG", "smallest": {"op": "SEND"}, "rules": ["REG-01", "REG-02"], "when": "op=SEND"}
-    fail = {"verdict": "FAIL", "smallest": {"op": "WRITE"}, "rules": ["REG-02", "REG-03"], "when": "op=WRITE"}
+    hang = {
+        "verdict": "HANG",
+        "smallest": {"op": "SEND"},
+        "rules": ["REG-01", "REG-02"],
+        "when": "op=SEND",
+    }
+    fail = {
+        "verdict": "FAIL",
+        "smallest": {"op": "WRITE"},
+        "rules": ["REG-02", "REG-03"],
+        "when": "op=WRITE",
+    }
     verdicts = {"REG-01": "HANG", "REG-02": "HANG", "REG-03": "FAIL", "REG-04": "PASS"}
-    swept = result(of, "HANG", rule_verdicts=verdicts, deviations=[hang, fail], rules=list(verdicts))
+    swept = result(
+        of, "HANG", rule_verdicts=verdicts, deviations=[hang, fail], rules=list(verdicts)
+    )
     tried: Any = [
-        {"case": of.id, "point": f"op={op}", "confirmed": op == "WRITE", "by": "x"} for op in ("SEND", "WRITE")
+        {"case": of.id, "point": f"op={op}", "confirmed": op == "WRITE", "by": "x"}
+        for op in ("SEND", "WRITE")
     ]
     decided = Repetitions(tried).decided(swept)
     assert decided["rule_verdicts"] == verdicts | {"REG-01": "BROKEN", "REG-02": "FAIL"}
@@ -440,7 +535,10 @@ def test_an_unconfirmed_violation_is_not_a_regression(tmp_path: Path, cli: Cli) 
 
 
 def test_a_defect_that_the_old_run_saw_without_confirming_it_is_not_new(tmp_path: Path) -> None:
-    unsure, sure = seen(tmp_path / "old", c4=["FAIL"])[0], seen(tmp_path / "new", c4=["FAIL", "FAIL"])[0]
+    unsure, sure = (
+        seen(tmp_path / "old", c4=["FAIL"])[0],
+        seen(tmp_path / "new", c4=["FAIL", "FAIL"])[0],
+    )
     found = compare(unsure, sure).defects
     assert (len(found[NEW]), len(found[IN_BOTH])) == (0, 1)
     found = compare(sure, unsure).defects
@@ -452,7 +550,9 @@ def test_a_violation_seen_in_some_repetitions_is_confirmed_and_unsteady(tmp_path
     (record,) = found.confirmations
     assert (record["confirmed"], record["repetitions"]) == (True, {"seen": 1, "of": 3})
     assert len(found.open_defects) == 1
-    assert "confirmed, and unsteady: seen in 1 of 3 repetitions in isolation" in str(renderer("html").render([found]))
+    assert "confirmed, and unsteady: seen in 1 of 3 repetitions in isolation" in str(
+        renderer("html").render([found])
+    )
 
 
 def test_a_violation_that_crashes_when_repeated_is_confirmed_as_a_crash(tmp_path: Path) -> None:
@@ -471,9 +571,13 @@ def run_of(folder: Path, fault: Fault) -> Digest:
     return read(written(recorded([line]), folder))
 
 
-def test_a_defect_that_kills_the_kernel_in_one_run_is_the_same_defect_and_no_regression(tmp_path: Path) -> None:
+def test_a_defect_that_kills_the_kernel_in_one_run_is_the_same_defect_and_no_regression(
+    tmp_path: Path,
+) -> None:
     """Whether an on-demand region whose iova is not its address kills the kernel depends on kernel memory."""
-    kills = replace(ODP, kind=FaultKind.KERNEL_DIED, used=True, seen=("the kernel died", "", "", "", ""))
+    kills = replace(
+        ODP, kind=FaultKind.KERNEL_DIED, used=True, seen=("the kernel died", "", "", "", "")
+    )
     one, other = run_of(tmp_path / "fails", ODP), run_of(tmp_path / "kills", kills)
     assert one.defects[0].title == other.defects[0].title
     assert one.defects[0].fingerprint == other.defects[0].fingerprint

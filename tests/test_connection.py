@@ -47,7 +47,9 @@ LOC_QP_OP_ERR, WR_FLUSH_ERR, RECV = 2, 5, 128
     ],
 )
 def test_all_results_of_a_batch_are_yielded_before_the_next_is_executed(
-    in_c: Callable[[Sequence[ExchangeSpec]], Sequence[ExchangeSpec]], executed: list[list[int]], monkeypatch: Patch
+    in_c: Callable[[Sequence[ExchangeSpec]], Sequence[ExchangeSpec]],
+    executed: list[list[int]],
+    monkeypatch: Patch,
 ) -> None:
     """Python executes the exchanges that C does not execute."""
     began: list[int] = []
@@ -57,8 +59,12 @@ def test_all_results_of_a_batch_are_yielded_before_the_next_is_executed(
         return Exchange(Return(0, 0))
 
     stub = Mock(execute=execute, native=lambda: None)
-    monkeypatch.setattr(connection, "_native_exchanges", lambda some: [execute(spec) for spec in in_c(some)])
-    specs = [ExchangeSpec(stub, SendRequest("RDMA_WRITE", number), cast(Any, ())) for number in range(3)]
+    monkeypatch.setattr(
+        connection, "_native_exchanges", lambda some: [execute(spec) for spec in in_c(some)]
+    )
+    specs = [
+        ExchangeSpec(stub, SendRequest("RDMA_WRITE", number), cast(Any, ())) for number in range(3)
+    ]
     assert [[*began] for _ in exchanges(specs)] == executed
 
 
@@ -66,7 +72,9 @@ def area(wanted: bytes) -> Area:
     """Returns a range that must have the contents `wanted` after the exchange."""
     buffer = ctypes.create_string_buffer(SIZE)
     memory = SimpleNamespace(size=SIZE, addr=ctypes.addressof(buffer), kept=buffer)
-    return Area(cast(Any, memory), memory.addr, len(wanted), BEFORE, repeated(BEFORE, len(wanted)), wanted)
+    return Area(
+        cast(Any, memory), memory.addr, len(wanted), BEFORE, repeated(BEFORE, len(wanted)), wanted
+    )
 
 
 def two_areas() -> tuple[Area, Area]:
@@ -94,7 +102,12 @@ class Side:
         kind: str = "RC",
         state: str = "RTS",
     ) -> None:
-        self._completions, self._polled, self.kind, self.state = iter(completions), polled, kind, state
+        self._completions, self._polled, self.kind, self.state = (
+            iter(completions),
+            polled,
+            kind,
+            state,
+        )
         self.waited, self.sent, self.asked = list[float](), list[SendRequest](), 0
 
     def post_send(self, request: SendRequest) -> Return:
@@ -133,12 +146,16 @@ def over(pair: Pair, **more: Any) -> LoopbackConnection:
     return LoopbackConnection(cast(Any, pair), itertools.count(2).__next__, **more)
 
 
-def spec(of: LoopbackConnection, opcode: str, areas: tuple[Area, Area] | None = None, **more: bool) -> ExchangeSpec:
+def spec(
+    of: LoopbackConnection, opcode: str, areas: tuple[Area, Area] | None = None, **more: bool
+) -> ExchangeSpec:
     return ExchangeSpec(of, SendRequest(opcode, 1), areas or two_areas(), **more)
 
 
 @pytest.mark.parametrize(("with_completion", "late"), [(True, False), (False, True)])
-def test_data_of_a_read_must_be_in_memory_when_the_read_completes(with_completion: bool, late: bool) -> None:
+def test_data_of_a_read_must_be_in_memory_when_the_read_completes(
+    with_completion: bool, late: bool
+) -> None:
     remote, local = area(repeated(BEFORE, 8)), area(pattern(8))
 
     def write(_: int) -> None:
@@ -153,7 +170,9 @@ def test_data_of_a_read_must_be_in_memory_when_the_read_completes(with_completio
 
 
 @pytest.mark.parametrize(("failed", "waited", "state"), [(False, 0.0, "ERR"), (True, 0.001, "RTS")])
-def test_the_error_state_is_not_awaited_on_a_pair_that_has_failed(failed: bool, waited: float, state: str) -> None:
+def test_the_error_state_is_not_awaited_on_a_pair_that_has_failed(
+    failed: bool, waited: float, state: str
+) -> None:
     """The pair is in ERR, or an earlier exchange failed: then the completion is awaited only briefly, too."""
     silent = Side(state=state)
     loopback = over(Pair(silent, Side()))
@@ -163,7 +182,9 @@ def test_the_error_state_is_not_awaited_on_a_pair_that_has_failed(failed: bool, 
 
 
 @pytest.mark.parametrize(("poll", "late"), [(1, False), (2, True)])
-def test_data_of_a_write_must_be_in_memory_when_its_immediate_data_is_received(poll: int, late: bool) -> None:
+def test_data_of_a_write_must_be_in_memory_when_its_immediate_data_is_received(
+    poll: int, late: bool
+) -> None:
     remote, local = area(pattern(8)), area(repeated(BEFORE, 8))
 
     def write(polls: int) -> None:
@@ -219,7 +240,9 @@ def test_without_reported_states_only_the_first_missing_flush_is_awaited_at_full
     lingering: set[Refusal] = set()
     refused, flushed = ([Completion(1, status)] for status in ("REM_ACCESS_ERR", "WR_FLUSH_ERR"))
     for opcode in ("RDMA_WRITE", "RDMA_WRITE", "RDMA_READ"):
-        pair = Pair(Side(itertools.repeat(refused)), peer := Side(), tells_state=False, lingering=lingering)
+        pair = Pair(
+            Side(itertools.repeat(refused)), peer := Side(), tells_state=False, lingering=lingering
+        )
         loopback = over(pair)
         loopback.execute(spec(loopback, opcode))
         waits += peer.waited
@@ -259,7 +282,8 @@ def test_after_a_request_without_a_response_another_pair_must_transfer_a_message
 
 
 @pytest.mark.parametrize(
-    ("kind", "losses", "lost"), [("RC", 0, False), ("RC", 1, True), ("UC", 2, False), ("UC", 3, True)]
+    ("kind", "losses", "lost"),
+    [("RC", 0, False), ("RC", 1, True), ("UC", 2, False), ("UC", 3, True)],
 )
 def test_a_message_that_must_arrive_may_be_lost_only_by_an_unreliable_transport(
     kind: str, losses: int, lost: bool
@@ -301,12 +325,19 @@ def provided() -> Callable[..., tuple[native_exchange.NativeConnection, int]]:
 
         functions, polls = (ctypes.c_uint64 * 64)(), poll(complete)
         send, receive = post(lambda *_: 0), post(lambda *_: receives)
-        for index, function in ((11, polls), (25, send), (26, receive)):  # poll_cq, post_send, post_recv
+        for index, function in (
+            (11, polls),
+            (25, send),
+            (26, receive),
+        ):  # poll_cq, post_send, post_recv
             functions[1 + index] = ctypes.cast(function, ctypes.c_void_p).value or 0
         context = ctypes.addressof(functions)
         cq = (ctypes.c_uint64 * 4)(context)
         queue = (ctypes.c_uint64 * 32)(context, 0, 0, ctypes.addressof(cq), ctypes.addressof(cq))
-        device, at = SimpleNamespace(pointers=SimpleNamespace(attributes=lambda _: 0)), ctypes.addressof(queue)
+        device, at = (
+            SimpleNamespace(pointers=SimpleNamespace(attributes=lambda _: 0)),
+            ctypes.addressof(queue),
+        )
         end: Any = SimpleNamespace(
             kind="RC", device=device, deadline_s=1.0, attributes=None, poster=SimpleNamespace(qp=at)
         )
@@ -318,18 +349,26 @@ def provided() -> Callable[..., tuple[native_exchange.NativeConnection, int]]:
     return make
 
 
-def native(made: native_exchange.NativeConnection, opcode: str, areas: tuple[Area, Area], wr_id: int = 1) -> Any:
+def native(
+    made: native_exchange.NativeConnection, opcode: str, areas: tuple[Area, Area], wr_id: int = 1
+) -> Any:
     return made, 0, 1, SendRequest(opcode, wr_id), areas
 
 
-@pytest.mark.parametrize("cannot", [{"receives": 12}, {"renewable": True}], ids=["receive refused", "stale"])
-def test_c_does_not_execute_an_exchange_that_only_python_can_execute(provided: Any, cannot: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "cannot", [{"receives": 12}, {"renewable": True}], ids=["receive refused", "stale"]
+)
+def test_c_does_not_execute_an_exchange_that_only_python_can_execute(
+    provided: Any, cannot: dict[str, Any]
+) -> None:
     """The provider refuses receives, or the pair is stale and only Python can renew it."""
     made, _ = provided((1, 0, 0), (0, 0, RECV), **cannot)
     assert native_exchange.exchanges([native(made, "RDMA_WRITE", two_areas())]) == []
 
 
-def test_c_does_not_await_the_final_state_of_a_pair_that_reset_does_not_renew(provided: Any) -> None:
+def test_c_does_not_await_the_final_state_of_a_pair_that_reset_does_not_renew(
+    provided: Any,
+) -> None:
     """Requests complete with an error, and neither end reports a state."""
     made, _ = provided((1, LOC_QP_OP_ERR, 0))
     two = [native(made, "RDMA_WRITE", two_areas()) for _ in range(2)]
@@ -345,10 +384,17 @@ def test_a_flushed_send_is_not_taken_for_a_completion_of_the_next_request(provid
     flushed, failed = (1 | BEHIND, WR_FLUSH_ERR, 0), (2, LOC_QP_OP_ERR, 0)
     made, _ = provided((1, 0, 1), (0, 0, RECV), flushed, failed)
     still = repeated(BEFORE, 8)
-    found = native_exchange.exchanges([native(made, "SEND", (area(still), area(still)), each) for each in (1, 2)])
-    assert [[each.status for each in one.completions] for one in found] == [["SUCCESS"], ["LOC_QP_OP_ERR"]]
+    found = native_exchange.exchanges(
+        [native(made, "SEND", (area(still), area(still)), each) for each in (1, 2)]
+    )
+    assert [[each.status for each in one.completions] for one in found] == [
+        ["SUCCESS"],
+        ["LOC_QP_OP_ERR"],
+    ]
     _, qp = provided(flushed, failed)
-    assert [(each.wr_id, each.status) for each in Poster(qp).completions(1, 1.0)] == [(2, "LOC_QP_OP_ERR")]
+    assert [(each.wr_id, each.status) for each in Poster(qp).completions(1, 1.0)] == [
+        (2, "LOC_QP_OP_ERR")
+    ]
 
 
 def test_c_reports_data_of_a_read_that_arrives_after_its_completion(provided: Any) -> None:
@@ -366,7 +412,9 @@ def test_all_branches_of_a_set_up_share_the_ids_of_requests() -> None:
     """A completion on a shared queue pair may belong to a request of an earlier branch."""
     case = cast(Any, SimpleNamespace(entry="libibverbs"))
     trunk = CaseContext(case, cast(Any, SimpleNamespace(entry=lambda _: None)))
-    ids = [context.next_wr_id() for context in (trunk, trunk.branch(case), trunk.branch(case), trunk)]
+    ids = [
+        context.next_wr_id() for context in (trunk, trunk.branch(case), trunk.branch(case), trunk)
+    ]
     assert len(set(ids)) == 4
     assert not any(each & BEHIND for each in ids)
 
@@ -385,7 +433,9 @@ def test_python_awaits_the_final_state_if_c_does_not(monkeypatch: Patch) -> None
     assert exchange.responder_state == "RTS"
 
 
-def test_a_wait_yields_the_processor_a_fixed_number_of_times_even_if_the_clock_jumps(monkeypatch: Patch) -> None:
+def test_a_wait_yields_the_processor_a_fixed_number_of_times_even_if_the_clock_jumps(
+    monkeypatch: Patch,
+) -> None:
     turns: list[None] = []
     monkeypatch.setattr("time.monotonic", itertools.count(step=60.0).__next__)
     monkeypatch.setattr("os.sched_yield", lambda: turns.append(None))
@@ -397,12 +447,20 @@ def test_a_wait_yields_the_processor_a_fixed_number_of_times_even_if_the_clock_j
 
 # The opcode of <infiniband/verbs.h>'s enum ibv_wc_opcode for each request, stated independently of the code.
 COMPLETED = {
-    opcode: opcode for opcode in ("RDMA_WRITE", "SEND", "RDMA_READ", "LOCAL_INV", "BIND_MW", "ATOMIC_WRITE")
+    opcode: opcode
+    for opcode in ("RDMA_WRITE", "SEND", "RDMA_READ", "LOCAL_INV", "BIND_MW", "ATOMIC_WRITE")
 } | {
     **{"RDMA_WRITE_WITH_IMM": "RDMA_WRITE", "SEND_WITH_IMM": "SEND", "SEND_WITH_INV": "SEND"},
     **{"ATOMIC_CMP_AND_SWP": "COMP_SWAP", "ATOMIC_FETCH_AND_ADD": "FETCH_ADD"},
     **dict.fromkeys(
-        ("FLUSH_GLOBAL", "FLUSH_PERSISTENT", "FLUSH_BOTH", "FLUSH_GLOBAL_MR", "FLUSH_PERSISTENT_MR"), "FLUSH"
+        (
+            "FLUSH_GLOBAL",
+            "FLUSH_PERSISTENT",
+            "FLUSH_BOTH",
+            "FLUSH_GLOBAL_MR",
+            "FLUSH_PERSISTENT_MR",
+        ),
+        "FLUSH",
     ),
 }
 
@@ -422,9 +480,15 @@ def test_the_completion_of_a_receive_distinguishes_a_message_from_a_write() -> N
     assert other_opcode("SEND", completed("SEND"), message) == []
     assert other_opcode("SEND", completed("SEND"), write) == ["RECV_RDMA_WITH_IMM", "RECV"]
     assert other_opcode("RDMA_WRITE_WITH_IMM", completed("RDMA_WRITE"), write) == []
-    assert other_opcode("RDMA_WRITE_WITH_IMM", completed("RDMA_WRITE"), message) == ["RECV", "RECV_RDMA_WITH_IMM"]
+    assert other_opcode("RDMA_WRITE_WITH_IMM", completed("RDMA_WRITE"), message) == [
+        "RECV",
+        "RECV_RDMA_WITH_IMM",
+    ]
 
 
 def test_the_opcode_of_a_failed_completion_is_ignored() -> None:
-    assert other_opcode("RDMA_READ", completed("", "REM_ACCESS_ERR"), completed("", "WR_FLUSH_ERR")) == []
+    assert (
+        other_opcode("RDMA_READ", completed("", "REM_ACCESS_ERR"), completed("", "WR_FLUSH_ERR"))
+        == []
+    )
     assert other_opcode("RDMA_READ", []) == []

@@ -11,7 +11,13 @@ from typing import Any, cast
 import pytest
 
 from conformance.device import connection_manager
-from conformance.device.connection_manager import CmError, ConnectionManager, _Channel, _ConnParam, _Event
+from conformance.device.connection_manager import (
+    CmError,
+    ConnectionManager,
+    _Channel,
+    _ConnParam,
+    _Event,
+)
 from conformance.device.qp_states import ByManager, ByStates
 from conformance.errors import UserError
 from kinds import Patch
@@ -64,7 +70,11 @@ class Library:
             others[0]._obj.value = ctypes.addressof(self.told)
         if name in ("rdma_connect", "rdma_accept"):
             parameters: _ConnParam = others[0]._obj
-            self.connected[name] = (parameters.qp_num, parameters.initiator_depth, parameters.responder_resources)
+            self.connected[name] = (
+                parameters.qp_num,
+                parameters.initiator_depth,
+                parameters.responder_resources,
+            )
         if name == "rdma_connect":
             self.asking = own
         for event, end in self.reports.get(name, ()):
@@ -90,7 +100,9 @@ def library(monkeypatch: Patch) -> Iterator[Library]:
     os.close(made.write)
 
 
-def test_two_queue_pairs_are_connected_by_their_numbers_and_released_with_the_connection(library: Library) -> None:
+def test_two_queue_pairs_are_connected_by_their_numbers_and_released_with_the_connection(
+    library: Library,
+) -> None:
     manager = ConnectionManager("10.77.0.1", 5.0)
     listener = set(library.alive)
     ends = manager.connect(ACTIVE, PASSIVE)
@@ -108,7 +120,9 @@ def test_events_of_earlier_connections_are_ignored(library: Library) -> None:
     manager.connect(ACTIVE, PASSIVE)
 
 
-def test_a_refused_connection_has_the_status_of_the_event_and_leaves_no_id(library: Library) -> None:
+def test_a_refused_connection_has_the_status_of_the_event_and_leaves_no_id(
+    library: Library,
+) -> None:
     manager = ConnectionManager("10.77.0.1", 5.0)
     listener = set(library.alive)
     library.reports["rdma_connect"], library.status = [(REJECTED, "own")], -errno.ECONNRESET
@@ -158,7 +172,9 @@ def test_a_host_without_the_library_is_reported(monkeypatch: Patch) -> None:
     ],
 )
 def test_an_address_has_the_layout_of_a_sockaddr(address: str, packed: str) -> None:
-    assert connection_manager._socket_address(address, 0x1234).raw == bytes.fromhex(packed.replace(" ", ""))
+    assert connection_manager._socket_address(address, 0x1234).raw == bytes.fromhex(
+        packed.replace(" ", "")
+    )
 
 
 class End:

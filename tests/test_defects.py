@@ -45,7 +45,10 @@ _FORKY = """
 4703b67c7434:REG-11 586737a68bcd:REG-13 ff6941f7e668:IOVA-02+IOVA-03+IOVA-05 885a6ada681b:REG-25 9cfb0f69cdbe:BIND-19
 4d1f0fd5bda9:REREG-12 eb1cbda3da5a:STAT-03+STAT-06 5e8c2d4d65db:BIND-15+BIND-19 1241c05be1a5:ADV-09
 """
-FORKY = {name: tuple(rules.split("+")) for name, _, rules in (each.partition(":") for each in _FORKY.split())}
+FORKY = {
+    name: tuple(rules.split("+"))
+    for name, _, rules in (each.partition(":") for each in _FORKY.split())
+}
 
 
 def results(name: str) -> Sequence[ResultRecord]:
@@ -58,7 +61,10 @@ def rules_by_fingerprint(defects: Sequence[Defect]) -> dict[str, tuple[str, ...]
 
 def test_a_defect_has_the_same_fingerprint_in_two_runs_with_crashes_in_different_cases() -> None:
     first, second = results("forky"), results("forky-again")
-    died = [{record["case"] for record in each if record["verdict"] == "CRASH"} for each in (first, second)]
+    died = [
+        {record["case"] for record in each if record["verdict"] == "CRASH"}
+        for each in (first, second)
+    ]
     assert died[0] != died[1]
     assert rules_by_fingerprint(defects_of(second)) == FORKY
 
@@ -78,17 +84,26 @@ def test_one_cause_that_violates_many_rules_is_one_defect() -> None:
 
 
 @pytest.mark.parametrize("name", ["forky", "trixie"])
-def test_fingerprint_title_and_severity_do_not_depend_on_which_cases_ran_and_in_which_order(name: str) -> None:
+def test_fingerprint_title_and_severity_do_not_depend_on_which_cases_ran_and_in_which_order(
+    name: str,
+) -> None:
     """The test uses each case separately, the cases of each verb, other orders, and a third or two thirds of the cases.
     The severity of one defect differs, because it kills the kernel only sometimes."""
-    every, shorts = list(results(name)), {rule.id: rule.short for rule in load_suite().registry.values()}
+    every, shorts = (
+        list(results(name)),
+        {rule.id: rule.short for rule in load_suite().registry.values()},
+    )
     unsteady = "7862f7654354"
     whole = {defect.fingerprint: defect for defect in defects_of(every, shorts)}
     for record in every:
-        own = {fingerprint for fingerprint, defect in whole.items() if record["case"] in defect.cases}
+        own = {
+            fingerprint for fingerprint, defect in whole.items() if record["case"] in defect.cases
+        }
         assert {defect.fingerprint for defect in defects_of([record])} == own
     verbs = sorted({record["case"].partition("/")[0] for record in every})
-    parts = [[record for record in every if record["case"].startswith(f"{verb}/")] for verb in verbs]
+    parts = [
+        [record for record in every if record["case"].startswith(f"{verb}/")] for verb in verbs
+    ]
     for seed in range(3):
         random.Random(seed).shuffle(every)
         parts += [list(every), every[: len(every) // 3], every[len(every) // 3 :]]
@@ -106,7 +121,9 @@ def test_the_most_severe_defect_comes_first_and_each_result_counts_once() -> Non
     ranks = [defect.severity.rank for defect in defects_of(run)]
     assert ranks == sorted(ranks)
     bad = [record for record in run if record["verdict"] in VIOLATIONS]
-    worst = (min(map(severity_of, symptoms_of(each)), key=lambda severity: severity.rank) for each in bad)
+    worst = (
+        min(map(severity_of, symptoms_of(each)), key=lambda severity: severity.rank) for each in bad
+    )
     count = count_by_severity(worst)
     assert {severity.label: number for severity, number in count.items()} == {
         "kernel crash": 4,
@@ -128,14 +145,25 @@ def test_severity_agrees_with_the_raw_observations(name: str) -> None:
             if record["deviations"] or not record["observed"]:
                 continue
             severity = severity_of(symptom)
-            done = [each for each in seen if each.get("wc") == ["SUCCESS"] or each.get("returned") in ("0", "MR", "MW")]
-            failed = [each for each in seen if each.get("errno") or set(each.get("wc", ())) - {"SUCCESS"}]
+            done = [
+                each
+                for each in seen
+                if each.get("wc") == ["SUCCESS"] or each.get("returned") in ("0", "MR", "MW")
+            ]
+            failed = [
+                each for each in seen if each.get("errno") or set(each.get("wc", ())) - {"SUCCESS"}
+            ]
             if severity is Severity.MEMORY:
-                assert any(each.get("moved") in ("part", "all", "nothing", "other") and each in done for each in seen)
+                assert any(
+                    each.get("moved") in ("part", "all", "nothing", "other") and each in done
+                    for each in seen
+                )
             elif severity is Severity.NOT_REFUSED:
                 assert done
             elif severity is Severity.VALID_REFUSED:
-                assert failed or any(each.get("unacknowledged") and each.get("moved") == "nothing" for each in seen)
+                assert failed or any(
+                    each.get("unacknowledged") and each.get("moved") == "nothing" for each in seen
+                )
             else:
                 assert severity is Severity.WRONG_REPORT
 
@@ -154,13 +182,25 @@ def test_the_only_remark_of_recorded_runs_is_about_invalidated_keys() -> None:
 def test_the_answering_layer_is_reported_only_with_evidence() -> None:
     found = {defect.rules: defect.answering for defect in defects_of(results("forky"))}
     assert found["BIND-15", "BIND-19"].layer == "device"
-    died = next(defect for defect in defects_of(results("forky")) if defect.fingerprint == "6c8e18b350a5")
-    assert str(died.answering) == "device (the kernel was in __rxe_put, called by rxe_invalidate_mw (rdma_rxe))"
-    assert str(found["REG-25",]) == "device (rxe_reg_user_mr of its driver reports it in the kernel's log)"
+    died = next(
+        defect for defect in defects_of(results("forky")) if defect.fingerprint == "6c8e18b350a5"
+    )
+    assert (
+        str(died.answering)
+        == "device (the kernel was in __rxe_put, called by rxe_invalidate_mw (rdma_rxe))"
+    )
+    assert (
+        str(found["REG-25",])
+        == "device (rxe_reg_user_mr of its driver reports it in the kernel's log)"
+    )
     assert found["ADV-09",].layer == "kernel core"
     assert found["ADV-08",].layer == "not known"
     assert str(found["BIND-21",]) == "provider (the process was in librxe-rdmav65.so)"
-    early = [answering_of(each).layer for each in symptoms("forky") if each.fault.kind is FaultKind.CARRIED_OUT]
+    early = [
+        answering_of(each).layer
+        for each in symptoms("forky")
+        if each.fault.kind is FaultKind.CARRIED_OUT
+    ]
     assert set(early) == {"provider"}
 
 
@@ -179,7 +219,9 @@ def test_the_frames_of_a_dead_process_name_the_answering_layer(name: str) -> Non
 def test_wrong_results_of_the_kernel_core_count_as_the_stacks_but_crashes_do_not() -> None:
     of_stack = [record for record in results("forky") if is_of_stack(record)]
     assert {"ADV-09", "IOVA-02"} <= {rule for record in of_stack for rule in record["rules"]}
-    assert [each["case"] for each in of_stack if "the kernel's RDMA core answered" not in str(each)] == []
+    assert [
+        each["case"] for each in of_stack if "the kernel's RDMA core answered" not in str(each)
+    ] == []
     dead = [record for record in results("forky") if record["verdict"] == "CRASH"]
     assert dead
     assert not any(map(is_of_stack, dead))
@@ -189,28 +231,48 @@ def test_a_title_is_made_of_the_cause_and_of_the_short_text_of_a_rule() -> None:
     shorts = {rule.id: rule.short for rule in load_suite().registry.values()}
     titles = {defect.fingerprint: defect.title for defect in defects_of(results("forky"), shorts)}
     assert titles["4703b67c7434"] == "a registration is refused with EOPNOTSUPP: ZERO_BASED region"
-    assert titles["74523eb0e047"] == "ibv_advise_mr fails with EINVAL instead of the documented errno"
+    assert (
+        titles["74523eb0e047"] == "ibv_advise_mr fails with EINVAL instead of the documented errno"
+    )
     assert titles["1e01f1eef7dc"] == "a valid ibv_advise_mr is refused with EINVAL"
-    assert titles["85c569cb8aca"] == "range of a bound window: its rkey moves bytes that it does not grant"
-    assert titles["eb1cbda3da5a"] == "refused requests complete with WR_FLUSH_ERR instead of their own status"
-    assert titles["6c8e18b350a5"] == "kernel fault in __rxe_put, called by rxe_invalidate_mw (rdma_rxe)"
+    assert (
+        titles["85c569cb8aca"]
+        == "range of a bound window: its rkey moves bytes that it does not grant"
+    )
+    assert (
+        titles["eb1cbda3da5a"]
+        == "refused requests complete with WR_FLUSH_ERR instead of their own status"
+    )
+    assert (
+        titles["6c8e18b350a5"]
+        == "kernel fault in __rxe_put, called by rxe_invalidate_mw (rdma_rxe)"
+    )
     without = {defect.fingerprint: defect.title for defect in defects_of(results("forky"))}
     assert without["4703b67c7434"] == "a registration is refused with EOPNOTSUPP: REG-11"
 
 
 def test_the_title_of_a_report_of_kasan_names_the_error_and_the_function() -> None:
     (dead,) = [each for each in defects_of(results("forky")) if each.fingerprint == "6c8e18b350a5"]
-    record = next(each for each in results("forky") if each["case"] in dead.cases and each["verdict"] == "CRASH")
+    record = next(
+        each
+        for each in results("forky")
+        if each["case"] in dead.cases and each["verdict"] == "CRASH"
+    )
     frames = ("__rxe_put", "rxe_invalidate_mw", "rdma_rxe", "rdma_rxe")
     seen = ("KASAN: slab-use-after-free", "__rxe_put [rdma_rxe]", "rxe_invalidate_mw [rdma_rxe]")
     fault = Fault(FaultKind.KERNEL_MEMORY, verb="ibv_bind_mw", seen=seen, site=frames)
     (reported,) = defects_of([{**record, "verdict": Verdict.FAIL, "fault": fault.as_data()}])
-    assert reported.title == "KASAN: slab-use-after-free in __rxe_put, called by rxe_invalidate_mw (rdma_rxe)"
+    assert (
+        reported.title
+        == "KASAN: slab-use-after-free in __rxe_put, called by rxe_invalidate_mw (rdma_rxe)"
+    )
     assert reported.severity is Severity.MEMORY
     assert reported.fingerprint == dead.fingerprint, "the same place in the driver"
 
 
-def test_one_flag_that_is_refused_at_many_rules_is_one_defect_and_keeps_every_fingerprint(tmp_path: Path) -> None:
+def test_one_flag_that_is_refused_at_many_rules_is_one_defect_and_keeps_every_fingerprint(
+    tmp_path: Path,
+) -> None:
     """The reference refuses REMOTE_WRITE. In isolation, each case has the defect of its own rule; in the whole run, all
     calls with this flag show one defect."""
     suite = load_suite()
@@ -247,12 +309,16 @@ REQUIRED = {
 @pytest.fixture(scope="module")
 def kcidb(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     out = tmp_path_factory.mktemp("kcidb")
-    assert main(["findings", *TWO, "--format", "kcidb", "--origin", "my_ci", "--out", str(out)]) == 0
+    assert (
+        main(["findings", *TWO, "--format", "kcidb", "--origin", "my_ci", "--out", str(out)]) == 0
+    )
     found: dict[str, Any] = json.loads((out / "kcidb.json").read_text())
     return found
 
 
-def test_the_objects_have_what_the_schema_requires_and_refer_to_each_other(kcidb: dict[str, Any]) -> None:
+def test_the_objects_have_what_the_schema_requires_and_refer_to_each_other(
+    kcidb: dict[str, Any],
+) -> None:
     assert kcidb["version"] == {"major": 5, "minor": 3}
     assert {key for key in kcidb if key != "version"} == set(REQUIRED)
     ids = {kind: [each["id"] for each in kcidb[kind]] for kind in REQUIRED}

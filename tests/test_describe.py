@@ -45,7 +45,9 @@ def test_without_an_argument_each_verb_is_listed_in_a_line(shown: Shown) -> None
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_a_description_has_every_statement_and_fits_into_100_columns(name: str, shown: Shown) -> None:
+def test_a_description_has_every_statement_and_fits_into_100_columns(
+    name: str, shown: Shown
+) -> None:
     text = shown(name)
     assert max(map(len, text.splitlines())) <= 100
     verb, flat = VERBS[name], " ".join(text.split())
@@ -68,12 +70,17 @@ def test_the_prefix_may_be_left_out(shown: Shown) -> None:
 
 
 def test_the_other_dialect_is_mentioned_and_is_described_with_its_option(shown: Shown) -> None:
-    mainline, experimental = shown("ibv_rereg_mr"), shown("ibv_rereg_mr", "--dialect", "experimental")
+    mainline, experimental = (
+        shown("ibv_rereg_mr"),
+        shown("ibv_rereg_mr", "--dialect", "experimental"),
+    )
     assert "--dialect experimental" in mainline
     assert "ibv_rereg_mr_attr" not in mainline
     assert "struct ibv_rereg_mr_attr *attr" in experimental
     assert "--dialect mainline" in experimental
-    assert ["IBV_ACCESS_ALLOCATE_MR", "?"] in [line.split()[:2] for line in experimental.splitlines()]
+    assert ["IBV_ACCESS_ALLOCATE_MR", "?"] in [
+        line.split()[:2] for line in experimental.splitlines()
+    ]
     assert "ialect" not in shown("ibv_reg_mr")
     assert shown("--dialect", "experimental").split()[0] == "ibv_rereg_mr"
 
@@ -98,31 +105,54 @@ def test_every_rule_has_its_source_its_cases_and_what_a_failure_means(
     monkeypatch.setattr(run_arguments, "load_suite", lambda *_: SUITE)
     for rule in SUITE.registry.values():
         said = explained(cli, rule.id)
-        for text in (rule.statement, rule.document, rule.section, rule.quote or rule.unquoted, rule.failure_means):
+        for text in (
+            rule.statement,
+            rule.document,
+            rule.section,
+            rule.quote or rule.unquoted,
+            rule.failure_means,
+        ):
             assert " ".join(text.split()) in said
         count = sum(rule.id in case.rules for case in SUITE.cases)
-        assert (f"{count:,} cases test this rule:" if count > 1 else "1 case tests this rule:") in said
+        assert (
+            f"{count:,} cases test this rule:" if count > 1 else "1 case tests this rule:"
+        ) in said
 
 
-def test_the_last_verdict_is_that_of_the_newest_run(tmp_path: Path, cli: Cli, monkeypatch: Patch) -> None:
+def test_the_last_verdict_is_that_of_the_newest_run(
+    tmp_path: Path, cli: Cli, monkeypatch: Patch
+) -> None:
     monkeypatch.chdir(tmp_path)
     record(tmp_path / "out" / "first", SUITE, [CASE], Device(without("odp")))
     assert "Last verdict: PARTIAL" in explained(cli, "reg-15")
     newest = record(tmp_path / "out" / "second", SUITE, [SUITE.cases[0]])
-    assert f"Last verdict: not run (reference, host, kernel 7.2.0; out/{newest.name})" in explained(cli, "REG-15")
+    assert f"Last verdict: not run (reference, host, kernel 7.2.0; out/{newest.name})" in explained(
+        cli, "REG-15"
+    )
 
 
 def test_a_case_has_its_call_its_rules_and_its_observation(tmp_path: Path, cli: Cli) -> None:
     run = record(tmp_path / "run", SUITE, [CASE])
     said = explained(cli, CASE.id, "--run", run)
-    for text in (str(CASE.when), "expect: outcome refused", "REG-15", "If it fails:", "observed:", "errno EINVAL"):
+    for text in (
+        str(CASE.when),
+        "expect: outcome refused",
+        "REG-15",
+        "If it fails:",
+        "observed:",
+        "errno EINVAL",
+    ):
         assert text in said
 
 
-def test_a_case_of_other_tables_is_explained_only_with_the_option_cases(tmp_path: Path, cli: Cli) -> None:
+def test_a_case_of_other_tables_is_explained_only_with_the_option_cases(
+    tmp_path: Path, cli: Cli
+) -> None:
     ours = record(tmp_path / "run", SUITE, [CASE])
     path = ours / "results.jsonl"
-    path.write_text(path.read_text().replace(CASE.id, "reg_mr/mine/own").replace(SUITE.tables_sha256, "0" * 64))
+    path.write_text(
+        path.read_text().replace(CASE.id, "reg_mr/mine/own").replace(SUITE.tables_sha256, "0" * 64)
+    )
     said = cli(2, "explain", "reg_mr/mine/own", "--run", ours).err
     assert said == (
         "rdma-cts: the run has the case 'reg_mr/mine/own', but the suite's tables do not; "
@@ -134,14 +164,18 @@ def test_a_case_of_other_tables_is_explained_only_with_the_option_cases(tmp_path
 def test_bash_offers_the_words_that_fit(line: str, offered: str, cli: Cli) -> None:
     script = cli(0, "completion", "bash").out
     words = line.split(" ")
-    ask = f"COMP_WORDS=({' '.join(words[:-1])} '{words[-1]}'); COMP_CWORD={len(words) - 1}; _rdma_cts"
+    ask = (
+        f"COMP_WORDS=({' '.join(words[:-1])} '{words[-1]}'); COMP_CWORD={len(words) - 1}; _rdma_cts"
+    )
     text = f'{script}\n{ask}; printf "%s\\n" "${{COMPREPLY[@]}}"'
     done = ended("bash", "-uc", text, check=True)
     found = [each for each in done.stdout.splitlines() if each not in ("", "/etc/passwd-")]
     assert (found, done.stderr) == (offered.split(), "")
 
 
-@pytest.mark.parametrize(("shell", "sign"), [("zsh", "#compdef rdma-cts\n"), ("fish", "complete -c rdma-cts")])
+@pytest.mark.parametrize(
+    ("shell", "sign"), [("zsh", "#compdef rdma-cts\n"), ("fish", "complete -c rdma-cts")]
+)
 def test_other_shells_know_all_commands(shell: str, sign: str, cli: Cli) -> None:
     script = cli(0, "completion", shell).out
     assert sign in script
@@ -164,22 +198,36 @@ def test_every_case_and_its_first_point_have_a_set_up_of_printable_lines() -> No
         assert len(set_up["before"]) == len(case.before)
         assert all(line.isprintable() for line in (*set_up["given"], *set_up["before"]))
         names = {line.partition(":")[0] for line in set_up["given"]}
-        assert {*case.given.memory, *case.given.mrs, *case.given.windows, *case.given.qps, *case.given.pds} <= names
+        assert {
+            *case.given.memory,
+            *case.given.mrs,
+            *case.given.windows,
+            *case.given.qps,
+            *case.given.pds,
+        } <= names
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: Folders) -> Path:
     """A run on a device whose windows grant access to the whole region: a row and a sweep fail, and a row passes."""
-    cases = [case for case in SUITE.cases if case.id in (ROW, SWEEP, "bind_mw/type_1/part-from-buf")]
+    cases = [
+        case for case in SUITE.cases if case.id in (ROW, SWEEP, "bind_mw/type_1/part-from-buf")
+    ]
     assert len(cases) == 3
-    return record(tmp_path_factory.mktemp("run"), SUITE, cases, named("window-of-the-whole-region").kind())
+    return record(
+        tmp_path_factory.mktemp("run"), SUITE, cases, named("window-of-the-whole-region").kind()
+    )
 
 
-def test_a_violation_has_its_set_up_and_each_deviation_that_of_its_smallest_point(run: Path) -> None:
+def test_a_violation_has_its_set_up_and_each_deviation_that_of_its_smallest_point(
+    run: Path,
+) -> None:
     results = {result["case"]: result for result in read_results(run).results}
     assert GIVEN in results[ROW]["set_up"]["given"]
     (deviation,) = results[SWEEP]["deviations"]
-    point = SUITE.find(f"{SWEEP}#{','.join(f'{axis}={label}' for axis, label in deviation['smallest'].items())}")
+    point = SUITE.find(
+        f"{SWEEP}#{','.join(f'{axis}={label}' for axis, label in deviation['smallest'].items())}"
+    )
     assert point is not None
     assert deviation["set_up"] == set_up_of(point)
     assert deviation["call"] == str(point.when)
@@ -200,7 +248,10 @@ def reported(run: Path, format_: str, cli: Cli) -> str:
 def test_a_sweep_is_reported_with_call_rule_and_clause(run: Path, format_: str, cli: Cli) -> None:
     said = reported(run, format_, cli)
     assert "points where beyond_the_range: those with " in said
-    assert "  call: traffic(op=RDMA_WRITE, rkey=mw.rkey, addr=buf + 1 page + 100, length=200, position=before" in said
+    assert (
+        "  call: traffic(op=RDMA_WRITE, rkey=mw.rkey, addr=buf + 1 page + 100, length=200, position=before"
+        in said
+    )
     assert "  expected by BIND-10: refused" in said
 
 
@@ -210,12 +261,19 @@ def test_explain_has_the_set_up_of_a_row_and_of_a_point(run: Path, cli: Cli) -> 
     assert f"given: {GIVEN}" in said
     assert "call: traffic(op=RDMA_WRITE, rkey=mw.rkey" in said
     assert "Last verdict: FAIL" in said
-    assert "BIND-10 expects refused: traffic returned 0, completed with SUCCESS, and moved bytes" in said
+    assert (
+        "BIND-10 expects refused: traffic returned 0, completed with SUCCESS, and moved bytes"
+        in said
+    )
     assert f"--only {SWEEP}#{POINT}" in said
-    assert "Last verdict: PASS" in explained(cli, f"{SWEEP}#{POINT.replace('before', 'first')}", "--run", run)
+    assert "Last verdict: PASS" in explained(
+        cli, f"{SWEEP}#{POINT.replace('before', 'first')}", "--run", run
+    )
 
 
-def test_the_explanation_of_a_sweep_has_the_command_that_explains_a_point(run: Path, cli: Cli) -> None:
+def test_the_explanation_of_a_sweep_has_the_command_that_explains_a_point(
+    run: Path, cli: Cli
+) -> None:
     assert f"./rdma-cts explain {SWEEP}#AXIS=VALUE,..." in explained(cli, SWEEP, "--run", run)
 
 
@@ -266,7 +324,9 @@ def test_failed_selects_the_cases_that_failed_or_were_not_decided(out: Path) -> 
     assert with_earlier(RunOptions(), Path("out")).only == expected
 
 
-def test_a_run_without_failures_a_missing_run_and_an_unknown_defect_are_refused(out: Path, tmp_path: Path) -> None:
+def test_a_run_without_failures_a_missing_run_and_an_unknown_defect_are_refused(
+    out: Path, tmp_path: Path
+) -> None:
     with pytest.raises(UserError, match=r"no case of .*second has failed"):
         with_earlier(RunOptions(), out / "second")
     with pytest.raises(UserError, match=r"there is no run in .*nowhere"):
@@ -275,8 +335,12 @@ def test_a_run_without_failures_a_missing_run_and_an_unknown_defect_are_refused(
         with_earlier(RunOptions(only=("abcdef",)), None)
 
 
-@pytest.mark.parametrize("target", ["--guest --stack trixie", "--host root@node1 --device mlx5_0", ""])
-def test_the_last_lines_name_the_program_and_the_next_run_on_the_same_target(out: Path, target: str) -> None:
+@pytest.mark.parametrize(
+    "target", ["--guest --stack trixie", "--host root@node1 --device mlx5_0", ""]
+)
+def test_the_last_lines_name_the_program_and_the_next_run_on_the_same_target(
+    out: Path, target: str
+) -> None:
     file = out / "first/results.jsonl"
     run = f"./rdma-cts run {target}".strip()
     file.write_text(re.sub(r'"repro":"[^"]*--only', f'"repro":"{run} --only', file.read_text()))
@@ -287,6 +351,10 @@ def test_the_last_lines_name_the_program_and_the_next_run_on_the_same_target(out
 
 def test_printed_commands_are_quoted_for_a_shell(out: Path, cli: Cli) -> None:
     named = (out / "first").rename(out / "a b&c")
-    assert f"reproducer {read(named).open_defects[0].fingerprint} --run '{named}' shows" in summary(read(named), named)
+    assert f"reproducer {read(named).open_defects[0].fingerprint} --run '{named}' shows" in summary(
+        read(named), named
+    )
     cli(0, "report", named, "--out", "page.html")
-    assert f"--run &#39;{named}&#39;</code>".replace("&c", "&amp;c") in Path("page.html").read_text()
+    assert (
+        f"--run &#39;{named}&#39;</code>".replace("&c", "&amp;c") in Path("page.html").read_text()
+    )

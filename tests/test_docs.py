@@ -19,7 +19,9 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 def test_the_table_in_the_page_of_tables_has_no_mistake() -> None:
     page = (ROOT / "docs" / "tables.md").read_text()
     (example,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    table, mistakes = parse_table(read_bytes(example.encode(), "example"), Path("reg_mr/example.yaml"), registry())
+    table, mistakes = parse_table(
+        read_bytes(example.encode(), "example"), Path("reg_mr/example.yaml"), registry()
+    )
     assert mistakes == []
     assert table is not None
 
@@ -27,7 +29,11 @@ def test_the_table_in_the_page_of_tables_has_no_mistake() -> None:
 def test_every_kind_of_memory_and_every_call_that_is_not_a_verb_is_documented() -> None:
     page = (ROOT / "docs" / "tables.md").read_text()
     calls = [call for call in vocabulary.CALLS if not call.startswith("ibv_")]
-    missing = [word for word in (*vocabulary.MEMORY_KINDS, *vocabulary.DMABUF_KINDS, *calls) if f"`{word}`" not in page]
+    missing = [
+        word
+        for word in (*vocabulary.MEMORY_KINDS, *vocabulary.DMABUF_KINDS, *calls)
+        if f"`{word}`" not in page
+    ]
     assert missing == []
 
 
@@ -50,7 +56,11 @@ def test_web_pages_are_made_of_all_pages_without_a_warning(tmp_path: Path) -> No
 def test_the_page_of_tests_lists_the_files_with_nightly_tests() -> None:
     rows = re.findall(r"^\| (.*?) \|", (ROOT / "docs" / "testing.md").read_text(), re.MULTILINE)
     listed = set(re.findall(r"test_\w+\.py", " ".join(rows)))
-    marked = {path.name for path in (ROOT / "tests").glob("test_*.py") if "mark.nightly" in path.read_text()}
+    marked = {
+        path.name
+        for path in (ROOT / "tests").glob("test_*.py")
+        if "mark.nightly" in path.read_text()
+    }
     assert listed == marked
 
 
@@ -70,7 +80,9 @@ HOOK = ROOT / "ci" / "hooks" / "commit-msg"
         ("rxe: check the rkey\nWhy.\n", "a blank line"),
     ],
 )
-def test_a_commit_message_has_a_subject_a_blank_line_and_a_body(message: str, complaint: str, tmp_path: Path) -> None:
+def test_a_commit_message_has_a_subject_a_blank_line_and_a_body(
+    message: str, complaint: str, tmp_path: Path
+) -> None:
     path = tmp_path / "message"
     path.write_text(message)
     done = subprocess.run([HOOK, path], capture_output=True, text=True, check=False)

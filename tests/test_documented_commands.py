@@ -17,23 +17,36 @@ from conformance.tables.suite import ROOT, load_suite
 from kinds import rows
 from samples import laid, numbered, recorded, result, written
 
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted(
+    [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "SECURITY.md",
+        *(ROOT / "docs").glob("*.md"),
+    ]
+)
 # A command is after a prompt, in a script, a crontab or a unit of systemd. In a sentence, it must have arguments.
 _PLACE = r"(?:[$#] |[A-Z_]+=\S+ |git bisect run |(?:[\d*]+ ){5}.*&& |Exec\w+=\S*/)?(?:\./)?"
 _COMMAND = re.compile(
-    rf"^    {_PLACE}rdma-cts (?P<line>(?:.*\\\n)*.*)|`\./rdma-cts (?P<said>[a-z-]+\s[^`]+)`", re.MULTILINE
+    rf"^    {_PLACE}rdma-cts (?P<line>(?:.*\\\n)*.*)|`\./rdma-cts (?P<said>[a-z-]+\s[^`]+)`",
+    re.MULTILINE,
 )
 # The placeholders of the pages and their values; for commands that are not run, their beginnings and the reasons.
 _ROWS = rows("documented_commands")
 FOR_READERS = dict(_ROWS)
-NOT_RUN = {begin.removeprefix("not run: "): why for begin, why in _ROWS if begin.startswith("not run: ")}
+NOT_RUN = {
+    begin.removeprefix("not run: "): why for begin, why in _ROWS if begin.startswith("not run: ")
+}
 
 
 def documented() -> Iterator[tuple[str, str]]:
     """Yields the page and the arguments of each command, without comments, optional parts and shell syntax."""
     for page in PAGES:
         text = re.sub(
-            r"^    (?:[\d*]+ ){5}.*", lambda line: line[0].replace("; ", "\n    "), page.read_text(), flags=re.M
+            r"^    (?:[\d*]+ ){5}.*",
+            lambda line: line[0].replace("; ", "\n    "),
+            page.read_text(),
+            flags=re.M,
         )
         for found in _COMMAND.finditer(text):
             line = re.sub(r"\\\n", " ", found["line"] or found["said"])
@@ -50,7 +63,9 @@ def why_not(line: str) -> str:
     """Returns the reason why a command is not run; empty if it is run."""
     if "--list" in line.split():
         return ""
-    return next((reason for begin, reason in NOT_RUN.items() if f"{line} ".startswith(f"{begin} ")), "")
+    return next(
+        (reason for begin, reason in NOT_RUN.items() if f"{line} ".startswith(f"{begin} ")), ""
+    )
 
 
 def words_of(line: str) -> list[str]:
@@ -80,7 +95,9 @@ def desk(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("page", "line"), COMMANDS)
-def test_every_command_of_a_page_is_parsed(page: str, line: str, shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_of_a_page_is_parsed(
+    page: str, line: str, shelf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(shelf)
     words = words_of(line)
     try:
@@ -93,7 +110,9 @@ def test_every_command_of_a_page_is_parsed(page: str, line: str, shelf: Path, mo
 
 def runs() -> Iterator[Any]:
     """Yields the commands that are run. Commands with the same words (after placeholders are replaced) run once."""
-    for words, (page, line) in {tuple(words_of(line)): (page, line) for page, line in COMMANDS}.items():
+    for words, (page, line) in {
+        tuple(words_of(line)): (page, line) for page, line in COMMANDS
+    }.items():
         if not why_not(line):
             yield pytest.param(page, words, id=line)
 

@@ -54,7 +54,9 @@ def module(folder: Path, recipe: Recipe = FORKY, say: Progress = print) -> Path:
     return ensure_module(SIW, recipe, image, folder, say)
 
 
-def test_a_module_is_compiled_once_and_again_when_it_is_damaged(tmp_path: Path, compiler: Compiler) -> None:
+def test_a_module_is_compiled_once_and_again_when_it_is_damaged(
+    tmp_path: Path, compiler: Compiler
+) -> None:
     made = module(tmp_path)
     assert made.read_bytes() == b"\x7fELF module"
     assert module(tmp_path) == made
@@ -62,7 +64,9 @@ def test_a_module_is_compiled_once_and_again_when_it_is_damaged(tmp_path: Path, 
     made.write_bytes(b"something else")
     assert module(tmp_path).read_bytes() == b"\x7fELF module"
     assert compiler.count == 2
-    assert [path.name for path in (tmp_path / "modules").iterdir()] == [made.parent.name], "the damaged module remains"
+    assert [path.name for path in (tmp_path / "modules").iterdir()] == [made.parent.name], (
+        "the damaged module remains"
+    )
 
 
 def test_only_the_latest_versions_are_kept(tmp_path: Path, compiler: Compiler) -> None:
@@ -96,16 +100,25 @@ def test_two_runs_at_once_compile_a_module_once(tmp_path: Path, compiler: Compil
         dataclasses.replace(Recipe(), mirror="http://mirror.example/debian"),
     ],
 )
-def test_every_input_of_a_module_changes_its_digest(other: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_input_of_a_module_changes_its_digest(
+    other: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
     of_another = dataclasses.replace(SIW, option="CONFIG_OTHER")
-    inputs = ((SIW, Recipe(), KERNEL), (SIW, other, KERNEL), (SIW, Recipe(), "7.1"), (of_another, Recipe(), KERNEL))
+    inputs = (
+        (SIW, Recipe(), KERNEL),
+        (SIW, other, KERNEL),
+        (SIW, Recipe(), "7.1"),
+        (of_another, Recipe(), KERNEL),
+    )
     digests = {once.digest(module_of(*each)) for each in inputs}
     monkeypatch.setattr(driver, "_SCRIPT", SCRIPTS / "init.sh")
     assert len({*digests, once.digest(module_of(SIW, Recipe(), KERNEL))}) == len(inputs) + 1
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_a_module_is_made_from_the_suites_of_its_stack(stack: str, tmp_path: Path, compiler: Compiler) -> None:
+def test_a_module_is_made_from_the_suites_of_its_stack(
+    stack: str, tmp_path: Path, compiler: Compiler
+) -> None:
     recipe = dataclasses.replace(recipe_for(stack), mirror="http://mirror.example/debian")
     command = module_of(SIW, recipe, KERNEL).command(tmp_path / "root")
     assert f"--include=make,xz-utils,linux-headers-{KERNEL}" in command
@@ -116,9 +129,15 @@ def test_a_module_is_made_from_the_suites_of_its_stack(stack: str, tmp_path: Pat
 @pytest.mark.parametrize(
     ("log", "message"),
     [
-        (f"E: Unable to locate package linux-headers-{KERNEL}\n", f"no longer has the headers of .* kernel {KERNEL}"),
+        (
+            f"E: Unable to locate package linux-headers-{KERNEL}\n",
+            f"no longer has the headers of .* kernel {KERNEL}",
+        ),
         ("E: Failed to fetch http://x  Could not connect to x:80\n", "downloading Debian packages"),
-        ("E: drivers/infiniband/sw/siw could not be compiled\n", "drivers/infiniband/sw/siw could not be compiled"),
+        (
+            "E: drivers/infiniband/sw/siw could not be compiled\n",
+            "drivers/infiniband/sw/siw could not be compiled",
+        ),
     ],
 )
 def test_the_reason_why_a_module_cannot_be_made_is_one_line(

@@ -18,7 +18,12 @@ from conformance.execution.runner import run_case
 from conformance.judging import Basis, conclude
 from conformance.judging.kernel_alarms import decisive_lines, kernel_alarm
 from conformance.model import bounds
-from conformance.model.capability import Capabilities, DeviceAttributes, Profile, declared_capabilities
+from conformance.model.capability import (
+    Capabilities,
+    DeviceAttributes,
+    Profile,
+    declared_capabilities,
+)
 from conformance.model.case import Case, QpSpec
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, Observation
@@ -48,7 +53,9 @@ def sent(cases: list[Case], device: Device) -> Iterator[tuple[Case, ResultRecord
     with closing(ReferenceBench(device)) as bench:
         run = replace(on_the_reference(bench), watch=QuietKernel())
         caps = run.basis.capabilities
-        facts: HeaderRecord = header(device={"name": "r", "driver": "r", "caps": dict(caps.declared)})
+        facts: HeaderRecord = header(
+            device={"name": "r", "driver": "r", "caps": dict(caps.declared)}
+        )
         tried = {entry: dict(found) for entry, found in caps.offered.items()}
         offered: OfferedRecord = {"type": "offered", "offered": tried, "absent": dict(caps.absent)}
         judge = Examiner.of(SUITE.registry, Profile(), facts, offered)
@@ -58,14 +65,26 @@ def sent(cases: list[Case], device: Device) -> Iterator[tuple[Case, ResultRecord
             yield case, record, judge
 
 
-@pytest.mark.parametrize("device", [Device(), Device(without("odp", "rereg_mr", "mw_type_2", "atomics"))])
+@pytest.mark.parametrize(
+    "device", [Device(), Device(without("odp", "rereg_mr", "mw_type_2", "atomics"))]
+)
 def test_the_line_of_an_honest_worker_is_unchanged(device: Device) -> None:
     cases = [case for case in SUITE.cases if not case.hazardous and not case.sweep][::30]
     cases += [case for case in SUITE.cases if case.sweep and case.sweep.size <= 512][::4]
     found = set()
     for of, line, judge in sent(cases, device):
         judged = judge.judged(of, line)
-        for key in ("verdict", "rules", "level", "layer", "reason", "observed", "points", "rule_verdicts", "expected"):
+        for key in (
+            "verdict",
+            "rules",
+            "level",
+            "layer",
+            "reason",
+            "observed",
+            "points",
+            "rule_verdicts",
+            "expected",
+        ):
             assert judged.get(key) == line.get(key), (of.id, key)
         found.add(judged["verdict"])
     assert found >= {"PASS"}
@@ -74,7 +93,11 @@ def test_the_line_of_an_honest_worker_is_unchanged(device: Device) -> None:
 @pytest.fixture(scope="module")
 def swept() -> tuple[Case, ResultRecord, Examiner]:
     """A sweep whose points expect success or a refusal, an honest worker's line of it, and the examiner."""
-    cases = [case for case in SUITE.cases if case.id == "advise_mr/advice_space/advice-and-flags@libibverbs"]
+    cases = [
+        case
+        for case in SUITE.cases
+        if case.id == "advise_mr/advice_space/advice-and-flags@libibverbs"
+    ]
     return next(sent(cases, Device()))
 
 
@@ -89,20 +112,32 @@ def test_numbers_of_points_that_differ_from_the_observations_are_broken(
     case, line, judge = swept
     judged = judge.judged(case, changed(line, {"points": {"PASS": 7}}))
     assert (judged["verdict"], judged["claimed"]) == ("BROKEN", "PASS")
-    assert f"reports the points 7 PASS, but its observations give {line['points']['PASS']} PASS" in judged["reason"]
+    assert (
+        f"reports the points 7 PASS, but its observations give {line['points']['PASS']} PASS"
+        in judged["reason"]
+    )
 
 
-def test_points_that_contradict_their_observations_are_broken(swept: tuple[Case, ResultRecord, Examiner]) -> None:
+def test_points_that_contradict_their_observations_are_broken(
+    swept: tuple[Case, ResultRecord, Examiner],
+) -> None:
     case, line, judge = swept
     data = line["points_data"]
-    bad = [{**each, "observed": {**each["observed"], "returned": "EIO", "errno": "EIO"}} for each in data["examples"]]
+    bad = [
+        {**each, "observed": {**each["observed"], "returned": "EIO", "errno": "EIO"}}
+        for each in data["examples"]
+    ]
     judged = judge.judged(case, with_points(line, examples=bad))
     assert judged["verdict"] == "BROKEN"
     assert "the worker reports PASS" in judged["reason"]
 
 
-@pytest.mark.parametrize("what", ["missing", "fewer", "other space", "no examples", "too many numbers", "no points"])
-def test_points_that_differ_from_the_table_are_broken(swept: tuple[Case, ResultRecord, Examiner], what: str) -> None:
+@pytest.mark.parametrize(
+    "what", ["missing", "fewer", "other space", "no examples", "too many numbers", "no points"]
+)
+def test_points_that_differ_from_the_table_are_broken(
+    swept: tuple[Case, ResultRecord, Examiner], what: str
+) -> None:
     case, line, judge = swept
     index = Points.of_data(line["points_data"]).index
     changes: dict[str, dict[str, Any]] = {
@@ -134,7 +169,11 @@ def test_recorded_logs_and_notes_are_bounded() -> None:
 
 
 NOISE = ["[  1.0] nothing to see"]
-COMPLAINT, OTHER, NAMED = "[  2.0] WARNING: at mm/x.c", "[  2.0] WARNING: of another", "[  2.0] siw_dereg+0x1/0x2 [siw]"
+COMPLAINT, OTHER, NAMED = (
+    "[  2.0] WARNING: at mm/x.c",
+    "[  2.0] WARNING: of another",
+    "[  2.0] siw_dereg+0x1/0x2 [siw]",
+)
 
 
 @pytest.mark.parametrize(
@@ -160,17 +199,30 @@ COMPLAINT, OTHER, NAMED = "[  2.0] WARNING: at mm/x.c", "[  2.0] WARNING: of ano
 )
 @pytest.mark.parametrize("taint", [0, 512])
 @pytest.mark.parametrize("suspects", [{}, {"suspects": ["siw", "ib_core"]}], ids=["", "suspects"])
-def test_a_bounded_log_gives_the_verdict_of_the_whole_log(log: list[str], taint: int, suspects: KernelEvidence) -> None:
+def test_a_bounded_log_gives_the_verdict_of_the_whole_log(
+    log: list[str], taint: int, suspects: KernelEvidence
+) -> None:
     evidence: KernelEvidence = {"taint": taint, "taint_before": 0, "log": log}
     evidence |= suspects
     kept: KernelEvidence = {**evidence, "log": limits.bounded_log(log, decisive_lines(evidence))}
     assert kernel_alarm(kept) == kernel_alarm(evidence)
     assert len(kept["log"]) <= limits.MOST_LOG_LINES + 5
-    left = sum(int(line.split()[0][1:]) for line in kept["log"] if line.endswith("lines are left out)"))
+    left = sum(
+        int(line.split()[0][1:]) for line in kept["log"] if line.endswith("lines are left out)")
+    )
     assert left + sum(line in (*NOISE, COMPLAINT, OTHER, NAMED) for line in kept["log"]) == len(log)
 
 
-CLAIMED = ("mw_type_1", "mw_type_2", "xrc", "atomics", "odp", "odp_implicit", "flush_global", "immediate_data")
+CLAIMED = (
+    "mw_type_1",
+    "mw_type_2",
+    "xrc",
+    "atomics",
+    "odp",
+    "odp_implicit",
+    "flush_global",
+    "immediate_data",
+)
 
 
 def claiming(*names: str) -> Device:
@@ -224,10 +276,18 @@ def test_each_false_claim_fails_only_its_own_rule() -> None:
     about = [case for case in every if any(rule.startswith("CAP-") for rule in case.rules)]
     rows = [*about, *every[::5]]
     found = list(on_reference(rows, only=claiming(*CLAIMED).stack))
-    wrong = [each for each in found if each[1].verdict not in (Verdict.PASS, Verdict.UNSUPPORTED, Verdict.UNREACHABLE)]
-    assert {rule for case, _ in wrong for rule in case.rules} == {f"CAP-0{number}" for number in (*range(1, 7), 8, 9)}
+    wrong = [
+        each
+        for each in found
+        if each[1].verdict not in (Verdict.PASS, Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
+    ]
+    assert {rule for case, _ in wrong for rule in case.rules} == {
+        f"CAP-0{number}" for number in (*range(1, 7), 8, 9)
+    }
     assert {judgement.verdict for _, judgement in wrong} == {Verdict.FAIL}
-    resting = [each.reason for _, each in found if "declares mw_type_1 but does not have it" in each.reason]
+    resting = [
+        each.reason for _, each in found if "declares mw_type_1 but does not have it" in each.reason
+    ]
     assert len(resting) > 10
 
 
@@ -235,7 +295,9 @@ def test_a_case_about_declarations_is_judged_by_what_is_declared() -> None:
     window = "{rules: [%s], needs: [mw_type_1], call: ibv_alloc_mw, when: {type: 1}, then: success}"
     seen: Observation = {"rc": None, "returned": "NULL", "errno": "EOPNOTSUPP", "layer": "kernel"}
     basis = Basis(Capabilities({"mw_type_1": True}, {}, {}, {"mw_type_1": "it was refused"}))
-    verdicts = [conclude(case(window % rule), basis, seen)[0].verdict for rule in ("CAP-01", "BIND-16")]
+    verdicts = [
+        conclude(case(window % rule), basis, seen)[0].verdict for rule in ("CAP-01", "BIND-16")
+    ]
     assert verdicts == [Verdict.FAIL, Verdict.UNSUPPORTED]
 
 
@@ -246,7 +308,11 @@ def test_absent_capabilities_are_known_when_a_run_is_rejudged() -> None:
     line["observed"] = {"lacking": ["mw_type_1", "odp", "rc"]}
     line["entry"] = "libibverbs"
     known = known_capabilities(Recorded(first, [line]))
-    assert known.undeclared(["mw_type_1", "odp", "rc", "uc"], "libibverbs") == ["mw_type_1", "odp", "rc"]
+    assert known.undeclared(["mw_type_1", "odp", "rc", "uc"], "libibverbs") == [
+        "mw_type_1",
+        "odp",
+        "rc",
+    ]
     assert set(known.absent) == {"mw_type_1"}
 
 

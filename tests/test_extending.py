@@ -108,7 +108,11 @@ def retired() -> Iterator[str]:
 def capabilities() -> Iterator[str]:
     """Capabilities whose presence no code determines, and capabilities without a meaning."""
     known = ReferenceBench().capabilities()
-    found = {*known.declared, *known.reachable, *(name for each in known.offered.values() for name in each)}
+    found = {
+        *known.declared,
+        *known.reachable,
+        *(name for each in known.offered.values() for name in each),
+    }
     for name in capability.MEANING.keys() - found:
         yield (
             f"capability {name} is never determined: add it to declared_capabilities or PRECONDITIONS in {_CAPABILITY},"
@@ -134,7 +138,11 @@ def formats() -> Iterator[str]:
     """Modules with `render` that cannot be chosen as a report format."""
     chosen = {f"reports.{name}" for name in report.FORMATS}
     for path in sorted((ROOT / "reports").glob("[!_]*.py")):
-        names = {node.name for node in ast.parse(path.read_bytes()).body if isinstance(node, ast.FunctionDef)}
+        names = {
+            node.name
+            for node in ast.parse(path.read_bytes()).body
+            if isinstance(node, ast.FunctionDef)
+        }
         if "render" in names and f"reports.{path.stem}" not in chosen:
             yield f"reports/{path.name} cannot be chosen: add its render to FORMATS in commands/report.py"
 
@@ -158,7 +166,18 @@ def kinds() -> Iterator[str]:
             yield f"{name} has no tables: add the folder cases/{kind.traits.folder}/"
 
 
-CHECKS = (flags, described, entries, rules, retired, capabilities, preconditions, formats, stacks, kinds)
+CHECKS = (
+    flags,
+    described,
+    entries,
+    rules,
+    retired,
+    capabilities,
+    preconditions,
+    formats,
+    stacks,
+    kinds,
+)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: str(check.__name__))

@@ -17,7 +17,9 @@ EDIT = re.compile(
     r"(?P<indent> *)```\w+\n(?P<block>.*?)\n *```",
     re.DOTALL,
 )
-GENERATED = re.findall(r"^    (\./rdma-cts schema \w+ > docs/\S+|python3 docs/\S+)$", PAGE, re.MULTILINE)
+GENERATED = re.findall(
+    r"^    (\./rdma-cts schema \w+ > docs/\S+|python3 docs/\S+)$", PAGE, re.MULTILINE
+)
 LEFT_OUT = ("*.git", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache")
 
 
@@ -52,21 +54,30 @@ def followed(tree: Path, text: str) -> set[str]:
 
 
 def run(tree: Path, command: str) -> str:
-    done = subprocess.run(command, shell=True, cwd=tree, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, shell=True, cwd=tree, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(ROOT, tmp_path / "tree", symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT)))
+    return Path(
+        shutil.copytree(
+            ROOT, tmp_path / "tree", symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT)
+        )
+    )
 
 
 @pytest.mark.parametrize(
-    ("heading", "files", "cases", "rule"), [("An access flag", 6, -4, "REG-99"), ("A verb", 6, 2, "PROBE-01")]
+    ("heading", "files", "cases", "rule"),
+    [("An access flag", 6, -4, "REG-99"), ("A verb", 6, 2, "PROBE-01")],
 )
 @pytest.mark.nightly
-def test_the_steps_of_the_page_suffice(heading: str, files: int, cases: int, rule: str, tree: Path) -> None:
+def test_the_steps_of_the_page_suffice(
+    heading: str, files: int, cases: int, rule: str, tree: Path
+) -> None:
     before = counted(tree)
     assert len(followed(tree, section(heading))) == files
     assert counted(tree) - before == cases

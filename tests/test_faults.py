@@ -26,14 +26,18 @@ Found = list[tuple[str, str, str, int, str]]
 
 def when(symptom: Symptom) -> str:
     """Returns the formula of the deviating points; empty for other symptoms."""
-    return symptom.deviation["when"] if symptom.deviation and not symptom.deviation.get("row") else ""
+    return (
+        symptom.deviation["when"] if symptom.deviation and not symptom.deviation.get("row") else ""
+    )
 
 
 def found_in(file: Path, to: Path) -> Found:
     """Judges a recorded run again; returns the symptoms of the results that are still violations."""
     recorded, directory = read_results(file), file if file.is_dir() else file.parent
     recorded.results = [
-        each for each in recorded.results if not each.get("points_file") or (directory / each["points_file"]).exists()
+        each
+        for each in recorded.results
+        if not each.get("points_file") or (directory / each["points_file"]).exists()
     ]
     found: Found = []
     for each in rejudge(SUITE, recorded, directory):
@@ -56,11 +60,15 @@ def of_reference(tmp_path_factory: Folders) -> Path:
         if case.id.startswith(("reg_mr/rights/", "reg_mr/access_flags/", "reg_mr/access_space/"))
         and (case.sweep is None or case.sweep.size <= 2048)
     ]
-    return recorded_run(tmp_path_factory.mktemp("faults") / "run", SUITE, cases, named("remote-write-never").kind())
+    return recorded_run(
+        tmp_path_factory.mktemp("faults") / "run", SUITE, cases, named("remote-write-never").kind()
+    )
 
 
 @pytest.mark.parametrize("name", ["forky", "trixie", "siw", "reference"])
-def test_no_sentence_changes_a_defect(name: str, of_reference: Path, tmp_path: Path, monkeypatch: Patch) -> None:
+def test_no_sentence_changes_a_defect(
+    name: str, of_reference: Path, tmp_path: Path, monkeypatch: Patch
+) -> None:
     """The renderer of sentences is replaced by a function that returns the same nonsense for every fault."""
     file = of_reference if name == "reference" else RUNS / f"{name}.jsonl"
     before = found_in(file, tmp_path)
@@ -79,6 +87,12 @@ def test_no_sentence_changes_a_defect(name: str, of_reference: Path, tmp_path: P
 
 @pytest.mark.parametrize("kind", FaultKind)
 def test_every_kind_has_a_sentence_and_is_equal_when_read_from_data(kind: FaultKind) -> None:
-    fault = Fault(kind, "ibv_reg_mr(access=0)", "ibv_reg_mr", expected=("1", "2"), seen=("3", "4", "5", "6", "7"))
+    fault = Fault(
+        kind,
+        "ibv_reg_mr(access=0)",
+        "ibv_reg_mr",
+        expected=("1", "2"),
+        seen=("3", "4", "5", "6", "7"),
+    )
     assert sentence(fault).startswith("ibv_reg_mr(access=0)")
     assert Fault.of_data(fault.as_data()) == fault

@@ -35,15 +35,29 @@ def changing(*keys: str, to: Any) -> Change:
 
 # Differences of a node, and the reports about them.
 DIFFERENCES: Mapping[str, tuple[Change, str]] = {
-    "firmware": (changing("stack", "firmware", to="1.2.3"), "firmware: 1.2.3, most nodes of its group: none"),
+    "firmware": (
+        changing("stack", "firmware", to="1.2.3"),
+        "firmware: 1.2.3, most nodes of its group: none",
+    ),
     "kernel": (changing("stack", "kernel", to="7.3.0"), "kernel: 7.3.0, most nodes of its group: "),
-    "library": (changing("under_test", "libraries.librxe-rdmav65.so", to="0" * 12), "hash of libraries.librxe"),
-    "capability": (changing("capabilities", "odp", to="no"), "capability odp: no, most nodes of its group: yes"),
-    "limit": (changing("capabilities", "max_mw", to="7"), "capability max_mw: 7, most nodes of its group: "),
+    "library": (
+        changing("under_test", "libraries.librxe-rdmav65.so", to="0" * 12),
+        "hash of libraries.librxe",
+    ),
+    "capability": (
+        changing("capabilities", "odp", to="no"),
+        "capability odp: no, most nodes of its group: yes",
+    ),
+    "limit": (
+        changing("capabilities", "max_mw", to="7"),
+        "capability max_mw: 7, most nodes of its group: ",
+    ),
     "verdict": (changing("rules", "REG-01", to="FAIL"), "REG-01: FAIL, most nodes of its group: "),
     "better": (changing("rules", "IOVA-05", to="PASS"), "IOVA-05: PASS, most nodes of its group: "),
     "defect": (
-        lambda data: data["defects"].pop(0),  # not the last: unconfirmed defects come last, and are not compared
+        lambda data: data["defects"].pop(
+            0
+        ),  # not the last: unconfirmed defects come last, and are not compared
         "defect ",
     ),
     "case": (
@@ -59,7 +73,9 @@ def nodes(folder: Path, count: int, changes: Mapping[int, Change] | None = None)
     """Writes the summaries of `count` nodes n0, n1, … that differ in their clocks, durations, and `changes`."""
     for number in range(count):
         data = json.loads(summary())
-        data["started"] = data["stack"]["started"] = f"2026-01-02T{number % 24:02}:{number % 60:02}:00+00:00"
+        data["started"] = data["stack"]["started"] = (
+            f"2026-01-02T{number % 24:02}:{number % 60:02}:00+00:00"
+        )
         data["duration_s"] = 300.0 + number % 17
         if change := (changes or {}).get(number):
             change(data)
@@ -83,7 +99,9 @@ def test_exactly_the_real_differences_are_found(tmp_path: Path, cli: Cli) -> Non
     assert len(group["differences"]) == len(DIFFERENCES)
     for number, (_, line) in zip(changes, DIFFERENCES.values(), strict=True):
         assert f"n{number}: {line}" in said
-    assert "100 nodes, 1 group, 11 differ from their group, 100 violate a rule (exit status 1)" in said
+    assert (
+        "100 nodes, 1 group, 11 differ from their group, 100 violate a rule (exit status 1)" in said
+    )
     page = (tmp_path / "out" / "fleet.html").read_text()
     assert page.count('<tr id="n') == 100
 
@@ -114,14 +132,18 @@ def test_a_node_that_ran_other_cases_does_not_differ(tmp_path: Path, cli: Cli) -
 def test_nodes_without_a_readable_run_have_no_verdict(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "nodes" / "empty").mkdir(parents=True)
     _, said = told(3, tmp_path / "nodes", cli)
-    assert "1 node, 0 groups, nothing was compared, 1 without a complete run (exit status 3)" in said
+    assert (
+        "1 node, 0 groups, nothing was compared, 1 without a complete run (exit status 3)" in said
+    )
 
 
 def test_an_unreadable_node_affects_only_its_row(tmp_path: Path, cli: Cli) -> None:
     folder = nodes(tmp_path / "nodes", 5)
     (folder / "empty").mkdir()
     (folder / "n1" / "summary.json").write_text("{")
-    (folder / "n2" / "summary.json").write_text(json.dumps({**json.loads(summary()), "complete": False, "rules": {}}))
+    (folder / "n2" / "summary.json").write_text(
+        json.dumps({**json.loads(summary()), "complete": False, "rules": {}})
+    )
     data, said = told(1, folder, cli)
     # An incomplete run is not compared, because it would differ in all missing results.
     assert data["groups"][0]["nodes"] == ["n0", "n3", "n4"]
@@ -138,7 +160,10 @@ def test_a_directory_of_another_user_is_reported_as_the_problem_of_its_node(tmp_
     folder = nodes(tmp_path, 1) / "n0"
     folder.chmod(0)
     with as_another_user():
-        assert _node("n0", folder, tmp_path).problem == f"{folder}/summary.json cannot be read: Permission denied"
+        assert (
+            _node("n0", folder, tmp_path).problem
+            == f"{folder}/summary.json cannot be read: Permission denied"
+        )
     folder.chmod(0o700)
 
 
@@ -154,7 +179,15 @@ def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, cl
         (folder / name).mkdir()
     told(1, folder, cli)
     script = tmp_path / "out" / "drain.sh"
-    shown = ended("sh", "-c", 'scontrol() { printf "%s|" "$@"; }; . "$1"', "sh", str(script), check=True, cwd=tmp_path)
+    shown = ended(
+        "sh",
+        "-c",
+        'scontrol() { printf "%s|" "$@"; }; . "$1"',
+        "sh",
+        str(script),
+        check=True,
+        cwd=tmp_path,
+    )
     usual = recorded().capabilities["max_mw"]
     reason = f"Reason=rdma-cts: capability max_mw: 7, most nodes of its group: {usual}"
     assert shown.stdout == f"update|NodeName=n2,n5|State=DRAIN|{reason}|"

@@ -74,7 +74,10 @@ def test_each_verdict_has_its_word_in_each_format() -> None:
     run = one_of_each()
     suite = parsed(junit.render([run]))
     elements = ["".join(child.tag for child in case) or "-" for case in suite.iter("testcase")]
-    lines = [("ok" if line.ok else "not-ok") + ",skip" * line.skip for line in results_in(ktap.render([run]))]
+    lines = [
+        ("ok" if line.ok else "not-ok") + ",skip" * line.skip
+        for line in results_in(ktap.render([run]))
+    ]
     results = [each["result"] for each in yaml.safe_load(tmt.render([run]))]
     found = list(zip(VERDICTS, elements, lines, results, strict=True))
     assert found == [tuple(line.split()) for line in SAID.strip().splitlines()]
@@ -84,9 +87,15 @@ def test_each_verdict_has_its_word_in_each_format() -> None:
 
 
 def test_a_testcase_is_named_by_verb_and_case_and_its_failure_has_call_table_and_command() -> None:
-    line = result(SUITE.cases[0], "FAIL", "it should not", kernel={"log": ["WARNING: here"]}, duration_us=1500)
+    line = result(
+        SUITE.cases[0], "FAIL", "it should not", kernel={"log": ["WARNING: here"]}, duration_us=1500
+    )
     case = parsed(junit.render([digested(line)])).find("testcase")
-    assert dict(case.attrib) == {"classname": "rdma-cts.reg_mr", "name": "sample/c0", "time": "0.001500"}
+    assert dict(case.attrib) == {
+        "classname": "rdma-cts.reg_mr",
+        "name": "sample/c0",
+        "time": "0.001500",
+    }
     failure = case.find("failure")
     assert failure.get("message").startswith("FAIL REG-01, wrong report, defect ")
     assert failure.get("message").endswith(": it should not")
@@ -98,7 +107,9 @@ def test_a_testcase_is_named_by_verb_and_case_and_its_failure_has_call_table_and
 
 def test_a_planned_case_without_result_is_an_error() -> None:
     planned = [SUITE.cases[0].id, "reg_mr/sample/lost"]
-    suite = parsed(junit.render([digested(result(SUITE.cases[0]), complete=False, planned=planned)]))
+    suite = parsed(
+        junit.render([digested(result(SUITE.cases[0]), complete=False, planned=planned)])
+    )
     assert suite.get("errors") == "1"
     assert suite.find("testcase/error").get("message").startswith("MISSED")
 
@@ -112,7 +123,9 @@ def test_hostile_text_is_kept_as_far_as_xml_can_represent_it() -> None:
     assert "\U0001f600" in failure.text
 
 
-def test_if_the_page_cannot_be_written_the_smaller_reports_are_still_written(tmp_path: Path) -> None:
+def test_if_the_page_cannot_be_written_the_smaller_reports_are_still_written(
+    tmp_path: Path,
+) -> None:
     run = tmp_path / "run"
     write_run(run, run_of({2: "FAIL"}))
     for name in ("summary.json", "junit.xml", "report.html"):
@@ -195,7 +208,9 @@ def tables(text: str) -> list[list[str]]:
 
 def test_ktap_describes_a_failure_before_the_line_of_its_case() -> None:
     lines = ktap.render([digested(result(SUITE.cases[0], "FAIL", "it should not"))]).splitlines()
-    assert lines.index("# reg_mr/sample/c0: FAIL REG-01: it should not") < lines.index("not ok 1 reg_mr/sample/c0")
+    assert lines.index("# reg_mr/sample/c0: FAIL REG-01: it should not") < lines.index(
+        "not ok 1 reg_mr/sample/c0"
+    )
     assert "# reproduce: ./rdma-cts run --only reg_mr/sample/c0" in lines
 
 
@@ -209,7 +224,11 @@ def test_parsers_of_ktap_count_the_tests_and_failures_and_no_error(tmp_path: Pat
         (tmp_path / "run.ktap").write_text(text)
         suite = Loader().load_suite_from_file(str(tmp_path / "run.ktap"))
         suite.run(told := unittest.TestResult())
-        assert (told.testsRun, len(told.failures), len(told.errors)) == (tests, read.count(False), 0)
+        assert (told.testsRun, len(told.failures), len(told.errors)) == (
+            tests,
+            read.count(False),
+            0,
+        )
 
 
 def test_several_runs_are_subtests_of_one_ktap_document() -> None:
@@ -230,7 +249,14 @@ def test_markdown_has_the_verdict_and_a_row_for_each_defect() -> None:
 
 @given(ANY_TEXT)
 def test_no_text_makes_a_document_invalid_or_becomes_a_line_or_markup_of_it(text: str) -> None:
-    line = result(SUITE.cases[0], "FAIL", text, case=f"reg_mr/a{text}", repro=text, source={"file": text, "line": 1})
+    line = result(
+        SUITE.cases[0],
+        "FAIL",
+        text,
+        case=f"reg_mr/a{text}",
+        repro=text,
+        source={"file": text, "line": 1},
+    )
     line |= {"kernel": {"log": [text]}, "observed": {"errno": text}}
     run = digested(line, stack=text, planned=[])
     parsed(junit.render([run]))
@@ -242,8 +268,14 @@ def test_no_text_makes_a_document_invalid_or_becomes_a_line_or_markup_of_it(text
 
 # Fields of a rule in a results file, and the line of reports about the rule's document.
 DOCUMENTED = [
-    ({"document": "a page", "section": "NOTES", "quote": "It holds."}, '"It holds." (a page, NOTES)'),
-    ({"document": "a page", "section": "NOTES", "unquoted": "A secret."}, "a page, NOTES (not quoted: A secret.)"),
+    (
+        {"document": "a page", "section": "NOTES", "quote": "It holds."},
+        '"It holds." (a page, NOTES)',
+    ),
+    (
+        {"document": "a page", "section": "NOTES", "unquoted": "A secret."},
+        "a page, NOTES (not quoted: A secret.)",
+    ),
     ({"document": "a page", "section": "NOTES"}, "a page, NOTES"),
 ]
 
@@ -252,9 +284,19 @@ DOCUMENTED = [
 def test_the_quote_of_the_document_is_next_to_a_violation(texts: dict[str, str], said: str) -> None:
     run = digested(result(SUITE.cases[0], "FAIL"), result(SUITE.cases[1]), rules={"REG-01": texts})
     assert ktap.render([run]).splitlines().count(f"# document of REG-01: {said}") == 1
-    assert junit.render([run]).decode().replace("&quot;", '"').count(f"document of REG-01: {said}") == 1
-    page = "".join(token.content for token in MarkdownIt().parse(markdown.render([run])) if token.type == "inline")
-    assert MarkdownIt().renderInline(page).count(MarkdownIt().renderInline(markdown.escaped(said))) == 1
+    assert (
+        junit.render([run]).decode().replace("&quot;", '"').count(f"document of REG-01: {said}")
+        == 1
+    )
+    page = "".join(
+        token.content
+        for token in MarkdownIt().parse(markdown.render([run]))
+        if token.type == "inline"
+    )
+    assert (
+        MarkdownIt().renderInline(page).count(MarkdownIt().renderInline(markdown.escaped(said)))
+        == 1
+    )
 
 
 def test_only_violated_rules_of_a_result_are_documented() -> None:

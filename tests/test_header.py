@@ -13,7 +13,15 @@ from typing import Any, Protocol
 import pytest
 import yaml
 
-from conformance.header import FAIL, NOT_COVERED, PASS, UNREACHABLE, Check, check_bindings, check_header
+from conformance.header import (
+    FAIL,
+    NOT_COVERED,
+    PASS,
+    UNREACHABLE,
+    Check,
+    check_bindings,
+    check_header,
+)
 from conformance.verbs import CONSTANTS, ENUMS, STRUCTS, VERBS
 from kinds import Patch
 from launched import script
@@ -35,7 +43,9 @@ def checked(tmp_path: Path) -> Checked:
     def check(*edits: Edit, **options: Any) -> list[Check]:
         text = own_header()
         for old, new in edits:
-            assert text.count(old) == 1, f"{old!r} is {text.count(old)} times in the header, not once"
+            assert text.count(old) == 1, (
+                f"{old!r} is {text.count(old)} times in the header, not once"
+            )
             text = text.replace(old, new)
         laid(tmp_path, {"infiniband/verbs.h": text})
         return check_header(include_dirs=[tmp_path], **options)
@@ -46,7 +56,9 @@ def checked(tmp_path: Path) -> Checked:
 def findings(checks: list[Check]) -> dict[str, str]:
     """Returns the outcomes other than PASS, by item, without the items of the vendor's dialect."""
     return {
-        each.item: each.outcome for each in checks if each.outcome != PASS and not each.item.endswith("(experimental)")
+        each.item: each.outcome
+        for each in checks
+        if each.outcome != PASS and not each.item.endswith("(experimental)")
     }
 
 
@@ -120,20 +132,30 @@ def doctored() -> list[list[dict[str, Any]]]:
     return [pieces for _, pieces in headers]
 
 
-@pytest.mark.parametrize("pieces", doctored(), ids=lambda pieces: f"{pieces[0]['name']} and {len(pieces) - 1} more")
+@pytest.mark.parametrize(
+    "pieces", doctored(), ids=lambda pieces: f"{pieces[0]['name']} and {len(pieces) - 1} more"
+)
 def test_a_doctored_header_gives_the_findings_of_its_pieces_and_no_others(
     pieces: list[dict[str, Any]], checked: Checked
 ) -> None:
-    edits = [struct_with(*edit) if len(edit) == 3 else edit for piece in pieces for edit in piece["edits"]]
+    edits = [
+        struct_with(*edit) if len(edit) == 3 else edit
+        for piece in pieces
+        for edit in piece["edits"]
+    ]
     expected = {item: said for piece in pieces for item, said in piece["findings"].items()}
     checks = checked(*edits)
-    assert findings(checks) == {item: said if isinstance(said, str) else said[0] for item, said in expected.items()}
+    assert findings(checks) == {
+        item: said if isinstance(said, str) else said[0] for item, said in expected.items()
+    }
     for item, said in expected.items():
         if not isinstance(said, str):
             assert [*astuple(only(checks, item))[1:]][: len(said)] == said
 
 
-def test_a_struct_that_embeds_a_missing_struct_is_compared_in_its_other_fields(checked: Checked) -> None:
+def test_a_struct_that_embeds_a_missing_struct_is_compared_in_its_other_fields(
+    checked: Checked,
+) -> None:
     text = own_header()
     start = text.index("struct ibv_mw_bind_info {")
     middle = text[start : text.index("struct ibv_sge {", start)]
@@ -158,7 +180,10 @@ def test_a_header_need_not_have_what_is_newer_than_its_release(checked: Checked)
     gone = ("IBV_ACCESS_HUGETLB = 128,", ""), ("IBV_ACCESS_LOCAL_WRITE = 1,", "")
     flag, old = "enum ibv_access_flags.HUGETLB", checked(*gone, release=27)
     found = only(old, flag)
-    assert (found.outcome, found.reason) == (UNREACHABLE, "rdma-core has it since 28, and this is 27")
+    assert (found.outcome, found.reason) == (
+        UNREACHABLE,
+        "rdma-core has it since 28, and this is 27",
+    )
     assert only(old, "enum ibv_access_flags.LOCAL_WRITE").outcome == FAIL
     assert only(checked(*gone, release=28), flag).outcome == FAIL
 
@@ -167,7 +192,11 @@ def test_without_a_header_the_check_is_unreachable_and_names_the_package(tmp_pat
     # -nostdinc hides an installed header. If the compiler had no directory to search, its message would be different.
     checks = check_header(compiler="cc -nostdinc", include_dirs=[tmp_path])
     assert checks == [
-        Check("<infiniband/verbs.h>", UNREACHABLE, reason="no <infiniband/verbs.h> installed; install libibverbs-dev")
+        Check(
+            "<infiniband/verbs.h>",
+            UNREACHABLE,
+            reason="no <infiniband/verbs.h> installed; install libibverbs-dev",
+        )
     ]
 
 
@@ -175,7 +204,10 @@ def test_without_a_compiler_the_check_is_unreachable(monkeypatch: Patch, tmp_pat
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     [check] = check_header()
-    assert (check.outcome, check.reason) == (UNREACHABLE, "no C compiler found; install gcc or clang, or set CC")
+    assert (check.outcome, check.reason) == (
+        UNREACHABLE,
+        "no C compiler found; install gcc or clang, or set CC",
+    )
 
 
 @pytest.mark.parametrize(
@@ -185,8 +217,16 @@ def test_without_a_compiler_the_check_is_unreachable(monkeypatch: Patch, tmp_pat
         ("cc 'unclosed", [], "the compiler's command line \"cc 'unclosed\" is malformed"),
         ("true", [], "cannot run ask: "),
         ("false", [], "<infiniband/verbs.h> cannot be read: no message"),
-        ("cc", [("struct ibv_mr {", "struct ibv_mr { nonsense here;")], "<infiniband/verbs.h> .*verbs.h:.*nonsense"),
-        ("cc", [("#include <pthread.h>", "#include <no/such/file.h>")], "<infiniband/verbs.h> .*no/such/file.h"),
+        (
+            "cc",
+            [("struct ibv_mr {", "struct ibv_mr { nonsense here;")],
+            "<infiniband/verbs.h> .*verbs.h:.*nonsense",
+        ),
+        (
+            "cc",
+            [("#include <pthread.h>", "#include <no/such/file.h>")],
+            "<infiniband/verbs.h> .*no/such/file.h",
+        ),
     ],
 )
 def test_a_useless_compiler_in_CC_or_header_is_unreachable_with_the_first_error(
@@ -203,8 +243,13 @@ def test_a_compiler_that_hangs_is_killed_with_its_children(tmp_path: Path) -> No
     hanging = script(tmp_path / "hanging", f"sleep infinity &\necho $! > {child}\nwait")
     for timeout_s in longer_and_longer(0.5):
         [check] = check_header(compiler=str(hanging), timeout_s=timeout_s)
-        assert (check.outcome, check.reason) == (UNREACHABLE, f"{hanging} did not exit within {timeout_s:g} s")
-        if child.exists() and child.read_text():  # if there is none, the compiler was killed before it had a child
+        assert (check.outcome, check.reason) == (
+            UNREACHABLE,
+            f"{hanging} did not exit within {timeout_s:g} s",
+        )
+        if (
+            child.exists() and child.read_text()
+        ):  # if there is none, the compiler was killed before it had a child
             break
     # A killed orphan may still exist as a zombie until its new parent collects it.
     status = Path("/proc") / child.read_text().strip() / "stat"
@@ -212,7 +257,9 @@ def test_a_compiler_that_hangs_is_killed_with_its_children(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("edits", [[], [("struct ibv_mr {", "?")]])
-def test_nothing_is_left_behind(edits: list[Edit], monkeypatch: Patch, checked: Checked, tmp_path: Path) -> None:
+def test_nothing_is_left_behind(
+    edits: list[Edit], monkeypatch: Patch, checked: Checked, tmp_path: Path
+) -> None:
     checked(*edits)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -231,7 +278,9 @@ def bindings() -> ModuleType:
     module = own_bindings()
     for described in ENUMS.values():
         if described.alias_of:
-            vars(module).update({f"_{each.name}": each.value for each in vars(module).pop(described.name)})
+            vars(module).update(
+                {f"_{each.name}": each.value for each in vars(module).pop(described.name)}
+            )
     return module
 
 
@@ -246,8 +295,20 @@ def test_a_wrong_an_absent_and_an_added_name_of_the_bindings_are_distinguished()
     del vars(module)["_IBV_ADVISE_MR_FLAG_FLUSH"]
     with_value(module, "ibv_send_flags", "IBV_SEND_NEW", 512)
     assert [each for each in check_bindings(module) if each.outcome != PASS] == [
-        Check("pyverbs enum ibv_access_flags.REMOTE_READ", FAIL, "4", "1024", "pyverbs has a different value"),
-        Check("pyverbs enum ibv_advise_mr_flag.FLUSH", UNREACHABLE, "1", "", "reference_enums does not export it"),
+        Check(
+            "pyverbs enum ibv_access_flags.REMOTE_READ",
+            FAIL,
+            "4",
+            "1024",
+            "pyverbs has a different value",
+        ),
+        Check(
+            "pyverbs enum ibv_advise_mr_flag.FLUSH",
+            UNREACHABLE,
+            "1",
+            "",
+            "reference_enums does not export it",
+        ),
         Check(
             "pyverbs enum ibv_send_flags.NEW",
             NOT_COVERED,
@@ -269,7 +330,9 @@ def no_pyverbs(monkeypatch: Patch, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("module", ["libibverbs_enums", "enums"])
 def test_bindings_are_found_under_the_new_and_the_old_name(module: str, no_pyverbs: Path) -> None:
-    laid(no_pyverbs / "pyverbs", {"__init__.py": "", f"{module}.py": "IBV_ACCESS_REMOTE_READ = 5\n"})
+    laid(
+        no_pyverbs / "pyverbs", {"__init__.py": "", f"{module}.py": "IBV_ACCESS_REMOTE_READ = 5\n"}
+    )
     assert only(check_bindings(), "pyverbs enum ibv_access_flags.REMOTE_READ").found == "5"
 
 
@@ -285,6 +348,8 @@ def test_bindings_that_are_absent_or_do_not_load_are_unreachable(no_pyverbs: Pat
 
 def test_the_installed_header_differs_only_by_its_age() -> None:
     checks = check_header()
-    assert [each.outcome for each in checks] != [UNREACHABLE], f"nothing was compared: {checks[0].reason}"
+    assert [each.outcome for each in checks] != [UNREACHABLE], (
+        f"nothing was compared: {checks[0].reason}"
+    )
     failed = [each for each in checks if each.outcome == FAIL]
     assert [each for each in failed if "rdma-core has it since" not in each.reason] == []

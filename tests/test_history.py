@@ -42,7 +42,9 @@ def name_of(number: int) -> str:
     return f"{FIRST + timedelta(days=number):%Y%m%dT%H%M%SZ}"
 
 
-def keep(history: Path, night: int, stack: str, outcome: Outcome, run: Recorded | None = None) -> Path:
+def keep(
+    history: Path, night: int, stack: str, outcome: Outcome, run: Recorded | None = None
+) -> Path:
     """Writes a cell of a history: its outcome, and the results and reports of its run; returns its folder."""
     cell = history / name_of(night) / stack
     cell.mkdir(parents=True, exist_ok=True)
@@ -60,11 +62,21 @@ def short(tmp_path_factory: Folders) -> Path:
     for number, failing in enumerate([(1,), (1,), (1, 3), (1, 2), (1, 2, 3), (1,), (1, 3)]):
         good = GOOD if number else BASELINE
         kernel = "6.12.1" if number < 3 else "6.12.2"
-        run = run_of(dict.fromkeys(failing, "FAIL"), env={"kernel": kernel, "rdma_core": "56.1"}, stack="trixie")
+        run = run_of(
+            dict.fromkeys(failing, "FAIL"),
+            env={"kernel": kernel, "rdma_core": "56.1"},
+            stack="trixie",
+        )
         for case, rule in {1: "REG-01", 2: "REG-02", 3: "REG-15"}.items():
             run.results[case]["rules"] = [rule]
         footer = footer_record(run.header["planned"], run.results, registry(), duration_s=1)
-        keep(folder, number, "trixie", Outcome(REGRESSED if 2 in failing else good), replace(run, footer=footer))
+        keep(
+            folder,
+            number,
+            "trixie",
+            Outcome(REGRESSED if 2 in failing else good),
+            replace(run, footer=footer),
+        )
         if number == 4:
             keep(folder, number, "sid", Outcome(NOT_RUN, reason=MARKUP))
         else:
@@ -77,7 +89,9 @@ def variants(stack: str, recorded: str) -> Iterator[dict[str, Any]]:
     run = read_results(RECORDED / f"{recorded}.jsonl")
     for number in range(VARIANTS):
         results = [
-            {**record, "verdict": "PASS", "effective": "PASS"} if (place + number) % VARIANTS == 0 else record
+            {**record, "verdict": "PASS", "effective": "PASS"}
+            if (place + number) % VARIANTS == 0
+            else record
             for place, record in enumerate(run.results)
         ]
         env = {**run.header["env"], "kernel": f"6.12.{number}"}
@@ -92,7 +106,9 @@ def long_history(folder: Path, nights: int) -> Path:
         texts = [json.dumps(each) for each in variants(stack, recorded)]
         for night in range(nights):
             cell = keep(folder, night, stack, Outcome(GOOD))
-            steady = night // 3 if night % 7 else night  # the kernel usually stays the same for three nights
+            steady = (
+                night // 3 if night % 7 else night
+            )  # the kernel usually stays the same for three nights
             (cell / "summary.json").write_text(texts[steady % VARIANTS])
     return folder
 
@@ -117,7 +133,10 @@ def lane(page: Browser, track: str, stack: str) -> str:
 
 def test_each_rule_has_the_date_of_its_last_change_on_each_stack(page: Browser) -> None:
     assert lane(page, "REG-01", "trixie") == "trixie FAIL in all 7 nights"
-    assert lane(page, "REG-02", "trixie") == "trixie PASS since 2026-05-06 03:17, violated in 2 of 7 nights"
+    assert (
+        lane(page, "REG-02", "trixie")
+        == "trixie PASS since 2026-05-06 03:17, violated in 2 of 7 nights"
+    )
     assert lane(page, "REG-15", "trixie") == (
         "trixie FAIL since 2026-05-07 03:17, violated in 3 of 7 nights, intermittent"
     )
@@ -128,10 +147,15 @@ def test_a_change_of_a_verdict_names_what_was_different_under_test(page: Browser
     track = page.by_id("REG-02")
     track.find_element(By.TAG_NAME, "summary").click()
     mended, broken = (each.text for each in track.find_elements(By.TAG_NAME, "li"))
-    assert mended == "2026-05-06 03:17, trixie: FAIL → PASS although nothing under test was different"
+    assert (
+        mended == "2026-05-06 03:17, trixie: FAIL → PASS although nothing under test was different"
+    )
     assert broken == "2026-05-04 03:17, trixie: PASS → FAIL with a different kernel"
     link = track.find_element(By.TAG_NAME, "a").get_attribute("href") or ""
-    told = page.js("document.getElementById(decodeURIComponent(arguments[0])).textContent", link.partition("#")[2])
+    told = page.js(
+        "document.getElementById(decodeURIComponent(arguments[0])).textContent",
+        link.partition("#")[2],
+    )
     assert "2026-05-04 03:17, trixie: kernel 6.12.1 → 6.12.2" in told
 
 
@@ -149,7 +173,10 @@ def test_the_top_shows_the_latest_night(page: Browser) -> None:
     assert page.one("h1").text == "Latest night: 2 good"
     news = [each.text for each in page.all(".news li")]
     assert news[1:] == ["trixie: REG-15 PASS → FAIL"]
-    assert news[0] == "trixie: a registration is refused: REMOTE_WRITE without LOCAL_WRITE not seen → seen"
+    assert (
+        news[0]
+        == "trixie: a registration is refused: REMOTE_WRITE without LOCAL_WRITE not seen → seen"
+    )
     now = " ".join(page.one(".now").text.split())
     assert "trixie good 2 rules violated, 2 defects; kernel 6.12.2, rdma-core 56.1" in now
 
@@ -176,11 +203,15 @@ def test_nothing_in_a_history_becomes_markup(browser: Browser, tmp_path: Path) -
     assert "<img src=x onerror=alert(1)> is not a night" in text
 
 
-def test_the_page_of_many_nights_is_small_and_fits_a_narrow_window(browser: Browser, tmp_path: Path) -> None:
+def test_the_page_of_many_nights_is_small_and_fits_a_narrow_window(
+    browser: Browser, tmp_path: Path
+) -> None:
     shown(browser, long_history(tmp_path / "long", 30), tmp_path)
     assert (tmp_path / "page.html").stat().st_size < 3e5
     assert len(browser.all("#moving ~ article")) > 10
-    browser.execute_script("for (const each of document.querySelectorAll('details')) each.open = true")
+    browser.execute_script(
+        "for (const each of document.querySelectorAll('details')) each.open = true"
+    )
     assert_fits(browser)
 
 
@@ -229,7 +260,11 @@ def test_a_history_has_every_cell_that_was_written(short: Path) -> None:
 
 def test_each_night_links_to_its_report_unless_the_report_was_removed(short: Path) -> None:
     history = read_history(short)
-    found = {cell.folder / "report.html" for cell in history.cells if (cell.folder / "report.html").exists()}
+    found = {
+        cell.folder / "report.html"
+        for cell in history.cells
+        if (cell.folder / "report.html").exists()
+    }
     assert found
     text = history_page.page_of(history)
     for report in found:
@@ -257,7 +292,9 @@ class Page:
         self.ids: set[str] = set(page.xpath("//@id"))
         self.tags = {each.tag for each in page.iter()}
         walk = etree.iterwalk(page, events=("start", "end"))
-        self.words = "".join(f" {each.text or ''}" if event == "start" else each.tail or "" for event, each in walk)
+        self.words = "".join(
+            f" {each.text or ''}" if event == "start" else each.tail or "" for event, each in walk
+        )
         self.text = " ".join(self.words.split())
 
 
@@ -296,7 +333,9 @@ def broken_links(site: Path) -> Iterator[str]:
                     yield f"{path.relative_to(site.resolve())}: {address}"
 
 
-def test_every_rule_defect_and_night_has_a_page_and_every_link_has_a_target(short: Path, site: Path) -> None:
+def test_every_rule_defect_and_night_has_a_page_and_every_link_has_a_target(
+    short: Path, site: Path
+) -> None:
     history = read_history(short)
     assert {path.stem for path in (site / "rules").iterdir()} == set(RULES)
     assert {path.stem for path in (site / "nights").iterdir()} == set(history.nights)
@@ -305,7 +344,9 @@ def test_every_rule_defect_and_night_has_a_page_and_every_link_has_a_target(shor
     assert list(broken_links(site)) == []
 
 
-def test_the_page_of_a_rule_has_its_quote_and_the_nights_in_which_it_was_kept_or_violated(site: Path) -> None:
+def test_the_page_of_a_rule_has_its_quote_and_the_nights_in_which_it_was_kept_or_violated(
+    site: Path,
+) -> None:
     page = Page(site / "rules/REG-15.html")
     assert RULES["REG-15"]["quote"] in page.text
     assert RULES["REG-15"]["statement"] in page.text
@@ -315,7 +356,11 @@ def test_the_page_of_a_rule_has_its_quote_and_the_nights_in_which_it_was_kept_or
 
 
 def test_the_page_of_a_defect_has_the_nights_in_which_it_was_seen(short: Path, site: Path) -> None:
-    (track,) = (track for defect, track in HistoryPage(read_history(short)).defects if defect.rules == ("REG-02",))
+    (track,) = (
+        track
+        for defect, track in HistoryPage(read_history(short)).defects
+        if defect.rules == ("REG-02",)
+    )
     page = Page(site / f"defects/{track.id}.html")
     assert "not seen in the latest night with results" in page.text
     assert "seen in 2 nights: first 2026-05-04 03:17, last 2026-05-05 03:17" in page.text
@@ -323,7 +368,9 @@ def test_the_page_of_a_defect_has_the_nights_in_which_it_was_seen(short: Path, s
     assert f"{name_of(3)}.html#cell%3Atrixie" in " ".join(page.addresses)
 
 
-def test_the_page_of_a_defect_has_its_program_its_letter_and_the_change_that_corrects_it(tmp_path: Path) -> None:
+def test_the_page_of_a_defect_has_its_program_its_letter_and_the_change_that_corrects_it(
+    tmp_path: Path,
+) -> None:
     cell = tmp_path / "history" / name_of(0) / "forky"
     cell.mkdir(parents=True)
     shutil.copy(RECORDED / "forky.jsonl", cell / "results.jsonl")
@@ -341,7 +388,10 @@ def test_the_page_of_a_defect_has_its_program_its_letter_and_the_change_that_cor
 
 
 def test_badges_are_pictures_with_the_verdict_as_text(site: Path) -> None:
-    said = {path.stem: ET.parse(path).getroot().get("aria-label") for path in (site / "badges").iterdir()}
+    said = {
+        path.stem: ET.parse(path).getroot().get("aria-label")
+        for path in (site / "badges").iterdir()
+    }
     assert said == {
         "latest-night": "rdma-cts, latest night: 2 good",
         "sid": "rdma-cts, sid: 1 rule kept, none violated",
@@ -355,7 +405,9 @@ def test_nothing_in_a_history_becomes_markup_or_leaves_the_site(tmp_path: Path) 
     assert list(broken_links(site)) == []
     pages = [Page(path) for path in site.rglob("*.html")]
     assert not {"script", "b b"} & set().union(*(page.tags for page in pages))
-    assert not any("javascript:" in address or address == "x" for page in pages for address in page.addresses)
+    assert not any(
+        "javascript:" in address or address == "x" for page in pages for address in page.addresses
+    )
     assert sum(MARKUP in page.words for page in pages) > len(RULES)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["site"]
     for path in site.rglob("*.svg"):
@@ -367,7 +419,10 @@ def test_pages_fit_and_can_be_read(browser: Browser, site: Path, scheme: str, wi
     media(browser, scheme)
     size = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    kinds = [site / "index.html", *(min((site / part).glob("*.html")) for part in ("defects", "nights"))]
+    kinds = [
+        site / "index.html",
+        *(min((site / part).glob("*.html")) for part in ("defects", "nights")),
+    ]
     for path in (*kinds, site / "rules/REG-15.html"):
         browser.get(path.as_uri())
         assert browser.js("getComputedStyle(document.querySelector('nav')).display") == "flex"

@@ -22,7 +22,9 @@ def found(tmp_path_factory: Folders) -> Any:
     rows = ("works", "hangs", "works-too", "dies")
     tables = bad_driver.tables(place / "tables", {row: bad_driver.PAGES[row] for row in rows})
     files = [(tables, "bad"), (bad_driver.library(place / "preload.so"), "preload.so")]
-    own = place / "cases/reg_mr"  # without the suite's tables: an emulator needs a minute for reading them
+    own = (
+        place / "cases/reg_mr"
+    )  # without the suite's tables: an emulator needs a minute for reading them
     own.mkdir(parents=True)
     for name in ("test_reg_mr.py", "rules.yaml"):
         shutil.copy(ROOT / "cases/reg_mr" / name, own)
@@ -49,7 +51,9 @@ def test_a_stuck_process_ends_the_run(found: dict[str, Any]) -> None:
     assert output["status"] == 1
     assert output["verdicts"]["works"].startswith("PASS")
     assert output["verdicts"]["hangs"].startswith("HANG")
-    assert output["verdicts"]["works-too"].startswith("MISSED not run: the device is suspect: process ")
+    assert output["verdicts"]["works-too"].startswith(
+        "MISSED not run: the device is suspect: process "
+    )
     assert output["footer"]["complete"] is False
 
 
@@ -86,7 +90,12 @@ MOMENTS = int(os.environ.get("RDMA_CTS_MOMENTS", "1"))
 
 @pytest.fixture(scope="module")
 def disturbed(tmp_path_factory: Folders) -> Any:
-    return told_by("on_a_host.py", tmp_path_factory.mktemp("host"), str(MOMENTS), settings="PYTHONDONTWRITEBYTECODE=")
+    return told_by(
+        "on_a_host.py",
+        tmp_path_factory.mktemp("host"),
+        str(MOMENTS),
+        settings="PYTHONDONTWRITEBYTECODE=",
+    )
 
 
 @pytest.mark.nightly
@@ -109,7 +118,10 @@ def test_a_run_as_another_user_has_the_same_results(disturbed: dict[str, Any]) -
 
 @pytest.mark.nightly
 def test_with_isolate_no_attack_on_the_supervisor_succeeds(disturbed: dict[str, Any]) -> None:
-    for name, answers in (("own", {"can"}), ("other", {"Permission denied", "Operation not permitted"})):
+    for name, answers in (
+        ("own", {"can"}),
+        ("other", {"Permission denied", "Operation not permitted"}),
+    ):
         probes = disturbed["isolated"][name]["could"]
         assert probes, disturbed["isolated"][name]
         for probe in probes:
@@ -129,7 +141,9 @@ def test_a_closed_terminal_leaves_a_report_and_nothing_temporary(disturbed: dict
 
 
 @pytest.mark.nightly
-def test_two_devices_of_one_kind_share_the_cases_while_another_process_uses_one(disturbed: dict[str, Any]) -> None:
+def test_two_devices_of_one_kind_share_the_cases_while_another_process_uses_one(
+    disturbed: dict[str, Any],
+) -> None:
     output = disturbed["shared"]
     assert output["devices"] == ["rxe0", "rxe1"], output
     assert output["footer"]["complete"], output

@@ -57,13 +57,18 @@ class Stand:
         self.console = folder / "console.log"
         self.lines = folder / "lines.json"
         self.started = 0
-        known = {"header": header(), "results": {case.id: observed_result(case) for case in SUITE.cases}}
+        known = {
+            "header": header(),
+            "results": {case.id: observed_result(case) for case in SUITE.cases},
+        }
         self.lines.write_text(json.dumps({**known, "console": str(self.console)}))
 
     def start(self, what: str, cases: Sequence[str]) -> Worker:
         self.started += 1
         hostile = what if self.started == 1 else "honest"
-        request = Request((), files={ONLY: "".join(f"{case}\n" for case in cases), MARK: new_mark()})
+        request = Request(
+            (), files={ONLY: "".join(f"{case}\n" for case in cases), MARK: new_mark()}
+        )
         self.console.touch()
         work = Path(tempfile.mkdtemp(dir=self.folder))
         command = [sys.executable, "-I", "-S", str(SCRIPT), str(self.lines), hostile]
@@ -87,7 +92,9 @@ class Stand:
         path.unlink(missing_ok=True)
         with closing(ResultsFile(path)) as file:
             plan = RunPlan(SUITE, SUITE.cases, {"stack": "test"}, case_deadline_s=deadline_s)
-            Supervisor(Recording(plan, file, Audience()), self.console).run(lambda cases: self.start(what, cases))
+            Supervisor(Recording(plan, file, Audience()), self.console).run(
+                lambda cases: self.start(what, cases)
+            )
         return read_results(self.folder)
 
 
@@ -105,7 +112,11 @@ def test_a_hostile_worker_affects_only_one_case_and_gets_no_wrong_pass(
     assert footer_of(recorded)["complete"] is True
     assert exit_status(footer_of(recorded)) == STATUS[EXPECTED[what]]
     for case, line in zip(IDS, recorded.results, strict=False):
-        assert (line["rules"], line["effective"], line["waiver"]) == (["REG-01"], line["verdict"], None), case
+        assert (line["rules"], line["effective"], line["waiver"]) == (
+            ["REG-01"],
+            line["verdict"],
+            None,
+        ), case
     shown = terminal.summary(read(stand.folder), stand.folder)
     assert all(text.isprintable() for text in shown.split("\n"))
     hostile = recorded.results[1]
@@ -116,7 +127,11 @@ def test_a_hostile_worker_affects_only_one_case_and_gets_no_wrong_pass(
     if what == "report_other_rules_and_a_waiver":
         of = SUITE.cases[1]
         assert (hostile["level"], hostile["expected"]) == ("must", {"outcome": "success"})
-        assert (hostile["call"], hostile["entry"], hostile["layer"]) == (str(of.when), "libibverbs", "kernel")
+        assert (hostile["call"], hostile["entry"], hostile["layer"]) == (
+            str(of.when),
+            "libibverbs",
+            "kernel",
+        )
         assert hostile["source"] == {"file": of.location.file, "line": of.location.line}
         assert hostile["repro"] == f"./rdma-cts run --only {of.id}"
     if what == "a_huge_log":

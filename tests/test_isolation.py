@@ -57,7 +57,9 @@ def place() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root; the refusal for other users is tested below")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="needs root; the refusal for other users is tested below"
+)
 class TestAsRoot:
     def test_the_worker_is_another_user_without_any_right(self, place: Path) -> None:
         results, python = place / "results.jsonl", place / "python"
@@ -65,7 +67,9 @@ class TestAsRoot:
         python.write_text(WORKER.format(python=sys.executable, results=str(results)))
         python.chmod(0o755)
         user = OtherUser.named(USER)
-        with closing(HostWorker(place, str(python), [], ["a", "b"], place / "console.log", user=user)) as worker:
+        with closing(
+            HostWorker(place, str(python), [], ["a", "b"], place / "console.log", user=user)
+        ) as worker:
             line = worker.next_line(PATIENCE_S)
             assert line, (place / "console.log").read_text()
         told = json.loads(line)
@@ -106,7 +110,8 @@ def test_a_user_who_is_not_root_is_refused(monkeypatch: Patch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("nobdy", "this host has no user 'nobdy'"), ("root", "root can change everything")]
+    ("name", "said"),
+    [("nobdy", "this host has no user 'nobdy'"), ("root", "root can change everything")],
 )
 def test_a_name_that_isolates_nothing_is_refused(name: str, said: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)  # no real rights are needed
@@ -115,6 +120,8 @@ def test_a_name_that_isolates_nothing_is_refused(name: str, said: str, monkeypat
 
 
 def test_isolate_is_only_for_a_device_of_this_host() -> None:
-    with pytest.raises(UserError, match="a process on another host cannot change files of this host"):
+    with pytest.raises(
+        UserError, match="a process on another host cannot change files of this host"
+    ):
         hosts.opened(RunOptions(host="there", device="x", isolate=USER), print)
     builds.refuse_on_host(RunOptions(device="x", isolate=USER))

@@ -37,7 +37,8 @@ def run(tmp_path_factory: Folders) -> Path:
 def again(suite: Suite, directory: Path) -> dict[str, tuple[ResultRecord, str]]:
     """Judges a run again; returns the results by case."""
     return {
-        each.record["case"]: (each.record, each.kept) for each in rejudge(suite, read_results(directory), directory)
+        each.record["case"]: (each.record, each.kept)
+        for each in rejudge(suite, read_results(directory), directory)
     }
 
 
@@ -67,13 +68,17 @@ def test_the_same_rules_give_the_same_lines(run: Path) -> None:
 
 
 def test_capabilities_missing_only_in_points_count_as_missing(tmp_path: Path, cli: Cli) -> None:
-    sweep = next(case for case in SUITE.cases if case.id == "reg_mr/access_space/huge-pages@libibverbs")
+    sweep = next(
+        case for case in SUITE.cases if case.id == "reg_mr/access_space/huge-pages@libibverbs"
+    )
     alone = record(tmp_path / "alone", SUITE, [sweep], Device(without("hugetlb")))
     assert read_results(alone).results[0]["points"][Verdict.UNSUPPORTED]
     assert "1 of 1 results judged again: 0 verdicts changed" in cli(0, "judge", alone).out
     (points,) = (alone / "points").iterdir()
     data = json.loads(points.read_text())
-    next(each for each in data["examples"] if "lacking" in each["observed"])["observed"]["lacking"] = [{"x": 1}]
+    next(each for each in data["examples"] if "lacking" in each["observed"])["observed"][
+        "lacking"
+    ] = [{"x": 1}]
     points.write_text(json.dumps(data))
     assert "not the points of a sweep" in cli(2, "judge", alone).err
 
@@ -82,7 +87,11 @@ def test_the_present_rules_decide(run: Path) -> None:
     """The expectation of a row is inverted, so that a PASS becomes a FAIL with a reason."""
     before = {line["case"]: line for line in read_results(run).results}
     refused = {"outcome": "refused"}
-    passed = next(id_ for id_, line in before.items() if (line["verdict"], line["expected"]) == ("PASS", refused))
+    passed = next(
+        id_
+        for id_, line in before.items()
+        if (line["verdict"], line["expected"]) == ("PASS", refused)
+    )
 
     def turned(case: Case) -> Case:
         when = replace(case.when, then=replace(case.when.then, outcome="success"))
@@ -90,7 +99,11 @@ def test_the_present_rules_decide(run: Path) -> None:
 
     tables = tuple(replace(table, cases=tuple(map(turned, table.cases))) for table in SUITE.tables)
     found = again(replace(SUITE, tables=tables), run)
-    changed = {case: line for case, (line, _) in found.items() if line["verdict"] != before[case]["verdict"]}
+    changed = {
+        case: line
+        for case, (line, _) in found.items()
+        if line["verdict"] != before[case]["verdict"]
+    }
     assert list(changed) == [passed]
     assert changed[passed]["verdict"] == Verdict.FAIL
     assert "should succeed" in changed[passed]["reason"]
@@ -114,16 +127,23 @@ def test_a_rejudged_run_can_be_written(run: Path, tmp_path: Path, cli: Cli) -> N
     cli(2, "judge", run, "--out", out)
 
 
-def test_if_a_report_cannot_be_written_the_conclusion_is_still_printed(run: Path, tmp_path: Path, cli: Cli) -> None:
+def test_if_a_report_cannot_be_written_the_conclusion_is_still_printed(
+    run: Path, tmp_path: Path, cli: Cli
+) -> None:
     (tmp_path / "new" / "report.html").mkdir(parents=True)
     out, err = cli(2, "judge", run, "--out", tmp_path / "new")
     assert "now: " in out
     assert "report.html" in err
 
 
-def test_a_result_of_another_call_than_the_present_one_is_not_judged(run: Path, tmp_path: Path) -> None:
+def test_a_result_of_another_call_than_the_present_one_is_not_judged(
+    run: Path, tmp_path: Path
+) -> None:
     first = plain(run)["case"]
-    assert again(SUITE, edited(run, tmp_path / "edited", call="ibv_other()"))[first][1] == "its calls are different now"
+    assert (
+        again(SUITE, edited(run, tmp_path / "edited", call="ibv_other()"))[first][1]
+        == "its calls are different now"
+    )
 
 
 def test_a_run_that_names_no_tables_is_judged(run: Path, tmp_path: Path, cli: Cli) -> None:
@@ -133,34 +153,53 @@ def test_a_run_that_names_no_tables_is_judged(run: Path, tmp_path: Path, cli: Cl
     assert cli(0, "judge", written_records(lines, tmp_path)).err == ""
 
 
-def test_a_malformed_observation_is_reported_in_one_line(run: Path, tmp_path: Path, cli: Cli) -> None:
+def test_a_malformed_observation_is_reported_in_one_line(
+    run: Path, tmp_path: Path, cli: Cli
+) -> None:
     first = plain(run)["case"]
-    (line,) = cli(2, "judge", edited(run, tmp_path / "edited", observed={"nothing": 3})).err.splitlines()
+    (line,) = cli(
+        2, "judge", edited(run, tmp_path / "edited", observed={"nothing": 3})
+    ).err.splitlines()
     assert f"the observation of {first} cannot be judged" in line
 
 
-def test_a_point_that_was_removed_from_a_sweep_is_reported(run: Path, tmp_path: Path, cli: Cli) -> None:
+def test_a_point_that_was_removed_from_a_sweep_is_reported(
+    run: Path, tmp_path: Path, cli: Cli
+) -> None:
     forged = edited(run, tmp_path / "forged")
     (line,) = (line for line in read_results(run).results if line.get("points_file"))
     file = forged / line["points_file"]
     data = json.loads(file.read_text())
     points = Points.of_data(data)
-    points.index[next(number for number, outcome in enumerate(points.index) if outcome != OUTSIDE)] = OUTSIDE
+    points.index[
+        next(number for number, outcome in enumerate(points.index) if outcome != OUTSIDE)
+    ] = OUTSIDE
     file.write_text(json.dumps(points.as_data(line["case"])))
     said = cli(1, "judge", forged).out
     assert f"{line['verdict']} of {line['case']}: its space is different now" in said
     assert "nothing: 1 recorded verdict not supported by the observations (exit status 1)" in said
     file.write_text(json.dumps(points.as_data("reg_mr/another/sweep")))
-    assert f"the points of reg_mr/another/sweep, and not of {line['case']}" in cli(2, "judge", forged).err
+    assert (
+        f"the points of reg_mr/another/sweep, and not of {line['case']}"
+        in cli(2, "judge", forged).err
+    )
 
 
-def test_a_run_that_was_cut_short_during_its_confirmation_can_be_judged(tmp_path: Path, cli: Cli) -> None:
-    chosen = [case for case in SUITE.cases if "REG-15" in case.rules and not case.hazardous and not case.sweep]
+def test_a_run_that_was_cut_short_during_its_confirmation_can_be_judged(
+    tmp_path: Path, cli: Cli
+) -> None:
+    chosen = [
+        case
+        for case in SUITE.cases
+        if "REG-15" in case.rules and not case.hazardous and not case.sweep
+    ]
     wrong = next(each for each in VIOLATIONS if each.rule == "REG-15").kind()
     *lines, _ = lines_of(record(tmp_path / "run", SUITE, chosen, wrong))
     violating = next(line["case"] for line in lines if line.get("verdict") == "FAIL")
     tried = {"type": "confirmation", "case": violating, "confirmed": True, "by": "repetition"}
-    cli(1, "judge", written_records([*lines, tried], tmp_path / "cut"), "--out", tmp_path / "judged")
+    cli(
+        1, "judge", written_records([*lines, tried], tmp_path / "cut"), "--out", tmp_path / "judged"
+    )
     judged = read_results(tmp_path / "judged")
     assert judged.footer is None
     assert [each["case"] for each in judged.confirmations] == [violating]

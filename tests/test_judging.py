@@ -39,14 +39,33 @@ def region(fields: dict[str, Any] | None = None, **more: Unpack[Observation]) ->
     """Returns the observation of a successful registration; `fields` has the fields of the MR that differ from the
     request."""
     asked: AskedRange = {"addr": 0x7000, "length": 4096}
-    mr: Any = {**asked, "pd_is_the_asked": True, "context_is_the_pds": True, "handle": 1, "lkey": 2, "rkey": 3}
-    seen: Observation = {"rc": None, "returned": "MR", "errno": "", "layer": "kernel", "mr": mr | (fields or {})}
+    mr: Any = {
+        **asked,
+        "pd_is_the_asked": True,
+        "context_is_the_pds": True,
+        "handle": 1,
+        "lkey": 2,
+        "rkey": 3,
+    }
+    seen: Observation = {
+        "rc": None,
+        "returned": "MR",
+        "errno": "",
+        "layer": "kernel",
+        "mr": mr | (fields or {}),
+    }
     return {**seen, "asked": asked, **more}
 
 
 def status(code: str, **more: Unpack[Observation]) -> Observation:
     """Returns the observation of a call that returns an int: `code` is 0, an errno by name, or a negative number."""
-    return {"rc": 0 if code == "0" else 22, "returned": code, "errno": "", "layer": "kernel", **more}
+    return {
+        "rc": 0 if code == "0" else 22,
+        "returned": code,
+        "errno": "",
+        "layer": "kernel",
+        **more,
+    }
 
 
 def deregistered(code: str, errno: str = "", then: str = "0") -> Observation:
@@ -64,7 +83,11 @@ def invalidated(output: int | None, responder: str = "SUCCESS") -> Observation:
 
 
 def moved(
-    how: str, wc: str, *changed: tuple[int, int], step: Observation | None = None, unchanged: bool = False
+    how: str,
+    wc: str,
+    *changed: tuple[int, int],
+    step: Observation | None = None,
+    unchanged: bool = False,
 ) -> Observation:
     """Returns the observation of a region and of a peer's write to it; `changed` has the changed bytes as (place,
     size)."""
@@ -79,7 +102,9 @@ def done(**step: Unpack[Observation]) -> Observation:
 
 
 def refusal(status: str, state: str = "ERR", kind: str = "RC") -> Observation:
-    return moved("nothing", status, step={"side": "remote", "qp_type": kind, "peer_wc": [], "state": state})
+    return moved(
+        "nothing", status, step={"side": "remote", "qp_type": kind, "peer_wc": [], "state": state}
+    )
 
 
 def notified(imm: int | None) -> Observation:
@@ -87,14 +112,25 @@ def notified(imm: int | None) -> Observation:
 
 
 def received(kind: str, *changed: tuple[int, int]) -> Observation:
-    seen = status("0", wc=["SUCCESS"], qp_type=kind, side="receive", byte_len=[200, 200], moved="all")
+    seen = status(
+        "0", wc=["SUCCESS"], qp_type=kind, side="receive", byte_len=[200, 200], moved="all"
+    )
     return region(afterwards=[{**seen, "changed": [list(each) for each in changed]}])
 
 
-def requested(status: str | None, how: str = "nothing", step: Observation | None = None) -> Observation:
+def requested(
+    status: str | None, how: str = "nothing", step: Observation | None = None
+) -> Observation:
     """Returns the observation of a peer's request that is the judged call itself."""
-    seen = Observation(rc=0, returned="0", errno="", layer="device", peer_wc=[], side="remote", qp_type="RC")
-    seen |= {"state": "ERR", "wc": [status] if status else [], "moved": how, "changed": [[0, 8]] * (how == "all")}
+    seen = Observation(
+        rc=0, returned="0", errno="", layer="device", peer_wc=[], side="remote", qp_type="RC"
+    )
+    seen |= {
+        "state": "ERR",
+        "wc": [status] if status else [],
+        "moved": how,
+        "changed": [[0, 8]] * (how == "all"),
+    }
     return {**seen, **(step or {})}
 
 
@@ -112,7 +148,19 @@ def observed(**fields: Unpack[Observation]) -> Observation:
     return fields
 
 
-_FUNCTIONS = (failed, region, status, deregistered, bound, invalidated, moved, done, refusal, notified, received)
+_FUNCTIONS = (
+    failed,
+    region,
+    status,
+    deregistered,
+    bound,
+    invalidated,
+    moved,
+    done,
+    refusal,
+    notified,
+    received,
+)
 OBSERVATIONS = {each.__name__: each for each in (*_FUNCTIONS, requested, silent, left, observed)}
 
 
@@ -135,10 +183,14 @@ def judgements() -> Iterator[Any]:
         kernel = more.get("kernel", {"taint": 0, "log": ["a line"]})
         undeclared = [more["lacking"]] if "lacking" in more else []
         fault = more.get("fault", "NO_COMPLETION" if verdict == Verdict.HANG else "")
-        yield pytest.param(CASES[of], undeclared, observation(seen), kernel, verdict, fault, words, id=name)
+        yield pytest.param(
+            CASES[of], undeclared, observation(seen), kernel, verdict, fault, words, id=name
+        )
 
 
-@pytest.mark.parametrize(("of", "undeclared", "seen", "kernel", "verdict", "fault", "words"), judgements())
+@pytest.mark.parametrize(
+    ("of", "undeclared", "seen", "kernel", "verdict", "fault", "words"), judgements()
+)
 def test_an_observation_has_its_verdict_its_fault_and_its_words(
     of: Case,
     undeclared: list[str],
@@ -155,7 +207,10 @@ def test_an_observation_has_its_verdict_its_fault_and_its_words(
         assert judgement.fault
         assert judgement.fault.kind is FaultKind[fault]
         assert (severity_of_fault(judgement.fault) is Severity.HANG) == (verdict == Verdict.HANG)
-    texts = [judgement.reason, *(judgement.notes if verdict in (Verdict.PASS, Verdict.UNSUPPORTED) else ())]
+    texts = [
+        judgement.reason,
+        *(judgement.notes if verdict in (Verdict.PASS, Verdict.UNSUPPORTED) else ()),
+    ]
     for each in words:
         pattern = re.escape(each.strip("^$ "))
         pattern = "^" * each.startswith("^") + pattern + "$" * each.endswith("$")
@@ -174,9 +229,15 @@ def test_requests_of_one_kind_that_never_complete_are_one_defect_whatever_their_
 
 @pytest.mark.parametrize(
     ("returned", "kind"),
-    [("changed", FaultKind.MOVED), ("leaked", FaultKind.MOVED), ("no completion", FaultKind.REFUSED)],
+    [
+        ("changed", FaultKind.MOVED),
+        ("leaked", FaultKind.MOVED),
+        ("no completion", FaultKind.REFUSED),
+    ],
 )
-def test_bytes_that_move_by_an_invalid_key_are_a_fault_of_the_request_in_flight(returned: str, kind: FaultKind) -> None:
+def test_bytes_that_move_by_an_invalid_key_are_a_fault_of_the_request_in_flight(
+    returned: str, kind: FaultKind
+) -> None:
     window = "windows: {mw: {type: 1, bound: {access: [REMOTE_READ]}}}"
     bound_window = f"given: {{{REGION}, {window}, qps: {{qp: {{type: RC}}}}}}"
     in_flight = case(
@@ -187,21 +248,31 @@ def test_bytes_that_move_by_an_invalid_key_are_a_fault_of_the_request_in_flight(
     )
     fault = judge(in_flight, [], status("0", afterwards=[status(returned)])).fault
     assert fault is not None
-    assert (fault.kind, fault.operation, fault.key, fault.dead) == (kind, "RDMA_READ", "window", True)
+    assert (fault.kind, fault.operation, fault.key, fault.dead) == (
+        kind,
+        "RDMA_READ",
+        "window",
+        True,
+    )
 
 
 WARNING = "WARNING: CPU: 0 PID: 7 at mm/page_alloc.c:4826 __alloc_pages+0x1/0x2"
 
 
 @pytest.mark.parametrize(("suspect", "function", "named"), JUDGED["suspects"])
-def test_a_suspect_is_recognized_only_by_its_whole_name(suspect: str, function: str, named: bool) -> None:
+def test_a_suspect_is_recognized_only_by_its_whole_name(
+    suspect: str, function: str, named: bool
+) -> None:
     log = [WARNING, "Call Trace:", f" {function}"]
     assert bool(kernel_alarm({"taint": 0, "log": log, "suspects": ["ib_core", suspect]})) is named
 
 
 def test_at_uverbs_a_call_is_named_by_the_kernels_command() -> None:
     rows = "{rules: [REREG-11], entries: [uverbs], given: {mrs: {mr: {access: []}}}, when: {flags: [CHANGE_ACCESS]}, "
-    at_kernel = case(rows + "then: success, afterwards: [{call: ibv_dereg_mr, mr: mr, then: success}]}", "rereg_mr")
+    at_kernel = case(
+        rows + "then: success, afterwards: [{call: ibv_dereg_mr, mr: mr, then: success}]}",
+        "rereg_mr",
+    )
     assert str(at_kernel.when).startswith("uverbs REREG_MR(mr=mr, flags=CHANGE_ACCESS")
     assert str(at_kernel.afterwards[0]) == "uverbs DEREG_MR(mr=mr)"
     assert str(REFUSE.when).startswith("ibv_reg_mr(")
@@ -214,14 +285,14 @@ def test_checks_of_the_kernel_core_are_attributed_to_it(name: str, code: str, la
     seen = Observation(rc=None, returned="NULL", errno=code, layer="kernel")
     assert answering_layer(of, seen) == layer
     judgement = judge(of, [], seen)
-    says = judgement.reason.endswith("the kernel's RDMA core returned this result, the same for every driver")
+    says = judgement.reason.endswith(
+        "the kernel's RDMA core returned this result, the same for every driver"
+    )
     assert says == (layer == "kernel core" and judgement.verdict == Verdict.FAIL)
     assert answering_layer(of, {**seen, "layer": "provider"}) == "provider"
 
 
-ADVICE = (
-    "{rules: [ADV-09], %s, then: open, when: {advice: PREFETCH, sg_list: [{addr: buf, length: 8, lkey: mr.lkey}], %s}}"
-)
+ADVICE = "{rules: [ADV-09], %s, then: open, when: {advice: PREFETCH, sg_list: [{addr: buf, length: 8, lkey: mr.lkey}], %s}}"
 REREG = "{rules: [REREG-06], %s, when: {flags: [%s], access: [%s]}, then: open}"
 
 
@@ -236,9 +307,14 @@ REREG = "{rules: [REREG-06], %s, when: {flags: [%s], access: [%s]}, then: open}"
         (REREG, ("CHANGE_PD", "REMOTE_WRITE"), ""),
     ],
 )
-def test_only_the_core_refuses_these_advices_and_reregistrations(row: str, more: tuple[str, ...], core: str) -> None:
+def test_only_the_core_refuses_these_advices_and_reregistrations(
+    row: str, more: tuple[str, ...], core: str
+) -> None:
     of = case(row % (ONE_REGION, *more), "advise_mr" if row is ADVICE else "rereg_mr")
-    layers = {code: answering_layer(of, {**status(code), "errno": code}) for code in ("EINVAL", "ENOENT", "EPERM")}
+    layers = {
+        code: answering_layer(of, {**status(code), "errno": code})
+        for code in ("EINVAL", "ENOENT", "EPERM")
+    }
     assert layers == {code: "kernel core" if code == core else "kernel" for code in layers}
 
 
@@ -252,7 +328,10 @@ def test_a_fault_says_whether_the_bytes_are_outside_of_their_key(
     given += ", access: [LOCAL_WRITE]" * ("access" not in given)
     objects = f"mrs: {{mr: {{{given}}}}}, {BOUND if key == 'mw' else 'pds: [other]'}"
     when = f"op: RDMA_WRITE, rkey: {key}.rkey, {place}"
-    of = case(f"{{rules: [REG-20], call: traffic, given: {{{objects}}}, when: {{{when}}}, then: open}}", "bind_mw")
+    of = case(
+        f"{{rules: [REG-20], call: traffic, given: {{{objects}}}, when: {{{when}}}, then: open}}",
+        "bind_mw",
+    )
     found = located(Fault(FaultKind.MOVED), of)
     assert (found.outside, found.region) == (outside, tuple(kinds))
     assert found.key == ("window" if key == "mw" else "region")
@@ -264,19 +343,30 @@ def test_the_log_of_a_dead_kernel_names_the_place(name: str) -> None:
     assert crash_location(log) == place
 
 
-def test_a_report_of_kasan_fails_its_case_with_the_error_the_function_and_the_first_frames() -> None:
+def test_a_report_of_kasan_fails_its_case_with_the_error_the_function_and_the_first_frames() -> (
+    None
+):
     log, place = REPORTS["kasan"]
     judgement = judge(REGISTER, [], region(), {"taint": 32, "taint_before": 0, "log": log})
     fault = judgement.fault
     assert fault
     assert fault.kind is FaultKind.KERNEL_MEMORY
-    assert fault.site == ("rxe_check_pagefault", "rxe_odp_map_range_and_lock", "rdma_rxe", "rdma_rxe")
+    assert fault.site == (
+        "rxe_check_pagefault",
+        "rxe_odp_map_range_and_lock",
+        "rdma_rxe",
+        "rdma_rxe",
+    )
     assert judgement.reason.endswith(f": the kernel reports {place}")
 
 
 @pytest.mark.parametrize("name", sorted(name for name in REPORTS if name.startswith("tool_")))
-@pytest.mark.parametrize("before", [[], ["BUG: unrelated, and before"]], ids=["alone", "after another"])
-def test_a_report_of_a_kernel_tool_names_the_first_function_outside_of_tools(name: str, before: list[str]) -> None:
+@pytest.mark.parametrize(
+    "before", [[], ["BUG: unrelated, and before"]], ids=["alone", "after another"]
+)
+def test_a_report_of_a_kernel_tool_names_the_first_function_outside_of_tools(
+    name: str, before: list[str]
+) -> None:
     log, expected = REPORTS[name]
     kind, _, what = expected.partition(": ")
     fault = kernel_alarm({"taint": 0, "log": [*before, *log], "suspects": ["rdma_rxe"]})

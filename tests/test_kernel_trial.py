@@ -49,7 +49,9 @@ from trial.kernel.trying import (
 )
 
 SUITE = load_suite()
-OWN, OTHER = (next(case for case in SUITE.cases if case.rules == (rule,)) for rule in ("REG-20", "REG-05"))
+OWN, OTHER = (
+    next(case for case in SUITE.cases if case.rules == (rule,)) for rule in ("REG-20", "REG-05")
+)
 CASES = [OWN, OTHER]
 EVERY = [case.id for case in CASES]
 DOCUMENT = """\
@@ -65,7 +67,9 @@ edits:
 
 
 def mutant(name: str = "last-byte-refused", **more: Any) -> Mutant:
-    made = Mutant(name, "The last byte is refused.", ("REG-20",), (), (), name, file="rxe_mr", kind="range")
+    made = Mutant(
+        name, "The last byte is refused.", ("REG-20",), (), (), name, file="rxe_mr", kind="range"
+    )
     return dataclasses.replace(made, **more)
 
 
@@ -115,13 +119,17 @@ class Driver:
         self.module = module
         return "insmod: refused" if self.refused & set(module.split()) else ""
 
-    def run(self, cases: Sequence[str], all_of_them: bool = False, watched: bool = True) -> Iterator[Answer]:
+    def run(
+        self, cases: Sequence[str], all_of_them: bool = False, watched: bool = True
+    ) -> Iterator[Answer]:
         for case in cases:
             for name in [*self.module.split(), ""]:
                 if event := self.events.get((name, case)) or self.events.get((name, "")):
                     raise event
             names = (*self.module.split(), self.module, "")
-            rules = tuple(rule for (name, at), rule in self.violated.items() if at == case and name in names)
+            rules = tuple(
+                rule for (name, at), rule in self.violated.items() if at == case and name in names
+            )
             verdict = "BROKEN" if "BROKEN" in rules else "FAIL" if rules else "PASS"
             yield Answer(case, verdict, () if verdict == "BROKEN" else rules, "why", 0.1)
             if rules and verdict == "FAIL" and not all_of_them:
@@ -161,7 +169,9 @@ def test_every_mutant_has_a_case_of_its_rules(driver: str) -> None:
 
 
 def test_a_mistake_is_named_by_file_and_line_in_any_document(tmp_path: Path) -> None:
-    text = DOCUMENT.format(name="one") + "---\n" + DOCUMENT.format(name="two").replace("kind:", "kin:")
+    text = (
+        DOCUMENT.format(name="one") + "---\n" + DOCUMENT.format(name="two").replace("kind:", "kin:")
+    )
     (tmp_path / "rxe_mr.yaml").write_text(text)
     with pytest.raises(UserError, match=r"rxe_mr.yaml:13:1: .*kin"):
         read_mutants(tmp_path)
@@ -215,13 +225,27 @@ def test_violations_of_the_unmutated_driver_do_not_kill_a_mutant() -> None:
 
 def test_cases_that_detect_several_mutants_are_run_together_without_a_mutant() -> None:
     driver = Driver({(name, OWN.id): "REG-20" for name in ("one", "two", "kills")})
-    several = [mutant("one"), mutant("two"), mutant("same", equivalent="nobody calls it"), mutant("kills", kills=True)]
+    several = [
+        mutant("one"),
+        mutant("two"),
+        mutant("same", equivalent="nobody calls it"),
+        mutant("kills", kills=True),
+    ]
     found = outcomes(driver.trial().try_each(several))
-    assert found == {"one": BY_ITS_RULE, "two": BY_ITS_RULE, "same": EQUIVALENT, "kills": BY_ITS_RULE}
+    assert found == {
+        "one": BY_ITS_RULE,
+        "two": BY_ITS_RULE,
+        "same": EQUIVALENT,
+        "kills": BY_ITS_RULE,
+    }
     assert driver.loaded == ["one", "two", "", "kills"]
-    driver = Driver({("one", OWN.id): "REG-20", ("two", OTHER.id): "REG-05", ("", OWN.id): "REG-20"})
+    driver = Driver(
+        {("one", OWN.id): "REG-20", ("two", OTHER.id): "REG-05", ("", OWN.id): "REG-20"}
+    )
     found = outcomes(driver.trial().try_each([mutant("one"), mutant("two")], EVERY))
-    assert found == {"one": SURVIVED, "two": ELSEWHERE}, "a case that also fails without a mutant has killed one"
+    assert found == {"one": SURVIVED, "two": ELSEWHERE}, (
+        "a case that also fails without a mutant has killed one"
+    )
 
 
 def test_the_case_that_detected_a_mutant_before_comes_first() -> None:
@@ -258,7 +282,9 @@ def test_survivors_are_tried_together_and_distinguished_where_a_case_fails() -> 
     assert [each.by for each in found if each.name == "two"] == [(OTHER.id,)]
 
 
-def test_the_mutant_that_a_case_detects_is_found_by_halves_and_others_are_not_compiled_separately() -> None:
+def test_the_mutant_that_a_case_detects_is_found_by_halves_and_others_are_not_compiled_separately() -> (
+    None
+):
     names = [f"of-{n}" for n in range(8)]
     driver = Driver({("of-5", OTHER.id): "REG-05"})
     found = outcomes(driver.trial().try_together(permitted(*names)))
@@ -266,7 +292,9 @@ def test_the_mutant_that_a_case_detects_is_found_by_halves_and_others_are_not_co
     assert driver.made & set(names) == {"of-4", "of-5"}
 
 
-def test_a_case_that_is_broken_or_fails_only_with_several_changes_is_an_outcome_of_its_changes() -> None:
+def test_a_case_that_is_broken_or_fails_only_with_several_changes_is_an_outcome_of_its_changes() -> (
+    None
+):
     names = [f"of-{n}" for n in range(4)]
     driver = Driver({("of-2", OTHER.id): "BROKEN", ("", OWN.id): "BROKEN"})
     found = list(driver.trial().try_together(permitted(*names)))
@@ -286,10 +314,14 @@ def test_a_recommendation_that_a_change_does_not_follow_is_not_a_false_alarm() -
     assert (found.outcome, found.reason) == (ACCEPTED, "")
 
 
-def test_a_run_of_many_cases_reports_its_progress_and_each_case_that_fails_or_is_broken(monkeypatch: Patch) -> None:
+def test_a_run_of_many_cases_reports_its_progress_and_each_case_that_fails_or_is_broken(
+    monkeypatch: Patch,
+) -> None:
     driver, said = Driver({("one", OWN.id): "REG-20", ("one", OTHER.id): "BROKEN"}), list[str]()
     monkeypatch.setattr(trying, "_PROGRESS_S", -1.0)
-    assert outcomes(driver.trial(said.append).try_together(permitted("one"))) == {"one": FALSE_ALARM}
+    assert outcomes(driver.trial(said.append).try_together(permitted("one"))) == {
+        "one": FALSE_ALARM
+    }
     after = [f"{n} of 2 cases were run, {n} of them failed or were BROKEN" for n in (1, 2)]
     assert said == [f"{OWN.id}: FAIL: why", after[0], f"{OTHER.id}: BROKEN: why", after[1]]
 
@@ -304,7 +336,10 @@ def test_a_change_that_hides_others_is_not_combined_with_them(monkeypatch: Patch
     trial = Driver().trial()
     monkeypatch.setattr(trial, "try_together", try_together)
     chosen = [mutant("no-odp", permitted=True, hides=True), *permitted("one", "two")]
-    assert list(kernel_runs._findings(trial, chosen, argparse.Namespace(own=False, only=["a"]), {})) == []
+    assert (
+        list(kernel_runs._findings(trial, chosen, argparse.Namespace(own=False, only=["a"]), {}))
+        == []
+    )
     assert tried_together == [["one", "two"], ["no-odp"]]
 
 
@@ -314,7 +349,10 @@ def test_permitted_mutants_that_do_not_load_together_or_do_not_fit_are_not_accep
     found = outcomes(driver.trial().try_together(several))
     assert found == {"one": BROKEN, "two": BROKEN, "three": NO_FIT}
     refused = [finding(*each) for each in found.items()]
-    assert kernel_runs._refused([*several, mutant("four", permitted=True)], refused) == ["one", "two"]
+    assert kernel_runs._refused([*several, mutant("four", permitted=True)], refused) == [
+        "one",
+        "two",
+    ]
     assert kernel_runs._refused([mutant("one")], refused) == []
 
 
@@ -330,7 +368,9 @@ def finding(name: str, outcome: str) -> Finding:
     return Finding(name, "rxe_mr", "range", ("REG-20",), "What.", outcome)
 
 
-def test_the_history_keeps_mutants_that_were_not_tried_and_reports_those_no_longer_killed(tmp_path: Path) -> None:
+def test_the_history_keeps_mutants_that_were_not_tried_and_reports_those_no_longer_killed(
+    tmp_path: Path,
+) -> None:
     report.write(tmp_path, [finding("one", BY_ITS_RULE), finding("two", BY_ITS_RULE)], {})
     before = report.read_history(tmp_path)
     now = [finding("one", SURVIVED)]
@@ -358,22 +398,34 @@ class WithPeers(Driver):
 
     def outcomes(self, program: bytes, arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
         modules = {"test_mr": ("good", "weak", "stuck", "last"), "test_pd": ("bad",)}
-        for name in modules.get(arguments[1], () if arguments[1].startswith("test_") else arguments[1:]):
+        for name in modules.get(
+            arguments[1], () if arguments[1].startswith("test_") else arguments[1:]
+        ):
             by = [each for each in self.failing[name] if each in (*self.module.split(), "")]
             if "hangs" in by:
                 raise Lost(Verdict.HANG, f"in {name}", name)
-            if self.module == "flaky" and by:  # without other mutants, the test fails only the first time
+            if (
+                self.module == "flaky" and by
+            ):  # without other mutants, the test fails only the first time
                 by = [] if self.unfit else by
                 self.unfit.add("shown")
             yield name, "failed" if by else "passed"
 
 
-def test_rdma_cores_tests_count_if_they_pass_without_the_mutant_and_fail_twice_with_it(tmp_path: Path) -> None:
+def test_rdma_cores_tests_count_if_they_pass_without_the_mutant_and_fail_twice_with_it(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "test_mr.py").write_text("")
     driver = WithPeers()
     peers = Peers(*rdma_core(tmp_path), driver.trial(), cast(Modules, driver))
     several = [mutant(name) for name in ("seen", "not-seen", "flaky", "hangs", "late")]
-    assert dict(peers.seen(several)) == {"seen": "good", "not-seen": "", "flaky": "", "hangs": "stuck", "late": "weak"}
+    assert dict(peers.seen(several)) == {
+        "seen": "good",
+        "not-seen": "",
+        "flaky": "",
+        "hangs": "stuck",
+        "late": "weak",
+    }
     with pytest.raises(UserError, match=r"there is no test_mr\.py"):
         rdma_core(tmp_path / "elsewhere")
     with pytest.raises(UserError, match=r"there is no such program"):
@@ -385,7 +437,9 @@ class WithoutUnmutatedModule(WithPeers):
         return super().load(module) if module else "insmod: refused"
 
 
-def test_rdma_cores_tests_do_not_count_if_the_module_without_mutants_is_not_loaded(tmp_path: Path) -> None:
+def test_rdma_cores_tests_do_not_count_if_the_module_without_mutants_is_not_loaded(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "test_mr.py").write_text("")
     driver = WithoutUnmutatedModule()
     peers = Peers(*rdma_core(tmp_path), driver.trial(), cast(Modules, driver))
@@ -394,10 +448,15 @@ def test_rdma_cores_tests_do_not_count_if_the_module_without_mutants_is_not_load
 
 def test_rdma_unit_test_continues_after_a_test_that_kills_its_program(tmp_path: Path) -> None:
     """The program is a script. Its first run skips a test and dies in the next test; its second run has the rest."""
-    (tmp_path / "program").write_bytes(Path(__file__).with_name("stand_in_unit_test.sh").read_bytes())
+    (tmp_path / "program").write_bytes(
+        Path(__file__).with_name("stand_in_unit_test.sh").read_bytes()
+    )
     program, parts = rdma_unit_test(tmp_path / "program")
     (tmp_path / "tests.pyz").write_bytes(program)
-    lines = map(json.loads, ended(sys.executable, tmp_path / "tests.pyz", "rxe0", parts[0]).stdout.splitlines())
+    lines = map(
+        json.loads,
+        ended(sys.executable, tmp_path / "tests.pyz", "rxe0", parts[0]).stdout.splitlines(),
+    )
     assert [(each["test"], each["outcome"]) for each in lines if each["outcome"]] == [
         ("A.skips", "skipped"),
         ("A.dies", "ended with status -15"),
@@ -407,24 +466,50 @@ def test_rdma_unit_test_continues_after_a_test_that_kills_its_program(tmp_path: 
 
 
 def test_the_table_compares_detections_by_kind(tmp_path: Path) -> None:
-    seen = ((BY_ITS_RULE, "a.test"), (ELSEWHERE, ""), (SURVIVED, "a.test"), (SURVIVED, ""), (BY_ITS_RULE, None))
-    found = [dataclasses.replace(finding(str(n), outcome), peer=peer) for n, (outcome, peer) in enumerate(seen)]
+    seen = (
+        (BY_ITS_RULE, "a.test"),
+        (ELSEWHERE, ""),
+        (SURVIVED, "a.test"),
+        (SURVIVED, ""),
+        (BY_ITS_RULE, None),
+    )
+    found = [
+        dataclasses.replace(finding(str(n), outcome), peer=peer)
+        for n, (outcome, peer) in enumerate(seen)
+    ]
     report.write(tmp_path, found, {})
-    assert "| range | 4 | 1 | 1 | 1 | 1 |\n| all | 4 | 1 | 1 | 1 | 1 |" in (tmp_path / "kernel.md").read_text()
+    assert (
+        "| range | 4 | 1 | 1 | 1 | 1 |\n| all | 4 | 1 | 1 | 1 | 1 |"
+        in (tmp_path / "kernel.md").read_text()
+    )
 
 
-def test_a_night_tries_the_mutants_that_survived_or_are_new_and_a_tenth_of_all(monkeypatch: Patch) -> None:
+def test_a_night_tries_the_mutants_that_survived_or_are_new_and_a_tenth_of_all(
+    monkeypatch: Patch,
+) -> None:
     known = read_mutants()
-    before: report.History = {each.name: {"outcome": ACCEPTED if each.permitted else BY_ITS_RULE} for each in known}
+    before: report.History = {
+        each.name: {"outcome": ACCEPTED if each.permitted else BY_ITS_RULE} for each in known
+    }
     before[known[0].name] = {"outcome": SURVIVED}
     del before[known[1].name]
-    of_all: dict[str, Any] = {"driver": "rxe", "mutant": [], "rule": [], "file": [], "permitted": False}
+    of_all: dict[str, Any] = {
+        "driver": "rxe",
+        "mutant": [],
+        "rule": [],
+        "file": [],
+        "permitted": False,
+    }
     chosen = kernel_runs._chosen(argparse.Namespace(**of_all, night=True, shard=None), before)
     assert set(known[:2]) <= set(chosen)
     assert -(-len(known) // 10) <= len(chosen) <= -(-len(known) // 10) + 2
-    shards = [argparse.Namespace(**of_all, night=False, shard=Shard(number, 2)) for number in (1, 2)]
+    shards = [
+        argparse.Namespace(**of_all, night=False, shard=Shard(number, 2)) for number in (1, 2)
+    ]
     halves = [kernel_runs._chosen(each, {}) for each in shards]
-    assert sorted(each.name for half in halves for each in half) == sorted(each.name for each in known)
+    assert sorted(each.name for half in halves for each in half) == sorted(
+        each.name for each in known
+    )
     assert abs(len(halves[0]) - len(halves[1])) <= 1
 
 
@@ -433,9 +518,14 @@ def test_objects_that_the_driver_keeps_are_counted_by_the_functions_that_allocat
 ) -> None:
     monkeypatch.setattr(inside, "_FENCED", tmp_path)
     allocated = "kfence-#1: 0x1-0x2, size=8, cache=kmalloc-8\n\nallocated by task 1 on cpu 0 at 1.0s (1.0s ago):\n"
-    ours, other = " rxe_reg+0x5f/0x2d0 [rdma_rxe]\n ib_reg+0x1/0x2 [ib_uverbs]\n", " ib_reg+0x1/0x2 [ib_uverbs]\n"
+    ours, other = (
+        " rxe_reg+0x5f/0x2d0 [rdma_rxe]\n ib_reg+0x1/0x2 [ib_uverbs]\n",
+        " ib_reg+0x1/0x2 [ib_uverbs]\n",
+    )
     freed = "\nfreed by task 1 on cpu 0 at 2.0s (1.0s ago):\n rxe_dereg+0x1/0x2 [rdma_rxe]\n"
     for_later = " alloc_vmap_area+0x1/0x2\n" + ours
-    objects = [allocated + each for each in (ours, ours + freed, other, for_later)] + ["kfence-#4 unused\n"]
+    objects = [allocated + each for each in (ours, ours + freed, other, for_later)] + [
+        "kfence-#4 unused\n"
+    ]
     (tmp_path / "objects").write_text("".join(each + "-" * 33 + "\n" for each in objects))
     assert inside._kept() == {"rxe_reg < ib_reg": 1}

@@ -27,8 +27,30 @@ ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
 # Runs by name: a run of few cases, and a run that keeps two guests busy and has violations and a hazardous case. Each
 # verdict must be the same whenever the run is repeated: `-k type` leaves out the cases that race with traffic.
 RUNS = {
-    "one guest": ("--guest", "--yes", "--guests", "1", "--verb", "dealloc_mw", "--verb", "alloc_mw", "-q"),
-    "two guests": ("--guest", "--yes", "--guests", "2", "--rule", "BIND-15", "--rule", "BIND-17", "-k", "type", "-q"),
+    "one guest": (
+        "--guest",
+        "--yes",
+        "--guests",
+        "1",
+        "--verb",
+        "dealloc_mw",
+        "--verb",
+        "alloc_mw",
+        "-q",
+    ),
+    "two guests": (
+        "--guest",
+        "--yes",
+        "--guests",
+        "2",
+        "--rule",
+        "BIND-15",
+        "--rule",
+        "BIND-17",
+        "-k",
+        "type",
+        "-q",
+    ),
 }
 # To kill pytest, guests must be booted instead of resumed. With two guests, kills of pytest therefore take as long as
 # all other kills, and are made only if RDMA_CTS_MOMENTS is more than 1.
@@ -65,7 +87,11 @@ def footer(out: Path) -> dict[str, object]:
 
 def guests_of(out: Path) -> list[int]:
     command_of = command_lines().items()
-    return [pid for pid, words in command_of if "qemu" in words[0] and any(str(out) in word for word in words)]
+    return [
+        pid
+        for pid, words in command_of
+        if "qemu" in words[0] and any(str(out) in word for word in words)
+    ]
 
 
 @dataclass(frozen=True)
@@ -94,7 +120,9 @@ def unbroken(request: pytest.FixtureRequest, tmp_path_factory: Folders) -> Unbro
 
 @pytest.mark.parametrize("number", range(MOMENTS))
 @pytest.mark.parametrize(("unbroken", "victim"), KILLS, indirect=["unbroken"])
-def test_a_kill_at_any_moment_loses_nothing(unbroken: Unbroken, tmp_path: Path, victim: str, number: int) -> None:
+def test_a_kill_at_any_moment_loses_nothing(
+    unbroken: Unbroken, tmp_path: Path, victim: str, number: int
+) -> None:
     out = tmp_path / "out"
     chosen = unbroken.arguments
     moment = random.Random(f"{SEED} {victim} {number}").uniform(0.0, unbroken.took_s)
@@ -107,7 +135,11 @@ def test_a_kill_at_any_moment_loses_nothing(unbroken: Unbroken, tmp_path: Path, 
         expected = {key: value for key, value in expected.items() if key != "confirmation"}
         laid(tmp_path, {"overlay/usr/local/lib/killer/sitecustomize.py": KILLER})
         settings = ("PYTHONPATH=/usr/local/lib/killer", f"KILL_AT={time.time() + moment}")
-        more += ["--overlay", str(tmp_path / "overlay"), *(word for each in settings for word in ("--guest-env", each))]
+        more += [
+            "--overlay",
+            str(tmp_path / "overlay"),
+            *(word for each in settings for word in ("--guest-env", each)),
+        ]
         # In a guest from a template, pytest runs in a process that was started long before.
         environment["RDMA_CTS_TEMPLATES"] = "off"
     command = ["./rdma-cts", "run", *chosen, *more, "--out", str(out)]
@@ -127,7 +159,11 @@ def test_a_kill_at_any_moment_loses_nothing(unbroken: Unbroken, tmp_path: Path, 
     for _ in range(3):
         if (out / "results.jsonl").exists() and footer(out).get("complete"):
             break
-        again = ["--resume", str(out), "-q"] if (out / "plan.json").exists() else [*chosen, *more, "--out", str(out)]
+        again = (
+            ["--resume", str(out), "-q"]
+            if (out / "plan.json").exists()
+            else [*chosen, *more, "--out", str(out)]
+        )
         said = launched("run", *again).stderr
     assert footer(out) == expected, said
     assert not list(out.glob("work-*"))

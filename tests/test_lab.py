@@ -58,9 +58,16 @@ def test_the_hosts_of_a_group_share_its_options(tmp_path: Path) -> None:
         LabHost(
             "node1",
             "cx7",
-            {**shared, "gid_index": 3, "power_cycle": "ipmitool -H bmc1 chassis power cycle", "host": "root@node1"},
+            {
+                **shared,
+                "gid_index": 3,
+                "power_cycle": "ipmitool -H bmc1 chassis power cycle",
+                "host": "root@node1",
+            },
         ),
-        LabHost("node2", "cx7", {**shared, "gid_index": 1, "hazardous": True, "host": "node2:2222"}),
+        LabHost(
+            "node2", "cx7", {**shared, "gid_index": 1, "hazardous": True, "host": "node2:2222"}
+        ),
         LabHost("odd", "", {"device": "bnxt_re0", "host": "[fd00::1]"}),
     ]
 
@@ -68,7 +75,9 @@ def test_the_hosts_of_a_group_share_its_options(tmp_path: Path) -> None:
 MISTAKES = rows("mistakes_in_labs")
 
 
-@pytest.mark.parametrize(("text", "said"), [row for row in MISTAKES if not row[0].startswith("run ")])
+@pytest.mark.parametrize(
+    ("text", "said"), [row for row in MISTAKES if not row[0].startswith("run ")]
+)
 def test_a_mistake_in_the_file_has_its_place(tmp_path: Path, text: str, said: str) -> None:
     path = lab_file(tmp_path, text.replace("\\n", "\n") + "\n")
     with user_error(f"^{re.escape(f'{path}{said}')}", status=2, one_line=False):
@@ -80,12 +89,17 @@ def test_a_mistake_in_the_file_has_its_place(tmp_path: Path, text: str, said: st
 
 def client_of(folder: Path, does: str) -> Path:
     """Makes an ssh that writes its process id into the file `connecting`, and then runs these shell commands."""
-    return script(folder / "bin" / "ssh", f"echo $$ >{folder}/pid && mv {folder}/pid {folder}/connecting\n{does}")
+    return script(
+        folder / "bin" / "ssh",
+        f"echo $$ >{folder}/pid && mv {folder}/pid {folder}/connecting\n{does}",
+    )
 
 
 def run(folder: Path, status: int, *arguments: str) -> Said:
     """Runs `rdma-cts run` here, with an ssh that prints the message for an unknown host; checks the exit status."""
-    client_of(folder, "echo 'ssh: Could not resolve hostname: Name or service not known' >&2; exit 255")
+    client_of(
+        folder, "echo 'ssh: Could not resolve hostname: Name or service not known' >&2; exit 255"
+    )
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.chdir(folder)
@@ -102,7 +116,9 @@ def test_an_unreachable_host_affects_only_its_column(tmp_path: Path) -> None:
         assert f"{host}: not run: {host} {REASON}" in done.out
     assert done.out.splitlines()[-1] == "report: out/lab.html"
     shown = html.parse(str(tmp_path / "out" / "lab.html"))
-    assert "2 nodes, 0 groups, nothing was compared, 2 without a complete run" in shown.findtext(".//h1")
+    assert "2 nodes, 0 groups, nothing was compared, 2 without a complete run" in shown.findtext(
+        ".//h1"
+    )
     assert REASON in shown.getroot().text_content()
 
 
@@ -153,11 +169,20 @@ def test_a_resumed_lab_skips_hosts_with_a_complete_run(tmp_path: Path) -> None:
     assert f"two: not run: two {REASON}" in done.out
     assert f"three: not run: three {REASON}" in done.out
     assert f"rdma-cts run --resume {tmp_path / 'out'} runs the remaining cases" in done.out
-    assert "3 nodes, 1 group, no node differs, no rule is violated, 2 without a complete run" in done.out
+    assert (
+        "3 nodes, 1 group, no node differs, no rule is violated, 2 without a complete run"
+        in done.out
+    )
 
 
 @pytest.mark.parametrize(
-    "argv", [("--guest",), ("--host", "two", "--device", "a"), ("--host", "one", "--device", "b"), ("--device", "a")]
+    "argv",
+    [
+        ("--guest",),
+        ("--host", "two", "--device", "a"),
+        ("--host", "one", "--device", "b"),
+        ("--device", "a"),
+    ],
 )
 def test_the_run_of_another_host_device_or_target_is_not_taken_for_that_of_a_host(
     tmp_path: Path, argv: Sequence[str]
@@ -167,8 +192,13 @@ def test_the_run_of_another_host_device_or_target_is_not_taken_for_that_of_a_hos
     (tmp_path / "out/one").symlink_to(tmp_path / "run")
     before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
     done = run(tmp_path, 3, "--resume", "out")
-    assert f"one: not run: {tmp_path / 'out/one'} is not the directory of the run of root@one, a" in done.out
-    assert "is not the directory of the run of root@one, a" in (tmp_path / "out/lab.html").read_text()
+    assert (
+        f"one: not run: {tmp_path / 'out/one'} is not the directory of the run of root@one, a"
+        in done.out
+    )
+    assert (
+        "is not the directory of the run of root@one, a" in (tmp_path / "out/lab.html").read_text()
+    )
     assert before == {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
 
 
@@ -176,7 +206,10 @@ def test_results_without_a_plan_are_not_taken_for_those_of_a_host(tmp_path: Path
     unreached(tmp_path, "{host: one, device: a}")
     complete(tmp_path / "out/one")
     done = run(tmp_path, 3, "--resume", "out")
-    assert f"one: not run: {tmp_path / 'out/one'} is possibly not the directory of the run of one, a: " in done.out
+    assert (
+        f"one: not run: {tmp_path / 'out/one'} is possibly not the directory of the run of one, a: "
+        in done.out
+    )
     assert "there is no plan.json" in done.out
 
 
@@ -197,7 +230,10 @@ def test_a_run_whose_host_has_left_the_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "moved.yaml").write_text("hosts: [{host: two, device: a}]\n")
     done = run(tmp_path, 3, "--lab", "moved.yaml", "--resume", "out", "-q")
     file = tmp_path / "moved.yaml"
-    assert f"one: the run in {tmp_path / 'out/one'} is left out, because {file} has no host of this name" in done.out
+    assert (
+        f"one: the run in {tmp_path / 'out/one'} is left out, because {file} has no host of this name"
+        in done.out
+    )
 
 
 @pytest.mark.parametrize(
@@ -216,7 +252,10 @@ def test_a_mistake_in_a_file_that_the_lab_names_is_reported_before_a_host_is_con
     if content is not None:
         (tmp_path / "x.yaml").write_text(content)
     given = f"{name}: x.yaml"
-    lab_file(tmp_path, f"groups: {{g: {{{given}}}}}\nhosts: [{{host: one, group: g}}, {{host: two, {given}}}]\n")
+    lab_file(
+        tmp_path,
+        f"groups: {{g: {{{given}}}}}\nhosts: [{{host: one, group: g}}, {{host: two, {given}}}]\n",
+    )
     done = run(tmp_path, 2, "--lab", str(tmp_path / "lab.yaml"), "--out", "out")
     places = (f"1:{16 + len(name)}", f"2:{46 + len(name)}")
     for place in places:
@@ -228,10 +267,22 @@ def test_a_mistake_in_a_file_that_the_lab_names_is_reported_before_a_host_is_con
 @pytest.mark.parametrize(
     ("arguments", "there", "why"),
     [
-        (["--lab", "lab.yaml"], "results.jsonl", "out already has a run; choose another --out, or --resume the lab"),
-        (["--lab", "lab.yaml"], "plan.json", "out already has a run; choose another --out, or --resume the lab"),
+        (
+            ["--lab", "lab.yaml"],
+            "results.jsonl",
+            "out already has a run; choose another --out, or --resume the lab",
+        ),
+        (
+            ["--lab", "lab.yaml"],
+            "plan.json",
+            "out already has a run; choose another --out, or --resume the lab",
+        ),
         (["--lab", "lab.yaml"], "lab.html/", "out/lab.html cannot be written: it is a directory"),
-        (["--host", "one"], "lab.json", "out is the directory of a lab; choose another --out, or --resume the lab"),
+        (
+            ["--host", "one"],
+            "lab.json",
+            "out is the directory of a lab; choose another --out, or --resume the lab",
+        ),
     ],
 )
 def test_no_run_starts_in_a_directory_that_has_something_else(
@@ -261,13 +312,20 @@ def test_a_terminated_lab_prints_how_to_resume_it(tmp_path: Path) -> None:
     lab_run.terminate()
     _, output = lab_run.communicate(timeout=PATIENCE_S)
     assert lab_run.returncode == 128 + signal.SIGTERM
-    assert output == "rdma-cts: ended by SIGTERM: ./rdma-cts run --resume out runs the remaining cases\n"
+    assert (
+        output
+        == "rdma-cts: ended by SIGTERM: ./rdma-cts run --resume out runs the remaining cases\n"
+    )
     pid = int((tmp_path / "connecting").read_text())
     await_true(lambda: not Path(f"/proc/{pid}").exists())  # no connection is left
 
 
-@pytest.mark.parametrize(("command", "output"), [row for row in MISTAKES if row[0].startswith("run ")])
-def test_a_mistake_in_a_command_is_one_line_and_connects_to_no_host(tmp_path: Path, command: str, output: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "output"), [row for row in MISTAKES if row[0].startswith("run ")]
+)
+def test_a_mistake_in_a_command_is_one_line_and_connects_to_no_host(
+    tmp_path: Path, command: str, output: str
+) -> None:
     lab_file(tmp_path, "hosts: [{host: one}, {host: two}]\n")
     laid(tmp_path, {"bad/lab.json": '{"schema": "rdma-cts-lab/1", "argv": 5}'})
     done = run(tmp_path, 2, *shlex.split(command)[1:])
@@ -279,7 +337,8 @@ def test_a_mistake_in_a_command_is_one_line_and_connects_to_no_host(tmp_path: Pa
 
 def recorded(verdicts: Sequence[str], **changes: Any) -> Recorded:
     return samples.recorded(
-        [result(case, verdict) for case, verdict in zip(SUITE.cases, verdicts, strict=True)], **changes
+        [result(case, verdict) for case, verdict in zip(SUITE.cases, verdicts, strict=True)],
+        **changes,
     )
 
 
@@ -304,7 +363,10 @@ def test_differences_between_equal_hosts_come_first() -> None:
     assert "REG-01PASSFAIL" in "".join(found.split())
     assert "6.1" in found
     assert "it cannot be reached" in text
-    assert "4 nodes, 2 groups, 1 differ from their group, 2 violate a rule, 1 without a complete run" in text
+    assert (
+        "4 nodes, 2 groups, 1 differ from their group, 2 violate a rule, 1 without a complete run"
+        in text
+    )
     assert "b: REG-01: FAIL, most nodes of its group: PASS" in [*differences(lab)]
 
 

@@ -61,7 +61,9 @@ class Host:
         with open(typing, "wb", buffering=0) as keys, open(terminal, "rb", buffering=0) as keyboard:
             keys.write((answer or "").encode())
             nothing = subprocess.DEVNULL
-            done = ended(*command, env=self.environment(), stdin=nothing if answer is None else keyboard)
+            done = ended(
+                *command, env=self.environment(), stdin=nothing if answer is None else keyboard
+            )
         assert done.returncode == status, done.stdout + done.stderr
         return Said(done.stdout, done.stderr)
 
@@ -82,7 +84,10 @@ def host(tmp_path: Path) -> Host:
         assert found
         (host.bin / name).symlink_to(found)
     host.stub("id", "echo 0")
-    host.stub("new-python", 'case $1 in -c) exit 0 ;; esac\necho "python: $*; $PYTHONPATH; ${RDMA_CTS_YES:-}"')
+    host.stub(
+        "new-python",
+        'case $1 in -c) exit 0 ;; esac\necho "python: $*; $PYTHONPATH; ${RDMA_CTS_YES:-}"',
+    )
     host.stub(
         "apt-get",
         f'echo "$*" >>{host.root}/calls\necho "apt says $1"\n'
@@ -107,7 +112,11 @@ def test_a_suitable_python_is_used_without_a_message(host: Host) -> None:
 
 @pytest.mark.parametrize(
     ("program", "folder", "said"),
-    [("./rdma-cts", "", "./rdma-cts"), ("../rdma-cts", "docs", "../rdma-cts"), ("rdma-cts", "docs", "rdma-cts")],
+    [
+        ("./rdma-cts", "", "./rdma-cts"),
+        ("../rdma-cts", "docs", "../rdma-cts"),
+        ("rdma-cts", "docs", "rdma-cts"),
+    ],
 )
 def test_hints_name_the_suite_as_it_was_started(program: str, folder: str, said: str) -> None:
     own = {**os.environ, "RDMA_CTS_PYTHON": sys.executable, "PATH": f"{os.environ['PATH']}:{ROOT}"}
@@ -124,7 +133,9 @@ def test_the_log_of_an_installation_is_written_through_no_link(host: Host) -> No
     assert "apt says install" in host.log.read_text()
 
 
-@pytest.mark.parametrize("arguments", [("--yes", "run", "-k", "a b"), ("run", "-k", "a b", "--yes")])
+@pytest.mark.parametrize(
+    "arguments", [("--yes", "run", "-k", "a b"), ("run", "-k", "a b", "--yes")]
+)
 def test_yes_installs_without_asking(host: Host, arguments: tuple[str, ...]) -> None:
     done = host.launch(0, *arguments)
     assert host.calls() == INSTALLING
@@ -143,7 +154,9 @@ def test_on_a_terminal_the_launcher_asks_and_then_installs(host: Host, answer: s
 @pytest.mark.parametrize("answer", ["n\n", "\n", "yikes\n", "\x04"])
 def test_any_other_answer_installs_nothing(host: Host, answer: str) -> None:
     said = host.refused("run", answer=answer)
-    assert said.endswith(f"rdma-cts: packages are needed and were not installed; install them: {INSTALL} {FOR_A_RUN}\n")
+    assert said.endswith(
+        f"rdma-cts: packages are needed and were not installed; install them: {INSTALL} {FOR_A_RUN}\n"
+    )
 
 
 STUB = r'stub() { printf "#!$PWD/bin/sh\n%s\n" "$2" >bin/$1; chmod +x bin/$1; }'
@@ -153,7 +166,11 @@ STUB = r'stub() { printf "#!$PWD/bin/sh\n%s\n" "$2" >bin/$1; chmod +x bin/$1; }'
 def test_the_launcher_refuses_in_one_line(given: str, said: str, host: Host) -> None:
     done, _, arguments = given.rpartition("; ")
     subprocess.run(["sh", "-c", f"{STUB}\n{done}"], cwd=host.root, check=True)
-    line = said.replace("INSTALL", INSTALL).replace("PACKAGES", FOR_A_RUN).replace("ROOT", str(host.root))
+    line = (
+        said.replace("INSTALL", INSTALL)
+        .replace("PACKAGES", FOR_A_RUN)
+        .replace("ROOT", str(host.root))
+    )
     assert host.refused(*arguments.split()) == f"rdma-cts: {line}\n"
 
 
@@ -166,18 +183,28 @@ def test_a_named_python_that_does_not_exist_is_refused(host: Host) -> None:
 @pytest.mark.parametrize(
     ("manager", "installing"),
     [
-        ("dnf", "install -y --setopt=install_weak_deps=False python3 python3-pyyaml python3-jinja2"),
-        ("zypper", "--non-interactive install --no-recommends python3 python3-PyYAML python3-Jinja2"),
+        (
+            "dnf",
+            "install -y --setopt=install_weak_deps=False python3 python3-pyyaml python3-jinja2",
+        ),
+        (
+            "zypper",
+            "--non-interactive install --no-recommends python3 python3-PyYAML python3-Jinja2",
+        ),
     ],
 )
-def test_other_package_managers_get_their_own_names_of_packages(manager: str, installing: str, host: Host) -> None:
+def test_other_package_managers_get_their_own_names_of_packages(
+    manager: str, installing: str, host: Host
+) -> None:
     (host.bin / "apt-get").unlink()
     host.stub(manager, f'echo "$*" >>{host.root}/calls\nln -s new-python {host.bin}/python3')
     host.launch(0, "list", "--yes")
     assert host.calls() == [installing]
 
 
-def test_a_package_without_a_known_name_is_reported_before_anything_is_installed(host: Host) -> None:
+def test_a_package_without_a_known_name_is_reported_before_anything_is_installed(
+    host: Host,
+) -> None:
     (host.bin / "apt-get").unlink()
     host.stub("zypper", f'echo "$*" >>{host.root}/calls')
     command = [str(host.bin / "sh"), str(packages.INSTALLER), "erofs-utils", "mmdebstrap"]
@@ -200,12 +227,20 @@ def test_the_doctor_uses_the_names_of_packages_on_this_system(python_host: Host)
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ('[ "$1" = update ] || { echo "E: no such package"; exit 100; }', "apt-get could not install python3"),
-        ('[ "$1" = update ] || { echo "write: No space left on device" >&2; exit 100; }', "the disk is full"),
+        (
+            '[ "$1" = update ] || { echo "E: no such package"; exit 100; }',
+            "apt-get could not install python3",
+        ),
+        (
+            '[ "$1" = update ] || { echo "write: No space left on device" >&2; exit 100; }',
+            "the disk is full",
+        ),
         ("exit 0", "no Python is suitable, though the packages are installed: "),
     ],
 )
-def test_a_failed_installation_is_reported_in_one_line(host: Host, script: str, reason: str) -> None:
+def test_a_failed_installation_is_reported_in_one_line(
+    host: Host, script: str, reason: str
+) -> None:
     host.stub("apt-get", script)
     progress, line = host.launch(3, "run", "--yes").err.splitlines()
     assert progress.startswith("rdma-cts: installing")
@@ -213,7 +248,11 @@ def test_a_failed_installation_is_reported_in_one_line(host: Host, script: str, 
 
 
 def test_in_ci_and_in_a_container_packages_are_installed_without_a_question(host: Host) -> None:
-    for more in ({"CI": "true"}, {"RDMA_CTS_CONTAINER": "1"}, {"RDMA_CTS_CONTAINER": "", "container": "podman"}):
+    for more in (
+        {"CI": "true"},
+        {"RDMA_CTS_CONTAINER": "1"},
+        {"RDMA_CTS_CONTAINER": "", "container": "podman"},
+    ):
         host.more.clear()
         host.more.update(more)
         host.launch(0, "list")
@@ -232,8 +271,16 @@ def test_help_and_doctor_report_that_there_is_no_python_and_install_nothing(
 
 @pytest.mark.slow
 def test_no_code_of_the_working_directory_runs(tmp_path: Path) -> None:
-    modules = ("yaml.py", "jinja2.py", "commands/__init__.py", "reports/__init__.py", "sitecustomize.py")
-    laid(tmp_path, dict.fromkeys(modules, "raise SystemExit('code of the working directory ran')\n"))
+    modules = (
+        "yaml.py",
+        "jinja2.py",
+        "commands/__init__.py",
+        "reports/__init__.py",
+        "sitecustomize.py",
+    )
+    laid(
+        tmp_path, dict.fromkeys(modules, "raise SystemExit('code of the working directory ran')\n")
+    )
     done = ended(LAUNCHER, "list", "--rule", "REG-15", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "reg_mr/access_flags" in done.stdout
@@ -269,7 +316,10 @@ def test_only_missing_packages_are_installed(python_host: Host) -> None:
     said: list[str] = []
     assert packages.missing(packages.GUEST) == ["qemu-system-x86", "mmdebstrap"]
     assert packages.ensure_tools(packages.GUEST, assume_yes=True, say=said.append) == sys.executable
-    assert python_host.calls() == ["update", "install -y --no-install-recommends qemu-system-x86 mmdebstrap"]
+    assert python_host.calls() == [
+        "update",
+        "install -y --no-install-recommends qemu-system-x86 mmdebstrap",
+    ]
     assert said == ["installed qemu-system-x86, mmdebstrap"]
     packages.ensure_tools(packages.GUEST, assume_yes=True, say=said.append)
     assert len(said) == 1
@@ -295,7 +345,9 @@ def test_a_busybox_that_is_not_static_does_not_count(python_host: Host) -> None:
     assert "busybox-static" in packages.missing(packages.GUEST)
 
 
-def test_if_no_python_has_all_modules_those_missing_in_debians_python_are_installed(monkeypatch: Patch) -> None:
+def test_if_no_python_has_all_modules_those_missing_in_debians_python_are_installed(
+    monkeypatch: Patch,
+) -> None:
     monkeypatch.setattr(packages, "SYSTEM_PYTHON", "/debian/python3")
     proofs = [need.proof.partition(":") for need in packages.needs(("suite", "test"))]
     every = {what for kind, _, what in proofs if kind == "module"}
@@ -307,9 +359,14 @@ def test_if_no_python_has_all_modules_those_missing_in_debians_python_are_instal
         installed.extend(names)
         present["/debian/python3"] |= undeclared
 
-    monkeypatch.setattr(packages, "has_modules", lambda python, modules: set(modules) <= present[python])
+    monkeypatch.setattr(
+        packages, "has_modules", lambda python, modules: set(modules) <= present[python]
+    )
     monkeypatch.setattr(packages, "_install", install)
-    assert packages.ensure_tools(("test",), assume_yes=True, say=lambda text: None) == "/debian/python3"
+    assert (
+        packages.ensure_tools(("test",), assume_yes=True, say=lambda text: None)
+        == "/debian/python3"
+    )
     assert sorted(installed) == ["python3-jsonschema", "python3-lxml", "python3-pytest-xdist"]
 
 
@@ -318,7 +375,11 @@ def test_a_python_with_all_modules_is_preferred(tmp_path: Path, monkeypatch: Pat
     monkeypatch.setattr(packages, "SYSTEM_PYTHON", str(other))
     assert packages.python_for(["suite"]) == sys.executable
     real = packages.has_modules
-    monkeypatch.setattr(packages, "has_modules", lambda python, names: python != sys.executable and real(python, names))
+    monkeypatch.setattr(
+        packages,
+        "has_modules",
+        lambda python, names: python != sys.executable and real(python, names),
+    )
     assert packages.python_for(["suite"]) == str(other)
     monkeypatch.setattr(packages, "has_modules", lambda python, names: False)
     assert packages.python_for(["suite"]) is None
@@ -364,7 +425,9 @@ def test_modules_that_only_need_loading_are_distinguished(tmp_path: Path) -> Non
     assert found["device nodes"].remedy == "modprobe ib_uverbs"
 
 
-def test_missing_programs_are_reported_with_the_command(python_host: Host, monkeypatch: Patch) -> None:
+def test_missing_programs_are_reported_with_the_command(
+    python_host: Host, monkeypatch: Patch
+) -> None:
     for user, sudo in ((1000, "sudo "), (0, "")):
         monkeypatch.setattr("os.geteuid", lambda user=user: user)
         found = _by_subject(doctor.guest_findings(recipe_for(), python_host.root))
@@ -374,15 +437,21 @@ def test_missing_programs_are_reported_with_the_command(python_host: Host, monke
     assert found["processor"].text.startswith("software emulation")
 
 
-@pytest.mark.parametrize(("known", "said"), [("kvm", "/dev/kvm$"), ("tcg", "software emulation"), ("", "tried at the")])
-def test_the_doctor_reports_what_runs_have_recorded_about_kvm(known: str, said: str, monkeypatch: Patch) -> None:
+@pytest.mark.parametrize(
+    ("known", "said"), [("kvm", "/dev/kvm$"), ("tcg", "software emulation"), ("", "tried at the")]
+)
+def test_the_doctor_reports_what_runs_have_recorded_about_kvm(
+    known: str, said: str, monkeypatch: Patch
+) -> None:
     monkeypatch.delenv("RDMA_CTS_ACCEL", raising=False)
     monkeypatch.setattr(qemu, "kvm_present", lambda _: True)
     monkeypatch.setattr(qemu, "remembered", lambda _: known)
     assert re.search(said, doctor._processor(Path("/"), Path("vmlinuz")).text)
 
 
-def test_a_cache_that_cannot_be_used_is_named_with_its_variable(monkeypatch: Patch, cli: Cli) -> None:
+def test_a_cache_that_cannot_be_used_is_named_with_its_variable(
+    monkeypatch: Patch, cli: Cli
+) -> None:
     monkeypatch.setenv("RDMA_CTS_CACHE", "/proc/x")
     said = cli(4, "doctor", "--stack", "forky-mended").out
     assert re.search("guest image +not built yet.*\\)$", said, re.MULTILINE)
@@ -401,8 +470,12 @@ def test_a_cache_that_cannot_be_searched_is_named_with_its_variable(monkeypatch:
         raise refused
 
 
-def test_the_doctor_reports_what_is_known_about_the_driver_of_a_device(cli: Cli, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(doctor, "device_findings", lambda: [readiness.Finding(readiness.OK, "it", "is")])
+def test_the_doctor_reports_what_is_known_about_the_driver_of_a_device(
+    cli: Cli, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(
+        doctor, "device_findings", lambda: [readiness.Finding(readiness.OK, "it", "is")]
+    )
     monkeypatch.setattr(doctor, "device_names", lambda: ["mlx5_0"])
     monkeypatch.setattr("commands.doctor.RdmaNetlink.driver_id", lambda _: 1)
     text = cli(0, "doctor", "--device", "mlx5_0").out
@@ -410,15 +483,27 @@ def test_the_doctor_reports_what_is_known_about_the_driver_of_a_device(cli: Cli,
     assert "every driver" in text
     assert "`" not in text
     assert "mana" not in text
-    assert "there is no device mlx5_1; devices of this host: mlx5_0" in cli(2, "doctor", "--device", "mlx5_1").err
+    assert (
+        "there is no device mlx5_1; devices of this host: mlx5_0"
+        in cli(2, "doctor", "--device", "mlx5_1").err
+    )
 
 
 def test_each_row_about_nics_is_found_by_the_driver_that_the_kernel_names() -> None:
     page = (ROOT / "docs" / "nics.md").read_text()
-    named = {name for row in re.findall(r"^\| ([a-z][\w, ]+) \| ", page, re.MULTILINE) for name in row.split(", ")}
+    named = {
+        name
+        for row in re.findall(r"^\| ([a-z][\w, ]+) \| ", page, re.MULTILINE)
+        for name in row.split(", ")
+    }
     # Rows that are not about one driver, and a driver that registers no device.
     named -= {"driver", "every driver", "bng_re"}
-    assert named == {driver_name(number) for number in range(1, 22)} - {"cxgb3", "nes", "qib", "rxe"}
+    assert named == {driver_name(number) for number in range(1, 22)} - {
+        "cxgb3",
+        "nes",
+        "qib",
+        "rxe",
+    }
     for driver in named:
         assert [found for found in doctor.driver_findings(driver) if found.about == driver], driver
     assert [found.about for found in doctor.driver_findings("rxe")] == ["every driver"]

@@ -12,7 +12,10 @@ from conformance.tables.suite import ROOT
 
 # The layers, from the highest to the lowest, are the rows of the table in docs/architecture.md.
 _TABLE = (
-    (ROOT / "docs" / "architecture.md").read_text().split("\n## The layers of `conformance/`\n")[1].split("\n## ")[0]
+    (ROOT / "docs" / "architecture.md")
+    .read_text()
+    .split("\n## The layers of `conformance/`\n")[1]
+    .split("\n## ")[0]
 )
 LAYERS = re.findall(r"^\| `(\w+)(?:/|\.py)` \|", _TABLE, re.MULTILINE)
 FILES = sorted((ROOT / "conformance").rglob("*.py"))
@@ -46,7 +49,9 @@ def test_a_layer_imports_only_itself_and_the_layers_above_it() -> None:
         above = LAYERS[: LAYERS.index(parts[0]) + 1] if parts[0] != "__init__" else ()
         for module in imported(file):
             package, _, rest = module.partition(".")
-            assert package != "conformance" or rest.partition(".")[0] in above, f"{file} imports {module}"
+            assert package != "conformance" or rest.partition(".")[0] in above, (
+                f"{file} imports {module}"
+            )
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -54,8 +59,12 @@ def test_a_folder_imports_only_itself_and_allowed_folders(folder: str) -> None:
     inside = {path.name for path in ROOT.iterdir() if path.is_dir()} - {folder, *FOLDERS[folder]}
     for file in sorted((ROOT / folder).rglob("*.py")):
         for module in imported(file):
-            assert module.partition(".")[0] not in inside, f"{file.relative_to(ROOT)} imports {module}"
+            assert module.partition(".")[0] not in inside, (
+                f"{file.relative_to(ROOT)} imports {module}"
+            )
 
 
 def test_every_module_has_a_layer() -> None:
-    assert {path.stem for path in (ROOT / "conformance").iterdir() if path.name[0] not in "_."} == set(LAYERS)
+    assert {
+        path.stem for path in (ROOT / "conformance").iterdir() if path.name[0] not in "_."
+    } == set(LAYERS)

@@ -77,12 +77,28 @@ def calls(library: Path, *expressions: str, dialect: str | None = None) -> list[
 FIELDS = {"addr": 3, "length": 4, "handle": 5, "lkey": 6, "rkey": 7}
 # Calls, with the arguments that the stub must receive, and the result that the suite must return.
 CALLS: list[tuple[str, Any, Any]] = [
-    ("library.reg_mr(pd, 0, 4096, 1)", "ibv_reg_mr 77 0 4096 0 1", [True, 0, FIELDS, "kernel"]),  # address zero is null
+    (
+        "library.reg_mr(pd, 0, 4096, 1)",
+        "ibv_reg_mr 77 0 4096 0 1",
+        [True, 0, FIELDS, "kernel"],
+    ),  # address zero is null
     ("library.reg_mr(pd, 4096, 2**64 - 1, 0)", f"ibv_reg_mr 77 4096 {2**64 - 1} 0 0", ANY),
     # With optional flags, the suite calls the function that the header's macro calls.
-    ("library.reg_mr(pd, 4096, 8, 1 | 1 << 20)", f"ibv_reg_mr_iova2 77 4096 8 4096 {1 | 1 << 20}", ANY),
-    ("library.reg_mr_iova(pd, 4096, 8, 16, 1 << 29)", f"ibv_reg_mr_iova2 77 4096 8 16 {1 << 29}", ANY),
-    ("library.reg_mr_iova(pd, 4096, 8, 16, 1 << 31)", f"ibv_reg_mr_iova 77 4096 8 16 {1 << 31}", ANY),
+    (
+        "library.reg_mr(pd, 4096, 8, 1 | 1 << 20)",
+        f"ibv_reg_mr_iova2 77 4096 8 4096 {1 | 1 << 20}",
+        ANY,
+    ),
+    (
+        "library.reg_mr_iova(pd, 4096, 8, 16, 1 << 29)",
+        f"ibv_reg_mr_iova2 77 4096 8 16 {1 << 29}",
+        ANY,
+    ),
+    (
+        "library.reg_mr_iova(pd, 4096, 8, 16, 1 << 31)",
+        f"ibv_reg_mr_iova 77 4096 8 16 {1 << 31}",
+        ANY,
+    ),
     ("library.reg_mr(pd, 4096, 8, 2)", ANY, [0, 22, None, "kernel"]),  # null and errno
     ("library.reg_dmabuf_mr(pd, 5, 6, 7, -1, 1)", "fd -1 ibv_reg_dmabuf_mr 77 5 6 7 1", ANY),
     ("library.dereg_mr(mr)", ANY, [16, 1, None, "kernel"]),  # the returned code is not errno
@@ -97,8 +113,13 @@ def test_arguments_and_results_are_passed_unchanged(library: Path) -> None:
 
 
 def test_calls_that_an_older_library_lacks_are_not_offered(tmp_path: Path) -> None:
-    source = STUB.replace("ibv_reg_dmabuf_mr(void", "another(void").replace("ibv_reg_mr_iova2(void", "yet_another(void")
-    expressions = ("library.reg_dmabuf_mr(pd, 5, 6, 7, -1, 1)", "library.reg_mr(pd, 4096, 8, 1 << 20)")
+    source = STUB.replace("ibv_reg_dmabuf_mr(void", "another(void").replace(
+        "ibv_reg_mr_iova2(void", "yet_another(void"
+    )
+    expressions = (
+        "library.reg_dmabuf_mr(pd, 5, 6, 7, -1, 1)",
+        "library.reg_mr(pd, 4096, 8, 1 << 20)",
+    )
     dmabuf, plain = calls(built(tmp_path, source), *expressions)
     assert dmabuf == ("", [0, 95, None, "libibverbs"])
     assert plain[0] == f"ibv_reg_mr_iova 77 4096 8 4096 {1 << 20}"
@@ -171,7 +192,11 @@ def test_advice_has_a_constant_of_eight_bytes_and_flags_of_four(sent: list[bytes
 def test_without_a_driver_id_of_the_kernel_no_ioctl_is_issued(sent: list[bytes]) -> None:
     uverbs = Uverbs(3, 0)
     for returned in (uverbs.advise_mr(PD, 0, 0, ()), uverbs.reg_dmabuf_mr(PD, 0, 1, 0, 3, 0)):
-        assert (returned.value, returned.errno, returned.mr) == (errno.EPROTONOSUPPORT, errno.EPROTONOSUPPORT, None)
+        assert (returned.value, returned.errno, returned.mr) == (
+            errno.EPROTONOSUPPORT,
+            errno.EPROTONOSUPPORT,
+            None,
+        )
         assert returned.errno in ABSENT
     assert sent == []
 
@@ -200,7 +225,9 @@ def queue(kind: str = "RC", deadline_s: float = 1.0) -> Any:
     made.kind, made.spec, made.deadline_s = kind, QpSpec(kind, "pd"), deadline_s
     made.pd = SimpleNamespace(pyverbs=None, pointer=0x4000)
     made.attributes, made.awaited = None, []
-    made.poster = SimpleNamespace(qp=0, completions=lambda count, deadline_s: made.awaited.append(deadline_s) or [])
+    made.poster = SimpleNamespace(
+        qp=0, completions=lambda count, deadline_s: made.awaited.append(deadline_s) or []
+    )
     pointers = SimpleNamespace(of=lambda *_, **known: AH, attributes=lambda attributes: 0)
     made.device = SimpleNamespace(
         pointers=pointers,
@@ -234,7 +261,11 @@ def test_the_path_leads_to_the_device_of_the_peer() -> None:
     assert (own.path_mtu, own.ah_attr.gr.dgid, own.ah_attr.gr.sgid_index) == (3, "gid", 0)
     made.remote = SimpleNamespace(active_mtu=1, gid="other gid", source_gid_index=5, lid=9)
     across = made.connection_attributes(PEER)
-    assert (across.path_mtu, across.ah_attr.gr.dgid, across.ah_attr.gr.sgid_index) == (1, "other gid", 0)
+    assert (across.path_mtu, across.ah_attr.gr.dgid, across.ah_attr.gr.sgid_index) == (
+        1,
+        "other gid",
+        0,
+    )
     assert (across.ah_attr.dlid, across.ah_attr.port_num) == (9, 1)
 
 
@@ -261,7 +292,10 @@ def test_the_path_has_a_global_route_or_none(used: bool) -> None:
 def test_each_transition_sets_the_attributes_that_the_manual_page_requires(
     kind: str, masks: tuple[tuple[int, ...], ...]
 ) -> None:
-    expected = [(state, sum(1 << bit for bit in bits)) for state, bits in zip((1, 2, 3), masks, strict=False)]
+    expected = [
+        (state, sum(1 << bit for bit in bits))
+        for state, bits in zip((1, 2, 3), masks, strict=False)
+    ]
     assert transitions(kind) == expected
     assert all(type(mask) is int for _, mask in transitions(kind)), "the masks are passed to C"
 
@@ -277,7 +311,9 @@ def test_each_transition_sets_the_attributes_that_the_manual_page_requires(
         ("RESET", "INIT", [1]),
     ],
 )
-def test_a_queue_pair_is_moved_from_its_current_state(since: str, to: str, expected: list[int]) -> None:
+def test_a_queue_pair_is_moved_from_its_current_state(
+    since: str, to: str, expected: list[int]
+) -> None:
     taken: list[int] = []
     attributes = SimpleNamespace(qp_state=0)
     qp = SimpleNamespace(modify=lambda given, mask: taken.append(given.qp_state))
@@ -323,7 +359,9 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Iterator[Events]:
     os.close(made.writer)
 
 
-def test_each_event_is_acknowledged_and_the_events_of_the_queue_pair_are_named(events: Events) -> None:
+def test_each_event_is_acknowledged_and_the_events_of_the_queue_pair_are_named(
+    events: Events,
+) -> None:
     assert events_of(QP, events.context) == [], "the call does not wait"
     for qp, kind in ((QP, 3), (OTHER, 1), (QP, 16), (QP, 99)):
         events.write(qp, kind)
@@ -336,7 +374,9 @@ def test_each_event_is_acknowledged_and_the_events_of_the_queue_pair_are_named(e
 
 
 @given(st.floats(1e-6, 1e9))
-def test_a_case_deadline_is_longer_than_the_waits_for_several_missing_completions(case_deadline_s: float) -> None:
+def test_a_case_deadline_is_longer_than_the_waits_for_several_missing_completions(
+    case_deadline_s: float,
+) -> None:
     assert 0 < completion_deadline_s(case_deadline_s) <= COMPLETION_DEADLINE_S
     assert 5 * completion_deadline_s(case_deadline_s) < case_deadline_s
 
@@ -348,8 +388,14 @@ def test_a_queue_waits_for_a_completion_until_its_deadline_or_a_given_deadline()
 
 
 def test_exchanges_in_c_wait_for_a_completion_as_long_as_the_queues() -> None:
-    struct = NativeConnection(queue(deadline_s=1.5), queue(deadline_s=2.5), 0.5, renewable=False, by_reset=True)._struct
-    assert (struct.send_timeout, struct.receive_timeout, struct.silence) == (1_500_000_000, 2_500_000_000, 500_000_000)
+    struct = NativeConnection(
+        queue(deadline_s=1.5), queue(deadline_s=2.5), 0.5, renewable=False, by_reset=True
+    )._struct
+    assert (struct.send_timeout, struct.receive_timeout, struct.silence) == (
+        1_500_000_000,
+        2_500_000_000,
+        500_000_000,
+    )
 
 
 @pytest.mark.parametrize(
@@ -363,7 +409,9 @@ def test_exchanges_in_c_wait_for_a_completion_as_long_as_the_queues() -> None:
         ("UC", "wr_post", "ExtendedPair"),
     ],
 )
-def test_the_bench_passes_the_deadline_to_each_pair(kind: str, extended: str, pair: str, monkeypatch: Patch) -> None:
+def test_the_bench_passes_the_deadline_to_each_pair(
+    kind: str, extended: str, pair: str, monkeypatch: Patch
+) -> None:
     made: list[Any] = []
 
     def recording(spec: Any) -> Any:

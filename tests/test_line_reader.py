@@ -91,7 +91,9 @@ def test_the_stream_ends_with_its_process_although_the_pipe_stays_open(tmp_path:
         os.close(descriptor)
 
 
-def test_the_last_lines_of_a_console_are_read_and_its_middle_is_cut(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_the_last_lines_of_a_console_are_read_and_its_middle_is_cut(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
     path = tmp_path / "console.log"
     console.create(path)
     with path.open("ab") as file:
@@ -115,7 +117,9 @@ def test_a_console_is_not_created_through_a_link(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_file_and_its_folder_are_created_and_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+def test_a_file_and_its_folder_are_created_and_a_link_in_its_place_is_not_followed(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "deep" / "er" / "file"
     for data in (b"first and long", b"second", b"third"):
         write_atomically(path, data)
@@ -132,7 +136,10 @@ def test_a_file_and_its_folder_are_created_and_a_link_in_its_place_is_not_follow
 @pytest.mark.parametrize("failing", ["os.fsync", "pathlib.Path.replace"])
 @pytest.mark.parametrize(
     ("error", "said"),
-    [(OSError(28, "No space left on device"), "cannot be written: No space"), (KeyboardInterrupt, "")],
+    [
+        (OSError(28, "No space left on device"), "cannot be written: No space"),
+        (KeyboardInterrupt, ""),
+    ],
 )
 def test_nothing_changes_if_writing_fails(
     failing: str, error: BaseException, said: str, tmp_path: Path, monkeypatch: Patch
@@ -147,7 +154,9 @@ def test_nothing_changes_if_writing_fails(
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_a_name_that_is_too_long_is_refused_and_the_longest_valid_name_is_written(tmp_path: Path) -> None:
+def test_a_name_that_is_too_long_is_refused_and_the_longest_valid_name_is_written(
+    tmp_path: Path,
+) -> None:
     with user_error("cannot be written: File name too long", status=2):
         write_atomically(tmp_path / ("n" * 256), b"")
     write_atomically(tmp_path / ("n" * 255), b"data")

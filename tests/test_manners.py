@@ -40,7 +40,9 @@ MISTAKES = (TESTS / "mistakes.txt").read_text()
 
 def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Runs a shell script in which "$@" is the beginning of the suite's command line."""
-    return ended("bash", "-c", script, "bash", *COMMAND, cwd=cwd, env=ENVIRONMENT, stdin=subprocess.DEVNULL)
+    return ended(
+        "bash", "-c", script, "bash", *COMMAND, cwd=cwd, env=ENVIRONMENT, stdin=subprocess.DEVNULL
+    )
 
 
 @pytest.fixture
@@ -53,24 +55,35 @@ def run(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("command", ["list", "report run --out -"])
 def test_a_full_device_is_reported_in_one_line(command: str, run: Path) -> None:
     done = shell(f'"$@" {command} >/dev/full', run.parent)
-    assert (done.returncode, done.stderr) == (3, "rdma-cts: standard output: No space left on device\n")
+    assert (done.returncode, done.stderr) == (
+        3,
+        "rdma-cts: standard output: No space left on device\n",
+    )
 
 
 WITHOUT = ("| true", ">&-", "<&- >&- 2>&-")
 
 
-@pytest.mark.parametrize("command", ["list | true", "explain REG-0 2>/dev/full", "explain REG-0 >&- 2>&-"])
+@pytest.mark.parametrize(
+    "command", ["list | true", "explain REG-0 2>/dev/full", "explain REG-0 >&- 2>&-"]
+)
 def test_unread_output_does_not_change_the_status(command: str, tmp_path: Path) -> None:
     done = shell(f'"$@" {command}; exit ${{PIPESTATUS[0]}}', tmp_path)
     assert (done.returncode, done.stderr) == (0 if "list" in command else 2, "")
 
 
 def test_a_terminal_with_only_ascii_does_not_make_a_command_fail() -> None:
-    assert shell('PYTHONIOENCODING=ascii "$@" explain REG-15 --run old_results', TESTS).returncode == 0
+    assert (
+        shell('PYTHONIOENCODING=ascii "$@" explain REG-15 --run old_results', TESTS).returncode == 0
+    )
 
 
-@pytest.mark.parametrize("out", ["run/results.jsonl", "run/points/1.json", "link", "night/cell.json"])
-def test_no_output_replaces_recorded_data(out: str, run: Path, monkeypatch: Patch, cli: Cli) -> None:
+@pytest.mark.parametrize(
+    "out", ["run/results.jsonl", "run/points/1.json", "link", "night/cell.json"]
+)
+def test_no_output_replaces_recorded_data(
+    out: str, run: Path, monkeypatch: Patch, cli: Cli
+) -> None:
     laid(run.parent, dict.fromkeys(("run/points/1.json", "night/cell.json"), "{}"))
     (run.parent / "link").symlink_to("run/results.jsonl")
     before = (run.parent / out).read_bytes()
@@ -82,7 +95,9 @@ def test_no_output_replaces_recorded_data(out: str, run: Path, monkeypatch: Patc
 
 def test_an_output_in_a_removed_working_directory_is_refused_without_a_traceback(run: Path) -> None:
     (run.parent / "gone").mkdir()
-    done = shell(f'cd gone; rmdir ../gone; "$@" report {run} --format summary --out s.json', run.parent)
+    done = shell(
+        f'cd gone; rmdir ../gone; "$@" report {run} --format summary --out s.json', run.parent
+    )
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
 
@@ -94,7 +109,10 @@ def test_with_closed_streams_no_file_takes_their_place(run: Path) -> None:
 
 
 def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Path) -> None:
-    done = shell('{ echo before; "$@" report run --format summary --out /dev/stdout; echo after; } >all', run.parent)
+    done = shell(
+        '{ echo before; "$@" report run --format summary --out /dev/stdout; echo after; } >all',
+        run.parent,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     before, *summary, after = (run.parent / "all").read_text().splitlines()
     assert (before, summary[0], after) == ("before", "{", "after")
@@ -133,7 +151,9 @@ patches --linux {0} --out s
 """
 
 
-def test_a_locked_directory_is_reported_in_one_line(open_folder: Path, monkeypatch: Patch, cli: Cli) -> None:
+def test_a_locked_directory_is_reported_in_one_line(
+    open_folder: Path, monkeypatch: Patch, cli: Cli
+) -> None:
     locked, work = open_folder / "locked", open_folder / "work"
     (locked / "run").mkdir(parents=True)
     locked.chmod(0)
@@ -166,11 +186,15 @@ def test_every_variable_is_printed_and_on_its_page(cli: Cli) -> None:
     assert read - INTERNAL == known
     page = (ROOT / "docs" / "variables.md").read_text()
     assert re.findall(r"^\| `(\w+)`", page, re.MULTILINE) == list(VARIABLES)
-    assert [line.split()[0] for line in cli(0, "variables").out.splitlines() if line[0] != " "] == list(VARIABLES)
+    assert [
+        line.split()[0] for line in cli(0, "variables").out.splitlines() if line[0] != " "
+    ] == list(VARIABLES)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_fits_80_columns_and_breaks_no_word(command: str, monkeypatch: Patch, capsys: Says) -> None:
+def test_help_fits_80_columns_and_breaks_no_word(
+    command: str, monkeypatch: Patch, capsys: Says
+) -> None:
     said = []
     for columns in ("80", "1000"):
         monkeypatch.setenv("COLUMNS", columns)
@@ -185,7 +209,10 @@ def test_help_fits_80_columns_and_breaks_no_word(command: str, monkeypatch: Patc
     ("line", "shown"),
     [
         ("  FAIL a/b: 1234567890 123456", "  FAIL a/b: 1234567890\n    123456"),
-        ("again: ./rdma-cts run --failed out/x runs it", "again: ./rdma-cts run --failed out/x runs it"),
+        (
+            "again: ./rdma-cts run --failed out/x runs it",
+            "again: ./rdma-cts run --failed out/x runs it",
+        ),
         ("a-very-long-word-in-one-piece", "a-very-long-word-in-one-piece"),
     ],
 )
@@ -200,7 +227,9 @@ def test_a_terminal_line_is_broken_between_words_and_not_in_a_command(
 
 
 @pytest.mark.parametrize("value", ["\n", "a\nb", "\x1b[2J"])
-def test_variables_of_the_guest_are_printable_lines(value: str, tmp_path: Path, monkeypatch: Patch, cli: Cli) -> None:
+def test_variables_of_the_guest_are_printable_lines(
+    value: str, tmp_path: Path, monkeypatch: Patch, cli: Cli
+) -> None:
     monkeypatch.chdir(tmp_path)
     said = cli(2, "run", "--guest", "--guest-env", f"COLOUR={value}", "--out", "out/x").err
     assert said.endswith("a value is one line of printable characters\n")
@@ -210,7 +239,10 @@ def test_variables_of_the_guest_are_printable_lines(value: str, tmp_path: Path, 
 def test_list_prints_how_many_of_its_cases_are_in_a_run(cli: Cli) -> None:
     *cases, last = cli(0, "list").out.splitlines()
     *default, short = cli(0, "list", "--tier", "default").out.splitlines()
-    assert last == f"{len(cases)} cases; a run without --tier has {len(default)} of them (tier default)"
+    assert (
+        last
+        == f"{len(cases)} cases; a run without --tier has {len(default)} of them (tier default)"
+    )
     assert short == f"{len(default)} cases"
     assert len(default) < len(cases)
 
@@ -242,7 +274,9 @@ def test_the_reason_why_a_user_cannot_build_an_image_is_reported(
         script(tmp_path / name, "echo unshare: no such right >&2\nexit 1")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(packages, "find_program", lambda name: shutil.which(name, path=str(tmp_path)))
+    monkeypatch.setattr(
+        packages, "find_program", lambda name: shutil.which(name, path=str(tmp_path))
+    )
     monkeypatch.setattr(privileges, "forbidden_by", list)
     assert reason in privileges.obstacle()
 
@@ -250,12 +284,17 @@ def test_the_reason_why_a_user_cannot_build_an_image_is_reported(
 def test_the_setting_that_forbids_user_namespaces_is_named(tmp_path: Path) -> None:
     restriction = "kernel/apparmor_restrict_unprivileged_userns"
     laid(tmp_path, {"user/max_user_namespaces": "31000\n", restriction: "1\n"})
-    assert privileges.forbidden_by(tmp_path) == ["kernel.apparmor_restrict_unprivileged_userns is 1"]
+    assert privileges.forbidden_by(tmp_path) == [
+        "kernel.apparmor_restrict_unprivileged_userns is 1"
+    ]
     assert privileges.forbidden_by(tmp_path / "none") == []
 
 
 def test_an_interrupted_run_names_its_results_and_has_reports(run: Path) -> None:
-    assert kept_text(run, 0, 7) == f"no case has a result yet; ./rdma-cts run --resume {run} starts the run again"
+    assert (
+        kept_text(run, 0, 7)
+        == f"no case has a result yet; ./rdma-cts run --resume {run} starts the run again"
+    )
     said = kept_text(run, 60, 70)
     rest = f"./rdma-cts run --resume {run} runs the remaining cases"
     assert said == f"60 of 70 results and their report are in {run}; {rest}"
@@ -275,7 +314,9 @@ sys.exit(program.main(["report", "run", "--out", "page.html"]))
 
 def test_a_signal_while_a_report_is_written_leaves_no_part_of_it(run: Path) -> None:
     number = signal.SIGTERM
-    done = ended(sys.executable, "-c", ENDED.format(number=int(number)), cwd=run.parent, env=ENVIRONMENT)
+    done = ended(
+        sys.executable, "-c", ENDED.format(number=int(number)), cwd=run.parent, env=ENVIRONMENT
+    )
     assert (done.returncode, done.stderr) == (128 + number, f"rdma-cts: ended by {number.name}\n")
     assert [path.name for path in run.parent.iterdir()] == ["run"]
 
@@ -308,19 +349,25 @@ def test_foreign_text_cannot_control_the_terminal(capsys: Says) -> None:
     assert capsys.readouterr().out == "a?[31mb\ntwo\nlines?\n"
 
 
-def test_an_unexpected_exception_is_one_line_and_a_file_with_its_traceback(monkeypatch: Patch, cli: Cli) -> None:
+def test_an_unexpected_exception_is_one_line_and_a_file_with_its_traceback(
+    monkeypatch: Patch, cli: Cli
+) -> None:
     def fail(arguments: object) -> int:
         raise RuntimeError("a\nb\x1b")
 
     monkeypatch.setattr(listing, "execute", fail)
     (line,) = cli(3, "list").err.splitlines()
-    assert line.startswith("rdma-cts: this is an error of the suite, or of its environment: RuntimeError: a; see ")
+    assert line.startswith(
+        "rdma-cts: this is an error of the suite, or of its environment: RuntimeError: a; see "
+    )
     log = Path(line.rpartition("see ")[2])
     assert "raise RuntimeError" in log.read_text()
     log.unlink()
 
 
-def test_a_user_without_a_home_directory_has_a_private_cache(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_user_without_a_home_directory_has_a_private_cache(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
     def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
@@ -338,15 +385,21 @@ def test_a_user_without_a_home_directory_has_a_private_cache(tmp_path: Path, mon
 
 
 @pytest.mark.guest
-@pytest.mark.parametrize("sink", [">/dev/full", *(pytest.param(each, marks=pytest.mark.nightly) for each in WITHOUT)])
+@pytest.mark.parametrize(
+    "sink", [">/dev/full", *(pytest.param(each, marks=pytest.mark.nightly) for each in WITHOUT)]
+)
 def test_a_run_continues_without_its_output(sink: str, tmp_path: Path) -> None:
     only = "reg_mr/registration/last-byte"
-    done = shell(f'"$@" run --guest --yes --only {only} --out out {sink}; exit ${{PIPESTATUS[0]}}', tmp_path)
+    done = shell(
+        f'"$@" run --guest --yes --only {only} --out out {sink}; exit ${{PIPESTATUS[0]}}', tmp_path
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert footer_of(read_results(tmp_path / "out"))["complete"] is True
 
 
-def test_runs_without_a_given_directory_get_different_directories(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_runs_without_a_given_directory_get_different_directories(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
     monkeypatch.chdir(tmp_path)
     found = {run_folders._new_folder("rxe0") for _ in range(5)}
     assert len(found) == 5

@@ -26,7 +26,9 @@ from kinds import Patch
 from samples import laid, user_error
 
 SIZE = 3 * PAGE
-SMALL_KINDS = sorted(set(MEMORY_KINDS) - {"huge", "persistent", "transparent", "secret", "clock", "bar"})
+SMALL_KINDS = sorted(
+    set(MEMORY_KINDS) - {"huge", "persistent", "transparent", "secret", "clock", "bar"}
+)
 
 
 def protection(addr: int) -> str:
@@ -68,7 +70,9 @@ def test_each_kind_is_mapped_as_described(kind: str, protections: list[str]) -> 
 
 @pytest.mark.parametrize("kind", SMALL_KINDS)
 @pytest.mark.parametrize("size", [1, PAGE, PAGE + 1, SIZE])
-def test_both_neighbours_of_a_range_are_inaccessible_and_nothing_is_left_after_close(kind: str, size: int) -> None:
+def test_both_neighbours_of_a_range_are_inaccessible_and_nothing_is_left_after_close(
+    kind: str, size: int
+) -> None:
     if kind == "hole":
         size = SIZE
     with closing(allocate(kind, size)) as made:
@@ -80,7 +84,10 @@ def test_both_neighbours_of_a_range_are_inaccessible_and_nothing_is_left_after_c
 
 def free_hugepages() -> int:
     text = Path("/proc/meminfo").read_text()
-    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("HugePages_Free:")), 0)
+    return next(
+        (int(line.split()[1]) for line in text.splitlines() if line.startswith("HugePages_Free:")),
+        0,
+    )
 
 
 def test_huge_memory_has_huge_pages_or_an_error_about_them() -> None:
@@ -106,7 +113,9 @@ def dax(tmp_path: Path, monkeypatch: Patch) -> persistent.Device:
     return made
 
 
-def test_each_allocation_of_persistent_memory_is_a_separate_part_of_the_device(dax: persistent.Device) -> None:
+def test_each_allocation_of_persistent_memory_is_a_separate_part_of_the_device(
+    dax: persistent.Device,
+) -> None:
     first, second = allocate("persistent", PAGE), allocate("persistent", 2 * PAGE)
     assert (first.addr % dax.alignment, first.size, protection(first.addr)) == (0, PAGE, "rw-s")
     assert protection(first.addr - 1) == protection(first.addr + dax.alignment) == "---p"
@@ -130,7 +139,9 @@ def test_without_the_variable_no_persistent_memory_is_used(monkeypatch: Patch) -
         allocate("persistent", PAGE)
 
 
-def test_alignment_and_size_of_a_device_dax_are_those_in_sysfs(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_alignment_and_size_of_a_device_dax_are_those_in_sysfs(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
     # A DAX device is recognised by its device number, here that of /dev/null.
     monkeypatch.setenv(persistent.VARIABLE, "/dev/null")
     folder = laid(tmp_path / "1:3", {"align": "2097152\n", "size": "1073741824\n"})
@@ -140,9 +151,15 @@ def test_alignment_and_size_of_a_device_dax_are_those_in_sysfs(tmp_path: Path, m
 
 @pytest.mark.parametrize(
     ("named", "said"),
-    [("/dev/null", "is not a device DAX"), ("/etc", "is not a device DAX"), ("/dev/nosuch", "No such file")],
+    [
+        ("/dev/null", "is not a device DAX"),
+        ("/etc", "is not a device DAX"),
+        ("/dev/nosuch", "No such file"),
+    ],
 )
-def test_a_file_that_is_not_a_device_dax_is_not_written(named: str, said: str, monkeypatch: Patch) -> None:
+def test_a_file_that_is_not_a_device_dax_is_not_written(
+    named: str, said: str, monkeypatch: Patch
+) -> None:
     monkeypatch.setenv(persistent.VARIABLE, named)
     with user_error(said, status=2):
         persistent.device()
@@ -165,7 +182,9 @@ def can_lock(size: int) -> bool:
 def state() -> tuple[tuple[int, int], str]:
     """Returns the locked-memory limit and the effective capabilities."""
     (effective,) = [
-        line for line in Path("/proc/thread-self/status").read_text().splitlines() if line.startswith("CapEff")
+        line
+        for line in Path("/proc/thread-self/status").read_text().splitlines()
+        if line.startswith("CapEff")
     ]
     return resource.getrlimit(resource.RLIMIT_MEMLOCK), effective
 
@@ -196,7 +215,9 @@ def test_more_memory_than_the_process_may_lock_is_reported_as_lacking_on_this_ho
     try:
         check_lockable(2 * PAGE)
         for lock in (check_lockable, lambda size: locked_memory_limit(size).__enter__()):
-            with pytest.raises(HostLacks, match=rf"may lock {2 * PAGE} bytes.*needs {3 * PAGE}; raise the limit"):
+            with pytest.raises(
+                HostLacks, match=rf"may lock {2 * PAGE} bytes.*needs {3 * PAGE}; raise the limit"
+            ):
                 lock(3 * PAGE)
     finally:
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (soft, hard))
@@ -223,7 +244,9 @@ def test_pages_that_were_only_read_do_not_belong_to_the_process() -> None:
 def test_a_child_inherits_the_pages_that_are_not_excluded() -> None:
     with closing(allocate("anonymous", SIZE)) as made:
         assert paging.inherited(made.addr, SIZE) == (3, 3)
-        ctypes.CDLL(None).madvise(ctypes.c_void_p(made.addr + PAGE), ctypes.c_size_t(PAGE), 10)  # MADV_DONTFORK
+        ctypes.CDLL(None).madvise(
+            ctypes.c_void_p(made.addr + PAGE), ctypes.c_size_t(PAGE), 10
+        )  # MADV_DONTFORK
         assert paging.inherited(made.addr, SIZE) == (2, 3)
         assert paging.inherited(made.addr + PAGE, 1) == (0, 1)
 
@@ -236,7 +259,15 @@ def buffer() -> Iterator[Memory]:
 
 def target(buffer: Memory, length: int = 16, contents: str = "made") -> Area:
     before = repeated(BEFORE if contents == "made" else AROUND[contents], length)
-    area = Area(buffer, buffer.addr + 100, length, AROUND[contents], before, pattern(length), contents == "made")
+    area = Area(
+        buffer,
+        buffer.addr + 100,
+        length,
+        AROUND[contents],
+        before,
+        pattern(length),
+        contents == "made",
+    )
     area.fill()
     return area
 
@@ -250,7 +281,11 @@ def test_sent_bytes_differ_from_the_fillings_and_between_pages_and_words() -> No
 @pytest.mark.parametrize(
     ("length", "written", "changed"),
     [
-        (16, {0: pattern(17)}, [[0, 16], [16, 1]]),  # the byte after the range is a separate stretch
+        (
+            16,
+            {0: pattern(17)},
+            [[0, 16], [16, 1]],
+        ),  # the byte after the range is a separate stretch
         (16, {-1: b"\1", 8900: b"\1\1"}, [[-1, 1], [8900, 2]]),
         (
             2 * 4096,
@@ -312,18 +347,29 @@ ADDR, LENGTH = 4096 + 100, 200
 
 
 @pytest.mark.parametrize("position", sorted(set(POSITIONS) - {"empty"}))
-@pytest.mark.parametrize("operation", ["RDMA_WRITE", "SEND", "ATOMIC_WRITE", "ATOMIC_FETCH_AND_ADD"])
-def test_a_position_is_inside_or_outside_the_range_according_to_its_name(operation: str, position: str) -> None:
+@pytest.mark.parametrize(
+    "operation", ["RDMA_WRITE", "SEND", "ATOMIC_WRITE", "ATOMIC_FETCH_AND_ADD"]
+)
+def test_a_position_is_inside_or_outside_the_range_according_to_its_name(
+    operation: str, position: str
+) -> None:
     offset, size = locate(position, operation, ADDR, LENGTH)
     inside = range(LENGTH)
     touched = [byte in inside for byte in range(offset, offset + size)]
-    expected = {"before": [False], "after": [False], "across-start": [False, True], "across-end": [True, False]}
+    expected = {
+        "before": [False],
+        "after": [False],
+        "across-start": [False, True],
+        "across-end": [True, False],
+    }
     assert sorted(set(touched)) == sorted(expected.get(position, [True]))
 
 
 @pytest.mark.parametrize("operation", WORD_OPERATIONS)
 @pytest.mark.parametrize("position", sorted(set(POSITIONS) - {"empty", "exact"}))
-def test_words_are_aligned_although_the_range_begins_and_ends_within_a_word(operation: str, position: str) -> None:
+def test_words_are_aligned_although_the_range_begins_and_ends_within_a_word(
+    operation: str, position: str
+) -> None:
     offset, size = locate(position, operation, ADDR, LENGTH)
     assert ((ADDR + offset) % 8, size) == (0, 8)
 

@@ -23,11 +23,30 @@ from trial.mended import SAMPLE, left_out, selected, table
 
 KERNEL = "7.0-test"
 RECIPE = recipe_for("forky-mended")
-WHY = Change("window", "why", ("BIND-10",), (), (Edit("linux/rxe_m.c", "", "after", "first", "more\n"),), "1" * 64)
-PROVIDER = Change(
-    "provider", "why", ("BIND-21",), (), (Edit("rdma-core/rxe.c", "", "after", "one", "two\n"),), "2" * 64
+WHY = Change(
+    "window",
+    "why",
+    ("BIND-10",),
+    (),
+    (Edit("linux/rxe_m.c", "", "after", "first", "more\n"),),
+    "1" * 64,
 )
-MISFIT = Change("misfit", "why", ("BIND-10",), (), (Edit("linux/rxe_m.c", "", "after", "gone", "x\n"),), "3" * 64)
+PROVIDER = Change(
+    "provider",
+    "why",
+    ("BIND-21",),
+    (),
+    (Edit("rdma-core/rxe.c", "", "after", "one", "two\n"),),
+    "2" * 64,
+)
+MISFIT = Change(
+    "misfit",
+    "why",
+    ("BIND-10",),
+    (),
+    (Edit("linux/rxe_m.c", "", "after", "gone", "x\n"),),
+    "3" * 64,
+)
 
 
 class Workshop:
@@ -46,7 +65,9 @@ class Workshop:
         if "mmdebstrap" in command:
             self.made += 1
             drivers = dict.fromkeys(("rxe/rxe_m.c", "siw/siw_m.c"), "first\nlast\n")
-            providers = dict.fromkeys((f"rdma-core/providers/{name}/{name}.c" for name in ("rxe", "siw")), "one\n")
+            providers = dict.fromkeys(
+                (f"rdma-core/providers/{name}/{name}.c" for name in ("rxe", "siw")), "one\n"
+            )
             laid(root_of(command) / "source", {**drivers, **providers})
         else:
             self.compiled += 1
@@ -68,7 +89,9 @@ def workshop(tmp_path: Path, monkeypatch: Patch) -> Workshop:
     return made
 
 
-def test_module_and_provider_are_built_once_and_again_if_damaged(tmp_path: Path, workshop: Workshop) -> None:
+def test_module_and_provider_are_built_once_and_again_if_damaged(
+    tmp_path: Path, workshop: Workshop
+) -> None:
     made = workshop.mended([WHY, PROVIDER])
     assert made.module.read_text() == "first\nmore\nlast\n"
     assert [path.read_text() for path in made.laid.values()] == ["one\ntwo\n"]
@@ -82,8 +105,12 @@ def test_module_and_provider_are_built_once_and_again_if_damaged(tmp_path: Path,
     assert sorted(path.name for path in tmp_path.iterdir()) == kept
 
 
-def test_modules_of_another_driver_are_compiled_in_the_same_workshop(tmp_path: Path, workshop: Workshop) -> None:
-    change = Change("mutant", "why", (), (), (Edit("linux/siw_m.c", "", "after", "first", "more\n"),), "4" * 64)
+def test_modules_of_another_driver_are_compiled_in_the_same_workshop(
+    tmp_path: Path, workshop: Workshop
+) -> None:
+    change = Change(
+        "mutant", "why", (), (), (Edit("linux/siw_m.c", "", "after", "first", "more\n"),), "4" * 64
+    )
     said: list[str] = []
     modules = Modules(RECIPE, workshop.image, tmp_path, driver_for("siw"), said.append)
     assert "building the workshop" in said[0]
@@ -100,12 +127,23 @@ def test_several_sets_are_built_in_one_workshop_each_from_the_unchanged_sources(
     sets = [[WHY, PROVIDER], [PROVIDER], [WHY], []]
     made = list(ensure_each(sets, RECIPE, workshop.image, tmp_path, print))
     assert (workshop.made, workshop.compiled) == (1, 4)
-    assert [each.module.read_text() == "first\nlast\n" for each in made] == [False, True, False, True]
-    assert [bool(each.laid) for each in made] == [True, True, False, False], "a provider without changes was built"
+    assert [each.module.read_text() == "first\nlast\n" for each in made] == [
+        False,
+        True,
+        False,
+        True,
+    ]
+    assert [bool(each.laid) for each in made] == [True, True, False, False], (
+        "a provider without changes was built"
+    )
 
 
-def test_a_change_that_does_not_fit_is_reported_in_one_line_and_the_others_are_built(workshop: Workshop) -> None:
-    for _ in range(2):  # the stack is built in the first pass, and read from the cache in the second
+def test_a_change_that_does_not_fit_is_reported_in_one_line_and_the_others_are_built(
+    workshop: Workshop,
+) -> None:
+    for _ in range(
+        2
+    ):  # the stack is built in the first pass, and read from the cache in the second
         said: list[str] = []
         made = workshop.mended([MISFIT, WHY], said.append)
         line = "the change misfit does not fit and is left out: 'gone' occurs 0 times in linux/rxe_m.c, not once"
@@ -118,18 +156,26 @@ def test_a_change_that_does_not_fit_is_reported_in_one_line_and_the_others_are_b
 def test_the_error_of_a_compiler_is_quoted(workshop: Workshop, monkeypatch: Patch) -> None:
     def fails(command: Sequence[str], log: Path) -> int:
         if "mmdebstrap" not in command:
-            workshop.log = "rxe_m.c:3:1: error: unknown type name 'more'\nE: rxe could not be compiled\n"
+            workshop.log = (
+                "rxe_m.c:3:1: error: unknown type name 'more'\nE: rxe could not be compiled\n"
+            )
         return workshop(command, log)
 
     built_by(fails, monkeypatch)
-    with user_error(r"could not be compiled: rxe_m.c:3:1: error: unknown type name", status=3) as caught:
+    with user_error(
+        r"could not be compiled: rxe_m.c:3:1: error: unknown type name", status=3
+    ) as caught:
         workshop.mended([WHY])
     assert "build-mended-forky.log" in caught.value.log
 
 
-def test_if_the_mirror_has_another_kernel_the_message_names_the_image_to_remove(workshop: Workshop) -> None:
+def test_if_the_mirror_has_another_kernel_the_message_names_the_image_to_remove(
+    workshop: Workshop,
+) -> None:
     workshop.log = f"E: Unable to locate package linux-headers-{KERNEL}\n"
-    with pytest.raises(UserError, match=r"no longer has the headers .* which the workshop needs") as caught:
+    with pytest.raises(
+        UserError, match=r"no longer has the headers .* which the workshop needs"
+    ) as caught:
         workshop.mended([WHY])
     assert "forky-0123" in caught.value.hint
 
@@ -137,7 +183,9 @@ def test_if_the_mirror_has_another_kernel_the_message_names_the_image_to_remove(
 def test_a_change_can_be_left_out() -> None:
     names = [change.name for change in chosen_changes(())]
     assert "window-bounds" in names
-    assert [change.name for change in chosen_changes(("window-bounds",))] == [n for n in names if n != "window-bounds"]
+    assert [change.name for change in chosen_changes(("window-bounds",))] == [
+        n for n in names if n != "window-bounds"
+    ]
 
 
 def test_the_headline_of_every_report_names_the_changes_of_the_stack(tmp_path: Path) -> None:
@@ -172,7 +220,12 @@ def test_the_mended_trial_runs_only_rows_of_the_exhaustive_tier() -> None:
 
 def test_only_the_rules_of_a_change_are_violated_if_it_is_left_out() -> None:
     whole = {case.id: result(case) for case in CASES[:3]} | {IDS[3]: result(CASES[3], "FAIL")}
-    without = [result(CASES[0], "FAIL"), result(CASES[1]), result(CASES[2], "UNSUPPORTED"), result(CASES[3], "FAIL")]
+    without = [
+        result(CASES[0], "FAIL"),
+        result(CASES[1]),
+        result(CASES[2], "UNSUPPORTED"),
+        result(CASES[3], "FAIL"),
+    ]
     found = left_out("window-bounds", ["REG-01"], [], whole, without)
     assert (found.violated, found.not_verified, found.tried) == ((IDS[0],), (IDS[2],), 4)
     assert found.outcome == "only its own"
@@ -182,8 +235,14 @@ def test_only_the_rules_of_a_change_are_violated_if_it_is_left_out() -> None:
 
 def test_a_violation_of_other_rules_and_the_absence_of_violations_are_reported() -> None:
     whole = {IDS[0]: result(CASES[0])}
-    assert left_out("a", ["BIND-10"], [], whole, [result(CASES[0], "CRASH")]).outcome == "others as well"
-    assert left_out("a", ["REG-01"], [], whole, [result(CASES[0])]).outcome == "none: no case detects it"
+    assert (
+        left_out("a", ["BIND-10"], [], whole, [result(CASES[0], "CRASH")]).outcome
+        == "others as well"
+    )
+    assert (
+        left_out("a", ["REG-01"], [], whole, [result(CASES[0])]).outcome
+        == "none: no case detects it"
+    )
 
 
 def test_the_changes_of_the_mended_stack_are_listed(cli: Cli) -> None:

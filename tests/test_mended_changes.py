@@ -53,20 +53,45 @@ def applied(*edits: Edit) -> str:
 @pytest.mark.parametrize(
     ("edit", "text"),
     [
-        (Edit(FILE, "check", "before", "/* the end */", "\tone();\n"), "\treturn 1;\n\tone();\n\t/* the end */\n"),
-        (Edit(FILE, "check", "after", "/* the end */", "\ttwo();\n\n"), "\t/* the end */\n\ttwo();\n\n\treturn 0;"),
+        (
+            Edit(FILE, "check", "before", "/* the end */", "\tone();\n"),
+            "\treturn 1;\n\tone();\n\t/* the end */\n",
+        ),
+        (
+            Edit(FILE, "check", "after", "/* the end */", "\ttwo();\n\n"),
+            "\t/* the end */\n\ttwo();\n\n\treturn 0;",
+        ),
         (Edit(FILE, "check", "instead", "qp->state", "!qp->state"), "\tif (!qp->state)\n"),
         (
             Edit(FILE, "", "above", "check", "static int helper(void);\n\n"),
             "static int check(struct qp *qp);\n\nstruct window {\n\tint state;\n};\n\n"
             "static int helper(void);\n\nstatic int check(struct qp *qp)\n{",
         ),
-        (Edit(FILE, "", "above", "bind", "int f;\n\n"), "}\n\nint f;\n\n/* Binds.\n * Twice.\n */\nint bind("),
-        (Edit(FILE, "struct window {", "before", "int state;", "\tint more;\n"), "\tint more;\n\tint state;\n"),
-        (Edit(FILE, "bind", "instead", "int flags", "long flags"), "int bind(struct qp *qp,\n\tlong flags)"),
-        (Edit(FILE, "check", "lines", "if (qp->state)", "", until="/* the end */"), "{\n\t/* the end */\n\treturn 0;"),
         (
-            Edit(FILE, "check", "lines", "/* the end */", "\t/* the end */\n\tlast();\n", until="return 0"),
+            Edit(FILE, "", "above", "bind", "int f;\n\n"),
+            "}\n\nint f;\n\n/* Binds.\n * Twice.\n */\nint bind(",
+        ),
+        (
+            Edit(FILE, "struct window {", "before", "int state;", "\tint more;\n"),
+            "\tint more;\n\tint state;\n",
+        ),
+        (
+            Edit(FILE, "bind", "instead", "int flags", "long flags"),
+            "int bind(struct qp *qp,\n\tlong flags)",
+        ),
+        (
+            Edit(FILE, "check", "lines", "if (qp->state)", "", until="/* the end */"),
+            "{\n\t/* the end */\n\treturn 0;",
+        ),
+        (
+            Edit(
+                FILE,
+                "check",
+                "lines",
+                "/* the end */",
+                "\t/* the end */\n\tlast();\n",
+                until="return 0",
+            ),
             "\treturn 1;\n\t/* the end */\n\tlast();\n\treturn 0;",
         ),
         (
@@ -74,7 +99,9 @@ def applied(*edits: Edit) -> str:
             "int flags)\n{\n\t/* over */\n\treturn check(qp);",
         ),
     ],
-    ids="before,after,words,above a definition,above a comment,structure,signature,lines,a line,past words".split(","),
+    ids="before,after,words,above a definition,above a comment,structure,signature,lines,a line,past words".split(
+        ","
+    ),
 )
 def test_an_edit_changes_one_place_and_is_not_applied_twice(edit: Edit, text: str) -> None:
     changed = applied(edit)
@@ -85,7 +112,9 @@ def test_an_edit_changes_one_place_and_is_not_applied_twice(edit: Edit, text: st
     assert (" already has " in misfits["sample"]) is (edit.anchor in text)
 
 
-@pytest.mark.parametrize(("before", "after", "stays"), [("Copy a", "Do copy a", True), ("\t", "\t\t", False)])
+@pytest.mark.parametrize(
+    ("before", "after", "stays"), [("Copy a", "Do copy a", True), ("\t", "\t\t", False)]
+)
 def test_only_the_edits_determine_the_identity_of_a_change(
     before: str, after: str, stays: bool, tmp_path: Path
 ) -> None:
@@ -108,16 +137,33 @@ def test_changes_at_one_place_are_applied_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("edit", "reason"),
     [
-        (Edit(FILE, "check", "before", "no such words", ""), "'no such words' occurs 0 times in check of linux/"),
-        (Edit(FILE, "", "before", "/* the end */", ""), "'/* the end */' occurs 2 times in linux/rxe_mw.c, not once"),
-        (Edit(FILE, "unbind", "before", "return", ""), "'unbind' is defined 0 times in linux/rxe_mw.c, not once"),
+        (
+            Edit(FILE, "check", "before", "no such words", ""),
+            "'no such words' occurs 0 times in check of linux/",
+        ),
+        (
+            Edit(FILE, "", "before", "/* the end */", ""),
+            "'/* the end */' occurs 2 times in linux/rxe_mw.c, not once",
+        ),
+        (
+            Edit(FILE, "unbind", "before", "return", ""),
+            "'unbind' is defined 0 times in linux/rxe_mw.c, not once",
+        ),
         (Edit("linux/rxe_odp.c", "", "before", "x", ""), "there is no file linux/rxe_odp.c"),
         (Edit(FILE, "", "after", "x", "", past="/* the end */"), "'/* the end */' occurs 2 times"),
-        (Edit(FILE, "", "after", "struct", "", past="int flags"), "'struct' does not follow 'int flags' in"),
-        (Edit(FILE, "check", "lines", "return 0", "", until="gone"), "'gone' does not follow 'return 0' in check of"),
+        (
+            Edit(FILE, "", "after", "struct", "", past="int flags"),
+            "'struct' does not follow 'int flags' in",
+        ),
+        (
+            Edit(FILE, "check", "lines", "return 0", "", until="gone"),
+            "'gone' does not follow 'return 0' in check of",
+        ),
     ],
 )
-def test_a_change_that_does_not_fit_is_left_out_as_a_whole_and_the_others_are_applied(edit: Edit, reason: str) -> None:
+def test_a_change_that_does_not_fit_is_left_out_as_a_whole_and_the_others_are_applied(
+    edit: Edit, reason: str
+) -> None:
     fits = Edit(FILE, "check", "after", "/* the end */", "\tfits();\n")
     half = change(Edit(FILE, "check", "after", "/* the end */", "\thalf();\n"), edit, name="half")
     changed, misfits = apply([half, change(fits, name="whole")], {FILE: SOURCE})
@@ -128,7 +174,9 @@ def test_a_change_that_does_not_fit_is_left_out_as_a_whole_and_the_others_are_ap
 
 
 def test_two_changes_that_replace_the_same_words_do_not_fit_together() -> None:
-    first, second = (change(Edit(FILE, "check", "instead", "qp->state", name), name=name) for name in ("a", "b"))
+    first, second = (
+        change(Edit(FILE, "check", "instead", "qp->state", name), name=name) for name in ("a", "b")
+    )
     changed, misfits = apply([first, second], {FILE: SOURCE})
     assert list(misfits) == ["b"]
     assert "if (a)" in changed[FILE]
@@ -139,14 +187,34 @@ def test_two_changes_that_replace_the_same_words_do_not_fit_together() -> None:
     [
         ("  - {file: linux/a.c, before: x}", "", r"sample.yaml:6:5: an edit lacks the key `text`"),
         ("  - {file: linux/a.c, lines: x, text: new}", "", r"`lines` and `until` go together"),
-        ("  - {file: a.c, before: x, text: new}", "", r"a file is linux/NAME or rdma-core/NAME, not 'a.c'"),
-        ("  - {file: linux/a.c, before: x, after: v, text: new}", "", r"one of above, before, after, instead, lines"),
-        ("  - {file: linux/a.c, befor: x, text: new}", "", r"unknown key 'befor' in an edit \(did you mean before\?\)"),
-        ("  - {file: linux/a.c, before: x, text: new}", "defects: [abc]\n", r"'abc' is not a fingerprint"),
+        (
+            "  - {file: a.c, before: x, text: new}",
+            "",
+            r"a file is linux/NAME or rdma-core/NAME, not 'a.c'",
+        ),
+        (
+            "  - {file: linux/a.c, before: x, after: v, text: new}",
+            "",
+            r"one of above, before, after, instead, lines",
+        ),
+        (
+            "  - {file: linux/a.c, befor: x, text: new}",
+            "",
+            r"unknown key 'befor' in an edit \(did you mean before\?\)",
+        ),
+        (
+            "  - {file: linux/a.c, before: x, text: new}",
+            "defects: [abc]\n",
+            r"'abc' is not a fingerprint",
+        ),
     ],
 )
-def test_a_mistake_in_a_change_is_located(tmp_path: Path, edits: str, more: str, message: str) -> None:
-    head = f"subject: what\nabout: why\nrules: [BIND-10]\ncase: bind_mw/type_1/part-from-buf\n{more}"
+def test_a_mistake_in_a_change_is_located(
+    tmp_path: Path, edits: str, more: str, message: str
+) -> None:
+    head = (
+        f"subject: what\nabout: why\nrules: [BIND-10]\ncase: bind_mw/type_1/part-from-buf\n{more}"
+    )
     laid(tmp_path, {"sample.yaml": f"{head}edits:\n{edits}"})
     with user_error(message, status=2, one_line=False):
         read_changes(tmp_path)
@@ -160,7 +228,9 @@ def test_each_change_of_the_project_names_existing_rules_and_has_short_anchors()
     for each in changes:
         assert set(each.rules) <= set(rules), each.name
         assert re.fullmatch(r"[a-z-]+", each.name)
-        assert len(f"RDMA/rxe: {each.subject}") <= 75, f"{each.name}: too long for the subject of a commit"
+        assert len(f"RDMA/rxe: {each.subject}") <= 75, (
+            f"{each.name}: too long for the subject of a commit"
+        )
         assert each.subject[-1] != "."
         assert suite.find(each.case), f"{each.name}: {each.case}"
         for edit in each.edits:

@@ -9,7 +9,9 @@ from conformance.model.observation import Observation
 from conformance.tables.suite import ROOT
 from kinds import words
 
-FOLDERS = words("bundles patches runs targets conformance fixtures reports commands reference trial benchmarks tests")
+FOLDERS = words(
+    "bundles patches runs targets conformance fixtures reports commands reference trial benchmarks tests"
+)
 FILES = sorted(file for folder in FOLDERS for file in (ROOT / folder).rglob("*.py"))
 
 
@@ -22,13 +24,17 @@ def assigned(source: str) -> Iterator[str]:
         targets = [statement.target] if isinstance(statement, ast.AnnAssign) else targets
         for target in targets:
             yield from (
-                each.id for each in ast.walk(target) if isinstance(each, ast.Name) and type(each.ctx) is ast.Store
+                each.id
+                for each in ast.walk(target)
+                if isinstance(each, ast.Name) and type(each.ctx) is ast.Store
             )
 
 
 def test_no_module_assigns_a_name_twice() -> None:
     times = {str(file.relative_to(ROOT)): Counter(assigned(file.read_text())) for file in FILES}
-    assert [(file, name) for file, names in times.items() for name in names if names[name] > 1] == []
+    assert [
+        (file, name) for file, names in times.items() for name in names if names[name] > 1
+    ] == []
 
 
 KEYS = set(Observation.__annotations__)
@@ -50,11 +56,17 @@ def used_keys(source: str) -> Iterator[str]:
             ) if name in OBSERVATIONS:
                 yield key
             case ast.Compare(
-                left=ast.Constant(value=str(key)), ops=[ast.In() | ast.NotIn()], comparators=[ast.Name(id=name)]
+                left=ast.Constant(value=str(key)),
+                ops=[ast.In() | ast.NotIn()],
+                comparators=[ast.Name(id=name)],
             ) if name in OBSERVATIONS:
                 yield key
 
 
 def test_a_key_that_is_read_is_a_key_of_an_observation() -> None:
-    found = {(str(file.relative_to(ROOT)), key) for file in JUDGING for key in used_keys(file.read_text())}
+    found = {
+        (str(file.relative_to(ROOT)), key)
+        for file in JUDGING
+        for key in used_keys(file.read_text())
+    }
     assert {(file, key) for file, key in found if key not in KEYS} == set()

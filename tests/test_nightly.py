@@ -26,7 +26,16 @@ from fixtures.guest.recipe import Recipe
 from kinds import Cli, Patch, Says
 from launched import script
 from made_history import SUITE, run_of, write_run
-from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, UNDECIDED, History, format_night, read_history
+from reports.history import (
+    BASELINE,
+    GOOD,
+    NOT_RUN,
+    REGRESSED,
+    UNDECIDED,
+    History,
+    format_night,
+    read_history,
+)
 from reports.history_page import NOT_RUN as NOTHING
 from reports.history_page import SEEN, HistoryPage
 from test_under_test import bzimage
@@ -73,7 +82,9 @@ class Nights:
     def night(self, status: int, *arguments: str, **cells: Made) -> str:
         """Runs one night and checks its exit status; returns its output."""
         self.cells = {name.replace("_", "-"): made for name, made in cells.items()}
-        found = main(["nightly", "--history", str(self.folder), "--stack", ",".join(self.cells), *arguments])
+        found = main(
+            ["nightly", "--history", str(self.folder), "--stack", ",".join(self.cells), *arguments]
+        )
         out, err = self.says.readouterr()
         assert "Traceback" not in err
         assert found == status, out + err
@@ -101,7 +112,9 @@ GOOD_RUN, WORSE = run_of({1: "FAIL"}), run_of({1: "FAIL", 2: "FAIL"})
 CASE = SUITE.cases[2].id
 
 
-def test_a_regression_is_new_in_one_night_known_in_the_next_and_fixed_in_the_third(nights: Nights) -> None:
+def test_a_regression_is_new_in_one_night_known_in_the_next_and_fixed_in_the_third(
+    nights: Nights,
+) -> None:
     assert "1 baseline (exit status 0)" in nights.night(0, forky=GOOD_RUN)
     said = nights.night(1, forky=WORSE)
     assert re.search(rf"regressed, since this night: PASS -> FAIL +REG-01 +{CASE}", said)
@@ -129,7 +142,9 @@ def test_a_defect_without_a_result_in_a_night_is_still_present(nights: Nights) -
     first, _ = nights.history.nights
     ((_, track),) = HistoryPage(nights.history).defects
     assert [lane.states for lane in track.lanes] == [(SEEN, NOTHING)]
-    assert f"no longer seen, was present since {format_night(first)}" in nights.night(0, forky=run_of({}))
+    assert f"no longer seen, was present since {format_night(first)}" in nights.night(
+        0, forky=run_of({})
+    )
 
 
 def test_a_night_cut_short_does_not_count_as_free_of_a_defect(nights: Nights) -> None:
@@ -143,7 +158,9 @@ def test_a_night_cut_short_does_not_count_as_free_of_a_defect(nights: Nights) ->
     assert "and earlier in" not in said
 
 
-def test_newly_unsupported_cases_are_named_and_cases_that_were_not_run_are_counted(nights: Nights) -> None:
+def test_newly_unsupported_cases_are_named_and_cases_that_were_not_run_are_counted(
+    nights: Nights,
+) -> None:
     nights.night(0, forky=run_of({}))
     said = nights.night(0, forky=run_of({4: "UNSUPPORTED"}, count=7))
     assert f"newly unsupported: PASS -> UNSUPPORTED  REG-01  {SUITE.cases[4].id}" in said
@@ -152,8 +169,17 @@ def test_newly_unsupported_cases_are_named_and_cases_that_were_not_run_are_count
 
 def test_changes_under_test_are_named(nights: Nights) -> None:
     for kernel, build_id, mutant in (("7.2.0", "a" * 40, "1"), ("7.2.1", "b" * 40, "2")):
-        under_test = {"kernel": {"build_id": build_id}, "given": {"environment": {"MUTANT": mutant}}}
-        env = {"kernel": kernel, "rdma_core": "65.0", "pyverbs": "65.0", "python": "3.14", "tainted": 0}
+        under_test = {
+            "kernel": {"build_id": build_id},
+            "given": {"environment": {"MUTANT": mutant}},
+        }
+        env = {
+            "kernel": kernel,
+            "rdma_core": "65.0",
+            "pyverbs": "65.0",
+            "python": "3.14",
+            "tainted": 0,
+        }
         said = nights.night(0, forky=run_of({}, env=env, under_test=under_test))
     changed = "hash of kernel.build_id aaaaaaaaaaaa -> bbbbbbbbbbbb; variable MUTANT 1 -> 2"
     assert f"under test: kernel 7.2.0 -> 7.2.1; {changed}" in said
@@ -162,24 +188,34 @@ def test_changes_under_test_are_named(nights: Nights) -> None:
 def test_a_cell_that_cannot_run_affects_only_itself(nights: Nights) -> None:
     nights.night(0, forky=GOOD_RUN, sid=GOOD_RUN)
     said = nights.night(3, sid="rdma-cts: the mirror cannot be reached\n", forky=GOOD_RUN)
-    assert re.search(r"sid +not run +rdma-cts: the mirror cannot be reached; see .*/sid/run.log\n", said)
+    assert re.search(
+        r"sid +not run +rdma-cts: the mirror cannot be reached; see .*/sid/run.log\n", said
+    )
     assert "1 good, 1 not run (exit status 3)" in said
     nights.night(1, forky=GOOD_RUN, sid=WORSE)
     assert nights.outcomes("sid") == [BASELINE, NOT_RUN, REGRESSED]
 
 
-@pytest.mark.parametrize("run", [run_of({1: "FAIL"}, complete=False), run_of({1: "FAIL", 5: "MISSED"})])
-def test_a_run_cut_short_is_not_decided_and_nothing_is_compared_with_it(nights: Nights, run: Recorded) -> None:
+@pytest.mark.parametrize(
+    "run", [run_of({1: "FAIL"}, complete=False), run_of({1: "FAIL", 5: "MISSED"})]
+)
+def test_a_run_cut_short_is_not_decided_and_nothing_is_compared_with_it(
+    nights: Nights, run: Recorded
+) -> None:
     nights.night(0, forky=GOOD_RUN)
     nights.night(3, forky=run)
     nights.night(1, forky=WORSE)
     assert nights.outcomes("forky") == [BASELINE, UNDECIDED, REGRESSED]
 
 
-def test_an_image_that_cannot_be_renewed_is_reported_and_the_old_image_is_used(nights: Nights) -> None:
+def test_an_image_that_cannot_be_renewed_is_reported_and_the_old_image_is_used(
+    nights: Nights,
+) -> None:
     nights.no_network = True
     kernel = bzimage(nights.folder.parent / "k", "7.3.0")
-    said = nights.night(0, "--renew", "1", "--kernel", f"mine={kernel}", forky=GOOD_RUN, sid=GOOD_RUN)
+    said = nights.night(
+        0, "--renew", "1", "--kernel", f"mine={kernel}", forky=GOOD_RUN, sid=GOOD_RUN
+    )
     assert "sid: the image could not be renewed: the mirror cannot be reached" in said
     assert nights.ages == {"forky": 1, "sid": 1}
 
@@ -194,7 +230,16 @@ def test_runs_of_other_cases_are_not_compared(nights: Nights) -> None:
 def test_each_cell_is_a_run_with_the_options_given(nights: Nights) -> None:
     modules = nights.folder.parent
     kernel = bzimage(modules / "k", "7.3.0")
-    nights.night(0, "--tier", "smoke", "--yes", "--kernel", f"mine={kernel},{modules}", forky=GOOD_RUN, sid=GOOD_RUN)
+    nights.night(
+        0,
+        "--tier",
+        "smoke",
+        "--yes",
+        "--kernel",
+        f"mine={kernel},{modules}",
+        forky=GOOD_RUN,
+        sid=GOOD_RUN,
+    )
     said = [" ".join(command[4:]) for command in nights.commands]
     (night,) = nights.history.nights
     out = nights.folder / night
@@ -226,7 +271,9 @@ def removed(path: Path) -> Path:
 NOISE = bytes(range(256)) + b"\n"
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "the outcome is not JSON": lambda cell: (cell / "cell.json").write_text("{"),
-    "the outcome has an unknown schema": lambda cell: (cell / "cell.json").write_text('{"schema": "x"}'),
+    "the outcome has an unknown schema": lambda cell: (cell / "cell.json").write_text(
+        '{"schema": "x"}'
+    ),
     "the outcome is a FIFO": lambda cell: os.mkfifo(removed(cell / "cell.json")),
     "the results are torn": lambda cell: torn(cell / "results.jsonl"),
     "the results are gone": lambda cell: removed(cell / "results.jsonl"),
@@ -239,12 +286,18 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("how", DAMAGE)
-def test_a_damaged_cell_affects_only_itself_and_is_named_in_one_line(nights: Nights, how: str) -> None:
+def test_a_damaged_cell_affects_only_itself_and_is_named_in_one_line(
+    nights: Nights, how: str
+) -> None:
     nights.night(0, forky=GOOD_RUN, sid=GOOD_RUN)
     (night,) = nights.history.nights
     DAMAGE[how](nights.folder / night / "forky")
     said = nights.night(1, forky=WORSE, sid=WORSE)
-    named = [line for line in said.splitlines() if night in line and "forky" in line and "compare --all" not in line]
+    named = [
+        line
+        for line in said.splitlines()
+        if night in line and "forky" in line and "compare --all" not in line
+    ]
     assert len(named) == 1, said
     assert nights.outcomes("sid") == [BASELINE, REGRESSED]
     # A damaged cell may have been good, so the night is undecided. A link or a file is not a cell, and is ignored.
@@ -269,7 +322,9 @@ def test_a_night_does_not_become_the_baseline_because_results_were_removed(night
     assert nights.outcomes("forky") == [BASELINE, UNDECIDED]
 
 
-def test_a_regression_does_not_become_the_baseline_because_earlier_nights_were_removed(nights: Nights) -> None:
+def test_a_regression_does_not_become_the_baseline_because_earlier_nights_were_removed(
+    nights: Nights,
+) -> None:
     nights.night(0, forky=GOOD_RUN)
     nights.night(1, forky=WORSE)
     good = nights.history.nights[0]
@@ -303,12 +358,16 @@ def test_the_output_of_a_night_is_also_a_message_and_the_data_of_a_webhook(
     sent, hook = tmp_path / "sent", tmp_path / "hook.json"
     sendmail = script(tmp_path / "bin" / "sendmail", f"[ $1 = -t ] && cat >{sent}")
     monkeypatch.setenv("PATH", f"{sendmail.parent}:{os.environ['PATH']}")
-    said = nights.night(0, "--mail-to", "qa@example.org", "--webhook-file", str(hook), forky=GOOD_RUN)
+    said = nights.night(
+        0, "--mail-to", "qa@example.org", "--webhook-file", str(hook), forky=GOOD_RUN
+    )
     (message,) = nights.folder.glob("*.eml")
     assert f"message: {message}, sent" in said
     assert sent.read_text() == message.read_text()
     assert "To: qa@example.org\nSubject: rdma-cts, night 20" in sent.read_text()
-    (line,) = (line for line in said.splitlines() if line.startswith("forky") and "baseline" in line)
+    (line,) = (
+        line for line in said.splitlines() if line.startswith("forky") and "baseline" in line
+    )
     assert line in sent.read_text()
     which, *lines = json.loads(hook.read_text())["text"].splitlines()
     assert (which, lines[0]) == (said.splitlines()[0], line)
@@ -334,20 +393,29 @@ def test_a_night_in_the_future_is_reported(nights: Nights) -> None:
 def test_the_error_message_of_a_run_is_reported(tmp_path: Path, cli: Cli) -> None:
     """The run is a real process, and not a simulated run."""
     kernel = bzimage(tmp_path / "k", "7.3.0")
-    command = f"nightly --history {tmp_path / 'h'} --stack forky --renew 99999 --kernel mine={kernel}"
+    command = (
+        f"nightly --history {tmp_path / 'h'} --stack forky --renew 99999 --kernel mine={kernel}"
+    )
     command += " --tier exhaustive --verb sequences --sequences 0"
     said = cli(3, *command.split()).out
     for cell in ("forky", "mine"):
-        assert re.search(rf"{cell} +not run +rdma-cts: --sequences 0 leaves no case to run; see .*run.log\n", said)
+        assert re.search(
+            rf"{cell} +not run +rdma-cts: --sequences 0 leaves no case to run; see .*run.log\n",
+            said,
+        )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_night_that_is_terminated_leaves_no_temporary_directory(nights: Nights, number: int) -> None:
+def test_a_night_that_is_terminated_leaves_no_temporary_directory(
+    nights: Nights, number: int
+) -> None:
     nights.night(128 + number, forky=Terminated(number))
     assert [path.name for path in nights.folder.glob("*/*/*")] == ["run.log"]
 
 
-def test_files_of_a_killed_night_are_removed_unless_its_run_is_still_running(nights: Nights) -> None:
+def test_files_of_a_killed_night_are_removed_unless_its_run_is_still_running(
+    nights: Nights,
+) -> None:
     nights.night(3, forky=GOOD_RUN, sid=GOOD_RUN, trixie="the machine has lost power")
     cells = {cell.name: cell.folder for cell in nights.history.cells}
     for folder in cells.values():
@@ -371,7 +439,9 @@ def test_many_foreign_files_are_reported_in_few_lines(nights: Nights) -> None:
 
 @pytest.mark.guest
 @pytest.mark.nightly
-def test_a_regression_in_the_guest_is_reported_in_one_night_and_fixed_in_the_next(tmp_path: Path, cli: Cli) -> None:
+def test_a_regression_in_the_guest_is_reported_in_one_night_and_fixed_in_the_next(
+    tmp_path: Path, cli: Cli
+) -> None:
     case = "reg_mr/access_flags/remote-write-without-local-write+none"
     history = tmp_path / "history"
     command = f"nightly --history {history} --stack forky --only {case} --no-confirm --yes --renew 99999".split()

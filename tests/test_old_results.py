@@ -59,7 +59,9 @@ def test_an_old_file_is_read_as_recorded() -> None:
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_an_old_run_has_a_report_in_each_format(format_: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_an_old_run_has_a_report_in_each_format(
+    format_: str, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
     assert main(["report", str(OLD), "--format", format_, "--out", "-"]) == 0
     assert SWEEP.partition("@")[0].encode() in capsysbinary.readouterr().out.replace(b"\\", b"")
 
@@ -78,7 +80,8 @@ def test_an_old_run_can_be_rejudged(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("id_", "expected"), [("ADV-01", "Last verdict: FAIL"), (SWEEP, "32 of 96 points: those with !LOCAL_WRITE")]
+    ("id_", "expected"),
+    [("ADV-01", "Last verdict: FAIL"), (SWEEP, "32 of 96 points: those with !LOCAL_WRITE")],
 )
 def test_a_rule_and_a_case_of_it_are_explained(id_: str, expected: str, cli: Cli) -> None:
     assert expected in cli(0, "explain", id_, "--run", OLD).out
@@ -104,7 +107,13 @@ def test_an_old_run_can_be_resumed(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(before.removesuffix(footer))
     recorded = read_results(copy)
     assert footer_of(recorded)["complete"] is True
-    assert footer_of(recorded)["verdicts"] == {"FAIL": 3, "PASS": 4, "UNREACHABLE": 1, "UNSUPPORTED": 2, "CRASH": 1}
+    assert footer_of(recorded)["verdicts"] == {
+        "FAIL": 3,
+        "PASS": 4,
+        "UNREACHABLE": 1,
+        "UNSUPPORTED": 2,
+        "CRASH": 1,
+    }
 
 
 # Damage
@@ -130,7 +139,13 @@ RAW = [
 
 def places(data: Any) -> Iterator[tuple[Any, Any]]:
     """Yields the container and the key of each value in the data."""
-    inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    inner = (
+        data.items()
+        if isinstance(data, dict)
+        else enumerate(data)
+        if isinstance(data, list)
+        else ()
+    )
     for key, each in list(inner):
         yield data, key
         yield from places(each)
@@ -187,7 +202,9 @@ def read_in_every_way(folder: Path) -> None:
     run = read(folder)
     for render in (renderer(name).render for name in FORMATS):
         report = render([run])
-        assert b"\x1b" not in (report if isinstance(report, bytes) else report.encode(errors="replace"))
+        assert b"\x1b" not in (
+            report if isinstance(report, bytes) else report.encode(errors="replace")
+        )
     assert all(line.isprintable() for line in terminal.summary(run, folder).split("\n"))
     compare(run, read(OLD), unlike_tables=True)
     list(explanations.of_rule(SUITE, SUITE.registry["ADV-01"], run))
@@ -231,7 +248,14 @@ def test_each_damaged_file_is_read_or_refused_in_one_line(tmp_path: Path) -> Non
     assert 0 < len(refused) < 2 * FILES
 
 
-COMMANDS = ("report", "compare OLD", "judge", "explain ADV-01 --run", "coverage --run", "run --resume")
+COMMANDS = (
+    "report",
+    "compare OLD",
+    "judge",
+    "explain ADV-01 --run",
+    "coverage --run",
+    "run --resume",
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -241,7 +265,9 @@ def test_each_command_refuses_a_file_with_text_that_no_reader_can_handle(
 ) -> None:
     folder = Path(shutil.copytree(OLD, tmp_path / "run"))
     path = folder / "results.jsonl"
-    path.write_bytes(path.read_bytes().replace(b'"duration_us":', b'"duration_us":' + raw + b',"x":', 1))
+    path.write_bytes(
+        path.read_bytes().replace(b'"duration_us":', b'"duration_us":' + raw + b',"x":', 1)
+    )
     (line,) = cli(2, *command.replace("OLD", str(OLD)).split(), folder).err.splitlines()
     assert line.startswith(f"rdma-cts: {path}:3: not a line of") or command == "run --resume"
 
@@ -260,7 +286,9 @@ def planned_run(folder: Path, number: int) -> str:
 
 
 @pytest.mark.parametrize("command", READERS)
-def test_no_command_is_slow_because_of_cases_that_were_only_planned(command: str, tmp_path: Path) -> None:
+def test_no_command_is_slow_because_of_cases_that_were_only_planned(
+    command: str, tmp_path: Path
+) -> None:
     few, many = (planned_run(tmp_path / str(number), number) for number in (1000, 3000))
     words = command.replace("OLD", str(OLD)).split()
     main([*words, few])  # this call fills the cache for the next call

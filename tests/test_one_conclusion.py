@@ -47,9 +47,13 @@ SUITE = load_suite()
 # Verdicts that do not judge the result of a call.
 _SILENT = (Verdict.UNREACHABLE, Verdict.BROKEN)
 _NOT_SUPPORTED = ("EOPNOTSUPP", "ENOSYS")
-(CASE,) = (case for case in SUITE.cases if case.id == "reg_mr/rights/remote-read-granted-by-remote-read")
+(CASE,) = (
+    case for case in SUITE.cases if case.id == "reg_mr/rights/remote-read-granted-by-remote-read"
+)
 CONFORMS = re.compile(r"\bconform(s|ant)\b|\b[1-9]\d* of \d+ hosts? conform")
-OTHERS = f"{sum(rule.since != VENDOR for rule in SUITE.registry.values()) - 1:,} rules without a case"
+OTHERS = (
+    f"{sum(rule.since != VENDOR for rule in SUITE.registry.values()) - 1:,} rules without a case"
+)
 PARTIAL = (
     f"partial: {OTHERS}, {len(of_tier(SUITE.cases, DEFAULT)) - 1:,} cases of the default tier not in the run, "
     "1 rule passed only in part"
@@ -64,7 +68,9 @@ def one(tmp_path_factory: Folders) -> Path:
 
 
 @pytest.mark.parametrize("of", ["html", "junit", "ktap", "markdown", "summary"])
-def test_no_report_of_one_case_says_that_the_device_conforms(one: Path, tmp_path: Path, of: str, cli: Cli) -> None:
+def test_no_report_of_one_case_says_that_the_device_conforms(
+    one: Path, tmp_path: Path, of: str, cli: Cli
+) -> None:
     out = tmp_path / "report"
     cli(0, "report", one, "--format", of, "--out", out)
     text = out.read_text()
@@ -79,9 +85,15 @@ def test_the_terminal_does_not_say_that_one_case_conforms(one: Path, level: int)
     assert not CONFORMS.search(text)
 
 
-def test_judge_bundle_and_verify_do_not_say_that_one_case_conforms(one: Path, tmp_path: Path, cli: Cli) -> None:
+def test_judge_bundle_and_verify_do_not_say_that_one_case_conforms(
+    one: Path, tmp_path: Path, cli: Cli
+) -> None:
     bundle = tmp_path / "bundle"
-    for status, *command in ((0, "judge", one), (0, "bundle", one, "--out", bundle), (3, "verify", bundle)):
+    for status, *command in (
+        (0, "judge", one),
+        (0, "bundle", one, "--out", bundle),
+        (3, "verify", bundle),
+    ):
         text = cli(status, *command).out
         assert PARTIAL in text
         assert not CONFORMS.search(text)
@@ -92,7 +104,9 @@ class Refusing(Device):
         return 22
 
 
-def test_every_command_reports_a_violation_of_a_run_that_was_cut_short(tmp_path: Path, cli: Cli) -> None:
+def test_every_command_reports_a_violation_of_a_run_that_was_cut_short(
+    tmp_path: Path, cli: Cli
+) -> None:
     run = record(tmp_path, SUITE, [CASE], Refusing(), started="2026-01-02T03:04:05+00:00")
     known = read(written_records(lines_of(run)[:-1], run))
     assert known.status == 1
@@ -102,7 +116,9 @@ def test_every_command_reports_a_violation_of_a_run_that_was_cut_short(tmp_path:
     assert known.conclusion in cli(1, "verify", tmp_path / "bundle").out
 
 
-def run_concluded(verdicts: Sequence[str], left_out: int | None = 0, unrecorded: int = 0, **more: str) -> RunConclusion:
+def run_concluded(
+    verdicts: Sequence[str], left_out: int | None = 0, unrecorded: int = 0, **more: str
+) -> RunConclusion:
     """Returns the conclusion about a run with one rule per verdict; the rules in `more` are conditional."""
     rules = {f"R-{number}": RuleConclusion(Verdict(each)) for number, each in enumerate(verdicts)}
     rules |= {rule: RuleConclusion(Verdict(each)) for rule, each in more.items()}
@@ -116,12 +132,17 @@ def run_concluded(verdicts: Sequence[str], left_out: int | None = 0, unrecorded:
         "duration_s": 1.0,
     }
     needs = Needs(conditional=frozenset(more))
-    return conclude_run("x0", footer, [*rules], rules, needs, left_out=left_out, unrecorded=unrecorded)
+    return conclude_run(
+        "x0", footer, [*rules], rules, needs, left_out=left_out, unrecorded=unrecorded
+    )
 
 
 def test_a_whole_run_without_undecided_rules_conforms() -> None:
     found = run_concluded(["PASS", "UNSUPPORTED", "WAIVED"], other="UNREACHABLE")
-    assert (found.words, found.conforms) == ("x0 conforms to its documents except for 1 waived rule", True)
+    assert (found.words, found.conforms) == (
+        "x0 conforms to its documents except for 1 waived rule",
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -129,7 +150,10 @@ def test_a_whole_run_without_undecided_rules_conforms() -> None:
     [
         (run_concluded(["PASS", "UNREACHABLE"]), "1 rule unreachable here"),
         (run_concluded(["PASS"], left_out=2), "2 cases of the default tier not in the run"),
-        (run_concluded(["PASS"], left_out=None), "it is unknown how much of the default tier was run"),
+        (
+            run_concluded(["PASS"], left_out=None),
+            "it is unknown how much of the default tier was run",
+        ),
         (run_concluded(["PASS", "BROKEN"]), "1 rule undecided"),
         (run_concluded(["PASS"], unrecorded=1), "1 planned case without a result"),
         (run_concluded(["UNSUPPORTED", "UNSUPPORTED"]), "no rule verified"),
@@ -143,7 +167,10 @@ def test_an_incomplete_run_is_partial_and_names_the_gap(found: RunConclusion, le
 
 def test_a_violation_outranks_every_gap() -> None:
     found = run_concluded(["PASS", "FAIL", "CRASH"], left_out=7)
-    assert (found.words, found.status) == ("x0 does not conform to its documents: 2 rules violated", 1)
+    assert (found.words, found.status) == (
+        "x0 does not conform to its documents: 2 rules violated",
+        1,
+    )
 
 
 def test_a_run_of_other_tables_cannot_claim_to_be_whole(one: Path, tmp_path: Path) -> None:
@@ -156,8 +183,12 @@ def test_a_run_of_other_tables_cannot_claim_to_be_whole(one: Path, tmp_path: Pat
     assert "it is unknown how much of the default tier was run" in said
 
 
-@pytest.mark.parametrize("changed", [{"conclusion": "x0 conforms to its documents"}, {"exit_status": 0}])
-def test_a_summary_that_contradicts_itself_is_damaged(one: Path, tmp_path: Path, changed: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "changed", [{"conclusion": "x0 conforms to its documents"}, {"exit_status": 0}]
+)
+def test_a_summary_that_contradicts_itself_is_damaged(
+    one: Path, tmp_path: Path, changed: dict[str, object]
+) -> None:
     known = json.loads(str(renderer("summary").render([read(one)])))
     rule = next(iter(known["rules"]))
     violated = {**known, "rules": {**known["rules"], rule: "FAIL"}, "exit_status": 1}
@@ -191,20 +222,31 @@ def contradictions(suite: Suite, recorded: Recorded, directory: Path) -> list[st
         returned = without_undeclared(observed)
         returned.pop("afterwards", None)
         verdict = Verdict(conclude(replace(of, afterwards=()), basis, returned)[0].verdict)
-        if verdict in _SILENT or of.when.then.outcome == "open" or of.when.then.because or "returned" not in returned:
+        if (
+            verdict in _SILENT
+            or of.when.then.outcome == "open"
+            or of.when.then.because
+            or "returned" not in returned
+        ):
             continue
         keys = [repr((str(of.when), of.entry, of.given, of.before, verdict_key(returned)))]
         if returned["errno"] in _NOT_SUPPORTED:
-            flags = {name: value for name, value in of.when.arguments.items() if isinstance(value, Flags)}
+            flags = {
+                name: value for name, value in of.when.arguments.items() if isinstance(value, Flags)
+            }
             kinds = [memory.kind for memory in of.given.memory.values()]
             keys.append(repr((of.when.call, flags, kinds, of.entry, returned["errno"])))
         for key in keys:
-            results[key] = f"{of.when}@{of.entry} returned {returned['returned']} {returned['errno']}"
+            results[key] = (
+                f"{of.when}@{of.entry} returned {returned['returned']} {returned['errno']}"
+            )
             found.setdefault(key, {}).setdefault(verdict, of.id)
     return [f"{results[key]}: {verdicts}" for key, verdicts in found.items() if len(verdicts) > 1]
 
 
-def _calls(suite: Suite, recorded: Recorded, directory: Path, basis: Basis) -> Iterator[tuple[Case, Observation]]:
+def _calls(
+    suite: Suite, recorded: Recorded, directory: Path, basis: Basis
+) -> Iterator[tuple[Case, Observation]]:
     """Yields each row with its observation. For a sweep, yields one point of each group of points with the same result,
     as a row, with the point's observation."""
     for each in recorded.results:
@@ -217,16 +259,31 @@ def _calls(suite: Suite, recorded: Recorded, directory: Path, basis: Basis) -> I
                 yield basis.resolved(of.sweep.point_case(of, example["point"])), example["observed"]
 
 
-DEVICES = (Device(without("odp", "rereg_mr")), Device(), NoOffsets(), Device(without("rereg_translation")))
+DEVICES = (
+    Device(without("odp", "rereg_mr")),
+    Device(),
+    NoOffsets(),
+    Device(without("rereg_translation")),
+)
 
 
 @pytest.mark.parametrize(
     ("device", "most_points"),
     [(DEVICES[0], 256), *(pytest.param(each, 2048, marks=pytest.mark.nightly) for each in DEVICES)],
 )
-def test_equal_results_of_calls_have_equal_verdicts(tmp_path: Path, device: Device, most_points: int) -> None:
-    cases = [case for case in of_tier(SUITE.cases, DEFAULT) if case.verb in ("ibv_rereg_mr", "ibv_reg_mr")]
-    fast = [case for case in cases if (case.sweep is None or case.sweep.size <= most_points) and not is_dear(case)]
+def test_equal_results_of_calls_have_equal_verdicts(
+    tmp_path: Path, device: Device, most_points: int
+) -> None:
+    cases = [
+        case
+        for case in of_tier(SUITE.cases, DEFAULT)
+        if case.verb in ("ibv_rereg_mr", "ibv_reg_mr")
+    ]
+    fast = [
+        case
+        for case in cases
+        if (case.sweep is None or case.sweep.size <= most_points) and not is_dear(case)
+    ]
     path = record(tmp_path, SUITE, fast, device)
     assert contradictions(SUITE, read_results(path), path) == []
 
@@ -248,7 +305,10 @@ GRANTED = then_written("sample", "LOCAL_WRITE, REMOTE_WRITE", "success")
 REFUSED = then_written("other", "LOCAL_WRITE", "refused")
 ON_DEMAND = then_written("on-demand", "ON_DEMAND", "refused")
 OPEN = case("{rules: [REG-05], when: {access: []}, then: open}")
-BOTH = Needs({"REG-05": ("granted RDMA_WRITE at libibverbs", "refused RDMA_WRITE at libibverbs")}, cases={"REG-05": 2})
+BOTH = Needs(
+    {"REG-05": ("granted RDMA_WRITE at libibverbs", "refused RDMA_WRITE at libibverbs")},
+    cases={"REG-05": 2},
+)
 
 
 def line(of: Case, verdict: str = "PASS", **more: object) -> ResultRecord:
@@ -263,7 +323,9 @@ def concluded(*lines: ResultRecord, needs: Needs = BOTH) -> RuleConclusion:
 
 def test_a_row_is_evidence_of_its_last_operation() -> None:
     assert shown_by(GRANTED) == (Shown("granted", "RDMA_WRITE", "libibverbs", ("RC",)),)
-    assert shown_by(ON_DEMAND) == (Shown("refused", "RDMA_WRITE", "libibverbs", ("RC", "on demand")),)
+    assert shown_by(ON_DEMAND) == (
+        Shown("refused", "RDMA_WRITE", "libibverbs", ("RC", "on demand")),
+    )
     assert shown_by(case("{rules: [REG-15], when: {access: [REMOTE_WRITE]}, then: refused}")) == (
         Shown("refused", "ibv_reg_mr", "libibverbs"),
     )
@@ -271,9 +333,16 @@ def test_a_row_is_evidence_of_its_last_operation() -> None:
 
 
 def test_a_sweep_is_evidence_of_what_each_clause_expects_of_its_points() -> None:
-    space = next(each for each in SUITE.cases if each.id == "bind_mw/data_path/type-1-operation-by-access-by-place")
+    space = next(
+        each
+        for each in SUITE.cases
+        if each.id == "bind_mw/data_path/type-1-operation-by-access-by-place"
+    )
     shown = {(rule, each.item) for rule, each in shown_of_rules(space)}
-    assert {("BIND-05", "granted RDMA_WRITE at libibverbs"), ("BIND-09", "refused RDMA_WRITE at libibverbs")} <= shown
+    assert {
+        ("BIND-05", "granted RDMA_WRITE at libibverbs"),
+        ("BIND-09", "refused RDMA_WRITE at libibverbs"),
+    } <= shown
     assert ("BIND-06", "granted RDMA_WRITE at libibverbs") not in shown
     assert {each.set_up for _, each in shown_of_rules(space)} == {("RC", "window of type 1")}
 
@@ -282,14 +351,26 @@ def test_a_sweep_is_evidence_of_what_each_clause_expects_of_its_points() -> None
     ("lines", "needs", "restriction"),
     [
         ([line(GRANTED), line(REFUSED)], BOTH, ""),
-        ([line(GRANTED)], BOTH, "1 of 3); not in this run: refused RDMA_WRITE at libibverbs, 1 other case"),
-        ([line(OPEN, expected={"outcome": "open"})], Needs({"REG-05": ()}), "0 of 1); left open: a documented outcome"),
+        (
+            [line(GRANTED)],
+            BOTH,
+            "1 of 3); not in this run: refused RDMA_WRITE at libibverbs, 1 other case",
+        ),
+        (
+            [line(OPEN, expected={"outcome": "open"})],
+            Needs({"REG-05": ()}),
+            "0 of 1); left open: a documented outcome",
+        ),
         ([result(GRANTED)], Needs(), ""),  # without evidence, verdicts decide
     ],
 )
-def test_a_rule_is_verified_by_all_of_its_evidence(lines: list[ResultRecord], needs: Needs, restriction: str) -> None:
+def test_a_rule_is_verified_by_all_of_its_evidence(
+    lines: list[ResultRecord], needs: Needs, restriction: str
+) -> None:
     found = concluded(*lines, needs=needs)
-    assert (found.verdict, bool(found.missing)) == (("PARTIAL", True) if restriction else ("PASS", False))
+    assert (found.verdict, bool(found.missing)) == (
+        ("PARTIAL", True) if restriction else ("PASS", False)
+    )
     assert found.restriction == (restriction and f"passed in part ({restriction}")
 
 
@@ -327,22 +408,35 @@ def test_passed_points_are_evidence_although_the_sweep_fails(effective: str) -> 
     evidence = [{**shown, "rule": rule, "verdict": verdict} for rule, verdict in verdicts.items()]
     sweep = changed(
         line(GRANTED, "FAIL"),
-        {"rules": list(verdicts), "effective": effective, "rule_verdicts": verdicts, "evidence": evidence},
+        {
+            "rules": list(verdicts),
+            "effective": effective,
+            "rule_verdicts": verdicts,
+            "evidence": evidence,
+        },
     )
     found = conclude_rules([sweep, line(REFUSED)], BOTH)
-    assert {rule: each.verdict for rule, each in found.items()} == {"REG-05": "PASS", "REG-17": effective}
+    assert {rule: each.verdict for rule, each in found.items()} == {
+        "REG-05": "PASS",
+        "REG-17": effective,
+    }
 
 
 def test_evidence_that_needs_a_test_kernel_is_not_required() -> None:
     needs = replace(BOTH, cases={"REG-05": 3})
     for reason, verdict in ((OF_TEST_KERNELS, "PASS"), ("no swap", "PARTIAL")):
-        found = concluded(line(GRANTED), line(REFUSED), line(ON_DEMAND, "UNREACHABLE", reason=reason), needs=needs)
+        found = concluded(
+            line(GRANTED), line(REFUSED), line(ON_DEMAND, "UNREACHABLE", reason=reason), needs=needs
+        )
         assert found.verdict == verdict
 
 
 def test_a_rule_is_settled_if_its_control_is_not_offered() -> None:
     found = concluded(line(GRANTED, "UNSUPPORTED"), line(REFUSED))
-    assert found.missing["refused RDMA_WRITE at libibverbs"]["why"] == "refused, but its control is not offered"
+    assert (
+        found.missing["refused RDMA_WRITE at libibverbs"]["why"]
+        == "refused, but its control is not offered"
+    )
     assert found.settled
 
 
@@ -362,21 +456,37 @@ def test_a_control_has_the_same_set_up_if_possible() -> None:
 def test_every_refusal_in_the_tables_has_a_control() -> None:
     shown = {each for of in of_tier(SUITE.cases, "default") for _, each in shown_of_rules(of)}
     granted = {each.name for each in shown if each.direction == "granted"}
-    assert [each for each in shown if each.direction == "refused" and NEEDS.control_of(each.name) not in granted] == []
+    assert [
+        each
+        for each in shown
+        if each.direction == "refused" and NEEDS.control_of(each.name) not in granted
+    ] == []
 
 
 def test_each_rule_needs_evidence_unless_all_of_its_cases_are_open() -> None:
-    closed = {rule for of in of_tier(SUITE.cases, "default") if of.sweep or shown_by(of) for rule in of.rules}
-    assert {rule for rule, items in NEEDS.items.items() if not items} == set(SUITE.registry) - closed
+    closed = {
+        rule
+        for of in of_tier(SUITE.cases, "default")
+        if of.sweep or shown_by(of)
+        for rule in of.rules
+    }
+    assert {rule for rule, items in NEEDS.items.items() if not items} == set(
+        SUITE.registry
+    ) - closed
 
 
 def test_evidence_that_a_rule_names_and_no_case_shows_is_a_mistake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(suite, "CASES", tmp_path)
-    folder = Path(shutil.copytree(Path(__file__).with_name("own_rules"), tmp_path, dirs_exist_ok=True)) / "dealloc_mw"
+    folder = (
+        Path(shutil.copytree(Path(__file__).with_name("own_rules"), tmp_path, dirs_exist_ok=True))
+        / "dealloc_mw"
+    )
     shutil.copy(CASES / "dealloc_mw" / "test_dealloc_mw.py", folder)
-    with pytest.raises(UserError, match="no case of MINE-01 shows 'refused ibv_dealloc_mw at libibverbs'"):
+    with pytest.raises(
+        UserError, match="no case of MINE-01 shows 'refused ibv_dealloc_mw at libibverbs'"
+    ):
         load_suite()
     text = (folder / "rules.yaml").read_text()
     (folder / "rules.yaml").write_text(text.replace("[refused", "[granted"))
@@ -384,7 +494,9 @@ def test_evidence_that_a_rule_names_and_no_case_shows_is_a_mistake(
 
 
 def test_a_run_reports_the_evidence_that_a_rule_needs_and_that_is_missing(tmp_path: Path) -> None:
-    chosen = [each for each in SUITE.cases if each.id.startswith("reg_mr/rights/remote-write-granted")]
+    chosen = [
+        each for each in SUITE.cases if each.id.startswith("reg_mr/rights/remote-write-granted")
+    ]
     run = read(record(tmp_path, SUITE, chosen))
     assert run.verdicts["REG-05"] == "PARTIAL"
     assert "refused RDMA_WRITE at libibverbs" in run.restrictions["REG-05"]
@@ -398,7 +510,11 @@ def test_a_run_reports_the_evidence_that_a_rule_needs_and_that_is_missing(tmp_pa
 
 def test_smoke_has_each_direction_of_every_rule() -> None:
     shown = {(rule, each.direction) for of in SMOKE for rule, each in shown_of_rules(of)}
-    everything = {(rule, each.direction) for of in of_tier(SUITE.cases, "default") for rule, each in shown_of_rules(of)}
+    everything = {
+        (rule, each.direction)
+        for of in of_tier(SUITE.cases, "default")
+        for rule, each in shown_of_rules(of)
+    }
     assert shown == everything
     assert {rule for of in SMOKE for rule in of.rules} == set(SUITE.registry)
 

@@ -18,12 +18,18 @@ pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 
 def ran(kind: str, out: Path, *options: str) -> tuple[Recorded, str]:
     """Runs the cases of rows/other_guests.txt for this kind of guest; returns the run and its output."""
-    expected = {given.split()[1]: said.split(" ", 1) for given, said in rows("other_guests") if given.startswith(kind)}
+    expected = {
+        given.split()[1]: said.split(" ", 1)
+        for given, said in rows("other_guests")
+        if given.startswith(kind)
+    }
     verdicts = {case: verdict for case, (verdict, *_) in expected.items()}
     done = run_in_guest(out, "--no-confirm", *options, only=expected)
     assert done.returncode == int(Verdict.FAIL in verdicts.values()), done.stdout + done.stderr
     recorded = read_results(out)
-    assert {result["case"]: result["verdict"] for result in recorded.results} == verdicts, done.stdout
+    assert {result["case"]: result["verdict"] for result in recorded.results} == verdicts, (
+        done.stdout
+    )
     for result in recorded.results:
         _, *reason = expected[result["case"]]
         assert "".join(reason) in result["reason"], result["case"]
@@ -36,14 +42,27 @@ def test_cases_on_iwarp_have_the_expected_verdicts(tmp_path: Path) -> None:
     device = recorded.header["device"]
     assert (device["name"], device["driver"], device["transport"]) == ("siw0", "siw", "iWARP")
     assert list(recorded.header["under_test"]["given"]["driver"]["files"]) == ["siw.ko"]
-    assert all(result["repro"].startswith("./rdma-cts run --guest --driver siw ") for result in recorded.results)
+    assert all(
+        result["repro"].startswith("./rdma-cts run --guest --driver siw ")
+        for result in recorded.results
+    )
     plan = json.loads((tmp_path / "out/plan.json").read_text(encoding="utf-8"))
     assert plan["argv"][:3] == ["--guest", "--driver", "siw"]
 
 
 def test_a_mutant_of_siw_is_killed_by_a_case_that_passes_without_it(tmp_path: Path) -> None:
     case, name = "reg_mr/extent/rdma-write-of-200-at-0", "last-byte-refused"
-    words = ("--driver", "siw", "--mutant", name, "--only", case, "--yes", "--out", tmp_path / "out")
+    words = (
+        "--driver",
+        "siw",
+        "--mutant",
+        name,
+        "--only",
+        case,
+        "--yes",
+        "--out",
+        tmp_path / "out",
+    )
     done = launched("trial", "kernel", *words)
     assert done.returncode == 0, done.stdout + done.stderr
     found = read_history(tmp_path / "out")[name]

@@ -43,7 +43,11 @@ def place(tmp_path_factory: Folders) -> Path:
     image = ensure_image(recipe_for(), cache_directory(), print)
     root = place / "root"
     fsck = find_tool("mkfs.erofs").replace("mkfs.erofs", "fsck.erofs")
-    subprocess.run([fsck, f"--extract={root}", "--force", str(image.root)], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [fsck, f"--extract={root}", "--force", str(image.root)],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     (driver,) = (root / "usr/lib/modules").rglob("rdma_rxe.ko")
     (machine,) = {path.parent for path in (root / "usr/lib").glob("*/libibverbs.so.1")}
     (provider,) = machine.glob("libibverbs/librxe-rdmav*.so")
@@ -107,7 +111,10 @@ def others(recorded: Recorded) -> dict[str, object]:
     """Returns the build ids and hashes of the kernel and of the builds whose build id these tests do not change."""
     found = recorded.header["under_test"]
     builds = {**found["modules"], **found["libraries"]}
-    return {"kernel": found["kernel"], **{name: mark for name, mark in builds.items() if "rxe" not in name}}
+    return {
+        "kernel": found["kernel"],
+        **{name: mark for name, mark in builds.items() if "rxe" not in name},
+    }
 
 
 @pytest.mark.nightly
@@ -126,8 +133,13 @@ def test_resumed_guests_have_the_results_of_a_booted_guest(
 @pytest.mark.nightly
 def test_a_kept_guest_can_be_started_again(booted: Recorded, place: Path) -> None:
     assert booted.header["under_test"]["given"]["environment"] == {"COLOUR": "blue"}
-    assert sorted(path.name for path in (place / "out/guest").iterdir()) == ["job.erofs", "start.sh"]
-    subprocess.run([place / "out/guest/start.sh"], stdin=subprocess.DEVNULL, check=True, timeout=PATIENCE_S)
+    assert sorted(path.name for path in (place / "out/guest").iterdir()) == [
+        "job.erofs",
+        "start.sh",
+    ]
+    subprocess.run(
+        [place / "out/guest/start.sh"], stdin=subprocess.DEVNULL, check=True, timeout=PATIENCE_S
+    )
     said = (place / "out/guest/results").read_bytes()
     assert b'"verdict":"PASS"' in said
     assert b'"event":"exit"' in said
@@ -154,16 +166,32 @@ print("REPORT", json.dumps({
 
 def in_a_shell(place: Path, out: Path, commands: str, *options: str | Path) -> str:
     """Runs these commands in a shell in the guest; returns the output."""
-    done = run_in_guest(out, "--shell", "--modules", place / "modules", *options, said=f"{commands}\nexit\n")
+    done = run_in_guest(
+        out, "--shell", "--modules", place / "modules", *options, said=f"{commands}\nexit\n"
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_a_shell_in_the_guest_has_the_devices_and_the_given_options(place: Path, tmp_path: Path) -> None:
+def test_a_shell_in_the_guest_has_the_devices_and_the_given_options(
+    place: Path, tmp_path: Path
+) -> None:
     word = 'it\'s "$quoted"'
     laid(tmp_path, {"overlay/opt/report.py": REPORT})
-    given = ("--guest-env", f"WORD={word}", "--guest-env", "RDMA_CTS_DEVICES=2", "--overlay", tmp_path / "overlay")
-    said = in_a_shell(place, tmp_path / "shell", "echo answer-$((6 * 7)); python3 /opt/report.py; rdma link", *given)
+    given = (
+        "--guest-env",
+        f"WORD={word}",
+        "--guest-env",
+        "RDMA_CTS_DEVICES=2",
+        "--overlay",
+        tmp_path / "overlay",
+    )
+    said = in_a_shell(
+        place,
+        tmp_path / "shell",
+        "echo answer-$((6 * 7)); python3 /opt/report.py; rdma link",
+        *given,
+    )
     assert "answer-42" in said
     assert "link rxe0/1 state ACTIVE" in said
     (report,) = (line for line in said.splitlines() if line.startswith("REPORT "))
@@ -185,9 +213,13 @@ def test_a_shell_in_the_guest_has_the_devices_and_the_given_options(place: Path,
 
 
 @pytest.mark.nightly
-def test_a_run_in_a_shell_of_the_guest_is_a_run_on_a_device_of_a_host(place: Path, tmp_path: Path) -> None:
+def test_a_run_in_a_shell_of_the_guest_is_a_run_on_a_device_of_a_host(
+    place: Path, tmp_path: Path
+) -> None:
     said = in_a_shell(
-        place, tmp_path / "shell", "./rdma-cts run --only dereg_mr/deregistration/of-none; echo status-$?"
+        place,
+        tmp_path / "shell",
+        "./rdma-cts run --only dereg_mr/deregistration/of-none; echo status-$?",
     )
     assert "; no rule was violated (exit status 0)" in said
     assert "status-0" in said

@@ -29,7 +29,9 @@ NAME = f"rdma-cts-{VERSION}"
 SUITE = "usr/share/rdma-cts"
 CASE = "reg_mr/access_flags/remote-write-without-local-write+none"
 # Names in a checkout that are not source: the data of git, and what tools have written.
-_NOT_SOURCE = shutil.ignore_patterns(".git", "out", "__pycache__", ".*_cache", ".hypothesis", ".tox", ".venv")
+_NOT_SOURCE = shutil.ignore_patterns(
+    ".git", "out", "__pycache__", ".*_cache", ".hypothesis", ".tox", ".venv"
+)
 
 
 def run(*command: str, cwd: Path | None = None) -> str:
@@ -61,7 +63,14 @@ def rpm(source: Path, tmp_path_factory: Folders) -> Path:
     top = tmp_path_factory.mktemp("rpmbuild")
     (top / "SOURCES").mkdir()
     run("tar", "-C", str(source.parent), "-czf", str(top / "SOURCES" / f"{NAME}.tar.gz"), NAME)
-    run("rpmbuild", "-bb", "--nodeps", "--define", f"_topdir {top}", str(source / "packaging" / "rdma-cts.spec"))
+    run(
+        "rpmbuild",
+        "-bb",
+        "--nodeps",
+        "--define",
+        f"_topdir {top}",
+        str(source / "packaging" / "rdma-cts.spec"),
+    )
     (built,) = top.glob("RPMS/noarch/*.rpm")
     return built
 
@@ -96,19 +105,43 @@ def test_the_package_depends_on_the_packages_of_the_table() -> None:
 @pytest.mark.nightly
 def test_lintian_reports_nothing(deb: Path) -> None:
     (changes,) = deb.parent.glob("*.changes")
-    command = ("lintian", "--allow-root", "--display-info", "--fail-on", "error,warning,info", str(changes))
+    command = (
+        "lintian",
+        "--allow-root",
+        "--display-info",
+        "--fail-on",
+        "error,warning,info",
+        str(changes),
+    )
     assert run(*command) == ""
 
 
 @pytest.mark.nightly
 def test_both_packages_have_the_same_files_of_the_suite(deb: Path, rpm: Path) -> None:
-    from_deb = suite_files(line.split()[-1] for line in run("dpkg-deb", "-c", str(deb)).splitlines())
-    listed = run("rpm", "-qp", "--qf", r"[%{FILEMODES:perms} %{FILENAMES}\n]", str(rpm)).splitlines()
+    from_deb = suite_files(
+        line.split()[-1] for line in run("dpkg-deb", "-c", str(deb)).splitlines()
+    )
+    listed = run(
+        "rpm", "-qp", "--qf", r"[%{FILEMODES:perms} %{FILENAMES}\n]", str(rpm)
+    ).splitlines()
     from_rpm = suite_files(line.split()[-1] for line in listed if not line.startswith("d"))
     assert from_rpm == from_deb
-    assert {f"{SUITE}/cases/reg_mr/rules.yaml", f"{SUITE}/conformance/sweeps/loop.c", f"{SUITE}/rdma-cts"} <= from_deb
-    ours = {path.parent.name for path in ROOT.glob("[a-z]*/*.py")} - {"tests", "benchmarks", "packaging", "docs"}
-    assert {name.removeprefix(f"{SUITE}/").partition("/")[0] for name in from_deb if name.endswith(".py")} >= ours
+    assert {
+        f"{SUITE}/cases/reg_mr/rules.yaml",
+        f"{SUITE}/conformance/sweeps/loop.c",
+        f"{SUITE}/rdma-cts",
+    } <= from_deb
+    ours = {path.parent.name for path in ROOT.glob("[a-z]*/*.py")} - {
+        "tests",
+        "benchmarks",
+        "packaging",
+        "docs",
+    }
+    assert {
+        name.removeprefix(f"{SUITE}/").partition("/")[0]
+        for name in from_deb
+        if name.endswith(".py")
+    } >= ours
     assert not [name for name in from_deb if name.startswith(f"{SUITE}/tests")]
 
 
@@ -151,8 +184,21 @@ class Tree:
         """Runs a shell command in the tree, as a user in the home directory, with a clean environment."""
         home = HOME if user == USER else Path("/root")
         inside = f"cd {home} && {command}"
-        environment = ["env", "-i", f"HOME={home}", "PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C.UTF-8"]
-        as_user = ["chroot", str(self.root), "setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"]
+        environment = [
+            "env",
+            "-i",
+            f"HOME={home}",
+            "PATH=/usr/bin:/bin:/usr/sbin:/sbin",
+            "LC_ALL=C.UTF-8",
+        ]
+        as_user = [
+            "chroot",
+            str(self.root),
+            "setpriv",
+            f"--reuid={user}",
+            f"--regid={user}",
+            "--init-groups",
+        ]
         line = shlex.join([*as_user, *environment, "sh", "-c", inside])
         proc = shlex.quote(str(self.root / "proc"))
         mounted = f"mkdir -p {proc} && mount -t proc proc {proc} && exec {line}"
@@ -169,14 +215,25 @@ class Tree:
     def lend_cache(self, cache: Path = HOME / ".cache" / "rdma-cts") -> None:
         """Gives the user hard links to this host's images and templates of the guest, which root has made."""
         source, target = cache_directory(), self.root / cache.relative_to("/")
-        for path in [*source.glob("images/*/*"), *source.glob("templates/*/*"), *source.glob("derived/*/**/*")]:
+        for path in [
+            *source.glob("images/*/*"),
+            *source.glob("templates/*/*"),
+            *source.glob("derived/*/**/*"),
+        ]:
             linked = target / path.relative_to(source)
-            if path.is_file() and path.name not in ("verified", "accelerator") and not linked.exists():
+            if (
+                path.is_file()
+                and path.name not in ("verified", "accelerator")
+                and not linked.exists()
+            ):
                 linked.parent.mkdir(parents=True, exist_ok=True)
                 os.link(path, linked)
         owner = (self.root / HOME.relative_to("/")).stat()
         if cache.is_relative_to(HOME):
-            for folder in (target.parent, *(path for path in target.parent.rglob("*") if path.is_dir())):
+            for folder in (
+                target.parent,
+                *(path for path in target.parent.rglob("*") if path.is_dir()),
+            ):
                 os.chown(folder, owner.st_uid, owner.st_gid)
 
 
@@ -188,7 +245,9 @@ def unpacked(packages: Iterable[str]) -> Iterator[Tree]:
     if ended("unshare", "--mount", "true").returncode != 0:
         pytest.skip("this machine refuses mounts, and a tree needs its own /proc")
     needed = sorted(packages)
-    digest = hashlib.sha256("\0".join(_system(needed).command(Path("TREE"))).encode()).hexdigest()[:16]
+    digest = hashlib.sha256("\0".join(_system(needed).command(Path("TREE"))).encode()).hexdigest()[
+        :16
+    ]
     kept = cache_directory() / "trees"
     kept.mkdir(parents=True, exist_ok=True)
     archive = kept / f"{RELEASE}-{digest}.tar"
@@ -216,7 +275,9 @@ def _make(archive: Path, packages: Sequence[str]) -> None:
     unfinished = archive.with_name("unfinished.tar")
     log = archive.with_name("build.log")
     log.write_bytes(b"")
-    assert _system(packages).make(unfinished, log, print), log.read_text(encoding="utf-8", errors="replace")
+    assert _system(packages).make(unfinished, log, print), log.read_text(
+        encoding="utf-8", errors="replace"
+    )
     unfinished.rename(archive)
 
 
@@ -239,14 +300,19 @@ def installed(deb: Path) -> Iterator[Tree]:
 
 @pytest.mark.nightly
 def test_the_autopkgtest_passes(installed: Tree) -> None:
-    shutil.copy(ROOT / "debian" / "tests" / "installed", installed.root / HOME.relative_to("/") / "installed")
+    shutil.copy(
+        ROOT / "debian" / "tests" / "installed",
+        installed.root / HOME.relative_to("/") / "installed",
+    )
     done = installed.run("./installed")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith(f"rdma-cts {VERSION}\n")
 
 
 @pytest.mark.nightly
-def test_nothing_is_written_into_the_directories_of_the_package_even_by_root(installed: Tree) -> None:
+def test_nothing_is_written_into_the_directories_of_the_package_even_by_root(
+    installed: Tree,
+) -> None:
     before = installed.state(SUITE)
     assert any(name.endswith(".pyc") for name in before), "the package has no bytecode"
     for command in ("list", "coverage", "schema table", "explain REG-15", "doctor"):

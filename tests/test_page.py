@@ -67,7 +67,9 @@ class Browser(webdriver.Chrome):  # type: ignore[misc, unused-ignore]
 def browser() -> Iterator[Browser]:
     """One Chromium for all tests of the module."""
     options = webdriver.ChromeOptions()
-    for argument in words("headless=new no-sandbox disable-gpu disable-dev-shm-usage window-size=1280,1000"):
+    for argument in words(
+        "headless=new no-sandbox disable-gpu disable-dev-shm-usage window-size=1280,1000"
+    ):
         options.add_argument(f"--{argument}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
@@ -75,7 +77,9 @@ def browser() -> Iterator[Browser]:
     assert driver, "the tests need Debian's chromium-driver"
     options.binary_location = chromium
     # The browser needs no proxy of the host, because the page loads nothing.
-    environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")
+    }
     chrome = Browser(service=Service(driver, env=environment), options=options)
     yield chrome
     chrome.quit()
@@ -102,10 +106,17 @@ def varied(directory: Path) -> list[ResultRecord]:
         "source": {"file": MARKUP, "line": MARKUP},
     }
     lines.append(result(next(cases), "FAIL", MARKUP, rules=["REG-15"], **marked))
-    lines.append(sweep(directory, next(cases), FLAGS, lambda at: 2 if "MW_BIND" in at["access"] else 0))
+    lines.append(
+        sweep(directory, next(cases), FLAGS, lambda at: 2 if "MW_BIND" in at["access"] else 0)
+    )
     beyond = {"region": 1, "window": 2}
     lines.append(
-        sweep(directory, next(cases), DATA_PATH, lambda at: beyond[at["object"]] if at["place"] == "before" else 0)
+        sweep(
+            directory,
+            next(cases),
+            DATA_PATH,
+            lambda at: beyond[at["object"]] if at["place"] == "before" else 0,
+        )
     )
     return lines
 
@@ -126,7 +137,9 @@ def build(browser: Browser) -> None:
     """Opens all parts of the page, so that it builds all its rows."""
     browser.execute_script("document.querySelector('.in-full').scrollIntoView()")
     sections = ".in-full > section:not(.hidden) > div"
-    browser.wait(lambda: all(each.get_property("childElementCount") for each in browser.all(sections)))
+    browser.wait(
+        lambda: all(each.get_property("childElementCount") for each in browser.all(sections))
+    )
     for _ in range(2):  # first the rows, then the parts of the rows
         browser.execute_async_script(
             "const done = arguments[0];"
@@ -205,8 +218,12 @@ def test_no_text_of_the_results_runs_as_a_script_and_all_texts_are_shown(page: B
     assert page.js("document.querySelectorAll('img[src=x], b b, title script').length") == 0
     assert page.js("document.querySelectorAll('a[href^=\"javascript\"]').length") == 0
     assert page.title == f"{page.one('p.about').text} · rdma-cts"
-    assert page.title.startswith(f"{MARKUP} ({MARKUP}), kernel 7.2.0, rdma-core 65.0, stack host, 2026-01-02")
-    assert f"{MARKUP} does not conform to its documents" in page.find_element(By.TAG_NAME, "h1").text
+    assert page.title.startswith(
+        f"{MARKUP} ({MARKUP}), kernel 7.2.0, rdma-core 65.0, stack host, 2026-01-02"
+    )
+    assert (
+        f"{MARKUP} does not conform to its documents" in page.find_element(By.TAG_NAME, "h1").text
+    )
     assert page.js("document.body.textContent.split(arguments[0]).length", MARKUP) > 10
     log: list[dict[str, Any]] = page.get_log("browser")  # type: ignore[no-untyped-call, unused-ignore]
     assert [entry for entry in log if entry["level"] == "SEVERE"] == []
@@ -223,7 +240,10 @@ def test_each_violated_rule_is_next_to_the_quote_of_its_document(page: Browser) 
     (card, *_) = page.find_elements(By.XPATH, "//article[p[not(@class)]/a[.='REG-15']]")
     said = card.find_element(By.CLASS_NAME, "document")
     assert said.find_element(By.TAG_NAME, "q").text == RULES["REG-15"]["quote"]
-    assert said.find_element(By.TAG_NAME, "cite").text == f"{RULES['REG-15']['document']}, {RULES['REG-15']['section']}"
+    assert (
+        said.find_element(By.TAG_NAME, "cite").text
+        == f"{RULES['REG-15']['document']}, {RULES['REG-15']['section']}"
+    )
 
 
 def test_verdicts_are_filters_of_cases(page: Browser) -> None:
@@ -297,15 +317,23 @@ def test_a_sweep_has_its_formula_its_map_and_a_legend(page: Browser) -> None:
         "return [it.width, it.height, ...new Set(new Uint32Array(all.buffer))]",
         first.find_element(By.CSS_SELECTOR, ".map"),
     )
-    green, red = (int.from_bytes(bytes.fromhex(f"{SHADES[each][0][1:]}ff"), "little") for each in ("PASS", "FAIL"))
+    green, red = (
+        int.from_bytes(bytes.fromhex(f"{SHADES[each][0][1:]}ff"), "little")
+        for each in ("PASS", "FAIL")
+    )
     assert drawn == [4, 2, green, red]
-    assert [item.text.split()[0] for item in first.find_elements(By.CSS_SELECTOR, ".legend li")] == ["4", "4"]
+    assert [
+        item.text.split()[0] for item in first.find_elements(By.CSS_SELECTOR, ".legend li")
+    ] == ["4", "4"]
 
 
 def test_a_point_of_a_map_is_described_by_keyboard_and_by_pointer(page: Browser) -> None:
     build(page)
     (first, *_) = page.all("details.sweep[open]")
-    dot, shown = first.find_element(By.CSS_SELECTOR, ".dot"), first.find_element(By.CSS_SELECTOR, ".map")
+    dot, shown = (
+        first.find_element(By.CSS_SELECTOR, ".dot"),
+        first.find_element(By.CSS_SELECTOR, ".map"),
+    )
     page.execute_script("arguments[0].focus()", shown)
     page.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
     page.wait(lambda: dot.text.startswith("access=LOCAL_WRITE · PASS: REG-01 expects success"))
@@ -319,7 +347,10 @@ def test_a_point_of_a_map_is_described_by_keyboard_and_by_pointer(page: Browser)
 def test_the_data_path_is_a_table_of_signs(page: Browser) -> None:
     build(page)
     tables = page.all("table.cells")
-    assert [table.find_element(By.TAG_NAME, "caption").text for table in tables] == ["object region", "object window"]
+    assert [table.find_element(By.TAG_NAME, "caption").text for table in tables] == [
+        "object region",
+        "object window",
+    ]
     rows = [
         [cell.text for cell in row.find_elements(By.TAG_NAME, "td")]
         for table in tables
@@ -328,7 +359,9 @@ def test_the_data_path_is_a_table_of_signs(page: Browser) -> None:
     assert rows == [["✓", "✓", "⊘"]] * 2 + [["✓", "✓", "✗"]] * 2
 
 
-def test_several_runs_are_columns_and_differing_cases_can_be_selected(browser: Browser, tmp_path: Path) -> None:
+def test_several_runs_are_columns_and_differing_cases_can_be_selected(
+    browser: Browser, tmp_path: Path
+) -> None:
     old = [result(case) for case in SUITE.cases[:4]]
     new = [result(case, "FAIL" if case is SUITE.cases[2] else "PASS") for case in SUITE.cases[1:5]]
     show(browser, tmp_path, run(tmp_path, old, stack="trixie"), run(tmp_path, new, stack="forky"))
@@ -337,12 +370,17 @@ def test_several_runs_are_columns_and_differing_cases_can_be_selected(browser: B
     browser.one("button[data-verdict=differs]").click()
     assert cases(browser) == [SUITE.cases[number].id for number in (0, 2, 4)]
     rule = browser.by_id("REG-01")
-    assert [badge.text for badge in rule.find_elements(By.CSS_SELECTOR, "summary.row .v")] == ["PASS", "FAIL"]
+    assert [badge.text for badge in rule.find_elements(By.CSS_SELECTOR, "summary.row .v")] == [
+        "PASS",
+        "FAIL",
+    ]
     browser.one("button[data-verdict=differs]").click()
     build(browser)
     verdicts = rule.find_elements(By.CSS_SELECTOR, "details.case")[4].get_attribute("data-verdicts")
     assert verdicts == "- PASS"
-    levels = browser.js("[...document.querySelectorAll('h1,h2,h3,h4')].map(each => +each.tagName[1])")
+    levels = browser.js(
+        "[...document.querySelectorAll('h1,h2,h3,h4')].map(each => +each.tagName[1])"
+    )
     assert [pair for pair in pairwise(levels) if pair[1] > pair[0] + 1] == []
 
 
@@ -374,7 +412,9 @@ def test_the_defects_of_a_real_run_fit_on_the_first_screen_and_the_page_on_twelv
     height = browser.js("innerHeight")
     assert all(line.rect["y"] + line.rect["height"] <= height for line in lines)
     top = " ".join(browser.one(".bad").text.split())
-    assert top.startswith("23 defects in 189 results: 4 kernel crashes 29 memory-safety 1 process crash")
+    assert top.startswith(
+        "23 defects in 189 results: 4 kernel crashes 29 memory-safety 1 process crash"
+    )
     paper = {"printBackground": False, "paperWidth": 8.27, "paperHeight": 11.69}
     printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", paper)["data"])
     assert len(re.findall(rb"/Type\s*/Page\b", printed)) <= 12
@@ -421,7 +461,10 @@ def test_a_hundred_thousand_points_have_no_elements(browser: Browser, tmp_path: 
     flags: Subsets = {"subsets": [f"FLAG_{number}" for number in range(11)]}
     axes: Axes = {"access": flags, "start": [str(each) for each in range(50)]}
     many = numbered(700)
-    lines = [result(case, "FAIL" if number % 10 == 0 else "PASS") for number, case in enumerate(many.cases)]
+    lines = [
+        result(case, "FAIL" if number % 10 == 0 else "PASS")
+        for number, case in enumerate(many.cases)
+    ]
     lines[0] = sweep(tmp_path, many.cases[0], axes, lambda at: len(at["access"]) % 3, OUTCOMES)
     show(browser, tmp_path, run(tmp_path, lines))
     assert browser.js("document.getElementsByTagName('*').length") < 50 * len(lines)
@@ -442,7 +485,9 @@ def test_a_defect_describes_only_its_own_points(browser: Browser, tmp_path: Path
     assert "another rule" not in card
 
 
-def test_a_rule_that_is_searched_by_its_id_is_first_until_the_search_is_cleared(page: Browser) -> None:
+def test_a_rule_that_is_searched_by_its_id_is_first_until_the_search_is_cleared(
+    page: Browser,
+) -> None:
     order = (
         "return [...document.querySelectorAll('details.rule')].filter(each => !each.closest('.hidden'))"
         ".map(each => each.id)"
@@ -510,5 +555,7 @@ def test_rows_are_built_two_hundred_at_a_time(browser: Browser, tmp_path: Path) 
         assert more.text == f"{left} more"
         assert len(browser.all("details.case")) == 450 - left
         more.click()
-    assert [each.get_attribute("id") for each in browser.all("details.case")] == [case.id for case in many.cases]
+    assert [each.get_attribute("id") for each in browser.all("details.case")] == [
+        case.id for case in many.cases
+    ]
     assert not browser.all("button.more")

@@ -17,14 +17,29 @@ from samples import laid
 DRIVER = "drivers/infiniband/sw/rxe"
 FIRST = "int bind(void)\n{\n\treturn 0;\n}\n"
 LATER = FIRST + "\nint check(int key)\n{\n\tif (key & 0xff)\n\t\treturn 1;\n\n\treturn 0;\n}\n"
-CASE, WHOLE_KEY = "bind_mw/type_1/part-from-buf", "bind_mw/rebinding/key-with-another-index-mw.rkey-+-0x100"
+CASE, WHOLE_KEY = (
+    "bind_mw/type_1/part-from-buf",
+    "bind_mw/rebinding/key-with-another-index-mw.rkey-+-0x100",
+)
 TO_CHECK = Edit("linux/rxe_mw.c", "check", "instead", "key & 0xff", "key")
 TO_BIND = Edit("linux/rxe_mw.c", "bind", "instead", "return 0", "return 1")
 TO_ADD = Edit("linux/rxe_mw.c", "", "above", "check", "int unbind;\n\n")
 WHY = "The whole key is not compared. Compare it."
-CHECK = Change("check", WHY, ("BIND-20",), (), (TO_CHECK,), "0", "Compare the whole key", WHOLE_KEY, blame="check")
+CHECK = Change(
+    "check",
+    WHY,
+    ("BIND-20",),
+    (),
+    (TO_CHECK,),
+    "0",
+    "Compare the whole key",
+    WHOLE_KEY,
+    blame="check",
+)
 BIND = Change("bind", "Bind it.", ("BIND-17",), (), (TO_BIND,), "1", "Bind it", CASE, blame="bind")
-LACKING = Change("unbind", "Add it.", ("BIND-21",), (), (TO_ADD,), "2", "Add unbinding", CASE, feature=True)
+LACKING = Change(
+    "unbind", "Add it.", ("BIND-21",), (), (TO_ADD,), "2", "Add unbinding", CASE, feature=True
+)
 
 
 def commit(tree: Path, text: str, subject: str, folder: str = DRIVER) -> None:
@@ -57,7 +72,9 @@ def made(tree: Path, series: str = "linux") -> list[Path]:
 def test_git_am_applies_the_series_and_then_the_features(tree: Path) -> None:
     assert patches(tree, "--features", "--signoff", "A Name <name@example.org>") == 0
     git(tree, "am", "--quiet", *map(str, made(tree)))
-    assert (tree / DRIVER / "rxe_mw.c").read_text() == LATER.replace("return 0", "return 1", 1).replace(" & 0xff", "")
+    assert (tree / DRIVER / "rxe_mw.c").read_text() == LATER.replace(
+        "return 0", "return 1", 1
+    ).replace(" & 0xff", "")
     git(tree, "am", "--quiet", *map(str, made(tree, "linux-features")))
     assert "int unbind;\n\nint check(" in (tree / DRIVER / "rxe_mw.c").read_text()
     assert git(tree, "log", "-3", "--format=%s|%an|%ae").splitlines() == [
@@ -71,7 +88,10 @@ def test_a_message_has_the_document_and_the_commit_at_fault_but_not_the_program(
     assert patches(tree, "--signoff", "A Name <name@example.org>") == 0
     mail = made(tree)[1].read_text()
     fault = git(tree, "log", "-1", "--format=%H")[:12]
-    assert f'\nFixes: {fault} ("RDMA/rxe: Add the check")\nSigned-off-by: A Name <name@example.org>\n---\n' in mail
+    assert (
+        f'\nFixes: {fault} ("RDMA/rxe: Add the check")\nSigned-off-by: A Name <name@example.org>\n---\n'
+        in mail
+    )
     message, _, below = mail.partition("\n---\n")
     assert "The whole key is not compared. Compare it.\n" in message
     assert "(BIND-20 of rdma-cts):\n" in message
@@ -82,7 +102,9 @@ def test_a_message_has_the_document_and_the_commit_at_fault_but_not_the_program(
     assert git(tree, "log", "-1", "--skip=1", "--format=%B").count("Fixes: ") == 1
 
 
-def test_a_tree_without_history_has_the_same_patches_without_fixes(tree: Path, tmp_path: Path, capsys: Says) -> None:
+def test_a_tree_without_history_has_the_same_patches_without_fixes(
+    tree: Path, tmp_path: Path, capsys: Says
+) -> None:
     bare = tmp_path / "bare" / "tree"
     laid(bare / DRIVER, {"rxe_mw.c": LATER})
     assert patches(bare) == 0
@@ -92,7 +114,9 @@ def test_a_tree_without_history_has_the_same_patches_without_fixes(tree: Path, t
     git(tree, "am", "--quiet", *map(str, made(bare)))
 
 
-def test_the_first_commit_of_a_history_is_not_named_in_fixes(tmp_path: Path, tree: Path, capsys: Says) -> None:
+def test_the_first_commit_of_a_history_is_not_named_in_fixes(
+    tmp_path: Path, tree: Path, capsys: Says
+) -> None:
     imported = tmp_path / "imported" / "tree"
     commit(imported, LATER, "Import")
     assert patches(imported) == 0
@@ -115,20 +139,32 @@ def test_a_commit_that_only_moves_the_driver_is_not_blamed(tree: Path) -> None:
     assert '("Add the check")' in made(old)[1].read_text()
 
 
-def test_a_tree_with_uncommitted_files_is_named_and_the_series_is_for_head(tree: Path, capsys: Says) -> None:
+def test_a_tree_with_uncommitted_files_is_named_and_the_series_is_for_head(
+    tree: Path, capsys: Says
+) -> None:
     laid(tree / DRIVER, {"rxe_mw.c": "int other;\n"})
     assert patches(tree) == 0
-    assert capsys.readouterr().err == f"{tree}: 1 files of {DRIVER} are not committed: the series is for HEAD\n"
+    assert (
+        capsys.readouterr().err
+        == f"{tree}: 1 files of {DRIVER} are not committed: the series is for HEAD\n"
+    )
     assert len(made(tree)) == 2
     assert (tree / DRIVER / "rxe_mw.c").read_text() == "int other;\n"
 
 
-def test_a_change_that_does_not_fit_is_named_and_left_out(tree: Path, monkeypatch: Patch, capsys: Says) -> None:
-    monkeypatch.setattr(commands.patches, "read_changes", lambda: (BIND, replace(BIND, name="zap"), CHECK))
+def test_a_change_that_does_not_fit_is_named_and_left_out(
+    tree: Path, monkeypatch: Patch, capsys: Says
+) -> None:
+    monkeypatch.setattr(
+        commands.patches, "read_changes", lambda: (BIND, replace(BIND, name="zap"), CHECK)
+    )
     commit(tree, LATER.replace("key & 0xff", "key & 0xfe"), "Another version")
     assert patches(tree) == 0
     conflict, other = capsys.readouterr().err.splitlines()
-    assert "the change zap does not fit and is left out: another change replaces the same words" in conflict
+    assert (
+        "the change zap does not fit and is left out: another change replaces the same words"
+        in conflict
+    )
     occurs = "'key & 0xff' occurs 0 times in check of linux/rxe_mw.c, not once"
     assert other == f"{tree}: the change check does not fit and is left out: {occurs}"
     assert [path.name for path in made(tree)] == ["0001-RDMA-rxe-Bind-it.patch"]
@@ -137,7 +173,9 @@ def test_a_change_that_does_not_fit_is_named_and_left_out(tree: Path, monkeypatc
 def test_patches_fails_if_no_change_fits(tree: Path, capsys: Says) -> None:
     commit(tree, "int other;\n", "Another driver")
     assert patches(tree) == 2
-    assert capsys.readouterr().err.splitlines()[-1] == "rdma-cts: no change fits; see the lines above"
+    assert (
+        capsys.readouterr().err.splitlines()[-1] == "rdma-cts: no change fits; see the lines above"
+    )
 
 
 def test_bad_input_is_reported(tree: Path, capsys: Says, monkeypatch: Patch) -> None:
@@ -146,7 +184,10 @@ def test_bad_input_is_reported(tree: Path, capsys: Says, monkeypatch: Patch) -> 
     assert patches(tree, "--signoff", "Name") == 2
     assert """--signoff 'Name': "Name <mail@host>" is expected""" in capsys.readouterr().err
     assert patches(tree, "--rdma-core", str(tree)) == 2
-    assert f"--rdma-core {tree}: there is no providers/rxe in it, so it is not" in capsys.readouterr().err
+    assert (
+        f"--rdma-core {tree}: there is no providers/rxe in it, so it is not"
+        in capsys.readouterr().err
+    )
     assert patches(tree) == 0
     assert patches(tree) == 2
     assert f"{out}/linux has files already" in capsys.readouterr().err

@@ -61,7 +61,10 @@ def clean(name: str) -> CleanRun:
 in_turn = pytest.mark.parametrize("persona", PERSONAS, ids=lambda each: each.name)
 some_by_day = pytest.mark.parametrize(
     "persona",
-    [pytest.param(each, id=each.name, marks=() if each.name in BY_DAY else pytest.mark.nightly) for each in PERSONAS],
+    [
+        pytest.param(each, id=each.name, marks=() if each.name in BY_DAY else pytest.mark.nightly)
+        for each in PERSONAS
+    ],
 )
 
 
@@ -115,10 +118,17 @@ def test_a_device_conforms_if_only_the_kernel_core_violates_rules(persona: Perso
         bench.adapt(clean(persona.name).findings)
         run = on_the_reference(bench)
         found = [case_record(run_case(case, run), load_suite().registry) for case in failed]
-    for subject, status in (("device", 1 if persona.claims or persona.mistakes else 0), ("stack", 1)):
+    for subject, status in (
+        ("device", 1 if persona.claims or persona.mistakes else 0),
+        ("stack", 1),
+    ):
         done = [with_effective(record, header(subject=subject), None) for record in found]
-        footer = footer_record([case.id for case in failed], done, load_suite().registry, duration_s=0)
-        assert (subject, exit_status(footer)) == (subject, status), [record["reason"] for record in done]
+        footer = footer_record(
+            [case.id for case in failed], done, load_suite().registry, duration_s=0
+        )
+        assert (subject, exit_status(footer)) == (subject, status), [
+            record["reason"] for record in done
+        ]
 
 
 @some_by_day
@@ -145,13 +155,19 @@ def test_a_violation_of_each_rule_is_detected() -> None:
 
 
 def detected(violation: Violation, cases: Sequence[Case]) -> bool:
-    return any(judgement.verdict in OF_A_DEVICE for _, judgement in on_reference(cases, violation.kind))
+    return any(
+        judgement.verdict in OF_A_DEVICE for _, judgement in on_reference(cases, violation.kind)
+    )
 
 
 @pytest.mark.nightly
 def test_no_violation_of_the_reference_survives_and_few_are_misattributed() -> None:
     # Only violations that survive the fast cases are tried with the slow cases.
-    slow = [case for case in load_suite().cases if case not in cases() and case.kind is not Kind.SEQUENCES]
+    slow = [
+        case
+        for case in load_suite().cases
+        if case not in cases() and case.kind is not Kind.SEQUENCES
+    ]
     found = [
         each if each.outcome != SURVIVED else try_violation(named(each.name), slow)
         for each in try_all(VIOLATIONS, cases())
@@ -192,7 +208,9 @@ def test_a_masked_violation_fails_no_row_of_its_rule(persona: Persona) -> None:
         assert (violation.name, seen) == (violation.name, [])
 
 
-def test_a_violation_is_skipped_if_not_offered_and_survives_if_undetected(monkeypatch: Patch) -> None:
+def test_a_violation_is_skipped_if_not_offered_and_survives_if_undetected(
+    monkeypatch: Patch,
+) -> None:
     wraps = named("end-of-a-bind-wraps")
     few = [case for case in cases() if "BIND-17" in case.rules and not case.sweep]
     killers = try_violation(wraps, few).by
@@ -212,7 +230,9 @@ def test_a_violation_is_skipped_if_not_offered_and_survives_if_undetected(monkey
     assert not outcome(BY_NAME["mlx5"], outcomes["mlx5"][1], [survived]).passed
 
 
-def test_the_command_writes_its_table_and_suggests_personas(tmp_path: Path, monkeypatch: Patch, capsys: Says) -> None:
+def test_the_command_writes_its_table_and_suggests_personas(
+    tmp_path: Path, monkeypatch: Patch, capsys: Says
+) -> None:
     about = {named("one-byte-too-short").rule, *BY_NAME["efa"].violates}
     few = [case for case in cases() if about.intersection(case.rules)]
     monkeypatch.setattr("trial.violation_runs.of_tier", lambda *_: few)

@@ -51,23 +51,41 @@ def test_each_case_is_recorded_with_its_verdict(project: Project) -> None:
     passed, broken = by_row["works"], by_row["harness-trouble"]
     assert (passed["observed"]["returned"], passed["observed"]["mr"]["lkey"] > 0) == ("MR", True)
     counted = dict.fromkeys(("pd", "mr", "cq", "qp"), 0)
-    assert passed["kernel"] == {"taint": 0, "log": [], "resources": {"before": counted, "after": counted}}
+    assert passed["kernel"] == {
+        "taint": 0,
+        "log": [],
+        "resources": {"before": counted, "after": counted},
+    }
     assert (passed["duration_us"] or 0) > 0
     assert broken["reason"] == "the harness could not run the case: RuntimeError: no such memory"
     (skip,) = re.findall(r"^SKIPPED .*", done.stdout, re.MULTILINE)
     assert "UNSUPPORTED REG-17" in skip
     assert "refused with EOPNOTSUPP; the device does not declare odp" in skip
     (line,) = re.findall(r"^FAIL .*", done.stdout, re.MULTILINE)
-    assert line.startswith("FAIL REG-15 ibv_reg_mr(pd=pd, addr=buf.addr, length=buf.size, access=REMOTE_WRITE)")
+    assert line.startswith(
+        "FAIL REG-15 ibv_reg_mr(pd=pd, addr=buf.addr, length=buf.size, access=REMOTE_WRITE)"
+    )
     assert "should fail, but returned an MR" in line
     assert line.endswith("fake.yaml:10")
     assert "Traceback" not in done.stdout
 
 
-def test_the_command_that_reproduces_a_case_names_the_sessions_device_and_tables(project: Project) -> None:
+def test_the_command_that_reproduces_a_case_names_the_sessions_device_and_tables(
+    project: Project,
+) -> None:
     tables = project.tables.relative_to(project.root)
     only = project.only("works")
-    project.pytest("cases", "--rdma-cases", str(tables), "--rdma-only", only, "--rdma-out", "out", "--rdma-seed", "7")
+    project.pytest(
+        "cases",
+        "--rdma-cases",
+        str(tables),
+        "--rdma-only",
+        only,
+        "--rdma-out",
+        "out",
+        "--rdma-seed",
+        "7",
+    )
     (line,) = project.results().results
     options = f"--device fake0 --cases {project.root / tables} --seed 7"
     assert line["repro"] == f"./rdma-cts run {options} --only reg_mr/fake/works"
@@ -90,10 +108,16 @@ def pytest_runtestloop(session):
 @pytest.mark.parametrize("more", ["", DIRECTLY], ids=["by pytest", "directly"])
 def test_a_lost_connection_is_broken_once_and_ends_the_session(project: Project, more: str) -> None:
     lost = "from conformance.errors import LoopbackLost\nfrom unittest.mock import Mock\n"
-    extend(project, f"{more}{lost}FakeBench.allocate = Mock(side_effect=LoopbackLost('a pair is lost'))\n")
+    extend(
+        project,
+        f"{more}{lost}FakeBench.allocate = Mock(side_effect=LoopbackLost('a pair is lost'))\n",
+    )
     done = project.run(rows=("works", "wrongly-accepted"))
     (line,) = project.results().results
-    assert (line["verdict"], line["reason"]) == ("BROKEN", "the harness could not run the case: a pair is lost")
+    assert (line["verdict"], line["reason"]) == (
+        "BROKEN",
+        "the harness could not run the case: a pair is lost",
+    )
     footer = footer_of(project.results())
     assert footer["complete"] is False
     assert "LoopbackLost: a pair is lost" in done.stdout + done.stderr
@@ -111,12 +135,16 @@ def without_times(project: Project) -> dict[str, dict[str, Any]]:
     """Returns the results by case, without values that differ from run to run."""
     results: dict[str, dict[str, Any]] = {}
     for line in project.results().results:
-        observed = {key: value for key, value in line["observed"].items() if key not in ("mr", "asked")}
+        observed = {
+            key: value for key, value in line["observed"].items() if key not in ("mr", "asked")
+        }
         results[line["case"]] = {**line, "duration_us": 0, "observed": observed}
     return results
 
 
-def test_two_workers_and_a_session_without_pytests_protocol_have_the_results_of_one_worker(project: Project) -> None:
+def test_two_workers_and_a_session_without_pytests_protocol_have_the_results_of_one_worker(
+    project: Project,
+) -> None:
     project.run()
     alone, planned = without_times(project), project.results().header["planned"]
     (project.root / "out").rename(project.root / "alone")
@@ -133,7 +161,9 @@ def test_two_workers_and_a_session_without_pytests_protocol_have_the_results_of_
     assert without_times(project) == alone
 
 
-def test_only_the_named_cases_of_their_folder_run_and_no_run_is_overwritten(project: Project) -> None:
+def test_only_the_named_cases_of_their_folder_run_and_no_run_is_overwritten(
+    project: Project,
+) -> None:
     name = "dereg_mr/test_dereg_mr.py"
     laid(project.root / "cases", {name: (CASES / name).read_bytes()})
     done = project.run(rows=("works",))
@@ -158,7 +188,9 @@ def test_only_with_an_unknown_case_is_a_usage_error_with_a_suggestion(project: P
 
 def test_mistakes_in_a_table_are_usage_errors_of_one_line_each(project: Project) -> None:
     table = project.tables / "reg_mr" / "fake.yaml"
-    table.write_text("verb: ibv_reg_mr\ncases: 1\nrows:\n  - {id: a, rules: [REG-99], then: succes}\n")
+    table.write_text(
+        "verb: ibv_reg_mr\ncases: 1\nrows:\n  - {id: a, rules: [REG-99], then: succes}\n"
+    )
     done = project.run("-n2", rows=())
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "Traceback" not in done.stdout + done.stderr
@@ -169,8 +201,23 @@ def test_mistakes_in_a_table_are_usage_errors_of_one_line_each(project: Project)
 
 
 def test_an_unknown_device_is_a_usage_error_of_one_line(project: Project) -> None:
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", str(ROOT / "tox.ini")]
-    given = [f"--rootdir={ROOT}", str(CASES / "dereg_mr"), "--rdma-device", "nosuch0", "--rdma-out", "out"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        str(ROOT / "tox.ini"),
+    ]
+    given = [
+        f"--rootdir={ROOT}",
+        str(CASES / "dereg_mr"),
+        "--rdma-device",
+        "nosuch0",
+        "--rdma-out",
+        "out",
+    ]
     environment = {**project.environment, cache.DIRECTORY: KEPT}
     done = ended(*command, *given, cwd=project.root, env=environment)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR

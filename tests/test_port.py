@@ -24,9 +24,15 @@ from conformance.tables.suite import load_suite
 from kinds import Patch
 from samples import case, laid, user_error
 
-LINK_LOCAL, MAPPED = "fe80:0000:0000:0000:5054:00ff:fe12:3456", "0000:0000:0000:0000:0000:ffff:c0a8:0001"
+LINK_LOCAL, MAPPED = (
+    "fe80:0000:0000:0000:5054:00ff:fe12:3456",
+    "0000:0000:0000:0000:0000:ffff:c0a8:0001",
+)
 VLAN, GLOBAL = "0000:0000:0000:0000:0000:ffff:c0a8:0101", "2001:0db8:0000:0000:0000:0000:0000:0001"
-PREFIX_ALONE, NONE = "fe80:0000:0000:0000:0000:0000:0000:0000", "0000:0000:0000:0000:0000:0000:0000:0000"
+PREFIX_ALONE, NONE = (
+    "fe80:0000:0000:0000:0000:0000:0000:0000",
+    "0000:0000:0000:0000:0000:0000:0000:0000",
+)
 V1, V2 = "IB/RoCE v1", "RoCE v2"
 Entry = tuple[str, str, str]  # address, type, interface
 
@@ -63,13 +69,25 @@ def made(tmp_path: Path) -> Callable[..., Port]:
     [
         ("Ethernet", ((LINK_LOCAL, V1, "d0"), (MAPPED, V2, "d0"), (NONE, "", "")), 1),
         ("Ethernet", ((MAPPED, V2, "d0"), (MAPPED, V1, "d0")), 0),  # version 2 at any index
-        ("Ethernet", ((GLOBAL, V2, "d0"), (LINK_LOCAL, V2, "d0")), 0),  # link-local only if there is no other
+        (
+            "Ethernet",
+            ((GLOBAL, V2, "d0"), (LINK_LOCAL, V2, "d0")),
+            0,
+        ),  # link-local only if there is no other
         ("Ethernet", ((LINK_LOCAL, V1, "d0"), (LINK_LOCAL, V2, "d0")), 1),
         ("Ethernet", ((MAPPED, V1, "d0"),), 0),
         ("Ethernet", ((MAPPED, V2, "d0"), (PREFIX_ALONE, V2, "d0")), 0),
         ("Ethernet", ((MAPPED, V2, "d0"), (VLAN, V2, "d0.7")), 0),  # the VLAN's interface is down
-        ("Ethernet", ((MAPPED, V2, "d0"), (VLAN, V2, "elsewhere")), 0),  # the interface is in another network namespace
-        ("Ethernet", ((LINK_LOCAL, "", ""), (MAPPED, "", ""), (PREFIX_ALONE, "", "")), 1),  # an old kernel: no types
+        (
+            "Ethernet",
+            ((MAPPED, V2, "d0"), (VLAN, V2, "elsewhere")),
+            0,
+        ),  # the interface is in another network namespace
+        (
+            "Ethernet",
+            ((LINK_LOCAL, "", ""), (MAPPED, "", ""), (PREFIX_ALONE, "", "")),
+            1,
+        ),  # an old kernel: no types
         ("InfiniBand", ((LINK_LOCAL, V1, ""), (LINK_LOCAL, V1, "")), 0),
         ("Unknown", ((LINK_LOCAL, V1, ""),), 0),  # EFA
     ],
@@ -77,7 +95,9 @@ def made(tmp_path: Path) -> Callable[..., Port]:
 def test_the_best_gid_whose_interface_is_up_is_used(
     made: Any, link_layer: str, gids: tuple[Entry, ...], index: int
 ) -> None:
-    port = made(link_layer, *gids, interfaces=(("d0", 0x1003, "up"), ("d0.7", 0x1003, "lowerlayerdown")))
+    port = made(
+        link_layer, *gids, interfaces=(("d0", 0x1003, "up"), ("d0.7", 0x1003, "lowerlayerdown"))
+    )
     assert port.choose(port.gids()) == index
     assert port.choose(port.gids(range(len(gids)))) == index
     if link_layer != "Ethernet":  # GIDs without an interface
@@ -93,7 +113,9 @@ def test_an_empty_gid_is_refused_and_the_usable_gids_are_listed(made: Any) -> No
 
 def test_a_port_without_any_gid_is_refused(made: Any) -> None:
     port = made("Unknown")
-    with user_error("port 1 of any0 has no GID, so .* sent; select another with --port or --device$", status=3):
+    with user_error(
+        "port 1 of any0 has no GID, so .* sent; select another with --port or --device$", status=3
+    ):
         port.choose(port.gids())
 
 
@@ -105,7 +127,9 @@ def test_a_port_without_any_gid_is_refused(made: Any) -> None:
         (((MAPPED, V2, "elsewhere"),), "run in the network namespace of that interface"),
     ],
 )
-def test_a_port_without_a_usable_gid_is_reported_with_what_to_do(made: Any, gids: tuple[Entry, ...], hint: str) -> None:
+def test_a_port_without_a_usable_gid_is_reported_with_what_to_do(
+    made: Any, gids: tuple[Entry, ...], hint: str
+) -> None:
     port = made("Ethernet", *gids, interfaces=(("d0", 0x1002, "down"),))
     with user_error("port 1 of any0 has no GID whose network interface is up", status=3) as caught:
         port.choose(port.gids())
@@ -114,10 +138,23 @@ def test_a_port_without_a_usable_gid_is_reported_with_what_to_do(made: Any, gids
 
 @pytest.mark.parametrize(
     ("index", "what"),
-    [(2, "is empty"), (9, "is empty"), (3, "belongs to d1, which is down"), (4, "has no interface here")],
+    [
+        (2, "is empty"),
+        (9, "is empty"),
+        (3, "belongs to d1, which is down"),
+        (4, "has no interface here"),
+    ],
 )
-def test_a_gid_that_cannot_be_used_is_refused_and_the_usable_gids_are_listed(made: Any, index: int, what: str) -> None:
-    gids = ((LINK_LOCAL, V1, "d0"), (MAPPED, V2, "d0"), (NONE, "", ""), (VLAN, V2, "d1"), (GLOBAL, V2, "elsewhere"))
+def test_a_gid_that_cannot_be_used_is_refused_and_the_usable_gids_are_listed(
+    made: Any, index: int, what: str
+) -> None:
+    gids = (
+        (LINK_LOCAL, V1, "d0"),
+        (MAPPED, V2, "d0"),
+        (NONE, "", ""),
+        (VLAN, V2, "d1"),
+        (GLOBAL, V2, "elsewhere"),
+    )
     port = made("Ethernet", *gids, interfaces=(("d0", 0x1003, "unknown"), ("d1", 0x1002, "down")))
     for good in (0, 1):
         port.check(good)
@@ -134,7 +171,9 @@ def test_a_port_that_is_not_active_is_refused(made: Any, state: str) -> None:
         made("InfiniBand", (LINK_LOCAL, V1, ""), state=state).check()
 
 
-def test_a_port_that_does_not_exist_is_refused_and_the_existing_ports_are_listed(made: Any, tmp_path: Path) -> None:
+def test_a_port_that_does_not_exist_is_refused_and_the_existing_ports_are_listed(
+    made: Any, tmp_path: Path
+) -> None:
     made()
     with pytest.raises(UserError, match="any0 has no port 2; its ports: 1"):
         Port("any0", 2, tmp_path / "ib").check()
@@ -142,9 +181,18 @@ def test_a_port_that_does_not_exist_is_refused_and_the_existing_ports_are_listed
 
 @pytest.mark.parametrize(
     ("pkeys", "index"),
-    [((0xFFFF,), 0), ((0x7FFF, 0x8001, 0xFFFF), 2), ((0x7FFF, 0x8001), 1), ((0x7FFF,), 0), ((), 0), ((0, 0x8005), 1)],
+    [
+        ((0xFFFF,), 0),
+        ((0x7FFF, 0x8001, 0xFFFF), 2),
+        ((0x7FFF, 0x8001), 1),
+        ((0x7FFF,), 0),
+        ((), 0),
+        ((0, 0x8005), 1),
+    ],
 )
-def test_the_partition_has_full_membership_if_possible(made: Any, pkeys: tuple[int, ...], index: int) -> None:
+def test_the_partition_has_full_membership_if_possible(
+    made: Any, pkeys: tuple[int, ...], index: int
+) -> None:
     assert made("InfiniBand", pkeys=pkeys).pkey_index == index
 
 
@@ -169,7 +217,9 @@ def device(layer: str, lid: int = 7, flags: int = 0, gid_index: int | None = Non
         (device("Ethernet", lid=0), True),
     ],
 )
-def test_infiniband_uses_the_lid_and_has_a_global_route_only_if_necessary(of: Device, used: bool) -> None:
+def test_infiniband_uses_the_lid_and_has_a_global_route_only_if_necessary(
+    of: Device, used: bool
+) -> None:
     assert of.uses_grh is used
 
 
@@ -209,7 +259,9 @@ def test_a_device_that_may_not_be_opened_is_reported_in_one_line(monkeypatch: Pa
     ):
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(device_module, "device_names", lambda: ["any0"])
-    with user_error("device any0 cannot be opened: Failed to open device any0; check that", status=3):
+    with user_error(
+        "device any0 cannot be opened: Failed to open device any0; check that", status=3
+    ):
         Device("any0")
 
 
@@ -219,22 +271,34 @@ def test_a_program_of_32_bits_is_refused_in_one_line(monkeypatch: Patch) -> None
         Device("any0")
 
 
-@pytest.mark.parametrize(("reported", "severity"), [(64, Severity.MEMORY), (40, Severity.VALID_REFUSED)])
-def test_missing_data_of_a_completed_receive_are_misplaced_or_lost(reported: int, severity: Severity) -> None:
+@pytest.mark.parametrize(
+    ("reported", "severity"), [(64, Severity.MEMORY), (40, Severity.VALID_REFUSED)]
+)
+def test_missing_data_of_a_completed_receive_are_misplaced_or_lost(
+    reported: int, severity: Severity
+) -> None:
     """A receive completion of another length belongs to the next message, and the expected message was lost."""
     when = "op: RECV, qp_type: UD, lkey: mr.lkey, addr: buf, length: 64"
     given = "mrs: {mr: {access: [LOCAL_WRITE]}}"
-    of = case(f"{{rules: [REG-05], given: {{{given}}}, call: local_traffic, when: {{{when}}}, then: success}}")
-    observed = Observation(rc=0, returned="0", errno="", layer="device", wc=["SUCCESS"], qp_type="UD", side="receive")
+    of = case(
+        f"{{rules: [REG-05], given: {{{given}}}, call: local_traffic, when: {{{when}}}, then: success}}"
+    )
+    observed = Observation(
+        rc=0, returned="0", errno="", layer="device", wc=["SUCCESS"], qp_type="UD", side="receive"
+    )
     observed |= {"moved": "nothing", "changed": [[0, 27]], "byte_len": [reported, 64]}
     judged = judge(of, [], observed)
     assert judged.fault
     assert severity_of_fault(judged.fault) is severity
-    assert ("not in their place (misplaced or lost); bytes changed: 27 at +0" in judged.reason) is (reported == 64)
+    assert ("not in their place (misplaced or lost); bytes changed: 27 at +0" in judged.reason) is (
+        reported == 64
+    )
     assert is_lost(observed) is (reported != 64)
 
 
-@pytest.mark.parametrize("opcode", ["SEND", "RDMA_WRITE", "RDMA_READ", "ATOMIC_FETCH_AND_ADD", "FLUSH_GLOBAL"])
+@pytest.mark.parametrize(
+    "opcode", ["SEND", "RDMA_WRITE", "RDMA_READ", "ATOMIC_FETCH_AND_ADD", "FLUSH_GLOBAL"]
+)
 def test_only_requests_without_a_response_are_unacknowledged_and_only_on_iwarp(opcode: str) -> None:
     assert IWARP.acknowledges(opcode) == (opcode not in ("SEND", "RDMA_WRITE"))
     assert INFINIBAND.acknowledges(opcode)
@@ -244,7 +308,9 @@ def test_only_requests_without_a_response_are_unacknowledged_and_only_on_iwarp(o
 def test_capabilities_that_a_transport_lacks_are_not_declared() -> None:
     attributes = DeviceAttributes(0, 0, 0, 0)
     lacking = {name for name, has in declared_capabilities(attributes, ROCE).items() if has}
-    assert lacking - {name for name, has in declared_capabilities(attributes, IWARP).items() if has} == {
+    assert lacking - {
+        name for name, has in declared_capabilities(attributes, IWARP).items() if has
+    } == {
         "immediate_data",
         "iba_statuses",
         "read_sinks",
@@ -266,10 +332,16 @@ def test_on_demand_memory_is_declared_for_each_transport() -> None:
     assert need_on_demand("local_traffic", "RECV", "RC_SRQ") == "odp_srq_recv"
 
 
-@pytest.mark.parametrize(("elements", "declared"), [(0, True), (1, False), (2, False), (3, True), (32, True)])
-def test_lists_of_reads_need_as_many_elements_as_the_tables_use(elements: int, declared: bool) -> None:
+@pytest.mark.parametrize(
+    ("elements", "declared"), [(0, True), (1, False), (2, False), (3, True), (32, True)]
+)
+def test_lists_of_reads_need_as_many_elements_as_the_tables_use(
+    elements: int, declared: bool
+) -> None:
     assert declared_capabilities(DeviceAttributes(0, 0, 0, 0, elements))["read_lists"] is declared
-    assert declared_capabilities(DeviceAttributes(0, 0, 0, 0, max_sge=elements))["lists"] is declared
+    assert (
+        declared_capabilities(DeviceAttributes(0, 0, 0, 0, max_sge=elements))["lists"] is declared
+    )
 
 
 def test_every_row_and_point_with_immediate_data_needs_this_capability() -> None:
@@ -278,12 +350,19 @@ def test_every_row_and_point_with_immediate_data_needs_this_capability() -> None
     using = {
         each.id
         for each in rows
-        if any("WITH_IMM" in str(step) or step.call == "immediates_in_order" for step in (each.when, *each.afterwards))
+        if any(
+            "WITH_IMM" in str(step) or step.call == "immediates_in_order"
+            for step in (each.when, *each.afterwards)
+        )
     }
     assert using
     assert using == {each.id for each in rows if "immediate_data" in each.needs}
     sweeps = [each.sweep for each in cases if each.sweep]
-    with_axis = [sweep for sweep in sweeps if any("RDMA_WRITE_WITH_IMM" in axis.labels for axis in sweep.space.axes)]
+    with_axis = [
+        sweep
+        for sweep in sweeps
+        if any("RDMA_WRITE_WITH_IMM" in axis.labels for axis in sweep.space.axes)
+    ]
     assert with_axis
     for sweep in with_axis:
         masks, names = sweep.undeclared(lambda name: name != "immediate_data")

@@ -22,15 +22,28 @@ def seen(tmp_path_factory: Folders) -> Any:
 def test_traffic_works_on_each_device(seen: dict[str, Any], where: str) -> None:
     found = seen[where]
     assert found["pairs"] == PAIRS
-    assert (found["refused_write"], found["renews_by_reset"], found["tells_state"]) == ("REM_ACCESS_ERR", True, True)
+    assert (found["refused_write"], found["renews_by_reset"], found["tells_state"]) == (
+        "REM_ACCESS_ERR",
+        True,
+        True,
+    )
     assert found["kind"] == "RoCE v2"
 
 
 def test_each_device_has_the_address_of_its_own_interface(seen: dict[str, Any]) -> None:
-    assert (seen["first"]["gid"], seen["first"]["interface"]) == ("0000:0000:0000:0000:0000:ffff:0a4d:0001", "d0")
-    assert (seen["second"]["gid"], seen["second"]["interface"]) == ("0000:0000:0000:0000:0000:ffff:0a4e:0001", "e1")
+    assert (seen["first"]["gid"], seen["first"]["interface"]) == (
+        "0000:0000:0000:0000:0000:ffff:0a4d:0001",
+        "d0",
+    )
+    assert (seen["second"]["gid"], seen["second"]["interface"]) == (
+        "0000:0000:0000:0000:0000:ffff:0a4e:0001",
+        "e1",
+    )
     assert seen["beside"]["gid"] == seen["first"]["gid"]
-    assert (seen["ipv6"]["gid"], seen["ipv6"]["interface"]) == ("fd00:0077:0000:0000:0000:0000:0000:0001", "e2")
+    assert (seen["ipv6"]["gid"], seen["ipv6"]["interface"]) == (
+        "fd00:0077:0000:0000:0000:0000:0000:0001",
+        "e2",
+    )
 
 
 def test_every_type_of_gid_that_the_port_has_can_be_selected(seen: dict[str, Any]) -> None:
@@ -45,7 +58,11 @@ def test_large_frames_have_the_largest_path_mtu(seen: dict[str, Any]) -> None:
 def test_a_vlan_is_chosen_by_its_gid(seen: dict[str, Any]) -> None:
     found = seen["vlan"]
     assert (found["gid"], found["interface"]) == ("0000:0000:0000:0000:0000:ffff:0a4f:0001", "e1.7")
-    assert (found["pairs"], found["refused_write"], found["kind"]) == (PAIRS, "REM_ACCESS_ERR", "RoCE v2")
+    assert (found["pairs"], found["refused_write"], found["kind"]) == (
+        PAIRS,
+        "REM_ACCESS_ERR",
+        "RoCE v2",
+    )
     assert seen["vlan case"]["status"] == 0, seen["vlan case"]
 
 
@@ -57,7 +74,9 @@ def test_a_vlan_is_chosen_by_its_gid(seen: dict[str, Any]) -> None:
         ("elsewhere", "port 1 of rxe0 has no GID whose network interface is up"),
     ],
 )
-def test_a_port_that_cannot_be_used_is_reported_in_one_line(seen: dict[str, Any], what: str, line: str) -> None:
+def test_a_port_that_cannot_be_used_is_reported_in_one_line(
+    seen: dict[str, Any], what: str, line: str
+) -> None:
     said, status = seen[what]
     assert said.startswith(line)
     assert "\n" not in said

@@ -40,13 +40,19 @@ RELIABLE = ("RC", "RC_SRQ")
 
 def lost(opcode: str, status: str) -> Device:
     """Returns a reference on which requests with this opcode have no effect and complete with this status."""
-    return device(carry_out=lambda was, queue, request: status if request.opcode == opcode else was(queue, request))
+    return device(
+        carry_out=lambda was, queue, request: (
+            status if request.opcode == opcode else was(queue, request)
+        )
+    )
 
 
 def unmade(errno: int, *kinds: str, **methods: Callable[..., Any]) -> Device:
     """Returns a reference that refuses to create queue pairs of these types."""
     refuse = refusing(errno)
-    return device(create_qp=lambda was, queue: refuse() if queue.kind in kinds else was(queue), **methods)
+    return device(
+        create_qp=lambda was, queue: refuse() if queue.kind in kinds else was(queue), **methods
+    )
 
 
 def unconnected(kind: str) -> Device:
@@ -107,10 +113,19 @@ def test_a_device_that_moves_bytes_is_accepted_and_nothing_is_left(lacks: tuple[
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        (lost("SEND", "RETRY_EXC_ERR"), "SEND completed with RETRY_EXC_ERR, and its data did not arrive"),
+        (
+            lost("SEND", "RETRY_EXC_ERR"),
+            "SEND completed with RETRY_EXC_ERR, and its data did not arrive",
+        ),
         (lost("SEND", "SUCCESS"), "SEND completed with SUCCESS, and its data did not arrive"),
-        (lost("RDMA_WRITE", "RETRY_EXC_ERR"), "RDMA_WRITE completed with RETRY_EXC_ERR, and its data did not arrive"),
-        (lost("RDMA_READ", "RNR_RETRY_EXC_ERR"), "RDMA_READ completed with RNR_RETRY_EXC_ERR, and its data"),
+        (
+            lost("RDMA_WRITE", "RETRY_EXC_ERR"),
+            "RDMA_WRITE completed with RETRY_EXC_ERR, and its data did not arrive",
+        ),
+        (
+            lost("RDMA_READ", "RNR_RETRY_EXC_ERR"),
+            "RDMA_READ completed with RNR_RETRY_EXC_ERR, and its data",
+        ),
         (device(post_send=lambda *_: 22), "a SEND or its receive could not be posted: EINVAL"),
         (device(complete=silent), "RDMA_READ produced no completion"),
         (
@@ -128,17 +143,35 @@ def test_lost_requests_of_preflight_end_the_run(made: Device, message: str) -> N
 @pytest.mark.parametrize(
     ("made", "operation", "reason"),
     [
-        (lost("RDMA_WRITE", "SUCCESS"), "RDMA_WRITE", "completed with SUCCESS, and its data did not arrive"),
-        (lost("RDMA_READ", "REM_ACCESS_ERR"), "RDMA_READ", "completed with REM_ACCESS_ERR, and its data did not"),
-        (lost("RDMA_WRITE", "LOC_PROT_ERR"), "RDMA_WRITE", "completed with LOC_PROT_ERR, and its data did not"),
         (
-            device(deliver=lambda was, queue, content, *more: was(queue, b"\0" * len(content or b""), *more)),
+            lost("RDMA_WRITE", "SUCCESS"),
+            "RDMA_WRITE",
+            "completed with SUCCESS, and its data did not arrive",
+        ),
+        (
+            lost("RDMA_READ", "REM_ACCESS_ERR"),
+            "RDMA_READ",
+            "completed with REM_ACCESS_ERR, and its data did not",
+        ),
+        (
+            lost("RDMA_WRITE", "LOC_PROT_ERR"),
+            "RDMA_WRITE",
+            "completed with LOC_PROT_ERR, and its data did not",
+        ),
+        (
+            device(
+                deliver=lambda was, queue, content, *more: was(
+                    queue, b"\0" * len(content or b""), *more
+                )
+            ),
             "SEND",
             "completed with SUCCESS and SUCCESS, and its data did not arrive",
         ),
     ],
 )
-def test_refusals_in_preflight_are_left_to_the_cases(made: Device, operation: str, reason: str) -> None:
+def test_refusals_in_preflight_are_left_to_the_cases(
+    made: Device, operation: str, reason: str
+) -> None:
     found = found_on(made)
     assert [name for name, what in found.operations.items() if what != "works"] == [operation]
     assert reason in found.operations[operation]
@@ -177,7 +210,12 @@ def test_the_findings_of_preflight_are_reported() -> None:
 @pytest.mark.parametrize("errno", [95, 38, 93, 22])
 def test_a_device_without_reliable_connections_is_accepted(errno: int) -> None:
     found = found_on(unmade(errno, *RELIABLE))
-    assert found.pairs == {"RC": "not offered", "UC": "works", "UD": "works", "RC_SRQ": "not offered"}
+    assert found.pairs == {
+        "RC": "not offered",
+        "UC": "works",
+        "UD": "works",
+        "RC_SRQ": "not offered",
+    }
     assert found.refused_write == ""
     assert format_findings(found.as_data()) == []
 
@@ -191,7 +229,9 @@ def test_queue_pairs_that_cannot_be_made_or_connected_end_the_run() -> None:
     with user_error("making a queue pair of type RC was refused with ENOMEM", status=3) as caught:
         found_on(unmade(12, *RELIABLE))
     assert "--gid-index" not in caught.value.hint
-    with user_error("connecting two queue pairs of type RC was refused with ENETUNREACH", status=3) as caught:
+    with user_error(
+        "connecting two queue pairs of type RC was refused with ENETUNREACH", status=3
+    ) as caught:
         found_on(unconnected("RC"))
     assert "--gid-index" in caught.value.hint
 
@@ -206,13 +246,22 @@ def test_a_limit_of_locked_memory_is_reported_with_its_value(kind: str, monkeypa
 
 
 @pytest.mark.parametrize(
-    "error", [OSError(5, "ibv_alloc_pd"), UserError("the device cannot be tested: …"), PeerLost("gone, too")]
+    "error",
+    [
+        OSError(5, "ibv_alloc_pd"),
+        UserError("the device cannot be tested: …"),
+        PeerLost("gone, too"),
+    ],
 )
-def test_a_device_that_vanishes_during_preflight_is_reported(monkeypatch: Patch, error: Exception) -> None:
+def test_a_device_that_vanishes_during_preflight_is_reported(
+    monkeypatch: Patch, error: Exception
+) -> None:
     bench: Any = SimpleNamespace(device=SimpleNamespace(name="mlx5_0"))
     monkeypatch.setattr(fixtures.bench, "preflight", Mock(side_effect=error))
     monkeypatch.setattr(fixtures.bench, "device_names", lambda: [])
-    with pytest.raises(UserError, match="mlx5_0 is gone: it was removed, or its driver was unloaded") as caught:
+    with pytest.raises(
+        UserError, match="mlx5_0 is gone: it was removed, or its driver was unloaded"
+    ) as caught:
         fixtures.bench.look_at(bench)
     assert (caught.value.status, caught.value.hint) == (3, "see the kernel's log")
     monkeypatch.setattr(fixtures.bench, "device_names", lambda: ["mlx5_0"])
@@ -223,7 +272,10 @@ def test_a_device_that_vanishes_during_preflight_is_reported(monkeypatch: Patch,
 def test_further_types_that_cannot_be_connected_are_reported_and_count_as_offered() -> None:
     with closing(ReferenceBench(unconnected("UC"))) as bench:
         found = preflight(bench)
-        assert found.pairs["UC"] == "connecting two queue pairs of type UC was refused with ENETUNREACH"
+        assert (
+            found.pairs["UC"]
+            == "connecting two queue pairs of type UC was refused with ENETUNREACH"
+        )
         assert offered_by(bench, "libibverbs")["uc"] is True
     (line,) = format_findings(found.as_data())
     assert line.startswith("two queue pairs of type UC were created, but ")
@@ -246,8 +298,12 @@ def test_a_device_whose_pairs_are_dead_after_reset_gets_new_pairs_after_refusals
         assert_refusals_pass(bench)
 
 
-@pytest.mark.parametrize("query", [refusing(95), lambda was, queue: queue.asked_state], ids=["none", "the program's"])
-def test_without_states_of_the_device_pairs_are_created_again_and_refusals_pass(query: Callable[..., str]) -> None:
+@pytest.mark.parametrize(
+    "query", [refusing(95), lambda was, queue: queue.asked_state], ids=["none", "the program's"]
+)
+def test_without_states_of_the_device_pairs_are_created_again_and_refusals_pass(
+    query: Callable[..., str],
+) -> None:
     """ibv_query_qp is refused, or returns the state that the program set, and not that of the device."""
     with closing(ReferenceBench(device(query_qp=query))) as bench:
         found = preflight(bench)
@@ -304,14 +360,20 @@ def test_a_lost_connection_is_not_a_refusal_for_any_call(call: str) -> None:
         for case in refused:
             device.remaining = 10_000
             run = on_the_reference(bench)
-            device.remaining = sum(window.bound is not None for window in case.given.windows.values()) + 1
+            device.remaining = (
+                sum(window.bound is not None for window in case.given.windows.values()) + 1
+            )
             with pytest.raises(LoopbackLost):
                 run_case(case, run)
 
 
 def test_a_pair_that_dies_in_a_later_reset_is_not_a_refusal() -> None:
-    with closing(ReferenceBench(DeadAfterReset())) as bench:  # without preflight, which would have detected this
-        refused_twice = next(case for case in SUITE.cases if case.kind is Kind.ROW and refusals(case) > 1)
+    with closing(
+        ReferenceBench(DeadAfterReset())
+    ) as bench:  # without preflight, which would have detected this
+        refused_twice = next(
+            case for case in SUITE.cases if case.kind is Kind.ROW and refusals(case) > 1
+        )
         with pytest.raises(LoopbackLost):
             run_case(refused_twice, on_the_reference(bench))
 
@@ -331,13 +393,18 @@ SUITE = load_suite()
 def refusals(case: Case) -> int:
     """Returns the number of refused operations of peers in a case, over connections of the harness."""
     steps = (case.when, *case.afterwards)
-    return sum(each.call == "traffic" and each.then.outcome == "refused" and not case.given.qps for each in steps)
+    return sum(
+        each.call == "traffic" and each.then.outcome == "refused" and not case.given.qps
+        for each in steps
+    )
 
 
 REFUSED = [
     case
     for case in SUITE.cases
-    if case.kind is Kind.ROW and case.rules[0] in ("REG-03", "REG-05", "REG-06", "REG-21", "STAT-01") and refusals(case)
+    if case.kind is Kind.ROW
+    and case.rules[0] in ("REG-03", "REG-05", "REG-06", "REG-21", "STAT-01")
+    and refusals(case)
 ]
 
 
@@ -352,7 +419,9 @@ def assert_refusals_pass(bench: ReferenceBench) -> None:
 
 
 def config(stream: str, mark: str = "") -> Any:
-    return SimpleNamespace(getoption={"--rdma-stream": stream, "--rdma-mark": mark}.get, stash=pytest.Stash())
+    return SimpleNamespace(
+        getoption={"--rdma-stream": stream, "--rdma-mark": mark}.get, stash=pytest.Stash()
+    )
 
 
 ERROR = UserError("no loopback", hint="mend it")

@@ -36,4 +36,6 @@ def test_the_page_of_findings_has_the_current_words_of_the_rules() -> None:
 
 
 def test_shards_are_divided_by_the_durations_of_the_recorded_run() -> None:
-    assert DURATIONS.read_text(encoding="ascii") == quotes.durations(recorded()), "outdated: run python3 docs/quotes.py"
+    assert DURATIONS.read_text(encoding="ascii") == quotes.durations(recorded()), (
+        "outdated: run python3 docs/quotes.py"
+    )

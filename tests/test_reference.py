@@ -39,7 +39,11 @@ def is_small(case: Case) -> bool:
 
 
 def faults(found: Iterator[tuple[Case, judging.Judgement]], *allowed: str) -> list[str]:
-    return [f"{case.id}: {each.verdict} {each.reason}" for case, each in found if each.verdict not in allowed]
+    return [
+        f"{case.id}: {each.verdict} {each.reason}"
+        for case, each in found
+        if each.verdict not in allowed
+    ]
 
 
 def test_every_case_of_the_tables_passes_on_the_reference(suite: Suite) -> None:
@@ -69,11 +73,17 @@ BY_DAY = [("odp",), OPTIONAL]
     [pytest.param(each, marks=() if each in BY_DAY else pytest.mark.nightly) for each in GROUPS],
     ids=lambda names: "+".join(names),
 )
-def test_cases_that_need_undeclared_capabilities_do_not_fail(undeclared: tuple[str, ...], suite: Suite) -> None:
+def test_cases_that_need_undeclared_capabilities_do_not_fail(
+    undeclared: tuple[str, ...], suite: Suite
+) -> None:
     own = {OWN_RULES.get(name) for name in undeclared}
     cases = [case for case in suite.cases if not own & set(case.rules) and not is_dear(case)]
-    if undeclared == ("odp",):  # in all other cases, this device does not differ from the complete reference
-        cases = [case for case in cases if set(case.needs) & set(undeclared) or "ON_DEMAND" in repr(case)]
+    if undeclared == (
+        "odp",
+    ):  # in all other cases, this device does not differ from the complete reference
+        cases = [
+            case for case in cases if set(case.needs) & set(undeclared) or "ON_DEMAND" in repr(case)
+        ]
         assert len(cases) > 100
     found = list(on_reference(cases, only=without(*undeclared)))
     assert faults(iter(found), Verdict.PASS, Verdict.UNSUPPORTED, Verdict.UNREACHABLE) == []
@@ -102,14 +112,17 @@ def test_an_undeclared_capability_is_also_not_offered() -> None:
 
 def test_a_batch_with_a_wrong_request_executes_no_request() -> None:
     with closing(ReferenceBench()) as bench:
-        queue = bench.pair(QpSpec("UC", "pd", extended=WR_POST), bench.alloc_pd(), bench.alloc_pd()).requester
+        queue = bench.pair(
+            QpSpec("UC", "pd", extended=WR_POST), bench.alloc_pd(), bench.alloc_pd()
+        ).requester
         wrong = SendRequest("RDMA_READ", 2)  # UC has no RDMA READ
         assert queue.post_batch((SendRequest("RDMA_WRITE", 1), wrong)).value == errno.EINVAL
         assert queue.completions(2) == []
 
 
 @pytest.mark.parametrize(
-    ("size", "every"), [(64 << 10, 4), *(pytest.param(size << 10, 1, marks=pytest.mark.nightly) for size in (16, 64))]
+    ("size", "every"),
+    [(64 << 10, 4), *(pytest.param(size << 10, 1, marks=pytest.mark.nightly) for size in (16, 64))],
 )
 def test_cases_pass_with_larger_pages(size: int, every: int) -> None:
     """By day, every fourth case is run."""

@@ -60,7 +60,9 @@ def refusals(path: Path) -> Iterator[tuple[str, Refusal]]:
         if name == "base":
             command, *files = re.split(r"^--- (.+)\n", block, flags=re.MULTILINE)
             content = [f"{text.rstrip()}\n" for text in files[1::2]]
-            base = Refusal(command.strip().removeprefix("$ "), dict(zip(files[::2], content, strict=True)))
+            base = Refusal(
+                command.strip().removeprefix("$ "), dict(zip(files[::2], content, strict=True))
+            )
         else:
             yield f"{path.stem}: {name}", base.with_mistake(block)
 
@@ -88,11 +90,15 @@ def test_a_file_with_a_mistake_is_refused_with_this_message(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize(("name", "command"), [("results.jsonl", "report ."), ("plan.json", "run --resume .")])
+@pytest.mark.parametrize(
+    ("name", "command"), [("results.jsonl", "report ."), ("plan.json", "run --resume .")]
+)
 def test_a_file_nested_too_deeply_is_refused(
     name: str, command: str, tmp_path: Path, monkeypatch: Patch, cli: Cli
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    lines = (f"{each}\n" for each in ('{"type": "header", "schema": "rdma-cts/1"}', "[" * 100_000, ""))
+    lines = (
+        f"{each}\n" for each in ('{"type": "header", "schema": "rdma-cts/1"}', "[" * 100_000, "")
+    )
     Path(name).write_text("".join(lines) if name == "results.jsonl" else "[" * 100_000)
     assert cli(2, *command.split()).err.count("\n") == 1

@@ -72,10 +72,15 @@ class StandIn(Far):
         """Packs the suite with the device of the tests, which needs no bindings on the host, and with bytecode, so that
         sessions need not compile the suite."""
         sources = [(ROOT, part) for part in PARTS if part != "cases"]
-        for root, part in (*sources, *((project.root, part) for part in ("cases", "conftest.py", "tox.ini"))):
+        for root, part in (
+            *sources,
+            *((project.root, part) for part in ("cases", "conftest.py", "tox.ini")),
+        ):
             (suite / part).parent.mkdir(parents=True, exist_ok=True)
             if (root / part).is_dir():
-                shutil.copytree(root / part, suite / part, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(
+                    root / part, suite / part, ignore=shutil.ignore_patterns("__pycache__")
+                )
             else:
                 shutil.copy(root / part, suite / part)
         shutil.copytree(project.tables, suite / "vendor/0")
@@ -97,8 +102,19 @@ class StandIn(Far):
         self.boot_id.write_text(f"boot-{self.boots}\n")
 
     def host(self, **means: Any) -> RemoteHost:
-        wanted = {"device": "", "port": 1, "gid_index": None, "peer": None, "shared": False, "uses": ()}
-        return opened(RemoteHost(ADDRESS, self.archive, wanted, Means(**{"return_s": PATIENCE_S, **means}), print))
+        wanted = {
+            "device": "",
+            "port": 1,
+            "gid_index": None,
+            "peer": None,
+            "shared": False,
+            "uses": (),
+        }
+        return opened(
+            RemoteHost(
+                ADDRESS, self.archive, wanted, Means(**{"return_s": PATIENCE_S, **means}), print
+            )
+        )
 
     def goes_wrong(self, **how: object) -> None:
         """Sets how the next connections break; see stand_in_ssh.py."""
@@ -122,7 +138,9 @@ def stand_in(tmp_path: Path, project: Project, monkeypatch: Patch, shared: Path)
     table = project.tables / "reg_mr" / "fake.yaml"
     head, *parts = table.read_text().split("  - id: ")
     # A harmless row is last, after the rows that end or block their worker.
-    table.write_text("  - id: ".join([head, *sorted(parts, key=lambda row: row.startswith("not-supported"))]))
+    table.write_text(
+        "  - id: ".join([head, *sorted(parts, key=lambda row: row.startswith("not-supported"))])
+    )
     return StandIn(tmp_path / "host", project, monkeypatch, shared)
 
 
@@ -204,9 +222,16 @@ def test_a_violation_is_confirmed_on_the_host(run: Run, stand_in: StandIn) -> No
         recorded = run.on(host, "works", "wrongly-accepted", begins=begins, confirms=True)
     assert verdicts(recorded) == {"works": "PASS", "wrongly-accepted": "FAIL"}
     (again,) = recorded.confirmations
-    assert (again["case"], again["confirmed"], again["by"]) == ("reg_mr/fake/wrongly-accepted", True, "repetition")
+    assert (again["case"], again["confirmed"], again["by"]) == (
+        "reg_mr/fake/wrongly-accepted",
+        True,
+        "repetition",
+    )
     assert footer_of(recorded)["confirmation"]["confirmed"] == 1
-    assert len(began) in (3, 4)  # the case is started again, unless its result was received before the break
+    assert len(began) in (
+        3,
+        4,
+    )  # the case is started again, unless its result was received before the break
     await_true(lambda: not stand_in.left())  # the host removes its files when it detects the break
 
 
@@ -217,12 +242,16 @@ def test_a_run_over_ssh_has_the_verdicts_of_a_local_run(run: Run, stand_in: Stan
     assert recorded.header["device"]["name"] == "fake0"
     assert footer_of(recorded)["complete"] is True
     assert footer_of(recorded)["boots"] == 2
-    assert [line["boot_id"] for line in recorded.others if line["type"] == "worker"] == ["boot-1"] * 2
+    assert [line["boot_id"] for line in recorded.others if line["type"] == "worker"] == [
+        "boot-1"
+    ] * 2
     assert "1 skipped" in run.stage.console.read_text()
     await_true(lambda: not stand_in.left())
 
 
-def test_a_host_reports_whether_its_silent_process_uses_the_processor(run: Run, stand_in: StandIn) -> None:
+def test_a_host_reports_whether_its_silent_process_uses_the_processor(
+    run: Run, stand_in: StandIn
+) -> None:
     with stand_in.host() as host:
         worker = run.place(host).start(["reg_mr/fake/hangs"])
         lines: list[bytes | None] = []
@@ -232,7 +261,9 @@ def test_a_host_reports_whether_its_silent_process_uses_the_processor(run: Run, 
             return worker.busy()
 
         await_true(is_busy)  # while Python starts
-        await_true(lambda: not is_busy() and any(line and b'"type":"start"' in line for line in lines))
+        await_true(
+            lambda: not is_busy() and any(line and b'"type":"start"' in line for line in lines)
+        )
         worker.close()
     assert b"" not in lines
 
@@ -276,7 +307,9 @@ def test_a_host_that_does_not_return_is_reset_and_its_console_is_evidence(
     reset = f"echo x >>{tmp_path}/resets; rm -f {stand_in.dead}; echo boot-9 >{stand_in.boot_id}"
     begins = when_it_hangs(
         stand_in.dead.touch,
-        lambda: stand_in.serial.write_text("[ 9.0] Kernel panic - not syncing: sysrq triggered crash\n"),
+        lambda: stand_in.serial.write_text(
+            "[ 9.0] Kernel panic - not syncing: sysrq triggered crash\n"
+        ),
         lambda: await_true(lambda: "panic" in (run.out / "host-console.log").read_text()),
         stand_in.cut,
     )
@@ -284,12 +317,17 @@ def test_a_host_that_does_not_return_is_reset_and_its_console_is_evidence(
         host.follow_console(run.out / "host-console.log")
         recorded = run.on(host, *CRASHED, begins=begins)
     assert verdicts(recorded) == CRASHED
-    assert "[ 9.0] Kernel panic - not syncing: sysrq triggered crash" in recorded.results[1]["kernel"]["log"]
+    assert (
+        "[ 9.0] Kernel panic - not syncing: sysrq triggered crash"
+        in recorded.results[1]["kernel"]["log"]
+    )
     assert (tmp_path / "resets").read_text() == "x\n"
     assert footer_of(recorded)["complete"] is True
 
 
-def test_a_run_is_resumed_after_its_host_was_lost_and_the_case_is_a_crash(stand_in: StandIn, run: Run) -> None:
+def test_a_run_is_resumed_after_its_host_was_lost_and_the_case_is_a_crash(
+    stand_in: StandIn, run: Run
+) -> None:
     with stand_in.host(return_s=0.5) as host:
         recorded = run.on(host, *CRASHED, begins=when_it_hangs(stand_in.dead.touch, stand_in.cut))
         assert f"{ADDRESS} did not return within 0.5 s: " in host.gone
@@ -314,15 +352,21 @@ def test_a_host_that_returns_with_another_kernel_is_reported(stand_in: StandIn) 
 
 
 @pytest.mark.parametrize("noise", ["yes", "while :; do echo hi; sleep 0.1; done"])
-def test_a_host_that_sends_only_noise_is_reported_as_silent(stand_in: StandIn, monkeypatch: Patch, noise: str) -> None:
+def test_a_host_that_sends_only_noise_is_reported_as_silent(
+    stand_in: StandIn, monkeypatch: Patch, noise: str
+) -> None:
     monkeypatch.setattr(link, "_ENDING_S", 0.1)
     stand_in.client(f"{noise}\n:")  # a separate process, which does not read its input
     with user_error(r"^host\.invalid did not respond in time$", status=3):
         link.Link.connected(ADDRESS, b"x" * (1 << 20), 0.5)
 
 
-@pytest.mark.parametrize("noise", ["yes", "while :; do echo hi; sleep 0.1; done", "cat /dev/zero", "sleep 999"])
-def test_a_connection_with_only_noise_is_lost(stand_in: StandIn, monkeypatch: Patch, noise: str) -> None:
+@pytest.mark.parametrize(
+    "noise", ["yes", "while :; do echo hi; sleep 0.1; done", "cat /dev/zero", "sleep 999"]
+)
+def test_a_connection_with_only_noise_is_lost(
+    stand_in: StandIn, monkeypatch: Patch, noise: str
+) -> None:
     monkeypatch.setattr(protocol, "SILENCE_S", 0.5)
     hello = f"read -r program; read -r secret size; echo \"$secret M \"'{json.dumps(HELLO)}'"
     stand_in.client(f"{hello}\n{noise}")
@@ -351,7 +395,9 @@ def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(
 
 
 @pytest.mark.parametrize(("given", "output"), rows("messages_of_ssh"))
-def test_a_failure_of_ssh_is_reported_in_one_line(stand_in: StandIn, tmp_path: Path, given: str, output: str) -> None:
+def test_a_failure_of_ssh_is_reported_in_one_line(
+    stand_in: StandIn, tmp_path: Path, given: str, output: str
+) -> None:
     status, _, says = given.partition(" ")
     laid(tmp_path, {"says": says.replace("\\n", "\n")})
     stand_in.goes_wrong(says=tmp_path / "says", status=status)
@@ -361,7 +407,9 @@ def test_a_failure_of_ssh_is_reported_in_one_line(stand_in: StandIn, tmp_path: P
 
 def test_an_ssh_client_that_is_killed_is_reported(stand_in: StandIn) -> None:
     stand_in.client("kill -9 $$")
-    with user_error("^host.invalid: ssh was killed by signal 9; try: ssh -- host.invalid true$", status=3):
+    with user_error(
+        "^host.invalid: ssh was killed by signal 9; try: ssh -- host.invalid true$", status=3
+    ):
         stand_in.host()
 
 
@@ -385,7 +433,12 @@ def test_a_python_that_is_too_old_or_of_another_architecture_is_reported() -> No
         ("sys.byteorder = 'big'", b"64 bits and little-endian are needed"),
     ):
         code = f"import sys; {have}; exec(eval(sys.stdin.buffer.readline()))"
-        done = subprocess.run([sys.executable, "-c", code, "/nowhere"], input=opening, capture_output=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", code, "/nowhere"],
+            input=opening,
+            capture_output=True,
+            check=False,
+        )
         assert done.returncode == 3
         assert output in done.stdout
         assert isinstance(protocol.parse_line(b"secret", done.stdout), dict)
@@ -411,8 +464,19 @@ def test_an_address_becomes_arguments_of_ssh(text: str, arguments: list[str]) ->
 def test_lines_that_are_not_messages_with_the_secret_are_ignored() -> None:
     message = protocol.message(b"s", "hello", folder="x")
     assert protocol.parse_line(b"s", message) == {"event": "hello", "folder": "x"}
-    assert protocol.parse_line(b"s", protocol.carried(b"s", b'{"type":"start"}\n')) == b'{"type":"start"}\n'
-    for line in (message[:-1], b"x" + message, b"s M []\n", b"s M {\n", b"s X y\n", b"\n", b"Last login: today\n"):
+    assert (
+        protocol.parse_line(b"s", protocol.carried(b"s", b'{"type":"start"}\n'))
+        == b'{"type":"start"}\n'
+    )
+    for line in (
+        message[:-1],
+        b"x" + message,
+        b"s M []\n",
+        b"s M {\n",
+        b"s X y\n",
+        b"\n",
+        b"Last login: today\n",
+    ):
         assert protocol.parse_line(b"s", line) is None
 
 
@@ -428,7 +492,10 @@ def test_a_hazardous_case_runs_in_its_own_boot(stand_in: StandIn, run: Run, tmp_
             boots.append(host.boot_id)
             while worker.next_line(PATIENCE_S):
                 pass
-            assert worker.end().what == f"the process under test ended with status {int('wrongly' in case)}"
+            assert (
+                worker.end().what
+                == f"the process under test ended with status {int('wrongly' in case)}"
+            )
             worker.close()
     assert boots == ["boot-1", "1", "1"]  # the first hazardous case runs in the present boot
     assert stand_in.left() == []
@@ -445,8 +512,18 @@ def test_a_power_command_that_fails_is_reported(stand_in: StandIn) -> None:
 # name, a size or a waiting time on this machine.
 
 
-HELLO = {"event": "hello", "boot_id": "boot-1", "machine": "x86_64", "python": "3.13.5", "folder": "/tmp/rdma-cts-1"}
-CHECKED = {"event": "checked", "device": "fake0", "same": {"kernel": "7.2", "fake0": {"firmware": "1"}}}
+HELLO = {
+    "event": "hello",
+    "boot_id": "boot-1",
+    "machine": "x86_64",
+    "python": "3.13.5",
+    "folder": "/tmp/rdma-cts-1",
+}
+CHECKED = {
+    "event": "checked",
+    "device": "fake0",
+    "same": {"kernel": "7.2", "fake0": {"firmware": "1"}},
+}
 ENDED = {"event": "ended", "what": "it is over", "external": False, "kind": "kernel-died", "by": ""}
 CLOSED = {"event": "closed", "stuck": ""}
 ERROR = {"event": "error", "message": "no", "hint": "", "status": 3}
@@ -460,7 +537,10 @@ FACTS: dict[str, Any] = {
 MALFORMED: list[tuple[dict[str, Any], str]] = [
     *((json.loads(line), said) for line, said in rows("malformed_messages")),
     ({**HELLO, "folder": "x" * 5000}, "has a text of 5,000 characters"),
-    ({**CHECKED, "same": {str(number): "x" for number in range(2000)}}, "has 2,000 values in one object or list"),
+    (
+        {**CHECKED, "same": {str(number): "x" for number in range(2000)}},
+        "has 2,000 values in one object or list",
+    ),
     ({**ERROR, "message": "x" * 30_000_000}, "has a text of 30,000,000 characters"),
     ({"event": "output", "text": "x" * (2 << 20)}, "has a text of 2,097,152 characters"),
 ]
@@ -477,9 +557,21 @@ def test_malformed_messages_of_the_agent_are_refused(message: dict[str, Any], sa
 def test_valid_messages_of_the_agent_are_accepted() -> None:
     good: list[dict[str, Any]] = [HELLO, CHECKED, ENDED, CLOSED, ERROR]
     good += [{"event": "opened", "facts": FACTS}, {"event": "output", "text": "x"}]
-    good += [{"event": "alive", "busy": False}, {"event": "kernel", "line": ""}, {"event": "tail", "lines": ["x"]}]
-    good += [{"event": "answered", "value": [1]}, {"event": "answered", "failed": "x", "refused": None, "errno": 5}]
-    good.append({"event": "findings", "findings": [{"state": "ok", "about": "a", "text": "b", "remedy": ""}]})
+    good += [
+        {"event": "alive", "busy": False},
+        {"event": "kernel", "line": ""},
+        {"event": "tail", "lines": ["x"]},
+    ]
+    good += [
+        {"event": "answered", "value": [1]},
+        {"event": "answered", "failed": "x", "refused": None, "errno": 5},
+    ]
+    good.append(
+        {
+            "event": "findings",
+            "findings": [{"state": "ok", "about": "a", "text": "b", "remedy": ""}],
+        }
+    )
     assert [messages.wrong(message) for message in good] == [""] * len(good)
 
 
@@ -495,7 +587,9 @@ class Hostile(Far):
 
     def sends(self, **responses: Any) -> None:
         """Sets the messages for each request; see hostile_ssh.py."""
-        self.script.write_text(json.dumps({"hello": [HELLO], "check": [CHECKED], "close": [CLOSED], **responses}))
+        self.script.write_text(
+            json.dumps({"hello": [HELLO], "check": [CHECKED], "close": [CLOSED], **responses})
+        )
 
     def open(self, device: str = "") -> RemoteHost:
         """Opens the host and checks its device."""
@@ -513,16 +607,26 @@ def hostile(tmp_path: Path, monkeypatch: Patch) -> Hostile:
 @pytest.mark.parametrize(
     ("device", "responses", "said"),
     [
-        ("", {"check": [{**CHECKED, "device": "x/../y"}]}, "the device 'x/../y', which is not a device's name"),
+        (
+            "",
+            {"check": [{**CHECKED, "device": "x/../y"}]},
+            "the device 'x/../y', which is not a device's name",
+        ),
         ("", {"check": [{**CHECKED, "device": "a,b"}]}, "reports the device 'a,b'"),
         ("", {"check": [{**CHECKED, "device": ".."}]}, "reports the device '..'"),
         ("fake1", {}, "reports the device 'fake0', not fake1"),
         ("", {"check": [{**ERROR, "message": "y" * 4000}]}, "2,000 characters are left out"),
-        ("", {"hello": [{**HELLO, "boot_id": 1}]}, "sent a message that no agent sends: `hello`: boot_id is 1"),
+        (
+            "",
+            {"hello": [{**HELLO, "boot_id": 1}]},
+            "sent a message that no agent sends: `hello`: boot_id is 1",
+        ),
     ],
     ids=lambda value: value[:24] if isinstance(value, str) else "",
 )
-def test_a_host_cannot_choose_device_names(hostile: Hostile, device: str, responses: dict[str, Any], said: str) -> None:
+def test_a_host_cannot_choose_device_names(
+    hostile: Hostile, device: str, responses: dict[str, Any], said: str
+) -> None:
     hostile.sends(**responses)
     with pytest.raises(UserError) as caught:
         hostile.open(device)
@@ -531,7 +635,9 @@ def test_a_host_cannot_choose_device_names(hostile: Hostile, device: str, respon
     assert caught.value.status == 3
 
 
-def test_a_worker_that_sends_a_malformed_message_counts_as_killed_externally(hostile: Hostile) -> None:
+def test_a_worker_that_sends_a_malformed_message_counts_as_killed_externally(
+    hostile: Hostile,
+) -> None:
     hostile.sends(start=[{**ENDED, "external": 1}])
     with hostile.open() as host:
         worker = hostile.worker(host)
@@ -560,7 +666,9 @@ def test_a_host_that_prints_forever_does_not_fill_the_disk_or_block_the_run(
     assert hostile.console.stat().st_size < 2 << 20
 
 
-def test_an_interrupted_program_does_not_wait_for_the_host(hostile: Hostile, monkeypatch: Patch) -> None:
+def test_an_interrupted_program_does_not_wait_for_the_host(
+    hostile: Hostile, monkeypatch: Patch
+) -> None:
     monkeypatch.setattr(remote_worker, "_CLOSED_S", 2 * PATIENCE_S)
     hostile.sends(close=[{"event": "silence"}])
     began = time.monotonic()

@@ -53,7 +53,9 @@ SIZE = 3 * memory.PAGE - 100
         ("[fd00::1]:rxe0", Address("fd00::1"), "rxe0"),
     ],
 )
-def test_a_peer_is_named_with_or_without_its_host(text: str, host: Address | None, device: str) -> None:
+def test_a_peer_is_named_with_or_without_its_host(
+    text: str, host: Address | None, device: str
+) -> None:
     assert peer_of(text) == (host, device)
     assert usable.on_another_host(text) is bool(host)
 
@@ -97,10 +99,16 @@ def test_both_ends_have_the_same_memory() -> None:
 
 
 def test_memory_at_an_address_that_is_in_use_is_refused() -> None:
-    with closing(memory.allocate("anonymous", memory.PAGE)) as place, pytest.raises(FileExistsError):
+    with (
+        closing(memory.allocate("anonymous", memory.PAGE)) as place,
+        pytest.raises(FileExistsError),
+    ):
         memory.allocate_at(place.addr, memory.PAGE)
     with closing(memory.allocate_at(place.addr, 1)) as again:
-        assert (again.addr, ctypes.string_at(again.addr, memory.PAGE)) == (place.addr, bytes(memory.PAGE))
+        assert (again.addr, ctypes.string_at(again.addr, memory.PAGE)) == (
+            place.addr,
+            bytes(memory.PAGE),
+        )
 
 
 # Calls
@@ -112,7 +120,13 @@ class FakeQueue:
     def __init__(self, device: Any, pd: Any, spec: QpSpec, deadline_s: float) -> None:
         if spec.inline:
             raise RefusedByDevice
-        self.pd, self.spec, self.deadline_s, self.number, self.remote = pd, spec, deadline_s, 77, None
+        self.pd, self.spec, self.deadline_s, self.number, self.remote = (
+            pd,
+            spec,
+            deadline_s,
+            77,
+            None,
+        )
         self.device = device
         self.did: list[Any] = []
 
@@ -152,7 +166,12 @@ class RefusedByDevice(Exception):
 @pytest.fixture
 def far(monkeypatch: Patch) -> requester.Requesters:
     device = SimpleNamespace(
-        check_port=lambda: None, transport=ROCE, capabilities={"rc": True}, gid="g", lid=1, active_mtu=3
+        check_port=lambda: None,
+        transport=ROCE,
+        capabilities={"rc": True},
+        gid="g",
+        lid=1,
+        active_mtu=3,
     )
     monkeypatch.setattr(requester, "Device", lambda name: device)
     monkeypatch.setattr(requester, "ProtectionDomain", lambda device: "pd")
@@ -165,7 +184,11 @@ def far(monkeypatch: Patch) -> requester.Requesters:
 class FakeLibrary:
     def reg_mr(self, pd: Any, addr: int, length: int, access: int) -> Return:
         struct = SimpleNamespace(lkey=5, rkey=6)
-        return Return(0, 22) if access == 99 else Return(1, 0, cast(Any, SimpleNamespace(struct=struct)))
+        return (
+            Return(0, 22)
+            if access == 99
+            else Return(1, 0, cast(Any, SimpleNamespace(struct=struct)))
+        )
 
     def dereg_mr(self, mr: Any) -> Return:
         return Return(0, 0)
@@ -176,19 +199,25 @@ def domain(far: requester.Requesters) -> RemoteDomain:
     """A domain whose peer is in this process; calls and results are converted to text, as between hosts."""
 
     def call(name: str, **arguments: Any) -> Any:
-        return peer.value_of(json.loads(json.dumps(far.answer(name, json.loads(json.dumps(arguments))))))
+        return peer.value_of(
+            json.loads(json.dumps(far.answer(name, json.loads(json.dumps(arguments)))))
+        )
 
     channel, facts = cast(Any, SimpleNamespace(call=call)), json.loads(json.dumps(far.facts()))
     return RemoteDomain(RemoteDevice("node2:fake0", channel, facts))
 
 
-def made(domain: RemoteDomain, far: requester.Requesters, **spec: Any) -> tuple[RemoteQueue, FakeQueue]:
+def made(
+    domain: RemoteDomain, far: requester.Requesters, **spec: Any
+) -> tuple[RemoteQueue, FakeQueue]:
     local = cast(Any, SimpleNamespace(gid="h", lid=2, active_mtu=4))
     queue = RemoteQueue(domain, QpSpec("RC", "pd", **spec), 1.5, local)
     return queue, cast(Any, far._queues[queue._id])
 
 
-def test_calls_of_a_queue_pair_are_executed_at_the_peer(domain: RemoteDomain, far: requester.Requesters) -> None:
+def test_calls_of_a_queue_pair_are_executed_at_the_peer(
+    domain: RemoteDomain, far: requester.Requesters
+) -> None:
     queue, there = made(domain, far, access=3)
     assert (queue.number, queue.kind, queue.sq_sig_all, queue.state) == (77, "RC", False, "RESET")
     assert (there.spec, there.deadline_s, there.pd) == (QpSpec("RC", "pd", access=3), 1.5, "pd")
@@ -206,14 +235,18 @@ def test_calls_of_a_queue_pair_are_executed_at_the_peer(domain: RemoteDomain, fa
     assert there.did.pop() == "close"
 
 
-def test_a_request_has_its_memory_and_region_at_the_peer(domain: RemoteDomain, far: requester.Requesters) -> None:
+def test_a_request_has_its_memory_and_region_at_the_peer(
+    domain: RemoteDomain, far: requester.Requesters
+) -> None:
     place = memory.allocate("anonymous", memory.PAGE)
     registered = domain.device.reg_mr(domain, place.addr, memory.PAGE, 1)
     assert registered.mr is not None
     assert (registered.mr.struct.lkey, registered.mr.struct.rkey) == (5, 6)
     queue, there = made(domain, far)
     ctypes.memmove(place.addr, b"content", 7)
-    request = SendRequest("RDMA_WRITE", 1, (Sge(place.addr, 7, 5),), remote_addr=1 << 63, rkey=8, imm=3, compare_add=4)
+    request = SendRequest(
+        "RDMA_WRITE", 1, (Sge(place.addr, 7, 5),), remote_addr=1 << 63, rkey=8, imm=3, compare_add=4
+    )
     assert queue.post_send(request) == Return(0, 0)
     assert there.did == [(request, [b"content"])]
     assert domain.device.dereg_mr(registered.mr) == Return(0, 0)
@@ -221,7 +254,9 @@ def test_a_request_has_its_memory_and_region_at_the_peer(domain: RemoteDomain, f
     place.close()
 
 
-def test_errors_at_the_peer_are_reported_locally(domain: RemoteDomain, far: requester.Requesters) -> None:
+def test_errors_at_the_peer_are_reported_locally(
+    domain: RemoteDomain, far: requester.Requesters
+) -> None:
     with pytest.raises(PeerRefused, match="at the peer: ") as refused:
         made(domain, far, inline=64)
     assert refused.value.error_code == 12
@@ -240,8 +275,12 @@ class LocalPair(DevicePair):
 
 
 @pytest.mark.parametrize("renewed", [False, True])
-def test_a_pair_has_its_requester_at_the_peer(domain: RemoteDomain, far: requester.Requesters, renewed: bool) -> None:
-    device = SimpleNamespace(gid="h", lid=2, active_mtu=4, transport=ROCE, connection_manager=None, findings=Findings())
+def test_a_pair_has_its_requester_at_the_peer(
+    domain: RemoteDomain, far: requester.Requesters, renewed: bool
+) -> None:
+    device = SimpleNamespace(
+        gid="h", lid=2, active_mtu=4, transport=ROCE, connection_manager=None, findings=Findings()
+    )
     pair = LocalPair(cast(Any, device), QpSpec("RC", "pd"), domain, cast(Any, "own pd"), 1.0)
     responder = cast(Any, pair.responder)
     assert isinstance(pair.requester, RemoteQueue)
@@ -260,7 +299,9 @@ def test_a_pair_has_its_requester_at_the_peer(domain: RemoteDomain, far: request
 
 
 def device(name: str, transport: Transport = ROCE, **declared: bool) -> Any:
-    return SimpleNamespace(name=name, transport=transport, capabilities=declared, connection_manager=None)
+    return SimpleNamespace(
+        name=name, transport=transport, capabilities=declared, connection_manager=None
+    )
 
 
 @pytest.mark.parametrize("peer", ["loopback", "another"])
@@ -268,7 +309,9 @@ def test_the_requester_is_on_the_device_of_its_protection_domain(peer: str) -> N
     under_test = device("dut")
     other = device("peer") if peer == "another" else under_test
     requester_pd, responder_pd = SimpleNamespace(device=other), SimpleNamespace(device=under_test)
-    pair = LocalPair(under_test, QpSpec("RC", "pd"), cast(Any, requester_pd), cast(Any, responder_pd), 1.0)
+    pair = LocalPair(
+        under_test, QpSpec("RC", "pd"), cast(Any, requester_pd), cast(Any, responder_pd), 1.0
+    )
     requester, responder = cast(Any, pair.requester), cast(Any, pair.responder)
     assert (requester.device, requester.pd, requester.remote) == (other, requester_pd, under_test)
     assert (responder.device, responder.pd, responder.remote) == (under_test, responder_pd, other)
@@ -278,7 +321,10 @@ def test_a_peer_needs_the_capabilities_that_both_ends_of_a_request_need() -> Non
     check_peer(device("a", atomics=True, odp=True), device("b", atomics=True, odp=False))
     check_peer(device("a", atomics=False), device("b", atomics=True))
     for other, output in (
-        (device("b", atomics=False), "the peer b does not declare these capabilities of a: atomics"),
+        (
+            device("b", atomics=False),
+            "the peer b does not declare these capabilities of a: atomics",
+        ),
         (device("b", INFINIBAND, atomics=True), "b is InfiniBand, a is RoCE"),
         (device("b", IWARP, atomics=True), "--peer is not for iWARP"),
     ):
@@ -289,7 +335,10 @@ def test_a_peer_needs_the_capabilities_that_both_ends_of_a_request_need() -> Non
 def test_the_peer_is_another_device_of_the_host(monkeypatch: Patch) -> None:
     monkeypatch.setattr(usable, "device_names", lambda: ["a", "b"])
     usable.check_peer("b", "a")
-    for other, output in (("a", "--peer a is a device under test; without --peer"), ("c", "no RDMA device 'c'")):
+    for other, output in (
+        ("a", "--peer a is a device under test; without --peer"),
+        ("c", "no RDMA device 'c'"),
+    ):
         with user_error(output, status=2):
             usable.check_peer(other, "a")
 
@@ -358,7 +407,10 @@ def host(tmp_path: Path, monkeypatch: Patch) -> Iterator[Far]:
     found = Far(tmp_path / "far", monkeypatch)
     (tmp_path / "fake.py").write_text(FAKE)
     name = "fixtures/hosts/requester.py"
-    tree = [*((ROOT / part, part) for part in PEER_PARTS if part != name), (tmp_path / "fake.py", name)]
+    tree = [
+        *((ROOT / part, part) for part in PEER_PARTS if part != name),
+        (tmp_path / "fake.py", name),
+    ]
     monkeypatch.setattr(peer, "packed", lambda _: packed(tree))
     yield found
     await_true(lambda: not found.left())
@@ -367,7 +419,12 @@ def host(tmp_path: Path, monkeypatch: Patch) -> Iterator[Far]:
 def test_calls_are_sent_over_ssh(host: Far) -> None:
     channel, device = peer.open_remote("root@node2:fake0", PATIENCE_S)
     with closing(channel):
-        assert (device.name, device.transport, device.lid, device.active_mtu) == ("root@node2:fake0", ROCE, 7, 4)
+        assert (device.name, device.transport, device.lid, device.active_mtu) == (
+            "root@node2:fake0",
+            ROCE,
+            7,
+            4,
+        )
         assert channel.call("create", one=1) == ["create", {"one": 1}]
         assert host.left()
     assert not host.left()
@@ -384,7 +441,9 @@ def test_a_lost_peer_is_a_failure_of_the_loopback_and_not_of_the_device(host: Fa
     for _ in range(2):  # the second call fails without waiting
         with pytest.raises(PeerLost, match=r"^the peer is lost: node2") as caught:
             channel.call("create")
-        assert isinstance(caught.value, LoopbackLost)  # recorded as BROKEN, never as a verdict on the device
+        assert isinstance(
+            caught.value, LoopbackLost
+        )  # recorded as BROKEN, never as a verdict on the device
     channel.close()
 
 
@@ -398,7 +457,11 @@ def test_a_peer_that_does_not_respond_is_lost(host: Far) -> None:
 
 def test_the_host_of_the_device_has_what_the_peers_host_gets() -> None:
     """A worker on the host of the device sends the peer's part of the suite to the host of the peer."""
-    names = {path.relative_to(ROOT) for part in PARTS for path in (ROOT / part, *(ROOT / part).rglob("*"))}
+    names = {
+        path.relative_to(ROOT)
+        for part in PARTS
+        for path in (ROOT / part, *(ROOT / part).rglob("*"))
+    }
     assert names.issuperset(map(Path, PEER_PARTS))
 
 

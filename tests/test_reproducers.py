@@ -28,7 +28,16 @@ from reproducers.of_runs import basis_of, cut, file_name, programs_of, reproduce
 from reproducers.program import MOST_LINES, Program
 from reproducers.writer import Inexpressible
 from samples import changed, laid, result, written_records
-from trial.reproduction import AGREED, DIFFERS, NOT_MADE, REPRODUCED, Trying, _finding, compare, passed
+from trial.reproduction import (
+    AGREED,
+    DIFFERS,
+    NOT_MADE,
+    REPRODUCED,
+    Trying,
+    _finding,
+    compare,
+    passed,
+)
 
 SUITE = load_suite()
 RECORDED = Path(__file__).with_name("recorded_violations")
@@ -103,9 +112,15 @@ def test_programs_compile_without_a_warning(tmp_path: Path) -> None:
     header = Path("/usr/include/infiniband/verbs.h").read_text()
     recorded = programs_of(forky().results, SUITE, basis_of(FORKY))
     made = {each.program.text for each in recorded if each.program and each.symptom.deviation}
-    texts = sorted(made | {each.text for each in programs()[0].values()}, key=lambda text: (-len(text), text))
-    assert any("wr_flush" in text for text in texts)  # these programs must compile with headers that lack wr_flush
-    word = re.compile(r"\b(?:static \w[\w ]*\**(\w+)\(|(ibv_\w+|uverbs_\w+)\(|(IBV_WR_\w+|IBV_\w*FLUSH\w*)\b)")
+    texts = sorted(
+        made | {each.text for each in programs()[0].values()}, key=lambda text: (-len(text), text)
+    )
+    assert any(
+        "wr_flush" in text for text in texts
+    )  # these programs must compile with headers that lack wr_flush
+    word = re.compile(
+        r"\b(?:static \w[\w ]*\**(\w+)\(|(ibv_\w+|uverbs_\w+)\(|(IBV_WR_\w+|IBV_\w*FLUSH\w*)\b)"
+    )
     words = {text: {"".join(each) for each in word.findall(text)} for text in texts}
     every = set().union(*words.values())
     seen: set[tuple[str, str, bool]] = set()
@@ -144,15 +159,24 @@ def test_a_program_that_finds_no_device_exits_with_status_2(tmp_path: Path) -> N
             "RDMA_VERBS_IOCTL",
         ),
         ("advise_mr/codes/invalid-pd@uverbs", ["RDMA_VERBS_IOCTL"], "ibv_advise_mr(pd"),
-        ("reg_mr_iova/translation/none-registers@uverbs", ["IB_USER_VERBS_CMD_REG_MR"], "ibv_reg_mr_iova(pd"),
+        (
+            "reg_mr_iova/translation/none-registers@uverbs",
+            ["IB_USER_VERBS_CMD_REG_MR"],
+            "ibv_reg_mr_iova(pd",
+        ),
         (
             WRITE,
-            ["if (!(device.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_WRITE))", "errx(77, "],
+            [
+                "if (!(device.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_WRITE))",
+                "errx(77, ",
+            ],
             "RDMA_VERBS_IOCTL",
         ),
     ],
 )
-def test_the_program_makes_the_calls_of_the_case_at_its_entry(id_: str, has: list[str], lacks: str) -> None:
+def test_the_program_makes_the_calls_of_the_case_at_its_entry(
+    id_: str, has: list[str], lacks: str
+) -> None:
     text = spaced(text_of(id_))
     assert [part for part in has if part not in text] == []
     assert lacks not in text
@@ -162,15 +186,27 @@ def test_a_program_keeps_only_the_steps_up_to_the_violation() -> None:
     case = next(
         each
         for each in ROWS
-        if len(each.afterwards) > 2 and each.when.then.outcome == "success" and each.when.call == "ibv_bind_mw"
+        if len(each.afterwards) > 2
+        and each.when.then.outcome == "success"
+        and each.when.call == "ibv_bind_mw"
     )
-    bound = {"rc": 0, "returned": "0", "errno": "", "wc": ["SUCCESS"], "rkey": {"before": 1, "after": 2}}
+    bound = {
+        "rc": 0,
+        "returned": "0",
+        "errno": "",
+        "wc": ["SUCCESS"],
+        "rkey": {"before": 1, "after": 2},
+    }
     refused = {**bound, "wc": ["WR_FLUSH_ERR"]}
     assert cut(case, refused).afterwards == ()
     assert cut(case, {"setup_failed": "no"}) == case
     completed = {"rc": 0, "returned": "0", "errno": "", "wc": ["REM_ACCESS_ERR"]}
     wrong = {**completed, "moved": "nothing", "changed": [], "qp_type": "RC", "side": "remote"}
-    first = next(step for step in case.afterwards if step.call == "traffic" and step.then.outcome == "success")
+    first = next(
+        step
+        for step in case.afterwards
+        if step.call == "traffic" and step.then.outcome == "success"
+    )
     number = case.afterwards.index(first)
     seen = [wrong] * (number + 1)
     kept = cut(case, {**bound, "afterwards": seen}).afterwards
@@ -186,7 +222,12 @@ def test_the_program_of_a_kernel_warning_mentions_the_kernels_log() -> None:
         "FAIL",
         observed={"rc": 0, "returned": "0", "errno": ""},
         call="ibv_dealloc_mw(mw=mw)",
-        fault={"kind": "kernel-tainted", "verb": "ibv_dealloc_mw", "expected": ["0"], "seen": ["512"]},
+        fault={
+            "kind": "kernel-tainted",
+            "verb": "ibv_dealloc_mw",
+            "expected": ["0"],
+            "seen": ["512"],
+        },
     )
     [symptom] = symptoms_of(record)
     text = reproducer(case.id, SUITE, unknown_device(), symptom).text
@@ -195,8 +236,15 @@ def test_the_program_of_a_kernel_warning_mentions_the_kernels_log() -> None:
 
 
 def test_a_point_is_expressed_and_a_sweep_is_not() -> None:
-    sweep = next(case for case in SUITE.cases if case.sweep and case.id.startswith("reg_mr/access_space/every"))
-    assert "ibv_reg_mr(pd, buf, buf_size, 0)" in reproducer(f"{sweep.id}#access=none", SUITE, unknown_device()).text
+    sweep = next(
+        case
+        for case in SUITE.cases
+        if case.sweep and case.id.startswith("reg_mr/access_space/every")
+    )
+    assert (
+        "ibv_reg_mr(pd, buf, buf_size, 0)"
+        in reproducer(f"{sweep.id}#access=none", SUITE, unknown_device()).text
+    )
     with pytest.raises(Inexpressible, match="name one of its points"):
         reproducer(sweep.id, SUITE, unknown_device())
 
@@ -212,7 +260,9 @@ def test_most_violations_of_a_recorded_run_are_expressed() -> None:
 def test_a_mail_has_every_part_in_72_columns() -> None:
     symptom = symptom_named(WRITE)
     text = mail_of(symptom, read(RECORDED / "trixie.jsonl"))
-    assert max(map(len, text.splitlines())) <= MAIL_WIDTH  # the kernel log of this run has no long line
+    assert (
+        max(map(len, text.splitlines())) <= MAIL_WIDTH
+    )  # the kernel log of this run has no long line
     output = spaced(text)
     for part in (
         "Subject: rxe: ",
@@ -232,10 +282,15 @@ def test_a_mail_has_every_part_in_72_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layer", "part"), [("device", "rxe"), ("provider", "rdma-core, providers/rxe"), ("kernel core", "RDMA/core")]
+    ("layer", "part"),
+    [("device", "rxe"), ("provider", "rdma-core, providers/rxe"), ("kernel core", "RDMA/core")],
 )
 def test_the_subject_of_a_mail_names_the_part_of_the_stack(layer: str, part: str) -> None:
-    symptom = next(each.symptoms[0] for each in forky().defects if answering_of(each.symptoms[0]).layer == layer)
+    symptom = next(
+        each.symptoms[0]
+        for each in forky().defects
+        if answering_of(each.symptoms[0]).layer == layer
+    )
     text = mail_of(symptom)
     assert text.startswith(f"Subject: {part}: ")
 
@@ -261,8 +316,13 @@ def test_a_mail_about_a_process_that_died_has_no_frame_of_this_suite() -> None:
     found = (each for defect in forky().defects for each in defect.symptoms)
     symptom = next(each for each in found if each.fault.effect is Effect.PROCESS_DIED)
     provider = 'Binary file "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav65.so", at +0x484f [0x7fa1d566384f]'
-    frames = ['  File "/suite/conformance/execution/steps.py", line 264 in _bind', '  Binary file "python3" [0x450bc9]']
-    died = replace(symptom, record={**symptom.record, "kernel": {"log": [*frames, f"  {provider}"]}})
+    frames = [
+        '  File "/suite/conformance/execution/steps.py", line 264 in _bind',
+        '  Binary file "python3" [0x450bc9]',
+    ]
+    died = replace(
+        symptom, record={**symptom.record, "kernel": {"log": [*frames, f"  {provider}"]}}
+    )
     text = mail_of(died)
     stack = text.partition("The stack of the process, innermost frame first:\n")[2]
     assert stack.startswith(f"  {provider}\n\nTested: ")
@@ -278,18 +338,25 @@ def test_the_command_writes_a_program_a_mail_and_all_programs(
     assert "; cc 'of mine.c' -libverbs" in cli(0, "reproducer", ADVICE, "--out", "of mine.c").out
     assert (tmp_path / "repro.c").read_text() == text_of(ADVICE)
     assert "repro.c: " in cli(0, "reproducer", ADVICE).out
-    assert "repro.c exists, and its content differs; give --out FILE" in cli(2, "reproducer", WRITE).err
+    assert (
+        "repro.c exists, and its content differs; give --out FILE"
+        in cli(2, "reproducer", WRITE).err
+    )
     assert (tmp_path / "repro.c").read_text() == text_of(ADVICE)
     assert "repro.c: " in cli(0, "reproducer", WRITE, "--out", "repro.c").out
     run = str(FORKY)
     defect = next(each for each in forky().defects if WRITE in each.cases)
-    assert cli(0, "reproducer", defect.fingerprint.upper(), "--run", run, "--mail").out.startswith("Subject: rxe: ")
+    assert cli(0, "reproducer", defect.fingerprint.upper(), "--run", run, "--mail").out.startswith(
+        "Subject: rxe: "
+    )
     assert main(["reproducer", "--all", "--run", run, "--out", "all"]) == 0
     count = len(list((tmp_path / "all").glob("*.c")))
     assert f"{count} of " in capsys.readouterr().out.splitlines()[-1]
 
 
-def test_a_defect_is_reproduced_by_a_case_that_the_tables_still_have(tmp_path: Path, capsys: Says) -> None:
+def test_a_defect_is_reproduced_by_a_case_that_the_tables_still_have(
+    tmp_path: Path, capsys: Says
+) -> None:
     symptoms = next(defect for defect in forky().defects if defect.fingerprint == DEFECT).symptoms
     cases = dict.fromkeys(each.case for each in symptoms)
     text, old = FORKY.read_text(), tmp_path / "results.jsonl"
@@ -297,9 +364,14 @@ def test_a_defect_is_reproduced_by_a_case_that_the_tables_still_have(tmp_path: P
         text = text.replace(f'"{case}"', f'"{case}-of-old"')
         old.write_text(text)
         out = tmp_path / f"{left}.c"
-        assert main(["reproducer", DEFECT, "--run", str(old), "--out", str(out)]) == (0 if left else 2)
+        assert main(["reproducer", DEFECT, "--run", str(old), "--out", str(out)]) == (
+            0 if left else 2
+        )
         assert out.exists() == bool(left)
-    assert f"{tmp_path} was made with other tables; the present tables have no case '" in capsys.readouterr().err
+    assert (
+        f"{tmp_path} was made with other tables; the present tables have no case '"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_mail_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: Cli) -> None:
@@ -320,7 +392,9 @@ def test_a_mail_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: C
         ("MISSED", "was not tested for the defect"),
     ],
 )
-def test_a_mail_describes_another_stack_by_the_verdict_of_its_run(tmp_path: Path, verdict: str, says: str) -> None:
+def test_a_mail_describes_another_stack_by_the_verdict_of_its_run(
+    tmp_path: Path, verdict: str, says: str
+) -> None:
     symptom, run = symptom_named(WRITE), forky()
     head = changed(run.header, {"device": {**run.header["device"], "driver": "siw"}})
     case = next(each for each in ROWS if each.id == symptom.case)
@@ -330,7 +404,9 @@ def test_a_mail_describes_another_stack_by_the_verdict_of_its_run(tmp_path: Path
     assert "- rxe, kernel 7.2.12+deb14-amd64, rdma-core 65.0: has the defect" in said
 
 
-def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tmp_path: Path) -> None:
+def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(
+    tmp_path: Path,
+) -> None:
     fingerprint = forky().defects[0].fingerprint
     places = f"{fingerprint}: rxe_mw.c, rxe_invalidate_mw\n"
     laid(tmp_path / "findings", {"old.c": "stale\n", "places.yaml": places})
@@ -349,21 +425,39 @@ def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tm
 
 
 @pytest.mark.parametrize(("verdict", "says"), [("PASS", "not on"), ("UNSUPPORTED", "not tried on")])
-def test_the_page_of_findings_names_the_stacks_without_the_defect(tmp_path: Path, verdict: str, says: str) -> None:
+def test_the_page_of_findings_names_the_stacks_without_the_defect(
+    tmp_path: Path, verdict: str, says: str
+) -> None:
     head, *passing = records()
     head["stack"] = "sid"
     for record in passing:
         if str(record.get("case", "")).startswith("bind_mw/"):
-            record |= {"verdict": verdict, "effective": verdict, "rule_verdicts": {}, "deviations": [], "fault": None}
+            record |= {
+                "verdict": verdict,
+                "effective": verdict,
+                "rule_verdicts": {},
+                "deviations": [],
+                "fault": None,
+            }
     page = page_of(tmp_path, FORKY, written_records([head, *passing], tmp_path / "sid"))
     assert re.search(rf"- seen on: forky \(\d+ results\); {says}: sid\n- rules: BIND", page)
     assert {says} == set(re.findall("; (not.* on): ", page))
 
 
 def test_unconfirmed_violations_are_not_findings(tmp_path: Path) -> None:
-    defect = next(each for each in forky().defects if [symptom.name for symptom in each.symptoms] == [each.first.case])
+    defect = next(
+        each
+        for each in forky().defects
+        if [symptom.name for symptom in each.symptoms] == [each.first.case]
+    )
     once = {"verdict": "FAIL", "reason": "it was seen once"}
-    tried = {"type": "confirmation", "case": defect.first.case, "confirmed": False, "by": "repetition", "in_run": once}
+    tried = {
+        "type": "confirmation",
+        "case": defect.first.case,
+        "confirmed": False,
+        "by": "repetition",
+        "in_run": once,
+    }
     *lines, footer = records()
     alone = {**tried, "alone": {"verdict": "PASS", "reason": ""}}
     page = page_of(tmp_path, written_records([*lines, alone, footer], tmp_path / "forky"))
@@ -377,14 +471,19 @@ def test_the_programs_of_the_documented_findings_are_up_to_date(tmp_path: Path) 
     assert len(documented) == 3
     laid(tmp_path / "findings", dict.fromkeys(documented, ""))
     page_of(tmp_path, FORKY)
-    assert {path.name: path.read_text() for path in (tmp_path / "findings").glob("*.c")} == documented
+    assert {
+        path.name: path.read_text() for path in (tmp_path / "findings").glob("*.c")
+    } == documented
     page_of(tmp_path, FORKY, "--programs")
     assert len(list((tmp_path / "findings").glob("*.c"))) > 10
 
 
 def test_places_that_are_not_a_mapping_of_texts_are_refused(tmp_path: Path, cli: Cli) -> None:
     laid(tmp_path / "findings", {"places.yaml": "- a list\n"})
-    assert "expected a mapping from fingerprints to texts" in cli(2, "findings", FORKY, "--out", tmp_path).err
+    assert (
+        "expected a mapping from fingerprints to texts"
+        in cli(2, "findings", FORKY, "--out", tmp_path).err
+    )
 
 
 @pytest.mark.parametrize(
@@ -411,7 +510,10 @@ def test_the_exit_of_a_program_is_compared_with_the_verdict_of_the_run(
 
 def test_a_trial_passes_if_95_of_100_violations_are_reproduced() -> None:
     found = [_finding(Trying(str(number), "FAIL", None), 1, "") for number in range(95)]
-    lost = [replace(_finding(Trying(str(number), "FAIL", None), 0, ""), outcome=NOT_MADE) for number in range(5)]
+    lost = [
+        replace(_finding(Trying(str(number), "FAIL", None), 0, ""), outcome=NOT_MADE)
+        for number in range(5)
+    ]
     assert passed([*found, *lost])
     assert not passed([*found[1:], *lost, lost[0]])
     agreed = [_finding(Trying("pass", "PASS", None), 0, "")]

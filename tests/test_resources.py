@@ -61,7 +61,9 @@ def system(tmp_path: Path) -> Path:
 
 
 def count(system: Path, netlink: Any, alone: bool = True) -> dict[str, int]:
-    return resources.ResourceCounter("rxe0", netlink, alone, system / "proc", system / "cgroup").count()
+    return resources.ResourceCounter(
+        "rxe0", netlink, alone, system / "proc", system / "cgroup"
+    ).count()
 
 
 def test_objects_that_only_the_control_group_counts_are_others(system: Path) -> None:
@@ -86,23 +88,34 @@ def test_only_new_objects_of_the_process_are_leaked(system: Path) -> None:
 
 def summary(*entries: tuple[bytes, int]) -> bytes:
     """Returns the kernel's message with the numbers of objects of a device (fill_res_info of nldev.c)."""
-    packed = b"".join(struct.pack("=HH4sHHQ", 4 + len(name) + 1, 17, name, 12, 18, number) for name, number in entries)
+    packed = b"".join(
+        struct.pack("=HH4sHHQ", 4 + len(name) + 1, 17, name, 12, 18, number)
+        for name, number in entries
+    )
     return struct.pack("=IHHII", 16 + len(packed), 5 << 10 | 9, 0, 1, 0) + packed
 
 
-@pytest.mark.parametrize("names", [(b"pd", b"cq", b"qp", b"mr"), (b"pd", b"cq", b"qp")], ids=["all", "an older kernel"])
+@pytest.mark.parametrize(
+    "names", [(b"pd", b"cq", b"qp", b"mr"), (b"pd", b"cq", b"qp")], ids=["all", "an older kernel"]
+)
 def test_one_message_of_the_kernel_has_the_numbers_of_all_kinds(names: tuple[bytes, ...]) -> None:
     netlink = RdmaNetlink.__new__(RdmaNetlink)
     netlink._index = 0
-    only = iter([summary(*((name, 300 + at) for at, name in enumerate(names)))])  # there is only one message
-    netlink._socket = cast(socket.socket, SimpleNamespace(send=lambda _: None, recv=lambda _: next(only)))
+    only = iter(
+        [summary(*((name, 300 + at) for at, name in enumerate(names)))]
+    )  # there is only one message
+    netlink._socket = cast(
+        socket.socket, SimpleNamespace(send=lambda _: None, recv=lambda _: next(only))
+    )
     numbers = {"PD": 300, "CQ": 301, "QP": 302, "MR": 303}
     assert netlink.count_all() == (numbers if b"mr" in names else {})
 
 
 @pytest.mark.parametrize("lack", ["proc/self/cgroup", "cgroup/cases/rdma.current", "proc/vmstat"])
 def test_counts_that_a_system_does_not_provide_are_omitted(system: Path, lack: str) -> None:
-    assert resources.PAGES not in count(system, Netlink(), alone=False), "pages that another process pinned are counted"
+    assert resources.PAGES not in count(system, Netlink(), alone=False), (
+        "pages that another process pinned are counted"
+    )
     (system / lack).unlink()
     assert {resources.OTHERS, resources.PAGES} - set(count(system, Netlink(MR=1))) == {
         resources.PAGES if lack == "proc/vmstat" else resources.OTHERS
@@ -115,9 +128,18 @@ def test_counts_only_of_the_control_group_are_remarks_and_not_leaks() -> None:
         resources.kept({resources.OTHERS: 2}, {resources.OTHERS: 5})
         == "the RDMA control group counts 3 more objects than before (MW or other)"
     )
-    assert resources.kept({resources.OTHERS: 2}, {resources.OTHERS: 2}) == resources.kept({}, {}) == ""
-    observed: Observation = {"returned": "NULL", "errno": "EINVAL", "rc": None, "remarks": ["noticed"]}
-    judgement = judge(samples.case("{rules: [REG-01], when: {access: []}, then: refused}"), [], observed)
+    assert (
+        resources.kept({resources.OTHERS: 2}, {resources.OTHERS: 2}) == resources.kept({}, {}) == ""
+    )
+    observed: Observation = {
+        "returned": "NULL",
+        "errno": "EINVAL",
+        "rc": None,
+        "remarks": ["noticed"],
+    }
+    judgement = judge(
+        samples.case("{rules: [REG-01], when: {access: []}, then: refused}"), [], observed
+    )
     assert (judgement.verdict, judgement.notes) == ("PASS", ("noticed",))
 
 
@@ -137,7 +159,9 @@ def test_resources_freed_a_little_later_are_not_leaks(monkeypatch: Patch) -> Non
 
 
 def test_the_evidence_separates_objects_from_memory() -> None:
-    assert resources.resource_evidence({"MR": 0, resources.PINNED: 0}, {"MR": 1, resources.PINNED: 4}) == {
+    assert resources.resource_evidence(
+        {"MR": 0, resources.PINNED: 0}, {"MR": 1, resources.PINNED: 4}
+    ) == {
         "resources": {"before": {"MR": 0}, "after": {"MR": 1}},
         "memory": {"before": {resources.PINNED: 0}, "after": {resources.PINNED: 4}},
     }
@@ -168,7 +192,10 @@ def test_a_forked_process_reads_its_own_file() -> None:
 
 def test_a_file_is_closed_when_it_is_no_longer_used() -> None:
     def is_open() -> bool:
-        return any(os.path.realpath(f"/proc/self/fd/{name}") == "/proc/version" for name in os.listdir("/proc/self/fd"))
+        return any(
+            os.path.realpath(f"/proc/self/fd/{name}") == "/proc/version"
+            for name in os.listdir("/proc/self/fd")
+        )
 
     file = KernelFile(Path("/proc/version"))
     file.read()
@@ -190,7 +217,9 @@ def test_a_file_is_closed_when_it_is_no_longer_used() -> None:
         ("VmPin: none", "VmPin:", None),
     ],
 )
-def test_a_number_is_read_from_the_line_that_begins_with_its_name(text: str, name: str, number: int | None) -> None:
+def test_a_number_is_read_from_the_line_that_begins_with_its_name(
+    text: str, name: str, number: int | None
+) -> None:
     assert number_after(text, name) == number
 
 
@@ -210,7 +239,9 @@ def test_a_process_is_counted_alive_and_after_its_kill_until_nothing_is_left() -
     count = Counted(3, 2, 1, 0)
     assert killed(lambda: "kept", count) == {"MR": 0, "QP": 0}
     assert count.alive == [True, False, False, False]
-    assert killed(lambda: "kept", Counted(3, 1)) == {"MR": 1, "QP": 0}, "the remaining region is not reported"
+    assert killed(lambda: "kept", Counted(3, 1)) == {"MR": 1, "QP": 0}, (
+        "the remaining region is not reported"
+    )
 
 
 def test_the_process_is_killed_with_its_parent() -> None:
@@ -294,7 +325,9 @@ def test_memory_is_leaked_if_each_repetition_keeps_more(kernel: Kernel) -> None:
     memory = kernel.memory()
     found = leaks(memory, lambda: kernel.runs({"rxe_mr_init_user": 2}, ["alloc_uobj"]))
     assert found == {"rxe_mr_init_user": [2] * (1 + REPETITIONS)}
-    assert leaks(memory, lambda: kernel.runs({}, ["alloc_uobj"])) == {}, "the leak is counted again in the next case"
+    assert leaks(memory, lambda: kernel.runs({}, ["alloc_uobj"])) == {}, (
+        "the leak is counted again in the next case"
+    )
 
 
 def test_memory_that_only_the_first_run_keeps_is_not_a_leak(kernel: Kernel) -> None:
@@ -310,7 +343,9 @@ def test_a_case_is_not_repeated_for_objects_that_wait_to_be_freed(kernel: Kernel
     assert kernel.ran == 20
 
 
-def test_memory_that_is_freed_after_the_repetitions_is_not_a_leak(kernel: Kernel, monkeypatch: Patch) -> None:
+def test_memory_that_is_freed_after_the_repetitions_is_not_a_leak(
+    kernel: Kernel, monkeypatch: Patch
+) -> None:
     monkeypatch.setattr(module_memory, "FREED_S", 9.0)
     monkeypatch.setattr(module_memory, "POLL_S", 0.0)
     asked = iter(range(100))

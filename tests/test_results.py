@@ -20,15 +20,34 @@ from conformance.model.verdict import VERDICTS, Verdict
 from conformance.results import records, writer
 from conformance.results.checked_json import MOST_LEVELS, parse, values_in
 from conformance.results.conclusions import exit_status
-from conformance.results.records import Recorded, decode, encode, footer_record, read_results, result_record
+from conformance.results.records import (
+    Recorded,
+    decode,
+    encode,
+    footer_record,
+    read_results,
+    result_record,
+)
 from conformance.results.repeated import Repeated
 from conformance.results.rule_conclusions import conclude_rules
 from conformance.results.writer import ResultsFile
 from reports.digest import digest
 from reports.text import plain
-from samples import case, changed, header, numbered, recorded, registry, result, rule_verdicts, written
+from samples import (
+    case,
+    changed,
+    header,
+    numbered,
+    recorded,
+    registry,
+    result,
+    rule_verdicts,
+    written,
+)
 
-CASE = case("{rules: [REG-15, REG-16], when: {access: [REMOTE_WRITE]}, then: {outcome: refused, errno: EINVAL}}")
+CASE = case(
+    "{rules: [REG-15, REG-16], when: {access: [REMOTE_WRITE]}, then: {outcome: refused, errno: EINVAL}}"
+)
 
 
 def footer(*verdicts: str, planned: int | None = None) -> FooterRecord:
@@ -42,7 +61,9 @@ def footer(*verdicts: str, planned: int | None = None) -> FooterRecord:
 def test_a_result_has_every_field_of_the_contract() -> None:
     observed: Observation = {"rc": None, "returned": "NULL", "errno": "EPERM", "layer": "kernel"}
     judgement = Judgement(Verdict.FAIL, "one line", ("a note",))
-    line = result_record(CASE, registry(), judgement, observed, kernel={"taint": 0, "log": ["x"]}, duration_us=7)
+    line = result_record(
+        CASE, registry(), judgement, observed, kernel={"taint": 0, "log": ["x"]}, duration_us=7
+    )
     assert line == {
         "type": "result",
         "case": "reg_mr/sample/sample",
@@ -67,7 +88,9 @@ def test_a_result_has_every_field_of_the_contract() -> None:
 
 
 @pytest.mark.parametrize("room", [1 << 20, 1])
-def test_results_that_are_read_share_equal_values(room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_that_are_read_share_equal_values(
+    room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """When the room for stored values is used up, results still share the values that are already stored."""
     monkeypatch.setattr("conformance.results.repeated._MOST_TEXT", room)
     lines = [result(case, observed={"rc": number}) for number, case in enumerate(numbered(2).cases)]
@@ -80,7 +103,9 @@ def test_results_that_are_read_share_equal_values(room: int, tmp_path: Path, mon
     assert (one["expected"] is other["expected"]) is (room > 1)
 
 
-def test_values_that_differ_in_nearly_every_result_are_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_that_differ_in_nearly_every_result_are_not_shared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("conformance.results.repeated._TRIED", 2)
     repeated = Repeated()
     for number in range(10):
@@ -110,8 +135,14 @@ def test_json_of_the_most_levels_is_read_and_one_level_more_is_refused() -> None
         (b'"observed":{"rc":0}', b'"observed":{"rc":"x"}'),
         (b'"observed":{"rc":0}', b'"observed":{"rc":0},"unknown":null'),
         (b'"observed":{"rc":0}', b'"observed":{"rc":[1],[2]}'),
-        (b'"observed":{"rc":0}', b'"observed":' + b'{"a":' * MOST_LEVELS + b"0" + b"}" * MOST_LEVELS),
-        (b'"observed":{"rc":0}', b'"observed":' + b'{"a":' * (MOST_LEVELS - 1) + b"0" + b"}" * (MOST_LEVELS - 1)),
+        (
+            b'"observed":{"rc":0}',
+            b'"observed":' + b'{"a":' * MOST_LEVELS + b"0" + b"}" * MOST_LEVELS,
+        ),
+        (
+            b'"observed":{"rc":0}',
+            b'"observed":' + b'{"a":' * (MOST_LEVELS - 1) + b"0" + b"}" * (MOST_LEVELS - 1),
+        ),
         (b'"kernel":{}', b'"kernel":{"log":[1]}'),
         (b'"kernel":{}', b'"kernel":{"log":["\\u001b"]}'),
         (b'"kernel":{}', b'"kernel":{"log":["a"]}'),
@@ -122,8 +153,12 @@ def test_json_of_the_most_levels_is_read_and_one_level_more_is_refused() -> None
         (b'{"type":"result"', b'{"type":1e999}{"type":"result"'),
     ],
 )
-def test_a_line_that_is_read_by_known_values_equals_the_parsed_line(before: bytes, after: bytes) -> None:
-    record = result(numbered(1).cases[0], "FAIL", observed={"rc": 0}, kernel={}, reason="why", duration_us=7)
+def test_a_line_that_is_read_by_known_values_equals_the_parsed_line(
+    before: bytes, after: bytes
+) -> None:
+    record = result(
+        numbered(1).cases[0], "FAIL", observed={"rc": 0}, kernel={}, reason="why", duration_us=7
+    )
     record |= {"fault": {"kind": "accepted"}}
     line, repeated = encode(record)[:-1], Repeated()
     assert before in line
@@ -185,7 +220,9 @@ def test_a_rule_that_is_verified_in_part_names_what_the_device_does_not_offer() 
     assert "not_offered" not in footer_record([cases[0].id], lines[:1], registry(), duration_s=1.0)
 
 
-def test_open_outcomes_verify_no_unsupported_rule_and_waivers_count_by_the_effective_verdict() -> None:
+def test_open_outcomes_verify_no_unsupported_rule_and_waivers_count_by_the_effective_verdict() -> (
+    None
+):
     first, second = numbered(2).cases
     lines = [result(first, "PASS", expected={"outcome": "open"}), result(second, "UNSUPPORTED")]
     lines.append(result(CASE, "FAIL", effective="PASS", waiver={"issue": "1"}))
@@ -235,7 +272,9 @@ def test_a_record_is_one_line_of_ascii_whatever_its_texts() -> None:
 
 
 @pytest.mark.parametrize("folder", ["file", "n" * 300, "link"])
-def test_a_place_that_cannot_be_written_is_refused_with_status_2(tmp_path: Path, folder: str) -> None:
+def test_a_place_that_cannot_be_written_is_refused_with_status_2(
+    tmp_path: Path, folder: str
+) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "link").mkdir()
     (tmp_path / "link" / "results.jsonl").symlink_to(tmp_path / "elsewhere")
@@ -262,14 +301,18 @@ def test_a_full_disk_is_reported_with_status_3() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 20, len(encode(result(CASE))) - 2])
-def test_a_file_without_footer_is_a_run_cut_short_and_a_torn_last_line_is_left_out(tmp_path: Path, cut: int) -> None:
+def test_a_file_without_footer_is_a_run_cut_short_and_a_torn_last_line_is_left_out(
+    tmp_path: Path, cut: int
+) -> None:
     whole = recorded([result(CASE)], complete=False)
     with (written(whole, tmp_path) / "results.jsonl").open("ab") as file:
         file.write(encode(result(CASE))[:cut])
     assert read_results(tmp_path) == replace(whole, torn=bool(cut))
 
 
-TYPES: dict[str, Any] = {get_args(get_type_hints(type_)["type"])[0]: type_ for type_ in get_args(Record)}
+TYPES: dict[str, Any] = {
+    get_args(get_type_hints(type_)["type"])[0]: type_ for type_ in get_args(Record)
+}
 
 
 def test_each_key_of_a_result_except_those_that_are_never_in_a_file_has_a_default() -> None:
@@ -277,7 +320,9 @@ def test_each_key_of_a_result_except_those_that_are_never_in_a_file_has_a_defaul
     assert set(shape.RESULT) == set(TYPES["result"].__annotations__) - {"points_data"}
 
 
-def test_repeated_values_take_no_room_in_a_large_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_values_take_no_room_in_a_large_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In a run of more than _MANY cases, a repeated value counts once towards a reader's limit, also after a resume."""
     lines = [result(case, "FAIL", f"it was {case.id}") for case in numbered(40).cases]
     head = header(planned=[line["case"] for line in lines])
@@ -300,13 +345,20 @@ def test_repeated_values_take_no_room_in_a_large_run(tmp_path: Path, monkeypatch
     assert kept == lines
     shown = digest(Recorded(head, kept), tmp_path).results
     for same in (kept, shown):
-        assert all(len({id(each[key]) for each in same}) <= 2 for key in ("kernel", "set_up"))  # one of each session
+        assert all(
+            len({id(each[key]) for each in same}) <= 2 for key in ("kernel", "set_up")
+        )  # one of each session
     assert list(shown) == list(digest(Recorded(head, lines), tmp_path).results)
-    for many, changes in ((len(lines), [{}] * 40), (0, [{"notes": ["", str(number)] * 9} for number in range(40)])):
+    for many, changes in (
+        (len(lines), [{}] * 40),
+        (0, [{"notes": ["", str(number)] * 9} for number in range(40)]),
+    ):
         monkeypatch.setattr(writer, "_MANY", many)
         with closing(ResultsFile(tmp_path / str(many) / "results.jsonl")) as file:
             file.append(head)
-            for line in itertools.takewhile(lambda line: not file.lacks_room(line), map(changed, lines, changes)):
+            for line in itertools.takewhile(
+                lambda line: not file.lacks_room(line), map(changed, lines, changes)
+            ):
                 file.append(line)
         assert len(read_results(file.path).results) < 20
 
@@ -314,7 +366,10 @@ def test_repeated_values_take_no_room_in_a_large_run(tmp_path: Path, monkeypatch
 def test_results_that_repeat_values_are_read_like_single_lines(tmp_path: Path) -> None:
     """The lines differ from earlier lines in nested keys of the same name, numbers, escapes and the order of keys."""
     before: list[dict[str, Any]] = [
-        *({"expected": {one: 1, "observed": two}, "observed": {"returned": two}} for one, two in ("a2", "b3", "a3")),
+        *(
+            {"expected": {one: 1, "observed": two}, "observed": {"returned": two}}
+            for one, two in ("a2", "b3", "a3")
+        ),
         {"fault": {"kind": "refused", "call": 'a "call"'}, "verdict": "FAIL"},
         {"expected": {"x": [{"observed": 1}]}, "reason": 'a \\ "quoted"\n one'},
         {"observed": {"wc": ["SUCCESS"]}, "notes": ["a", "b"]},
@@ -326,7 +381,9 @@ def test_results_that_repeat_values_are_read_like_single_lines(tmp_path: Path) -
     source = {"file": "cases/a.yaml", "line": 1}
     lines = [
         {**result(one, change.get("verdict", "PASS")), "source": source, **change}
-        for one, change in zip(numbered(32).cases, [*before, *before, *reversed(before)], strict=False)
+        for one, change in zip(
+            numbered(32).cases, [*before, *before, *reversed(before)], strict=False
+        )
     ]
     lines[0] = dict(reversed(lines[0].items()))
     path = tmp_path / "results.jsonl"

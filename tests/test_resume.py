@@ -8,7 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from actors import HEADER, IDS, SILENCE, Stage, failed, figures, killed, passed, ran, start, verdicts
+from actors import (
+    HEADER,
+    IDS,
+    SILENCE,
+    Stage,
+    failed,
+    figures,
+    killed,
+    passed,
+    ran,
+    start,
+    verdicts,
+)
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.results.records import Recorded, encode, read_results
@@ -32,9 +44,21 @@ def whole(tmp_path: Path) -> tuple[bytes, Recorded]:
 def rest(stage: Stage) -> list[bytes]:
     """Returns the lines of a worker for the cases that have no result in the file."""
     lines = stage.path.read_bytes().split(b"\n")[:-1]
-    done = {json.loads(each)["case"] for each in lines if b'"type":"result"' in each and b'"MISSED"' not in each}
+    done = {
+        json.loads(each)["case"]
+        for each in lines
+        if b'"type":"result"' in each and b'"MISSED"' not in each
+    }
     good = {0: passed(0), 1: UNBROKEN[4], 2: passed(2), 3: passed(3)}
-    return [HEADER, *(line for number in range(4) if IDS[number] not in done for line in (start(number), good[number]))]
+    return [
+        HEADER,
+        *(
+            line
+            for number in range(4)
+            if IDS[number] not in done
+            for line in (start(number), good[number])
+        ),
+    ]
 
 
 def test_a_run_that_was_cut_anywhere_and_resumed_has_the_footer_of_an_unbroken_run(
@@ -42,11 +66,17 @@ def test_a_run_that_was_cut_anywhere_and_resumed_has_the_footer_of_an_unbroken_r
 ) -> None:
     data, unbroken = whole
     ends = [number + 1 for number, byte in enumerate(data) if byte == 10]
-    cuts = sorted({0, 1, 100, *ends[:-1], *(end - 1 for end in ends), *(end + 7 for end in ends[:-1])})
+    cuts = sorted(
+        {0, 1, 100, *ends[:-1], *(end - 1 for end in ends), *(end + 7 for end in ends[:-1])}
+    )
     for cut in cuts:
         stage.path.write_bytes(data[:cut])
         before = stage.path.read_bytes()
-        recorded = stage.play(rest(stage), carry_on=True) if len(rest(stage)) > 1 else stage.play(carry_on=True)
+        recorded = (
+            stage.play(rest(stage), carry_on=True)
+            if len(rest(stage)) > 1
+            else stage.play(carry_on=True)
+        )
         assert figures(recorded) == figures(unbroken), cut
         assert verdicts(recorded) == verdicts(unbroken), cut
         kept = before[: before.rfind(b"\n") + 1]
@@ -54,7 +84,9 @@ def test_a_run_that_was_cut_anywhere_and_resumed_has_the_footer_of_an_unbroken_r
 
 
 @pytest.mark.parametrize("cut", [100, -1, None])
-def test_a_session_without_a_record_leaves_the_file_as_it_was(stage: Stage, cut: int | None) -> None:
+def test_a_session_without_a_record_leaves_the_file_as_it_was(
+    stage: Stage, cut: int | None
+) -> None:
     """The file is cut in the header, or cut in the footer, or complete."""
     stage.play(ran(0), [HEADER])
     data = stage.path.read_bytes()[:cut]
@@ -74,21 +106,33 @@ def test_the_footer_counts_the_sessions_and_their_workers(stage: Stage) -> None:
     assert verdicts(second) == ["PASS", "PASS", "MISSED", "MISSED"]
     assert verdicts(third) == ["PASS"] * 4
     assert (footer_of(third)["boots"], footer_of(third)["resumed"]) == (5, 2)
-    assert footer_of(third)["duration_s"] >= footer_of(second)["duration_s"] >= footer_of(first)["duration_s"]
+    assert (
+        footer_of(third)["duration_s"]
+        >= footer_of(second)["duration_s"]
+        >= footer_of(first)["duration_s"]
+    )
     assert stage.asked == [IDS, IDS[1:], IDS[1:], IDS[2:], IDS[2:]]
 
 
 @pytest.mark.parametrize(
     ("change", "output"),
     [
-        ({"env": {**header()["env"], "kernel": "7.3.0"}}, "kernel has changed: it was 7.2.0, it is 7.3.0"),
+        (
+            {"env": {**header()["env"], "kernel": "7.3.0"}},
+            "kernel has changed: it was 7.2.0, it is 7.3.0",
+        ),
         ({"env": {**header()["env"], "rdma_core": "66.0"}}, "rdma-core has changed"),
         ({"device": {**header()["device"], "name": "fake1"}}, "the device has changed"),
         ({"suite": {"version": "0", "tables_sha256": "1" * 64}}, "the suite has changed"),
-        ({"under_test": {"libraries": {"libibverbs.so.1": "0"}}}, "the software under test has changed"),
+        (
+            {"under_test": {"libraries": {"libibverbs.so.1": "0"}}},
+            "the software under test has changed",
+        ),
     ],
 )
-def test_another_stack_is_refused_and_nothing_is_lost(stage: Stage, change: ResultRecord, output: str) -> None:
+def test_another_stack_is_refused_and_nothing_is_lost(
+    stage: Stage, change: ResultRecord, output: str
+) -> None:
     stage.play(ran(0), [HEADER])
     with pytest.raises(UserError, match=output) as caught:
         stage.play([encode(header(**change)), start(1), passed(1)], carry_on=True)
@@ -109,7 +153,9 @@ def test_a_file_with_a_result_after_its_footer_is_refused_and_not_changed(stage:
 
 
 def test_the_case_in_flight_is_a_crash_if_this_host_booted_again(stage: Stage) -> None:
-    head = encode(header(planned=IDS, stack="test")) + encode({"type": "worker", "boot_id": "before"})
+    head = encode(header(planned=IDS, stack="test")) + encode(
+        {"type": "worker", "boot_id": "before"}
+    )
     stage.path.write_bytes(head + start(0) + passed(0) + start(1))
     recorded = stage.play(ran(2, 3), carry_on=True, boot_id="after")
     assert verdicts(recorded) == ["PASS", "CRASH", "PASS", "PASS"]
@@ -118,9 +164,15 @@ def test_the_case_in_flight_is_a_crash_if_this_host_booted_again(stage: Stage) -
     assert verdicts(stage.play(ran(1, 2, 3), carry_on=True, boot_id="before")) == ["PASS"] * 4
 
 
-def test_starts_of_cases_are_recorded_if_a_crash_of_the_kernel_would_end_the_supervisor(stage: Stage) -> None:
+def test_starts_of_cases_are_recorded_if_a_crash_of_the_kernel_would_end_the_supervisor(
+    stage: Stage,
+) -> None:
     stage.play(ran(0, 1, 2, 3), boot_id="x")
-    started = [json.loads(line)["case"] for line in stage.path.read_bytes().splitlines() if b'"start"' in line]
+    started = [
+        json.loads(line)["case"]
+        for line in stage.path.read_bytes().splitlines()
+        if b'"start"' in line
+    ]
     assert started == IDS
     assert read_results(stage.path).footer is not None
 
@@ -146,7 +198,9 @@ def test_a_killed_run_no_longer_locks_its_directory(tmp_path: Path) -> None:
     code = "from pathlib import Path; from conformance.results.writer import ResultsFile; "
     code += f"ResultsFile(Path({str(path)!r})); print(flush=True); input()"
     command = [sys.executable, "-c", code]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         process.stdout.readline()
         with user_error("a run is in progress", status=2):
@@ -157,7 +211,9 @@ def test_a_killed_run_no_longer_locks_its_directory(tmp_path: Path) -> None:
 
 # The plan
 
-PLAN = Plan(("--verb", "reg_mr"), "/somewhere", ("reg_mr/a", "reg_mr/b"), "0" * 64, "forky", {"image": "1"})
+PLAN = Plan(
+    ("--verb", "reg_mr"), "/somewhere", ("reg_mr/a", "reg_mr/b"), "0" * 64, "forky", {"image": "1"}
+)
 
 
 def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -166,7 +222,9 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
     PLAN.check(read_plan(tmp_path))
 
 
-def test_the_plan_of_another_user_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plan_of_another_user_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_plan(PLAN, tmp_path)
     if os.geteuid() == 0:
         os.chown(tmp_path / "plan.json", 12345, 12345)

@@ -59,7 +59,10 @@ def test_a_rule_without_a_quote_has_the_reason(tmp_path: Path) -> None:
 
 
 def test_rules_are_in_the_order_of_the_files(tmp_path: Path) -> None:
-    files = {verb: f"verb: api\nrules:\n{RULE.format(id=id_)}" for verb, id_ in (("b", "AB-01"), ("a", "ZZ-01"))}
+    files = {
+        verb: f"verb: api\nrules:\n{RULE.format(id=id_)}"
+        for verb, id_ in (("b", "AB-01"), ("a", "ZZ-01"))
+    }
     found, mistakes = read(tmp_path, **files)
     assert (list(found), mistakes) == (["ZZ-01", "AB-01"], [])
 
@@ -72,18 +75,35 @@ RETIRED = "verb: api\nrules: []\nretired:\n  - {id: AB-01, why: it said the same
     ("a", "b", "mistake"),
     [
         (USED, USED, "b/rules.yaml:3:9: duplicate rule id AB-01 (first at a/rules.yaml:3:9)"),
-        (USED, RETIRED, "a/rules.yaml:3:9: rule id AB-01 is retired (b/rules.yaml:4:10); choose a new one"),
-        (RETIRED, RETIRED, "b/rules.yaml:4:10: duplicate retired rule id AB-01 (first at a/rules.yaml:4:10)"),
+        (
+            USED,
+            RETIRED,
+            "a/rules.yaml:3:9: rule id AB-01 is retired (b/rules.yaml:4:10); choose a new one",
+        ),
+        (
+            RETIRED,
+            RETIRED,
+            "b/rules.yaml:4:10: duplicate retired rule id AB-01 (first at a/rules.yaml:4:10)",
+        ),
     ],
 )
-def test_an_id_is_used_or_retired_once_in_all_files(tmp_path: Path, a: str, b: str, mistake: str) -> None:
+def test_an_id_is_used_or_retired_once_in_all_files(
+    tmp_path: Path, a: str, b: str, mistake: str
+) -> None:
     assert read(tmp_path, a=a, b=b)[1] == [mistake]
 
 
 def test_mistakes_are_reported_file_by_file_from_top_to_bottom(tmp_path: Path) -> None:
-    bad = "verb: api\nrules:\n" + RULE.format(id="AB-01").replace("must", "shall").replace("section", "sektion")
+    bad = "verb: api\nrules:\n" + RULE.format(id="AB-01").replace("must", "shall").replace(
+        "section", "sektion"
+    )
     locations = [one.split(": ")[0] for one in read(tmp_path, a=bad, b="rules: [] \nverb: *x")[1]]
-    assert locations == ["a/rules.yaml:3:5", "a/rules.yaml:6:5", "a/rules.yaml:7:12", "b/rules.yaml:2:7"]
+    assert locations == [
+        "a/rules.yaml:3:5",
+        "a/rules.yaml:6:5",
+        "a/rules.yaml:7:12",
+        "b/rules.yaml:2:7",
+    ]
 
 
 def test_every_rule_has_a_unique_short_name() -> None:
@@ -122,19 +142,30 @@ def suite(rules: Sequence[str] = (), *tables: Table) -> Suite:
     return replace(made, registry=Registry(made.registry[id_] for id_ in rules or made.registry))
 
 
-def covered(suite: Suite, folder: Path, *lines: ResultRecord, complete: bool = True, **head: Any) -> Coverage:
+def covered(
+    suite: Suite, folder: Path, *lines: ResultRecord, complete: bool = True, **head: Any
+) -> Coverage:
     run = samples.recorded(lines, complete=complete, planned=[], **head)
     return cover_with_results(suite, samples.written(run, folder))
 
 
 def numbers(coverage: Coverage) -> dict[str, tuple[int, int, int, int]]:
     """Returns, by rule, how many cases it has, and how many of them expect success, a refusal, and an open outcome."""
-    return {rule.id: (rule.cases, rule.success, rule.refused, rule.open) for rule in coverage.rules if rule.cases}
+    return {
+        rule.id: (rule.cases, rule.success, rule.refused, rule.open)
+        for rule in coverage.rules
+        if rule.cases
+    }
 
 
 def test_cases_count_for_each_of_their_rules_in_each_direction() -> None:
     found = numbers(cover(suite()))
-    assert found == {"REG-01": (2, 1, 1, 0), "REG-02": (1, 0, 1, 0), "REG-23": (1, 1, 1, 0), "REG-03": (1, 0, 0, 1)}
+    assert found == {
+        "REG-01": (2, 1, 1, 0),
+        "REG-02": (1, 0, 1, 0),
+        "REG-23": (1, 1, 1, 0),
+        "REG-03": (1, 0, 0, 1),
+    }
 
 
 def test_rules_without_a_case_and_rules_with_only_open_cases_are_listed() -> None:
@@ -148,10 +179,16 @@ def test_rules_without_a_case_and_rules_with_only_open_cases_are_listed() -> Non
 
 
 def test_documented_codes_are_counted_where_a_case_expects_them() -> None:
-    coverage = cover(suite([], samples.table("advise_mr/sample", ADVICE), samples.table("rereg_mr/sample", REREG)))
+    coverage = cover(
+        suite(
+            [], samples.table("advise_mr/sample", ADVICE), samples.table("rereg_mr/sample", REREG)
+        )
+    )
     expected = {code.code: code.expected for code in coverage.codes if code.expected}
     assert expected == {"EFAULT": 1, "EINVAL": 1, "IBV_REREG_MR_ERR_INPUT": 1}
-    assert f"documented codes expected by a case: 3 of {len(coverage.codes)}" in list(render(coverage))
+    assert f"documented codes expected by a case: 3 of {len(coverage.codes)}" in list(
+        render(coverage)
+    )
 
 
 def test_a_rule_has_the_worst_verdict_of_its_cases(tmp_path: Path) -> None:
@@ -184,19 +221,30 @@ ENUMERATED = "IBV_REREG_MR_ERR_INPUT"
         (ADVICE, {"returned": "0", "afterwards": [{"returned": "EPERM", "errno": ""}]}, ""),
         # Of two documented codes with the same number, the code that the case expects is counted.
         *(
-            (ADVICE.replace("[EFAULT, EINVAL]", promised), {"returned": "EOPNOTSUPP", "errno": ""}, promised)
+            (
+                ADVICE.replace("[EFAULT, EINVAL]", promised),
+                {"returned": "EOPNOTSUPP", "errno": ""},
+                promised,
+            )
             for promised in ("ENOTSUP", "EOPNOTSUPP")
         ),
         # A code of an enumeration is recognized by its name and by its number.
-        *((REREG, {"returned": each, "errno": "EINVAL"}, ENUMERATED) for each in ("ERR_INPUT", ENUMERATED, "-1")),
+        *(
+            (REREG, {"returned": each, "errno": "EINVAL"}, ENUMERATED)
+            for each in ("ERR_INPUT", ENUMERATED, "-1")
+        ),
     ],
 )
-def test_returned_codes_are_counted(tmp_path: Path, table: str, observed: dict[str, Any], provoked: str) -> None:
+def test_returned_codes_are_counted(
+    tmp_path: Path, table: str, observed: dict[str, Any], provoked: str
+) -> None:
     verb = "rereg_mr" if table == REREG else "advise_mr"
     made = suite([], samples.table(f"{verb}/sample", table))
     coverage = covered(made, tmp_path, samples.result(made.cases[0], observed=observed))
     assert [code.code for code in coverage.codes if code.observed] == provoked.split()
-    assert f"documented codes observed: {len(provoked.split())} of {len(coverage.codes)}" in list(render(coverage))
+    assert f"documented codes observed: {len(provoked.split())} of {len(coverage.codes)}" in list(
+        render(coverage)
+    )
 
 
 def test_a_verdict_that_rests_on_open_cases_is_in_brackets(tmp_path: Path) -> None:
@@ -207,7 +255,9 @@ def test_a_verdict_that_rests_on_open_cases_is_in_brackets(tmp_path: Path) -> No
 
 def test_codes_of_later_steps_count_for_the_verb_they_call(tmp_path: Path) -> None:
     made = suite([], samples.table("advise_mr/sample", ADVICE))
-    line = samples.result(made.cases[0], observed={"returned": "0", "afterwards": [{"returned": "EPERM"}]})
+    line = samples.result(
+        made.cases[0], observed={"returned": "0", "afterwards": [{"returned": "EPERM"}]}
+    )
     later = [{"call": "ibv_advise_mr(pd=pd)", "outcome": "refused"}]
     line["expected"] = {**line["expected"], "afterwards": later}
     coverage = covered(made, tmp_path, line)
@@ -217,7 +267,9 @@ def test_codes_of_later_steps_count_for_the_verb_they_call(tmp_path: Path) -> No
 def test_a_smoke_run_verifies_no_rule_and_a_dialect_is_not_judged(tmp_path: Path) -> None:
     made = suite()
     smoke = {"tier": "smoke", "rules": made.registry.as_data()}
-    totals = "\n".join(render(covered(made, tmp_path, samples.result(made.cases[0]), complete=False, **smoke)))
+    totals = "\n".join(
+        render(covered(made, tmp_path, samples.result(made.cases[0]), complete=False, **smoke))
+    )
     assert "rules: 1 PARTIAL, " in totals
     assert " without a result, 6 of a vendor's dialect not judged" in totals
 

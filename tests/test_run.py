@@ -25,11 +25,18 @@ from launched import launched, run_in_guest, script
 pytestmark = pytest.mark.guest
 RULES = ("REG-02", "REG-03", "REG-15", "REG-16", "REG-18", "REG-23", "DEREG-03")
 MOST_POINTS = 16  # of a sweep that runs by day
-NAMED = ("reg_mr/huge_lengths/on-demand-of-", "reg_mr/registration/last-byte")  # cases whose results are tested below
+NAMED = (
+    "reg_mr/huge_lengths/on-demand-of-",
+    "reg_mr/registration/last-byte",
+)  # cases whose results are tested below
 # Rules that pass only in part because rxe does not offer some of their evidence (docs/results.md, Evidence).
 NOT_OFFERED = {
     "REG-01": {"odp_implicit at libibverbs"},
-    "DEREG-01": {"rereg_mr at libibverbs", "reg_dmabuf_mr at libibverbs", "reg_dmabuf_mr at uverbs"},
+    "DEREG-01": {
+        "rereg_mr at libibverbs",
+        "reg_dmabuf_mr at libibverbs",
+        "reg_dmabuf_mr at uverbs",
+    },
 }
 
 
@@ -50,7 +57,11 @@ class Run:
 def by_day() -> list[str]:
     """Returns the part of the default tier that runs by day."""
     every = of_tier(load_suite().cases, DEFAULT)
-    small = [case for case in every if (case.sweep is None or case.sweep.size <= MOST_POINTS) and not case.hazardous]
+    small = [
+        case
+        for case in every
+        if (case.sweep is None or case.sweep.size <= MOST_POINTS) and not case.hazardous
+    ]
     chosen = [case.id for case in every if case.id.startswith(NAMED)]
     chosen += {case.verb: case.id for case in every if case.hazardous}.values()
     chosen += {rule: case.id for case in reversed(small) for rule in case.rules}.values()
@@ -83,14 +94,20 @@ def results(whole: Run, tmp_path_factory: Folders) -> list[ResultRecord]:
 
 @pytest.fixture(scope="module")
 def footer(results: list[ResultRecord]) -> FooterRecord:
-    return footer_record([line["case"] for line in results], results, load_suite().registry, duration_s=1)
+    return footer_record(
+        [line["case"] for line in results], results, load_suite().registry, duration_s=1
+    )
 
 
-def test_the_run_is_complete_and_its_exit_status_says_that_the_driver_does_not_conform(whole: Run) -> None:
+def test_the_run_is_complete_and_its_exit_status_says_that_the_driver_does_not_conform(
+    whole: Run,
+) -> None:
     assert whole.footer["complete"] is True
     assert not {"BROKEN", "MISSED"} & set(whole.footer["verdicts"])
     assert whole.done.returncode == 1
-    assert sorted(line["case"] for line in whole.recorded.results) == sorted(whole.recorded.header["planned"])
+    assert sorted(line["case"] for line in whole.recorded.results) == sorted(
+        whole.recorded.header["planned"]
+    )
 
 
 def test_the_header_names_the_kernel_driver_and_library_under_test(whole: Run) -> None:
@@ -113,12 +130,18 @@ def test_rules_pass_or_lack_only_what_soft_roce_does_not_offer(footer: FooterRec
     for rule, not_offered in NOT_OFFERED.items():
         assert footer["rules"][rule] == "PARTIAL"
         assert set(footer["not_offered"][rule]) == not_offered
-        assert {missing["why"] for missing in footer["rule_evidence"][rule]["missing"].values()} == {"not offered"}
+        assert {
+            missing["why"] for missing in footer["rule_evidence"][rule]["missing"].values()
+        } == {"not offered"}
 
 
 @pytest.mark.parametrize("length", ["2-gib", "4-gib"])
 def test_the_known_violations_of_soft_roce_are_reported(whole: Run, length: str) -> None:
-    (line,) = [line for line in whole.recorded.results if line["case"] == f"reg_mr/huge_lengths/on-demand-of-{length}"]
+    (line,) = [
+        line
+        for line in whole.recorded.results
+        if line["case"] == f"reg_mr/huge_lengths/on-demand-of-{length}"
+    ]
     assert line["verdict"] == "FAIL"
     assert line["rules"] == ["REG-25"]
     assert line["observed"]["errno"] == "EINVAL"
@@ -138,9 +161,7 @@ def test_the_run_writes_a_page_and_a_summary_with_the_verdict_in_words(whole: Ru
     jsonschema.validate(summary, json.loads((ROOT / "docs" / "summary.schema.json").read_text()))
     assert summary["exit_status"] == 1
     verified = summary["standings"]["verified"]
-    sentence = (
-        rf"{verified} of {summary['documented_rules']} documented rules verified( \(\d+ of them only in part\))?, "
-    )
+    sentence = rf"{verified} of {summary['documented_rules']} documented rules verified( \(\d+ of them only in part\))?, "
     assert re.match(sentence, summary["words"])
     assert "because" in summary["words"]
     page = (whole.out / "report.html").read_text()
@@ -151,17 +172,25 @@ def test_the_run_writes_a_page_and_a_summary_with_the_verdict_in_words(whole: Ru
 
 def test_judging_a_real_run_again_changes_nothing(whole: Run, tmp_path: Path, cli: Cli) -> None:
     again = tmp_path / "again"
-    assert "results judged again: 0 verdicts changed" in cli(1, "judge", whole.out, "--out", again).out
+    assert (
+        "results judged again: 0 verdicts changed" in cli(1, "judge", whole.out, "--out", again).out
+    )
     assert "cases compared: nothing has changed" in cli(0, "compare", whole.out, again).out
 
 
 def without_keys(line: ResultRecord, names: Sequence[str]) -> str:
     """Returns these parts of a result without the keys of regions and windows, which differ in each run."""
-    return re.sub("0x[0-9a-f]+", "0x…", json.dumps({name: line.get(name) for name in names}, ensure_ascii=False))
+    return re.sub(
+        "0x[0-9a-f]+",
+        "0x…",
+        json.dumps({name: line.get(name) for name in names}, ensure_ascii=False),
+    )
 
 
 @pytest.mark.nightly
-def test_a_case_has_the_same_result_in_one_guest_and_in_several(results: list[ResultRecord], tmp_path: Path) -> None:
+def test_a_case_has_the_same_result_in_one_guest_and_in_several(
+    results: list[ResultRecord], tmp_path: Path
+) -> None:
     """Only the kernel's counters and messages differ from run to run."""
     out = tmp_path / "out"
     chosen = ("--rule", "BIND-15", "--rule", "BIND-17", "--no-confirm")
@@ -179,7 +208,9 @@ def test_a_case_has_the_same_result_in_one_guest_and_in_several(results: list[Re
 
 
 def test_observations_are_recorded_raw(whole: Run) -> None:
-    (line,) = [line for line in whole.recorded.results if line["case"] == "reg_mr/registration/last-byte"]
+    (line,) = [
+        line for line in whole.recorded.results if line["case"] == "reg_mr/registration/last-byte"
+    ]
     mr = line["observed"]["mr"]
     assert mr["length"] == 1
     assert mr["lkey"] != 0
@@ -204,11 +235,15 @@ def test_the_printed_command_repeats_a_violation_which_is_confirmed_and_can_be_w
     program, *command = line["repro"].split()
     assert program == "./rdma-cts"
     out = tmp_path / "out"
-    done = launched(*command, "--only", cases[1], "--waivers", tmp_path / "waivers.yaml", "--out", out)
+    done = launched(
+        *command, "--only", cases[1], "--waivers", tmp_path / "waivers.yaml", "--out", out
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     recorded = read_results(out)
     assert sorted(record["case"] for record in recorded.results) == cases
-    assert {(record["verdict"], record["effective"]) for record in recorded.results} == {("FAIL", "WAIVED")}
+    assert {(record["verdict"], record["effective"]) for record in recorded.results} == {
+        ("FAIL", "WAIVED")
+    }
     assert f"WAIVED {cases[0]}" in done.stdout
     assert recorded.footer is not None
     assert recorded.footer["confirmation"] == {"confirmed": 2, "not_confirmed": 0, "not_tried": 0}
@@ -217,7 +252,9 @@ def test_the_printed_command_repeats_a_violation_which_is_confirmed_and_can_be_w
 
 def test_a_guest_that_cannot_boot_is_reported_in_one_line_with_status_3(tmp_path: Path) -> None:
     script(tmp_path / "qemu-system-x86_64", "echo no such machine >&2\nexit 1")
-    done = launched("run", "--guest", "--out", tmp_path / "out", PATH=f"{tmp_path}:{os.environ['PATH']}")
+    done = launched(
+        "run", "--guest", "--out", tmp_path / "out", PATH=f"{tmp_path}:{os.environ['PATH']}"
+    )
     assert done.returncode == 3
     (line,) = done.stderr.splitlines()
     assert "no such machine" in line

@@ -18,7 +18,12 @@ from readers import Cost  # noqa: E402
 
 
 def night(ratio: float) -> str:
-    return json.dumps({"night": "20261122T031700Z", "figures": {"smoke / floor": ratio, "smoke processor_s": 10.0}})
+    return json.dumps(
+        {
+            "night": "20261122T031700Z",
+            "figures": {"smoke / floor": ratio, "smoke processor_s": 10.0},
+        }
+    )
 
 
 @pytest.mark.parametrize(
@@ -37,7 +42,13 @@ def night(ratio: float) -> str:
     ],
 )
 def test_a_night_is_compared_with_the_median_of_earlier_nights(
-    before: Sequence[float], seconds: float, part: str, status: int, tmp_path: Path, monkeypatch: Patch, capsys: Says
+    before: Sequence[float],
+    seconds: float,
+    part: str,
+    status: int,
+    tmp_path: Path,
+    monkeypatch: Patch,
+    capsys: Says,
 ) -> None:
     history = tmp_path / "costs"
     history.write_text("".join(f"{night(ratio)}\n" for ratio in before))

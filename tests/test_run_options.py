@@ -44,13 +44,21 @@ NOT_DECIDING = set(
         "strict_packages waivers"
     )
 )
-HOST_ONLY = set(words("peer host console power_cycle return_within device port gid_index shared isolate hazardous"))
+HOST_ONLY = set(
+    words(
+        "peer host console power_cycle return_within device port gid_index shared isolate hazardous"
+    )
+)
 GUEST_ONLY = set(
-    words("guest guests stack driver kernel modules linux overlay guest_env without keep tools strict_packages")
+    words(
+        "guest guests stack driver kernel modules linux overlay guest_env without keep tools strict_packages"
+    )
 )
 
 # Words that a shell or a parser could misinterpret; argparse before Python 3.13 does not accept "--" as a value.
-TEXTS = st.sampled_from(["x", "-x", "--guest", "a b", "'\"", "$HOME", "#", "a=b", "-5", "*", "~", "é\n", "\\"])
+TEXTS = st.sampled_from(
+    ["x", "-x", "--guest", "a b", "'\"", "$HOME", "#", "a=b", "-5", "*", "~", "é\n", "\\"]
+)
 DEVICES = st.sampled_from(["x", "-x", "--guest", "mlx5_0,mlx5_1", "'$HOME'", "*", "\\"])
 PATHS = TEXTS.map(Path)
 SECONDS = st.floats(0, 1e9, exclude_min=True) | st.integers(1, 1000).map(float)
@@ -109,7 +117,9 @@ def parsed_by_pytest(arguments: list[str]) -> dict[str, Any]:
         for name, option in OPTIONS.items()
         if option.plugin
     }
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
+    return {
+        name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()
+    }
 
 
 def without(options: RunOptions, names: set[str]) -> RunOptions:
@@ -141,14 +151,20 @@ def test_the_command_that_reproduces_a_case_or_a_point_runs_it_alone_in_the_same
 
 
 def test_a_reproducing_command_has_only_options_that_differ_from_the_defaults() -> None:
-    assert RunOptions().on("").reproduction(HARMLESS) == f"./rdma-cts run --guest --only {HARMLESS.id}"
-    hazardous = RunOptions(port=2, case_deadline_s=12.5, seed=7).on("mlx5_0").reproduction(HAZARDOUS)
+    assert (
+        RunOptions().on("").reproduction(HARMLESS) == f"./rdma-cts run --guest --only {HARMLESS.id}"
+    )
+    hazardous = (
+        RunOptions(port=2, case_deadline_s=12.5, seed=7).on("mlx5_0").reproduction(HAZARDOUS)
+    )
     wanted = f"--device mlx5_0 --port 2 --hazardous --deadline 12.5 --seed 7 --only {HAZARDOUS.id}"
     assert hazardous == f"./rdma-cts run {wanted}"
 
 
 @pytest.mark.usefixtures("project")
-def test_a_hazardous_case_runs_on_a_host_by_its_own_command(monkeypatch: Patch, tmp_path: Path) -> None:
+def test_a_hazardous_case_runs_on_a_host_by_its_own_command(
+    monkeypatch: Patch, tmp_path: Path
+) -> None:
     """The target gets only this case."""
     table = f"verb: ibv_reg_mr\ncases: 2\n{MEMORY}rows:\n{ROWS}"
     own = samples.laid(tmp_path / "own", {"reg_mr/sample.yaml": table})
@@ -176,7 +192,9 @@ def test_a_case_that_can_end_only_its_process_runs_on_every_host(capsys: Says) -
 
 @UNTIMED
 @given(GIVEN)
-def test_a_command_resolved_from_the_projects_directory_names_the_same_files(options: RunOptions) -> None:
+def test_a_command_resolved_from_the_projects_directory_names_the_same_files(
+    options: RunOptions,
+) -> None:
     assert options.seen_from_project(ROOT) == options
     seen = options.seen_from_project(Path("/elsewhere"))
     assert seen.cases == tuple(Path("/elsewhere") / folder for folder in options.cases)
@@ -195,21 +213,41 @@ def test_a_plan_keeps_all_options_of_a_run(tmp_path_factory: Folders, options: R
 
 @UNTIMED
 @given(SETTLED)
-def test_pytest_gets_the_same_options_on_a_host_and_in_the_guest_its_own_device_and_files(options: RunOptions) -> None:
+def test_pytest_gets_the_same_options_on_a_host_and_in_the_guest_its_own_device_and_files(
+    options: RunOptions,
+) -> None:
     # pytest does not get the tier, because --rdma-only names the cases.
     own: dict[str, Any] = {"tier": RunOptions().tier}
     on_host = options.on("rxe0")
     found = parsed_by_pytest(on_host.plugin_arguments())
-    assert {"device", "case_deadline_s", "seed", "sequences", "port", "profile", "dialect", "cases"} <= set(found)
+    assert {
+        "device",
+        "case_deadline_s",
+        "seed",
+        "sequences",
+        "port",
+        "profile",
+        "dialect",
+        "cases",
+    } <= set(found)
     assert found == {name: getattr(on_host, name) for name in found} | own
     in_guest = options.on("")
     cases, profile = (Path("vendor/0"),), Path("profile.yaml")
     found = parsed_by_pytest(in_guest.inside_guest("rxe0", cases, profile).plugin_arguments())
-    own |= {"device": "rxe0", "port": 1, "gid_index": None, "peer": None, "cases": cases, "profile": profile}
+    own |= {
+        "device": "rxe0",
+        "port": 1,
+        "gid_index": None,
+        "peer": None,
+        "cases": cases,
+        "profile": profile,
+    }
     assert found == {name: getattr(in_guest, name) for name in found} | own
 
 
 def test_the_refusal_of_a_guest_option_on_this_hosts_device_names_the_missing_option() -> None:
     """The other refusals are in tests/mistakes.txt."""
-    with pytest.raises(UserError, match=r"^--kernel is for the guest, not for a device of this host; add --guest$"):
+    with pytest.raises(
+        UserError, match=r"^--kernel is for the guest, not for a device of this host; add --guest$"
+    ):
         builds.refuse_on_host(RunOptions(kernel=Path("k")))

@@ -31,7 +31,9 @@ from samples import ROW, SPACE
 from trial.catalogue import named
 from trial.running import judgement_on, on_the_reference
 
-ON_DEMAND = "{rules: [REG-17], needs: [odp], when: {access: [LOCAL_WRITE, ON_DEMAND]}, then: success}"
+ON_DEMAND = (
+    "{rules: [REG-17], needs: [odp], when: {access: [LOCAL_WRITE, ON_DEMAND]}, then: success}"
+)
 
 
 SUITE = load_suite()
@@ -61,7 +63,10 @@ def test_each_kind_has_a_runner_and_a_case_of_each_passes_on_the_reference(run: 
     sweep = samples.case(SPACE)
     assert sweep.sweep is not None
     point = sweep.sweep.point_case(sweep, "access=REMOTE_WRITE")
-    first = {kind: next(case for case in SUITE.cases if case.kind is kind) for kind in (Kind.API, Kind.SEQUENCES)}
+    first = {
+        kind: next(case for case in SUITE.cases if case.kind is kind)
+        for kind in (Kind.API, Kind.SEQUENCES)
+    }
     cases = {**first, Kind.ROW: samples.case(ROW), Kind.SWEEP: sweep, Kind.POINT: point}
     assert set(cases) == set(Kind)
     for kind, case in cases.items():
@@ -73,7 +78,11 @@ def test_a_point_is_judged_by_the_expectation_that_applies_to_it(run: RunContext
     space = samples.case(SPACE)
     assert space.sweep is not None
     done = run_case(space.sweep.point_case(space, "access=REMOTE_WRITE"), run)
-    assert (done.case.kind, done.case.rules, done.judgement.verdict) == (Kind.ROW, ("REG-15",), Verdict.PASS)
+    assert (done.case.kind, done.case.rules, done.judgement.verdict) == (
+        Kind.ROW,
+        ("REG-15",),
+        Verdict.PASS,
+    )
     assert done.case.id.endswith("#access=REMOTE_WRITE")
 
 
@@ -86,7 +95,9 @@ def test_a_sweep_has_its_points_in_its_record(run: RunContext) -> None:
 
 
 @pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])
-def test_a_kernel_warning_during_a_case_fails_it_and_an_earlier_warning_does_not(run: RunContext, row: str) -> None:
+def test_a_kernel_warning_during_a_case_fails_it_and_an_earlier_warning_does_not(
+    run: RunContext, row: str
+) -> None:
     quiet: KernelEvidence = {"taint": 0, "log": []}
     before, meanwhile = Kernel(WARNING), Kernel(*[quiet] * (2 if row is SPACE else 1), WARNING)
     case = samples.case(row)
@@ -147,7 +158,9 @@ def on_demand_point() -> Case:
     return space.sweep.point_case(space, "access=ON_DEMAND")
 
 
-@pytest.mark.parametrize(("present", "verdict"), [({}, "UNSUPPORTED"), ({"odp": "the data sheet"}, "FAIL")])
+@pytest.mark.parametrize(
+    ("present", "verdict"), [({}, "UNSUPPORTED"), ({"odp": "the data sheet"}, "FAIL")]
+)
 def test_a_profile_applies_to_rows_and_points_alike(present: dict[str, str], verdict: str) -> None:
     with closing(ReferenceBench(Device(without("odp")))) as bench:
         run = on_the_reference(bench)
@@ -158,12 +171,18 @@ def test_a_profile_applies_to_rows_and_points_alike(present: dict[str, str], ver
             assert done.observation["lacking"] == ["odp"]
 
 
-def test_capabilities_that_contradict_the_profile_are_remarks_on_rows_and_points(run: RunContext) -> None:
-    run = replace(run, basis=replace(run.basis, profile=Profile("rxe", absent={"odp": "not in this driver"})))
+def test_capabilities_that_contradict_the_profile_are_remarks_on_rows_and_points(
+    run: RunContext,
+) -> None:
+    run = replace(
+        run, basis=replace(run.basis, profile=Profile("rxe", absent={"odp": "not in this driver"}))
+    )
     for case in (samples.case(ON_DEMAND), on_demand_point()):
         done = run_case(case, run)
         assert done.judgement.verdict == Verdict.PASS
-        assert done.judgement.notes[-1].startswith("the profile says that odp is absent (not in this driver), but")
+        assert done.judgement.notes[-1].startswith(
+            "the profile says that odp is absent (not in this driver), but"
+        )
 
 
 @pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])
@@ -177,8 +196,13 @@ def test_unreachable_cases_are_not_run(run: RunContext, row: str) -> None:
 
 
 def test_exceptions_of_the_harness_make_a_case_broken(run: RunContext) -> None:
-    for error, text in ((RuntimeError("odd\nmore"), "RuntimeError: odd"), (UserError("install it"), "install it")):
-        judgement = judgement_on(samples.case(ROW), replace(run, runners={Kind.ROW: Mock(side_effect=error)}))
+    for error, text in (
+        (RuntimeError("odd\nmore"), "RuntimeError: odd"),
+        (UserError("install it"), "install it"),
+    ):
+        judgement = judgement_on(
+            samples.case(ROW), replace(run, runners={Kind.ROW: Mock(side_effect=error)})
+        )
         assert judgement.verdict == Verdict.BROKEN
         assert judgement.reason == f"the harness could not run the case: {text}"
 
@@ -196,7 +220,9 @@ ON_DEMAND_SPACE = """
 
 @pytest.mark.parametrize("row", [ON_DEMAND, ON_DEMAND_SPACE], ids=["row", "sweep"])
 @pytest.mark.parametrize("declared", [True, False])
-def test_an_undeclared_capability_is_reported_before_unreachable(declared: bool, row: str, run: RunContext) -> None:
+def test_an_undeclared_capability_is_reported_before_unreachable(
+    declared: bool, row: str, run: RunContext
+) -> None:
     fail = Mock(side_effect=HostLacks("no such memory", "buy some"))
     capabilities = replace(run.basis.capabilities, declared={"odp": declared})
     run = replace(run, basis=Basis(capabilities), runners=dict.fromkeys(Kind, fail))
@@ -237,7 +263,9 @@ def test_the_first_failing_step_decides(
 
 ABSENT = Profile("rxe", absent={"xrc": "the driver has no XRC transport"})
 PRESENT = Profile("rxe", present={"odp": "the driver pages on demand"})
-REFUSED = Judgement(Verdict.UNSUPPORTED, "the call was refused; the device does not declare xrc", ("seen",))
+REFUSED = Judgement(
+    Verdict.UNSUPPORTED, "the call was refused; the device does not declare xrc", ("seen",)
+)
 WORKED = Judgement(Verdict.PASS, "the call returned 0", ("seen",))
 FAILED = Judgement(Verdict.FAIL, "the call should succeed, but returned EINVAL", ("seen",))
 
@@ -250,10 +278,14 @@ def test_the_profile_that_is_shipped_can_be_read() -> None:
 
 
 def test_absent_but_required_capabilities_fail() -> None:
-    refused = Judgement(Verdict.UNSUPPORTED, "the call was refused; the device does not declare odp")
+    refused = Judgement(
+        Verdict.UNSUPPORTED, "the call was refused; the device does not declare odp"
+    )
     pinned = apply_profile(refused, ("odp",), ("odp",), PRESENT)
     assert pinned.verdict == Verdict.FAIL
-    assert pinned.reason.endswith("but according to the profile odp must be present: the driver pages on demand")
+    assert pinned.reason.endswith(
+        "but according to the profile odp must be present: the driver pages on demand"
+    )
     # The profile's odp_ud_recv implies odp and ud. If any other capability is missing too, the case does not fail.
     demanding = Profile("rxe", present={"odp_ud_recv": "the data sheet"})
     for undeclared, verdict in (
@@ -276,13 +308,21 @@ BY_THE_PROFILE = f"{REFUSED.reason} (by the profile: {WHY})"
         (WORKED, ("xrc",), (), {"notes": ("seen", REMARK)}),
         (FAILED, ("xrc",), (), {"notes": ("seen", REMARK)}),
         (WORKED, ("odp",), (), {}),  # the case does not need the absent capability
-        (FAILED, ("xrc",), ("xrc",), {}),  # the capability is not declared, and was not observed to work either
+        (
+            FAILED,
+            ("xrc",),
+            ("xrc",),
+            {},
+        ),  # the capability is not declared, and was not observed to work either
         (Judgement(Verdict.UNREACHABLE, "no swap"), ("xrc",), (), {}),  # no call was issued
         (Judgement(Verdict.BROKEN, "no memory"), ("xrc",), (), {}),
     ],
 )
 def test_an_absent_capability_is_the_reason_or_a_remark(
-    judgement: Judgement, needs: tuple[str, ...], undeclared: tuple[str, ...], changes: dict[str, object]
+    judgement: Judgement,
+    needs: tuple[str, ...],
+    undeclared: tuple[str, ...],
+    changes: dict[str, object],
 ) -> None:
     assert apply_profile(judgement, needs, undeclared, ABSENT) == replace(judgement, **changes)  # type: ignore[arg-type]
 

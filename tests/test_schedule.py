@@ -45,7 +45,9 @@ def test_each_case_is_in_one_batch_and_each_hazardous_case_in_a_separate_batch_a
 
 
 @given(SECONDS)
-def test_a_single_worker_gets_all_cases_that_need_not_run_alone_in_one_batch(seconds: dict[str, float]) -> None:
+def test_a_single_worker_gets_all_cases_that_need_not_run_alone_in_one_batch(
+    seconds: dict[str, float],
+) -> None:
     assert Schedule(MIXED, 1, seconds).take() == [case.id for case in MIXED if not case.alone]
 
 
@@ -98,7 +100,9 @@ class TestDurations:
         assert durations.read() == {IDS[0]: 0.5, IDS[1]: 0.002}
 
     @pytest.mark.parametrize("content", DAMAGED)
-    def test_a_damaged_file_counts_as_empty_and_is_replaced(self, tmp_path: Path, content: bytes) -> None:
+    def test_a_damaged_file_counts_as_empty_and_is_replaced(
+        self, tmp_path: Path, content: bytes
+    ) -> None:
         durations = Durations(tmp_path / "forky-tcg.json")
         durations.path.write_bytes(content)
         assert durations.read() == {}
@@ -113,7 +117,9 @@ class TestDurations:
 @given(st.integers(1, 5))
 def test_cases_that_need_kept_memory_are_the_first_batch(workers: int) -> None:
     fields = "rules: [REREG-07], when: {flags: []}, then: open, given: {mrs: {mr: {access: []}}}"
-    kept = table("rereg_mr/sample", "\n".join(f"- {{id: k{number}, {fields}}}" for number in range(3)), 3).cases
+    kept = table(
+        "rereg_mr/sample", "\n".join(f"- {{id: k{number}, {fields}}}" for number in range(3)), 3
+    ).cases
     first, *others = batches(Schedule([*MIXED, *kept], workers, {}))
     assert first == [case.id for case in kept]
     assert sorted(case for batch in others for case in batch) == sorted(case.id for case in MIXED)
@@ -129,10 +135,16 @@ REG = table(
     3,
 )
 DEREG = table(
-    "dereg_mr/all", "- {id: plain, rules: [DEREG-01], given: {mrs: {mr: {access: []}}}, when: {mr: mr}, then: success}"
+    "dereg_mr/all",
+    "- {id: plain, rules: [DEREG-01], given: {mrs: {mr: {access: []}}}, when: {mr: mr}, then: success}",
 )
 SUITE = suite([REG, DEREG])
-ALL = ["reg_mr/flags/plain", "reg_mr/flags/remote-write", "reg_mr/flags/remote-atomic", "dereg_mr/all/plain"]
+ALL = [
+    "reg_mr/flags/plain",
+    "reg_mr/flags/remote-write",
+    "reg_mr/flags/remote-atomic",
+    "dereg_mr/all/plain",
+]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,12 @@ VALIDATORS = {
     "rules": jsonschema.Draft202012Validator(rules_schema()),
 }
 REAL = sorted(str(path.relative_to(CASES)) for path in CASES.glob("*/*.yaml"))
-ROW: dict[str, Any] = {"id": "a", "rules": ["REG-01"], "when": {"access": ["LOCAL_WRITE"]}, "then": "success"}
+ROW: dict[str, Any] = {
+    "id": "a",
+    "rules": ["REG-01"],
+    "when": {"access": ["LOCAL_WRITE"]},
+    "then": "success",
+}
 
 
 def accepts(data: object, of: str = "table") -> bool:
@@ -42,7 +47,9 @@ def with_row(**changes: Any) -> dict[str, Any]:
 def test_a_schema_is_valid_by_draft_2020_12_and_its_published_copy_is_up_to_date(of: str) -> None:
     jsonschema.Draft202012Validator.check_schema(json.loads(command.text(of)))
     path = ROOT / "docs" / f"{of}.schema.json"
-    assert path.read_text() == command.text(of) + "\n", f"run: ./rdma-cts schema {of} > docs/{path.name}"
+    assert path.read_text() == command.text(of) + "\n", (
+        f"run: ./rdma-cts schema {of} > docs/{path.name}"
+    )
 
 
 def test_the_schemas_of_summaries_and_waivers_have_all_verdicts_and_severities() -> None:
@@ -70,7 +77,9 @@ def test_a_malformed_document_does_not_validate_unless_it_is_beyond_the_schema(n
         data = yaml.safe_load(corpus.DOCUMENTS[name])
     except (yaml.YAMLError, ValueError):
         return
-    assert accepts(data, "rules" if corpus.is_rules(name) else "table") == (name in corpus.BEYOND_THE_SCHEMA)
+    assert accepts(data, "rules" if corpus.is_rules(name) else "table") == (
+        name in corpus.BEYOND_THE_SCHEMA
+    )
 
 
 def test_the_schema_has_the_expectations_of_the_loader() -> None:
@@ -81,11 +90,15 @@ def test_the_schema_has_the_expectations_of_the_loader() -> None:
     assert known == set(arguments._THEN_KEYS)
 
 
-def test_a_new_call_and_a_new_kind_of_memory_appear_in_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_call_and_a_new_kind_of_memory_appear_in_the_schema(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     own = {"access": ArgumentSpec("flags", "ibv_access_flags")}
     with monkeypatch.context() as with_both:
         with_both.setattr(vocabulary, "CALLS", {**vocabulary.CALLS, "ibv_new_verb": own})
-        with_both.setattr(vocabulary, "MEMORY_KINDS", {**vocabulary.MEMORY_KINDS, "pmem": "persistent memory"})
+        with_both.setattr(
+            vocabulary, "MEMORY_KINDS", {**vocabulary.MEMORY_KINDS, "pmem": "persistent memory"}
+        )
         importlib.reload(keys)
         text = json.dumps(table_schema())
     importlib.reload(keys)
@@ -104,7 +117,13 @@ def test_a_new_call_and_a_new_kind_of_memory_appear_in_the_schema(monkeypatch: p
         {"then": {"outcome": "$outcome", "errno": "$errno"}},
         {"then": {"outcome": "refused", "errno": ["EINVAL", "$errno"]}},
         {"given": "$given"},
-        {"given": {"memory": {"buf": {"kind": "$kind", "size": "$size"}}, "pds": "$pds", "memlock": "$limit"}},
+        {
+            "given": {
+                "memory": {"buf": {"kind": "$kind", "size": "$size"}},
+                "pds": "$pds",
+                "memlock": "$limit",
+            }
+        },
         {"given": {"memory": {"buf": "$memory"}}},
         {"afterwards": [{"call": "$call", "mr": "new", "then": "success"}]},
         {"afterwards": [{"call": "ibv_dereg_mr", "mr": "$mr", "then": "$then"}]},
@@ -115,7 +134,19 @@ def test_an_axis_may_be_used_wherever_a_value_may_be_used(changes: dict[str, Any
     assert accepts(with_row(**changes))
 
 
-FITTING = [4097, *["buf", "buf.size + 1 page - 1", "0x10 KiB", " - 1", "1pages", "pager", "SIZE_MAX", "buf + -1"]]
+FITTING = [
+    4097,
+    *[
+        "buf",
+        "buf.size + 1 page - 1",
+        "0x10 KiB",
+        " - 1",
+        "1pages",
+        "pager",
+        "SIZE_MAX",
+        "buf + -1",
+    ],
+]
 NOT_FITTING = ["", "007", "1 2", "buf +", "1.5", "buf * 2"]
 
 

@@ -35,7 +35,9 @@ from trial.running import judgement_on, on_the_reference
 from trial.searching import divergences, for_sequences, observe
 
 SUITE = load_suite()
-SEARCHING = next(each for each in SUITE.cases if each.kind is Kind.SEQUENCES and each.entry == "libibverbs")
+SEARCHING = next(
+    each for each in SUITE.cases if each.kind is Kind.SEQUENCES and each.entry == "libibverbs"
+)
 AT_MOST = 3000  # the number of sequences that must suffice to find the violation; most seeds need a few dozen
 ROW = "- id: found-by-random-sequences\n"
 
@@ -44,7 +46,9 @@ def subject_of(kind: type[Device], entry: str = "libibverbs") -> Subject:
     return Subject(ReferenceBench(), ReferenceBench(kind()), frozenset(capability.NAMES), entry)
 
 
-def searched(kind: type[Device], number: int, entry: str = "libibverbs", seed: int = 1) -> Divergence | None:
+def searched(
+    kind: type[Device], number: int, entry: str = "libibverbs", seed: int = 1
+) -> Divergence | None:
     return next(divergences(subject_of(kind, entry), seed, for_sequences(number)), None)
 
 
@@ -80,7 +84,9 @@ def test_two_references_never_diverge(number: int) -> None:
         pytest.param("only-the-first-element-is-checked", 1, 1, marks=pytest.mark.nightly),
     ],
 )
-def test_a_violation_is_found_and_reported_in_few_steps_that_repeat_it(name: str, seed: int, steps: int) -> None:
+def test_a_violation_is_found_and_reported_in_few_steps_that_repeat_it(
+    name: str, seed: int, steps: int
+) -> None:
     divergence = searched(named(name).kind, AT_MOST, seed=seed)
     assert divergence is not None
     assert len(divergence.taken) <= steps
@@ -113,14 +119,19 @@ def test_a_sequence_that_ends_early_releases_a_region_to_which_a_window_is_bound
     comparison = Comparison(subject, given)
     region = {"pd": "pd", "addr": "buf", "length": "1 page", "access": "[LOCAL_WRITE, MW_BIND]"}
     bind = {"qp": "qp", "mw": "mw", "mr": "new", "addr": "buf", "length": "64", "access": "[]"}
-    assert comparison.take("ibv_reg_mr", region) == comparison.take("ibv_bind_mw", bind) == "success"
+    assert (
+        comparison.take("ibv_reg_mr", region) == comparison.take("ibv_bind_mw", bind) == "success"
+    )
     comparison.close()
     assert (subject.left_behind, subject.device.resources()) == (set(), before)
 
 
 def test_the_nearest_rule_to_a_refused_atomic_depends_on_the_access_of_the_window() -> None:
     arguments = {"op": "ATOMIC_FETCH_AND_ADD", "rkey": "mw.rkey"}
-    found = [nearest_rule("traffic", arguments, "refused", access) for access in ("[REMOTE_ATOMIC]", "[REMOTE_READ]")]
+    found = [
+        nearest_rule("traffic", arguments, "refused", access)
+        for access in ("[REMOTE_ATOMIC]", "[REMOTE_READ]")
+    ]
     assert found == ["BIND-10", "BIND-09"]
 
 
@@ -129,10 +140,14 @@ def test_a_finding_violates_only_the_nearest_rule() -> None:
     with closing(ReferenceBench(named("one-byte-too-long").kind())) as bench:
         progress = Mock()
         observed = observe(SEARCHING, bench, bench.capabilities(), for_sequences(60), 5, progress)
-    line = result_record(SEARCHING, SUITE.registry, judging.judge(SEARCHING, [], observed), observed)
+    line = result_record(
+        SEARCHING, SUITE.registry, judging.judge(SEARCHING, [], observed), observed
+    )
     assert (line["verdict"], line["observed"]["seed"]) == (Verdict.FAIL, 5)
     rules = {rule for each in line["deviations"] for rule in each["rules"]}
-    assert {rule for rule, verdict in line["rule_verdicts"].items() if verdict == Verdict.FAIL} == rules
+    assert {
+        rule for rule, verdict in line["rule_verdicts"].items() if verdict == Verdict.FAIL
+    } == rules
     assert rules < set(SEARCHING.rules) == set(line["rule_verdicts"])
     assert all(each["row"].startswith(ROW) for each in line["deviations"])
     assert progress.call_args.kwargs["row"].startswith(ROW)
@@ -159,14 +174,17 @@ def test_without_hypothesis_the_missing_package_is_named(monkeypatch: Patch) -> 
     assert "python3-hypothesis" in str(error.value.hint)
 
 
-def test_a_worker_that_dies_in_a_sequence_names_the_sequence_and_the_rule_of_its_last_step(tmp_path: Path) -> None:
+def test_a_worker_that_dies_in_a_sequence_names_the_sequence_and_the_rule_of_its_last_step(
+    tmp_path: Path,
+) -> None:
     stage = Stage(tmp_path)
     text = "- {id: c0, rules: [REG-01, REG-15], when: {access: []}, then: success}"
     table = samples.table("reg_mr/sample", text, 1)
     made = samples.suite([replace(table, cases=(replace(table.cases[0], kind=Kind.SEQUENCES),))])
     point = {"point": "sequence 3 from seed 1", "done": 3, "row": ROW, "rule": "REG-15"}
     recorded = stage.play(
-        [HEADER, start(0), encode({"type": "progress", "case": "reg_mr/sample/c0", **point})], suite=made
+        [HEADER, start(0), encode({"type": "progress", "case": "reg_mr/sample/c0", **point})],
+        suite=made,
     )
     [line] = recorded.results
     assert line["verdict"] == Verdict.CRASH
@@ -178,8 +196,19 @@ def test_a_worker_that_dies_in_a_sequence_names_the_sequence_and_the_rule_of_its
 
 def test_the_progress_of_sequences_is_accepted(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    point = {"type": "progress", "case": "reg_mr/sample/c0", "point": "sequence 1 from seed 1", "row": ROW}
-    lines = [*ran(), start(0), *(encode({**point, "done": number}) for number in range(5)), *ran(0)[2:], *ran(1, 2, 3)]
+    point = {
+        "type": "progress",
+        "case": "reg_mr/sample/c0",
+        "point": "sequence 1 from seed 1",
+        "row": ROW,
+    }
+    lines = [
+        *ran(),
+        start(0),
+        *(encode({**point, "done": number}) for number in range(5)),
+        *ran(0)[2:],
+        *ran(1, 2, 3),
+    ]
     assert [line["verdict"] for line in stage.play(lines).results] == ["PASS"] * 4
 
 
@@ -192,7 +221,9 @@ def test_a_trial_reports_the_sequence_that_shows_a_violation(cli: Cli, monkeypat
 
 @pytest.mark.guest
 @pytest.mark.nightly
-def test_a_guest_crash_in_a_sequence_affects_one_case_and_names_the_sequence(tmp_path: Path) -> None:
+def test_a_guest_crash_in_a_sequence_affects_one_case_and_names_the_sequence(
+    tmp_path: Path,
+) -> None:
     overlay = bad_driver.overlay(tmp_path / "overlay")
     # The kernel panics at the third deallocation of a window. The first two occur before the first case, when the
     # session tries both types of window. So the third is in a sequence.
@@ -205,13 +236,18 @@ def test_a_guest_crash_in_a_sequence_affects_one_case_and_names_the_sequence(tmp
     assert done.returncode == 1, done.stdout + done.stderr
     run = read_results(tmp_path / "out")
     assert (footer_of(run)["complete"], footer_of(run)["boots"]) == (True, 2)
-    crash, other = (next(line for line in run.results if line["entry"] == entry) for entry in ("libibverbs", "uverbs"))
+    crash, other = (
+        next(line for line in run.results if line["entry"] == entry)
+        for entry in ("libibverbs", "uverbs")
+    )
     assert crash["verdict"] == Verdict.CRASH
     assert "from seed 1" in crash["reason"]
     assert any("sysrq triggered crash" in text for text in crash["kernel"]["log"])
     [flight] = crash["deviations"]
     assert verdict_of(flight["row"], Device) == Verdict.PASS
-    assert [rule for rule, verdict in crash["rule_verdicts"].items() if verdict == Verdict.CRASH] == flight["rules"]
+    assert [
+        rule for rule, verdict in crash["rule_verdicts"].items() if verdict == Verdict.CRASH
+    ] == flight["rules"]
     # The sequences at the other entry ran for their whole time.
     assert other["verdict"] in (Verdict.PASS, Verdict.FAIL)
     assert other["observed"]["steps"] > other["observed"]["sequences"] > 0

@@ -32,13 +32,19 @@ def lines(cases: Sequence[str], dies_in: str = "") -> Iterator[bytes | None]:
         yield encode({"type": "start", "case": id_})
         if id_ == dies_in:
             return
-        yield encode(observed_result(SUITE.cases[number], "FAIL" if number % 3 == 0 else "PASS", duration_us=number))
+        yield encode(
+            observed_result(
+                SUITE.cases[number], "FAIL" if number % 3 == 0 else "PASS", duration_us=number
+            )
+        )
 
 
 class Together:
     """Starts actors. The first actors send nothing before all of them are started."""
 
-    def __init__(self, at_once: int, script: Callable[[Sequence[str]], Iterator[bytes | None]] = lines) -> None:
+    def __init__(
+        self, at_once: int, script: Callable[[Sequence[str]], Iterator[bytes | None]] = lines
+    ) -> None:
         self.barrier = threading.Barrier(at_once)
         self.first = at_once
         self.script = script
@@ -75,7 +81,10 @@ def test_the_results_are_those_of_one_worker(tmp_path: Path, at_once: int) -> No
     assert figures(many) == figures(one)
     assert list(footer_of(many)["verdicts"]) == list(footer_of(one)["verdicts"])
     assert footer_of(many)["boots"] == at_once
-    alike = [[{**each, "worker": 0} for each in read(tmp_path / name).results] for name in ("one", "many")]
+    alike = [
+        [{**each, "worker": 0} for each in read(tmp_path / name).results]
+        for name in ("one", "many")
+    ]
     assert alike[0] == alike[1]
     assert all(actor.closed for actor in several.actors)
 
@@ -91,14 +100,21 @@ def on_devices(folder: Path, found: dict[str, str], **differing: object) -> Reco
             if device not in started:
                 started.add(device)
                 barrier.wait(PATIENCE_S)
-            facts = {**header()["device"], "name": found[device], **(differing if device == "fake1" else {})}
+            facts = {
+                **header()["device"],
+                "name": found[device],
+                **(differing if device == "fake1" else {}),
+            }
             yield encode(header(device=facts))
             yield from itertools.islice(lines(cases), 1, None)
 
         return lambda cases: Actor(script(cases))
 
     facts: SupervisorFacts = {"stack": "test", "devices": list(found)}
-    how: dict[str, Any] = {"reproduction": lambda case, device: f"{device}: {case.id}", "durations": LONG}
+    how: dict[str, Any] = {
+        "reproduction": lambda case, device: f"{device}: {case.id}",
+        "durations": LONG,
+    }
     return Stage(folder).supervise(*map(starter, found), suite=SUITE, facts=facts, **how)
 
 
@@ -133,7 +149,9 @@ def test_a_dying_worker_affects_only_its_case(tmp_path: Path) -> None:
     recorded = supervised(tmp_path, several, 2)
     verdicts = {line["case"]: line["verdict"] for line in recorded.results}
     assert len(verdicts) == len(recorded.results) == COUNT
-    assert [case for case in IDS if verdicts[case] == "CRASH"] == dead[:1] == [several.batches[0][1]]
+    assert (
+        [case for case in IDS if verdicts[case] == "CRASH"] == dead[:1] == [several.batches[0][1]]
+    )
     assert footer_of(recorded)["complete"] is True
 
 

@@ -56,7 +56,10 @@ def test_shards_contain_each_case_once_and_take_equally_long(of: int) -> None:
 @pytest.mark.parametrize("of", [3, 8, 16])
 def test_shards_of_a_default_run_take_about_the_same_time(of: int) -> None:
     ids = [case.id for case in of_tier(SUITE.cases, DEFAULT)]
-    times = [seconds(Shard(number, of).part(ids, str, shipped_durations())) for number in range(1, of + 1)]
+    times = [
+        seconds(Shard(number, of).part(ids, str, shipped_durations()))
+        for number in range(1, of + 1)
+    ]
     assert max(times) <= 1.1 * min(times)
 
 
@@ -67,7 +70,9 @@ def test_a_run_plans_its_shard_and_records_the_whole() -> None:
     plan = run._planned(options, chosen, Target("forky", []), [])
     assert isinstance(plan, RunPlan)
     assert plan.facts["shard"] == {"number": 2, "of": 3, "whole": [case.id for case in whole.cases]}
-    assert [case.id for case in plan.cases] == Shard(2, 3).part(plan.facts["shard"]["whole"], str, shipped_durations())
+    assert [case.id for case in plan.cases] == Shard(2, 3).part(
+        plan.facts["shard"]["whole"], str, shipped_durations()
+    )
     assert run_arguments.recorded_options(options.arguments(), Path("plan.json")) == options
     assert "--shard" not in options.reproduction(plan.cases[0])
 
@@ -78,7 +83,9 @@ def test_a_night_divides_its_cells(tmp_path: Path) -> None:
     for part in ("1/2", "2/2"):
         parser = Parser(prog="x")
         nightly.add_arguments(parser)
-        arguments = parser.parse_args(["--history", str(tmp_path), "--stack", "forky,trixie,bookworm", "--shard", part])
+        arguments = parser.parse_args(
+            ["--history", str(tmp_path), "--stack", "forky,trixie,bookworm", "--shard", part]
+        )
         cells += nightly._cells(arguments, RunOptions())
     assert sorted(cells) == ["bookworm", "forky", "trixie"]
 
@@ -97,7 +104,10 @@ def shards(folder: Path, **head: Any) -> list[Path]:
         facts = {"number": number, "of": OF, "whole": [case.id for case in WHOLE]}
         cases = Shard(number, OF).part(WHOLE, lambda case: case.id, shipped_durations())
         argv = ["run", "--shard", f"{number}/{OF}", "--guest"]
-        own = {"started": f"2026-01-02T0{4 - number}:00:00+00:00", **head}  # the clocks differ by hours
+        own = {
+            "started": f"2026-01-02T0{4 - number}:00:00+00:00",
+            **head,
+        }  # the clocks differ by hours
         path = folder / f"shard-{number}"
         found.append(record(path, SUITE, cases, broken(), shard=facts, argv=argv, **own))
     return found
@@ -115,16 +125,23 @@ def parts(tmp_path_factory: Folders) -> list[Path]:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: Folders) -> Path:
     """The same run without shards."""
-    return record(tmp_path_factory.mktemp("whole") / "run", SUITE, WHOLE, broken(), argv=["run", "--guest"])
+    return record(
+        tmp_path_factory.mktemp("whole") / "run", SUITE, WHOLE, broken(), argv=["run", "--guest"]
+    )
 
 
 def stable(recorded: Recorded) -> list[dict[str, Any]]:
     """Returns the results without the keys that differ in each run."""
     changing = ("duration_us", "observed", "worker")
-    return [{key: value for key, value in each.items() if key not in changing} for each in recorded.results]
+    return [
+        {key: value for key, value in each.items() if key not in changing}
+        for each in recorded.results
+    ]
 
 
-def test_the_merged_run_equals_the_unsharded_run(parts: list[Path], whole: Path, tmp_path: Path, cli: Cli) -> None:
+def test_the_merged_run_equals_the_unsharded_run(
+    parts: list[Path], whole: Path, tmp_path: Path, cli: Cli
+) -> None:
     out = tmp_path / "out"
     assert cli(read(whole).status, "merge", *reversed(parts), "--out", out).err == ""
     one, other = read_results(out), read_results(whole)
@@ -134,11 +151,17 @@ def test_the_merged_run_equals_the_unsharded_run(parts: list[Path], whole: Path,
     assert one.header["planned"] == other.header["planned"]
     assert one.header["argv"] == other.header["argv"]
     assert one.header["started"] == "2026-01-02T01:00:00+00:00"
-    assert [(each["number"], each["complete"]) for each in one.header["shards"]] == [(1, True), (2, True), (3, True)]
+    assert [(each["number"], each["complete"]) for each in one.header["shards"]] == [
+        (1, True),
+        (2, True),
+        (3, True),
+    ]
     merged, unsharded = read(out), read(whole)
     assert merged.sentence == unsharded.sentence
     assert merged.conclusion == unsharded.conclusion
-    assert [each.fingerprint for each in merged.defects] == [each.fingerprint for each in unsharded.defects]
+    assert [each.fingerprint for each in merged.defects] == [
+        each.fingerprint for each in unsharded.defects
+    ]
     assert list(compare(unsharded, merged).changes) == []
     assert merged.facts["shard"] == "3, merged"
     for each in merged.results:
@@ -146,15 +169,22 @@ def test_the_merged_run_equals_the_unsharded_run(parts: list[Path], whole: Path,
             assert read_points(out, each) == read_points(whole, each)
 
 
-def test_a_merged_run_is_judged_and_bundled_as_any_other(parts: list[Path], tmp_path: Path, cli: Cli) -> None:
+def test_a_merged_run_is_judged_and_bundled_as_any_other(
+    parts: list[Path], tmp_path: Path, cli: Cli
+) -> None:
     out = tmp_path / "out"
     cli(1, "merge", *parts, "--out", out)
-    assert f"{len(WHOLE)} of {len(WHOLE)} results judged again: 0 verdicts changed" in cli(1, "judge", out).out
+    assert (
+        f"{len(WHOLE)} of {len(WHOLE)} results judged again: 0 verdicts changed"
+        in cli(1, "judge", out).out
+    )
     cli(0, "bundle", out)
     cli(1, "verify", f"{out}{SUFFIX}")
 
 
-def test_a_shard_that_is_missing_is_named_and_the_run_incomplete(parts: list[Path], tmp_path: Path, cli: Cli) -> None:
+def test_a_shard_that_is_missing_is_named_and_the_run_incomplete(
+    parts: list[Path], tmp_path: Path, cli: Cli
+) -> None:
     out = tmp_path / "out"
     lost = len(read_results(parts[1]).header["planned"])
     said = cli(1, "merge", parts[0], parts[2], "--out", out)
@@ -167,7 +197,9 @@ def test_a_shard_that_is_missing_is_named_and_the_run_incomplete(parts: list[Pat
     assert len(read(out).unrecorded) == lost
 
 
-def test_a_shard_cut_short_is_named_and_lacks_only_its_cases(parts: list[Path], tmp_path: Path, cli: Cli) -> None:
+def test_a_shard_cut_short_is_named_and_lacks_only_its_cases(
+    parts: list[Path], tmp_path: Path, cli: Cli
+) -> None:
     cut = shutil.copytree(parts[0], tmp_path / "cut")
     *lines, _, _ = (cut / "results.jsonl").read_bytes().splitlines(keepends=True)
     (cut / "results.jsonl").write_bytes(b"".join(lines) + b'{"type":"res')
@@ -177,14 +209,23 @@ def test_a_shard_cut_short_is_named_and_lacks_only_its_cases(parts: list[Path], 
     assert len(read(tmp_path / "out").unrecorded) == 1
 
 
-def test_workers_and_confirmations_of_all_shards_are_kept(parts: list[Path], tmp_path: Path, cli: Cli) -> None:
+def test_workers_and_confirmations_of_all_shards_are_kept(
+    parts: list[Path], tmp_path: Path, cli: Cli
+) -> None:
     changed, confirmed = [], 0
     for number, part in enumerate(parts):
         lines = lines_of(part)
-        failed = [line["case"] for line in lines[1:-1] if line["verdict"] == "FAIL" and not line.get("deviations")]
+        failed = [
+            line["case"]
+            for line in lines[1:-1]
+            if line["verdict"] == "FAIL" and not line.get("deviations")
+        ]
         for line in lines[1:-1]:
             line["worker"] = 2
-        more = [{"type": "confirmation", "case": case, "confirmed": True, "by": "worker"} for case in failed]
+        more = [
+            {"type": "confirmation", "case": case, "confirmed": True, "by": "worker"}
+            for case in failed
+        ]
         tried = {"confirmed": len(more), "not_confirmed": 0, "not_tried": number}
         lines[-1:] = [*more, {**lines[-1], "boots": 2, "confirmation": tried}]
         confirmed += len(more)
@@ -194,10 +235,16 @@ def test_workers_and_confirmations_of_all_shards_are_kept(parts: list[Path], tmp
     assert confirmed
     assert {each["worker"] for each in recorded.results} == {2, 4, 6}
     assert footer_of(recorded)["boots"] == 6
-    assert footer_of(recorded)["confirmation"] == {"confirmed": confirmed, "not_confirmed": 0, "not_tried": 3}
+    assert footer_of(recorded)["confirmation"] == {
+        "confirmed": confirmed,
+        "not_confirmed": 0,
+        "not_tried": 3,
+    }
 
 
-def test_a_full_disk_leaves_no_run_and_the_merge_can_be_repeated(parts: list[Path], tmp_path: Path, cli: Cli) -> None:
+def test_a_full_disk_leaves_no_run_and_the_merge_can_be_repeated(
+    parts: list[Path], tmp_path: Path, cli: Cli
+) -> None:
     out = tmp_path / "out"
     with full_disk(20_000):
         said = cli(3, "merge", *parts, "--out", out).err
@@ -221,7 +268,10 @@ def test_only_the_merged_run_reports_an_unneeded_waiver_of_a_rule(tmp_path: Path
         written_records(lines, part)
     cli(1, "merge", *parts, "--out", tmp_path / "out")
     (problem,) = read(tmp_path / "out").waivers["problems"]
-    assert "the waiver of ADV-01 (the rdma team, https://bugs.example.org/1) is no longer needed" in problem
+    assert (
+        "the waiver of ADV-01 (the rdma team, https://bugs.example.org/1) is no longer needed"
+        in problem
+    )
     path.write_text(path.read_text() + "\n")
     said = cli(2, "merge", *parts, "--out", tmp_path / "again").err
     assert f"{path} is not the file of waivers that the shards had" in said

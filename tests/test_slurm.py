@@ -17,11 +17,23 @@ def call(tmp_path: Path) -> Callable[..., tuple[str, int]]:
     suite, a program prints its arguments and exits with STATUS; `srun` runs the command on the node n7."""
     shutil.copytree(ROOT / "ci", tmp_path / "ci")
     script(tmp_path / "rdma-cts", 'echo "$@"\nexit "${STATUS:-0}"')
-    script(tmp_path / "bin/srun", 'while [ "${1#-}" != "$1" ]; do shift; done\nSLURMD_NODENAME=n7 exec "$@"')
+    script(
+        tmp_path / "bin/srun",
+        'while [ "${1#-}" != "$1" ]; do shift; done\nSLURMD_NODENAME=n7 exec "$@"',
+    )
 
     def run(name: str, *arguments: str, **environment: str) -> tuple[str, int]:
-        path = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "SLURM_SUBMIT_DIR": str(tmp_path)}
-        done = ended("sh", tmp_path / "ci/slurm" / name, *arguments, cwd=tmp_path, env={**path, **environment})
+        path = {
+            "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+            "SLURM_SUBMIT_DIR": str(tmp_path),
+        }
+        done = ended(
+            "sh",
+            tmp_path / "ci/slurm" / name,
+            *arguments,
+            cwd=tmp_path,
+            env={**path, **environment},
+        )
         assert done.stderr == ""
         return done.stdout.strip(), done.returncode
 
@@ -41,15 +53,25 @@ RUN = "run --out out/n7 --yes --quiet --tier smoke"
     ],
 )
 def test_each_node_of_an_acceptance_runs_what_is_missing(
-    call: Callable[..., tuple[str, int]], tmp_path: Path, status: str, begun: bool, expected: str, exit_status: int
+    call: Callable[..., tuple[str, int]],
+    tmp_path: Path,
+    status: str,
+    begun: bool,
+    expected: str,
+    exit_status: int,
 ) -> None:
     if begun:
         (tmp_path / "out/n7").mkdir(parents=True)
         (tmp_path / "out/n7/plan.json").touch()
-    assert call("acceptance.sbatch", "out", "--tier", "smoke", STATUS=status) == (expected, exit_status)
+    assert call("acceptance.sbatch", "out", "--tier", "smoke", STATUS=status) == (
+        expected,
+        exit_status,
+    )
 
 
-def test_a_job_creates_the_page_and_an_array_runs_shards(call: Callable[..., tuple[str, int]], tmp_path: Path) -> None:
+def test_a_job_creates_the_page_and_an_array_runs_shards(
+    call: Callable[..., tuple[str, int]], tmp_path: Path
+) -> None:
     """RDMA_CTS_SUITE names the suite of a job that was submitted from another directory."""
     suite = {"RDMA_CTS_SUITE": str(tmp_path), "SLURM_SUBMIT_DIR": "/nowhere"}
     assert call("page.sbatch", "out", "page", **suite) == ("fleet out --out page", 0)

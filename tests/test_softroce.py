@@ -65,7 +65,9 @@ def test_every_input_of_the_recipe_changes_its_digest(name: str) -> None:
 
 
 def test_a_kernel_of_another_suite_has_its_own_apt_source() -> None:
-    recipe = dataclasses.replace(recipe_for("trixie-backports"), mirror="http://mirror.example/debian")
+    recipe = dataclasses.replace(
+        recipe_for("trixie-backports"), mirror="http://mirror.example/debian"
+    )
     assert guest_system(recipe).command(Path("/x"))[-2:] == [
         "deb http://mirror.example/debian trixie main",
         "deb http://mirror.example/debian trixie-backports main",
@@ -99,8 +101,13 @@ Components: main
         ("sources.list", "deb file:/mnt/debian bookworm main\n", "debian", ""),
     ],
 )
-def test_the_mirror_is_in_the_apt_sources(tmp_path: Path, name: str, text: str, release: str, expected: str) -> None:
-    laid(tmp_path, {f"apt/{name}": text, "os-release": f'ID={release}\nVERSION_CODENAME="bookworm"\n'})
+def test_the_mirror_is_in_the_apt_sources(
+    tmp_path: Path, name: str, text: str, release: str, expected: str
+) -> None:
+    laid(
+        tmp_path,
+        {f"apt/{name}": text, "os-release": f'ID={release}\nVERSION_CODENAME="bookworm"\n'},
+    )
     assert mirror.host_mirror(tmp_path) == expected
 
 
@@ -133,8 +140,12 @@ def test_a_required_module_that_the_kernel_lacks_is_named(tmp_path: Path) -> Non
 
 def test_the_archive_can_be_unpacked() -> None:
     files = (("dir/odd", cpio.PROGRAM, b"12345"), ("dir/even", cpio.FILE, b"1234"))
-    archive = cpio.archive([cpio.Entry("dir", cpio.DIRECTORY), *(cpio.Entry(*each) for each in files)])
-    listing = subprocess.run(["busybox", "cpio", "-tv"], input=archive, capture_output=True, check=True).stdout.decode()
+    archive = cpio.archive(
+        [cpio.Entry("dir", cpio.DIRECTORY), *(cpio.Entry(*each) for each in files)]
+    )
+    listing = subprocess.run(
+        ["busybox", "cpio", "-tv"], input=archive, capture_output=True, check=True
+    ).stdout.decode()
     entries = [(words[-1], words[0]) for words in map(str.split, listing.splitlines())]
     assert entries == [("dir", "drwxr-xr-x"), ("dir/odd", "-rwxr-xr-x"), ("dir/even", "-rw-r--r--")]
 
@@ -151,7 +162,9 @@ class FakeBuild:
     said: str = ""
     content: bytes = b"root"
 
-    def __call__(self, recipe: Recipe, place: Path, log: Path, progress: Callable[[str], None]) -> str:
+    def __call__(
+        self, recipe: Recipe, place: Path, log: Path, progress: Callable[[str], None]
+    ) -> str:
         self.count += 1
         (place / "vmlinuz").write_bytes(b"kernel")
         log.write_text(self.said)
@@ -196,7 +209,9 @@ def test_a_damaged_or_foreign_image_is_detected_and_built_again(
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "broken link"])
-def test_a_file_or_link_at_the_path_of_an_image_is_replaced(tmp_path: Path, fake_build: FakeBuild, kind: str) -> None:
+def test_a_file_or_link_at_the_path_of_an_image_is_replaced(
+    tmp_path: Path, fake_build: FakeBuild, kind: str
+) -> None:
     folder, elsewhere = image.image_folder(Recipe(), tmp_path), tmp_path / "elsewhere"
     folder.parent.mkdir()
     if kind == "file":
@@ -214,7 +229,9 @@ def test_a_file_or_link_at_the_path_of_an_image_is_replaced(tmp_path: Path, fake
 EXPIRED = "E: Release file for http://mirror.example/debian/dists/forky/InRelease is expired (invalid since 3d)."
 
 
-def test_expired_lists_are_used_only_if_apt_reports_that_they_have_expired(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_expired_lists_are_used_only_if_apt_reports_that_they_have_expired(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
     tried: list[tuple[str, ...]] = []
 
     def run(command: Sequence[str], log: Path, *_: object) -> int:
@@ -245,7 +262,9 @@ def test_an_image_of_expired_lists_is_recorded_or_refused(
 @contextlib.contextmanager
 def killed_after(line: bytes, program: str) -> Iterator[None]:
     """Runs a Python program until it prints the line, and kills it at the end of the block."""
-    with subprocess.Popen([sys.executable, "-uc", program], cwd=ROOT, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-uc", program], cwd=ROOT, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == line
         yield
@@ -262,7 +281,9 @@ def test_a_build_that_is_killed_leaves_no_mount_and_no_process(tmp_path: Path) -
         f"run_logged(['sh', '-c', {script!r}], Path({str(tmp_path / 'log')!r}), print, {{'mounted': 'mounted'}})",
     ):
         pass
-    await_true(lambda: not any("1000.125" in word for words in command_lines().values() for word in words))
+    await_true(
+        lambda: not any("1000.125" in word for words in command_lines().values() for word in words)
+    )
     assert str(tmp_path) not in Path("/proc/mounts").read_text()
 
 
@@ -271,8 +292,12 @@ def test_a_second_run_waits_for_the_first_to_build(tmp_path: Path, fake_build: F
     (tmp_path / "images").mkdir()
     with (tmp_path / "image-forky.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        ensure_image(STACKS["trixie"], tmp_path, print)  # the image of another stack is built meanwhile
-        second = threading.Thread(target=ensure_image, args=(Recipe(), tmp_path, lambda _: waiting.set()))
+        ensure_image(
+            STACKS["trixie"], tmp_path, print
+        )  # the image of another stack is built meanwhile
+        second = threading.Thread(
+            target=ensure_image, args=(Recipe(), tmp_path, lambda _: waiting.set())
+        )
         second.start()
         assert waiting.wait(PATIENCE_S)
         assert fake_build.count == 1
@@ -290,7 +315,8 @@ FULL = "not enough disk space"
 
 
 @pytest.mark.parametrize(
-    ("number", "message"), [(errno.ENOSPC, FULL), (errno.EDQUOT, FULL), (errno.EIO, "Input/output error")]
+    ("number", "message"),
+    [(errno.ENOSPC, FULL), (errno.EDQUOT, FULL), (errno.EIO, "Input/output error")],
 )
 def test_a_build_that_fails_is_reported_and_leaves_nothing(
     tmp_path: Path, fake_build: FakeBuild, number: int, message: str
@@ -323,7 +349,9 @@ def aged(tmp_path: Path, days: float) -> Image:
     return found
 
 
-def test_an_old_image_is_renewed_with_the_current_packages(tmp_path: Path, fake_build: FakeBuild) -> None:
+def test_an_old_image_is_renewed_with_the_current_packages(
+    tmp_path: Path, fake_build: FakeBuild
+) -> None:
     old = aged(tmp_path, days=3)
     renew_image(Recipe(), tmp_path, 4, print)
     assert fake_build.count == 1
@@ -364,7 +392,9 @@ def test_a_missing_tool_is_named_with_its_package(tmp_path: Path, monkeypatch: P
         ensure_image(Recipe(), tmp_path, print)
 
 
-def test_a_disk_that_is_too_small_is_reported_before_anything_is_downloaded(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_disk_that_is_too_small_is_reported_before_anything_is_downloaded(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
     monkeypatch.setattr(build, "NEEDED_BYTES", 1 << 60)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with user_error("not enough disk space", status=3):
@@ -383,15 +413,23 @@ def test_a_mirror_that_does_not_respond_is_a_failed_download(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("E: The repository 'http://x/debian forkly Release' does not have a Release file.", "no Debian suite 'forky'"),
+        (
+            "E: The repository 'http://x/debian forkly Release' does not have a Release file.",
+            "no Debian suite 'forky'",
+        ),
         ("E: Failed to fetch http://x/y.deb  404  Not Found", "downloading Debian packages"),
         ("dpkg: error: unable to create: No space left on device", "not enough disk space"),
         ("E: You don't have enough free space in /x/archives/.", "not enough disk space"),
-        ("W: GPG error: The following signatures were invalid: NO_PUBKEY 6ED0E7B82643E131", "signature"),
+        (
+            "W: GPG error: The following signatures were invalid: NO_PUBKEY 6ED0E7B82643E131",
+            "signature",
+        ),
         ("E: Unable to locate package python3-pyverbs", "Unable to locate package python3-pyverbs"),
     ],
 )
-def test_why_the_bootstrap_failed_is_reported_in_one_line(tmp_path: Path, line: str, message: str) -> None:
+def test_why_the_bootstrap_failed_is_reported_in_one_line(
+    tmp_path: Path, line: str, message: str
+) -> None:
     log = tmp_path / "log"
     log.write_text(f"I: running apt-get update...\n{line}\nE: mmdebstrap failed to run\n")
     error = build.explain(Recipe(), log)
@@ -424,7 +462,9 @@ class FakeQemu:
         launched.script(self.programs / "qemu-system-x86_64", f"echo $$ >{self.pid}\n{script}")
 
     def boot(self, console: Path | None = None, deadline_s: float = PATIENCE_S) -> Guest:
-        return boot(self.image, Job((), "true"), console=console or self.console, deadline_s=deadline_s)
+        return boot(
+            self.image, Job((), "true"), console=console or self.console, deadline_s=deadline_s
+        )
 
     def fails(self, message: str, deadline_s: float = PATIENCE_S) -> UserError:
         with user_error(re.escape(message), status=3) as caught:
@@ -451,7 +491,9 @@ def test_if_qemu_is_killed_externally_before_the_guest_is_up_another_guest_is_st
     fake_qemu: FakeQemu, tmp_path: Path
 ) -> None:
     tried = tmp_path / "tried"
-    fake_qemu.put(f"echo >>{tried}; [ $(wc -l <{tried}) -lt {TRIES} ] && kill -9 $$; echo '{UP}'; exec sleep 60")
+    fake_qemu.put(
+        f"echo >>{tried}; [ $(wc -l <{tried}) -lt {TRIES} ] && kill -9 $$; echo '{UP}'; exec sleep 60"
+    )
     with fake_qemu.boot() as guest:
         assert guest.up["uptime_s"] == 1.5
     assert tried.read_text() == "\n" * TRIES
@@ -459,10 +501,14 @@ def test_if_qemu_is_killed_externally_before_the_guest_is_up_another_guest_is_st
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("script", "message"), rows("guests_that_do_not_start"))
-def test_a_guest_that_cannot_start_is_reported(fake_qemu: FakeQemu, tmp_path: Path, script: str, message: str) -> None:
+def test_a_guest_that_cannot_start_is_reported(
+    fake_qemu: FakeQemu, tmp_path: Path, script: str, message: str
+) -> None:
     fake_qemu.put(CONSOLE + script)
     error = fake_qemu.fails(message)
-    assert error.log == (str(fake_qemu.console) if "$console" in script else "")  # an empty console is not named
+    assert error.log == (
+        str(fake_qemu.console) if "$console" in script else ""
+    )  # an empty console is not named
     assert not fake_qemu.runs()
     assert list(tmp_path.glob("work-*")) == []
 
@@ -472,7 +518,9 @@ def test_a_guest_that_hangs_is_killed_at_its_deadline(fake_qemu: FakeQemu) -> No
     fake_qemu.put("exec sleep infinity")
     for deadline_s in longer_and_longer(0.5):
         fake_qemu.fails(f"did not come up within {deadline_s:g} s", deadline_s)
-        if fake_qemu.pid.exists() and fake_qemu.pid.read_text():  # else QEMU was killed before it wrote its process id
+        if (
+            fake_qemu.pid.exists() and fake_qemu.pid.read_text()
+        ):  # else QEMU was killed before it wrote its process id
             break
     assert not fake_qemu.runs()
 
@@ -488,7 +536,9 @@ def test_temporary_files_are_only_next_to_the_console_and_are_removed(
     assert list(place.iterdir()) == [place / "console"]
 
 
-def test_each_line_is_returned_as_soon_as_it_is_complete(fake_qemu: FakeQemu, tmp_path: Path) -> None:
+def test_each_line_is_returned_as_soon_as_it_is_complete(
+    fake_qemu: FakeQemu, tmp_path: Path
+) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     fake_qemu.put(f"echo '{UP}'; exec cat {pipe}")
@@ -504,7 +554,9 @@ def test_each_line_is_returned_as_soon_as_it_is_complete(fake_qemu: FakeQemu, tm
         assert guest.wait() == 0
 
 
-def test_qemu_is_killed_with_the_program_that_started_it(fake_qemu: FakeQemu, tmp_path: Path) -> None:
+def test_qemu_is_killed_with_the_program_that_started_it(
+    fake_qemu: FakeQemu, tmp_path: Path
+) -> None:
     fake_qemu.put(f"echo '{UP}'; exec sleep infinity")
     with killed_after(
         b"up\n",
@@ -559,7 +611,9 @@ def test_without_a_device_node_there_is_no_kvm(tmp_path: Path) -> None:
 # The job
 
 
-def test_a_job_with_a_missing_file_or_an_invalid_name_of_a_variable_is_refused(tmp_path: Path) -> None:
+def test_a_job_with_a_missing_file_or_an_invalid_name_of_a_variable_is_refused(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(UserError, match="nothing-here cannot be copied"):
         job.pack(Job(((tmp_path / "nothing-here", "x"),), "true"), tmp_path / "job")
     with pytest.raises(ValueError, match="a;b"):
@@ -571,7 +625,9 @@ def test_a_job_with_a_missing_file_or_an_invalid_name_of_a_variable_is_refused(t
 def test_a_guest_without_the_driver_reports_the_reason(tmp_path: Path) -> None:
     laid(tmp_path, {"overlay/etc/modprobe.d/none.conf": "install rdma_rxe /bin/false\n"})
     image = ensure_image(recipe_for(), cache_directory(), print)
-    with pytest.raises(UserError, match=r"could not bring up its RDMA device: modprobe.*rdma_rxe") as caught:
+    with pytest.raises(
+        UserError, match=r"could not bring up its RDMA device: modprobe.*rdma_rxe"
+    ) as caught:
         boot(image, Job((), "true"), console=tmp_path / "console", overlay=tmp_path / "overlay")
     assert caught.value.log == str(tmp_path / "console")
 
@@ -606,11 +662,20 @@ def test_packages_are_added_to_a_copy_once(tmp_path: Path, installed: list[Seque
     assert ensure_image(Recipe(), tmp_path, print, ("gdb", "strace")) == first
     assert installed == [("strace", "gdb")]
     assert first.root.read_bytes() == plain.root.read_bytes() + b"+" == b"forkyroot+"
-    assert (first.kernel_version, first.base, plain.base) == ("7.0-test", plain.digest, Recipe().digest())
-    assert first.digest not in (plain.digest, ensure_image(Recipe(), tmp_path, print, ("gdb",)).digest)
+    assert (first.kernel_version, first.base, plain.base) == (
+        "7.0-test",
+        plain.digest,
+        Recipe().digest(),
+    )
+    assert first.digest not in (
+        plain.digest,
+        ensure_image(Recipe(), tmp_path, print, ("gdb",)).digest,
+    )
 
 
-def test_images_with_packages_do_not_displace_images_without(tmp_path: Path, installed: list[Sequence[str]]) -> None:
+def test_images_with_packages_do_not_displace_images_without(
+    tmp_path: Path, installed: list[Sequence[str]]
+) -> None:
     plain = ensure_image(Recipe(), tmp_path, print).root
     for name in ("one", "two", "three", "four"):
         ensure_image(Recipe(), tmp_path, print, (name,))
@@ -624,10 +689,16 @@ def test_images_with_packages_do_not_displace_images_without(tmp_path: Path, ins
         ("E: Unable to locate package gbd\n", 2, "the Debian suite 'forky' has no package 'gbd'"),
         ("E: Package 'kmod-x' has no installation candidate\n", 2, "has no package 'kmod-x'"),
         ("E: replaces: libc6 rdma-core\n", 3, "would replace libc6 rdma-core"),
-        ("W: Failed to fetch http://mirror.example/x\n", 3, "downloading Debian packages for the guest failed"),
+        (
+            "W: Failed to fetch http://mirror.example/x\n",
+            3,
+            "downloading Debian packages for the guest failed",
+        ),
     ],
 )
-def test_why_packages_could_not_be_added_is_reported(tmp_path: Path, log: str, status: int, message: str) -> None:
+def test_why_packages_could_not_be_added_is_reported(
+    tmp_path: Path, log: str, status: int, message: str
+) -> None:
     (tmp_path / "log").write_text(log)
     error = added.explain(Recipe(), tmp_path / "image", tmp_path / "log")
     assert message in error.message
@@ -643,7 +714,9 @@ PLANS = {
 
 @pytest.mark.parametrize("plan", PLANS, ids=["nothing", "upgrade", "removal"])
 def test_packages_that_would_replace_others_are_not_installed(tmp_path: Path, plan: str) -> None:
-    responses = f'case "$*" in *--simulate*) cat <<\'END\'\n{plan}\nEND\n;; *) echo "installed: $*" ;; esac'
+    responses = (
+        f'case "$*" in *--simulate*) cat <<\'END\'\n{plan}\nEND\n;; *) echo "installed: $*" ;; esac'
+    )
     launched.script(tmp_path / "apt-get", responses)
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "MMDEBSTRAP_APT_CONFIG": "/dev/null"}
     done = launched.ended("sh", added.SCRIPT, "/root-of-the-guest", "strace", env=environment)
@@ -653,4 +726,8 @@ def test_packages_that_would_replace_others_are_not_installed(tmp_path: Path, pl
 
 
 def test_names_of_packages_are_separated_by_commas() -> None:
-    assert builds.tools_from(RunOptions(tools=("strace,gdb", "g++,gdb"))) == ("strace", "gdb", "g++")
+    assert builds.tools_from(RunOptions(tools=("strace,gdb", "g++,gdb"))) == (
+        "strace",
+        "gdb",
+        "g++",
+    )

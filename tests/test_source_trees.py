@@ -36,10 +36,15 @@ class Compilers:
     def __init__(self, folder: Path) -> None:
         self.said = ""
         self.cache = folder / "cache"
-        self.image = Image(folder / "vmlinuz", folder / "initrd", folder / "images/forky-0/root", "0", "7.2.1-test")
+        self.image = Image(
+            folder / "vmlinuz", folder / "initrd", folder / "images/forky-0/root", "0", "7.2.1-test"
+        )
         # A tree in which the driver was already built, and a tree that contains a build.
         driver = ("rxe.c", "rxe.h", "Makefile", "rxe.o", "rdma_rxe.mod.c", ".rxe.o.cmd")
-        files = {"Makefile": "VERSION = 7\nPATCHLEVEL = 1\n", "include/uapi/rdma/rdma_user_rxe.h": "abi"}
+        files = {
+            "Makefile": "VERSION = 7\nPATCHLEVEL = 1\n",
+            "include/uapi/rdma/rdma_user_rxe.h": "abi",
+        }
         self.linux = laid(folder / "linux", {**files, **{f"{RXE}/{name}": name for name in driver}})
         core = "CMakeLists.txt libibverbs/x.c providers/rxe.c .git/config build/CMakeCache.txt build/x.o"
         self.rdma_core = laid(folder / "rdma-core", {name: name for name in core.split()})
@@ -57,7 +62,12 @@ class Compilers:
         trees = Path(command[command.index("sh") + 2]) / "source/trees"
         if "rdma-core" in command:
             text = (trees / "rdma-core/providers/rxe.c").read_bytes()
-            names = ("libibverbs.so.1.18.65.0", "librxe-rdmav65.so", "libibverbs.so", "libmlx5.so.1")
+            names = (
+                "libibverbs.so.1.18.65.0",
+                "librxe-rdmav65.so",
+                "libibverbs.so",
+                "libmlx5.so.1",
+            )
             laid(trees / "build/lib", dict.fromkeys(names, text))
             (trees / "build/lib/libibverbs.so.1").symlink_to("libibverbs.so.1.18.65.0")
         else:
@@ -76,7 +86,9 @@ def state(tree: Path) -> list[tuple[str, int]]:
     return sorted((str(path), path.stat().st_mtime_ns) for path in [tree, *tree.rglob("*")])
 
 
-def test_the_driver_is_compiled_only_from_its_sources_and_the_tree_is_unchanged(compilers: Compilers) -> None:
+def test_the_driver_is_compiled_only_from_its_sources_and_the_tree_is_unchanged(
+    compilers: Compilers,
+) -> None:
     before = state(compilers.linux)
     made = compilers.driver()
     assert (made.folder / "rdma_rxe.ko").read_text() == "rxe.c"
@@ -94,7 +106,9 @@ def test_the_driver_is_compiled_only_from_its_sources_and_the_tree_is_unchanged(
     (compilers.linux / RXE / "rxe.c").write_text("edited")
     other = compilers.driver()
     assert (other.folder / "rdma_rxe.ko").read_text() == "edited"
-    assert (made.folder / "rdma_rxe.ko").read_text() == "rxe.c", "a compilation has changed files that a run may use"
+    assert (made.folder / "rdma_rxe.ko").read_text() == "rxe.c", (
+        "a compilation has changed files that a run may use"
+    )
     assert made.source["sha256"] != other.source["sha256"]
 
 
@@ -103,23 +117,32 @@ def test_only_libraries_that_the_guest_needs_are_kept_of_rdma_core(compilers: Co
     made = compile_rdma_core(compilers.rdma_core, RECIPE, compilers.image, compilers.cache, print)
     kept = ["libibverbs.so.1", "libibverbs.so.1.18.65.0", "librxe-rdmav65.so"]
     assert sorted(path.name for path in (made.folder / "lib").iterdir()) == kept
-    assert (made.folder / "lib/libibverbs.so.1").is_symlink(), "not a link to the file whose name has the version"
+    assert (made.folder / "lib/libibverbs.so.1").is_symlink(), (
+        "not a link to the file whose name has the version"
+    )
     (copy,) = (compilers.cache / "workshops").glob("*/root/source/trees/rdma-core")
     copied = json.loads((copy / ".copied.json").read_text())
     assert sorted(copied) == ["CMakeLists.txt", "libibverbs/x.c", "providers/rxe.c"]
     assert state(compilers.rdma_core) == before
 
 
-def test_a_compile_error_is_reported_in_one_line_with_place_and_versions(compilers: Compilers) -> None:
+def test_a_compile_error_is_reported_in_one_line_with_place_and_versions(
+    compilers: Compilers,
+) -> None:
     compilers.said = "make[1]: Entering\n/source/trees/rxe/rxe.c:3:1: error: unknown type name 'more'\nmore of it\n"
     linux = compilers.linux
     what = f"--linux {linux}: rxe, of Linux 7.1 with the headers of 7.2, could not be compiled: "
-    with user_error(f"^{what}{linux / RXE}/rxe.c:3:1: error: unknown type name 'more'(;|$)", status=2):
+    with user_error(
+        f"^{what}{linux / RXE}/rxe.c:3:1: error: unknown type name 'more'(;|$)", status=2
+    ):
         compilers.driver()
 
 
 def test_a_commit_is_recorded_only_if_the_tree_is_a_repository(compilers: Compilers) -> None:
-    for folder, keys in ((compilers.linux.parent, {"sha256"}), (compilers.linux, {"sha256", "commit"})):
+    for folder, keys in (
+        (compilers.linux.parent, {"sha256"}),
+        (compilers.linux, {"sha256", "commit"}),
+    ):
         git(folder, "init", "-q")
         git(folder, "commit", "-q", "--allow-empty", "-m", "all")
         assert set(compilers.driver().source) == keys
@@ -166,7 +189,9 @@ STACK = "forky-instrumented"
 RELEASE = "7.2.12-instrumented"
 
 
-def test_the_instrumented_kernel_is_built_once_and_booted_with_its_modules(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_the_instrumented_kernel_is_built_once_and_booted_with_its_modules(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
     commands: list[Sequence[str]] = []
 
     def make(command: Sequence[str], log: Path) -> int:
@@ -176,7 +201,9 @@ def test_the_instrumented_kernel_is_built_once_and_booted_with_its_modules(tmp_p
         return 0
 
     built_by(make, monkeypatch)
-    image = Image(tmp_path / "vmlinuz", tmp_path / "initrd", tmp_path / "root.erofs", "0123", "7.2.12-amd64")
+    image = Image(
+        tmp_path / "vmlinuz", tmp_path / "initrd", tmp_path / "root.erofs", "0123", "7.2.12-amd64"
+    )
     own = Builds(overlay=tmp_path)
     made = instrumented(own, recipe_for(STACK), image, tmp_path, print)
     assert made.kernel
@@ -197,9 +224,14 @@ def test_cases_on_the_instrumented_stack_have_more_time_by_default() -> None:
     assert with_target(RunOptions(guest=True)).case_deadline_s == CASE_DEADLINE_S
 
 
-def test_allocations_can_fail_only_if_fault_injection_includes_those_that_may_wait(tmp_path: Path) -> None:
+def test_allocations_can_fail_only_if_fault_injection_includes_those_that_may_wait(
+    tmp_path: Path,
+) -> None:
     assert not can_fail(tmp_path)
-    laid(tmp_path, dict.fromkeys(("failslab/ignore-gfp-wait", "fail_page_alloc/ignore-gfp-wait"), "N\n"))
+    laid(
+        tmp_path,
+        dict.fromkeys(("failslab/ignore-gfp-wait", "fail_page_alloc/ignore-gfp-wait"), "N\n"),
+    )
     assert can_fail(tmp_path)
     laid(tmp_path, {"failslab/ignore-gfp-wait": "Y\n"})
     assert not can_fail(tmp_path)
@@ -227,7 +259,9 @@ class PageFaults(Device):
         "reg_mr/registration/failure-for-lack-of-memory-local-write",
     ],
 )
-def test_a_call_is_repeated_until_each_allocation_has_failed(name: str, device: type[Device], tmp_path: Path) -> None:
+def test_a_call_is_repeated_until_each_allocation_has_failed(
+    name: str, device: type[Device], tmp_path: Path
+) -> None:
     (stack,) = [each for each in SIMULATED if each.reach("failing_allocations")]
     suite = load_suite()
     record(tmp_path, suite, [case for case in suite.cases if case.id == name], device(stack))

@@ -94,7 +94,9 @@ def test_an_unkillable_process_makes_the_device_suspect(stage: Stage) -> None:
         *(([*before, REFUSAL], ": loopback does not work") for before in ([], [HEADER])),
     ],
 )
-def test_a_worker_that_begins_no_case_is_an_error(stage: Stage, lines: list[bytes | None], reason: str) -> None:
+def test_a_worker_that_begins_no_case_is_an_error(
+    stage: Stage, lines: list[bytes | None], reason: str
+) -> None:
     with user_error(f"no case was begun{reason}.*{stage.console}", status=3):
         stage.play(lines)
 
@@ -174,7 +176,9 @@ def test_foreign_lines_do_not_change_the_case_in_flight(stage: Stage, noise: byt
 
 
 @pytest.mark.parametrize("noise", NOISE)
-def test_a_malformed_line_of_the_harness_breaks_the_case_in_flight_and_no_other(stage: Stage, noise: bytes) -> None:
+def test_a_malformed_line_of_the_harness_breaks_the_case_in_flight_and_no_other(
+    stage: Stage, noise: bytes
+) -> None:
     recorded = stage.play([HEADER, start(0), noise, passed(0), *ran(1, 2, 3)[1:]])
     assert verdicts(recorded) == ["BROKEN", "PASS", "PASS", "PASS"]
     assert recorded.results[0]["reason"].startswith("the worker sent a malformed line: ")
@@ -196,21 +200,31 @@ def let_time_pass(monkeypatch: Patch) -> None:
         [start(1), HEADER, passed(0), start(0)],  # earlier lines are repeated
     ],
 )
-def test_noise_does_not_extend_the_deadline(stage: Stage, monkeypatch: Patch, babble: list[bytes]) -> None:
+def test_noise_does_not_extend_the_deadline(
+    stage: Stage, monkeypatch: Patch, babble: list[bytes]
+) -> None:
     let_time_pass(monkeypatch)
     recorded = stage.play(itertools.chain(ran(0), itertools.cycle(babble)), ran(2, 3))
     assert verdicts(recorded) == ["PASS", "HANG", "PASS", "PASS"]
     assert stage.actors[0].killed
 
 
-def test_the_time_of_a_case_lasts_until_the_next_one_begins(stage: Stage, monkeypatch: Patch) -> None:
+def test_the_time_of_a_case_lasts_until_the_next_one_begins(
+    stage: Stage, monkeypatch: Patch
+) -> None:
     let_time_pass(monkeypatch)
     stage.play([*ran(0), *[b'{"type":"still busy"}\n'] * 10, start(1), passed(1), start(2)], ran(3))
     assert list(stage.took) == [IDS[0], IDS[1], IDS[3]]  # the worker died in case 2
     assert stage.took[IDS[0]] >= stage.took[IDS[1]] + 10
 
 
-SHORT = encode({key: value for key, value in header().items() if key not in ("suite", "argv", "started", "stack")})
+SHORT = encode(
+    {
+        key: value
+        for key, value in header().items()
+        if key not in ("suite", "argv", "started", "stack")
+    }
+)
 BROKEN = encode({"type": "guest", "event": "broken", "reason": "modprobe: no such module"})
 OTHER = encode(header(device={**header()["device"], "fw": "2"}))
 # The lines of workers, the first letters of the resulting verdicts, and a part of a reason.
@@ -218,21 +232,41 @@ PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
     "an end between cases": (lambda: [ran(0, 1), ran(2, 3)], "PPPP", ""),
     "silence in a case": (lambda: [[*ran(0), start(1), SILENCE], ran(2, 3)], "PHPP", ""),
     "a death in every case": (lambda: [[HEADER, start(number)] for number in range(4)], "CCCC", ""),
-    "a result torn by a death": (lambda: [[*ran(0), start(1), passed(1)[:-30]], ran(2, 3)], "PCPP", ""),
+    "a result torn by a death": (
+        lambda: [[*ran(0), start(1), passed(1)[:-30]], ran(2, 3)],
+        "PCPP",
+        "",
+    ),
     "a death in a case that is done": (lambda: [[*ran(0), start(0)], ran(1, 2, 3)], "PPPP", ""),
-    "a result before the header": (lambda: [[start(0), passed(0), *ran(1, 2, 3)], ran(0)], "PPPP", ""),
+    "a result before the header": (
+        lambda: [[start(0), passed(0), *ran(1, 2, 3)], ran(0)],
+        "PPPP",
+        "",
+    ),
     "a result of another case": (lambda: [[HEADER, start(0), passed(1)], ran(1, 2, 3)], "CPPP", ""),
     "results of cases not begun": (lambda: [[HEADER, *map(passed, range(4))]], "MMMM", ""),
     "a second worker that ends": (lambda: [[*ran(0), start(1)], []], "PCMM", "not run"),
     "a second worker that is silent": (lambda: [[*ran(0), start(1)], [SILENCE]], "PCMM", "not run"),
-    "a second worker that ends after its header": (lambda: [[*ran(0), start(1)], [HEADER]], "PCMM", "not run"),
-    "a second worker silent after its header": (lambda: [[*ran(0), start(1)], [HEADER, SILENCE]], "PCMM", "not run"),
+    "a second worker that ends after its header": (
+        lambda: [[*ran(0), start(1)], [HEADER]],
+        "PCMM",
+        "not run",
+    ),
+    "a second worker silent after its header": (
+        lambda: [[*ran(0), start(1)], [HEADER, SILENCE]],
+        "PCMM",
+        "not run",
+    ),
     "no result": (
         lambda: [[HEADER, start(0), *ran(1, 2, 3)[1:]]],
         "BPPP",
         "the worker began the next case without a result of this case",
     ),
-    "the shortest header": (lambda: [[SHORT, *ran(0, 1)[1:], start(2)], [SHORT, *ran(3)[1:]]], "PPCP", ""),
+    "the shortest header": (
+        lambda: [[SHORT, *ran(0, 1)[1:], start(2)], [SHORT, *ran(3)[1:]]],
+        "PPCP",
+        "",
+    ),
     "killed externally each time": (
         lambda: [*(killed(HEADER, start(0)) for _ in range(TRIES)), ran(1, 2, 3)],
         "BPPP",
@@ -243,13 +277,21 @@ PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
         "BPPP",
         "QEMU was stopped externally, 3 times in this case",
     ),
-    "killed before a second case": (lambda: [killed(*ran(0)), *(killed(HEADER) for _ in range(TRIES - 1))], "PMMM", ""),
+    "killed before a second case": (
+        lambda: [killed(*ran(0)), *(killed(HEADER) for _ in range(TRIES - 1))],
+        "PMMM",
+        "",
+    ),
     "a second worker that can run no case": (
         lambda: [[*ran(0), start(1)], [HEADER, REFUSAL]],
         "PCMM",
         "not run: loopback does not work",
     ),
-    "a guest that reports the reason": (lambda: [ran(0), [BROKEN]], "PMMM", "modprobe: no such module"),
+    "a guest that reports the reason": (
+        lambda: [ran(0), [BROKEN]],
+        "PMMM",
+        "modprobe: no such module",
+    ),
     "another stack": (
         lambda: [[*ran(0), start(1)], [OTHER, *ran(2, 3)[1:]]],
         "PCMM",
@@ -296,7 +338,9 @@ class TestPytestAsWorker:
             return HostWorker(project.root, sys.executable, options, ids, stage.console)
 
         recorded = stage.supervise(start, suite=suite, cases=cases, case_deadline_s=case_deadline_s)
-        return {line["case"].rpartition("/")[2]: line["verdict"] for line in recorded.results}, recorded
+        return {
+            line["case"].rpartition("/")[2]: line["verdict"] for line in recorded.results
+        }, recorded
 
     def test_a_process_that_dies_affects_one_case(self, project: Project, tmp_path: Path) -> None:
         found, recorded = self.run(project, tmp_path, "dies", *QUIET_VERDICTS)
@@ -308,7 +352,9 @@ class TestPytestAsWorker:
         found, _recorded = self.run(project, tmp_path, "works", "hangs", case_deadline_s=6.0)
         assert found == {"works": "PASS", "hangs": "HANG"}
 
-    def test_the_error_of_a_process_that_cannot_start_is_in_the_console(self, project: Project, tmp_path: Path) -> None:
+    def test_the_error_of_a_process_that_cannot_start_is_in_the_console(
+        self, project: Project, tmp_path: Path
+    ) -> None:
         (project.root / "conftest.py").write_text("raise RuntimeError('a broken installation')\n")
         with pytest.raises(UserError, match="no case was begun"):
             self.run(project, tmp_path, "works")
@@ -330,7 +376,11 @@ def process(code: str) -> Iterator[int]:
 
 @pytest.mark.parametrize(
     ("code", "stop", "held"),
-    [("time.sleep(999)", True, True), ("time.sleep(999)", False, False), ("exec('while 1: pass')", True, True)],
+    [
+        ("time.sleep(999)", True, True),
+        ("time.sleep(999)", False, False),
+        ("exec('while 1: pass')", True, True),
+    ],
 )
 def test_a_stopped_process_counts_as_held_up(code: str, stop: bool, held: bool) -> None:
     with process(code) as pid:

@@ -18,7 +18,9 @@ from conformance.verbs import ENUMS
 
 FLAGS = ENUMS["ibv_access_flags"].short_names
 BITS = ("none", "bit10", "bit11", "bit30")
-SMALL = Space((Axis("access", flags=FLAGS[:4]), Axis("unknown", BITS, tuple((bit,) for bit in BITS))))
+SMALL = Space(
+    (Axis("access", flags=FLAGS[:4]), Axis("unknown", BITS, tuple((bit,) for bit in BITS)))
+)
 WHOLE = Space((Axis("access", flags=FLAGS), SMALL.axes[1]))
 
 
@@ -54,7 +56,9 @@ def test_a_point_is_found_by_its_text(point: int) -> None:
         ("!!odp", "none", "none", True),
     ],
 )
-def test_a_predicate_is_true_at_the_expected_points(text: str, access: str, unknown: str, expected: bool) -> None:
+def test_a_predicate_is_true_at_the_expected_points(
+    text: str, access: str, unknown: str, expected: bool
+) -> None:
     point = SMALL.parse(f"access={access},unknown={unknown}")
     assert bool(column(text) >> 8 * point & 1) is expected
 
@@ -124,7 +128,12 @@ def test_a_set_without_a_pattern_is_reported_exactly_and_not_called_minimal() ->
 
 
 def test_a_flag_that_two_axes_have_is_reported_with_its_axis() -> None:
-    two = Space((Axis("old", ("none", "LOCAL_WRITE"), ((), ("LOCAL_WRITE",))), Axis("new", flags=("LOCAL_WRITE",))))
+    two = Space(
+        (
+            Axis("old", ("none", "LOCAL_WRITE"), ((), ("LOCAL_WRITE",))),
+            Axis("new", flags=("LOCAL_WRITE",)),
+        )
+    )
     assert formula.describe(two, bytes([1, 2, 1, 2])) == ("new.LOCAL_WRITE", True)
     assert formula.describe(two, bytes([1, 1, 2, 2])) == ("old=LOCAL_WRITE", True)
 
@@ -153,7 +162,9 @@ def points(*marks: str) -> Points:
         ("PPPF", "A & B", 4),
     ],
 )
-def test_points_with_another_expectation_or_without_support_do_not_count(marks: str, when: str, of: int) -> None:
+def test_points_with_another_expectation_or_without_support_do_not_count(
+    marks: str, when: str, of: int
+) -> None:
     found = points(*marks)
     number = [each.verdict for each in found.outcomes].index("FAIL")
     explained = formula.explain(found, number)
@@ -166,17 +177,23 @@ def test_the_smallest_point_has_the_fewest_flags() -> None:
     assert found.space.text(formula.explain(found, 1).smallest) == "access=B"
 
 
-def test_formulas_are_cached_for_the_next_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_formulas_are_cached_for_the_next_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv(cache.DIRECTORY, str(tmp_path))
     formula._found_before.cache_clear()
     found = formula.describe(SMALL, table("LOCAL_WRITE"))
     formula._found_before.cache_clear()
-    monkeypatch.setattr(formula._Set, "_products", lambda _: pytest.fail("the formula was searched again"))
+    monkeypatch.setattr(
+        formula._Set, "_products", lambda _: pytest.fail("the formula was searched again")
+    )
     assert formula.describe(SMALL, table("LOCAL_WRITE")) == found
     formula._found_before.cache_clear()
 
 
-def test_without_sympy_the_formula_says_that_sympy_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_sympy_the_formula_says_that_sympy_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(formula, "find_spec", lambda _: None)
     output, minimal = formula.describe(SMALL, table("LOCAL_WRITE"))
     assert "sympy is not installed" in output
@@ -189,7 +206,9 @@ def test_points_are_read_as_they_were_written(marks: list[str]) -> None:
     assert Points.of_data(found.as_data("reg_mr/a/b")) == found
 
 
-@pytest.mark.parametrize("change", [{"index": "AAAA"}, {"axes": {}}, {"outcomes": []}, {"index": "?"}])
+@pytest.mark.parametrize(
+    "change", [{"index": "AAAA"}, {"axes": {}}, {"outcomes": []}, {"index": "?"}]
+)
 def test_points_that_do_not_fit_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"points that|padding|base64|character|data"):
         Points.of_data(cast(PointsFile, {**points(*"PFPF").as_data("a")} | change))

@@ -84,13 +84,21 @@ def parts(case: Case) -> tuple[object, ...]:
     return case.given, case.before, case.when.call, case.when.arguments, case.afterwards
 
 
-@pytest.mark.parametrize("access", [AXES["access"], "{subsets of: [REMOTE_READ, MW_BIND]}"], ids=["listed", "subsets"])
+@pytest.mark.parametrize(
+    "access", [AXES["access"], "{subsets of: [REMOTE_READ, MW_BIND]}"], ids=["listed", "subsets"]
+)
 def test_a_point_has_the_set_up_and_the_calls_of_a_row_with_its_values(access: str) -> None:
-    swept_axes = ", ".join(f"{name}: {values}" for name, values in {**AXES, "access": access}.items())
+    swept_axes = ", ".join(
+        f"{name}: {values}" for name, values in {**AXES, "access": access}.items()
+    )
     sweep = f"sweep: {{axes: {{{swept_axes}}}, points: {POINTS}, expect: [{{then: open, rule: REG-17}}]}}"
     each = ", ".join(f"{name}: {values}" for name, values in AXES.items())
     ids = "-".join(f"${name}" for name in AXES)
-    rows = ROW.replace("AXES", f"each: {{{each}}}").replace("THEN", "then: open").replace("sample", ids)
+    rows = (
+        ROW.replace("AXES", f"each: {{{each}}}")
+        .replace("THEN", "then: open")
+        .replace("sample", ids)
+    )
     swept = samples.case(ROW.replace("AXES", sweep).replace("  THEN\n", ""))
     cases = samples.table("reg_mr/sample", rows, POINTS).cases
     found = cases_of_points(swept)
@@ -120,13 +128,20 @@ def test_values_that_no_point_combines_need_not_be_compatible() -> None:
         12,
         "!(a.MW_BIND & b.MW_BIND)",
     )
-    names = [str(each.when.arguments["access"]).split("|") for each in cases_of_points(case).values()]
+    names = [
+        str(each.when.arguments["access"]).split("|") for each in cases_of_points(case).values()
+    ]
     assert len(names) == 12
     assert all(len(set(each)) == len(each) for each in names)
     sums_of = small(
-        "of: [buf, mr], part: [addr, size]", "addr: $of.$part, length: 1, access: []", 3, "of=buf | part=addr"
+        "of: [buf, mr], part: [addr, size]",
+        "addr: $of.$part, length: 1, access: []",
+        3,
+        "of=buf | part=addr",
     )
-    sums = [format_argument(each.when.arguments["addr"]) for each in cases_of_points(sums_of).values()]
+    sums = [
+        format_argument(each.when.arguments["addr"]) for each in cases_of_points(sums_of).values()
+    ]
     assert sums == ["buf.addr", "buf.size", "mr.addr"]
 
 
@@ -149,8 +164,12 @@ WHOLE = COLUMNS.replace('    where: "!MW_BIND | plus!=1"\n', "").replace("120", 
 
 @pytest.mark.parametrize("row", [COLUMNS, WHOLE], ids=["with a constraint", "whole"])
 @pytest.mark.parametrize("seed", [None, 3])
-@pytest.mark.parametrize("outer", [[], ["plus"], ["access"], ["access", "plus", "more"]], ids="+".join)
-def test_columns_have_the_arguments_of_the_row_at_each_point(row: str, seed: int | None, outer: list[str]) -> None:
+@pytest.mark.parametrize(
+    "outer", [[], ["plus"], ["access"], ["access", "plus", "more"]], ids="+".join
+)
+def test_columns_have_the_arguments_of_the_row_at_each_point(
+    row: str, seed: int | None, outer: list[str]
+) -> None:
     case = samples.case(row)
     swept = case.sweep
     assert swept is not None
@@ -165,10 +184,16 @@ def test_columns_have_the_arguments_of_the_row_at_each_point(row: str, seed: int
             for group in groups(swept, outer, seed, 10):
                 values = swept.space.values(group.points[0])
                 columns = Columns(swept.space, {axis: values[axis] for axis in outer}, context)
-                made = {key: columns.column(argument, group.inner_points) for key, argument in varying.items()}
+                made = {
+                    key: columns.column(argument, group.inner_points)
+                    for key, argument in varying.items()
+                }
                 for place, point in enumerate(group.points):
                     step = point_template.case(point).when
-                    found = {key: each if isinstance(each, int) else each[place] for key, each in made.items()}
+                    found = {
+                        key: each if isinstance(each, int) else each[place]
+                        for key, each in made.items()
+                    }
                     assert found == {key: context.number(step.arguments[key]) for key in varying}
                 points += len(group.points)
             assert points == swept.size
@@ -184,8 +209,12 @@ def test_a_combination_has_the_bytes_of_all_columns_at_a_place(columns: list[byt
     found, expected = combinations(columns), list(zip(*columns, strict=True))
     assert [found.values[number] for number in found.ids] == expected
     assert list(found.values) == list(dict.fromkeys(expected))
-    assert [found.first(id_) for id_ in range(len(found.values))] == [expected.index(each) for each in found.values]
-    assert found.renumbered(range(0, 65536, 200)[: len(found.values)]).tolist() == [200 * each for each in found.ids]
+    assert [found.first(id_) for id_ in range(len(found.values))] == [
+        expected.index(each) for each in found.values
+    ]
+    assert found.renumbered(range(0, 65536, 200)[: len(found.values)]).tolist() == [
+        200 * each for each in found.ids
+    ]
 
 
 def test_more_than_256_combinations_are_distinguished() -> None:

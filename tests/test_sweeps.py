@@ -79,7 +79,9 @@ def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(tmp_path: P
     assert recorded is not None
     (kept,) = recorded.results
     (deviation,) = kept["deviations"]
-    assert deviation["when"] == "REMOTE_READ"  # among the six points with REMOTE_WRITE and without LOCAL_WRITE
+    assert (
+        deviation["when"] == "REMOTE_READ"
+    )  # among the six points with REMOTE_WRITE and without LOCAL_WRITE
     assert (deviation["count"], deviation["of"], deviation["rules"]) == (4, 6, ["REG-15"])
     assert deviation["observed"] == "ibv_reg_mr should fail, but returned an MR"
     assert deviation["smallest"] == {"length": "1page", "access": "REMOTE_WRITE+REMOTE_READ"}
@@ -90,9 +92,7 @@ def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(tmp_path: P
     points = read_points(tmp_path, kept)
     assert points.by_verdict() == kept["points"]
     assert samples.rule_verdicts([kept]) == {"REG-15": "FAIL", "REG-17": "PASS"}
-    output = (
-        "ibv_reg_mr should fail, but returned an MR (4 of 6 points where remote_write_alone: those with REMOTE_READ)"
-    )
+    output = "ibv_reg_mr should fail, but returned an MR (4 of 6 points where remote_write_alone: those with REMOTE_READ)"
     assert headline("REG-15", kept) == (output, deviation["repro"])
     assert headline("REG-17", kept) == (kept["reason"], kept["repro"])
 
@@ -124,7 +124,10 @@ def test_every_point_is_run_in_the_order_of_the_seed() -> None:
         assert (swept.verdict, swept.points.by_verdict()) == (Verdict.PASS, {"PASS": 24})
         assert swept.points.by_rule() == {"REG-15": "PASS", "REG-17": "PASS"}
         observed = {outcome.observed for outcome in swept.points.outcomes}
-        assert observed == {"ibv_reg_mr returned an MR", "ibv_reg_mr returned NULL with errno EINVAL"}
+        assert observed == {
+            "ibv_reg_mr returned an MR",
+            "ibv_reg_mr returned NULL with errno EINVAL",
+        }
         orders.append([each.args for each in made.access_fault.call_args_list])
     assert orders[1] == orders[2]
     assert len({tuple(order) for order in orders}) == 3
@@ -150,7 +153,10 @@ def test_a_sweep_whose_set_up_fails_at_each_point_is_broken() -> None:
 
 @pytest.mark.parametrize(
     ("given", "released"),
-    [("", "call: ibv_dereg_mr, mr: mr"), (", windows: {mw: {type: 1}}", "call: ibv_dealloc_mw, mw: mw")],
+    [
+        ("", "call: ibv_dereg_mr, mr: mr"),
+        (", windows: {mw: {type: 1}}", "call: ibv_dealloc_mw, mw: mw"),
+    ],
 )
 def test_objects_released_by_a_point_are_not_released_twice(given: str, released: str) -> None:
     row = f"""
@@ -230,7 +236,12 @@ def failing_binds(before: int = 0) -> Device:
 @pytest.mark.parametrize(
     ("kind", "via", "rule", "refused"),
     [
-        (2, "qp", "BIND-14", 3),  # each point has a set-up, and a refused set-up is repeated: 3 of 11 binds fail
+        (
+            2,
+            "qp",
+            "BIND-14",
+            3,
+        ),  # each point has a set-up, and a refused set-up is repeated: 3 of 11 binds fail
         (1, "qp", "BIND-01", 3),
         (1, '"NULL"', "BIND-01", 0),  # there are only two set-ups for all points
     ],
@@ -241,14 +252,19 @@ def test_a_set_up_that_is_refused_only_at_some_points_is_a_violation(
     row = WINDOWS.replace("TYPE", str(kind)).replace("VIA", via)
     case = samples.case(row, "bind_mw")
     swept = run_on(failing_binds(), case)
-    assert swept.points.by_verdict() == ({"PASS": 8 - refused, "FAIL": refused} if refused else {"PASS": 8})
+    assert swept.points.by_verdict() == (
+        {"PASS": 8 - refused, "FAIL": refused} if refused else {"PASS": 8}
+    )
     if refused:
         record = sweep_record(case, samples.registry(), swept, 1)
         assert record["rules"] == ["BIND-05", rule]
         assert record["rule_verdicts"] == {"BIND-05": "PASS", rule: "FAIL"}
         (deviation,) = deviations(swept.points, "")
         assert (deviation["count"], deviation["rules"]) == (refused, [rule])
-        assert "binding the window 'mw' was refused with MW_BIND_ERR; the call succeeded" in deviation["observed"]
+        assert (
+            "binding the window 'mw' was refused with MW_BIND_ERR; the call succeeded"
+            in deviation["observed"]
+        )
 
 
 def test_the_points_after_a_set_up_that_was_refused_once_are_run() -> None:
@@ -259,9 +275,16 @@ def test_the_points_after_a_set_up_that_was_refused_once_are_run() -> None:
 
 @pytest.mark.parametrize(
     ("via", "seconds", "reported"),
-    [("qp", 0.0, [*range(9)]), ('"NULL"', 0.0, [*range(9)]), ("qp", 1e9, [0]), ('"NULL"', 1e9, [0])],
+    [
+        ("qp", 0.0, [*range(9)]),
+        ('"NULL"', 0.0, [*range(9)]),
+        ("qp", 1e9, [0]),
+        ('"NULL"', 1e9, [0]),
+    ],
 )
-def test_progress_is_reported_by_time(monkeypatch: Patch, via: str, seconds: float, reported: list[int]) -> None:
+def test_progress_is_reported_by_time(
+    monkeypatch: Patch, via: str, seconds: float, reported: list[int]
+) -> None:
     """After PROGRESS_S, progress is reported before 512 points are done, because a point can last until a time-out."""
     monkeypatch.setattr("conformance.sweeps.run.PROGRESS_S", seconds)
     case = samples.case(WINDOWS.replace("TYPE", "1").replace("VIA", via), "bind_mw")
@@ -310,21 +333,30 @@ def test_messages_lost_by_an_unreliable_transport_are_sent_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("losses", "verdict", "tries"), [(0, "PASS", None), (1, "PASS", 2), (2, "PASS", 3), (3, "FAIL", 3)]
+    ("losses", "verdict", "tries"),
+    [(0, "PASS", None), (1, "PASS", 2), (2, "PASS", 3), (3, "FAIL", 3)],
 )
-def test_a_row_over_an_unreliable_transport_counts_its_tries(losses: int, verdict: str, tries: int | None) -> None:
+def test_a_row_over_an_unreliable_transport_counts_its_tries(
+    losses: int, verdict: str, tries: int | None
+) -> None:
     with closing(ReferenceBench(losing(losses))) as bench:
-        done = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "success")), on_the_reference(bench))
+        done = run_case(
+            samples.case(UNRELIABLE_ROW.replace("OUTCOME", "success")), on_the_reference(bench)
+        )
     assert (done.judgement.verdict, done.observation.get("tries")) == (verdict, tries)
     assert bool(done.judgement.notes) == (tries is not None)
 
 
 def test_messages_that_must_not_arrive_are_sent_once() -> None:
     with closing(ReferenceBench(losing(0))) as bench:
-        done = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "refused")), on_the_reference(bench))
+        done = run_case(
+            samples.case(UNRELIABLE_ROW.replace("OUTCOME", "refused")), on_the_reference(bench)
+        )
     assert done.judgement.verdict == Verdict.FAIL
     assert "tries" not in done.observation
-    row = UNRELIABLE_ROW.replace("LOCAL_WRITE, REMOTE_WRITE", "LOCAL_WRITE").replace("OUTCOME", "refused")
+    row = UNRELIABLE_ROW.replace("LOCAL_WRITE, REMOTE_WRITE", "LOCAL_WRITE").replace(
+        "OUTCOME", "refused"
+    )
     asked: list[int] = []
 
     def grants_the_second(was: Callable[..., bool], region: Region, right: int) -> bool:
@@ -383,11 +415,20 @@ def test_a_warning_of_the_kernel_fails_the_sweep_and_has_the_point_at_which_it_w
     assert swept.verdict == Verdict.FAIL
     assert swept.alarms[0]["from"] == "length=1page,access=none"
     assert "WARNING: something" in swept.reason
-    assert set(sweep_record(SPACE, samples.registry(), swept, 1)["rule_verdicts"].values()) == {"FAIL"}
+    assert set(sweep_record(SPACE, samples.registry(), swept, 1)["rule_verdicts"].values()) == {
+        "FAIL"
+    }
 
 
-def test_a_worker_that_dies_in_a_sweep_is_reported_with_its_last_reported_point(tmp_path: Path) -> None:
-    progress = {"type": "progress", "case": "reg_mr/sample/c1", "point": "access=REMOTE_WRITE", "done": 512}
+def test_a_worker_that_dies_in_a_sweep_is_reported_with_its_last_reported_point(
+    tmp_path: Path,
+) -> None:
+    progress = {
+        "type": "progress",
+        "case": "reg_mr/sample/c1",
+        "point": "access=REMOTE_WRITE",
+        "done": 512,
+    }
     recorded = Stage(tmp_path).play([HEADER, start(1), encode(progress)], ran(0, 2, 3))
     crash = next(line for line in recorded.results if line["verdict"] == "CRASH")
     assert "at the point access=REMOTE_WRITE or at one of the next points" in crash["reason"]
@@ -395,8 +436,12 @@ def test_a_worker_that_dies_in_a_sweep_is_reported_with_its_last_reported_point(
 
 def test_tiers_are_nested_and_the_smallest_has_a_case_of_every_rule() -> None:
     suite = load_suite()
-    smoke, default, whole = (of_tier(suite.cases, tier) for tier in ("smoke", "default", "exhaustive"))
-    assert {case.id for case in smoke} <= {case.id for case in default} < {case.id for case in whole}
+    smoke, default, whole = (
+        of_tier(suite.cases, tier) for tier in ("smoke", "default", "exhaustive")
+    )
+    assert (
+        {case.id for case in smoke} <= {case.id for case in default} < {case.id for case in whole}
+    )
     assert {rule for case in smoke for rule in case.rules} == set(suite.registry)
     assert len(smoke) <= 2 * len(suite.registry)
     assert smoke == of_tier(suite.cases, "smoke")
@@ -422,14 +467,18 @@ def test_the_exhaustive_tier_has_the_whole_spaces_of_flags_and_unknown_bits() ->
     assert sum(sizes.values()) > 400_000
 
 
-def test_the_loop_in_c_stops_at_an_unexpected_region_and_at_a_region_that_remains(tmp_path: Path) -> None:
+def test_the_loop_in_c_stops_at_an_unexpected_region_and_at_a_region_that_remains(
+    tmp_path: Path,
+) -> None:
     source = Path(__file__).with_name("stand_in_loop.c")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "stand_in.so", source], check=True)
     library = ctypes.CDLL(str(tmp_path / "stand_in.so"))
     access, length = array("Q", [1, 2, 5, 4, 1]), array("Q", [8, 8, 8, 99, 8])
     codes = array("H", [9]) * 5
     call = library["make"], (3, 4096, length, access)
-    loop = native.Loop(codes, call, call, 0, library["release"], 7, pd=3, access=access, addr=4096, length=length)
+    loop = native.Loop(
+        codes, call, call, 0, library["release"], 7, pd=3, access=access, addr=4096, length=length
+    )
     stops = loop.stops()
     odd, region, _ = next(stops)
     assert (odd, Mr.at(region).fields()["addr"]) == (2, 4097)

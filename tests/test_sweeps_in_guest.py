@@ -50,7 +50,11 @@ with open("{PORT}", "w") as port:
     port.write(json.dumps({{"run": sys.argv[1], "file": "loops", "line": loops}}) + "\\n")
 """
 # `without`: PATH has no directory, so that no compiler is found. Libraries that were compiled earlier are removed.
-RUNS = {"one": "--rdma-device rxe0", "two": "-n 2 --rdma-device rxe0,rxe1", "without": "--rdma-device rxe0"}
+RUNS = {
+    "one": "--rdma-device rxe0",
+    "two": "-n 2 --rdma-device rxe0,rxe1",
+    "without": "--rdma-device rxe0",
+}
 KEPT = ("verdict", "rules", "expected", "space", "points", "rule_verdicts", "deviations")
 
 
@@ -59,7 +63,10 @@ def without_commands(result: dict[str, Any]) -> dict[str, Any]:
     only in a run on one device."""
     if "deviations" not in result:
         return result
-    kept = [{key: value for key, value in each.items() if key != "repro"} for each in result["deviations"]]
+    kept = [
+        {key: value for key, value in each.items() if key != "repro"}
+        for each in result["deviations"]
+    ]
     return {**result, "deviations": kept}
 
 
@@ -79,7 +86,9 @@ class Found:
             for line in lines
             if line["file"].endswith(".json")
         }
-        self.loops = dict(line.split() for each in lines if each["file"] == "loops" for line in each["line"])
+        self.loops = dict(
+            line.split() for each in lines if each["file"] == "loops" for line in each["line"]
+        )
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +116,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
     return {name: Found(output) for name, output in lines.items()}
 
 
-def test_two_devices_have_the_cases_results_and_points_of_one_device(found: dict[str, Found]) -> None:
+def test_two_devices_have_the_cases_results_and_points_of_one_device(
+    found: dict[str, Found],
+) -> None:
     one, two = found["one"], found["two"]
     assert one.header["device"]["name"] == "rxe0"
     assert two.header["devices"] == ["rxe0", "rxe1"]
@@ -126,4 +137,9 @@ def test_loops_in_c_have_the_results_of_single_calls(found: dict[str, Found]) ->
     assert set(without.loops.values()) == {"NoneType"}
     assert without.results == one.results
     assert without.points == one.points
-    assert sum(verdict == "FAIL" for line in one.results.values() for verdict in line.get("points", ())) > 0
+    assert (
+        sum(
+            verdict == "FAIL" for line in one.results.values() for verdict in line.get("points", ())
+        )
+        > 0
+    )

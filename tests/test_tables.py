@@ -28,7 +28,9 @@ TABLE = HEAD.format(cases=1) + ROW
 def parsed(rows: str, cases: int, name: str = "sample") -> tuple[Table | None, list[str]]:
     """Returns the table of these rows, or its mistakes as `line:column: message`; rows begin in line 5."""
     text = HEAD.format(cases=cases) + rows
-    table, mistakes = parse_table(read_bytes(text.encode(), "f"), Path("reg_mr") / f"{name}.yaml", registry())
+    table, mistakes = parse_table(
+        read_bytes(text.encode(), "f"), Path("reg_mr") / f"{name}.yaml", registry()
+    )
     return table, [str(mistake).removeprefix("f:") for mistake in mistakes]
 
 
@@ -40,7 +42,9 @@ def cases_of(rows: str, cases: int) -> tuple[Case, ...]:
 
 
 @pytest.mark.parametrize("name", corpus.DOCUMENTS)
-def test_a_malformed_document_is_refused_with_the_place_of_each_mistake(name: str, tmp_path: Path) -> None:
+def test_a_malformed_document_is_refused_with_the_place_of_each_mistake(
+    name: str, tmp_path: Path
+) -> None:
     expected = corpus.expectations(corpus.DOCUMENTS[name])
     assert expected, "the document has no `# expect` lines"
     found = corpus.mistakes(name, tmp_path)
@@ -83,7 +87,9 @@ def test_a_row_can_have_its_own_entries_needs_and_memory() -> None:
     assert [case.id for case in cases] == ["reg_mr/sample/a@libibverbs", "reg_mr/sample/a@uverbs"]
     (case,) = cases_of(ROW.replace("REG-01]", "REG-07], needs: [odp]"), 1)
     assert case.needs == ("odp", "atomics")  # REG-07 needs atomics
-    (case,) = cases_of(ROW.replace("id: a,", "id: a, given: {memory: {buf: {kind: shared, size: 1 page}}},"), 1)
+    (case,) = cases_of(
+        ROW.replace("id: a,", "id: a, given: {memory: {buf: {kind: shared, size: 1 page}}},"), 1
+    )
     assert case.given.memory["buf"].kind == "shared"
 
 
@@ -107,7 +113,10 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_vendors_tables_and_rules_are_added_once_to_those_of_the_project(tmp_path: Path) -> None:
     rule = "verb: ibv_reg_mr\nrules:\n  - {id: VND-01, statement: s, document: d, section: s, level: must, "
     rule += "layer: kernel, needs: [], since: '1', failure_means: f, quote: q}\n"
-    folder = laid(tmp_path / "own", {"reg_mr/rules.yaml": rule, "reg_mr/own.yaml": TABLE.replace("REG-01", "VND-01")})
+    folder = laid(
+        tmp_path / "own",
+        {"reg_mr/rules.yaml": rule, "reg_mr/own.yaml": TABLE.replace("REG-01", "VND-01")},
+    )
     suite = load_suite([folder, folder / ".." / "own"])
     assert sorted(case.id for case in suite.cases) == ["reg_mr/first/a", "reg_mr/own/a"]
     assert "VND-01" in suite.registry
@@ -136,7 +145,9 @@ def test_a_file_that_would_be_ignored_is_a_mistake(tmp_path: Path, name: str, me
 def test_a_case_of_the_same_id_in_another_folder_is_a_mistake(tmp_path: Path) -> None:
     one = laid(tmp_path / "own", {"reg_mr/own.yaml": TABLE})
     other = laid(tmp_path / "b", {"reg_mr/own.yaml": TABLE})
-    expected = re.escape(f"{other}/reg_mr/own.yaml:5:10: duplicate case id reg_mr/own/a (first at {one}")
+    expected = re.escape(
+        f"{other}/reg_mr/own.yaml:5:10: duplicate case id reg_mr/own/a (first at {one}"
+    )
     with pytest.raises(UserError, match=expected):
         load_suite([one, other])
 
@@ -152,14 +163,22 @@ def test_a_broken_link_is_a_located_mistake(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "fragment"),
     [
-        ("", "nothing runs this table: {cases}/reg_mr/test_reg_mr.py has no test function with the argument `case`"),
+        (
+            "",
+            "nothing runs this table: {cases}/reg_mr/test_reg_mr.py has no test function with the argument `case`",
+        ),
         ("def test_other(run): ...", "nothing runs this table"),
         ("def helper(case): ...", "nothing runs this table"),
         ("def test_broken(case:", "nothing runs this table"),
-        ("def test_p(case): ...\ndef test_q(case): ...", "test_reg_mr.py:2:1: a second test function"),
+        (
+            "def test_p(case): ...\ndef test_q(case): ...",
+            "test_reg_mr.py:2:1: a second test function",
+        ),
     ],
 )
-def test_a_table_without_exactly_one_test_function_is_a_mistake(own: Path, module: str, fragment: str) -> None:
+def test_a_table_without_exactly_one_test_function_is_a_mistake(
+    own: Path, module: str, fragment: str
+) -> None:
     (own / "reg_mr" / "test_reg_mr.py").write_text(module)
     with pytest.raises(UserError) as caught:
         load_suite()
@@ -168,8 +187,13 @@ def test_a_table_without_exactly_one_test_function_is_a_mistake(own: Path, modul
 
 @pytest.mark.usefixtures("own")
 @pytest.mark.parametrize("command", ["list", "coverage"])
-def test_the_mistakes_of_all_files_are_printed_one_per_line(command: str, tmp_path: Path, cli: Cli) -> None:
-    files = {"p": TABLE.replace("LOCAL_WRITE", "LOCAL_WIRTE, REMOTE_REED"), "q": TABLE.replace("REG-01", "STAT-1")}
+def test_the_mistakes_of_all_files_are_printed_one_per_line(
+    command: str, tmp_path: Path, cli: Cli
+) -> None:
+    files = {
+        "p": TABLE.replace("LOCAL_WRITE", "LOCAL_WIRTE, REMOTE_REED"),
+        "q": TABLE.replace("REG-01", "STAT-1"),
+    }
     folder = laid(tmp_path / "own", {f"reg_mr/{name}.yaml": text for name, text in files.items()})
     captured = cli(2, command, "--cases", folder)
     assert captured.out == ""
@@ -180,7 +204,9 @@ def test_the_mistakes_of_all_files_are_printed_one_per_line(command: str, tmp_pa
     ]
 
 
-def test_a_bit_that_is_given_a_name_leaves_the_axis_of_unknown_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bit_that_is_given_a_name_leaves_the_axis_of_unknown_bits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def bits(which: str, number: int) -> list[str]:
         axis = f"{{bit: {{unknown bits of: ibv_access_flags, which: {which}}}}}"
         row = f"  - {{id: a-$bit, rules: [REG-18], each: {axis}, when: {{access: [$bit]}}, then: open}}\n"
@@ -191,7 +217,9 @@ def test_a_bit_that_is_given_a_name_leaves_the_axis_of_unknown_bits(monkeypatch:
     first, *others = (str(bit) for bit in access.unnamed_bits if bit not in range(20, 30))
     assert bits("mandatory", len(others) + 1) == [first, *others]
     assert bits("optional", len(optional)) == optional
-    named = replace(access, values=(*access, EnumValue("IBV_ACCESS_NEW", 1 << int(first), "of a later release")))
+    named = replace(
+        access, values=(*access, EnumValue("IBV_ACCESS_NEW", 1 << int(first), "of a later release"))
+    )
     monkeypatch.setattr(expansion, "ENUMS", {**ENUMS, access.name: named})
     assert bits("mandatory", len(others)) == others
 

@@ -41,7 +41,9 @@ REQUEST = Request(("--rdma-alone",), ("cases/reg_mr",), {"only": "reg_mr/a\n"}, 
 def ingredients(tmp_path: Path) -> Ingredients:
     place = tmp_path / "image"
     laid(tmp_path, {"suite/a.py": "1\n"})
-    image = Image(place / "vmlinuz", place / "initrd", place / "root.erofs", "digest", "6.1", "digest")
+    image = Image(
+        place / "vmlinuz", place / "initrd", place / "root.erofs", "digest", "6.1", "digest"
+    )
     job = Job(((tmp_path / "suite", "suite"),), "true", {"A": "1"}, "depmod\n")
     return Ingredients(image, job, None, MACHINE)
 
@@ -50,9 +52,13 @@ def overlaid(before: Ingredients, folder: Path, text: str) -> Ingredients:
     return replace(before, overlay=laid(folder, {"file": text}))
 
 
-def test_equal_ingredients_have_equal_keys_wherever_they_are(ingredients: Ingredients, tmp_path: Path) -> None:
+def test_equal_ingredients_have_equal_keys_wherever_they_are(
+    ingredients: Ingredients, tmp_path: Path
+) -> None:
     laid(tmp_path / "other", {"a.py": "1\n", "__pycache__/a.pyc": ""})
-    moved = replace(ingredients, job=replace(ingredients.job, tree=((tmp_path / "other", "suite"),)))
+    moved = replace(
+        ingredients, job=replace(ingredients.job, tree=((tmp_path / "other", "suite"),))
+    )
     assert moved.key() == ingredients.key()
     one, two = (overlaid(ingredients, tmp_path / name / "overlay", "x") for name in ("one", "two"))
     assert one.key() == two.key() != ingredients.key()
@@ -136,7 +142,9 @@ def migration(status: str) -> dict[str, Any]:
 
 
 def test_a_command_returns_its_value_and_earlier_events_are_kept() -> None:
-    channel, sent = qemu_says([{"event": "STOP"}, migration("active"), migration("completed"), {"return": {"a": 1}}])
+    channel, sent = qemu_says(
+        [{"event": "STOP"}, migration("active"), migration("completed"), {"return": {"a": 1}}]
+    )
     with channel:
         control = Qmp(channel, PATIENCE_S)
         assert control.execute("migrate", uri="fd:state") == {"a": 1}
@@ -197,7 +205,9 @@ def test_a_file_in_memory_is_saved_whole_and_with_holes(tmp_path: Path) -> None:
     assert (tmp_path / "saved").stat().st_blocks * 512 < len(content) / 4
 
 
-def test_a_file_is_no_longer_trusted_after_a_write_or_a_reboot_of_the_host(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_file_is_no_longer_trusted_after_a_write_or_a_reboot_of_the_host(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
     path = tmp_path / "file"
     path.write_text("a")
     assert not kept.is_trusted(tmp_path, ["file"])
@@ -246,7 +256,9 @@ class Freezer:
             raise self.failure
         return {"type": "guest", "event": "up", "uptime_s": 1.5}, None
 
-    def resume(self, folder: Path, ingredients: Ingredients, request: Request, console: Path) -> Guest:
+    def resume(
+        self, folder: Path, ingredients: Ingredients, request: Request, console: Path
+    ) -> Guest:
         if self.ends:
             self.ends -= 1
             raise Ended("QEMU was ended externally: SIGKILL")
@@ -270,7 +282,9 @@ def test_a_template_is_made_once(freezer: Freezer) -> None:
     assert (freezer.made, freezer.resumed) == (1, [b"memory"] * 2)
     freezer.guest(machine=replace(MACHINE, processor="max"))
     assert freezer.made == 2
-    assert sorted(path.name for path in freezer.place.iterdir()) == sorted([*FILES, MANIFEST, "verified"])
+    assert sorted(path.name for path in freezer.place.iterdir()) == sorted(
+        [*FILES, MANIFEST, "verified"]
+    )
 
 
 class WatchedLock:
@@ -320,7 +334,11 @@ def _of_another_key(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
-        *((name, damage) for name in FILES for damage in (flip, Path.unlink, lambda path: os.truncate(path, 3))),
+        *(
+            (name, damage)
+            for name in FILES
+            for damage in (flip, Path.unlink, lambda path: os.truncate(path, 3))
+        ),
         (MANIFEST, _of_another_key),
         (MANIFEST, Path.unlink),
         (MANIFEST, lambda path: path.write_text('{"key": 7}')),
@@ -389,9 +407,15 @@ def test_a_guest_that_was_ended_externally_is_resumed_again_and_its_template_is_
     assert freezer.made == 1
 
 
-@pytest.mark.parametrize(("script", "error"), [("kill -9 $$", Ended), ("exit 0", QmpError), ("exit 1", QmpError)])
+@pytest.mark.parametrize(
+    ("script", "error"), [("kill -9 $$", Ended), ("exit 0", QmpError), ("exit 1", QmpError)]
+)
 def test_an_external_kill_of_qemu_is_distinguished_from_its_exit(
-    ingredients: Ingredients, tmp_path: Path, monkeypatch: Patch, script: str, error: type[Exception]
+    ingredients: Ingredients,
+    tmp_path: Path,
+    monkeypatch: Patch,
+    script: str,
+    error: type[Exception],
 ) -> None:
     for name in (CONSOLE, STATE):
         (tmp_path / name).touch()
@@ -409,9 +433,13 @@ def test_a_full_disk_is_a_failure(freezer: Freezer, monkeypatch: Patch) -> None:
         freezer.guest(machine=replace(MACHINE, processor="max"))
 
 
-def test_leftovers_of_killed_runs_are_removed_but_not_unfinished_templates(freezer: Freezer) -> None:
+def test_leftovers_of_killed_runs_are_removed_but_not_unfinished_templates(
+    freezer: Freezer,
+) -> None:
     place = freezer.place
-    own, others, making = (place.with_name(f"{name}-x") for name in (place.name, "0" * 16, "1" * 16))
+    own, others, making = (
+        place.with_name(f"{name}-x") for name in (place.name, "0" * 16, "1" * 16)
+    )
     for left in (own, others, making):
         laid(left, {"memory": "half"})
     with place.with_name(f"{'1' * 16}.lock").open("w") as lock:
@@ -420,7 +448,9 @@ def test_leftovers_of_killed_runs_are_removed_but_not_unfinished_templates(freez
     assert [left.exists() for left in (own, others, making)] == [False, False, True]
 
 
-def test_the_oldest_unused_templates_are_removed_above_the_bound(freezer: Freezer, monkeypatch: Patch) -> None:
+def test_the_oldest_unused_templates_are_removed_above_the_bound(
+    freezer: Freezer, monkeypatch: Patch
+) -> None:
     three = [replace(MACHINE, processor=name) for name in ("first", "second", "third")]
     keys = [replace(freezer.ingredients, machine=machine).key() for machine in three]
     places = [freezer.place.with_name(key[:16]) for key in keys]
@@ -436,7 +466,9 @@ def test_the_oldest_unused_templates_are_removed_above_the_bound(freezer: Freeze
     assert [place.exists() for place in places] == [True, True, False]
 
 
-def test_a_run_continues_without_templates_and_reports_it_once(freezer: Freezer, monkeypatch: Patch) -> None:
+def test_a_run_continues_without_templates_and_reports_it_once(
+    freezer: Freezer, monkeypatch: Patch
+) -> None:
     given = (freezer.ingredients, REQUEST, Path("console"))
     monkeypatch.delenv("RDMA_CTS_TEMPLATES", raising=False)
     freezer.failure = QmpError("QEMU closed its control channel")
@@ -479,7 +511,9 @@ def asked_for(cases: str = "", *more: str, port: str = PORT) -> Request:
         (READY[:-1], asked_for(), False),
     ],
 )
-def test_a_ready_session_serves_collected_cases_with_its_own_options(line: bytes, asked: Request, serves: bool) -> None:
+def test_a_ready_session_serves_collected_cases_with_its_own_options(
+    line: bytes, asked: Request, serves: bool
+) -> None:
     output, end = os.pipe()
     os.write(end, line)
     os.close(end)

@@ -41,7 +41,11 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[io.TextIOWrapper
 
 
 def summary_of(
-    *lines: ResultRecord, folder: str = "out", level: int = NORMAL, to: TextIO | None = None, complete: bool = True
+    *lines: ResultRecord,
+    folder: str = "out",
+    level: int = NORMAL,
+    to: TextIO | None = None,
+    complete: bool = True,
 ) -> str:
     """Returns the summary of a run with these results in this folder."""
     run = digest(recorded(lines, complete=complete), Path(folder))
@@ -64,14 +68,20 @@ def clock(step: float = 0.5) -> Callable[[], float]:
     return itertools.count(0.0, step).__next__
 
 
-def go(progress: Progress, verdicts: tuple[str, ...] = ("PASS", "FAIL", "UNSUPPORTED"), total: int = 100) -> None:
+def go(
+    progress: Progress,
+    verdicts: tuple[str, ...] = ("PASS", "FAIL", "UNSUPPORTED"),
+    total: int = 100,
+) -> None:
     """Shows some results of a longer run."""
     progress.run_started(header(), total)
     for done, (case, verdict) in enumerate(zip(SUITE.cases, verdicts, strict=False), 1):
         progress.result_recorded(result(case, verdict, f"it is {verdict}"), done, total)
 
 
-def test_a_terminal_has_a_bar_with_pace_and_time_left(terminal: tuple[io.TextIOWrapper, int]) -> None:
+def test_a_terminal_has_a_bar_with_pace_and_time_left(
+    terminal: tuple[io.TextIOWrapper, int],
+) -> None:
     go(Progress(terminal[0], clock=clock()))
     shown = seen(terminal).replace("\r\n", "\n")
     bars = [part for part in re.split(r"\r\x1b\[K|\n", shown) if " of 100" in part]
@@ -87,7 +97,8 @@ BAR = "  ........................ 2 of 100, 49 s left"
 
 
 @pytest.mark.parametrize(
-    ("columns", "bar"), [(30, "  ....... 2 of 100, 49 s left"), (50, BAR), (24, "  2 of 100, 49 s left")]
+    ("columns", "bar"),
+    [(30, "  ....... 2 of 100, 49 s left"), (50, BAR), (24, "  2 of 100, 49 s left")],
 )
 def test_a_narrow_terminal_still_has_the_time_left(
     columns: int, bar: str, terminal: tuple[io.TextIOWrapper, int], monkeypatch: pytest.MonkeyPatch
@@ -144,7 +155,8 @@ def test_without_a_terminal_progress_is_a_line_for_every_50_results() -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "cases"), [(QUIET, []), (NORMAL, ["FAIL"]), (VERBOSE, ["PASS", "FAIL", "UNSUPPORTED"])]
+    ("level", "cases"),
+    [(QUIET, []), (NORMAL, ["FAIL"]), (VERBOSE, ["PASS", "FAIL", "UNSUPPORTED"])],
 )
 def test_the_verbosity_of_progress_can_be_chosen(level: int, cases: list[str]) -> None:
     stream = io.StringIO()
@@ -159,9 +171,13 @@ def test_a_waived_violation_is_reported_as_such() -> None:
     assert stream.getvalue().startswith("  WAIVED reg_mr/sample/c0")
 
 
-def test_no_control_sequence_of_a_result_reaches_the_terminal(terminal: tuple[io.TextIOWrapper, int]) -> None:
+def test_no_control_sequence_of_a_result_reaches_the_terminal(
+    terminal: tuple[io.TextIOWrapper, int],
+) -> None:
     progress = Progress(terminal[0])
-    progress.result_recorded(result(SUITE.cases[0], "FAIL", HOSTILE, case=f"reg_mr/{HOSTILE}"), 1, 9)
+    progress.result_recorded(
+        result(SUITE.cases[0], "FAIL", HOSTILE, case=f"reg_mr/{HOSTILE}"), 1, 9
+    )
     progress.say(HOSTILE)
     controls = set(re.findall(r"[\x00-\x1f\x7f-\x9f](?:\[[0-9]*[A-Za-z])?", seen(terminal)))
     assert controls <= {"\r", "\n", f"{ESCAPE}[K", f"{ESCAPE}[31m", f"{ESCAPE}[0m"}
@@ -205,7 +221,11 @@ def test_a_reason_for_which_cases_cannot_be_reached_is_shown_once() -> None:
 TABLES = load_suite()
 
 
-DIED = {"kind": "kernel-died", "verb": "ibv_reg_mr", "seen": ["the kernel under test died", *[""] * 4]}
+DIED = {
+    "kind": "kernel-died",
+    "verb": "ibv_reg_mr",
+    "seen": ["the kernel under test died", *[""] * 4],
+}
 
 
 REFUSED = {"kind": "refused", "verb": "ibv_reg_mr", "returned": "NULL", "errno": "EINVAL"}
@@ -223,9 +243,13 @@ def test_the_summary_has_a_line_of_at_most_100_columns_for_each_defect_the_worst
     said = summary_of(*lines, folder="out/run").splitlines()
     assert said[1].startswith("defects, most severe first: severity, number, what is wrong (rules)")
     first, second, third = said[2:5]
-    assert re.fullmatch(r"kernel crash  [0-9a-f]{12} kernel fault during a registration: REG-15 \(REG-15\) x1", first)
     assert re.fullmatch(
-        r"valid refused [0-9a-f]{12} a registration is refused with EINVAL: REG-01 \(REG-01\) x2", second
+        r"kernel crash  [0-9a-f]{12} kernel fault during a registration: REG-15 \(REG-15\) x1",
+        first,
+    )
+    assert re.fullmatch(
+        r"valid refused [0-9a-f]{12} a registration is refused with EINVAL: REG-01 \(REG-01\) x2",
+        second,
     )
     assert third.startswith("BROKEN        REG-12 reg_mr/sample/c4: the harness could not")
     assert max(map(len, said[1:5])) == len(third) == 100
@@ -247,8 +271,16 @@ def test_the_quiet_summary_is_one_line() -> None:
 
 
 def test_a_waived_defect_comes_last_and_does_not_count() -> None:
-    waived = result(SUITE.cases[0], "CRASH", "the kernel under test died", effective="WAIVED", waiver={"issue": "1"})
-    said = summary_of(waived, result(SUITE.cases[1], "FAIL", fault={**REFUSED, "kind": "accepted"})).splitlines()
+    waived = result(
+        SUITE.cases[0],
+        "CRASH",
+        "the kernel under test died",
+        effective="WAIVED",
+        waiver={"issue": "1"},
+    )
+    said = summary_of(
+        waived, result(SUITE.cases[1], "FAIL", fault={**REFUSED, "kind": "accepted"})
+    ).splitlines()
     assert [line.split()[0] for line in said[2:4]] == ["not", "WAIVED"]
     assert "1 defect in 1 result: 1 refusal not given" in said
 
@@ -262,7 +294,9 @@ def test_a_rule_of_which_a_case_has_no_result_is_not_verified(tables: str) -> No
     """A case's rules are found by its permanent id, even in other tables. Cases that no longer exist do not count."""
     first, second = [case for case in TABLES.cases if case.rules == ("REG-15",)][:2]
     rules = {rule.id: rule.as_data() for rule in TABLES.registry.values()}
-    head = header(planned=[first.id, second.id], suite={"version": "0", "tables_sha256": tables}, rules=rules)
+    head = header(
+        planned=[first.id, second.id], suite={"version": "0", "tables_sha256": tables}, rules=rules
+    )
     run = digest(Recorded(head, [result(first)]), Path())
     assert run.verdicts == {"REG-15": Verdict.MISSED}
     assert "1 undecided" in run.short_sentence
@@ -277,7 +311,9 @@ def test_hostile_text_stays_in_its_line_and_has_no_control_characters() -> None:
     assert shown.endswith("(REG-01) x1")
 
 
-def test_a_report_that_was_not_written_is_not_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_that_was_not_written_is_not_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     judged = digest(recorded([result(SUITE.cases[0])]), tmp_path)
     (tmp_path / "report.html").mkdir()
     with pytest.raises(UserError, match=r"report\.html"):

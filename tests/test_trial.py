@@ -46,7 +46,16 @@ from trial.mutants.data_path import DATA_PATH_ALTERATIONS
 from trial.processes import in_processes
 from trial.report import Trial
 from trial.running import on_reference
-from trial.trying import KILLED, MISATTRIBUTED, OWN, SURVIVED, Finding, check_baseline, try_all, try_violation
+from trial.trying import (
+    KILLED,
+    MISATTRIBUTED,
+    OWN,
+    SURVIVED,
+    Finding,
+    check_baseline,
+    try_all,
+    try_violation,
+)
 
 SUITE = load_suite()
 DEFAULT_CASES = of_tier(SUITE.cases, DEFAULT)
@@ -57,7 +66,9 @@ def cases_of(*rules: str, suite: Suite = SUITE) -> list[Case]:
 
 
 @pytest.mark.parametrize("violations", [VIOLATIONS, ALTERATIONS], ids=["violations", "alterations"])
-def test_violations_have_unique_names_descriptions_and_a_rule(violations: Sequence[Violation]) -> None:
+def test_violations_have_unique_names_descriptions_and_a_rule(
+    violations: Sequence[Violation],
+) -> None:
     assert len({each.name for each in violations}) == len(violations) >= 25
     assert [each.name for each in violations if not each.about.endswith(".")] == []
     assert {each.rule for each in violations} <= set(SUITE.registry)
@@ -79,7 +90,9 @@ class RefusesEverything(Device):
 
 
 def test_a_violation_that_breaks_nothing_survives() -> None:
-    finding = try_violation(Violation("sound", "REG-15", "Nothing.", Device), cases_of("REG-15", "DEREG-01"))
+    finding = try_violation(
+        Violation("sound", "REG-15", "Nothing.", Device), cases_of("REG-15", "DEREG-01")
+    )
     assert (finding.outcome, finding.by) == (SURVIVED, ())
 
 
@@ -92,7 +105,9 @@ def test_a_violation_detected_only_by_other_rules_is_misattributed() -> None:
 
 def test_a_device_that_refuses_every_registration_fails_the_rules_of_registrations() -> None:
     for rule in ("REG-01", "REG-03", "REG-17", "IOVA-01", "IOVA-04"):
-        finding = try_violation(Violation("deaf", rule, "Everything is refused.", RefusesEverything), cases_of(rule))
+        finding = try_violation(
+            Violation("deaf", rule, "Everything is refused.", RefusesEverything), cases_of(rule)
+        )
         assert finding.outcome == KILLED
 
 
@@ -112,11 +127,15 @@ def test_several_processes_return_the_findings_of_one_process_in_order() -> None
 
 def test_a_process_that_dies_ends_the_trial_with_the_name_of_the_violation() -> None:
     deadly = Violation("deadly", "REG-03", "A registration kills the process.", Deadly)
-    with user_error("a process of the trial died during deadly; try each name separately", status=3):
+    with user_error(
+        "a process of the trial died during deadly; try each name separately", status=3
+    ):
         list(try_all([deadly], cases_of("REG-03"), jobs=1))
 
 
-def test_an_exception_in_a_process_is_reported_with_the_name_of_the_violation_and_its_place() -> None:
+def test_an_exception_in_a_process_is_reported_with_the_name_of_the_violation_and_its_place() -> (
+    None
+):
     def task(number: int) -> int:
         return {0: 0}[number]
 
@@ -136,7 +155,11 @@ def test_sigint_ends_a_trial_and_all_its_processes() -> None:
     command = ["env", "--default-signal=INT", *trial_of_all]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=die_with_parent()
+        command,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        preexec_fn=die_with_parent(),
     ) as trial:
         await_true(lambda: trial.poll() is not None or len(children(trial.pid)) == 2)
         assert trial.poll() is None
@@ -164,7 +187,9 @@ def finding(outcome: str, rule: str = "REG-15") -> Finding:
         ([KILLED] * 99 + [SURVIVED], False),
     ],
 )
-def test_a_trial_passes_without_survivors_and_with_few_misattributed(outcomes: list[str], passed: bool) -> None:
+def test_a_trial_passes_without_survivors_and_with_few_misattributed(
+    outcomes: list[str], passed: bool
+) -> None:
     assert Trial([finding(each) for each in outcomes], {}, 1.0, "the reference").passed is passed
 
 
@@ -179,11 +204,19 @@ def test_a_violation_known_as_undetectable_must_survive() -> None:
 
 
 def test_a_report_has_the_kill_ratio_by_rule(tmp_path: Path) -> None:
-    trial = Trial([finding(KILLED), finding(SURVIVED), finding(KILLED, "REG-16")], {"REREG-15": "why"}, 1.0, "here")
+    trial = Trial(
+        [finding(KILLED), finding(SURVIVED), finding(KILLED, "REG-16")],
+        {"REREG-15": "why"},
+        1.0,
+        "here",
+    )
     report.write(trial, tmp_path)
     assert "| REG-15 | 2 | 1 | 0 | 1 | 50 % |" in (tmp_path / "trial.md").read_text()
     data = json.loads((tmp_path / "trial.json").read_text())
-    assert (data["passed"], [each["outcome"] for each in data["findings"]]) == (False, [KILLED, SURVIVED, KILLED])
+    assert (data["passed"], [each["outcome"] for each in data["findings"]]) == (
+        False,
+        [KILLED, SURVIVED, KILLED],
+    )
     assert "survived      REG-15" in report.summary(trial)
     assert "not tried: REREG-15, because why" in report.summary(trial)
 
@@ -191,11 +224,26 @@ def test_a_report_has_the_kill_ratio_by_rule(tmp_path: Path) -> None:
 def test_a_few_violations_are_tried_by_name(monkeypatch: Patch, capsys: Says) -> None:
     rules = {each.rule for each in VIOLATIONS if each.name in ("negative-errno", "minus-one")}
     tables = (
-        replace(table, cases=tuple(cases_of(*rules, suite=replace(SUITE, tables=(table,))))) for table in SUITE.tables
+        replace(table, cases=tuple(cases_of(*rules, suite=replace(SUITE, tables=(table,)))))
+        for table in SUITE.tables
     )
     few = replace(SUITE, tables=tuple(tables))
     monkeypatch.setattr("commands.trial.load_suite", lambda: few)
-    assert main(["trial", "reference", "--violation", "negative-errno", "--violation", "minus-one", "--jobs", "1"]) == 0
+    assert (
+        main(
+            [
+                "trial",
+                "reference",
+                "--violation",
+                "negative-errno",
+                "--violation",
+                "minus-one",
+                "--jobs",
+                "1",
+            ]
+        )
+        == 0
+    )
     assert "2 violations" in capsys.readouterr().out
 
 
@@ -208,7 +256,10 @@ def test_unaltered_calls_fail_no_case() -> None:
 @pytest.mark.parametrize("altered", ALTERATIONS, ids=lambda each: each.name)
 def test_altered_calls_fail_a_case_of_their_rule(altered: Violation) -> None:
     with closing(ReferenceBench()) as bench:
-        trials = (RealTrial(bench, bench.capabilities(), Unwatched(), [case]) for case in cases_of(altered.rule))
+        trials = (
+            RealTrial(bench, bench.capabilities(), Unwatched(), [case])
+            for case in cases_of(altered.rule)
+        )
         assert any(trial.try_alteration(altered).outcome == KILLED for trial in trials)
 
 
@@ -233,7 +284,9 @@ def test_a_violation_of_the_device_does_not_mask_other_rules_of_a_sweep() -> Non
 @pytest.mark.nightly
 def test_alterations_of_real_calls_are_detected_in_the_guest(tmp_path: Path) -> None:
     chosen = ["write-alone-granted", "region-one-byte-too-long", "not-deregistered", "control"]
-    lines = messages_from_guest("trial.inside", [OWN, *chosen], "forky", tmp_path / "console.log", print)
+    lines = messages_from_guest(
+        "trial.inside", [OWN, *chosen], "forky", tmp_path / "console.log", print
+    )
     found = {line["name"]: line["outcome"] for line in lines if line.get("type") == "finding"}
     assert found == {**dict.fromkeys(chosen, KILLED), "control": SURVIVED}
 
@@ -250,7 +303,9 @@ def test_a_permitted_variant_passes_the_cases_of_its_rule(variant: Violation) ->
 def test_permitted_variants_depart_only_from_recommendations() -> None:
     departing = [each for each in PERMITTED_VARIANTS if each.departs_from]
     assert departing
-    assert {SUITE.registry[rule].level for each in departing for rule in each.departs_from} == {"should"}
+    assert {SUITE.registry[rule].level for each in departing for rule in each.departs_from} == {
+        "should"
+    }
 
 
 def test_cases_of_a_recommendation_do_not_fail_its_permitted_variant() -> None:
@@ -306,7 +361,13 @@ def test_cases_pass_on_the_reference_behind_unaltered_functions() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["writes-arrive-late", "new-value-returned", "ended-key-reads", "refused-reads-leak", "failed-binds-succeed"],
+    [
+        "writes-arrive-late",
+        "new-value-returned",
+        "ended-key-reads",
+        "refused-reads-leak",
+        "failed-binds-succeed",
+    ],
 )
 def test_alterations_on_the_reference_are_detected_by_the_cases_of_their_rule(name: str) -> None:
     violation = next(each for each in DATA_PATH_ALTERATIONS if each.name == name)
@@ -340,7 +401,9 @@ def row_of(text: str) -> str:
     return f"- some-name: A sentence.\n  {text}\n".replace("\\n", "\n")
 
 
-@pytest.mark.parametrize(("row", "answer"), [row for row in rows("mutants_in_tables") if row[1].isdigit()])
+@pytest.mark.parametrize(
+    ("row", "answer"), [row for row in rows("mutants_in_tables") if row[1].isdigit()]
+)
 def test_a_mutant_replaces_members_of_the_class(tmp_path: Path, row: str, answer: str) -> None:
     (violation,) = made(tmp_path, row_of(row))
     assert (violation.name, violation.rule, violation.about) == ("some-name", "R-1", "A sentence.")
@@ -358,7 +421,9 @@ def test_mutants_can_be_permitted_or_blind_and_have_further_rules(tmp_path: Path
     ]
 
 
-@pytest.mark.parametrize(("row", "said"), [row for row in rows("mutants_in_tables") if row[1][0] == ":"])
+@pytest.mark.parametrize(
+    ("row", "said"), [row for row in rows("mutants_in_tables") if row[1][0] == ":"]
+)
 def test_a_mistake_in_a_table_of_mutants_is_located(tmp_path: Path, row: str, said: str) -> None:
     place, _, message = said.partition(" ")
     with pytest.raises(UserError) as raised:

@@ -65,7 +65,9 @@ def guests(tmp_path_factory: Folders) -> Iterator[dict[str, SshGuest]]:
         found = {}
         for number, (name, mode) in enumerate(zip(NAMES, ("listen", "connect"), strict=True), 1):
             wire = f"-netdev socket,id=wire,{mode}=127.0.0.1:{port}"
-            network = f"{wire} -device virtio-net-pci,netdev=wire,mac=52:54:00:77:00:0{number}".split()
+            network = (
+                f"{wire} -device virtio-net-pci,netdev=wire,mac=52:54:00:77:00:0{number}".split()
+            )
             prepare = _PREPARE.format(address=f"10.78.0.{number}")
             found[name] = stack.enter_context(
                 ssh_guest(folder / name, image, network=network, prepare=prepare, tree=tree)
@@ -87,22 +89,40 @@ def started(guests: dict[str, SshGuest], *arguments: str, **options: Path) -> su
     """Starts the command with an ssh that uses no file of this user. The configuration of ssh has the keys of all
     guests and of their users, and `options` change it. The input of the command is empty, and its output is a pipe."""
     folder = next(iter(guests.values())).folder.parent
-    (folder / "known_hosts").write_text("".join((each.folder / "known_hosts").read_text() for each in guests.values()))
+    (folder / "known_hosts").write_text(
+        "".join((each.folder / "known_hosts").read_text() for each in guests.values())
+    )
     config = {"IdentitiesOnly": "yes", "UserKnownHostsFile": folder / "known_hosts", **options}
     lines = [f"{name} {value}\n" for name, value in config.items()]
     if "IdentityFile" not in options:
         lines += [f"IdentityFile {each.folder / 'user_key'}\n" for each in guests.values()]
     (folder / "config").write_text("".join(lines))
-    script(folder / "bin/ssh", f'exec {find_program("ssh")} -F {shlex.quote(str(folder / "config"))} "$@"')
+    script(
+        folder / "bin/ssh",
+        f'exec {find_program("ssh")} -F {shlex.quote(str(folder / "config"))} "$@"',
+    )
     path = os.pathsep.join([str(folder / "bin"), os.environ["PATH"]])
-    how: Any = {"env": {**os.environ, "PATH": path, "RDMA_CTS_PYTHON": sys.executable}, "text": True}
-    streams: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    how: Any = {
+        "env": {**os.environ, "PATH": path, "RDMA_CTS_PYTHON": sys.executable},
+        "text": True,
+    }
+    streams: Any = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.STDOUT,
+    }
     return subprocess.Popen(["./rdma-cts", *arguments], cwd=ROOT, **how, **streams)
 
 
 def on(guest: SshGuest, command: str) -> list[str]:
     """Returns the ssh command line that runs a command on a guest."""
-    return [str(guest.folder.parent / "bin" / "ssh"), "-p", str(guest.port), "root@127.0.0.1", command]
+    return [
+        str(guest.folder.parent / "bin" / "ssh"),
+        "-p",
+        str(guest.port),
+        "root@127.0.0.1",
+        command,
+    ]
 
 
 def output_on(guest: SshGuest, command: str) -> str:
@@ -143,7 +163,9 @@ def test_a_host_with_another_key_is_not_trusted_and_no_password_is_asked_for(
     assert status == 3
 
 
-def test_doctor_reports_a_full_disk_of_the_host_and_leaves_no_files_there(guests: dict[str, SshGuest]) -> None:
+def test_doctor_reports_a_full_disk_of_the_host_and_leaves_no_files_there(
+    guests: dict[str, SshGuest],
+) -> None:
     guest = guests["left"]
     assert "Works now: On an RDMA device of" in said(guests, "doctor", "--host", guest.address)[0]
     output_on(guest, "mount -t tmpfs -o size=64k small /tmp")
@@ -155,7 +177,9 @@ def test_doctor_reports_a_full_disk_of_the_host_and_leaves_no_files_there(guests
     assert output_on(guest, "ls /tmp; echo listed") == "listed\n"
 
 
-def test_requests_from_another_host_have_the_verdicts_of_loopback(guests: dict[str, SshGuest], kept: Path) -> None:
+def test_requests_from_another_host_have_the_verdicts_of_loopback(
+    guests: dict[str, SshGuest], kept: Path
+) -> None:
     """A device of the left guest is under test, and a device of the right guest posts the requests."""
     of = f"run --host {guests['left'].address} --device wire0 --no-confirm --only {' --only '.join(FEW_POINTS)}"
     for name, more in (("loopback", ()), ("peer", ("--peer", f"root@{WIRED}:wire0"))):
@@ -168,10 +192,14 @@ def test_requests_from_another_host_have_the_verdicts_of_loopback(guests: dict[s
     assert said(guests, "compare", *outs)[1] == 0
 
 
-def test_a_reset_of_the_peers_host_affects_only_the_case_in_flight(guests: dict[str, SshGuest], kept: Path) -> None:
+def test_a_reset_of_the_peers_host_affects_only_the_case_in_flight(
+    guests: dict[str, SshGuest], kept: Path
+) -> None:
     """The host of the peer is reset and boots again; no other case is affected."""
     out = kept / "out"
-    of = f"run --host {guests['left'].address} --device wire0 --peer root@{WIRED}:wire0 --no-confirm"
+    of = (
+        f"run --host {guests['left'].address} --device wire0 --peer root@{WIRED}:wire0 --no-confirm"
+    )
     few = [word for case in (INTERRUPTED, *FEW_POINTS[:3]) for word in ("--only", case)]
     run = started(guests, *of.split(), *few, "--out", str(out))
     await_true(lambda: run.poll() is not None or in_flight(out, INTERRUPTED))
@@ -188,7 +216,13 @@ def lab_of(guests: dict[str, SshGuest], folder: Path) -> Path:
     path = folder / "lab.yaml"
     same = {"group": "rxe", "device": "rxe0"}
     hosts = [
-        {**same, "name": name, "host": guest.address, "power_cycle": guest.reset, "console": guest.console}
+        {
+            **same,
+            "name": name,
+            "host": guest.address,
+            "power_cycle": guest.reset,
+            "console": guest.console,
+        }
         for name, guest in guests.items()
     ]
     path.write_text(yaml.safe_dump({"groups": {"rxe": {"return_within": 20}}, "hosts": hosts}))
@@ -203,7 +237,9 @@ def boots(run: Recorded) -> int:
     return len({line["boot_id"] for line in run.others if line["type"] == "worker"})
 
 
-def test_a_lab_runs_on_both_hosts_at_once_and_no_node_differs(guests: dict[str, SshGuest], kept: Path) -> None:
+def test_a_lab_runs_on_both_hosts_at_once_and_no_node_differs(
+    guests: dict[str, SshGuest], kept: Path
+) -> None:
     out = kept / "out"
     of = ("--verb", "reg_mr", "-k", "access_flags", "--out", out)
     output, _ = said(guests, "run", "--lab", lab_of(guests, kept), *of)
@@ -214,9 +250,16 @@ def test_a_lab_runs_on_both_hosts_at_once_and_no_node_differs(guests: dict[str, 
     page = (out / "lab.html").read_text()
     assert "Nothing." in page
     assert "2 nodes, 1 group, no node differs" in output
-    for run_there in (left, right):  # each violation was repeated on its guest, with the same result
+    for run_there in (
+        left,
+        right,
+    ):  # each violation was repeated on its guest, with the same result
         failed = list(verdicts(run_there).values()).count("FAIL")
-        assert footer_of(run_there)["confirmation"] == {"confirmed": failed, "not_confirmed": 0, "not_tried": 0}
+        assert footer_of(run_there)["confirmation"] == {
+            "confirmed": failed,
+            "not_confirmed": 0,
+            "not_tried": 0,
+        }
     overlap = [started_and_ended(each) for each in (left, right)]
     # The two runs overlap in time.
     assert max(begin for begin, _ in overlap) < min(end for _, end in overlap)
@@ -233,7 +276,9 @@ def test_a_panic_of_one_host_affects_one_case_there_and_nothing_elsewhere(
     out, victim = kept / "out", guests["right"]
     of = f"--verb dereg_mr -k dead_keys --no-confirm --out {out}"
     run = started(guests, "run", "--lab", str(lab_of(guests, kept)), *of.split())
-    panic = subprocess.Popen(on(victim, "read line && echo c >/proc/sysrq-trigger"), stdin=subprocess.PIPE)
+    panic = subprocess.Popen(
+        on(victim, "read line && echo c >/proc/sysrq-trigger"), stdin=subprocess.PIPE
+    )
     assert panic.stdin is not None
     await_true(lambda: run.poll() is not None or in_flight(out / "right"))
     panic.stdin.write(b"now\n")
@@ -246,7 +291,10 @@ def test_a_panic_of_one_host_affects_one_case_there_and_nothing_elsewhere(
     for each in (left, right):
         assert footer_of(each)["complete"] is True
     (crashed,) = [line for line in right.results if line["verdict"] == "CRASH"]
-    assert any("Kernel panic - not syncing: sysrq triggered crash" in line for line in crashed["kernel"]["log"])
+    assert any(
+        "Kernel panic - not syncing: sysrq triggered crash" in line
+        for line in crashed["kernel"]["log"]
+    )
     assert (boots(left), boots(right)) == (1, 2)
     assert "CRASH" not in verdicts(left).values()
     assert {**verdicts(right), crashed["case"]: verdicts(left)[crashed["case"]]} == verdicts(left)
@@ -255,7 +303,9 @@ def test_a_panic_of_one_host_affects_one_case_there_and_nothing_elsewhere(
     assert output_on(victim, "ls /tmp; echo listed") == "listed\n"
 
 
-def test_a_lab_that_is_killed_is_resumed_as_a_whole(guests: dict[str, SshGuest], kept: Path) -> None:
+def test_a_lab_that_is_killed_is_resumed_as_a_whole(
+    guests: dict[str, SshGuest], kept: Path
+) -> None:
     out = kept / "out"
     chosen = ("--verb", "dereg_mr", "-k", "dead_keys", "--no-confirm")
     run = started(guests, "run", "--lab", str(lab_of(guests, kept)), *chosen, "--out", str(out))
@@ -279,4 +329,6 @@ def test_a_lab_that_is_killed_is_resumed_as_a_whole(guests: dict[str, SshGuest],
 def in_flight(out: Path, case: str = LONG) -> bool:
     path = out / "results.jsonl"
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-    return any(record["type"] == "start" and record["case"] == case for record in map(json.loads, lines))
+    return any(
+        record["type"] == "start" and record["case"] == case for record in map(json.loads, lines)
+    )

@@ -89,7 +89,9 @@ def test_a_file_that_is_not_a_kernel_is_refused(tmp_path: Path, content: bytes) 
         release_of(tmp_path / "vmlinux")
 
 
-@pytest.mark.parametrize(("suffix", "pack"), [("", bytes), (".xz", lzma.compress), (".gz", gzip.compress)])
+@pytest.mark.parametrize(
+    ("suffix", "pack"), [("", bytes), (".xz", lzma.compress), (".gz", gzip.compress)]
+)
 def test_a_single_module_replaces_that_of_the_image(tmp_path: Path, suffix: str, pack: Any) -> None:
     mine = own(modules=laid(tmp_path / "mine", {f"rdma_rxe.ko{suffix}": pack(module())}))
     prepared = mine.lay_out(tmp_path / "stage")
@@ -117,10 +119,14 @@ def test_a_kernel_has_its_own_modules_and_initrd(tmp_path: Path, kernel: Path) -
     }
 
 
-def test_with_an_empty_directory_of_modules_all_modules_are_built_in(tmp_path: Path, kernel: Path) -> None:
+def test_with_an_empty_directory_of_modules_all_modules_are_built_in(
+    tmp_path: Path, kernel: Path
+) -> None:
     prepared = own(kernel=kernel, modules=laid(tmp_path / "none", {})).lay_out(tmp_path / "stage")
     assert b"virtio_blk" not in prepared.image.initrd.read_bytes()
-    assert prepared.prepare == "depmod -a\n", "without depmod, modprobe does not find what is built in"
+    assert prepared.prepare == "depmod -a\n", (
+        "without depmod, modprobe does not find what is built in"
+    )
     (builtin,) = (tmp_path / "stage").rglob("modules.builtin")
     assert builtin.read_text() == "kernel/virtio_blk.ko\nkernel/rdma_rxe.ko\n"
 
@@ -137,7 +143,9 @@ def test_built_in_modules_are_left_out_and_known_to_modprobe(
     (folder / "modules.builtin").write_text(list_of_them)
     prepared = own(kernel=kernel, modules=modules).lay_out(tmp_path / "stage")
     assert (b"virtio_blk" in prepared.image.initrd.read_bytes()) is ("virtio_blk" not in built_in)
-    assert {Path(name).stem for name in files_of(prepared) if name.endswith(".ko")} == {*NEEDED}.difference(built_in)
+    assert {Path(name).stem for name in files_of(prepared) if name.endswith(".ko")} == {
+        *NEEDED
+    }.difference(built_in)
     (carried,) = (tmp_path / "stage").rglob("modules.builtin")
     assert carried.read_text() == list_of_them
 
@@ -145,7 +153,10 @@ def test_built_in_modules_are_left_out_and_known_to_modprobe(
 def test_of_a_tree_for_the_images_kernel_only_the_rdma_modules_are_used(tmp_path: Path) -> None:
     modules = tree(tmp_path / "mine")
     laid(modules / "lib/modules" / RELEASE, {"kernel/of_no_use.ko": module()})
-    assert sorted(own(modules=modules).hashes()["modules"]["files"]) == ["kernel/ib_core.ko", "kernel/rdma_rxe.ko"]
+    assert sorted(own(modules=modules).hashes()["modules"]["files"]) == [
+        "kernel/ib_core.ko",
+        "kernel/rdma_rxe.ko",
+    ]
 
 
 def refused(**builds: Path) -> str:
@@ -165,7 +176,9 @@ def test_builds_that_do_not_fit_are_refused_in_one_line(tmp_path: Path, kernel: 
     assert "has no module that a guest uses" in refused(modules=empty)
     assert "is for kernel 6.1.0-other, not for 7.2.0-image" in refused(modules=mine)
     assert "only together with --kernel" in refused(modules=early)
-    assert "is not a kernel module" in refused(modules=laid(tmp_path / "text", {"rdma_rxe.ko": "no module at all"}))
+    assert "is not a kernel module" in refused(
+        modules=laid(tmp_path / "text", {"rdma_rxe.ko": "no module at all"})
+    )
     assert "is not a directory" in refused(modules=no)
     assert "is not a directory" in refused(overlay=kernel)
     assert "no libibverbs.so.1" in refused(rdma_core=empty)
@@ -173,8 +186,15 @@ def test_builds_that_do_not_fit_are_refused_in_one_line(tmp_path: Path, kernel: 
     assert "has no module; give what" in refused(kernel=kernel, modules=laid(empty, {"README": ""}))
 
 
-def test_an_overlay_is_laid_below_usr_where_the_image_has_a_link_of_the_merged_usr(tmp_path: Path) -> None:
-    names = ("lib/x86_64-linux-gnu/mine.so", "etc/ld.so.preload", "opt/tool/.git/config", "bin/tool")
+def test_an_overlay_is_laid_below_usr_where_the_image_has_a_link_of_the_merged_usr(
+    tmp_path: Path,
+) -> None:
+    names = (
+        "lib/x86_64-linux-gnu/mine.so",
+        "etc/ld.so.preload",
+        "opt/tool/.git/config",
+        "bin/tool",
+    )
     folder = laid(tmp_path / "mine", dict.fromkeys(names, "#!/bin/sh\n"))
     (folder / "bin/tool").chmod(0o755)
     (folder / "link").symlink_to("etc")
@@ -193,10 +213,16 @@ def test_an_overlay_is_laid_below_usr_where_the_image_has_a_link_of_the_merged_u
 
 @pytest.mark.parametrize(
     "change",
-    [lambda file: file.write_text("two"), lambda file: file.rename(f"{file}.old"), lambda file: file.chmod(0o755)],
+    [
+        lambda file: file.write_text("two"),
+        lambda file: file.rename(f"{file}.old"),
+        lambda file: file.chmod(0o755),
+    ],
     ids=["content", "name", "mode"],
 )
-def test_every_change_of_an_overlay_changes_its_hash(tmp_path: Path, change: Callable[[Path], object]) -> None:
+def test_every_change_of_an_overlay_changes_its_hash(
+    tmp_path: Path, change: Callable[[Path], object]
+) -> None:
     folder = laid(tmp_path / "mine", {"file": "one"})
     before = own(overlay=folder).hashes()["overlay"]["sha256"]
     change(folder / "file")
@@ -235,7 +261,10 @@ def test_a_build_tree_and_every_usual_prefix_are_found(
         "python/pyverbs/device.cpython-314-x86_64-linux-gnu.so",
     ]
     place = Path("/opt/x")
-    assert found.environment(place) == {"LD_LIBRARY_PATH": "/opt/x/lib", "RDMAV_DRIVERS": "/opt/x/lib/librxe"}
+    assert found.environment(place) == {
+        "LD_LIBRARY_PATH": "/opt/x/lib",
+        "RDMAV_DRIVERS": "/opt/x/lib/librxe",
+    }
     assert found.environment() == {
         "LD_LIBRARY_PATH": str(tmp_path / libraries),
         "RDMAV_DRIVERS": str(tmp_path / providers / "librxe"),
@@ -250,7 +279,11 @@ def note(name: bytes, kind: int, content: bytes) -> bytes:
 
 
 def test_kernel_modules_and_libraries_are_identified_by_their_marks(tmp_path: Path) -> None:
-    notes = note(b"Xen\0", 3, b"1234") + note(b"GNU\0", 1, b"1234") + note(b"GNU\0", 3, bytes(range(20)))
+    notes = (
+        note(b"Xen\0", 3, b"1234")
+        + note(b"GNU\0", 1, b"1234")
+        + note(b"GNU\0", 3, bytes(range(20)))
+    )
     files: dict[str, str | bytes] = {
         "kernel/notes": notes,
         "module/ib_core/notes/.note.gnu.build-id": note(b"GNU\0", 3, b"\xff" * 20),
@@ -259,14 +292,28 @@ def test_kernel_modules_and_libraries_are_identified_by_their_marks(tmp_path: Pa
         "module/rdma_rxe/taint": "OE\n",
         "module/other/srcversion": "ABC\n",
     }
-    libraries = ("libibverbs.so.1.18.65.0", "librxe-rdmav65.so", "libmlx5.so.1.27.65.0", "libc.so.6")
+    libraries = (
+        "libibverbs.so.1.18.65.0",
+        "librxe-rdmav65.so",
+        "libmlx5.so.1.27.65.0",
+        "libc.so.6",
+    )
     lines = [f"7f00-7f01 r-xp 00000000 00:1c 17      {tmp_path / name}\n" for name in libraries]
     sys = laid(tmp_path / "sys", files)
-    laid(tmp_path, {**dict.fromkeys(libraries, ""), "maps": "".join(lines) + "7f00-7f01 rw-p 00000000 00:00 0\n"})
+    laid(
+        tmp_path,
+        {
+            **dict.fromkeys(libraries, ""),
+            "maps": "".join(lines) + "7f00-7f01 rw-p 00000000 00:00 0\n",
+        },
+    )
     empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     assert under_test("rxe", sys, tmp_path / "maps") == {
         "kernel": {"build_id": bytes(range(20)).hex()},
-        "modules": {"ib_core": {"build_id": "ff" * 20}, "rdma_rxe": {"srcversion": "ABC", "taint": "OE"}},
+        "modules": {
+            "ib_core": {"build_id": "ff" * 20},
+            "rdma_rxe": {"srcversion": "ABC", "taint": "OE"},
+        },
         "libraries": {"libibverbs.so.1.18.65.0": empty, "librxe-rdmav65.so": empty},
     }
     assert len(under_test("nameless", sys, tmp_path / "maps")["libraries"]) == 3
@@ -275,7 +322,11 @@ def test_kernel_modules_and_libraries_are_identified_by_their_marks(tmp_path: Pa
 
 def test_a_system_without_build_ids_is_not_an_error(tmp_path: Path) -> None:
     (tmp_path / "maps").write_text("")
-    assert under_test("rxe", tmp_path / "sys", tmp_path / "maps") == {"kernel": {}, "modules": {}, "libraries": {}}
+    assert under_test("rxe", tmp_path / "sys", tmp_path / "maps") == {
+        "kernel": {},
+        "modules": {},
+        "libraries": {},
+    }
 
 
 # Builds that a running guest can load
@@ -290,7 +341,10 @@ def test_a_running_guest_can_exchange_the_drivers_module_and_libraries(tmp_path:
     assert found is not None
     assert found.module == f"/usr/lib/modules/{RELEASE}/updates/rdma_rxe.ko"
     assert found.files[found.module] == module()
-    assert found.libraries == ["/opt/rdma-core/lib/libibverbs.so.1", "/opt/rdma-core/lib/librdmacm.so.1.3.65.0"]
+    assert found.libraries == [
+        "/opt/rdma-core/lib/libibverbs.so.1",
+        "/opt/rdma-core/lib/librdmacm.so.1.3.65.0",
+    ]
     assert "/etc/libibverbs.d/rxe.driver" in found.files
     assert found.environment["RDMAV_DRIVERS"] == "/opt/rdma-core/lib/librxe"
 
@@ -299,14 +353,19 @@ def test_a_running_guest_can_exchange_the_drivers_module_and_libraries(tmp_path:
 def test_a_guest_exchanges_the_module_of_its_own_driver(driver: Driver) -> None:
     text = "from fixtures.guest import exchange; print(exchange.DEVICE, exchange.MODULE)"
     environment = {"PATH": os.environ["PATH"], **driver.environment}
-    output = subprocess.check_output([sys.executable, "-c", text], cwd=ROOT, env=environment, text=True)
+    output = subprocess.check_output(
+        [sys.executable, "-c", text], cwd=ROOT, env=environment, text=True
+    )
     assert output.split() == [driver.device, driver.module]
 
 
 @pytest.mark.parametrize(
     "builds",
     [
-        lambda place: {"kernel": bzimage(place / "bzImage", RELEASE), "modules": tree(place / "mine")},
+        lambda place: {
+            "kernel": bzimage(place / "bzImage", RELEASE),
+            "modules": tree(place / "mine"),
+        },
         lambda place: {"modules": tree(place / "mine")},
         lambda place: {"rdma_core": rdma_core(place / "core", "lib", "lib", "python")},
         lambda place: {"overlay": laid(place / "mine", {"file": ""})},
@@ -314,7 +373,9 @@ def test_a_guest_exchanges_the_module_of_its_own_driver(driver: Driver) -> None:
     ],
     ids=["a kernel", "another module", "pyverbs", "an overlay", "nothing"],
 )
-def test_a_running_guest_cannot_load_any_other_build(tmp_path: Path, builds: Callable[[Path], dict[str, Path]]) -> None:
+def test_a_running_guest_cannot_load_any_other_build(
+    tmp_path: Path, builds: Callable[[Path], dict[str, Path]]
+) -> None:
     assert own(**builds(tmp_path)).lay_out(tmp_path / "stage").exchange is None
 
 
@@ -332,5 +393,7 @@ def test_an_exchange_puts_files_and_variables_in_place_and_names_a_library_that_
 
 def test_a_module_that_does_not_load_is_reported(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(exchange, "exchange", lambda path: f"{path.name}: Invalid argument")
-    with pytest.raises(UserError, match=r"the driver's module cannot be exchanged: a\.ko: Invalid argument"):
+    with pytest.raises(
+        UserError, match=r"the driver's module cannot be exchanged: a\.ko: Invalid argument"
+    ):
         exchange.make(Exchange({str(tmp_path / "a.ko"): b""}, str(tmp_path / "a.ko")).packed())

@@ -17,7 +17,9 @@ def sections(document: str) -> dict[str, str]:
     path = pages.path_of(document)
     assert path, f"{document} is neither a manual page nor a header, nor among UNCHECKED"
     if not path.exists():
-        pytest.skip(f"{path} is not installed (package libibverbs-dev; dpkg may be configured to omit manual pages)")
+        pytest.skip(
+            f"{path} is not installed (package libibverbs-dev; dpkg may be configured to omit manual pages)"
+        )
     return pages.sections(path)
 
 
@@ -25,8 +27,12 @@ def sections(document: str) -> dict[str, str]:
 def test_the_prototype_is_in_its_page(name: str) -> None:
     verb, release = verbs.VERBS[name], pages.installed_release()
     if release < int(verb.since or 0):
-        pytest.skip(f"{verb.document} of rdma-core {release} is older than {name}, added in {verb.since}")
-    text = re.sub(r'[\s"]', "", "".join(sections(verb.document).values()))  # some prototypes are not in the synopsis
+        pytest.skip(
+            f"{verb.document} of rdma-core {release} is older than {name}, added in {verb.since}"
+        )
+    text = re.sub(
+        r'[\s"]', "", "".join(sections(verb.document).values())
+    )  # some prototypes are not in the synopsis
     assert re.sub(r"\s|const (?=void)", "", verb.signature) in text
 
 
@@ -74,7 +80,9 @@ def test_a_flag_is_found_by_its_short_and_by_its_full_name() -> None:
         (-(1 << 31) + 1, ["LOCAL_WRITE", "0x80000000"]),
     ],
 )
-def test_a_mask_is_named_bit_by_bit_and_the_unknown_rest_stays_a_number(mask: int, names: list[str]) -> None:
+def test_a_mask_is_named_bit_by_bit_and_the_unknown_rest_stays_a_number(
+    mask: int, names: list[str]
+) -> None:
     assert verbs.ENUMS["ibv_access_flags"].names_of(mask) == names
 
 
@@ -99,12 +107,16 @@ def test_a_declaration_has_the_syntax_of_c(ctype: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("verb", EVERY_VERB, ids=lambda verb: f"{verb.name}-{verb.dialect}")
-def test_the_enumerations_of_a_verb_exist_and_each_meaning_is_one_sentence(verb: verbs.Verb) -> None:
+def test_the_enumerations_of_a_verb_exist_and_each_meaning_is_one_sentence(
+    verb: verbs.Verb,
+) -> None:
     owners: list[verbs.Field | verbs.Parameter] = [*verb.parameters]
     owners += [field for struct in verbs.structs_in(verb) for field in struct.fields]
     for owner in owners:
         if owner.enum:
-            assert set(owner.allowed) <= set(verbs.enum_in(verb.dialect, owner.enum).short_names), owner.name
+            assert set(owner.allowed) <= set(verbs.enum_in(verb.dialect, owner.enum).short_names), (
+                owner.name
+            )
         else:
             assert not owner.allowed, owner.name
     assert not verb.code_enum or verb.code_enum in verbs.ENUMS
@@ -125,7 +137,10 @@ def test_an_alias_has_the_names_and_values_of_its_enumeration() -> None:
 
 
 # Documents that no package installs. The words quoted from them were compared manually.
-UNCHECKED = {"vendor documentation, Memory Region Re-registration", "Linux, Documentation/infiniband/user_verbs.rst"}
+UNCHECKED = {
+    "vendor documentation, Memory Region Re-registration",
+    "Linux, Documentation/infiniband/user_verbs.rst",
+}
 QUOTED = {rule.id: rule for rule in registry().values() if rule.quote}
 CHECKED = [id_ for id_, rule in QUOTED.items() if rule.document not in UNCHECKED]
 
@@ -133,13 +148,21 @@ CHECKED = [id_ for id_, rule in QUOTED.items() if rule.document not in UNCHECKED
 @pytest.mark.parametrize("id_", CHECKED)
 def test_the_document_has_the_words_of_the_quote(id_: str) -> None:
     rule = QUOTED[id_]
-    own = (text for heading, text in sections(rule.document).items() if heading in rule.section.split("; ")[0])
+    own = (
+        text
+        for heading, text in sections(rule.document).items()
+        if heading in rule.section.split("; ")[0]
+    )
     if pages.stands(rule.quote, "\n".join(own)):
         return
     release = pages.installed_release()
     if release < int(rule.since):
-        pytest.skip(f"{rule.document} of rdma-core {release} is older than these words, added in {rule.since}")
-    pytest.fail(f"{rule.document} of rdma-core {release} does not have in {rule.section}: {rule.quote}")
+        pytest.skip(
+            f"{rule.document} of rdma-core {release} is older than these words, added in {rule.since}"
+        )
+    pytest.fail(
+        f"{rule.document} of rdma-core {release} does not have in {rule.section}: {rule.quote}"
+    )
 
 
 def test_a_quote_is_at_most_one_sentence() -> None:

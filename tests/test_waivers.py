@@ -48,7 +48,9 @@ def mistakes(tmp_path: Path, *waivers: dict[str, Any]) -> list[str]:
     """Returns the mistakes in the file of these waivers, without the name of the file."""
     with pytest.raises(UserError) as caught:
         read_from(tmp_path, *waivers)
-    return [line.removeprefix(f"{tmp_path}/waivers.yaml:") for line in str(caught.value).splitlines()]
+    return [
+        line.removeprefix(f"{tmp_path}/waivers.yaml:") for line in str(caught.value).splitlines()
+    ]
 
 
 def failure(case: int = 0, errno: str = "EINVAL", **more: Any) -> ResultRecord:
@@ -62,7 +64,11 @@ def judged(waivers: Waivers, *lines: ResultRecord, **head: Any) -> tuple[list[st
     applied = [waivers.applied(line, top) for line in lines]
     footer = footer_record([line["case"] for line in lines], applied, registry(), duration_s=1.0)
     footer["waivers"] = waivers.account(applied, top)
-    return [line["effective"] for line in applied], footer["waivers"]["problems"], exit_status(footer)
+    return (
+        [line["effective"] for line in applied],
+        footer["waivers"]["problems"],
+        exit_status(footer),
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +88,9 @@ def judged(waivers: Waivers, *lines: ResultRecord, **head: Any) -> tuple[list[st
         (WaiverScope("fake", "", "8"), True),
     ],
 )
-def test_a_waiver_applies_to_its_driver_kernels_and_firmware(where: WaiverScope, applies: bool) -> None:
+def test_a_waiver_applies_to_its_driver_kernels_and_firmware(
+    where: WaiverScope, applies: bool
+) -> None:
     top = header(device={"driver": "fake", "fw": "1.2"}, env={"kernel": "7.2.12+deb14-amd64"})
     assert where.holds(top) is applies
 
@@ -98,12 +106,17 @@ def swept(*when: str, rules: str = "REG-01") -> ResultRecord:
     verdicts = {"REG-01": "FAIL", "REG-15": "PASS"}
     line = "ibv_reg_mr should succeed, but returned NULL with errno EINVAL"
     fault = {"kind": "refused", "verb": "ibv_reg_mr", "returned": "NULL", "errno": "EINVAL"}
-    deviations = [{"when": each, "rules": [rules], "count": 1, "observed": line, "fault": fault} for each in when]
+    deviations = [
+        {"when": each, "rules": [rules], "count": 1, "observed": line, "fault": fault}
+        for each in when
+    ]
     return failure(rules=["REG-01", "REG-15"], deviations=deviations, rule_verdicts=verdicts)
 
 
 EXPIRED = {**WAIVER, "expires": "2026-11-20"}
-OF_A_CASE = {key: value for key, value in WAIVER.items() if key != "rule"} | {"case": "reg_mr/sample/c1"}
+OF_A_CASE = {key: value for key, value in WAIVER.items() if key != "rule"} | {
+    "case": "reg_mr/sample/c1"
+}
 ENOMEM_OF_A_CASE = {**OF_A_CASE, "observed": {"verdict": "FAIL", "errno": "ENOMEM"}}
 OF_A_FORMULA = {**WAIVER, "observed": {"verdict": "FAIL", "when": ["ZERO_BASED"]}}
 DIFFERENT = "reg_mr/sample/c1 fails differently, errno is ENOMEM, not EINVAL"
@@ -127,9 +140,21 @@ PASSED, CRASHED, HUNG, BROKEN, MISSED = (
         ([WAIVER], [BROKEN], ["BROKEN"], [], 3),
         ([WAIVER], [MISSED], ["MISSED"], [], 3),
         ([OF_A_CASE], [failure(), failure(1)], ["FAIL", "WAIVED"], [], 1),
-        ([WAIVER, ENOMEM_OF_A_CASE], [failure(), failure(1, "ENOMEM")], ["WAIVED", "WAIVED"], [], 0),
+        (
+            [WAIVER, ENOMEM_OF_A_CASE],
+            [failure(), failure(1, "ENOMEM")],
+            ["WAIVED", "WAIVED"],
+            [],
+            0,
+        ),
         ([OF_A_FORMULA], [swept("ZERO_BASED")], ["WAIVED"], [], 0),
-        ([OF_A_FORMULA], [swept("ZERO_BASED", "HUGETLB")], ["FAIL"], ["it also deviates when HUGETLB"], 1),
+        (
+            [OF_A_FORMULA],
+            [swept("ZERO_BASED", "HUGETLB")],
+            ["FAIL"],
+            ["it also deviates when HUGETLB"],
+            1,
+        ),
         ([WAIVER], [swept("ZERO_BASED", rules="REG-15")], ["FAIL"], ["it also violates REG-15"], 1),
     ],
 )
@@ -144,11 +169,15 @@ def test_a_waiver_waives_only_what_it_describes_until_it_expires_and_its_problem
     verdicts, said, ended = judged(read_from(tmp_path, *waivers), *lines)
     assert (verdicts, ended) == (effective, status)
     for line, problem in zip(said, problems, strict=True):
-        assert line.startswith(f"{tmp_path}/waivers.yaml:2:3: the waiver of REG-01 (the rdma team, https://bugs")
+        assert line.startswith(
+            f"{tmp_path}/waivers.yaml:2:3: the waiver of REG-01 (the rdma team, https://bugs"
+        )
         assert problem in line
 
 
-def test_a_waived_violation_keeps_its_verdict_and_other_rules_of_its_sweep_are_not_waived(tmp_path: Path) -> None:
+def test_a_waived_violation_keeps_its_verdict_and_other_rules_of_its_sweep_are_not_waived(
+    tmp_path: Path,
+) -> None:
     line = read_from(tmp_path, WAIVER).applied(swept("ZERO_BASED"), header())
     assert (line["verdict"], line["effective"]) == ("FAIL", "WAIVED")
     assert line["waiver"] is not None
@@ -159,7 +188,13 @@ def test_a_waived_violation_keeps_its_verdict_and_other_rules_of_its_sweep_are_n
 def test_the_published_schema_accepts_a_valid_waiver_and_refuses_malformed_waivers() -> None:
     validator = jsonschema.Draft202012Validator(SCHEMA)
     assert validator.is_valid({"waivers": [WAIVER]})
-    for change in ({"rule": "reg 1"}, {"case": "a"}, {"expires": 3}, {"issue": "4711"}, {"more": 1}):
+    for change in (
+        {"rule": "reg 1"},
+        {"case": "a"},
+        {"expires": 3},
+        {"issue": "4711"},
+        {"more": 1},
+    ):
         assert not validator.is_valid({"waivers": [{**WAIVER, **change}]})
 
 
@@ -173,7 +208,9 @@ LATEST = TODAY + LONGEST
         (str(LATEST + timedelta(days=1)), f"more than 180 days ahead; the latest is {LATEST}"),
     ],
 )
-def test_a_waiver_expires_at_a_date_that_is_not_far_ahead(tmp_path: Path, expires: str, mistake: str) -> None:
+def test_a_waiver_expires_at_a_date_that_is_not_far_ahead(
+    tmp_path: Path, expires: str, mistake: str
+) -> None:
     """The other mistakes are in tests/refusals."""
     (only,) = mistakes(tmp_path, {**WAIVER, "expires": expires})
     assert mistake in only
@@ -214,7 +251,9 @@ def waivers(tmp_path: Path) -> Waivers:
     return made(tmp_path, "forky")
 
 
-def left(waivers: Waivers, results: Sequence[ResultRecord] = (), run: str = "forky") -> tuple[list[str], list[str]]:
+def left(
+    waivers: Waivers, results: Sequence[ResultRecord] = (), run: str = "forky"
+) -> tuple[list[str], list[str]]:
     """Returns the violations of a run, or of some of its results, that are not waived, and the waivers' problems."""
     header, results = recorded(run).header, results or recorded(run).results
     applied = [waivers.applied(record, header) for record in results]
@@ -226,7 +265,9 @@ def test_the_waivers_of_a_run_cover_all_its_violations_in_rows_and_sweeps(waiver
     run = recorded("forky")
     assert len(waivers.defects) == 23
     assert left(waivers) == ([], [])
-    waived = waivers.applied(next(record for record in run.results if record["deviations"]), run.header)["waiver"]
+    waived = waivers.applied(
+        next(record for record in run.results if record["deviations"]), run.header
+    )["waiver"]
     assert waived is not None
     assert waived["for"].startswith("defect ")
     assert waived["issue"] == f"https://bugs.example.org/{waived['for'].removeprefix('defect ')}"
@@ -237,7 +278,11 @@ def test_waivers_of_several_runs_name_unsteady_defects_and_cover_each_run(tmp_pa
     waivers = made(tmp_path, "forky", "forky-again", "trixie")
     assert left(waivers, run="forky-again") == ([], [])
     data = yaml.safe_load((tmp_path / "waivers.yaml").read_text())
-    unsteady = {each["case"]: each["seen"] for waiver in data["waivers"] for each in waiver.get("unsteady", ())}
+    unsteady = {
+        each["case"]: each["seen"]
+        for waiver in data["waivers"]
+        for each in waiver.get("unsteady", ())
+    }
     assert unsteady == {
         "reg_mr_iova/on_demand/every-byte-at-buf-+-7-pages-+-104": "CRASH or FAIL, FAIL seen 1 of 2",
         "reg_mr_iova/on_demand/every-byte-at-9223372036854775912": "FAIL or CRASH, CRASH seen 1 of 2",
@@ -257,7 +302,9 @@ def test_a_waiver_applies_to_the_kernels_of_the_runs_that_showed_the_defect(tmp_
 
 def test_the_waiver_of_a_defect_that_no_longer_occurs_is_reported(waivers: Waivers) -> None:
     mended: list[ResultRecord] = [
-        {**record, "verdict": record["verdict"].PASS, "deviations": []} if record["rules"] == ["REG-25"] else record
+        {**record, "verdict": record["verdict"].PASS, "deviations": []}
+        if record["rules"] == ["REG-25"]
+        else record
         for record in recorded("forky").results
     ]
     open_, (problem,) = left(waivers, mended)
@@ -270,13 +317,28 @@ def test_the_waiver_of_a_defect_that_no_longer_occurs_is_reported(waivers: Waive
 
 def test_a_defect_that_has_become_worse_is_not_waived(waivers: Waivers) -> None:
     served = next(
-        record for record in recorded("forky").results if record["rules"] == ["REG-12"] and not record["deviations"]
+        record
+        for record in recorded("forky").results
+        if record["rules"] == ["REG-12"] and not record["deviations"]
     )
     died: Any = {
-        "log": ["RIP: 0010:__rxe_put+0x12/0x60 [rdma_rxe]", "Call Trace:", " rxe_invalidate_mw+0x9d/0x110 [rdma_rxe]"]
+        "log": [
+            "RIP: 0010:__rxe_put+0x12/0x60 [rdma_rxe]",
+            "Call Trace:",
+            " rxe_invalidate_mw+0x9d/0x110 [rdma_rxe]",
+        ]
     }
-    died_in = {**served["fault"], "kind": "kernel-died", "step": 0, "verb": "ibv_reg_mr", "used": True}
-    died_in |= {"call": "ibv_reg_mr(access=ON_DEMAND)", "seen": ["the kernel under test died", *[""] * 4]}
+    died_in = {
+        **served["fault"],
+        "kind": "kernel-died",
+        "step": 0,
+        "verb": "ibv_reg_mr",
+        "used": True,
+    }
+    died_in |= {
+        "call": "ibv_reg_mr(access=ON_DEMAND)",
+        "seen": ["the kernel under test died", *[""] * 4],
+    }
     died_in["site"] = ["__rxe_put", "rxe_invalidate_mw", "rdma_rxe", "rdma_rxe"]
     same = changed(served, {"fault": {**served["fault"], "kind": "moved"}})
     worse = changed(served, {"verdict": served["verdict"].CRASH, "fault": died_in, "kernel": died})
@@ -288,10 +350,16 @@ def test_a_defect_that_has_become_worse_is_not_waived(waivers: Waivers) -> None:
 
 def test_a_result_with_a_second_defect_is_not_waived_for_the_first(waivers: Waivers) -> None:
     sweep = next(
-        record for record in recorded("forky").results if record["case"] == "bind_mw/data_path/several-packets"
+        record
+        for record in recorded("forky").results
+        if record["case"] == "bind_mw/data_path/several-packets"
     )
     (own,) = sweep["deviations"]
-    new: Any = {**own, "observed": "ibv_dereg_mr should succeed, but returned EBUSY", "rules": ["DEREG-01"]}
+    new: Any = {
+        **own,
+        "observed": "ibv_dereg_mr should succeed, but returned EBUSY",
+        "rules": ["DEREG-01"],
+    }
     assert left(waivers, [changed(sweep, {"deviations": [own, new]})])[0] == [sweep["case"]]
 
 
@@ -304,25 +372,43 @@ def test_an_expired_waiver_of_a_defect_waives_nothing_and_is_reported(tmp_path: 
 
 
 WRONG = {
-    "no-fingerprint": ('"885a6ada681b"', "REG-25", "'REG-25' is not a fingerprint, which has 12 hexadecimal digits"),
+    "no-fingerprint": (
+        '"885a6ada681b"',
+        "REG-25",
+        "'REG-25' is not a fingerprint, which has 12 hexadecimal digits",
+    ),
     "no-severity": ("severity: kernel crash", "severity: bad", "unknown severity 'bad'"),
-    "both": ("title:", "rule: REG-25\n    about:", "a waiver is for one defect or for one rule, not for both"),
+    "both": (
+        "title:",
+        "rule: REG-25\n    about:",
+        "a waiver is for one defect or for one rule, not for both",
+    ),
     "twice": ('"85c569cb8aca"', '"6c8e18b350a5"', "defect 6c8e18b350a5 is waived twice"),
-    "unsteady": ("    cases:", "    unsteady: [{case: x}]\n    cases:", "an unsteady case lacks the key 'seen'"),
+    "unsteady": (
+        "    cases:",
+        "    unsteady: [{case: x}]\n    cases:",
+        "an unsteady case lacks the key 'seen'",
+    ),
 }
 
 
 @pytest.mark.parametrize(("old", "new", "message"), WRONG.values(), ids=WRONG)
-def test_a_mistake_in_the_file_is_reported_with_its_location(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_a_mistake_in_the_file_is_reported_with_its_location(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
     made(tmp_path, "forky")
     path = tmp_path / "waivers.yaml"
     path.write_text(path.read_text().replace(old, new, 1))
     with pytest.raises(UserError) as caught:
         read_waivers(path, NO_SUITE, TODAY)
-    assert any(message in line and line.startswith(f"{path}:") for line in str(caught.value).splitlines())
+    assert any(
+        message in line and line.startswith(f"{path}:") for line in str(caught.value).splitlines()
+    )
 
 
-def command(*more: str, run: str = "forky", expires: str = "", issue: str = ISSUE) -> tuple[str, ...]:
+def command(
+    *more: str, run: str = "forky", expires: str = "", issue: str = ISSUE
+) -> tuple[str, ...]:
     # Tomorrow, because midnight may pass before the waiver is used.
     latest = expires or (date.today() + timedelta(days=1)).isoformat()
     of_file = ("--owner", "me", "--issue", issue, "--expires", latest)
@@ -349,7 +435,9 @@ def test_the_command_writes_a_file_that_run_and_judge_accept(tmp_path: Path, cli
     ],
     ids=["no-date", "past", "far", "no-issue", "empty-date", "issue", "no-run"],
 )
-def test_a_wrong_argument_is_reported_in_one_line(arguments: tuple[str, ...], message: str, cli: Cli) -> None:
+def test_a_wrong_argument_is_reported_in_one_line(
+    arguments: tuple[str, ...], message: str, cli: Cli
+) -> None:
     (line,) = cli(2, *arguments).err.splitlines()
     assert message in line
 
@@ -359,7 +447,9 @@ def test_the_shipped_waivers_of_soft_roce_cover_the_severe_defects_of_its_record
     data = yaml.safe_load(path.read_text())
     jsonschema.validate(json.loads(json.dumps(data, default=str)), SCHEMA)
     found = read_waivers(path, NO_SUITE, TODAY)
-    known = {fingerprint for waiver in found.defects for fingerprint in (waiver.defect, *waiver.also)}
+    known = {
+        fingerprint for waiver in found.defects for fingerprint in (waiver.defect, *waiver.also)
+    }
     assert {waiver.where.driver for waiver in found.defects} == {"rxe"}
     severe = {
         defect.fingerprint

@@ -39,7 +39,10 @@ def test_a_link_stays_a_link(tmp_path: Path, cli: Cli) -> None:
 
 
 def test_a_full_device_is_reported_in_one_line_and_stays_a_device(cli: Cli) -> None:
-    assert cli(3, *KTAP, "/dev/full").err == "rdma-cts: /dev/full cannot be written: No space left on device\n"
+    assert (
+        cli(3, *KTAP, "/dev/full").err
+        == "rdma-cts: /dev/full cannot be written: No space left on device\n"
+    )
     assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
 
 
@@ -50,7 +53,17 @@ OF_A_RUN = (
     ("bundle", "RUN"),
     ("findings", "RUN"),
     ("reproducer", "reg_mr/access_flags/local-write", "--run", "RUN"),
-    ("waivers", "--run", "RUN", "--owner", "me", "--issue", "https://example.org/1", "--expires", "2026-12-01"),
+    (
+        "waivers",
+        "--run",
+        "RUN",
+        "--owner",
+        "me",
+        "--issue",
+        "https://example.org/1",
+        "--expires",
+        "2026-12-01",
+    ),
 )
 READING = (
     *OF_A_RUN,
@@ -93,7 +106,10 @@ def test_an_out_below_a_missing_directory_is_refused(
 def test_no_command_accepts_an_invalid_name(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "loop").symlink_to("loop")
     for command in WRITING:
-        for name, why in (("x" * 300, "File name too long"), ("loop", "Too many levels of symbolic links")):
+        for name, why in (
+            ("x" * 300, "File name too long"),
+            ("loop", "Too many levels of symbolic links"),
+        ):
             out = tmp_path / name
             assert refused([*command, "--out", str(out)], cli) == f"{out} cannot be written: {why}"
     assert [path.name for path in tmp_path.iterdir()] == ["loop"]
@@ -103,7 +119,9 @@ def test_a_page_of_a_history_that_is_a_loop_of_links_is_refused(tmp_path: Path, 
     (tmp_path / "20261122T031700Z").mkdir()
     (tmp_path / "history.html").symlink_to("history.html")
     said = refused(["report", "--history", str(tmp_path)], cli)
-    assert said == f"{tmp_path / 'history.html'} cannot be written: Too many levels of symbolic links"
+    assert (
+        said == f"{tmp_path / 'history.html'} cannot be written: Too many levels of symbolic links"
+    )
 
 
 @pytest.mark.parametrize("out", ["new", "out/new", "./out/new"])
@@ -119,7 +137,9 @@ def test_an_existing_run_is_reported_before_a_host_is_connected(tmp_path: Path, 
     shutil.copytree(OLD, tmp_path / "run")
     command = ["run", "--host", "root@nowhere.invalid", "--out", str(tmp_path / "run")]
     there = f"{tmp_path / 'run' / 'results.jsonl'} exists: a run is recorded there; choose another --out"
-    assert refused(command, cli) == there  # a run that was judged or merged has no plan, and cannot be resumed
+    assert (
+        refused(command, cli) == there
+    )  # a run that was judged or merged has no plan, and cannot be resumed
     (tmp_path / "run/plan.json").touch()
     assert refused(command, cli) == f"{there}, or ./rdma-cts run --resume {tmp_path / 'run'}"
 
@@ -146,7 +166,9 @@ def test_no_command_waits_for_a_fifo_in_the_place_of_results(
 def test_results_larger_than_the_bound_are_not_read(tmp_path: Path, cli: Cli) -> None:
     with (tmp_path / "results.jsonl").open("wb") as file:
         file.truncate(MOST_BYTES + 1)
-    assert refusal_of(("report", "RUN"), tmp_path, cli).endswith(f"cannot be read: larger than {MOST_BYTES:,} bytes")
+    assert refusal_of(("report", "RUN"), tmp_path, cli).endswith(
+        f"cannot be read: larger than {MOST_BYTES:,} bytes"
+    )
 
 
 def test_no_report_waits_for_a_fifo_in_the_place_of_points(tmp_path: Path, cli: Cli) -> None:
@@ -154,21 +176,30 @@ def test_no_report_waits_for_a_fifo_in_the_place_of_points(tmp_path: Path, cli: 
     (points, *_) = (run / "points").iterdir()
     points.unlink()
     os.mkfifo(points)
-    assert refusal_of(("report", "RUN"), run, cli) == f"rdma-cts: {points} cannot be read: not a regular file"
+    assert (
+        refusal_of(("report", "RUN"), run, cli)
+        == f"rdma-cts: {points} cannot be read: not a regular file"
+    )
 
 
 @pytest.mark.parametrize("options", [("--resume",), ("--guest", "--out")])
-def test_no_run_waits_for_a_fifo_in_its_directory(options: tuple[str, ...], tmp_path: Path, cli: Cli) -> None:
+def test_no_run_waits_for_a_fifo_in_its_directory(
+    options: tuple[str, ...], tmp_path: Path, cli: Cli
+) -> None:
     for name in ("results.jsonl", "plan.json"):
         os.mkfifo(tmp_path / name)
     assert "not a regular file" in refusal_of(("run", *options, "RUN"), tmp_path, cli)
 
 
 @pytest.mark.parametrize("option", ["--waivers", "--profile", "--lab", "--kernel"])
-def test_no_run_waits_for_a_fifo_that_an_option_names(option: str, tmp_path: Path, cli: Cli) -> None:
+def test_no_run_waits_for_a_fifo_that_an_option_names(
+    option: str, tmp_path: Path, cli: Cli
+) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    assert "not a regular file" in refusal_of(("run", option, "RUN", "--out", str(tmp_path / "out")), fifo, cli)
+    assert "not a regular file" in refusal_of(
+        ("run", option, "RUN", "--out", str(tmp_path / "out")), fifo, cli
+    )
 
 
 def test_an_unreadable_file_of_durations_is_ignored(tmp_path: Path) -> None:
@@ -187,7 +218,9 @@ def test_a_file_of_exactly_the_bound_is_read_and_a_larger_file_is_not(tmp_path: 
         read_regular(Path("/proc/self/maps"), 4)  # its reported size is 0
 
 
-def test_no_reader_waits_for_a_fifo_that_has_replaced_a_file(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_no_reader_waits_for_a_fifo_that_has_replaced_a_file(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
     (tmp_path / "file").touch()
     regular = (tmp_path / "file").stat()
     os.mkfifo(tmp_path / "fifo")

@@ -39,7 +39,9 @@ def test_every_value_and_key_has_its_location() -> None:
     assert [str(item.location) for item in root.value["bc"].value] == ["f:3:5", "f:4:6"]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("text", ["08", "1.5", "1e3", "2026-01-02", "12:30", "0o17", "1_000", "NULL", ".inf"])
+@pytest.mark.parametrize(
+    "text", ["08", "1.5", "1e3", "2026-01-02", "12:30", "0o17", "1_000", "NULL", ".inf"]
+)
 def test_words_that_only_some_yaml_readers_convert_stay_text(text: str) -> None:
     assert plain(read_bytes(f"- {text}".encode(), "f")) == [text]
 
@@ -100,8 +102,12 @@ def test_libyaml_and_pure_pyyaml_read_documents_alike(monkeypatch: pytest.Monkey
         except TextError as error:
             return error.mistakes
 
-    assert parsing._FAST is not None, "this PyYAML is built without libyaml: use that of python3-yaml"
-    tables = {str(path): path.read_bytes() for path in sorted((ROOT / "cases").rglob("*.yaml"))[::4]}
+    assert parsing._FAST is not None, (
+        "this PyYAML is built without libyaml: use that of python3-yaml"
+    )
+    tables = {
+        str(path): path.read_bytes() for path in sorted((ROOT / "cases").rglob("*.yaml"))[::4]
+    }
     assert tables
     texts = {**tables, **corpus.DOCUMENTS}
     with_libyaml = {name: read(name, data) for name, data in texts.items()}
@@ -130,7 +136,10 @@ def field_x(row: Node) -> Node:
         ("x: $a-$b\neach: {a: [1, 2], b: [p, q]}", ["1-p", "1-q", "2-p", "2-q"]),
         ("x: word", ["word"]),
         ("x: $a\neach: {a: [1, [p], {k: v}, word]}", [1, ["p"], {"k": "v"}, "word"]),
-        ("x: [A, $a, B]\neach: {a: [[], [C, D], E]}", [["A", "B"], ["A", "C", "D", "B"], ["A", "E", "B"]]),
+        (
+            "x: [A, $a, B]\neach: {a: [[], [C, D], E]}",
+            [["A", "B"], ["A", "C", "D", "B"], ["A", "E", "B"]],
+        ),
     ],
     ids=["the last axis varies fastest", "no axis", "values of each kind", "lists in a list"],
 )
@@ -158,7 +167,10 @@ MANY_AXES = "\n".join(f"  a{number}: [0, 1]" for number in range(15000))
         ("x: $a\neach: {a: [[p, $b]]}", "2:16: a value of axis 'a' cannot contain $"),
         (f"x: word\neach:\n{MANY_AXES}\n", "1:1: expands to more than"),
         (f"x: {'$a' * 300}\neach: {{a: [{'w' * 300}]}}", "1:4: becomes longer than"),
-        (f"x: [{', '.join(['$a'] * 300)}]\neach: {{a: [[{', '.join('pqrst')}]]}}", "1:4: a list of more than"),
+        (
+            f"x: [{', '.join(['$a'] * 300)}]\neach: {{a: [[{', '.join('pqrst')}]]}}",
+            "1:4: a list of more than",
+        ),
         (
             f"x: $a\nz: [{', '.join('p' * 3000)}]\neach: {{a: {[*range(500)]}}}",
             "1:1: the row is too long to be expanded 500 times",
@@ -173,7 +185,14 @@ def test_a_mistake_in_an_axis_has_the_location_of_its_cause(text: str, expected:
 
 @pytest.mark.parametrize(
     ("written", "expected"),
-    [("[]", "none"), ("[A, B]", "A+B"), ("~", "none"), ("{k: v}", "k-v"), ("12", "12"), ("buf + 1", "buf + 1")],
+    [
+        ("[]", "none"),
+        ("[A, B]", "A+B"),
+        ("~", "none"),
+        ("{k: v}", "k-v"),
+        ("12", "12"),
+        ("buf + 1", "buf + 1"),
+    ],
 )
 def test_an_axis_value_has_a_readable_label_in_ids(written: str, expected: str) -> None:
     assert label(read_bytes(written.encode(), "f")) == expected
@@ -181,7 +200,12 @@ def test_an_axis_value_has_a_readable_label_in_ids(written: str, expected: str) 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("REMOTE_WRITE alone", "remote-write-alone"), ("buf + 1 page", "buf-+-1-page"), ("--x--", "x"), ("é", "")],
+    [
+        ("REMOTE_WRITE alone", "remote-write-alone"),
+        ("buf + 1 page", "buf-+-1-page"),
+        ("--x--", "x"),
+        ("é", ""),
+    ],
 )
 def test_an_id_is_lower_case_words_joined_by_dashes(text: str, expected: str) -> None:
     assert slug(text) == expected
@@ -191,7 +215,12 @@ PAGE, HUGE = 4096, 2 << 20
 
 
 def value(text: str | int, page: int = PAGE) -> int:
-    objects = {("buf", ""): 0x10000, ("buf", "addr"): 0x10000, ("buf", "size"): 0x2000, ("mr", "rkey"): 7}
+    objects = {
+        ("buf", ""): 0x10000,
+        ("buf", "addr"): 0x10000,
+        ("buf", "size"): 0x2000,
+        ("mr", "rkey"): 7,
+    }
     return parse(text).evaluate(page, HUGE, lambda name, property_: objects[name, property_])
 
 
@@ -213,7 +242,9 @@ def test_the_objects_of_a_sum_are_known_before_its_evaluation() -> None:
     assert parse("buf.size + SIZE_MAX - mr.rkey").names == [("buf", "size"), ("mr", "rkey")]
 
 
-@pytest.mark.parametrize(("text", "why"), [("1 " * 1000, "not a sum"), ("9" * 10000, "more than 64 bits")])
+@pytest.mark.parametrize(
+    ("text", "why"), [("1 " * 1000, "not a sum"), ("9" * 10000, "more than 64 bits")]
+)
 def test_a_long_text_is_cut_in_the_message(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why) as caught:
         parse(text)

@@ -37,20 +37,28 @@ class Alteration:
     def restore(self) -> None:
         """Ends the alteration, and releases the objects in `unreleased`."""
         for release in reversed(self.unreleased):
-            with suppress(Exception):  # the case has already released its PD; the kernel releases the rest at exit
+            with suppress(
+                Exception
+            ):  # the case has already released its PD; the kernel releases the rest at exit
                 release()
 
-    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
+    def register(
+        self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int
+    ) -> Return:
         """Calls a verb that registers a region. `where` has the arguments between PD and access."""
         return getattr(entry, verb)(pd, *where, access)  # type: ignore[no-any-return]
 
     def dereg_mr(self, entry: Entry, mr: Mr) -> Return:
         return entry.dereg_mr(mr)
 
-    def rereg_mr(self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
+    def rereg_mr(
+        self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int
+    ) -> Return:
         return entry.rereg_mr(mr, flags, pd, addr, length, access)
 
-    def advise_mr(self, entry: Entry, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
+    def advise_mr(
+        self, entry: Entry, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]
+    ) -> Return:
         return entry.advise_mr(pd, advice, flags, sg_list)
 
     def pair(self, bench: Bench, spec: QpSpec, requester: Pd, responder: Pd) -> Pair:
@@ -59,7 +67,9 @@ class Alteration:
     def post_send(self, queue: Queue, request: SendRequest) -> Return:
         return queue.post_send(request)
 
-    def bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
+    def bind_mw(
+        self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int
+    ) -> Return:
         return queue.bind_mw(window, info, flags, wr_id)
 
     def completions(self, queue: Queue, found: list[Completion]) -> list[Completion]:
@@ -87,7 +97,9 @@ class AlteredEntry:
         """Returns a verb: through `register` if the verb registers a region, else through the hook of its name, if
         there is a hook."""
         if verb in _REGISTRATIONS:
-            return lambda pd, *where: self._alteration.register(self._real, verb, pd, where[:-1], where[-1])
+            return lambda pd, *where: self._alteration.register(
+                self._real, verb, pd, where[:-1], where[-1]
+            )
         hook = getattr(self._alteration, verb, None)
         return functools.partial(hook, self._real) if hook else getattr(self._real, verb)
 

@@ -18,15 +18,32 @@ from trial.mutants import bases, pages
 
 # The modules with the names that expressions in tables can use.
 _OF_BENCH = (dataclasses, verbs, calls, memory_areas, work_requests)
-VOCABULARY = (*_OF_BENCH, access, advice, extended, memory, objects, queues, reregistration, bases, pages)
+VOCABULARY = (
+    *_OF_BENCH,
+    access,
+    advice,
+    extended,
+    memory,
+    objects,
+    queues,
+    reregistration,
+    bases,
+    pages,
+)
 _ALL = tuple(mutants_of(mutants, Device, VOCABULARY))
-VIOLATIONS: tuple[Violation, ...] = tuple(each for each in _ALL if not each.permitted and each.written != BLIND)
+VIOLATIONS: tuple[Violation, ...] = tuple(
+    each for each in _ALL if not each.permitted and each.written != BLIND
+)
 # The author of these mutants had the rules, the documents and the reference, but had not seen the cases or the engine.
 # docs/trial.md has the first figures of these mutants.
-BLIND_VIOLATIONS: tuple[Violation, ...] = tuple(each for each in _ALL if not each.permitted and each.written == BLIND)
+BLIND_VIOLATIONS: tuple[Violation, ...] = tuple(
+    each for each in _ALL if not each.permitted and each.written == BLIND
+)
 PERMITTED_VARIANTS: tuple[Violation, ...] = tuple(each for each in _ALL if each.permitted)
 # Rules whose violation no case could detect, with the reasons.
-UNTRIABLE = {"REREG-15": "a driver may reuse resources or not: the behaviour is recorded, and the case never fails"}
+UNTRIABLE = {
+    "REREG-15": "a driver may reuse resources or not: the behaviour is recorded, and the case never fails"
+}
 
 # Blind violations that no case can or may detect, with the reasons.
 UNDETECTED = {
@@ -59,8 +76,12 @@ def chosen_of(
             raise UserError(f"{rule} cannot be tried: {UNTRIABLE[rule]}")
     for name in names:
         if name not in {each.name for each in known}:
-            raise UserError(f"unknown violation {name!r}{suggestion(name, [each.name for each in known])}")
-    chosen = [each for each in known if not (rules or names) or each.rule in rules or each.name in names]
+            raise UserError(
+                f"unknown violation {name!r}{suggestion(name, [each.name for each in known])}"
+            )
+    chosen = [
+        each for each in known if not (rules or names) or each.rule in rules or each.name in names
+    ]
     if not chosen:
         raise UserError(f"no violation of {' or '.join(rules)}")
     return shard.part(chosen, lambda each: each.name) if shard else chosen

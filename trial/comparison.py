@@ -110,7 +110,9 @@ class Comparison:
         step = _read_step(call, arguments, self._names)
         self.subject.steps += 1
         taken = [*self.taken, (call, arguments, "open")]
-        self.subject.begins(row_of(self.subject.entry, self.given, taken), nearest_rule(call, arguments))
+        self.subject.begins(
+            row_of(self.subject.entry, self.given, taken), nearest_rule(call, arguments)
+        )
         expected, observed = (STEPS[call](context, step) for context in self._contexts)
         works = self._judged(step, "success", expected).verdict == Verdict.PASS
         outcome = "success" if works else "refused"
@@ -119,7 +121,9 @@ class Comparison:
         if judgement.verdict != Verdict.PASS:
             key = arguments.get("rkey", arguments.get("lkey", arguments.get("mw", "")))
             about = (arguments.get("op"), key, arguments.get("flags"), arguments.get("advice"))
-            rule = nearest_rule(call, arguments, outcome, self._bound(arguments), self._ended(arguments))
+            rule = nearest_rule(
+                call, arguments, outcome, self._bound(arguments), self._ended(arguments)
+            )
             signature = " ".join(filter(None, (call, *about, outcome)))
             fault = judgement.fault.as_data() if judgement.fault else None
             where = (self.subject.entry, self.given, tuple(self.taken))
@@ -132,7 +136,11 @@ class Comparison:
         """Returns the access flags of the window's latest bind if the step uses the rkey of a window; else an empty
         text."""
         window = arguments.get("rkey", "").partition(".")[0]
-        binds = [text["access"] for call, text, _ in self.taken if "bind_mw" in call and text["mw"] == window]
+        binds = [
+            text["access"]
+            for call, text, _ in self.taken
+            if "bind_mw" in call and text["mw"] == window
+        ]
         return binds[-1] if binds else ""
 
     def _ended(self, arguments: Text) -> str:
@@ -147,7 +155,9 @@ class Comparison:
 
     def _judged(self, step: Step, outcome: str, seen: Observation) -> judging.Judgement:
         refused = outcome == "refused"
-        then = Expectation(outcome, errno=("any",) if refused else (), code=_ANY_CODE if refused else ())
+        then = Expectation(
+            outcome, errno=("any",) if refused else (), code=_ANY_CODE if refused else ()
+        )
         return judging.judge(_case(self.subject.entry, Given(), replace(step, then=then)), [], seen)
 
 
@@ -185,12 +195,21 @@ def row_of(entry: str, given: Objects, taken: Sequence[TakenStep], rule: str = "
     step."""
     first, *others = taken
     rule = rule or nearest_rule(*taken[-1][:2])
-    lines = ["- id: found-by-random-sequences", f"  rules: [{rule}]  # the nearest rule; another rule may be violated"]
+    lines = [
+        "- id: found-by-random-sequences",
+        f"  rules: [{rule}]  # the nearest rule; another rule may be violated",
+    ]
     lines += [f"  entries: [{entry}]"] if entry != "libibverbs" else []
-    lines += ["  given:", *("    " + line for line in given_text(_needed(given, taken)).splitlines())]
+    lines += [
+        "  given:",
+        *("    " + line for line in given_text(_needed(given, taken)).splitlines()),
+    ]
     lines += [f"  call: {first[0]}", f"  when: {flow(first[1])}", f"  then: {first[2]}"]
     lines += ["  afterwards:"] if others else []
-    lines += [f"    - {flow({'call': call, **arguments, 'then': outcome})}" for call, arguments, outcome in others]
+    lines += [
+        f"    - {flow({'call': call, **arguments, 'then': outcome})}"
+        for call, arguments, outcome in others
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -198,7 +217,8 @@ def _needed(given: Objects, taken: Sequence[TakenStep]) -> Objects:
     written = " ".join(text for _, arguments, _ in taken for text in arguments.values())
     named = set(written.replace(".", " ").replace(",", " ").replace("}", " ").split())
     return {
-        section: {name: text for name, text in objects.items() if name in named} for section, objects in given.items()
+        section: {name: text for name, text in objects.items() if name in named}
+        for section, objects in given.items()
     }
 
 
@@ -207,7 +227,11 @@ def given_text(given: Objects) -> str:
     lines = [_MEMORY]
     for section, objects in given.items():
         if objects:
-            lines.append(f"{section}: [{', '.join(objects)}]" if section == "pds" else f"{section}: {flow(objects)}")
+            lines.append(
+                f"{section}: [{', '.join(objects)}]"
+                if section == "pds"
+                else f"{section}: {flow(objects)}"
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -225,7 +249,11 @@ def _read_given(text: str) -> tuple[Given, Names]:
 
 
 def _read_step(call: str, arguments: Text, names: Names) -> Step:
-    return _read(flow(arguments), "step", lambda reader, node: read_step(reader, call, node, None, node, names))
+    return _read(
+        flow(arguments),
+        "step",
+        lambda reader, node: read_step(reader, call, node, None, node, names),
+    )
 
 
 def _read(text: str, of: str, read: Callable[[Reader, Node], _Read]) -> _Read:

@@ -40,7 +40,9 @@ Message = dict[str, Any]
 _ENOUGH = 3
 # Alterations that change no call: no case may detect them.
 CONTROL = Violation("control", "REG-20", "Nothing is altered.", Alteration)
-DATA_PATH_CONTROL = Violation("data-path-control", "REG-20", "Requests and completions pass unchanged.", DataPath)
+DATA_PATH_CONTROL = Violation(
+    "data-path-control", "REG-20", "Requests and completions pass unchanged.", DataPath
+)
 
 
 def rows(cases: Sequence[Case], kind: Kind = Kind.ROW) -> list[Case]:
@@ -52,7 +54,9 @@ def rows(cases: Sequence[Case], kind: Kind = Kind.ROW) -> list[Case]:
 class RealTrial:
     """Runs cases on a real bench, with and without an alteration."""
 
-    def __init__(self, bench: Bench, capabilities: Capabilities, watch: Watch, cases: Sequence[Case]) -> None:
+    def __init__(
+        self, bench: Bench, capabilities: Capabilities, watch: Watch, cases: Sequence[Case]
+    ) -> None:
         """Of `cases`, the rows run first. The sweeps of a rule run only if no row of it detects the violation."""
         self.bench, self.capabilities, self.watch = bench, capabilities, watch
         self.cases, self.sweeps = rows(cases), rows(cases, Kind.SWEEP)
@@ -61,16 +65,22 @@ class RealTrial:
     def unaltered(self, case: Case) -> frozenset[str]:
         """Returns the rules that a case reports as violated with unaltered calls. The case runs only once."""
         if case.id not in self._unaltered:
-            self._unaltered[case.id], _ = violations_by(case, run_context(self.bench, self.capabilities, self.watch))
+            self._unaltered[case.id], _ = violations_by(
+                case, run_context(self.bench, self.capabilities, self.watch)
+            )
         return self._unaltered[case.id]
 
-    def detections(self, violation: Violation, cases: Iterable[Case], own: bool) -> tuple[dict[str, str], list[str]]:
+    def detections(
+        self, violation: Violation, cases: Iterable[Case], own: bool
+    ) -> tuple[dict[str, str], list[str]]:
         """Returns the cases that report a rule as violated only with the alteration, with their reasons, and the
         first exception of the alteration. With `own`, only reports of the violated rule count."""
         # The cases run with unaltered calls first, because the alteration may affect every call of this process.
         before = {case.id: self.unaltered(case) for case in cases}
         alteration: Alteration = violation.kind()
-        altered = run_context(cast(Bench, alteration.bench(self.bench)), self.capabilities, self.watch)
+        altered = run_context(
+            cast(Bench, alteration.bench(self.bench)), self.capabilities, self.watch
+        )
         detected: dict[str, str] = {}
         try:
             for case in cases:
@@ -89,10 +99,15 @@ class RealTrial:
     def try_alteration(self, violation: Violation, own_only: bool = False) -> Finding:
         """Runs the rows of the violated rule, then its sweeps, then all rows, until cases detect the
         violation."""
-        own = [[case for case in cases if violation.rule in case.rules] for cases in (self.cases, self.sweeps)]
+        own = [
+            [case for case in cases if violation.rule in case.rules]
+            for cases in (self.cases, self.sweeps)
+        ]
         tried = 0
         broken: list[str] = []
-        for cases, outcome in ((own[0], KILLED), (own[1], KILLED), (self.cases, MISATTRIBUTED))[: 2 if own_only else 3]:
+        for cases, outcome in ((own[0], KILLED), (own[1], KILLED), (self.cases, MISATTRIBUTED))[
+            : 2 if own_only else 3
+        ]:
             detected, faults = self.detections(violation, cases, outcome == KILLED)
             tried, broken = tried + len(cases), broken + faults
             if detected:
@@ -100,10 +115,18 @@ class RealTrial:
         return finding(violation, SURVIVED, {}, tried, broken)
 
 
-def try_alterations(bench: Bench, capabilities: Capabilities, watch: Watch, chosen: Sequence[str]) -> Iterator[Message]:
+def try_alterations(
+    bench: Bench, capabilities: Capabilities, watch: Watch, chosen: Sequence[str]
+) -> Iterator[Message]:
     """Yields a message for each chosen alteration. If OWN is among the names, only cases of the violated rule run."""
     trial = RealTrial(bench, capabilities, watch, load_suite().cases)
-    for violation in (*ALTERATIONS, *DATA_PATH_ALTERATIONS, *DATA_PATH_PERMITTED, CONTROL, DATA_PATH_CONTROL):
+    for violation in (
+        *ALTERATIONS,
+        *DATA_PATH_ALTERATIONS,
+        *DATA_PATH_PERMITTED,
+        CONTROL,
+        DATA_PATH_CONTROL,
+    ):
         if violation.name in chosen:
             yield {"type": "finding", **asdict(trial.try_alteration(violation, OWN in chosen))}
 

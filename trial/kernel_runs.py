@@ -26,9 +26,21 @@ from trial.kernel.guest import Guests
 from trial.kernel.modules import Modules, NotMade
 from trial.kernel.mutant import FOLDER, Mutant, chosen_mutants, read_mutants
 from trial.kernel.peers import Peers, rdma_core, rdma_unit_test
-from trial.kernel.trying import ACCEPTED, BROKEN, EQUIVALENT, FALSE_ALARM, SURVIVED, UNDECIDED, Finding, Trial, suited
+from trial.kernel.trying import (
+    ACCEPTED,
+    BROKEN,
+    EQUIVALENT,
+    FALSE_ALARM,
+    SURVIVED,
+    UNDECIDED,
+    Finding,
+    Trial,
+    suited,
+)
 
-_SHARE = 10  # with --night, a random 1/_SHARE of all mutants is tried, whatever their earlier outcome
+_SHARE = (
+    10  # with --night, a random 1/_SHARE of all mutants is tried, whatever their earlier outcome
+)
 Say = Callable[[str], None]
 
 
@@ -37,7 +49,12 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     before = report.read_history(arguments.before)
     chosen = _chosen(arguments, before)
     if arguments.list:
-        print("\n".join(f"{','.join(each.rules):<16} {each.file}/{each.name}: {each.about}" for each in chosen))
+        print(
+            "\n".join(
+                f"{','.join(each.rules):<16} {each.file}/{each.name}: {each.about}"
+                for each in chosen
+            )
+        )
         return 0
     cases, verbs = suited(suite.cases, arguments.seed), arguments.verb
     for verb in verbs:
@@ -66,14 +83,22 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
         theirs["peer"] = Peers(*rdma_core(arguments.rdma_core_tests), trial, modules)
     if arguments.rdma_unit_test:
         theirs["unit_test"] = Peers(*rdma_unit_test(arguments.rdma_unit_test), trial, modules)
-    if theirs:  # mutants of the earlier trial keep its outcomes; only the peers' tests are run with them
-        findings |= {each.name: Finding(**before[each.name]) for each in chosen if each.name in before}
+    if (
+        theirs
+    ):  # mutants of the earlier trial keep its outcomes; only the peers' tests are run with them
+        findings |= {
+            each.name: Finding(**before[each.name]) for each in chosen if each.name in before
+        }
     try:
-        for found in _findings(trial, [each for each in chosen if each.name not in findings], arguments, before):
+        for found in _findings(
+            trial, [each for each in chosen if each.name not in findings], arguments, before
+        ):
             findings[found.name] = found
             report.write(out, findings.values(), before)
             if arguments.verbose or len(chosen) == 1:
-                print(f"{report.line(found)} ({found.tried} cases, {found.seconds:.0f} s)", flush=True)
+                print(
+                    f"{report.line(found)} ({found.tried} cases, {found.seconds:.0f} s)", flush=True
+                )
         for peer, peers in theirs.items():
             wanted = {
                 each.name
@@ -103,7 +128,9 @@ def _refused(chosen: Sequence[Mutant], findings: Iterable[Finding]) -> list[str]
 
 def _module(driver: Driver, recipe: Recipe, image: Image, say: Say) -> DriverModule:
     if driver.name != DEFAULT_DRIVER:
-        return DriverModule(driver.module, lambda: ensure_module(driver, recipe, image, cache_directory(), say))
+        return DriverModule(
+            driver.module, lambda: ensure_module(driver, recipe, image, cache_directory(), say)
+        )
     mended = ensure_mended(chosen_changes(()), recipe, image, cache_directory(), say)
     return DriverModule(driver.module, lambda: mended.module, mended.laid)
 
@@ -112,7 +139,9 @@ def _findings(
     trial: Trial, chosen: Sequence[Mutant], arguments: argparse.Namespace, before: report.History
 ) -> Iterator[Finding]:
     # Mutants that depart from rules come last, so that failing cases of these rules do not hide other mutants.
-    permitted = sorted((each for each in chosen if each.permitted), key=lambda each: bool(each.departs_from))
+    permitted = sorted(
+        (each for each in chosen if each.permitted), key=lambda each: bool(each.departs_from)
+    )
     # Mutants that may crash the kernel and mutants that leak come last, because both need a new guest afterwards.
     alone = [each for each in chosen if not each.permitted]
     alone.sort(key=lambda each: (each.leaks, each.kills, each.of_header))
@@ -122,21 +151,31 @@ def _findings(
         if found.outcome == SURVIVED:
             survivors.add(found.name)
     if not (arguments.own or arguments.only):
-        yield from trial.try_together([each for each in alone if each.name in survivors and not each.leaks])
+        yield from trial.try_together(
+            [each for each in alone if each.name in survivors and not each.leaks]
+        )
     for hides in (False, True) if not arguments.own else ():
         yield from trial.try_together([each for each in permitted if each.hides is hides])
 
 
 def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutant]:
-    chosen = chosen_mutants(read_mutants(FOLDER / arguments.driver), arguments.mutant, arguments.rule, arguments.file)
+    chosen = chosen_mutants(
+        read_mutants(FOLDER / arguments.driver), arguments.mutant, arguments.rule, arguments.file
+    )
     chosen = [each for each in chosen if each.permitted or not arguments.permitted]
     if arguments.night:
         tenth = random.Random(f"{datetime.now():%Y%m%d}").sample(chosen, -(-len(chosen) // _SHARE))
-        done = {name for name, each in before.items() if each["outcome"] in (*report.KILLED, EQUIVALENT, ACCEPTED)}
+        done = {
+            name
+            for name, each in before.items()
+            if each["outcome"] in (*report.KILLED, EQUIVALENT, ACCEPTED)
+        }
         chosen = [each for each in chosen if each.name not in done or each in tenth]
     if arguments.shard:
         # by the hash of the name, so that each shard is a random sample, the same in every run
-        chosen = arguments.shard.part(chosen, lambda each: hashlib.sha256(each.name.encode()).hexdigest())
+        chosen = arguments.shard.part(
+            chosen, lambda each: hashlib.sha256(each.name.encode()).hexdigest()
+        )
     return chosen
 
 

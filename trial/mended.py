@@ -30,7 +30,9 @@ from trial import report
 Say = Callable[[str], None]
 STACK = next(iter(MENDED_STACKS))
 _WHOLE = "whole"
-SAMPLE = 40  # of the cases that are related neither to a defect nor to the change, only 1/SAMPLE are run
+SAMPLE = (
+    40  # of the cases that are related neither to a defect nor to the change, only 1/SAMPLE are run
+)
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,9 @@ class LeftOut:
         return "others as well" if self.of_other_rules else "only its own"
 
 
-def selected(change_rules: Sequence[str], cases: Sequence[Case], shipped: Mapping[str, ResultRecord]) -> list[str]:
+def selected(
+    change_rules: Sequence[str], cases: Sequence[Case], shipped: Mapping[str, ResultRecord]
+) -> list[str]:
     """Returns the ids of the cases to run without a change: all cases of the change's rules, except sweeps of the
     exhaustive tier. Of the rows of other rules (only rows of the default tier that need no separate worker), returns
     those that fail in `shipped` (the results on the stack as shipped, by case), and a sample of the rest."""
@@ -92,12 +96,22 @@ def left_out(
     """Compares the results without a change with the results of the whole mended stack, by case."""
     last = {record["case"]: record for record in without}
     before = {case: whole[case]["verdict"] for case in last if case in whole}
-    violated = [r for case, r in last.items() if r["verdict"] in VIOLATIONS and before.get(case) not in VIOLATIONS]
-    lost = [case for case, r in last.items() if before.get(case) == Verdict.PASS and r["verdict"] in NOT_TESTABLE]
+    violated = [
+        r
+        for case, r in last.items()
+        if r["verdict"] in VIOLATIONS and before.get(case) not in VIOLATIONS
+    ]
+    lost = [
+        case
+        for case, r in last.items()
+        if before.get(case) == Verdict.PASS and r["verdict"] in NOT_TESTABLE
+    ]
     cases = tuple(record["case"] for record in violated)
     others = tuple(record["case"] for record in violated if not set(record["rules"]) & set(rules))
     defects = {defect.fingerprint: defect.title for defect in defects_of(violated)}
-    return LeftOut(change, tuple(rules), tuple(declared), cases, tuple(lost), defects, others, len(last))
+    return LeftOut(
+        change, tuple(rules), tuple(declared), cases, tuple(lost), defects, others, len(last)
+    )
 
 
 def table(findings: Sequence[LeftOut]) -> str:
@@ -106,7 +120,14 @@ def table(findings: Sequence[LeftOut]) -> str:
         defects = ", ".join(f"`{fingerprint}`" for fingerprint in each.defects) or "none"
         figures = (len(each.violated), len(each.not_verified))
         rows.append((each.change, ", ".join(each.rules), *figures, defects, each.outcome))
-    head = ("left out", "rules", "violated again", "no longer verified", "defects", "violations that occur again")
+    head = (
+        "left out",
+        "rules",
+        "violated again",
+        "no longer verified",
+        "defects",
+        "violations that occur again",
+    )
     return "\n".join(report.table(head, rows, (2, 3))) + "\n"
 
 
@@ -136,7 +157,9 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     for change in chosen:
         without = ("--without", change.name)
         found = _run(picked[change.name], without, out / change.name, arguments.yes, say)
-        findings.append(left_out(change.name, change.rules, change.defects, whole, list(found.values())))
+        findings.append(
+            left_out(change.name, change.rules, change.defects, whole, list(found.values()))
+        )
         print(
             f"{change.name}: {findings[-1].outcome}: {len(findings[-1].violated)} violated again, "
             f"{len(findings[-1].not_verified)} no longer verified, of {findings[-1].tried} cases",
@@ -148,15 +171,28 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     return 0 if all(each.outcome == "only its own" for each in findings) else 1
 
 
-def _run(cases: Sequence[str], more: Sequence[str], out: Path, yes: bool, say: Say) -> dict[str, ResultRecord]:
+def _run(
+    cases: Sequence[str], more: Sequence[str], out: Path, yes: bool, say: Say
+) -> dict[str, ResultRecord]:
     """Returns the results of the cases on the mended stack. If `out` has a complete run of an earlier trial, returns
     the results of that run."""
-    if (out / "results.jsonl").exists() and (recorded := read_results(out)).footer and recorded.footer["complete"]:
+    if (
+        (out / "results.jsonl").exists()
+        and (recorded := read_results(out)).footer
+        and recorded.footer["complete"]
+    ):
         return {record["case"]: record for record in recorded.results}
     say(f"{len(cases)} cases on {STACK} {' '.join(more)}")
     command = [*process.COMMAND, "--guest", "--stack", STACK, *more, "--no-confirm"]
-    command += ["--out", str(out.absolute()), *(word for case in cases for word in ("--only", case)), *["--yes"] * yes]
-    done = subprocess.run(command, cwd=ROOT, env=process.environment(), capture_output=True, text=True, check=False)
+    command += [
+        "--out",
+        str(out.absolute()),
+        *(word for case in cases for word in ("--only", case)),
+        *["--yes"] * yes,
+    ]
+    done = subprocess.run(
+        command, cwd=ROOT, env=process.environment(), capture_output=True, text=True, check=False
+    )
     if done.returncode not in (0, 1):
         raise UserError(
             f"the run in {out} failed: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}",

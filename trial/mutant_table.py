@@ -52,7 +52,9 @@ class Violation:
     written: str = ""
 
 
-def mutants_of(package: ModuleType, base: type[Any], vocabulary: Sequence[ModuleType]) -> Iterator[Violation]:
+def mutants_of(
+    package: ModuleType, base: type[Any], vocabulary: Sequence[ModuleType]
+) -> Iterator[Violation]:
     """Yields the mutants in the tables of a package. `base` is the class of a METHOD that names no class. Raises
     UserError (status 2) with the place of a mistake."""
     shared = _names(vocabulary, base)
@@ -62,19 +64,33 @@ def mutants_of(package: ModuleType, base: type[Any], vocabulary: Sequence[Module
             yield from _mutants(row, fields, names, base.__name__)
 
 
-def behaviours_in(path: Path, base: type[Any], vocabulary: Sequence[ModuleType]) -> Iterator[tuple[str, type[Any]]]:
+def behaviours_in(
+    path: Path, base: type[Any], vocabulary: Sequence[ModuleType]
+) -> Iterator[tuple[str, type[Any]]]:
     """Yields the classes of rows without rules. In CLASS.METHOD, CLASS can be an earlier row. Raises UserError (status
     2)."""
     names = {**_names(vocabulary, base), "__name__": path.stem}
     for row, fields in _rows(path):
         (name, about), (first, code), *more = fields.items()
         owner, _, method = first.rpartition(".")
-        names[name] = _kind(row, name, str(about.value), names[owner or base.__name__], [(method, code), *more], names)
+        names[name] = _kind(
+            row,
+            name,
+            str(about.value),
+            names[owner or base.__name__],
+            [(method, code), *more],
+            names,
+        )
         yield name, names[name]
 
 
 def _names(vocabulary: Sequence[ModuleType], base: type[Any]) -> dict[str, Any]:
-    shared = {name: value for each in (errno, *vocabulary) for name, value in vars(each).items() if name[0] != "_"}
+    shared = {
+        name: value
+        for each in (errno, *vocabulary)
+        for name, value in vars(each).items()
+        if name[0] != "_"
+    }
     return {**shared, base.__name__: base}
 
 
@@ -84,7 +100,9 @@ def _rows(path: Path) -> Iterator[tuple[Node, dict[str, Node]]]:
         yield row, dict(row.value) if isinstance(row.value, dict) else {}
 
 
-def _mutants(row: Node, fields: dict[str, Node], names: dict[str, Any], base: str) -> Iterator[Violation]:
+def _mutants(
+    row: Node, fields: dict[str, Node], names: dict[str, Any], base: str
+) -> Iterator[Violation]:
     also, departs = fields.pop("also", None), fields.pop("departs", None)
     if len(fields) < 2:
         raise _mistake(row, "a mutant is NAME: SENTENCE and RULE METHOD: EXPRESSION")
@@ -97,7 +115,9 @@ def _mutants(row: Node, fields: dict[str, Node], names: dict[str, Any], base: st
     made = _kind(row, name, str(about.value), kind, [(method, code), *more], names)
     departs_from = tuple(str(departs.value).split()) if departs else ()
     written = BLIND if BLIND in flags else ""
-    first = Violation(name, rule, str(about.value), made, departs_from, _PERMITTED in flags, written)
+    first = Violation(
+        name, rule, str(about.value), made, departs_from, _PERMITTED in flags, written
+    )
     yield first
     for each in _items(also) if also else ():
         of, *rest = str(each.value).split()
@@ -107,7 +127,12 @@ def _mutants(row: Node, fields: dict[str, Node], names: dict[str, Any], base: st
 
 
 def _kind(
-    row: Node, name: str, about: str, base: type[Any], code: Sequence[tuple[str, Node]], names: dict[str, Any]
+    row: Node,
+    name: str,
+    about: str,
+    base: type[Any],
+    code: Sequence[tuple[str, Node]],
+    names: dict[str, Any],
 ) -> type[Any]:
     """Returns a subclass of `base` with the members of a row. Raises UserError (status 2)."""
     masks = tuple(str(each.value) for key, node in code if key == MASKS for each in _items(node))
@@ -119,7 +144,9 @@ def _kind(
     members = {key: _member(key, each, base, names) for key, each in code}
     members |= {MASKS: masks, "__doc__": about, "__module__": names["__name__"]}
     kind = type(name.replace("-", "_"), (base,), members)
-    names["plain"] = partial(super, kind)  # super(), because a persona inherits from several such classes
+    names["plain"] = partial(
+        super, kind
+    )  # super(), because a persona inherits from several such classes
     return kind
 
 
@@ -139,7 +166,11 @@ def _member(name: str, code: Node, kind: Any, names: dict[str, Any]) -> Any:
     known = {*parameters, *names, "was", *dir(builtins), *_assigned(tree)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id not in known:
-            own = f"; {name} has the parameters {', '.join(parameters[1:]) or 'none'}" if method else ""
+            own = (
+                f"; {name} has the parameters {', '.join(parameters[1:]) or 'none'}"
+                if method
+                else ""
+            )
             raise _mistake(code, f"unknown name {node.id!r}{own}")
     _Was(name, parameters[1:]).visit(tree)
     found: dict[str, Any] = {}
@@ -152,8 +183,16 @@ def _items(node: Node) -> tuple[Node, ...]:
 
 
 def _assigned(tree: ast.AST) -> set[str]:
-    stored = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    named = {str(each.name) for each in ast.walk(tree) if isinstance(each, ast.ExceptHandler | ast.FunctionDef)}
+    stored = {
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    named = {
+        str(each.name)
+        for each in ast.walk(tree)
+        if isinstance(each, ast.ExceptHandler | ast.FunctionDef)
+    }
     return stored | named | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
 
 
@@ -174,7 +213,9 @@ class _Was(ast.NodeTransformer):
         return self._call({}) if node.id == "was" else node
 
     def _call(self, others: Mapping[str, Any]) -> ast.AST:
-        called: Any = ast.parse(f"plain(self).{self._method}({', '.join(self._parameters)})", mode="eval").body
+        called: Any = ast.parse(
+            f"plain(self).{self._method}({', '.join(self._parameters)})", mode="eval"
+        ).body
         called.args = [others.get(each.id, each) for each in called.args]
         return called  # type: ignore[no-any-return]
 

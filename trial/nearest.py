@@ -36,14 +36,25 @@ _RULES: Mapping[tuple[str, str], tuple[str, str]] = {
 _OUTSIDE = "BIND-10"  # a window grants no access outside its range
 _ON_DEMAND = "REG-12"  # for access to an on-demand region
 _REBOUND = "BIND-02"  # for the key that a window had before its latest bind
-ENDED = {"ibv_dereg_mr": "DEREG-01", "ibv_dealloc_mw": "BIND-16"}  # for the key of an object that the call released
-_RIGHTS = {"RDMA_WRITE": "REMOTE_WRITE", "RDMA_WRITE_WITH_IMM": "REMOTE_WRITE", "RDMA_READ": "REMOTE_READ"}
+ENDED = {
+    "ibv_dereg_mr": "DEREG-01",
+    "ibv_dealloc_mw": "BIND-16",
+}  # for the key of an object that the call released
+_RIGHTS = {
+    "RDMA_WRITE": "REMOTE_WRITE",
+    "RDMA_WRITE_WITH_IMM": "REMOTE_WRITE",
+    "RDMA_READ": "REMOTE_READ",
+}
 _EVERY = (rule for rules in _RULES.values() for rule in rules)
 RULES = frozenset([_OUTSIDE, _ON_DEMAND, _REBOUND, *ENDED.values(), *_EVERY])
 
 
 def nearest_rule(
-    call: str, arguments: Mapping[str, str], outcome: str = "success", bound: str = "", ended: str = ""
+    call: str,
+    arguments: Mapping[str, str],
+    outcome: str = "success",
+    bound: str = "",
+    ended: str = "",
 ) -> str:
     """Returns the nearest rule to a step with the expected `outcome`. `bound` has the access flags of the window whose
     key the step uses, and `ended` is the call that released the object whose key the step uses."""

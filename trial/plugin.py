@@ -12,7 +12,9 @@ from conformance.sweeps.run import RandomSequences
 
 
 @pytest.fixture(scope="session")
-def random_sequences(pytestconfig: pytest.Config, bench: Bench, capabilities: Capabilities) -> RandomSequences:
+def random_sequences(
+    pytestconfig: pytest.Config, bench: Bench, capabilities: Capabilities
+) -> RandomSequences:
     """Returns the function that runs random sequences at a case's entry, for --rdma-sequences seconds, from the seed
     --rdma-seed."""
     from trial.searching import FIRST_SEED, for_seconds, observe
@@ -21,6 +23,8 @@ def random_sequences(pytestconfig: pytest.Config, bench: Bench, capabilities: Ca
 
     def search(case: Case, progress: Progress) -> Observation:
         over = for_seconds(pytestconfig.getoption("--rdma-sequences"))
-        return observe(case, bench, capabilities, over, FIRST_SEED if seed is None else seed, progress)
+        return observe(
+            case, bench, capabilities, over, FIRST_SEED if seed is None else seed, progress
+        )
 
     return search

@@ -16,7 +16,9 @@ from fixtures.system.processes import die_with_parent
 _Result = TypeVar("_Result")
 
 
-def in_processes(task: Callable[[int], _Result], names: Sequence[str], jobs: int = 0) -> Iterator[_Result]:
+def in_processes(
+    task: Callable[[int], _Result], names: Sequence[str], jobs: int = 0
+) -> Iterator[_Result]:
     """Yields task(0), task(1), … in order, one for each name, computed in `jobs` processes (0: one per processor).
     Raises the UserError of a task, RuntimeError with the name of the task for any other exception, and UserError
     (status 3) if a process dies. All processes have exited when the iteration is over."""
@@ -25,7 +27,9 @@ def in_processes(task: Callable[[int], _Result], names: Sequence[str], jobs: int
     try:
         for _ in range(min(jobs or os.cpu_count() or 1, len(names))):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(task, theirs, die_with_parent()), daemon=True)
+            process = context.Process(
+                target=_serve, args=(task, theirs, die_with_parent()), daemon=True
+            )
             process.start()
             theirs.close()
             processes[ours] = process
@@ -41,8 +45,13 @@ def in_processes(task: Callable[[int], _Result], names: Sequence[str], jobs: int
 def _serve(task: Callable[[int], Any], pipe: Connection, prepare: Callable[[], None]) -> None:
     """Runs the tasks whose numbers it receives, in a child process, until the pipe is closed or the parent exits."""
     prepare()
-    gc.set_threshold(100_000)  # reference counts release the objects of a case, so that collections rarely find objects
-    for number in (signal.SIGTERM, signal.SIGHUP):  # this process must not use the parent's handlers
+    gc.set_threshold(
+        100_000
+    )  # reference counts release the objects of a case, so that collections rarely find objects
+    for number in (
+        signal.SIGTERM,
+        signal.SIGHUP,
+    ):  # this process must not use the parent's handlers
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # after Ctrl-C, the parent kills this process
     while True:
@@ -75,7 +84,9 @@ def _results(pipes: Sequence[Connection], names: Sequence[str]) -> Iterator[Any]
                     raised = done[number]
                     if isinstance(raised, UserError):
                         raise raised
-                    raise RuntimeError(f"{names[number]}: {type(raised).__name__}: {raised}") from raised
+                    raise RuntimeError(
+                        f"{names[number]}: {type(raised).__name__}: {raised}"
+                    ) from raised
                 if (following := next(left, None)) is not None:
                     at[pipe] = following
                     pipe.send(following)

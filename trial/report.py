@@ -41,7 +41,11 @@ class Trial:
     def unexpected(self) -> list[Finding]:
         """The violations of `undetected` that a case has detected. Either the case requires more than the documents, or
         the violation has become detectable."""
-        return [each for each in self.findings if each.name in self.undetected and each.outcome != SURVIVED]
+        return [
+            each
+            for each in self.findings
+            if each.name in self.undetected and each.outcome != SURVIVED
+        ]
 
     @property
     def false_alarms(self) -> list[Finding]:
@@ -58,26 +62,44 @@ class Trial:
 
 def summary(trial: Trial) -> str:
     """Returns the last lines of the output: the violations that were not killed, and figures."""
-    counted = ", ".join(f"{len(trial.of(outcome))} {outcome}" for outcome in (KILLED, MISATTRIBUTED, SURVIVED))
+    counted = ", ".join(
+        f"{len(trial.of(outcome))} {outcome}" for outcome in (KILLED, MISATTRIBUTED, SURVIVED)
+    )
     rules = trial.by_rule()
     whole = sum(all(each.outcome == KILLED for each in findings) for _, findings in rules)
     lines = [
-        line(each) + (f" · must survive: {trial.undetected[each.name]}" if each.name in trial.undetected else "")
+        line(each)
+        + (
+            f" · must survive: {trial.undetected[each.name]}"
+            if each.name in trial.undetected
+            else ""
+        )
         for each in trial.findings
         if each.outcome != KILLED or each in trial.unexpected
     ]
-    lines.append(f"{len(trial.findings)} violations in {trial.duration_s:.1f} s on {trial.where}: {counted}")
+    lines.append(
+        f"{len(trial.findings)} violations in {trial.duration_s:.1f} s on {trial.where}: {counted}"
+    )
     lines.append(f"{len(rules)} rules tried, {whole} of them with every violation killed")
     if trial.permitted_variants:
-        alarms = ((each, f"{each.by[0]}: {each.reason}" if each.by else each.broken[0]) for each in trial.false_alarms)
+        alarms = (
+            (each, f"{each.by[0]}: {each.reason}" if each.by else each.broken[0])
+            for each in trial.false_alarms
+        )
         lines += [f"false alarm: {each.about} · {alarm}" for each, alarm in alarms]
-        lines.append(f"{len(trial.permitted_variants)} permitted variants: {len(trial.false_alarms)} false alarms")
+        lines.append(
+            f"{len(trial.permitted_variants)} permitted variants: {len(trial.false_alarms)} false alarms"
+        )
     lines += [f"not tried: {rule}, because {reason}" for rule, reason in trial.untriable.items()]
     return "\n".join(lines)
 
 
 def line(finding: Finding) -> str:
-    detected = f"by {finding.by[0]}: {finding.reason}" if finding.by else f"by none of {finding.tried} cases"
+    detected = (
+        f"by {finding.by[0]}: {finding.reason}"
+        if finding.by
+        else f"by none of {finding.tried} cases"
+    )
     return f"{finding.outcome:<13} {finding.rule:<9} {finding.name}: {finding.about} · detected {detected}"
 
 
@@ -85,18 +107,34 @@ def markdown(trial: Trial) -> str:
     """Returns a table by rule, then each violation with the first case that detected it."""
     rules: list[tuple[object, ...]] = []
     for rule, findings in [*trial.by_rule(), ("**all**", list(trial.findings))]:
-        counts = [sum(each.outcome == outcome for each in findings) for outcome in (KILLED, MISATTRIBUTED, SURVIVED)]
-        rules.append((rule, len(findings), *counts, f"{100 * counts[0] / max(1, len(findings)):.0f} %"))
-    lines = table(("rule", "violations", "killed", "misattributed", "survived", "kill ratio"), rules)
+        counts = [
+            sum(each.outcome == outcome for each in findings)
+            for outcome in (KILLED, MISATTRIBUTED, SURVIVED)
+        ]
+        rules.append(
+            (rule, len(findings), *counts, f"{100 * counts[0] / max(1, len(findings)):.0f} %")
+        )
+    lines = table(
+        ("rule", "violations", "killed", "misattributed", "survived", "kill ratio"), rules
+    )
     rows = [
-        (each.rule, each.name, each.about, each.outcome, len(each.by), f"`{each.by[0]}`" if each.by else "")
+        (
+            each.rule,
+            each.name,
+            each.about,
+            each.outcome,
+            len(each.by),
+            f"`{each.by[0]}`" if each.by else "",
+        )
         for each in trial.findings
     ]
     head = ("rule", "violation", "what it does", "outcome", "cases", "first case that detected it")
     return "\n".join([*lines, "", *table(head, rows)]) + "\n"
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[object]], numbers: Container[int] = ()) -> list[str]:
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[object]], numbers: Container[int] = ()
+) -> list[str]:
     """Returns a table in Markdown. The columns with the indices `numbers` are aligned to the right."""
     first, *others = (f"| {' | '.join(map(str, row))} |" for row in (head, *rows))
     rule = "".join("|---:" if column in numbers else "|---" for column in range(len(head)))

@@ -23,8 +23,19 @@ _SHOWN = 4000  # the most characters of the output that are reported
 
 def compile_program(folder: Path, name: str) -> tuple[int, str]:
     """Compiles a program. Returns the exit status and the messages of the compiler."""
-    command = ["cc", "-O0", "-pipe", "-Wall", "-o", str(folder / name), str(folder / f"{name}.c"), "-libverbs"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    command = [
+        "cc",
+        "-O0",
+        "-pipe",
+        "-Wall",
+        "-o",
+        str(folder / name),
+        str(folder / f"{name}.c"),
+        "-libverbs",
+    ]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
     return done.returncode, done.stderr
 
 
@@ -53,7 +64,9 @@ def main(device: str, port: str, folder: str, names: Sequence[str]) -> int:
 
     for name in names:
         started = time.monotonic()
-        status, output = (0, "") if (Path(folder) / name).exists() else compile_program(Path(folder), name)
+        status, output = (
+            (0, "") if (Path(folder) / name).exists() else compile_program(Path(folder), name)
+        )
         compiled = time.monotonic()
         if status or output:
             send({"type": "compiled", "name": name, "status": status, "output": output[:_SHOWN]})
@@ -62,7 +75,15 @@ def main(device: str, port: str, folder: str, names: Sequence[str]) -> int:
         send({"type": "started", "name": name})
         status, output = _run(Path(folder) / name, device)
         seconds = [round(compiled - started, 3), round(time.monotonic() - compiled, 3)]
-        send({"type": "ended", "name": name, "status": status, "output": output[:_SHOWN], "seconds": seconds})
+        send(
+            {
+                "type": "ended",
+                "name": name,
+                "status": status,
+                "output": output[:_SHOWN],
+                "seconds": seconds,
+            }
+        )
     return 0
 
 

@@ -90,15 +90,22 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Callable[[str], No
         raise UserError("there is no run from which programs could be made", hint="give --run RUN")
     run, began = read(path), time.monotonic()
     tried = list(tried_of(run, suite, basis_of(path), arguments.whole))
-    say(f"{sum(each.program is not None for each in tried)} programs made in {time.monotonic() - began:.1f} s")
+    say(
+        f"{sum(each.program is not None for each in tried)} programs made in {time.monotonic() - began:.1f} s"
+    )
     if run.header["suite"].get("tables_sha256") != suite.tables_sha256:
-        say("the run was made with other tables: if a case has changed, its program can differ from the run")
+        say(
+            "the run was made with other tables: if a case has changed, its program can differ from the run"
+        )
     out = arguments.out or OUT / f"{datetime.now():%Y%m%dT%H%M%S}-reproducers"
     stack = arguments.stack if run.header["stack"] in ("", None) else run.header["stack"]
     began = time.monotonic()
     findings = list(compare(tried, stack, out, arguments.jobs or 1, say, arguments.yes))
     print("\n".join(summary(findings, time.monotonic() - began)))
-    write_through(out / "reproducers.json", (json.dumps([asdict(each) for each in findings], indent=1) + "\n").encode())
+    write_through(
+        out / "reproducers.json",
+        (json.dumps([asdict(each) for each in findings], indent=1) + "\n").encode(),
+    )
     return 0 if passed(findings) else 1
 
 
@@ -116,16 +123,25 @@ def summary(findings: Sequence[Finding], seconds: float) -> Iterator[str]:
     reproduced = sum(each.outcome == REPRODUCED for each in of)
     unexpressed = sum(each.outcome == NOT_MADE for each in of)
     share = f" ({100 * reproduced / len(of):.1f} %)" if of else ""
-    counted = f"{reproduced} of {len(of)} violations reproduced{share}, {unexpressed} not expressed as C"
+    counted = (
+        f"{reproduced} of {len(of)} violations reproduced{share}, {unexpressed} not expressed as C"
+    )
     yield f"{counted}, in {seconds:.0f} s"
-    others = [each for each in findings if each.verdict not in VIOLATIONS and each.outcome != NOT_MADE]
+    others = [
+        each for each in findings if each.verdict not in VIOLATIONS and each.outcome != NOT_MADE
+    ]
     if others:
         agreed = sum(each.outcome == AGREED for each in others)
         yield f"{agreed} of {len(others)} programs of rows that passed report no violation"
 
 
 def compare(
-    tried: Sequence[Trying], stack: str, out: Path, jobs: int, say: Callable[[str], None], assume_yes: bool = False
+    tried: Sequence[Trying],
+    stack: str,
+    out: Path,
+    jobs: int,
+    say: Callable[[str], None],
+    assume_yes: bool = False,
 ) -> Iterator[Finding]:
     """Runs the programs in guests of a stack, `jobs` guests at a time, and compares each result with the recorded
     verdict. A program that may kill the kernel runs in a separate guest. All files are written below `out`."""
@@ -137,14 +153,20 @@ def compare(
         assert each.program is not None
         (folder / f"{name}.c").write_text(each.program.text, encoding="utf-8")
     usual = [name for name, each in names.items() if not each.hazardous]
-    groups = [usual[start::jobs] for start in range(jobs)] + [[name] for name, each in names.items() if each.hazardous]
+    groups = [usual[start::jobs] for start in range(jobs)] + [
+        [name] for name, each in names.items() if each.hazardous
+    ]
     _compile_here(folder, names)
 
     def run(number: int) -> dict[str, tuple[int | str, str]]:
-        return dict(_in_guests(groups[number], folder, stack, out / f"guest-{number + 1}", say, assume_yes))
+        return dict(
+            _in_guests(groups[number], folder, stack, out / f"guest-{number + 1}", say, assume_yes)
+        )
 
     with ThreadPoolExecutor(jobs) as pool:
-        ended = {name: end for found in pool.map(run, range(len(groups))) for name, end in found.items()}
+        ended = {
+            name: end for found in pool.map(run, range(len(groups))) for name, end in found.items()
+        }
     for each in (each for each in tried if each.program is None):
         yield Finding(each.id, each.verdict, NOT_MADE, each.why_not)
     for name, each in names.items():
@@ -160,7 +182,12 @@ def _compile_here(folder: Path, names: Iterable[str]) -> None:
 
 
 def _in_guests(
-    names: Sequence[str], folder: Path, stack: str, out: Path, say: Callable[[str], None], assume_yes: bool
+    names: Sequence[str],
+    folder: Path,
+    stack: str,
+    out: Path,
+    say: Callable[[str], None],
+    assume_yes: bool,
 ) -> Iterator[tuple[str, tuple[int | str, str]]]:
     """Yields the name of each program with its end: the exit status, or the event that ended the program; and the
     output. If a program kills its guest, a new guest runs the remaining programs."""
@@ -190,7 +217,9 @@ def _in_guests(
                     yield name, (int(message["status"]), str(message["output"]))
         if not current:
             if rest:
-                raise UserError("the guest exited before it had run all programs", log=str(console), status=3)
+                raise UserError(
+                    "the guest exited before it had run all programs", log=str(console), status=3
+                )
             return
         rest.remove(current)
         yield current, (_DIED, "")
@@ -204,6 +233,10 @@ def _finding(each: Trying, end: int | str, output: str) -> Finding:
         return Finding(each.id, each.verdict, REPRODUCED, how if died else "", output)
     if each.verdict not in VIOLATIONS and end == KEPT:
         return Finding(each.id, each.verdict, AGREED, "", output)
-    reported = _WORDS.get(end, f"has exit status {end}") if isinstance(end, int) else f"has no exit status: {end}"
+    reported = (
+        _WORDS.get(end, f"has exit status {end}")
+        if isinstance(end, int)
+        else f"has no exit status: {end}"
+    )
     last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
     return Finding(each.id, each.verdict, DIFFERS, f"the program {reported}: {last}", output)

@@ -4,7 +4,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 
 from conformance.bench.interface import Bench
-from conformance.execution.runner import Progress, RunContext, Unwatched, Watch, no_progress, run_case
+from conformance.execution.runner import (
+    Progress,
+    RunContext,
+    Unwatched,
+    Watch,
+    no_progress,
+    run_case,
+)
 from conformance.judging import Basis, Judgement, broken
 from conformance.model.capability import PRECONDITIONS, Capabilities
 from conformance.model.case import Case
@@ -23,7 +30,9 @@ from trial.searching import FIRST_SEED, for_sequences, observe
 _SEQUENCES = 20
 
 
-def run_context(bench: Bench, capabilities: Capabilities, watch: Watch, seed: int | None = None) -> RunContext:
+def run_context(
+    bench: Bench, capabilities: Capabilities, watch: Watch, seed: int | None = None
+) -> RunContext:
     """Returns the context of cases on a bench, without a profile and with few random sequences."""
 
     def random_sequences(case: Case, progress: Progress) -> Observation:
@@ -42,14 +51,18 @@ def judgement_on(case: Case, run: RunContext) -> Judgement:
     return violations_by(case, run)[1]
 
 
-def violations_by(case: Case, run: RunContext, progress: Progress = no_progress) -> tuple[frozenset[str], Judgement]:
+def violations_by(
+    case: Case, run: RunContext, progress: Progress = no_progress
+) -> tuple[frozenset[str], Judgement]:
     """Returns the rules that a case, or the points of a sweep, report as violated, and the judgement."""
     try:
         done = run_case(case, run, progress)
     except Exception as error:
         return frozenset(), broken(error)  # the harness is at fault
     if isinstance(done, SweepRun) and not done.result.alarms:
-        rules = [rule for rule, verdict in done.result.points.by_rule().items() if verdict in VIOLATIONS]
+        rules = [
+            rule for rule, verdict in done.result.points.by_rule().items() if verdict in VIOLATIONS
+        ]
     else:
         rules = list(case.rules) if done.judgement.verdict in VIOLATIONS else []
     return frozenset(rules), done.judgement

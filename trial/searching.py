@@ -22,7 +22,9 @@ Over = Callable[[Subject], bool]
 def for_seconds(seconds: float) -> Over:
     """Returns the condition that ends a search `seconds` after the condition's first call. A divergence that was found
     before the end is still shrunk."""
-    until: list[float] = []  # set in the first call, because the import of Hypothesis takes long in an emulated guest
+    until: list[
+        float
+    ] = []  # set in the first call, because the import of Hypothesis takes long in an emulated guest
 
     def over(subject: Subject) -> bool:
         if not until:
@@ -40,7 +42,12 @@ def for_sequences(number: int) -> Over:
 def subject_of(bench: Bench, capabilities: Capabilities, entry: str) -> Subject:
     """Returns a device's bench and a reference without a violation as the two benches of a comparison."""
     known = {**capabilities.declared, **capabilities.offered[entry]}
-    return Subject(ReferenceBench(), bench, frozenset(name for name, present in known.items() if present), entry)
+    return Subject(
+        ReferenceBench(),
+        bench,
+        frozenset(name for name, present in known.items() if present),
+        entry,
+    )
 
 
 def divergences(subject: Subject, seed: int, over: Over) -> Iterator[Divergence]:
@@ -49,19 +56,28 @@ def divergences(subject: Subject, seed: int, over: Over) -> Iterator[Divergence]
         from trial.sequences import search
     except ImportError as error:
         hint = "install python3-hypothesis"
-        raise UserError(f"random sequences need Hypothesis ({error})", hint=hint, status=3) from error
+        raise UserError(
+            f"random sequences need Hypothesis ({error})", hint=hint, status=3
+        ) from error
     yield from search(subject, seed, lambda: over(subject))
 
 
 def observe(
-    case: Case, bench: Bench, capabilities: Capabilities, over: Over, seed: int, progress: Progress = no_progress
+    case: Case,
+    bench: Bench,
+    capabilities: Capabilities,
+    over: Over,
+    seed: int,
+    progress: Progress = no_progress,
 ) -> Observation:
     """Returns the observation of random sequences at a case's entry. `progress` is called before each step, with the
     previous steps and this step as a row, and with the nearest rule."""
     subject = subject_of(bench, capabilities, case.entry)
 
     def begins(row: str, rule: str) -> None:
-        progress(f"sequence {subject.sequences} from seed {seed}", subject.sequences, row=row, rule=rule)
+        progress(
+            f"sequence {subject.sequences} from seed {seed}", subject.sequences, row=row, rule=rule
+        )
 
     subject.begins = begins
     found = list(divergences(subject, seed, over))

@@ -11,7 +11,13 @@ from typing import Any, ClassVar
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from conformance.errors import SetupRefused
 from conformance.model.capability import OPERATION_NEEDS
@@ -31,7 +37,13 @@ _INSIDE = ("buf + 1 page", "buf + 2 pages", "buf + 1 page + 104", "buf + 3 pages
 _OUTSIDE = ("buf + 3 pages - 7", "buf + 1 page - 1", "buf + 1 page - 8", "buf + 3 pages")
 _ADDRESS = st.sampled_from((*_INSIDE, *_INSIDE, *_OUTSIDE))
 # Addresses at which a window of 64 bytes begins. At the last address, the window ends outside of the region.
-_STARTS = ("buf + 1 page", "buf + 2 pages", "buf + 1 page + 104", "buf + 3 pages - 64", "buf + 3 pages - 63")
+_STARTS = (
+    "buf + 1 page",
+    "buf + 2 pages",
+    "buf + 1 page + 104",
+    "buf + 3 pages - 64",
+    "buf + 3 pages - 63",
+)
 _START = st.sampled_from((*_STARTS[:-1], *_STARTS))
 # A PD, usually the PD of all objects.
 _PD = st.sampled_from(("pd", "pd", "pd", "other"))
@@ -47,7 +59,9 @@ _ACCESSES = (
     "[LOCAL_WRITE, MW_BIND]",
     "[REMOTE_READ, MW_BIND]",
 )
-_CHANGE = st.sampled_from(("[CHANGE_ACCESS]", "[CHANGE_PD]", "[CHANGE_PD, CHANGE_ACCESS]", "[CHANGE_TRANSLATION]"))
+_CHANGE = st.sampled_from(
+    ("[CHANGE_ACCESS]", "[CHANGE_PD]", "[CHANGE_PD, CHANGE_ACCESS]", "[CHANGE_TRANSLATION]")
+)
 _REGIONS = ("mr", "new", "odp")
 _TYPE_1, _TYPE_2 = ("mw", "mw3"), ("mw2", "mw4")
 _WINDOWS = (*_TYPE_1, *_TYPE_2)
@@ -121,7 +135,9 @@ class Sequences(RuleBasedStateMachine):
         # The keys that have become invalid since a key was last assigned, each with two addresses that peers may have
         # accessed with the key. Older invalid keys are removed, because the device may have assigned them again.
         self.dead: dict[str, tuple[str, str]] = {}
-        self.changes = 0  # at most one change is made, because most changes prevent binds to the region
+        self.changes = (
+            0  # at most one change is made, because most changes prevent binds to the region
+        )
         self.unwritten: set[str] = set()  # the regions that were registered without LOCAL_WRITE
         self.over = False
         self.queue_broken = False
@@ -140,7 +156,12 @@ class Sequences(RuleBasedStateMachine):
         """Sets up the same objects on both benches, and binds some windows if the region permits binds."""
         self.current_search.begins()
         subject = self.subject
-        given: dict[str, dict[str, str]] = {"pds": {"other": ""}, "mrs": {}, "qps": {}, "windows": {}}
+        given: dict[str, dict[str, str]] = {
+            "pds": {"other": ""},
+            "mrs": {},
+            "qps": {},
+            "windows": {},
+        }
         given["mrs"]["mr"] = flow({**_REGION, "access": self.declared(access)})
         if "odp" in subject.has:
             paged = on_demand.replace("]", ", ON_DEMAND]").replace("[, ", "[")
@@ -149,16 +170,29 @@ class Sequences(RuleBasedStateMachine):
             given["qps"]["qp"] = "{type: RC}"
             kinds = {name: 1 if name in _TYPE_1 else 2 for name in _WINDOWS}
             given["windows"] = {
-                name: f"{{type: {number}}}" for name, number in kinds.items() if f"mw_type_{number}" in subject.has
+                name: f"{{type: {number}}}"
+                for name, number in kinds.items()
+                if f"mw_type_{number}" in subject.has
             }
-        self.live = {**dict.fromkeys(given["mrs"], "mr"), **dict.fromkeys(given["windows"], "window")}
+        self.live = {
+            **dict.fromkeys(given["mrs"], "mr"),
+            **dict.fromkeys(given["windows"], "window"),
+        }
         self.unwritten |= set() if "LOCAL_WRITE" in access else {"mr"}
         try:
             self.comparison = Comparison(subject, given)
-        except SetupRefused:  # there is nothing to compare; the tables test whether a set-up must succeed
+        except (
+            SetupRefused
+        ):  # there is nothing to compare; the tables test whether a set-up must succeed
             self.over = True
         for number, name in enumerate(windows if "MW_BIND" in access else ()):
-            self.bind_to(self.among((name,), 0), "mr", _STARTS[number], "64", self.declared(_WINDOW_ACCESSES[number]))
+            self.bind_to(
+                self.among((name,), 0),
+                "mr",
+                _STARTS[number],
+                "64",
+                self.declared(_WINDOW_ACCESSES[number]),
+            )
 
     def declared(self, access: str) -> str:
         """Returns the access flags without flags that the device does not declare."""
@@ -215,7 +249,11 @@ class Sequences(RuleBasedStateMachine):
     def release(self, number: int) -> None:
         self.destroy(self.among((*_REGIONS, *_WINDOWS), number))
 
-    @precondition(lambda self: not self.over and not self.bound and "rereg_mr" in self.subject.has and self.changes < 1)
+    @precondition(
+        lambda self: (
+            not self.over and not self.bound and "rereg_mr" in self.subject.has and self.changes < 1
+        )
+    )
     @rule(number=_ANY, flags=_CHANGE, access=st.sampled_from(_ACCESSES), pd=_PD)
     def change(self, number: int, flags: str, access: str, pd: str) -> None:
         """Calls ibv_rereg_mr for a region that is not on demand, while no window is bound."""
@@ -241,32 +279,55 @@ class Sequences(RuleBasedStateMachine):
             arguments |= {"addr": "buf + 2 pages", "length": "1 page"}
         self.take("ibv_rereg_mr", arguments)
 
-    @precondition(lambda self: not self.over and "odp" in self.live and "advise_mr" in self.subject.has)
-    @rule(advice=st.sampled_from(("PREFETCH", "PREFETCH_WRITE", "PREFETCH_NO_FAULT")), addr=_ADDRESS, pd=_PD)
+    @precondition(
+        lambda self: not self.over and "odp" in self.live and "advise_mr" in self.subject.has
+    )
+    @rule(
+        advice=st.sampled_from(("PREFETCH", "PREFETCH_WRITE", "PREFETCH_NO_FAULT")),
+        addr=_ADDRESS,
+        pd=_PD,
+    )
     def advise(self, advice: str, addr: str, pd: str) -> None:
         """Calls ibv_advise_mr for the on-demand region."""
         sges = f"[{{addr: {addr}, length: 8, lkey: odp.lkey}}]"
-        self.take("ibv_advise_mr", {"pd": pd, "advice": advice, "flags": "[FLUSH]", "sg_list": sges})
+        self.take(
+            "ibv_advise_mr", {"pd": pd, "advice": advice, "flags": "[FLUSH]", "sg_list": sges}
+        )
 
     @precondition(lambda self: not self.over and not self.queue_broken)
     @rule(window=_ANY, region=_ANY, addr=_START, access=st.sampled_from(_WINDOW_ACCESSES))
     def bind(self, window: int, region: int, addr: str, access: str) -> None:
         """Binds a window: a window of type 1, which may be bound, or an unbound window of type 2."""
         free = [name for name in _WINDOWS if name in _TYPE_1 or name not in self.bound]
-        self.bind_to(self.among(free, window), self.among(_REGIONS[:2], region), addr, "64", self.declared(access))
+        self.bind_to(
+            self.among(free, window),
+            self.among(_REGIONS[:2], region),
+            addr,
+            "64",
+            self.declared(access),
+        )
 
     @precondition(lambda self: not self.over and not self.queue_broken)
     @rule(window=_ANY, region=_ANY)
     def unbind(self, window: int, region: int) -> None:
         """Unbinds a window of type 1: ibv_bind_mw with zero bytes."""
         bound = [name for name in _TYPE_1 if name in self.bound]
-        self.bind_to(self.among(bound, window), self.among(_REGIONS[:2], region), "buf + 1 page", "0", "[]")
+        self.bind_to(
+            self.among(bound, window), self.among(_REGIONS[:2], region), "buf + 1 page", "0", "[]"
+        )
 
     def bind_to(self, name: str, region: str, addr: str, length: str, access: str) -> None:
         if self.over or self.queue_broken or not name or not region:
             return
         self.dead.clear()
-        arguments = {"qp": "qp", "mw": name, "mr": region, "addr": addr, "length": length, "access": access}
+        arguments = {
+            "qp": "qp",
+            "mw": name,
+            "mr": region,
+            "addr": addr,
+            "length": length,
+            "access": access,
+        }
         if not self.take("ibv_bind_mw" if name in _TYPE_1 else "post_bind_mw", arguments):
             self.queue_broken = True
             return
@@ -333,7 +394,9 @@ class Sequences(RuleBasedStateMachine):
         """Posts an operation with an lkey."""
         name = self.among(_REGIONS, number)
         if name and self.can(operation):
-            self.take("local_traffic", {"op": operation, "lkey": f"{name}.lkey", "addr": addr, "pd": pd})
+            self.take(
+                "local_traffic", {"op": operation, "lkey": f"{name}.lkey", "addr": addr, "pd": pd}
+            )
 
     @precondition(lambda self: not self.over)
     @rule(numbers=st.tuples(_ANY, _ANY), addr=_ELEMENT, operation=_LISTED, pd=_PD)
@@ -342,7 +405,9 @@ class Sequences(RuleBasedStateMachine):
         first, second = (self.among(_REGIONS[:2], number) for number in numbers)
         if first and second and self.can(f"list_traffic {operation}"):
             elements = (("buf + 1 page", "61", first), (addr, "64", second))
-            sges = ", ".join(f"{{addr: {at}, length: {size}, lkey: {name}.lkey}}" for at, size, name in elements)
+            sges = ", ".join(
+                f"{{addr: {at}, length: {size}, lkey: {name}.lkey}}" for at, size, name in elements
+            )
             self.take("list_traffic", {"op": operation, "sg_list": f"[{sges}]", "pd": pd})
 
     @precondition(lambda self: self.over)

@@ -38,7 +38,9 @@ class Finding:
 def check_baseline(cases: Sequence[Case]) -> None:
     """Raises UserError (status 3) if a case does not pass on the reference without a violation."""
     faults = [
-        f"{case.id}: {each.verdict} {each.reason}" for case, each in on_reference(cases) if each.verdict != Verdict.PASS
+        f"{case.id}: {each.verdict} {each.reason}"
+        for case, each in on_reference(cases)
+        if each.verdict != Verdict.PASS
     ]
     if faults:
         raise UserError("the reference itself does not pass:", *faults, status=3)
@@ -56,7 +58,9 @@ def try_violation(
     cases = [case for case in cases if not set(case.rules) <= set(violation.departs_from)]
     stages: dict[tuple[bool, bool], list[Case]] = {}
     for case in cases:  # sweeps run after rows, because a sweep takes as long as hundreds of rows
-        stages.setdefault((violation.rule not in case.rules, case.sweep is not None), []).append(case)
+        stages.setdefault((violation.rule not in case.rules, case.sweep is not None), []).append(
+            case
+        )
     by: dict[str, str] = {}
     broken: list[str] = []
     outcome, tried = SURVIVED, 0
@@ -70,10 +74,21 @@ def try_violation(
     return finding(violation, outcome, by, tried, broken)
 
 
-def finding(violation: Violation, outcome: str, by: dict[str, str], tried: int, broken: Sequence[str] = ()) -> Finding:
+def finding(
+    violation: Violation, outcome: str, by: dict[str, str], tried: int, broken: Sequence[str] = ()
+) -> Finding:
     """Returns a finding. `by` has the cases that detected the violation, with their reasons."""
     reason = next(iter(by.values()), "")
-    return Finding(violation.name, violation.rule, violation.about, outcome, tuple(by), reason, tried, tuple(broken))
+    return Finding(
+        violation.name,
+        violation.rule,
+        violation.about,
+        outcome,
+        tuple(by),
+        reason,
+        tried,
+        tuple(broken),
+    )
 
 
 def _detections(judgements: Iterable[tuple[Case, Judgement]]) -> tuple[dict[str, str], list[str]]:

@@ -18,7 +18,14 @@ from reference.bench import ReferenceBench
 from reference.device import Device
 from targets.programs import messages_from_guest
 from trial import report
-from trial.catalogue import BLIND_VIOLATIONS, PERMITTED_VARIANTS, UNDETECTED, UNTRIABLE, VIOLATIONS, chosen_of
+from trial.catalogue import (
+    BLIND_VIOLATIONS,
+    PERMITTED_VARIANTS,
+    UNDETECTED,
+    UNTRIABLE,
+    VIOLATIONS,
+    chosen_of,
+)
 from trial.mutant_table import BLIND, Violation
 from trial.mutants.calls import ALTERATIONS
 from trial.mutants.data_path import DATA_PATH_ALTERATIONS, DATA_PATH_PERMITTED
@@ -39,7 +46,11 @@ def reference(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     written = BLIND if arguments.blind else ""
     known = BLIND_VIOLATIONS if arguments.blind else VIOLATIONS
     return _violations(
-        arguments, suite, known, [each for each in PERMITTED_VARIANTS if each.written == written], not arguments.blind
+        arguments,
+        suite,
+        known,
+        [each for each in PERMITTED_VARIANTS if each.written == written],
+        not arguments.blind,
     )
 
 
@@ -60,7 +71,9 @@ def guest(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     names = [each.name for each in chosen] + [OWN] * arguments.own
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-trial"
     console = out / "console.log"
-    messages = messages_from_guest("trial.inside", names, arguments.stack, console, say, arguments.yes)
+    messages = messages_from_guest(
+        "trial.inside", names, arguments.stack, console, say, arguments.yes
+    )
     found = (
         Finding(**{**message, "by": tuple(message["by"]), "broken": tuple(message["broken"])})
         for message in messages
@@ -88,12 +101,25 @@ def personas(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
         print("\n".join(of_personas.behaviours(each) for each in tried))
         return 0
     violations = BLIND_VIOLATIONS if arguments.blind else VIOLATIONS
-    chosen = [] if arguments.permitted else chosen_of(violations, suite, arguments.rule, arguments.violation)
+    chosen = (
+        []
+        if arguments.permitted
+        else chosen_of(violations, suite, arguments.rule, arguments.violation)
+    )
     started, outcomes = time.monotonic(), []
-    for outcome in of_personas.try_personas(tried, chosen, of_tier(suite.cases, DEFAULT), arguments.jobs):
+    for outcome in of_personas.try_personas(
+        tried, chosen, of_tier(suite.cases, DEFAULT), arguments.jobs
+    ):
         outcomes.append(outcome)
         if arguments.verbose:
-            say("\n".join([f"{outcome.persona}: {outcome.processor_s:.1f} s", *of_personas.faults([outcome])]))
+            say(
+                "\n".join(
+                    [
+                        f"{outcome.persona}: {outcome.processor_s:.1f} s",
+                        *of_personas.faults([outcome]),
+                    ]
+                )
+            )
     if arguments.out:
         of_personas.write(outcomes, arguments.out)
     print("\n".join([of_personas.table(outcomes), *of_personas.faults(outcomes)]))
@@ -112,7 +138,10 @@ def sequences(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     if arguments.list:
         return listed(chosen)
     kind = chosen[0].kind if arguments.rule or arguments.violation else Device
-    subject, found = subject_of(ReferenceBench(kind()), ReferenceBench().capabilities(), "libibverbs"), 0
+    subject, found = (
+        subject_of(ReferenceBench(kind()), ReferenceBench().capabilities(), "libibverbs"),
+        0,
+    )
     for divergence in divergences(subject, arguments.seed, for_seconds(arguments.seconds)):
         found += 1
         print(f"{divergence.fault}\n\n{divergence.row}", flush=True)
@@ -165,8 +194,12 @@ def _violations(
     whole = len(chosen) == len(known)
     variants = variants if whole else ()
     if arguments.shard:  # each shard has a part of all violations and variants
-        own = {id(each) for each in arguments.shard.part([*chosen, *variants], lambda each: each.name)}
-        chosen, variants = ([each for each in every if id(each) in own] for every in (chosen, variants))
+        own = {
+            id(each) for each in arguments.shard.part([*chosen, *variants], lambda each: each.name)
+        }
+        chosen, variants = (
+            [each for each in every if id(each) in own] for every in (chosen, variants)
+        )
         untriable = untriable and arguments.shard.number == 1
     if arguments.list:
         return listed(chosen)
@@ -174,10 +207,16 @@ def _violations(
     cases = [case for case in suite.cases if case.kind is Kind.ROW or case.tier != EXHAUSTIVE]
     started = time.monotonic()
     findings = _findings(arguments, chosen, cases, arguments.whole)
-    permitted = list(try_all(variants, of_tier(suite.cases, DEFAULT), arguments.jobs, whole=True)) if variants else []
+    permitted = (
+        list(try_all(variants, of_tier(suite.cases, DEFAULT), arguments.jobs, whole=True))
+        if variants
+        else []
+    )
     not_tried = UNTRIABLE if untriable and whole else {}
     took = time.monotonic() - started
-    return concluded(arguments, report.Trial(findings, not_tried, took, _WHERE, permitted, UNDETECTED))
+    return concluded(
+        arguments, report.Trial(findings, not_tried, took, _WHERE, permitted, UNDETECTED)
+    )
 
 
 def _permitted(arguments: argparse.Namespace, suite: Suite, known: Sequence[Violation]) -> int:
@@ -199,4 +238,6 @@ def _findings(
 
 def _check_jobs(jobs: int) -> None:
     if jobs < 0:
-        raise UserError(f"--jobs {jobs}: give a number of processes, or 0 for one on each processor")
+        raise UserError(
+            f"--jobs {jobs}: give a number of processes, or 0 for one on each processor"
+        )

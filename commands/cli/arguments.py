@@ -10,7 +10,9 @@ from conformance.errors import PROGRAM, UserError
 from reports.text import one_line, wrapped
 
 NAME = "rdma-cts"  # the prefix of messages
-_CHOICE = re.compile(r"argument (?P<of>.*): invalid choice: '(?P<given>.*)' \(choose from (?P<known>.*)\)", re.DOTALL)
+_CHOICE = re.compile(
+    r"argument (?P<of>.*): invalid choice: '(?P<given>.*)' \(choose from (?P<known>.*)\)", re.DOTALL
+)
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -36,12 +38,16 @@ class Parser(argparse.ArgumentParser):
         """Parses the arguments. An unknown argument is reported as a mistake in the arguments of its command."""
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            parser = self._of_command(getattr(found, "command", ""))._of_command(getattr(found, "trial", ""))
+            parser = self._of_command(getattr(found, "command", ""))._of_command(
+                getattr(found, "trial", "")
+            )
             parser.error(f"unrecognized arguments: {' '.join(unknown)}{parser._meant(unknown[0])}")
         return found
 
     def options(self, command: str = "") -> list[str]:
-        return [name for action in self._of_command(command)._actions for name in action.option_strings]
+        return [
+            name for action in self._of_command(command)._actions for name in action.option_strings
+        ]
 
     def commands(self) -> "dict[str, Parser]":
         groups = [each for each in self._actions if isinstance(each, argparse._SubParsersAction)]
@@ -60,14 +66,22 @@ class Parser(argparse.ArgumentParser):
         if word.startswith("-"):
             return suggestion(word.partition("=")[0], known) if len(known) > 2 else ""
         folder = word.removeprefix("ibv_").strip("/")
-        kinds = {"--rule": RULE_ID.fullmatch(word), "--verb": f"ibv_{folder}" in VERBS, "--only": "/" in word}
+        kinds = {
+            "--rule": RULE_ID.fullmatch(word),
+            "--verb": f"ibv_{folder}" in VERBS,
+            "--only": "/" in word,
+        }
         option = next((each for each, fits in kinds.items() if fits and each in known), "")
-        return f" (did you mean {option} {folder if option == '--verb' else word}?)" if option else ""
+        return (
+            f" (did you mean {option} {folder if option == '--verb' else word}?)" if option else ""
+        )
 
     def error(self, message: str) -> NoReturn:
         """Raises UserError with argparse's message; for an unknown choice, the message suggests a similar choice."""
         if found := _CHOICE.fullmatch(message):
-            from conformance.yamldoc.reader import suggestion  # imported late: help texts do not need it
+            from conformance.yamldoc.reader import (
+                suggestion,
+            )  # imported late: help texts do not need it
 
             near = suggestion(found["given"], re.findall(r"[^', ]+", found["known"]))
             message = f"{found['of']} {found['given']!r} does not exist{near}"

@@ -51,7 +51,9 @@ def crash_report(error: Exception, folder: Path | None = None) -> UserError:
         log = _written(text, folder)
     except OSError as full:
         what, log = f"{what} (the traceback cannot be written: {full.strerror})", ""
-    return UserError(f"this is an error of the suite, or of its environment: {what}", log=log, status=3)
+    return UserError(
+        f"this is an error of the suite, or of its environment: {what}", log=log, status=3
+    )
 
 
 def unusable_path(error: OSError, given: Sequence[str]) -> UserError | None:
@@ -60,7 +62,9 @@ def unusable_path(error: OSError, given: Sequence[str]) -> UserError | None:
     try:
         os.getcwd()
     except FileNotFoundError:
-        return UserError("the working directory has been removed", hint="change to another directory")
+        return UserError(
+            "the working directory has been removed", hint="change to another directory"
+        )
     if not isinstance(error, PermissionError) or not isinstance(error.filename, str | os.PathLike):
         return None
     path = Path(error.filename).absolute()

@@ -84,17 +84,26 @@ def write_out(path: Path, data: bytes, line: str) -> None:
 
 def refuse_recorded(path: Path) -> None:
     """Raises UserError (status 2) for a file in which a run or a night is recorded."""
-    from reports.history import OUTCOME_FILE  # imported late, because it imports all modules of reports
+    from reports.history import (
+        OUTCOME_FILE,
+    )  # imported late, because it imports all modules of reports
 
     # Reports must not replace the data from which they are made.
     recorded = (records.FILE_NAME, plan.FILE_NAME, OUTCOME_FILE)
     place = Path(os.path.realpath(path))  # before 3.13, Path.resolve fails for a link to itself
-    in_points = place.parent.name == points.FOLDER and os.path.exists(place.parent.parent / records.FILE_NAME)
+    in_points = place.parent.name == points.FOLDER and os.path.exists(
+        place.parent.parent / records.FILE_NAME
+    )
     if os.path.isfile(place) and (place.name in recorded or in_points):
-        raise UserError(f"{path} is recorded data, which output must not replace", hint="give another file to --out")
+        raise UserError(
+            f"{path} is recorded data, which output must not replace",
+            hint="give another file to --out",
+        )
 
 
 def is_standard_output(path: Path) -> bool:
     """Returns whether the path is `-`, or the file that is standard output, such as /dev/stdout. Opening this file
     again would discard the text that was written before."""
-    return path == STANDARD_OUTPUT or (os.path.exists(path) and os.path.samestat(path.stat(), os.fstat(1)))
+    return path == STANDARD_OUTPUT or (
+        os.path.exists(path) and os.path.samestat(path.stat(), os.fstat(1))
+    )

@@ -19,7 +19,10 @@ from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS
 from fixtures.guest.recipe import DEFAULT_STACK, OWN_STACKS, STACKS
 
 # Choices and defaults from fixtures/. OPTIONS cannot have them, because conformance/ does not import fixtures/.
-_CHOICES = {"stack": ((*STACKS, *OWN_STACKS), DEFAULT_STACK), "driver": (tuple(DRIVERS), DEFAULT_DRIVER)}
+_CHOICES = {
+    "stack": ((*STACKS, *OWN_STACKS), DEFAULT_STACK),
+    "driver": (tuple(DRIVERS), DEFAULT_DRIVER),
+}
 # The placeholders whose values are paths of files and directories.
 PATHS = ("BUNDLE", "DIR", "FILE", "KEY", "NEW", "OLD", "RUN")
 # The types of values. A key is an option with its placeholder, or only a placeholder.
@@ -62,7 +65,12 @@ def add_argument(group: argparse._ActionsContainer, name: str, default: Any) -> 
     if name in _CHOICES:
         choices, shown = _CHOICES[name]
         # The list of all choices would be wider than a terminal.
-        option = replace(option, choices=choices, metavar=name.upper(), help=f"{option.help}: {', '.join(choices)}")
+        option = replace(
+            option,
+            choices=choices,
+            metavar=name.upper(),
+            help=f"{option.help}: {', '.join(choices)}",
+        )
     group.add_argument(option.flag, dest=name, default=default, **option.settings(shown))
 
 
@@ -83,7 +91,9 @@ def recorded_options(argv: Sequence[str], path: Path) -> RunOptions:
     try:
         return options_from(parser.parse_args(argv))
     except UserError as error:
-        raise UserError(f"{path} has arguments that `run` does not have: {error.message}") from error
+        raise UserError(
+            f"{path} has arguments that `run` does not have: {error.message}"
+        ) from error
 
 
 def add_selection(parser: argparse.ArgumentParser, tier: str) -> None:
@@ -116,4 +126,6 @@ def suite_of_run(options: RunOptions) -> Suite:
 
 
 def selection_from(arguments: argparse.Namespace | RunOptions) -> Selection:
-    return Selection(arguments.verbs, arguments.rules, arguments.words, arguments.only, arguments.tier)
+    return Selection(
+        arguments.verbs, arguments.rules, arguments.words, arguments.only, arguments.tier
+    )

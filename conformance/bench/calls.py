@@ -20,8 +20,13 @@ NUMBERS: Mapping[str, type] = {
 def members(declarations: str) -> Sequence[tuple[str, Any]]:
     """Returns the members of a C struct for ctypes, from declarations such as `void *context, *pd; uint32_t handle`."""
     declared = (each.split(maxsplit=1) for each in declarations.split(";"))
-    found = [(name.strip(), NUMBERS.get(ctype)) for ctype, names in declared for name in names.split(",")]
-    return [(name.removeprefix("*"), ctypes.c_void_p if name.startswith("*") else kind) for name, kind in found]
+    found = [
+        (name.strip(), NUMBERS.get(ctype)) for ctype, names in declared for name in names.split(",")
+    ]
+    return [
+        (name.removeprefix("*"), ctypes.c_void_p if name.startswith("*") else kind)
+        for name, kind in found
+    ]
 
 
 class IbvPd(ctypes.Structure):

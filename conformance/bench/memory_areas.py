@@ -49,7 +49,14 @@ class Area:
     memory around the range is filled with the byte `around`."""
 
     def __init__(
-        self, memory: Memory, start: int, length: int, around: int, before: bytes, wanted: bytes, prefill: bool = True
+        self,
+        memory: Memory,
+        start: int,
+        length: int,
+        around: int,
+        before: bytes,
+        wanted: bytes,
+        prefill: bool = True,
     ) -> None:
         """Without `prefill`, the contents exist already or must not be written: `fill` writes nothing."""
         self.memory, self.start, self.length = memory, start, length
@@ -112,7 +119,10 @@ class Area:
     def _changes_outside(self) -> list[list[int]]:
         found: list[list[int]] = []
         reference, after = repeated(self.around, self.memory.size), self.start + self.length
-        for at, end in ((self.memory.addr, self.start), (after, self.memory.addr + self.memory.size)):
+        for at, end in (
+            (self.memory.addr, self.start),
+            (after, self.memory.addr + self.memory.size),
+        ):
             if end > at and _memcmp(at, reference, end - at):
                 differing = _differing(ctypes.string_at(at, end - at), reference[: end - at])
                 found += [[at - self.start + offset, size] for offset, size in differing]
@@ -129,4 +139,7 @@ def _differing(content: bytes, reference: bytes) -> list[tuple[int, int]]:
     if content == reference:
         return []
     differences = int.from_bytes(content, "big") ^ int.from_bytes(reference, "big")
-    return [(found.start(), len(found[0])) for found in _NOT_ZERO.finditer(differences.to_bytes(len(content), "big"))]
+    return [
+        (found.start(), len(found[0]))
+        for found in _NOT_ZERO.finditer(differences.to_bytes(len(content), "big"))
+    ]

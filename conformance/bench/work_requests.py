@@ -104,11 +104,16 @@ class Exchange(NamedTuple):
         return len(self.completions) == 1 and self.completions[0].status == "SUCCESS"
 
 
-def other_opcode(opcode: str, found: Sequence[Completion], received: Sequence[Completion] = ()) -> list[str]:
+def other_opcode(
+    opcode: str, found: Sequence[Completion], received: Sequence[Completion] = ()
+) -> list[str]:
     """Returns the opcodes [reported, specified] of a completion that reports a different operation than the posted
     operation, or []. `found` begins with the request's completion, and `received` begins with the completion of the
     receive that the request consumed, if any. The opcode of a completion in error is not valid, and is not compared."""
-    specified = (found, COMPLETED_AS.get(opcode, opcode)), (received, _RECEIVED_AS.get(opcode, "RECV"))
+    specified = (
+        (found, COMPLETED_AS.get(opcode, opcode)),
+        (received, _RECEIVED_AS.get(opcode, "RECV")),
+    )
     for completions, wanted in specified:
         if completions and completions[0].status == "SUCCESS" and completions[0].opcode != wanted:
             return [completions[0].opcode, wanted]
@@ -139,5 +144,7 @@ _WC_STATUS = tuple(
     """.split()
 )
 # The values of enum ibv_wc_opcode (<infiniband/verbs.h>) of the requests that the suite posts.
-_REQUESTS = "SEND RDMA_WRITE RDMA_READ COMP_SWAP FETCH_ADD BIND_MW LOCAL_INV TSO FLUSH ATOMIC_WRITE".split()
+_REQUESTS = (
+    "SEND RDMA_WRITE RDMA_READ COMP_SWAP FETCH_ADD BIND_MW LOCAL_INV TSO FLUSH ATOMIC_WRITE".split()
+)
 _WC_OPCODES = {**dict(enumerate(_REQUESTS)), 128: "RECV", 129: "RECV_RDMA_WITH_IMM"}

@@ -30,7 +30,13 @@ from conformance.model.fault import Effect, Fault, FaultKind
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VERDICTS, Verdict
 
-DEVICE, PROVIDER, LIBIBVERBS, CORE, PROGRAM = "device", "provider", "libibverbs", "kernel core", "program"
+DEVICE, PROVIDER, LIBIBVERBS, CORE, PROGRAM = (
+    "device",
+    "provider",
+    "libibverbs",
+    "kernel core",
+    "program",
+)
 UNKNOWN = "not known"
 _CORE_MODULES = ("ib_core", "ib_uverbs", "ib_umad", "rdma_cm", "iw_cm", "ib_cm", "rdma_ucm")
 # A line of a driver in the kernel's log, such as `rxe0: pd#1 rxe_reg_user_mr: …`; it begins with the device's name.
@@ -90,14 +96,17 @@ def is_of_stack(record: ResultRecord) -> bool:
     """Whether all symptoms of a result are results that the kernel's core or libibverbs returns on every device."""
     symptoms = list(symptoms_of(record))
     return bool(symptoms) and all(
-        symptom.fault.effect in _ANSWERS and answering_of(symptom).layer in (CORE, LIBIBVERBS) for symptom in symptoms
+        symptom.fault.effect in _ANSWERS and answering_of(symptom).layer in (CORE, LIBIBVERBS)
+        for symptom in symptoms
     )
 
 
 def _of_kernel(fault: Fault) -> Answering:
     site = site_of(fault)
     if site is None or not site.module:
-        return Answering(UNKNOWN, str(site) if site else "the kernel's log does not show the location")
+        return Answering(
+            UNKNOWN, str(site) if site else "the kernel's log does not show the location"
+        )
     return Answering(CORE if site.module in _CORE_MODULES else DEVICE, f"the kernel was in {site}")
 
 
@@ -201,8 +210,12 @@ def defects_of(results: Iterable[ResultRecord], shorts: Shorts = _NONE) -> list[
     found = []
     for causes in _merged(by_cause, succeeded):
         symptoms = [symptom for cause in causes for symptom in by_cause[cause]]
-        symptoms.sort(key=lambda each: (severity_of(each).rank, bool(each.smallest), place[id(each.record)]))
-        found.append(Defect(tuple(causes), tuple(symptoms), title_of(causes, symptoms, succeeded, shorts)))
+        symptoms.sort(
+            key=lambda each: (severity_of(each).rank, bool(each.smallest), place[id(each.record)])
+        )
+        found.append(
+            Defect(tuple(causes), tuple(symptoms), title_of(causes, symptoms, succeeded, shorts))
+        )
     return sorted(found, key=_order)
 
 
@@ -212,28 +225,47 @@ def _merged(by_cause: _ByCause, succeeded: Granted) -> list[list[Cause]]:
     for cause in sorted(by_cause, key=lambda cause: cause.key):
         mergeable = cause.key[:2] == (Effect.REFUSED, REGISTRATION)
         groups.setdefault(cause.key[:3] if mergeable else cause.key, []).append(cause)
-    return [found for causes in groups.values() for found in _by_condition(causes, by_cause, succeeded)]
+    return [
+        found for causes in groups.values() for found in _by_condition(causes, by_cause, succeeded)
+    ]
 
 
-def _by_condition(causes: Sequence[Cause], by_cause: _ByCause, succeeded: Granted) -> list[list[Cause]]:
+def _by_condition(
+    causes: Sequence[Cause], by_cause: _ByCause, succeeded: Granted
+) -> list[list[Cause]]:
     """Groups causes that share a condition. The condition that most causes share is used first."""
     rest = {cause: set(conditions(by_cause[cause], succeeded)) for cause in causes}
     found = []
     while rest:
         best = min(
-            (each for shared in rest.values() for each in shared), key=lambda each: _shared_by(each, rest), default=None
+            (each for shared in rest.values() for each in shared),
+            key=lambda each: _shared_by(each, rest),
+            default=None,
         )
-        together = [cause for cause, shared in rest.items() if best in shared] if best is not None else list(rest)[:1]
+        together = (
+            [cause for cause, shared in rest.items() if best in shared]
+            if best is not None
+            else list(rest)[:1]
+        )
         found.append(together)
         for cause in together:
             del rest[cause]
     return found
 
 
-def _shared_by(condition: Condition, causes: Mapping[Cause, set[Condition]]) -> tuple[int, int, Condition]:
+def _shared_by(
+    condition: Condition, causes: Mapping[Cause, set[Condition]]
+) -> tuple[int, int, Condition]:
     return -sum(condition in shared for shared in causes.values()), len(condition), condition
 
 
 def _order(defect: Defect) -> tuple[bool, bool, int, int, int, tuple[str, ...]]:
     verdict = VERDICTS.index(Verdict(defect.first.verdict))
-    return defect.of_stack, defect.waived, defect.severity.rank, verdict, -len(defect.cases), defect.rules
+    return (
+        defect.of_stack,
+        defect.waived,
+        defect.severity.rank,
+        verdict,
+        -len(defect.cases),
+        defect.rules,
+    )

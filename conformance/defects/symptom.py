@@ -65,7 +65,9 @@ def site_of(fault: Fault) -> KernelSite | None:
 
 _UVERBS = "uverbs "
 # For each command of the kernel, the first verb that issues the command.
-_OF_COMMAND: Mapping[str, str] = {verb.command: verb.name for verb in reversed(list(VERBS.values())) if verb.command}
+_OF_COMMAND: Mapping[str, str] = {
+    verb.command: verb.name for verb in reversed(list(VERBS.values())) if verb.command
+}
 
 
 @dataclass(frozen=True)
@@ -118,14 +120,22 @@ def symptoms_of(record: ResultRecord) -> Iterator[Symptom]:
     """Yields the symptoms of a result that has every key of record_shape.RESULT; none unless it is a violation."""
     if record["verdict"] not in VIOLATIONS:
         return
-    own = [each for each in record.get("deviations", ()) if each.get("verdict", Verdict.FAIL) in VIOLATIONS]
+    own = [
+        each
+        for each in record.get("deviations", ())
+        if each.get("verdict", Verdict.FAIL) in VIOLATIONS
+    ]
     covered = {rule for each in own for rule in each["rules"]}
     yield from (_of_deviation(record, each) for each in own)
     if not own or record.get("alarms") or _died(record, own):
-        rules = tuple(rule for rule in violated_rules(record) if rule not in covered) or tuple(record["rules"])
+        rules = tuple(rule for rule in violated_rules(record) if rule not in covered) or tuple(
+            record["rules"]
+        )
         fault = fault_of(record)
         expected = _expected(record, fault)
-        yield Symptom(record, rules, record["verdict"], fault, record["reason"], expected, record["repro"])
+        yield Symptom(
+            record, rules, record["verdict"], fault, record["reason"], expected, record["repro"]
+        )
 
 
 def later_steps(data: Mapping[str, object]) -> list[Mapping[str, Any]]:
@@ -137,13 +147,17 @@ def later_steps(data: Mapping[str, object]) -> list[Mapping[str, Any]]:
 def violated_rules(record: ResultRecord) -> list[str]:
     """Returns the rules that a result, or a point of a sweep, violates. Waivers are ignored."""
     of_points = record.get("rule_verdicts", {})
-    return [rule for rule in record["rules"] if of_points.get(rule, record["verdict"]) in VIOLATIONS]
+    return [
+        rule for rule in record["rules"] if of_points.get(rule, record["verdict"]) in VIOLATIONS
+    ]
 
 
 def _died(record: ResultRecord, deviations: list[Deviation]) -> bool:
     """Whether the process or the kernel died or hung during a sweep, and no deviation has this verdict."""
     died = record["verdict"] in (Verdict.CRASH, Verdict.HANG)
-    return died and not any(each.get("row") or each.get("verdict") == record["verdict"] for each in deviations)
+    return died and not any(
+        each.get("row") or each.get("verdict") == record["verdict"] for each in deviations
+    )
 
 
 def _of_deviation(record: ResultRecord, each: Deviation) -> Symptom:
@@ -170,13 +184,17 @@ def fault_of(record: ResultRecord, deviation: Deviation | None = None) -> Fault:
     kinds = {Verdict.CRASH: FaultKind.KERNEL_DIED, Verdict.HANG: FaultKind.HUNG}
     kind = kinds.get(Verdict(_verdict(record, deviation)), FaultKind.OTHER)
     seen = (line or record["reason"], "", "", first_alarm(log), "")
-    return Fault(kind, call=call, verb=verb_of(call), entry=record["entry"], seen=seen, site=site_in(log))
+    return Fault(
+        kind, call=call, verb=verb_of(call), entry=record["entry"], seen=seen, site=site_in(log)
+    )
 
 
 def verb_of(call: str) -> str:
     """Returns the name of the called function; for a command of the kernel, the name of the verb that issues it."""
     title = call.partition("(")[0]
-    return _OF_COMMAND.get(title.removeprefix(_UVERBS), title) if title.startswith(_UVERBS) else title
+    return (
+        _OF_COMMAND.get(title.removeprefix(_UVERBS), title) if title.startswith(_UVERBS) else title
+    )
 
 
 def _verdict(record: ResultRecord, deviation: Deviation | None) -> str:
@@ -190,8 +208,15 @@ def _verdict(record: ResultRecord, deviation: Deviation | None) -> str:
 def _expected(record: ResultRecord, fault: Fault) -> str:
     expected = record["expected"]
     if fault.later:
-        expected = next((each for each in later_steps(expected) if each.get("call") == fault.call), {})
-    codes = [each for key in ("errno", "code") if isinstance(expected.get(key), list) for each in expected[key]]
+        expected = next(
+            (each for each in later_steps(expected) if each.get("call") == fault.call), {}
+        )
+    codes = [
+        each
+        for key in ("errno", "code")
+        if isinstance(expected.get(key), list)
+        for each in expected[key]
+    ]
     return " ".join(filter(None, (str(expected.get("outcome", "")), " or ".join(map(str, codes)))))
 
 
@@ -289,7 +314,11 @@ def _of_kernel(fault: Fault, group: str, rule: str) -> tuple[str, ...]:
 
 def _of_use(fault: Fault, rule: str) -> tuple[str, ...]:
     if fault.key == WINDOW:
-        return ("use", "window", rule) if fault.effect is Effect.MOVED else ("use", "window", rule, fault.effect)
+        return (
+            ("use", "window", rule)
+            if fault.effect is Effect.MOVED
+            else ("use", "window", rule, fault.effect)
+        )
     if fault.region:
         return ("use", "region", ", ".join(fault.region))
     if fault.dead:

@@ -6,7 +6,16 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from conformance.defects.symptom import ACCESS, BIND, INVALIDATION, REGISTRATION, Cause, Symptom, site_of, verb_of
+from conformance.defects.symptom import (
+    ACCESS,
+    BIND,
+    INVALIDATION,
+    REGISTRATION,
+    Cause,
+    Symptom,
+    site_of,
+    verb_of,
+)
 from conformance.model.fault import HUGE, ON_DEMAND, OWN_ADDRESSES, PERSISTENT, Effect, FaultKind
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import Verdict
@@ -27,7 +36,9 @@ def granted(results: Iterable[ResultRecord]) -> Granted:
     found: dict[str, set[Flags]] = {}
     for record in results:
         if record["verdict"] == Verdict.PASS and record["expected"].get("outcome") == "success":
-            found.setdefault(verb_of(record["call"]), set()).add(_flags_in(record["call"]) or Flags())
+            found.setdefault(verb_of(record["call"]), set()).add(
+                _flags_in(record["call"]) or Flags()
+            )
     return {verb: frozenset(flags) for verb, flags in found.items()}
 
 
@@ -52,7 +63,11 @@ def flags_of(symptom: Symptom) -> Flags | None:
     of_point = Flags(re.split(r"\W+", symptom.smallest.get("access", ""))) & _ACCESS
     given = (symptom.deviation or symptom.record).get("set_up", {}).get("given", ())
     lines = (line.partition(": ")[2] for line in given)
-    of_set_up = [flags for line in lines if verb_of(line) == symptom.verb and (flags := _flags_in(line)) is not None]
+    of_set_up = [
+        flags
+        for line in lines
+        if verb_of(line) == symptom.verb and (flags := _flags_in(line)) is not None
+    ]
     return of_point or (of_set_up[0] if of_set_up else None)
 
 
@@ -64,10 +79,19 @@ def _flags_in(call: str) -> Flags | None:
 # The short name of each rule, which says what the rule is about, by the rule's id.
 Shorts = Mapping[str, str]
 
-_GROUPS = {REGISTRATION: "a registration", BIND: "a bind", INVALIDATION: "an invalidation", ACCESS: "an access"}
+_GROUPS = {
+    REGISTRATION: "a registration",
+    BIND: "a bind",
+    INVALIDATION: "an invalidation",
+    ACCESS: "an access",
+}
 # The words before and after the word `region` in a title.
 _BEFORE = {ON_DEMAND: "on-demand (ODP) "}
-_BEHIND = {OWN_ADDRESSES: " with hca_va or ZERO_BASED", PERSISTENT: " of persistent memory", HUGE: " of huge pages"}
+_BEHIND = {
+    OWN_ADDRESSES: " with hca_va or ZERO_BASED",
+    PERSISTENT: " of persistent memory",
+    HUGE: " of huge pages",
+}
 _REMARKS: Mapping[str, str] = {
     FaultKind.WRONG_INVALIDATED_KEY: "the invalidated key is not reported to the receiver",
     FaultKind.WRONG_IMMEDIATE: "wrong immediate data are reported to the receiver",
@@ -90,7 +114,9 @@ def shorts_in(header: HeaderRecord) -> Shorts:
     return {id_: str(texts.get("short", "")) for id_, texts in (header.get("rules") or {}).items()}
 
 
-def title_of(causes: Sequence[Cause], symptoms: Sequence[Symptom], succeeded: Granted, shorts: Shorts) -> str:
+def title_of(
+    causes: Sequence[Cause], symptoms: Sequence[Symptom], succeeded: Granted, shorts: Shorts
+) -> str:
     """Returns the title of a defect with these causes. If the defect has several causes and its calls share a
     condition, the condition determines the title, else the first cause. For `succeeded`, see `granted`."""
     first = causes[0]
@@ -111,7 +137,9 @@ def _kernel(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
     fault, site = symptom.fault, site_of(symptom.fault)
     of_tools = fault.effect is Effect.KERNEL_ALARM and len(fault.seen) > 1
     what = fault.seen[0] if of_tools else "kernel fault"
-    return f"{what} in {site}" if site else f"{what} during {_group(key[0])}{_short(key[-1], shorts)}"
+    return (
+        f"{what} in {site}" if site else f"{what} during {_group(key[0])}{_short(key[-1], shorts)}"
+    )
 
 
 def _short(rule: str, shorts: Shorts) -> str:
@@ -132,7 +160,9 @@ def _use(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
         return f"{shorts.get(rule) or rule}: {_THROUGH_A_WINDOW[effect]}"
     if what == "region" and len(more) == 1:
         kinds = more[0].split(", ")
-        before, behind = ("".join(words.get(kind, "") for kind in kinds) for words in (_BEFORE, _BEHIND))
+        before, behind = (
+            "".join(words.get(kind, "") for kind in kinds) for words in (_BEFORE, _BEHIND)
+        )
         return f"{before}region{behind}: bytes are lost, misplaced or refused"
     if what == "region":
         return _THROUGH_A_REGION[more[0]].format(more[1] or "an operation")
@@ -184,15 +214,27 @@ _Title = Callable[[Sequence[str], Symptom, Shorts], str]
 _TITLES: Mapping[str, _Title] = {
     "kernel": _kernel,
     Effect.PROCESS_DIED: _process,
-    "core": lambda key, symptom, shorts: f"the RDMA core returns {key[1] or 'an error'} for {_group(key[0])}",
+    "core": lambda key, symptom, shorts: (
+        f"the RDMA core returns {key[1] or 'an error'} for {_group(key[0])}"
+    ),
     "use": _use,
-    Effect.STATUS: lambda key, symptom, shorts: f"refused requests complete with {key[0]} instead of their own status",
+    Effect.STATUS: lambda key, symptom, shorts: (
+        f"refused requests complete with {key[0]} instead of their own status"
+    ),
     Effect.REMARK: _remark,
     "answered": _answered,
-    "never freed": lambda key, symptom, shorts: f"memory is never freed, allocated in {site_of(symptom.fault)}",
+    "never freed": lambda key, symptom, shorts: (
+        f"memory is never freed, allocated in {site_of(symptom.fault)}"
+    ),
     Effect.ACCEPTED: _accepted,
     Effect.REFUSED: _refused,
-    Effect.KEPT: lambda key, symptom, shorts: f"objects remain after {_group(key[0])}{_short(key[2], shorts)}",
-    Effect.HUNG: lambda key, symptom, shorts: f"{_group(key[0])} does not finish{_short(key[2], shorts)}",
-    Effect.CODE: lambda key, symptom, shorts: f"{_group(key[0])} fails with no documented code{_short(key[2], shorts)}",
+    Effect.KEPT: lambda key, symptom, shorts: (
+        f"objects remain after {_group(key[0])}{_short(key[2], shorts)}"
+    ),
+    Effect.HUNG: lambda key, symptom, shorts: (
+        f"{_group(key[0])} does not finish{_short(key[2], shorts)}"
+    ),
+    Effect.CODE: lambda key, symptom, shorts: (
+        f"{_group(key[0])} fails with no documented code{_short(key[2], shorts)}"
+    ),
 }

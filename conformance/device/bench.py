@@ -38,7 +38,9 @@ class DeviceBench:
     """The bench of a real device: one open device, libibverbs, and this process's memory."""
 
     _builds = False  # whether builders post all requests for which a builder exists
-    _peer_pd: ProtectionDomain | RemoteDomain | None = None  # the PD of all requesters, if they are on another device
+    _peer_pd: ProtectionDomain | RemoteDomain | None = (
+        None  # the PD of all requesters, if they are on another device
+    )
     dmabuf = staticmethod(memory.allocate_dmabuf)
     alloc_mw = staticmethod(queue_pairs.alloc_mw)
     locked_memory_limit = staticmethod(limits.locked_memory_limit)
@@ -57,7 +59,9 @@ class DeviceBench:
         device of the requesters; without `peer`, all pairs are in loopback on `device`."""
         self.device = device
         if peer:
-            self._peer_pd = RemoteDomain(peer) if isinstance(peer, RemoteDevice) else ProtectionDomain(peer)
+            self._peer_pd = (
+                RemoteDomain(peer) if isinstance(peer, RemoteDevice) else ProtectionDomain(peer)
+            )
         self._completion_deadline_s = completion_deadline_s
         self._resource_counter = ResourceCounter(device.name, device.netlink, alone)
         self.page = memory.PAGE
@@ -65,7 +69,11 @@ class DeviceBench:
         self.library = Libibverbs(dialect)
         uverbs = Uverbs(device.context.cmd_fd, device.driver_id)
         door = RegMrEx(self.library)
-        self._entries: dict[str, Entry] = {"libibverbs": self.library, "uverbs": uverbs, door.name: door}
+        self._entries: dict[str, Entry] = {
+            "libibverbs": self.library,
+            "uverbs": uverbs,
+            door.name: door,
+        }
         self._api_checks: Future[tuple[Check, ...]] | None = None
         self.max_read_elements = device.max_read_elements
         self.max_dm_size = device.max_dm_size
@@ -83,7 +91,9 @@ class DeviceBench:
             with closing(self.alloc_pd()) as pd:
                 self.pair(QpSpec("UD", "pd"), pd, pd).close()
         except Exception as error:  # the exceptions of pyverbs differ between versions
-            message = f"--poster wr: {self.device.name} cannot create a queue pair for ibv_wr_post(3)"
+            message = (
+                f"--poster wr: {self.device.name} cannot create a queue pair for ibv_wr_post(3)"
+            )
             raise UserError(message, hint="omit --poster") from error
 
     def alloc_pd(self) -> ProtectionDomain:
@@ -105,10 +115,14 @@ class DeviceBench:
         library = self.library
         if elsewhere:
             fd = self.device.context.cmd_fd
-            return other_process.in_child(lambda: library.dereg_import(library.import_device(fd), pd.handle, mr.handle))
+            return other_process.in_child(
+                lambda: library.dereg_import(library.import_device(fd), pd.handle, mr.handle)
+            )
         return library.dereg_import(pd.context_pointer, pd.handle, mr.handle)
 
-    def register_elsewhere(self, memory: Memory, access: int) -> AbstractContextManager[tuple[int, int]]:
+    def register_elsewhere(
+        self, memory: Memory, access: int
+    ) -> AbstractContextManager[tuple[int, int]]:
         return other_process.region(self.device.name, memory.addr, memory.size, access)
 
     def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
@@ -131,7 +145,9 @@ class DeviceBench:
         if self._builds and not spec.extended and spec.kind in _BUILT:
             spec = replace(spec, extended=_BUILT[spec.kind])
         made = pair_type(spec)
-        return made(self.device, spec, self._peer_pd or requester, responder, self._completion_deadline_s)
+        return made(
+            self.device, spec, self._peer_pd or requester, responder, self._completion_deadline_s
+        )
 
     def create_qp_ex(self, pd: Pd, kind: str, operations: int) -> Return:
         """Creates and destroys a queue pair for `operations` (enum ibv_qp_create_send_ops_flags). Returns 0 or
@@ -155,5 +171,7 @@ class DeviceBench:
 
     def prepare_api_checks(self) -> Future[tuple[Check, ...]]:
         """Starts the checks of API-01 in the background, because compiling is slow in an emulated guest."""
-        self._api_checks = self._api_checks or ThreadPoolExecutor(1).submit(installed_api, library_release())
+        self._api_checks = self._api_checks or ThreadPoolExecutor(1).submit(
+            installed_api, library_release()
+        )
         return self._api_checks

@@ -59,7 +59,9 @@ def _compiled(source: Path, options: Sequence[str], name: str) -> ctypes.CDLL | 
         output = Path(folder) / "compiled.so"
         command = [compiler, "-O1", "-shared", "-fPIC", "-o", str(output), str(source), *options]
         try:
-            done = subprocess.run(command, capture_output=True, check=False, env={**os.environ, "TMPDIR": folder})
+            done = subprocess.run(
+                command, capture_output=True, check=False, env={**os.environ, "TMPDIR": folder}
+            )
         except OSError:
             return None
         loaded = _loaded(output) if done.returncode == 0 else None

@@ -71,8 +71,12 @@ class ConnectionManager:
         create.restype = _Pointer
         self._channel = create()
         if not self._channel:
-            message = f"the RDMA connection manager cannot be used: {os.strerror(ctypes.get_errno())}"
-            hint = "modprobe rdma_ucm, and check that /dev/infiniband/rdma_cm can be read and written"
+            message = (
+                f"the RDMA connection manager cannot be used: {os.strerror(ctypes.get_errno())}"
+            )
+            hint = (
+                "modprobe rdma_ucm, and check that /dev/infiniband/rdma_cm can be read and written"
+            )
             raise UserError(message, hint=hint, status=3)
         self._events = select.poll()
         self._events.register(_Channel.from_address(self._channel).fd, select.POLLIN)
@@ -82,7 +86,8 @@ class ConnectionManager:
             self._call("rdma_listen", self._listener, _BACKLOG)
         except CmError as error:
             raise UserError(
-                f"the RDMA connection manager cannot listen on {address}: {error.strerror}", status=3
+                f"the RDMA connection manager cannot listen on {address}: {error.strerror}",
+                status=3,
             ) from error
         port = self._library.rdma_get_src_port
         port.restype, port.argtypes = ctypes.c_uint16, (_Pointer,)
@@ -143,21 +148,30 @@ class ConnectionManager:
             if name == wanted and (not ids or end in ids):
                 return end
             if name not in _PAST:
-                code = -status if status < 0 else errno.ECONNREFUSED  # a negative status is an errno of the kernel
+                code = (
+                    -status if status < 0 else errno.ECONNREFUSED
+                )  # a negative status is an errno of the kernel
                 raise CmError(code, f"the connection manager reported {name} instead of {wanted}")
         raise CmError(errno.ETIMEDOUT, f"the connection manager did not report {wanted}")
 
 
 def _parameters(number: int) -> Any:
-    return ctypes.byref(_ConnParam(responder_resources=_RESOURCES, initiator_depth=_RESOURCES, qp_num=number))
+    return ctypes.byref(
+        _ConnParam(responder_resources=_RESOURCES, initiator_depth=_RESOURCES, qp_num=number)
+    )
 
 
 def _socket_address(address: str, port: int) -> Any:
     """Returns struct sockaddr_in or sockaddr_in6. A link-local address ends with % and its interface."""
     host, _, interface = address.partition("%")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    head, packed = int(family).to_bytes(2, sys.byteorder) + port.to_bytes(2, "big"), socket.inet_pton(family, host)
+    head, packed = (
+        int(family).to_bytes(2, sys.byteorder) + port.to_bytes(2, "big"),
+        socket.inet_pton(family, host),
+    )
     if family == socket.AF_INET:
         return ctypes.create_string_buffer(head + packed + bytes(8), 16)
     scope = socket.if_nametoindex(interface) if interface else 0
-    return ctypes.create_string_buffer(head + bytes(4) + packed + scope.to_bytes(4, sys.byteorder), 28)
+    return ctypes.create_string_buffer(
+        head + bytes(4) + packed + scope.to_bytes(4, sys.byteorder), 28
+    )

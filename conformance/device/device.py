@@ -68,7 +68,9 @@ class Device:
             raise UserError(message, hint="use a 64-bit Python and a 64-bit libibverbs", status=3)
         known = device_names()
         if name not in known:
-            listed = f"devices here: {', '.join(known)}" if known else "this host has no RDMA device"
+            listed = (
+                f"devices here: {', '.join(known)}" if known else "this host has no RDMA device"
+            )
             raise UserError(f"no RDMA device {name!r}; {listed}", status=2 if known else 4)
         try:
             from pyverbs.device import Context
@@ -85,7 +87,9 @@ class Device:
             self.context = Context(name=name)
         except PyverbsError as error:
             message = f"device {name} cannot be opened: {str(error).splitlines()[0]}"
-            hint = "check that ib_uverbs is loaded and /dev/infiniband/uverbs* can be read and written"
+            hint = (
+                "check that ib_uverbs is loaded and /dev/infiniband/uverbs* can be read and written"
+            )
             raise UserError(message, hint=hint, status=3) from error
         self.name = name
         self.port = port
@@ -95,7 +99,9 @@ class Device:
         # native_exchange.py compiles exchange.c.
         self.exchanges_requested = 0
         self.findings = Findings()  # set by preflight
-        self.lingering: set[Refusal] = set()  # shared by all pairs of this device; see interface.Pair
+        self.lingering: set[Refusal] = (
+            set()
+        )  # shared by all pairs of this device; see interface.Pair
         self.connection_manager: ConnectionManager | None = None
         self.netlink = RdmaNetlink(name)
         self.driver_id = self.netlink.driver_id() or 0
@@ -133,7 +139,12 @@ class Device:
         """Whether packets have a global route header. On InfiniBand, they have this header only if the user has
         selected a GID, or if the port requires the header or has no LID."""
         required = int(getattr(self._port, "flags", 0)) & _GRH_REQUIRED
-        return self.transport is not INFINIBAND or self.gid_index is not None or bool(required) or not self.lid
+        return (
+            self.transport is not INFINIBAND
+            or self.gid_index is not None
+            or bool(required)
+            or not self.lid
+        )
 
     def __enter__(self) -> "Device":
         return self
@@ -177,7 +188,9 @@ class Device:
         try:
             return self.context.query_port(self.port)
         except PyverbsError as error:
-            message = f"port {self.port} of {self.name} cannot be queried: {str(error).splitlines()[0]}"
+            message = (
+                f"port {self.port} of {self.name} cannot be queried: {str(error).splitlines()[0]}"
+            )
             raise UserError(message, hint="select another port with --port", status=3) from error
 
     @cached_property
@@ -202,7 +215,11 @@ class Device:
         if not address:
             lacks = f"{interface} has no IP address" if interface else "it has no network interface"
             message = f"port {self.port} of {self.name} cannot connect queue pairs: {lacks}"
-            hint = f"ip address add ADDRESS dev {interface}" if interface else "select another port with --port"
+            hint = (
+                f"ip address add ADDRESS dev {interface}"
+                if interface
+                else "select another port with --port"
+            )
             raise UserError(message, hint=hint, status=3)
         self.connection_manager = ConnectionManager(address, _CONNECTION_DEADLINE_S)
 
@@ -211,7 +228,9 @@ class Device:
         from pyverbs.pyverbs_error import PyverbsError
 
         try:
-            table = self.context.query_gid_table(int(self._port.gid_tbl_len) * int(self.attributes.phys_port_cnt))
+            table = self.context.query_gid_table(
+                int(self._port.gid_tbl_len) * int(self.attributes.phys_port_cnt)
+            )
         except (AttributeError, PyverbsError):
             return None
         return [int(entry.gid_index) for entry in table if int(entry.port_num) == self.port]
@@ -245,7 +264,9 @@ def address_of(interface: str) -> str:
     """Returns an IP address of a network interface, preferably IPv4. A link-local address ends with %INTERFACE."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         try:
-            found = fcntl.ioctl(any_socket, _SIOCGIFADDR, _IFREQ.pack(interface.encode(), 0, 0, b""))
+            found = fcntl.ioctl(
+                any_socket, _SIOCGIFADDR, _IFREQ.pack(interface.encode(), 0, 0, b"")
+            )
             return socket.inet_ntoa(_IFREQ.unpack_from(found)[3])
         except OSError:
             pass
@@ -254,7 +275,9 @@ def address_of(interface: str) -> str:
     if not own:
         return ""
     local, digits = own[0]
-    return socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)) + (f"%{interface}" if local else "")
+    return socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)) + (
+        f"%{interface}" if local else ""
+    )
 
 
 def environment() -> Environment:
@@ -274,9 +297,13 @@ def library_version() -> str:
     the version, but the file name contains the version: libibverbs.so.1.<abi>.<rdma-core version>."""
     ctypes.CDLL("libibverbs.so.1")
     for line in Path("/proc/self/maps").read_text().splitlines():
-        if "libibverbs" not in line:  # in an emulated guest, resolving the path of each mapping is slow
+        if (
+            "libibverbs" not in line
+        ):  # in an emulated guest, resolving the path of each mapping is slow
             continue
-        match = re.search(r"libibverbs\.so\.1\.[0-9]+\.([0-9.]+)$", os.path.realpath(line.split()[-1]))
+        match = re.search(
+            r"libibverbs\.so\.1\.[0-9]+\.([0-9.]+)$", os.path.realpath(line.split()[-1])
+        )
         if match:
             return match[1]
     return "unknown"
@@ -290,7 +317,10 @@ def library_release() -> int | None:
 
 @cache
 def _pyverbs_version() -> str:
-    for query in ("dpkg-query -W -f=${Version} python3-pyverbs", "rpm -q --qf=%{VERSION} python3-pyverbs"):
+    for query in (
+        "dpkg-query -W -f=${Version} python3-pyverbs",
+        "rpm -q --qf=%{VERSION} python3-pyverbs",
+    ):
         try:
             found = subprocess.run(query.split(), capture_output=True, text=True, check=False)
         except OSError:

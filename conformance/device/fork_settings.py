@@ -51,7 +51,9 @@ def _program() -> subprocess.Popen[str]:
     # -S: this program needs no installed packages of Python.
     command = (sys.executable, "-S", "-m", "conformance.device.fork_settings")
     environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    )
 
 
 @contextlib.contextmanager
@@ -73,20 +75,28 @@ def _effects(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str
     library.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)
     library.ibv_get_device_name.restype = ctypes.c_char_p
     library.ibv_get_device_name.argtypes = library.ibv_open_device.argtypes = (ctypes.c_void_p,)
-    library.ibv_open_device.restype = library.ibv_alloc_pd.restype = library.ibv_reg_mr.restype = ctypes.c_void_p
+    library.ibv_open_device.restype = library.ibv_alloc_pd.restype = library.ibv_reg_mr.restype = (
+        ctypes.c_void_p
+    )
     library.ibv_alloc_pd.argtypes = library.ibv_dereg_mr.argtypes = (ctypes.c_void_p,)
     library.ibv_reg_mr.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     code = 0
     with no_descriptors(kernel == "not_asked"):
-        library.ibv_get_device_list(None)  # reads the environment; without descriptors, may return no devices
+        library.ibv_get_device_list(
+            None
+        )  # reads the environment; without descriptors, may return no devices
         if setting in ("ibv_fork_init", _HUGE):
             code = library.ibv_fork_init()
     devices = library.ibv_get_device_list(None)
     names = [library.ibv_get_device_name(each) for each in itertools.takewhile(bool, devices)]
     pd = library.ibv_alloc_pd(library.ibv_open_device(devices[names.index(device.encode())]))
     huge = setting == _HUGE
-    memory = mmap.mmap(-1, _LENGTH, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (_MAP_HUGETLB if huge else 0))
-    addr = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + mmap.PAGESIZE  # not the first page of the mapping
+    memory = mmap.mmap(
+        -1, _LENGTH, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (_MAP_HUGETLB if huge else 0)
+    )
+    addr = (
+        ctypes.addressof(ctypes.c_char.from_buffer(memory)) + mmap.PAGESIZE
+    )  # not the first page of the mapping
     mr = library.ibv_reg_mr(pd, addr, mmap.PAGESIZE, 1)
     seen = {"registered": _range(addr) if mr else "refused"}
     with no_descriptors(kernel == "not_asked"):

@@ -18,12 +18,26 @@ from conformance.bench import calls
 from conformance.bench.calls import Buffer, Held, Mr, MrInitAttr, Pd, PdAt, Return, Sge, errno_name
 from conformance.device.fork_settings import no_descriptors
 from conformance.errors import SetupRefused
-from conformance.verbs import INVENTED, OPTIONAL_ACCESS, VENDOR_VERBS, VERBS, Linkage, Verb, of_method
+from conformance.verbs import (
+    INVENTED,
+    OPTIONAL_ACCESS,
+    VENDOR_VERBS,
+    VERBS,
+    Linkage,
+    Verb,
+    of_method,
+)
 
 _EXPERIMENTAL_SYMBOL = "ibv_exp_rereg_mr"
 # The functions in struct verbs_context that inline functions of the header call. Each number is the distance from the
 # final member, struct ibv_context, in pointers.
-_BEFORE_CONTEXT = {"alloc_td": 24, "dealloc_td": 25, "alloc_parent_domain": 26, "free_dm": 31, "alloc_dm": 32}
+_BEFORE_CONTEXT = {
+    "alloc_td": 24,
+    "dealloc_td": 25,
+    "alloc_parent_domain": 26,
+    "free_dm": 31,
+    "alloc_dm": 32,
+}
 _BEFORE_CONTEXT |= {"reg_dm_mr": 33, "alloc_null_mr": 38}
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
 
@@ -68,7 +82,9 @@ class DeviceMemoryAt(HeldAt):
 
     def copy(self, function: int, *arguments: int) -> Return:
         """Calls the function at the address `function`. Each argument is one word."""
-        value = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_uint64] * len(arguments))(function)(*arguments)
+        value = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_uint64] * len(arguments))(function)(
+            *arguments
+        )
         return Return(value, value, layer="provider")
 
 
@@ -97,7 +113,9 @@ class Libibverbs:
             function.restype, function.argtypes = experimental[0], experimental[1:]
             self._functions[_EXPERIMENTAL_SYMBOL] = function
         elif self.exports(_EXPERIMENTAL_SYMBOL):
-            self._functions[_EXPERIMENTAL_SYMBOL] = self._declare(_EXPERIMENTAL_SYMBOL, *experimental)
+            self._functions[_EXPERIMENTAL_SYMBOL] = self._declare(
+                _EXPERIMENTAL_SYMBOL, *experimental
+            )
 
     def _declare(self, name: str, result: type, *arguments: type) -> Callable[..., Any]:
         """Returns the library's function or, if the library does not export it, a function that reports EOPNOTSUPP."""
@@ -116,9 +134,19 @@ class Libibverbs:
         """Calls the verb. Passes an object as its pointer, and None as NULL."""
         function = self._functions[name]
         ctypes.set_errno(0)
-        value = function(*(each if isinstance(each, int) else each.pointer if each else 0 for each in arguments)) or 0
+        value = (
+            function(
+                *(
+                    each if isinstance(each, int) else each.pointer if each else 0
+                    for each in arguments
+                )
+            )
+            or 0
+        )
         mr = Mr.at(value) if value and function.restype is ctypes.c_void_p else None  # type: ignore[attr-defined]
-        return Return(value, ctypes.get_errno(), mr, self.name if function in self._absent else "kernel")
+        return Return(
+            value, ctypes.get_errno(), mr, self.name if function in self._absent else "kernel"
+        )
 
     def offers(self, verb: str) -> bool:
         """Whether the loaded library exports a verb. Always true for an inline function."""
@@ -146,14 +174,18 @@ class Libibverbs:
     def reg_mr_iova(self, pd: Pd, addr: int, length: int, hca_va: int, access: int) -> Return:
         """Calls ibv_reg_mr_iova as in a C program: for optional flags, the header's macro calls ibv_reg_mr_iova2."""
         optional = access & OPTIONAL_ACCESS
-        return self._verb("ibv_reg_mr_iova2" if optional else "ibv_reg_mr_iova", pd, addr, length, hca_va, access)
+        return self._verb(
+            "ibv_reg_mr_iova2" if optional else "ibv_reg_mr_iova", pd, addr, length, hca_va, access
+        )
 
     def reg_mr_ex(self, pd: Pd, *arguments: Any) -> Return:
         """Calls ibv_reg_mr_ex with the fields of MrInitAttr. An `invented` dmah points to zeros."""
         given, zeros = MrInitAttr(*arguments), ctypes.create_string_buffer(64)
         words = {"NULL": 0, INVENTED: ctypes.addressof(zeros)}
         dmah = words[given.dmah] if isinstance(given.dmah, str) else given.dmah.pointer
-        attr = calls.IbvMrInitAttr(*given._replace(dmah=dmah, buf=given.buf.pointer if given.buf else 0))
+        attr = calls.IbvMrInitAttr(
+            *given._replace(dmah=dmah, buf=given.buf.pointer if given.buf else 0)
+        )
         return self._verb("ibv_reg_mr_ex", pd, ctypes.addressof(attr))
 
     def alloc_buf(self, pd: Pd, size: int) -> Return:
@@ -164,15 +196,22 @@ class Libibverbs:
         if not returned.value or not handle.value:
             return returned
         return replace(
-            returned, buffer=Buffer(handle.value, returned.value, size, functools.partial(free, handle.value))
+            returned,
+            buffer=Buffer(
+                handle.value, returned.value, size, functools.partial(free, handle.value)
+            ),
         )
 
     def _inline(self, operation: str, context: int, *arguments: int) -> Return:
         """Calls a function of struct verbs_context, like an inline function of the header."""
-        address = ctypes.c_void_p.from_address(context - _POINTER * _BEFORE_CONTEXT[operation]).value
+        address = ctypes.c_void_p.from_address(
+            context - _POINTER * _BEFORE_CONTEXT[operation]
+        ).value
         if not address:
             return Return(0, errno.EOPNOTSUPP, layer=self.name)
-        function = ctypes.CFUNCTYPE(ctypes.c_void_p, *[ctypes.c_void_p] * len(arguments), use_errno=True)(address)
+        function = ctypes.CFUNCTYPE(
+            ctypes.c_void_p, *[ctypes.c_void_p] * len(arguments), use_errno=True
+        )(address)
         ctypes.set_errno(0)
         return Return(function(*arguments) or 0, ctypes.get_errno(), layer="provider")
 
@@ -197,20 +236,28 @@ class Libibverbs:
         return self._inline_region("alloc_null_mr", pd)
 
     def alloc_dm(self, context: int, length: int, log_align_req: int) -> Return:
-        attr = (ctypes.c_uint64 * 2)(length, log_align_req)  # comp_mask is the upper half of the second word
+        attr = (ctypes.c_uint64 * 2)(
+            length, log_align_req
+        )  # comp_mask is the upper half of the second word
         returned = self._inline("alloc_dm", context, context, ctypes.addressof(attr))
         return _held(returned, functools.partial(self._inline_end, "free_dm"), DeviceMemoryAt)
 
     def import_dm(self, context: int, handle: int) -> Return:
         """Calls ibv_import_dm. ibv_unimport_dm has to release the imported object."""
-        return _held(self._verb("ibv_import_dm", context, handle), self._unimport_dm, DeviceMemoryAt)
+        return _held(
+            self._verb("ibv_import_dm", context, handle), self._unimport_dm, DeviceMemoryAt
+        )
 
     def _unimport_dm(self, pointer: int) -> Return:
         self._declare("ibv_unimport_dm", ctypes.c_int, ctypes.c_void_p)(pointer)
         return Return(0, 0)
 
-    def alloc_dmah(self, context: int, comp_mask: int, cpu_id: int, ph: int, tph_mem_type: int) -> Return:
-        attr = ctypes.create_string_buffer(struct.pack("=IIBB2x", comp_mask, cpu_id, ph, tph_mem_type))
+    def alloc_dmah(
+        self, context: int, comp_mask: int, cpu_id: int, ph: int, tph_mem_type: int
+    ) -> Return:
+        attr = ctypes.create_string_buffer(
+            struct.pack("=IIBB2x", comp_mask, cpu_id, ph, tph_mem_type)
+        )
         end = functools.partial(self._verb, "ibv_dealloc_dmah")
         return _held(self._verb("ibv_alloc_dmah", context, ctypes.addressof(attr)), end)
 
@@ -232,7 +279,9 @@ class Libibverbs:
         returned = self._inline("alloc_td", context, context, ctypes.addressof(attr))
         return _held(returned, functools.partial(self._inline_end, "dealloc_td"))
 
-    def alloc_parent_domain(self, context: int, pd: Pd | None, td: Held | None, comp_mask: int) -> Return:
+    def alloc_parent_domain(
+        self, context: int, pd: Pd | None, td: Held | None, comp_mask: int
+    ) -> Return:
         fields = (pd.pointer if pd else 0, td.pointer if td else 0, comp_mask)
         attr = (ctypes.c_void_p * 6)(*fields)  # the other members are alloc, free and pd_context
         returned = self._inline("alloc_parent_domain", context, context, ctypes.addressof(attr))
@@ -245,7 +294,11 @@ class Libibverbs:
         """Calls ibv_import_mr. ibv_unimport_mr has to release the imported object; the region remains registered."""
         returned = self._verb("ibv_import_mr", pd, handle)
         end = self._declare("ibv_unimport_mr", ctypes.c_int, ctypes.c_void_p)
-        return replace(returned, release=functools.partial(end, returned.value)) if returned.value else returned
+        return (
+            replace(returned, release=functools.partial(end, returned.value))
+            if returned.value
+            else returned
+        )
 
     def import_device(self, cmd_fd: int) -> int:
         """Calls ibv_import_device with a duplicate of `cmd_fd`. Returns struct ibv_context *. Raises SetupRefused."""
@@ -261,14 +314,18 @@ class Libibverbs:
 
     def _imported(self, what: str, pointer: int | None) -> int:
         if not pointer:
-            raise SetupRefused(f"importing {what}", errno_name(ctypes.get_errno()), creates="import_mr")
+            raise SetupRefused(
+                f"importing {what}", errno_name(ctypes.get_errno()), creates="import_mr"
+            )
         return pointer
 
     def _domain(self, returned: Return, end: str) -> Return:
         """Returns the result of a call that returned NULL or a PD. The library's function `end` releases the PD."""
         if not returned.value:
             return returned
-        release = functools.partial(self._declare(end, ctypes.c_int, ctypes.c_void_p), returned.value)
+        release = functools.partial(
+            self._declare(end, ctypes.c_int, ctypes.c_void_p), returned.value
+        )
         return replace(returned, mr=None, pd=PdAt(returned.value, release))
 
     def dealloc_pd(self, pd: Pd) -> Return:
@@ -278,7 +335,9 @@ class Libibverbs:
             cast(Any, pd).forget()  # a PdAt, such as a ProtectionDomain
         return returned
 
-    def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
+    def rereg_mr(
+        self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int
+    ) -> Return:
         """Calls ibv_rereg_mr. Returns 0, or a code of enum ibv_rereg_mr_err_code."""
         returned = self._verb("ibv_rereg_mr", mr, flags, pd, addr, length, access)
         # ERR_INPUT (-1) is returned by the library. A provider without the verb returns EOPNOTSUPP.
@@ -290,7 +349,9 @@ class Libibverbs:
         """Whether the vendor's variant of ibv_rereg_mr can be called."""
         return _EXPERIMENTAL_SYMBOL in self._functions
 
-    def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
+    def experimental_rereg_mr(
+        self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int
+    ) -> Return:
         """Calls the vendor's ibv_rereg_mr with NULL as `attr`. Returns 0, or the value of errno."""
         if not self.has_experimental_rereg:
             raise LookupError("the loaded libibverbs has no experimental ibv_rereg_mr")

@@ -38,7 +38,9 @@ _libc.munmap.argtypes = _libc.mlock.argtypes = (ctypes.c_void_p, ctypes.c_size_t
 
 def hugepage_size() -> int:
     """Returns the system's default size of huge pages in bytes, or 2 MiB if the kernel does not report a size."""
-    match = re.search(r"^Hugepagesize:\s+([0-9]+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    match = re.search(
+        r"^Hugepagesize:\s+([0-9]+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE
+    )
     return int(match[1]) * 1024 if match else 2 << 20
 
 
@@ -62,7 +64,9 @@ class Memory:
                 os.close(self.fd)
 
 
-def _map(addr: int | None, size: int, protection: int, flags: int, fd: int = -1, offset: int = 0) -> int:
+def _map(
+    addr: int | None, size: int, protection: int, flags: int, fd: int = -1, offset: int = 0
+) -> int:
     address = _libc.mmap(addr, size, protection, flags, fd, offset)
     if address in (None, _FAILED):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -90,7 +94,9 @@ def _reserve(size: int, alignment: int) -> tuple[int, tuple[int, int]]:
 def _private(protection: int) -> Callable[[int, int], None]:
     def fill(addr: int, size: int) -> None:
         _untouched(addr, size)
-        ctypes.memset(addr, 0, size)  # without a write, read-only memory would be the shared zero page
+        ctypes.memset(
+            addr, 0, size
+        )  # without a write, read-only memory would be the shared zero page
         _libc.mprotect(addr, size, protection)
 
     return fill
@@ -108,7 +114,13 @@ def _repeated(addr: int, size: int) -> None:
     try:
         os.ftruncate(fd, period)
         for start in range(0, size, period):
-            _map(addr + start, min(period, size - start), _READ | _WRITE, mmap.MAP_SHARED | _MAP_FIXED, fd)
+            _map(
+                addr + start,
+                min(period, size - start),
+                _READ | _WRITE,
+                mmap.MAP_SHARED | _MAP_FIXED,
+                fd,
+            )
     finally:
         os.close(fd)
 
@@ -128,7 +140,9 @@ def _huge(addr: int, size: int) -> None:
         _untouched(addr, size, _MAP_HUGETLB)
     except OSError as error:
         hint = "reserve huge pages: sysctl vm.nr_hugepages=16"
-        raise HostLacks(f"this host has no {size} bytes of huge pages ({error.strerror})", hint) from error
+        raise HostLacks(
+            f"this host has no {size} bytes of huge pages ({error.strerror})", hint
+        ) from error
 
 
 def _transparent(addr: int, size: int) -> None:
@@ -138,7 +152,8 @@ def _transparent(addr: int, size: int) -> None:
     ctypes.memset(addr, 0, size)
     if not paging.in_huge_pages(addr, size):
         raise HostLacks(
-            "this kernel used no transparent huge page", "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
+            "this kernel used no transparent huge page",
+            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
         )
 
 
@@ -169,7 +184,9 @@ def _open_file() -> int:
 def _open_secret() -> int:
     fd = int(_libc.syscall(_MEMFD_SECRET, 0))
     if fd < 0:
-        raise HostLacks("this kernel has no memfd_secret", "boot the kernel with secretmem.enable=1")
+        raise HostLacks(
+            "this kernel has no memfd_secret", "boot the kernel with secretmem.enable=1"
+        )
     return fd
 
 
@@ -233,14 +250,18 @@ def _bar(size: int) -> Memory:
             finally:
                 os.close(fd)
             return Memory(addr, size, (addr, PAGE))
-    raise HostLacks("this machine has no pci-testdev", "add the device: qemu-system-x86_64 -device pci-testdev")
+    raise HostLacks(
+        "this machine has no pci-testdev", "add the device: qemu-system-x86_64 -device pci-testdev"
+    )
 
 
 def _persistent(size: int) -> Memory:
     """Maps memory of the device in RDMA_CTS_PMEM for reading and writing."""
     device = persistent.device()
     if device is None:
-        raise HostLacks("no persistent memory was specified", f"specify a device DAX in {persistent.VARIABLE}")
+        raise HostLacks(
+            "no persistent memory was specified", f"specify a device DAX in {persistent.VARIABLE}"
+        )
     unit = max(PAGE, device.alignment)
     rounded = max(1, -(-size // unit)) * unit
     fd, offset = device.lock(rounded)
@@ -262,14 +283,22 @@ def _udmabuf(size: int) -> int:
         fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)  # udmabuf requires this seal
         with _UDMABUF.open("rb", buffering=0) as device:
             # The ioctl returns the new descriptor. Python returns the ioctl's value only if the buffer is mutable.
-            return int(fcntl.ioctl(device, _UDMABUF_CREATE, bytearray(struct.pack("=IIQQ", file, _CLOEXEC, 0, size))))
+            return int(
+                fcntl.ioctl(
+                    device,
+                    _UDMABUF_CREATE,
+                    bytearray(struct.pack("=IIQQ", file, _CLOEXEC, 0, size)),
+                )
+            )
     finally:
         os.close(file)
 
 
 def _system_heap(size: int) -> int:
     with _HEAP.open("rb", buffering=0) as device:
-        allocation = fcntl.ioctl(device, _HEAP_ALLOC, struct.pack("=QIIQ", size, 0, os.O_RDWR | os.O_CLOEXEC, 0))
+        allocation = fcntl.ioctl(
+            device, _HEAP_ALLOC, struct.pack("=QIIQ", size, 0, os.O_RDWR | os.O_CLOEXEC, 0)
+        )
     return int(struct.unpack("=QIIQ", allocation)[1])
 
 
@@ -290,5 +319,7 @@ def allocate_dmabuf(kind: str, size: int) -> Memory:
         addr = map_file(fd, rounded)
     except OSError as error:
         hint = f"modprobe {kind}, on a kernel with {option}, as root or with permission to open {device}"
-        raise HostLacks(f"this host cannot create dma-bufs with {device} ({error.strerror})", hint) from error
+        raise HostLacks(
+            f"this host cannot create dma-bufs with {device} ({error.strerror})", hint
+        ) from error
     return Memory(addr, rounded, (addr, rounded), fd)

@@ -80,21 +80,34 @@ class NativeConnection:
     """A pair of queue pairs for exchange.c: requester, responder, and the state transitions that renew the pair."""
 
     def __init__(
-        self, requester: DeviceQueue, responder: DeviceQueue, silence_s: float, renewable: bool, by_reset: bool
+        self,
+        requester: DeviceQueue,
+        responder: DeviceQueue,
+        silence_s: float,
+        renewable: bool,
+        by_reset: bool,
     ) -> None:
         """exchange.c waits `silence_s` seconds for a completion that may be missing, and until the deadlines of the
         queues for other completions. If a `renewable` pair is stale, exchange.c renews the pair by RESET; without
         `by_reset`, exchange.c returns before the next exchange of the pair."""
         self._queues = requester, responder
         renewing = renewable and by_reset
-        flat = [number for step in transitions(responder.kind) for number in step] if renewing else []
+        flat = (
+            [number for step in transitions(responder.kind) for number in step] if renewing else []
+        )
         self._transitions = (_NUMBER * len(flat))(*flat)
         attributes = requester.device.pointers.attributes
         ends = (_End(queue.poster.qp, attributes(queue.attributes), 0) for queue in self._queues)
         receive_s = responder.deadline_s if responder.kind == "RC" else silence_s
         times = (int(seconds * _NS) for seconds in (requester.deadline_s, receive_s, silence_s))
         self._struct = _Connection(
-            (_End * 2)(*ends), ctypes.addressof(self._transitions), len(flat) // 2, 0, renewable, by_reset, *times
+            (_End * 2)(*ends),
+            ctypes.addressof(self._transitions),
+            len(flat) // 2,
+            0,
+            renewable,
+            by_reset,
+            *times,
         )
         self.address = ctypes.addressof(self._struct)
 
@@ -148,13 +161,19 @@ def exchanges(specs: Sequence[NativeSpec]) -> list[Exchange]:
     count = native.rdma_cts_exchanges(buffer, len(specs))
     if count < 0:
         raise OSError(-count, "ibv_poll_cq or ibv_query_qp")
-    return [_result(buffer, number * _SIZE, areas) for number, (*_, areas) in enumerate(specs[:count])]
+    return [
+        _result(buffer, number * _SIZE, areas) for number, (*_, areas) in enumerate(specs[:count])
+    ]
 
 
 def _result(buffer: ctypes.Array[ctypes.c_char], at: int, areas: tuple[Area, Area]) -> Exchange:
-    returned, found, received, responder_state, *states, late = _RESULT.unpack_from(buffer, at + _AT_RESULT)
+    returned, found, received, responder_state, *states, late = _RESULT.unpack_from(
+        buffer, at + _AT_RESULT
+    )
     areas[0].native_state, areas[1].native_state = states
-    completions = [completion(buffer, index, at + _AT_COMPLETIONS) for index in range(found + received)]
+    completions = [
+        completion(buffer, index, at + _AT_COMPLETIONS) for index in range(found + received)
+    ]
     posted = Return(returned, max(returned, 0)) if returned else _POSTED
     state = _STATES.name_of(responder_state) if responder_state != _NOT_QUERIED else ""
     return Exchange(posted, completions[:found], completions[found:], state, bool(late))
@@ -185,12 +204,18 @@ def native_connection(pair: Pair, silence_s: float, renewable: bool) -> NativeCo
     requester, responder = pair.requester, pair.responder
     if type(requester) is not DeviceQueue or type(responder) is not DeviceQueue:
         return None
-    if responder.kind not in _KINDS or responder.sq_sig_all or {requester.state, responder.state} != {"RTS"}:
+    if (
+        responder.kind not in _KINDS
+        or responder.sq_sig_all
+        or {requester.state, responder.state} != {"RTS"}
+    ):
         return None
     if not responder.device.findings.tells_state:
         return None
     responder.device.exchanges_requested += 1
     is_loaded = compiled.cache_info().currsize
-    if (not is_loaded and responder.device.exchanges_requested <= COMPILE_THRESHOLD) or not compiled():
+    if (
+        not is_loaded and responder.device.exchanges_requested <= COMPILE_THRESHOLD
+    ) or not compiled():
         return None
     return NativeConnection(requester, responder, silence_s, renewable, pair.renews_by_reset)

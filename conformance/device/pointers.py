@@ -52,7 +52,11 @@ class Pointers:
             found = [
                 offset
                 for offset in _candidates(thing)
-                if {name: getattr(struct.from_address(_read(thing, offset)), name) for name in wanted} == wanted
+                if {
+                    name: getattr(struct.from_address(_read(thing, offset)), name)
+                    for name in wanted
+                }
+                == wanted
             ]
             # An extended queue pair has the same pointer twice: struct ibv_qp_ex begins with struct ibv_qp.
             _only(kind, {_read(thing, offset) for offset in found})
@@ -89,18 +93,24 @@ class Pointers:
         try:
             yield wrapper
         finally:
-            cell.value = 0  # so that pyverbs does not deregister the region when it frees the wrapper
+            cell.value = (
+                0  # so that pyverbs does not deregister the region when it frees the wrapper
+            )
 
     def _find_mr_offset(self, pd: Any) -> None:
         from pyverbs.mr import MR
         from pyverbs.pyverbs_error import PyverbsRDMAError
 
-        memory = ctypes.create_string_buffer(4 * PAGESIZE)  # one whole page of this buffer is registered
+        memory = ctypes.create_string_buffer(
+            4 * PAGESIZE
+        )  # one whole page of this buffer is registered
         addr = (ctypes.addressof(memory) // PAGESIZE + 2) * PAGESIZE
         try:
             mr = MR(pd, PAGESIZE, ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE"), address=addr)
         except PyverbsRDMAError as error:
-            raise SetupRefused("registering a page through the bindings", errno_name(error.error_code)) from error
+            raise SetupRefused(
+                "registering a page through the bindings", errno_name(error.error_code)
+            ) from error
         try:
             self.of(mr)
         finally:
@@ -116,7 +126,11 @@ def _candidates(thing: Any) -> Iterator[int]:
     try:
         for offset in range(PyverbsCM.__basicsize__, type(thing).__basicsize__, _WORD):
             value = ctypes.c_uint64.from_address(id(thing) + offset).value
-            if _LOWEST_ADDRESS <= value < 1 << 56 and value % _WORD == 0 and _is_mapped(memory, value):
+            if (
+                _LOWEST_ADDRESS <= value < 1 << 56
+                and value % _WORD == 0
+                and _is_mapped(memory, value)
+            ):
                 yield offset
     finally:
         os.close(memory)
@@ -145,8 +159,19 @@ def _read(thing: Any, offset: int) -> int:
 
 def _attribute_offsets(attributes: Any) -> Iterator[int]:
     """Yields the offsets in a pyverbs QPAttr at which a struct ibv_qp_attr has the QPAttr's properties."""
-    enumerations = (attributes.qp_state, attributes.cur_qp_state, attributes.path_mtu, attributes.path_mig_state)
-    reported = (*enumerations, attributes.qkey, attributes.rq_psn, attributes.sq_psn, attributes.dest_qp_num)
+    enumerations = (
+        attributes.qp_state,
+        attributes.cur_qp_state,
+        attributes.path_mtu,
+        attributes.path_mig_state,
+    )
+    reported = (
+        *enumerations,
+        attributes.qkey,
+        attributes.rq_psn,
+        attributes.sq_psn,
+        attributes.dest_qp_num,
+    )
     contents = ctypes.string_at(id(attributes), type(attributes).__basicsize__)
     for offset in range(object.__basicsize__, len(contents) - _ATTRIBUTES.size + 1, 4):
         if _ATTRIBUTES.unpack_from(contents, offset) == reported:

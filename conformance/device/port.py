@@ -19,7 +19,9 @@ ROCE_1, ROCE_2 = "RoCE v1", "RoCE v2"
 _TYPES = {"IB/RoCE v1": ROCE_1, "RoCE v2": ROCE_2}
 _UP = 1  # IFF_UP of <linux/if.h>
 _NOT_CARRYING = ("down", "lowerlayerdown", "notpresent")  # operstate of an interface
-_FULL_MEMBER = 1 << 15  # full membership, in a partition key; two limited members cannot communicate
+_FULL_MEMBER = (
+    1 << 15
+)  # full membership, in a partition key; two limited members cannot communicate
 _DEFAULT_PARTITION = 0xFFFF
 _LINK_LOCAL = "fe80:"
 
@@ -41,13 +43,17 @@ class Gid:
     up: bool = True
 
     def __str__(self) -> str:
-        return f"{self.index} ({', '.join(filter(None, (self.kind, self.address, self.interface)))})"
+        return (
+            f"{self.index} ({', '.join(filter(None, (self.kind, self.address, self.interface)))})"
+        )
 
 
 class Port:
     """A port: the name of its device and its number, from 1."""
 
-    def __init__(self, device: str, number: int, sysfs: Path = SYSFS, interfaces: Path = _INTERFACES) -> None:
+    def __init__(
+        self, device: str, number: int, sysfs: Path = SYSFS, interfaces: Path = _INTERFACES
+    ) -> None:
         self.device, self.number = device, number
         self._folder, self._interfaces = sysfs / device / "ports" / str(number), interfaces
 
@@ -55,11 +61,17 @@ class Port:
         """Raises UserError if the port does not exist, is down, or has no usable GID at `gid_index`."""
         if not self._folder.is_dir():
             ports = sorted(path.name for path in self._folder.parent.glob("*"))
-            raise UserError(f"{self.device} has no port {self.number}; its ports: {', '.join(ports) or 'none'}")
+            raise UserError(
+                f"{self.device} has no port {self.number}; its ports: {', '.join(ports) or 'none'}"
+            )
         state = text_of(self._folder / "state").rpartition(" ")[2]
         if state and state not in _CARRYING:
             message = f"port {self.number} of {self.device} is {state}: it transfers no data"
-            raise UserError(message, hint="connect and activate the port, or select another with --port", status=3)
+            raise UserError(
+                message,
+                hint="connect and activate the port, or select another with --port",
+                status=3,
+            )
         if gid_index is not None:
             self._check_gid(gid_index)
 
@@ -75,13 +87,17 @@ class Port:
         names = sorted(map(int, os.listdir(folder))) if folder.is_dir() else []
         keys = {index: int(text_of(folder / str(index)) or "0", 0) for index in names}
         full = [index for index, key in keys.items() if key & _FULL_MEMBER]
-        return next((index for index in full if keys[index] == _DEFAULT_PARTITION), full[0] if full else 0)
+        return next(
+            (index for index in full if keys[index] == _DEFAULT_PARTITION), full[0] if full else 0
+        )
 
     def gids(self, indices: Iterable[int] | None = None) -> list[Gid]:
         """Returns the GIDs of the port. With `indices`, returns only the GIDs at these indices."""
         # A table may have a thousand GIDs. In an emulated guest, reading all of them takes seconds.
         folder = self._folder / "gids"
-        listed = map(int, os.listdir(folder)) if indices is None and folder.is_dir() else indices or ()
+        listed = (
+            map(int, os.listdir(folder)) if indices is None and folder.is_dir() else indices or ()
+        )
         return [gid for index in sorted(listed) if (gid := self._gid(index))]
 
     def _gid(self, index: int) -> Gid | None:
@@ -114,12 +130,26 @@ class Port:
             return 0
         usable = [gid for gid in gids if gid.up]
         if not usable:
-            port, another = f"port {self.number} of {self.device}", "select another with --port or --device"
+            port, another = (
+                f"port {self.number} of {self.device}",
+                "select another with --port or --device",
+            )
             if layer == UNSPECIFIED:
-                raise UserError(f"{port} has no GID, so nothing can be sent", hint=another, status=3)
-            raise UserError(f"{port} has no GID whose network interface is up", hint=self._remedy(gids), status=3)
+                raise UserError(
+                    f"{port} has no GID, so nothing can be sent", hint=another, status=3
+                )
+            raise UserError(
+                f"{port} has no GID whose network interface is up",
+                hint=self._remedy(gids),
+                status=3,
+            )
         return max(
-            usable, key=lambda gid: (gid.kind != ROCE_1, not gid.address.startswith(_LINK_LOCAL), gid.index)
+            usable,
+            key=lambda gid: (
+                gid.kind != ROCE_1,
+                not gid.address.startswith(_LINK_LOCAL),
+                gid.index,
+            ),
         ).index
 
     def _remedy(self, gids: Sequence[Gid]) -> str:
@@ -136,8 +166,13 @@ class Port:
         if found is None:
             wrong = "is empty"
         else:
-            wrong = f"belongs to {found.interface}, which is down" if found.interface else "has no interface here"
+            wrong = (
+                f"belongs to {found.interface}, which is down"
+                if found.interface
+                else "has no interface here"
+            )
         usable = ", ".join(str(gid) for gid in gids if gid.up) or "none"
         raise UserError(
-            f"--gid-index {index}: this GID of port {self.number} of {self.device} {wrong}", hint=f"usable: {usable}"
+            f"--gid-index {index}: this GID of port {self.number} of {self.device} {wrong}",
+            hint=f"usable: {usable}",
         )

@@ -13,7 +13,14 @@ from struct import Struct
 from typing import Any
 
 from conformance.bench.calls import Return, Sge, members
-from conformance.bench.work_requests import BEHIND, WR_OPCODES, Completion, SendRequest, wc_opcode, wc_status
+from conformance.bench.work_requests import (
+    BEHIND,
+    WR_OPCODES,
+    Completion,
+    SendRequest,
+    wc_opcode,
+    wc_status,
+)
 from conformance.model.deadline import Wait
 
 MAX_SGE = 8
@@ -32,7 +39,12 @@ class IbvQp(ctypes.Structure):
 # struct ibv_sge; struct ibv_send_wr in parts (its beginning, its union `wr` for three types of request, remote_srqn,
 # and the union with `bind_mw`); struct ibv_recv_wr; struct ibv_wc.
 SGE = Struct("QII")
-_SEND_HEAD, _RDMA, _ATOMIC, _UD = Struct("QQQiiII"), Struct("QI20x"), Struct("QQQI4x"), Struct("QII16x")
+_SEND_HEAD, _RDMA, _ATOMIC, _UD = (
+    Struct("QQQiiII"),
+    Struct("QI20x"),
+    Struct("QQQI4x"),
+    Struct("QII16x"),
+)
 _SRQN, _BIND = Struct("I4x"), Struct("QI4xQQQI4x")
 _AT_WR, _AT_SRQN = _SEND_HEAD.size, _SEND_HEAD.size + _ATOMIC.size
 _AT_BIND = _AT_SRQN + _SRQN.size
@@ -82,7 +94,9 @@ class Poster:
         self._query_qp = _query_qp()
         self._wc, self._wc_at = _buffer(_MAX_POLLED * WC.size)
 
-    def send(self, request: SendRequest, destination: tuple[int, int, int] | None = None, srqn: int = 0) -> Return:
+    def send(
+        self, request: SendRequest, destination: tuple[int, int, int] | None = None, srqn: int = 0
+    ) -> Return:
         """Calls ibv_post_send. Returns 0, or the value of errno. See `pack_send` for the arguments."""
         pack_send(self._request, 0, (self._sges, 0, self._sges_at), request, destination, srqn)
         value = self._post_send(self.qp, self._request_at, self._bad_at)
@@ -97,11 +111,15 @@ class Poster:
 
     @property
     def channel(self) -> int:
-        return ctypes.c_int.from_address(ctypes.c_uint64.from_address(self._cq + _WORD).value + _WORD).value
+        return ctypes.c_int.from_address(
+            ctypes.c_uint64.from_address(self._cq + _WORD).value + _WORD
+        ).value
 
     def state(self) -> int:
         """Returns the value of enum ibv_qp_state that ibv_query_qp reports. Raises OSError if ibv_query_qp fails."""
-        failed = self._query_qp(self.qp, self._attributes_at, _QP_STATE, self._attributes_at + _ATTRIBUTES)
+        failed = self._query_qp(
+            self.qp, self._attributes_at, _QP_STATE, self._attributes_at + _ATTRIBUTES
+        )
         if failed:
             raise OSError(failed, "ibv_query_qp")
         return int(_STATE.unpack_from(self._attributes)[0])
@@ -145,14 +163,27 @@ def pack_send(
     shared receive queue of an XRC request.
     """
     opcode = request.opcode
-    imm = request.invalidate_rkey % (1 << 32) if opcode.endswith("_INV") else socket.htonl(request.imm)
+    imm = (
+        request.invalidate_rkey % (1 << 32)
+        if opcode.endswith("_INV")
+        else socket.htonl(request.imm)
+    )
     _pack_elements(elements[0], elements[1], request.sges)
     sges = elements[2] if request.sges else 0, len(request.sges)
-    _SEND_HEAD.pack_into(buffer, at, request.wr_id, 0, *sges, WR_OPCODES[opcode], request.flags, imm)
+    _SEND_HEAD.pack_into(
+        buffer, at, request.wr_id, 0, *sges, WR_OPCODES[opcode], request.flags, imm
+    )
     if destination:
         _UD.pack_into(buffer, at + _AT_WR, *destination)
     elif opcode.startswith("ATOMIC"):
-        _ATOMIC.pack_into(buffer, at + _AT_WR, request.remote_addr, request.compare_add, request.swap, request.rkey)
+        _ATOMIC.pack_into(
+            buffer,
+            at + _AT_WR,
+            request.remote_addr,
+            request.compare_add,
+            request.swap,
+            request.rkey,
+        )
     else:
         _RDMA.pack_into(buffer, at + _AT_WR, request.remote_addr, request.rkey)
     _SRQN.pack_into(buffer, at + _AT_SRQN, srqn)
@@ -171,9 +202,13 @@ def _pack_elements(buffer: Any, at: int, sges: Sequence[Sge]) -> None:
 
 def completion(wcs: Any, index: int, at: int = 0) -> Completion:
     """Returns the completion number `index` of an array of struct ibv_wc that begins at the offset `at` of `wcs`."""
-    wr_id, status, opcode, vendor_err, byte_len, imm, _, _, flags, *_ = WC.unpack_from(wcs, at + index * WC.size)
+    wr_id, status, opcode, vendor_err, byte_len, imm, _, _, flags, *_ = WC.unpack_from(
+        wcs, at + index * WC.size
+    )
     if status:
         return Completion(wr_id, wc_status(status), vendor_err=vendor_err)
     invalidated = imm if flags & _WITH_INV else None
     imm = socket.ntohl(imm) if flags & _WITH_IMM else None
-    return Completion(wr_id, "SUCCESS", wc_opcode(opcode), byte_len, imm, vendor_err, invalidated, flags)
+    return Completion(
+        wr_id, "SUCCESS", wc_opcode(opcode), byte_len, imm, vendor_err, invalidated, flags
+    )

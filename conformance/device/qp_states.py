@@ -116,11 +116,13 @@ def events_of(qp: int, context: int, deadline_s: float = 0) -> list[str]:
     event = _Event()
     address = ctypes.addressof(event)
     descriptor = ctypes.c_int.from_address(context + _ASYNC_FD).value
-    while select.select([descriptor], [], [], 0 if found else deadline_s)[0] and not _library().ibv_get_async_event(
-        context, address
-    ):
+    while select.select([descriptor], [], [], 0 if found else deadline_s)[
+        0
+    ] and not _library().ibv_get_async_event(context, address):
         if event.element == qp:
-            found.append(_NAMES[event.type] if 0 <= event.type < len(_NAMES) else f"event {event.type}")
+            found.append(
+                _NAMES[event.type] if 0 <= event.type < len(_NAMES) else f"event {event.type}"
+            )
         _library().ibv_ack_async_event(address)
     return found
 

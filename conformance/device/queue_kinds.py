@@ -15,7 +15,13 @@ from conformance.device.device import Device, ProtectionDomain
 from conformance.device.libibverbs import exact
 from conformance.device.posting import Poster
 from conformance.device.qp_states import modify_to, query_state
-from conformance.device.queue_pairs import QUEUE_DEPTH, DevicePair, DeviceQueue, DeviceWindow, elements_on
+from conformance.device.queue_pairs import (
+    QUEUE_DEPTH,
+    DevicePair,
+    DeviceQueue,
+    DeviceWindow,
+    elements_on,
+)
 from conformance.device.remote_peer import RemoteQueue
 from conformance.model.case import QpSpec
 from conformance.model.vocabulary import BOTH_POSTERS, BUILDERS, FLUSHES, WINDOWS_POSTER
@@ -40,14 +46,22 @@ _BUILDERS: Mapping[str, Callable[[Any, SendRequest], None]] = {
     "RDMA_WRITE": lambda qp, r: qp.wr_rdma_write(r.rkey, r.remote_addr),
     "RDMA_WRITE_WITH_IMM": lambda qp, r: qp.wr_rdma_write_imm(r.rkey, r.remote_addr, r.imm),
     "RDMA_READ": lambda qp, r: qp.wr_rdma_read(r.rkey, r.remote_addr),
-    "ATOMIC_CMP_AND_SWP": lambda qp, r: qp.wr_atomic_cmp_swp(r.rkey, r.remote_addr, r.compare_add, r.swap),
-    "ATOMIC_FETCH_AND_ADD": lambda qp, r: qp.wr_atomic_fetch_add(r.rkey, r.remote_addr, r.compare_add),
-    "ATOMIC_WRITE": lambda qp, r: qp.wr_atomic_write(r.rkey, r.remote_addr, r.swap.to_bytes(8, sys.byteorder)),
+    "ATOMIC_CMP_AND_SWP": lambda qp, r: qp.wr_atomic_cmp_swp(
+        r.rkey, r.remote_addr, r.compare_add, r.swap
+    ),
+    "ATOMIC_FETCH_AND_ADD": lambda qp, r: qp.wr_atomic_fetch_add(
+        r.rkey, r.remote_addr, r.compare_add
+    ),
+    "ATOMIC_WRITE": lambda qp, r: qp.wr_atomic_write(
+        r.rkey, r.remote_addr, r.swap.to_bytes(8, sys.byteorder)
+    ),
     "SEND": lambda qp, r: qp.wr_send(),
     "SEND_WITH_IMM": lambda qp, r: qp.wr_send_imm(r.imm),
     "SEND_WITH_INV": lambda qp, r: qp.wr_send_inv(r.invalidate_rkey % (1 << 32)),
     "LOCAL_INV": lambda qp, r: qp.wr_local_inv(r.invalidate_rkey % (1 << 32)),
-    **dict.fromkeys(FLUSHES, lambda qp, r: qp.wr_flush(r.rkey, r.remote_addr, r.length, *_FLUSHED[r.opcode])),
+    **dict.fromkeys(
+        FLUSHES, lambda qp, r: qp.wr_flush(r.rkey, r.remote_addr, r.length, *_FLUSHED[r.opcode])
+    ),
 }
 _QP_TYPES = ENUMS["ibv_qp_type"]
 _CAPACITY = 1 << 19  # IBV_QP_CAP of enum ibv_qp_attr_mask
@@ -73,7 +87,11 @@ class ExtendedQueue(DeviceQueue):
         asked = (*_ASKED[kind], *(_ATOMICS if kind == "RC" and has["atomics"] else ()))
         if use != WINDOWS_POSTER:
             return asked
-        return (*asked, *_ASKED_FOR_WINDOWS[kind], *(("ATOMIC_WRITE",) if kind == "RC" and has["atomic_write"] else ()))
+        return (
+            *asked,
+            *_ASKED_FOR_WINDOWS[kind],
+            *(("ATOMIC_WRITE",) if kind == "RC" and has["atomic_write"] else ()),
+        )
 
     @property
     def capacity(self) -> tuple[int, int, int]:
@@ -88,7 +106,9 @@ class ExtendedQueue(DeviceQueue):
             return super().post_send(request)
         return self.post_batch((request,))
 
-    def post_batch(self, requests: Sequence[SendRequest], built: Callable[[], bool] = lambda: True) -> Return:
+    def post_batch(
+        self, requests: Sequence[SendRequest], built: Callable[[], bool] = lambda: True
+    ) -> Return:
         """Posts several requests in one batch. Returns 0, or the value of ibv_wr_complete. `built` is called after all
         requests are built. If `built` returns False, the batch is aborted with ibv_wr_abort."""
         self._share_memory()
@@ -124,7 +144,11 @@ class ExtendedQueue(DeviceQueue):
         info, window = request.bind, cast(DeviceWindow, request.window)
         assert info is not None
         with self.device.pointers.mr(info.mr.pointer if info.mr else 0, self.pyverbs_pd) as region:
-            self.qp.wr_bind_mw(window.pyverbs, request.rkey, MWBindInfo(region, info.addr, info.length, info.access))
+            self.qp.wr_bind_mw(
+                window.pyverbs,
+                request.rkey,
+                MWBindInfo(region, info.addr, info.length, info.access),
+            )
 
     def _set_data(self, request: SendRequest) -> None:
         from pyverbs.wr import SGE
@@ -133,7 +157,9 @@ class ExtendedQueue(DeviceQueue):
             (element,) = request.sges
             self.qp.wr_set_inline_data(element.addr, element.length)
             return
-        made = [SGE(each.addr % (1 << 64), each.length, each.lkey % (1 << 32)) for each in request.sges]
+        made = [
+            SGE(each.addr % (1 << 64), each.length, each.lkey % (1 << 32)) for each in request.sges
+        ]
         if len(made) == 1:
             self.qp.wr_set_sge(made[0])
         else:
@@ -145,7 +171,13 @@ def _made(device: Device, pd: Any, kind: str, operations: int, cq: Any, **more: 
 
     masks = _INIT_ATTR_PD | _INIT_ATTR_SEND_OPS
     attributes = QPInitAttrEx(
-        _QP_TYPES.value_of(kind), scq=cq, rcq=cq, pd=pd, comp_mask=masks, send_ops_flags=operations, **more
+        _QP_TYPES.value_of(kind),
+        scq=cq,
+        rcq=cq,
+        pd=pd,
+        comp_mask=masks,
+        send_ops_flags=operations,
+        **more,
     )
     return QPEx(device.context, attributes)
 
@@ -187,7 +219,9 @@ class SharedReceivesQueue(DeviceQueue):
             super().__init__(device, pd, replace(spec, kind="RC"), deadline_s)
             made.callback(super().close)
             self.kind = RC_SRQ
-            self.poster = Poster(device.pointers.of(self.qp), device.pointers.of(self.shared, pd=domain.pointer))
+            self.poster = Poster(
+                device.pointers.of(self.qp), device.pointers.of(self.shared, pd=domain.pointer)
+            )
             self._made = made.pop_all()
 
     def close(self) -> None:
@@ -203,7 +237,9 @@ class SharedReceivesPair(DevicePair):
 XRC = "XRC"
 _FD, _OFLAGS = 1 << 0, 1 << 1  # enum ibv_xrcd_init_attr_mask
 _NO_FILE = -1  # in place of a file descriptor: the XRC domain is not shared with other processes
-_SRQ_TYPE, _SRQ_PD, _SRQ_XRCD, _SRQ_CQ = (1 << bit for bit in range(4))  # enum ibv_srq_init_attr_mask
+_SRQ_TYPE, _SRQ_PD, _SRQ_XRCD, _SRQ_CQ = (
+    1 << bit for bit in range(4)
+)  # enum ibv_srq_init_attr_mask
 _SRQT_XRC = 1  # enum ibv_srq_type
 _INIT_ATTR_XRCD = 1 << 1  # enum ibv_qp_init_attr_mask
 _RECEIVER = 10  # IBV_QPT_XRC_RECV
@@ -235,7 +271,9 @@ class XrcQueue(DeviceQueue):
             self._receiver = QP(device.context, attributes)
             made.callback(self._receiver.close)
             self.kind = XRC
-            self.poster = Poster(device.pointers.of(self.qp), device.pointers.of(shared, pd=pd.pointer))
+            self.poster = Poster(
+                device.pointers.of(self.qp), device.pointers.of(shared, pd=pd.pointer)
+            )
             self.receiver = int(self._receiver.qp_num)
             self.shared, self._peer_shared = int(shared.get_srq_num()), 0
             self._made = made.pop_all()

@@ -76,8 +76,12 @@ class DeviceQueue:
     """A queue pair with its own completion queue."""
 
     shared: Any = None  # the pyverbs SRQ for its receives, if any; for XRC the number of the SRQ
-    remote: Destination | None = None  # the peer's device (in loopback the same device); None without a peer
-    _memory: RemoteDevice | None = None  # a peer on another host, if requests may use the peer's memory
+    remote: Destination | None = (
+        None  # the peer's device (in loopback the same device); None without a peer
+    )
+    _memory: RemoteDevice | None = (
+        None  # a peer on another host, if requests may use the peer's memory
+    )
 
     def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
         """`deadline_s` is the deadline for a completion. Raises PyverbsRDMAError if the device refuses the queue
@@ -95,7 +99,9 @@ class DeviceQueue:
             raise
         self.number = int(self.qp.qp_num)
         self.poster = Poster(device.pointers.of(self.qp))
-        self.attributes: Any = None  # the attributes of the last state transition, as a pyverbs QPAttr
+        self.attributes: Any = (
+            None  # the attributes of the last state transition, as a pyverbs QPAttr
+        )
         self._address_handle: Any = None
         self._destination: tuple[int, int, int] | None = None
         self.state = "RESET"
@@ -168,7 +174,11 @@ class DeviceQueue:
         attributes.path_mtu = min(device.active_mtu, (self.remote or self.device).active_mtu)
         attributes.dest_qp_num = peer
         attributes.max_dest_rd_atomic = attributes.max_rd_atomic = 1
-        attributes.timeout, attributes.retry_cnt, attributes.rnr_retry = _TIMEOUT, _RETRIES, _RNR_RETRIES
+        attributes.timeout, attributes.retry_cnt, attributes.rnr_retry = (
+            _TIMEOUT,
+            _RETRIES,
+            _RNR_RETRIES,
+        )
         attributes.min_rnr_timer = _MIN_RNR_TIMER
         attributes.qkey = DATAGRAM_QKEY
         if device.transport is not IWARP:  # on iWARP, the TCP connection determines the path
@@ -218,7 +228,9 @@ class DeviceQueue:
     def took_event(self, deadline_s: float | None) -> bool:
         """Receives and acknowledges an event. Returns False if there is no event by the deadline."""
         assert self._channel is not None
-        if not select.select([self.poster.channel], [], [], self.deadline_s if deadline_s is None else deadline_s)[0]:
+        if not select.select(
+            [self.poster.channel], [], [], self.deadline_s if deadline_s is None else deadline_s
+        )[0]:
             return False
         self._channel.get_cq_event(self.cq)
         self.cq.ack_events(1)
@@ -248,7 +260,9 @@ class DeviceQueue:
     def completions(self, count: int = 1, deadline_s: float | None = None) -> list[Completion]:
         """Returns the next `count` completions, or fewer at the deadline. The default deadline is the queue pair's
         deadline."""
-        found = self.poster.completions(count, self.deadline_s if deadline_s is None else deadline_s)
+        found = self.poster.completions(
+            count, self.deadline_s if deadline_s is None else deadline_s
+        )
         if self._memory:
             self._memory.pull()
         return found
@@ -272,7 +286,9 @@ class DevicePair:
     kind: type[DeviceQueue] = DeviceQueue
     keeps_receives = False
 
-    def __init__(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float) -> None:
+    def __init__(
+        self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float
+    ) -> None:
         """`responder_pd` is the PD of the regions that are accessed remotely. `spec` and `device` describe the
         responder. The requester is on the device of `requester_pd`, which may be a different device. `deadline_s` is
         the deadline for a completion."""
@@ -282,7 +298,9 @@ class DevicePair:
         self._strategy = ByManager(manager) if manager else ByStates()
         self._create(*self._spec)
 
-    def _create(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float) -> None:
+    def _create(
+        self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float
+    ) -> None:
         self._state = spec.state
         self.responder = self.kind(device, responder_pd, spec, deadline_s)
         # On a queue pair of type XRC_SEND, cases post only binds, which need no peer.
@@ -296,7 +314,9 @@ class DevicePair:
             self.close()
             raise
 
-    def _create_requester(self, device: Device, spec: QpSpec, pd: Pd, deadline_s: float) -> DeviceQueue | RemoteQueue:
+    def _create_requester(
+        self, device: Device, spec: QpSpec, pd: Pd, deadline_s: float
+    ) -> DeviceQueue | RemoteQueue:
         """Creates the requester, which sends to `device`. The requester, with its PD `pd`, may be on another host."""
         if isinstance(pd, RemoteDomain):
             return RemoteQueue(pd, spec, deadline_s, device)
@@ -325,7 +345,11 @@ class DevicePair:
     @property
     def renews_by_reset(self) -> bool:
         """Whether `renew` moves the queue pairs through RESET, instead of creating new queue pairs."""
-        return self._strategy.by_reset and not self.keeps_receives and self._spec[0].findings.renews_by_reset
+        return (
+            self._strategy.by_reset
+            and not self.keeps_receives
+            and self._spec[0].findings.renews_by_reset
+        )
 
     def _connect(self) -> None:
         self._strategy.connect(self.requester, self.responder, self._state)

@@ -47,7 +47,9 @@ class Mirror:
             for at in range(0, len(now), _PIECE):
                 piece = now[at : at + _PIECE]
                 if piece != known[at : at + _PIECE]:
-                    found.append((addr + at, base64.b64encode(zlib.compress(piece, 1)).decode("ascii")))
+                    found.append(
+                        (addr + at, base64.b64encode(zlib.compress(piece, 1)).decode("ascii"))
+                    )
             known[:] = now
         return found
 
@@ -62,7 +64,9 @@ class Mirror:
                     known[addr - start : addr - start + len(content)] = content
                     break
             else:
-                raise ValueError(f"{len(content)} bytes at {addr:#x} are outside the memory of both ends")
+                raise ValueError(
+                    f"{len(content)} bytes at {addr:#x} are outside the memory of both ends"
+                )
 
 
 class Channel(Protocol):
@@ -161,16 +165,23 @@ class RemoteQueue:
     """A requester's queue pair. See bench.interface.Queue and qp_states.End. With XRC, `shared` and `receiver` are the
     numbers of the shared receive queue and of the receiving queue pair; they are 0 for other types."""
 
-    def __init__(self, pd: RemoteDomain, spec: QpSpec, deadline_s: float, destination: Destination) -> None:
+    def __init__(
+        self, pd: RemoteDomain, spec: QpSpec, deadline_s: float, destination: Destination
+    ) -> None:
         """`destination` is the device of the responder. `deadline_s` is the deadline for a completion. Raises
         PeerRefused if the device refuses the queue pair."""
         self.pd, self.kind, self.sq_sig_all, self.state = pd, spec.kind, spec.sq_sig_all, "RESET"
         self._deadline_s = deadline_s
         reported = pd.device.channel.call(
-            "create", spec=asdict(spec), deadline_s=deadline_s, destination=asdict(Endpoint.of(destination))
+            "create",
+            spec=asdict(spec),
+            deadline_s=deadline_s,
+            destination=asdict(Endpoint.of(destination)),
         )
         self._id, self.handle = int(reported["queue"]), 0
-        self.number, self.receiver, self.shared = (int(reported[name]) for name in ("number", "receiver", "shared"))
+        self.number, self.receiver, self.shared = (
+            int(reported[name]) for name in ("number", "receiver", "shared")
+        )
 
     def _call(self, name: str, **arguments: Any) -> Any:
         return self.pd.device.channel.call(name, queue=self._id, **arguments)
@@ -200,16 +211,26 @@ class RemoteQueue:
     def post_send(self, request: SendRequest) -> Return:
         """Calls ibv_post_send, or the ibv_wr_* functions. Returns 0, or the value of errno."""
         if request.window or request.bind:
-            raise HarnessFailure("windows can be bound only at the responder, which is not on the peer's host")
-        fields = {name: value for name, value in request._asdict().items() if name not in ("window", "bind")}
+            raise HarnessFailure(
+                "windows can be bound only at the responder, which is not on the peer's host"
+            )
+        fields = {
+            name: value
+            for name, value in request._asdict().items()
+            if name not in ("window", "bind")
+        }
         return Return(*self.pd.device.call("post_send", queue=self._id, request=fields))
 
     def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
-        return Return(*self.pd.device.call("post_receive", queue=self._id, sges=list(sges), wr_id=wr_id))
+        return Return(
+            *self.pd.device.call("post_receive", queue=self._id, sges=list(sges), wr_id=wr_id)
+        )
 
     def bind_mw(self, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
         """Raises HarnessFailure: windows are bound at the responder."""
-        raise HarnessFailure("windows can be bound only at the responder, which is not on the peer's host")
+        raise HarnessFailure(
+            "windows can be bound only at the responder, which is not on the peer's host"
+        )
 
     def completions(self, count: int = 1, deadline_s: float | None = None) -> list[Completion]:
         """Returns the next `count` completions, or fewer at the deadline. Afterwards, this host's memory has the

@@ -30,8 +30,14 @@ _COMMANDS = {
     "DESTROY_QP": (27, "QI4x", 1),
 }
 # For each type of object, the commands that create, change and destroy it.
-_LIVES = (("REG_MR", "REREG_MR", "DEREG_MR"), ("ALLOC_MW", "DEALLOC_MW"), ("ALLOC_PD", "DEALLOC_PD"))
-_EX_QUERY_DEVICE = 0x80000001  # a value of enum ib_uverbs_ex_write_cmds, with the bit of an extended command
+_LIVES = (
+    ("REG_MR", "REREG_MR", "DEREG_MR"),
+    ("ALLOC_MW", "DEALLOC_MW"),
+    ("ALLOC_PD", "DEALLOC_PD"),
+)
+_EX_QUERY_DEVICE = (
+    0x80000001  # a value of enum ib_uverbs_ex_write_cmds, with the bit of an extended command
+)
 _OBJECT_MR = 7  # enum uverbs_default_objects
 _ADVISE_MR, _QUERY_MR, _REG_DMABUF_MR, _METHOD_REG_MR = 2, 3, 4, 5  # enum uverbs_methods_mr
 _UNKNOWN = 0x3FF  # an attribute id that no method has
@@ -72,7 +78,9 @@ class Uverbs:
         """Calls one of _COMMANDS. Returns errno and the response."""
         number, layout, words = _COMMANDS[name]
         response = (ctypes.c_uint32 * words)()
-        body = struct.pack(f"={layout}", *((ctypes.addressof(response), *fields) if words else fields))
+        body = struct.pack(
+            f"={layout}", *((ctypes.addressof(response), *fields) if words else fields)
+        )
         header = struct.pack("=IHH", number, (8 + len(body)) // 4, words)
         try:
             os.write(self.fd, header + body)
@@ -86,7 +94,9 @@ class Uverbs:
         if not self.driver_id:
             return errno.EPROTONOSUPPORT, bytearray()
         length = _HEADER.size + _ATTRIBUTE.size * len(attributes)
-        data = bytearray(_HEADER.pack(length, _OBJECT_MR, method, len(attributes), 0, self.driver_id, 0))
+        data = bytearray(
+            _HEADER.pack(length, _OBJECT_MR, method, len(attributes), 0, self.driver_id, 0)
+        )
         for number, size, value in attributes:
             # The value is in the first bytes of the field. The module `struct` fills the other bytes with zeros.
             field = value if isinstance(value, bytes) else _u64(value)
@@ -106,18 +116,38 @@ class Uverbs:
         error, response = self._command("REG_MR", addr, length, hca_va, pd.handle, access)
         return Return(error, error, None if error else _region(pd, addr, length, *response))
 
-    def reg_dmabuf_mr(self, pd: Pd, offset: int, length: int, iova: int, fd: int, access: int) -> Return:
-        numbers = (2, 8, _u64(offset)), (3, 8, _u64(length)), (4, 8, _u64(iova)), (5, 4, _u32(fd)), (6, 4, _u32(access))
-        return self._register(_REG_DMABUF_MR, [(0, 0, 0), (1, 0, pd.handle), *numbers], 7, pd, offset, length)
+    def reg_dmabuf_mr(
+        self, pd: Pd, offset: int, length: int, iova: int, fd: int, access: int
+    ) -> Return:
+        numbers = (
+            (2, 8, _u64(offset)),
+            (3, 8, _u64(length)),
+            (4, 8, _u64(iova)),
+            (5, 4, _u32(fd)),
+            (6, 4, _u32(access)),
+        )
+        return self._register(
+            _REG_DMABUF_MR, [(0, 0, 0), (1, 0, pd.handle), *numbers], 7, pd, offset, length
+        )
 
     def _register(
-        self, method: int, attributes: Sequence[_Attribute], at_keys: int, pd: Pd, addr: int, length: int
+        self,
+        method: int,
+        attributes: Sequence[_Attribute],
+        at_keys: int,
+        pd: Pd,
+        addr: int,
+        length: int,
     ) -> Return:
         """Registers memory by an ioctl. The attributes `at_keys` and `at_keys` + 1 are the addresses of the keys."""
         keys = (ctypes.c_uint32 * 2)()
         first = ctypes.addressof(keys)
-        error, data = self._ioctl(method, [*attributes, (at_keys, 4, first), (at_keys + 1, 4, first + 4)])
-        return Return(error, error, None if error else _region(pd, addr, length, _handle(data), *keys))
+        error, data = self._ioctl(
+            method, [*attributes, (at_keys, 4, first), (at_keys + 1, 4, first + 4)]
+        )
+        return Return(
+            error, error, None if error else _region(pd, addr, length, _handle(data), *keys)
+        )
 
     def reg_mr_ex(self, pd: Pd, *arguments: Any) -> Return:
         """Calls UVERBS_METHOD_REG_MR with the fields of MrInitAttr. The bits ADDR, FD and FD_OFFSET of the mask become
@@ -137,10 +167,20 @@ class Uverbs:
         return self._register(_METHOD_REG_MR, attributes, 9, pd, start, attr.length)
 
     def query_mr(self, mr: Mr) -> Return:
-        fields: list[Any] = [ctypes.c_uint32(), ctypes.c_uint32(), ctypes.c_uint64(), ctypes.c_uint64()]
-        attributes = [(number, ctypes.sizeof(each), ctypes.addressof(each)) for number, each in enumerate(fields, 1)]
+        fields: list[Any] = [
+            ctypes.c_uint32(),
+            ctypes.c_uint32(),
+            ctypes.c_uint64(),
+            ctypes.c_uint64(),
+        ]
+        attributes = [
+            (number, ctypes.sizeof(each), ctypes.addressof(each))
+            for number, each in enumerate(fields, 1)
+        ]
         error, _ = self._ioctl(_QUERY_MR, [(0, 0, mr.handle), *attributes])
-        return Return(error, error, queried=None if error else QueriedMr(*(each.value for each in fields)))
+        return Return(
+            error, error, queried=None if error else QueriedMr(*(each.value for each in fields))
+        )
 
     def dereg_mr(self, mr: Mr) -> Return:
         error, _ = self._command("DEREG_MR", mr.handle)
@@ -157,7 +197,9 @@ class Uverbs:
         make, *then = next(life for life in _LIVES if command in life)
         error, made = self._by_handle(make, pd, 0, mr.struct.addr)
         for each in then if not error else ():
-            failed, _ = self._by_handle(each, pd if each == "REREG_MR" else made, made, mr.struct.addr)
+            failed, _ = self._by_handle(
+                each, pd if each == "REREG_MR" else made, made, mr.struct.addr
+            )
             error = error or failed
         return Return(error, error)
 
@@ -172,10 +214,14 @@ class Uverbs:
         error, response = self._command(command, *fields)
         return error, response[0] if response else 0
 
-    def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
+    def rereg_mr(
+        self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int
+    ) -> Return:
         """Calls IB_USER_VERBS_CMD_REREG_MR. After a success, updates the keys in struct ibv_mr, like the library."""
         handle = pd.handle if pd else 0
-        error, keys = self._command("REREG_MR", mr.handle, flags, addr, length, addr, handle, access)
+        error, keys = self._command(
+            "REREG_MR", mr.handle, flags, addr, length, addr, handle, access
+        )
         if error == 0:
             mr.struct.lkey, mr.struct.rkey = keys
         return Return(error, error)
@@ -185,7 +231,12 @@ class Uverbs:
         array = (ctypes.c_char * max(1, len(packed))).from_buffer_copy(packed or b"\0")
         error, _ = self._ioctl(
             _ADVISE_MR,
-            [(0, 0, pd.handle), (1, 8, _u64(advice)), (2, 4, _u32(flags)), (3, len(packed), ctypes.addressof(array))],
+            [
+                (0, 0, pd.handle),
+                (1, 8, _u64(advice)),
+                (2, 4, _u32(flags)),
+                (3, len(packed), ctypes.addressof(array)),
+            ],
         )
         return Return(error, error)
 
@@ -211,7 +262,9 @@ def xrc_odp_caps(cmd_fd: int) -> int:
     """Returns the member `xrc_odp_caps` of struct ib_uverbs_ex_query_device_resp, or 0 if the query fails. pyverbs does
     not provide this member."""
     response = ctypes.create_string_buffer(304)
-    header = struct.pack("=IHHQHHI", _EX_QUERY_DEVICE, 1, len(response) // 8, ctypes.addressof(response), 0, 0, 0)
+    header = struct.pack(
+        "=IHHQHHI", _EX_QUERY_DEVICE, 1, len(response) // 8, ctypes.addressof(response), 0, 0, 0
+    )
     try:
         os.write(cmd_fd, header + bytes(8))
     except OSError:

@@ -21,7 +21,9 @@ from conformance.verbs import ENUMS
 
 _REQUESTS = 8  # the number of requests in a posting that fits into the send queue
 _ROUNDS = 4  # how often postings and calls of ibv_post_send alternate
-_INLINE_SIZE = 64  # the bytes of inline data that are requested (max_inline_data) when a queue pair is created
+_INLINE_SIZE = (
+    64  # the bytes of inline data that are requested (max_inline_data) when a queue pair is created
+)
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _FILLED = 0x80  # range number N is filled with the byte _FILLED + N
 
@@ -68,8 +70,12 @@ class _Posting:
         if found != [(each.wr_id, "SUCCESS") for each in requests]:
             self.connection.stale = True
             statuses = " ".join(status for _, status in found)
-            return f"{len(requests)} requests of a posting have the completions {statuses or '(none)'}"
-        wrong = [each for each in numbers if self._content(each) != repeated(_FILLED + each, self.length)]
+            return (
+                f"{len(requests)} requests of a posting have the completions {statuses or '(none)'}"
+            )
+        wrong = [
+            each for each in numbers if self._content(each) != repeated(_FILLED + each, self.length)
+        ]
         return f"request {wrong[0]} completed and its bytes are not there" if wrong else ""
 
     def _executed(self, numbers: Sequence[int], allowed: int) -> str:
@@ -81,9 +87,17 @@ class _Posting:
         found = [each.wr_id for each in self.queue.completions(1)]
         if found != [marker.wr_id]:
             self.connection.stale = True
-            return "an aborted or refused request completed" if found else "the next posting did not complete"
+            return (
+                "an aborted or refused request completed"
+                if found
+                else "the next posting did not complete"
+            )
         moved = self._arrived(numbers)
-        return f"request {moved[0]} was carried out although it was aborted or refused" if moved else ""
+        return (
+            f"request {moved[0]} was carried out although it was aborted or refused"
+            if moved
+            else ""
+        )
 
     def completed(self) -> str:
         numbers = range(_REQUESTS)
@@ -97,7 +111,11 @@ class _Posting:
         returned = self.queue.post_batch(requests, built)
         if returned.value:
             return f"ibv_wr_complete returned {errno_name(returned.value)}"
-        return "a request was carried out before ibv_wr_complete" if early else self._missing(requests, numbers)
+        return (
+            "a request was carried out before ibv_wr_complete"
+            if early
+            else self._missing(requests, numbers)
+        )
 
     def aborted(self) -> str:
         numbers = range(_REQUESTS - 1)
@@ -135,7 +153,11 @@ class _Posting:
     def _whole_or_nothing(self, requests: Sequence[SendRequest], numbers: Sequence[int]) -> str:
         """Posts requests that may be refused. Describes the error if only some of the requests are executed."""
         returned = self.queue.post_batch(requests)
-        return self._executed(numbers, _REQUESTS - 1) if returned.value else self._missing(requests, numbers)
+        return (
+            self._executed(numbers, _REQUESTS - 1)
+            if returned.value
+            else self._missing(requests, numbers)
+        )
 
     def too_many(self) -> str:
         count = self.queue.capacity[0] + 1
@@ -144,7 +166,9 @@ class _Posting:
 
     def too_many_elements(self) -> str:
         first, second = self._writes((0, 1))
-        return self._whole_or_nothing((first, _split(second, *range(1, self.queue.capacity[1] + 1))), (0, 1))
+        return self._whole_or_nothing(
+            (first, _split(second, *range(1, self.queue.capacity[1] + 1))), (0, 1)
+        )
 
     def empty_element(self) -> str:
         requests = [_split(each, 8, 8) for each in self._writes((0, 1))]
@@ -161,7 +185,9 @@ def _split(request: SendRequest, *at: int) -> SendRequest:
     """Returns the request with its only SGE divided at these offsets."""
     (whole,) = request.sges
     parts = itertools.pairwise((0, *at, whole.length))
-    return request._replace(sges=tuple(whole._replace(addr=whole.addr + a, length=b - a) for a, b in parts))
+    return request._replace(
+        sges=tuple(whole._replace(addr=whole.addr + a, length=b - a) for a, b in parts)
+    )
 
 
 def ibv_wr_post(context: CaseContext, step: Step) -> Observation:
@@ -182,6 +208,8 @@ def ibv_wr_post(context: CaseContext, step: Step) -> Observation:
 
 def create_qp_ex(context: CaseContext, step: Step) -> Observation:
     pd = context.pds[str(step.arguments["pd"])]
-    returned = context.bench.create_qp_ex(pd, str(step.arguments["type"]), context.number(step.arguments["operations"]))
+    returned = context.bench.create_qp_ex(
+        pd, str(step.arguments["type"]), context.number(step.arguments["operations"])
+    )
     name = errno_name(returned.value) if returned.value else ""
     return {"rc": returned.value, "returned": name or "0", "errno": name, "layer": "provider"}

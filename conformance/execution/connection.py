@@ -86,11 +86,16 @@ class LoopbackConnection:
         """`renewable` is false if a case depends on the state of the pair. `check_response` then tests `control`, a
         separate connection of the same type."""
         self.pair = pair
-        self.sink: Sequence[Sge] = NO_BYTES  # the responder's memory for receiving a message of zero bytes
+        self.sink: Sequence[Sge] = (
+            NO_BYTES  # the responder's memory for receiving a message of zero bytes
+        )
         self.stale = False
         self._next_wr_id, self._renewable = next_wr_id, renewable
         self._control = control or (lambda: self)
-        self._receives = [0, 0]  # receives that are posted but not consumed, at the requester and at the responder
+        self._receives = [
+            0,
+            0,
+        ]  # receives that are posted but not consumed, at the requester and at the responder
         self._native: native_exchange.NativeConnection | None = None
         self._error_s = SILENCE_S  # seconds to wait for the error state and for flushed receives
 
@@ -103,7 +108,9 @@ class LoopbackConnection:
 
     def has_failed(self) -> bool:
         """Whether an end of the pair is in the error state, for example after a refused request."""
-        return ERROR_STATE in (state_of(self.pair, end) for end in (self.pair.requester, self.pair.responder))
+        return ERROR_STATE in (
+            state_of(self.pair, end) for end in (self.pair.requester, self.pair.responder)
+        )
 
     def mark_failed(self, opcode: str, found: Sequence[Completion], *queues: Queue) -> None:
         """Marks the pair stale after a failed request, and waits until `queues` are in the error state. `opcode` is the
@@ -149,18 +156,28 @@ class LoopbackConnection:
         initiator, peer = self._ends(spec.initiator)
         found = exchange.completions
         if not exchange.succeeded and not exchange.returned.value:
-            queues = () if spec.failed else (initiator, peer) if _detected_by_peer(found) else (initiator,)
+            queues = (
+                ()
+                if spec.failed
+                else (initiator, peer)
+                if _detected_by_peer(found)
+                else (initiator,)
+            )
             self.mark_failed(spec.request.opcode, found, *queues)
         received = exchange.peer_completions
         expected = 2 if received and received[0].opcode == _RECEIVED_WITH_IMM else 1
         moved = all(area.moved() == "all" for area in spec.areas)
-        all_received = len(received) >= expected and all(each.status == "SUCCESS" for each in received)
+        all_received = len(received) >= expected and all(
+            each.status == "SUCCESS" for each in received
+        )
         if exchange.succeeded and moved and all_received:
             return exchange
         self.stale = True
         return exchange._replace(responder_state=state_of(self.pair, self.pair.responder))
 
-    def check_response(self, found: Sequence[Completion], received: Sequence[Completion], opcode: str) -> None:
+    def check_response(
+        self, found: Sequence[Completion], received: Sequence[Completion], opcode: str
+    ) -> None:
         """Checks that an end has responded to a request, or else that the connection still delivers a message. `found`
         are the request's completions, and `received` are the peer's. Raises LoopbackLost if neither end has responded
         and the message is lost."""
@@ -193,9 +210,15 @@ class LoopbackConnection:
     def _ends(self, initiator: int) -> tuple[Queue, Queue]:
         """Returns the queue that posts the request, and the peer's queue."""
         pair = self.pair
-        return (pair.requester, pair.responder) if initiator == REQUESTER else (pair.responder, pair.requester)
+        return (
+            (pair.requester, pair.responder)
+            if initiator == REQUESTER
+            else (pair.responder, pair.requester)
+        )
 
-    def _post_and_wait(self, spec: ExchangeSpec, initiator: Queue, peer: Queue, receives: int) -> Exchange:
+    def _post_and_wait(
+        self, spec: ExchangeSpec, initiator: Queue, peer: Queue, receives: int
+    ) -> Exchange:
         """Posts `receives` receives, the request and the SEND after the request. Waits for the completions of both
         ends."""
         post_receives(peer, [self._next_wr_id() for _ in range(receives)])
@@ -205,7 +228,9 @@ class LoopbackConnection:
         behind = self._next_wr_id() if initiator.sq_sig_all else spec.request.wr_id | BEHIND
         initiator.post_send(SendRequest("SEND", behind, flags=0))
         # If the SEND after the request completes first, the request has no completion.
-        found = initiator.completions(1, _SHORT_SILENCE_S) if spec.failed else initiator.completions(1)
+        found = (
+            initiator.completions(1, _SHORT_SILENCE_S) if spec.failed else initiator.completions(1)
+        )
         found = [each for each in found if each.wr_id != behind]
         if [each.status for each in found] != ["SUCCESS"]:
             flushed = _detected_by_peer(found) and peer.kind not in _SHARED_RECEIVES
@@ -246,7 +271,9 @@ class LoopbackConnection:
 
     def leaves_settling(self, exchange: Exchange) -> bool:
         """Whether `settled` has to wait for the final states after the last exchange of exchange.c."""
-        return not self.pair.renews_by_reset and not exchange.succeeded and not exchange.returned.value
+        return (
+            not self.pair.renews_by_reset and not exchange.succeeded and not exchange.returned.value
+        )
 
     def update_from_native(self) -> None:
         """Copies the state of the connection after exchanges in C."""
@@ -264,7 +291,9 @@ def exchanges(specs: Sequence[ExchangeSpec]) -> Iterator[Exchange]:
         batch = batch or [specs[done].connection.execute(specs[done])]
         for spec, exchange in zip(specs[done:], batch, strict=False):
             if not exchange.returned.value:
-                spec.connection.check_response(exchange.completions, exchange.peer_completions, spec.request.opcode)
+                spec.connection.check_response(
+                    exchange.completions, exchange.peer_completions, spec.request.opcode
+                )
             yield exchange
         done += len(batch)
 
@@ -300,7 +329,9 @@ def _succeeded(found: Sequence[Completion]) -> bool:
     return bool(found) and found[0].status == "SUCCESS"
 
 
-def _has_response(found: Sequence[Completion], received: Sequence[Completion], pair: Pair, opcode: str) -> bool:
+def _has_response(
+    found: Sequence[Completion], received: Sequence[Completion], pair: Pair, opcode: str
+) -> bool:
     """Whether the completions show that the initiator's device or the peer has responded to a request."""
     if _succeeded(received):  # the SEND after the request was delivered
         return True

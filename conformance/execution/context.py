@@ -31,7 +31,9 @@ _FIRST_WR_ID = 0x510001
 class HarnessResources:
     """The connections of the harness, by their properties, and its memory, by use. `cleanup` releases them."""
 
-    def __init__(self, bench: Bench, pds: Mapping[str, Pd], cleanup: ExitStack, left_behind: list[str]) -> None:
+    def __init__(
+        self, bench: Bench, pds: Mapping[str, Pd], cleanup: ExitStack, left_behind: list[str]
+    ) -> None:
         """PDs may be added to `pds` later. Objects that the device does not release are added to `left_behind`."""
         self.bench, self.pds, self._cleanup, self._left_behind = bench, pds, cleanup, left_behind
         self._connections: dict[tuple[str, str, int | None, str, int, str], LoopbackConnection] = {}
@@ -39,15 +41,30 @@ class HarnessResources:
         self._wr_ids = itertools.count(_FIRST_WR_ID)
 
     def connection(
-        self, kind: str, pd: str, access: int | None = None, extended: str = "", inline: int = 0, shared: str = NULL
+        self,
+        kind: str,
+        pd: str,
+        access: int | None = None,
+        extended: str = "",
+        inline: int = 0,
+        shared: str = NULL,
     ) -> LoopbackConnection:
         """Returns the connection with this QpSpec, created on first use. Raises SetupRefused."""
         key = (kind, pd, access, extended, inline, shared)
         if key not in self._connections:
-            spec = QpSpec(kind, pd, access=access, extended=extended, inline=inline, shared=self.pds.get(shared))
+            spec = QpSpec(
+                kind,
+                pd,
+                access=access,
+                extended=extended,
+                inline=inline,
+                shared=self.pds.get(shared),
+            )
             pair = create_pair(self.bench, spec, self.pds)
             self._cleanup.callback(release, self._left_behind, f"queue pair {kind}", pair.close)
-            self._connections[key] = connection = LoopbackConnection(pair, lambda: next(self._wr_ids))
+            self._connections[key] = connection = LoopbackConnection(
+                pair, lambda: next(self._wr_ids)
+            )
             if kind == "UD":
                 connection.sink = (self.scratch(pair.responder.pd, DATAGRAM_HEADER, "header"),)
         return self._connections[key]
@@ -89,7 +106,9 @@ def create_pair(bench: Bench, spec: QpSpec, pds: Mapping[str, Pd]) -> Pair:
             raise
         built = WR_POST if spec.extended == BOTH_POSTERS else spec.extended
         creates = built if built in BUILDERS else spec.kind.removesuffix("_SEND").lower()
-        raise SetupRefused(f"making a queue pair of type {spec.kind}", errno_name(code), creates=creates) from error
+        raise SetupRefused(
+            f"making a queue pair of type {spec.kind}", errno_name(code), creates=creates
+        ) from error
 
 
 def release(left_behind: list[str], what: str, close: Callable[[], None]) -> None:
@@ -109,7 +128,12 @@ def result_of(returned: Return) -> Observation:
     """Returns the observation of a call that returns 0 or an errno."""
     value, errno = returned.value, returned.errno
     name = errno_name(value) if value > 0 else str(value)
-    return {"rc": value, "returned": name, "errno": errno_name(errno) if errno else "", "layer": returned.layer}
+    return {
+        "rc": value,
+        "returned": name,
+        "errno": errno_name(errno) if errno else "",
+        "layer": returned.layer,
+    }
 
 
 def told(returned: str = "0", layer: str = "none", rc: int | None = 0) -> Observation:
@@ -124,7 +148,12 @@ def compared(seen: Observation, different: list[str]) -> Observation:
 
 def null_result(returned: Return) -> Observation:
     """Returns the observation of a call that returned NULL instead of an object."""
-    return {"rc": None, "returned": "NULL", "errno": errno_name(returned.errno), "layer": returned.layer}
+    return {
+        "rc": None,
+        "returned": "NULL",
+        "errno": errno_name(returned.errno),
+        "layer": returned.layer,
+    }
 
 
 # Calls that neither create nor release an object.
@@ -140,7 +169,10 @@ class CaseContext:
     failed."""
 
     def __init__(
-        self, case: Case, bench: Bench, progress: Callable[[str, int], None] = lambda what, done: None
+        self,
+        case: Case,
+        bench: Bench,
+        progress: Callable[[str, int], None] = lambda what, done: None,
     ) -> None:
         self.case = case
         self.bench = bench
@@ -163,7 +195,9 @@ class CaseContext:
         self.left_behind: list[str] = []
         self.harness = HarnessResources(bench, self.pds, self.cleanup, self.left_behind)
         self.children: dict[str, Child] = {}  # forked children, by the memory that they copy
-        self.in_flight: dict[str, tuple[Queue, Part]] = {}  # by pair: the posting queue, the other end's memory
+        self.in_flight: dict[
+            str, tuple[Queue, Part]
+        ] = {}  # by pair: the posting queue, the other end's memory
         self._work_requests = itertools.count((0x5100 << 48) + 1)  # shared by all branches
         self._trunk: CaseContext | None = None  # the context that this context branches from
 
@@ -173,13 +207,27 @@ class CaseContext:
         branch = self._view(case)
         branch._trunk = self
         own = branch.__dict__
-        for name in ("mrs", "owners", "fields", "buffers", "held", "pairs", "windows", "_connections", "released"):
+        for name in (
+            "mrs",
+            "owners",
+            "fields",
+            "buffers",
+            "held",
+            "pairs",
+            "windows",
+            "_connections",
+            "released",
+        ):
             own[name] = own[name].copy()
         return branch
 
     def for_call(self, case: Case) -> "CaseContext":
         """Returns a context for the calls of a case on this set-up: a branch if the calls create or release objects."""
-        return self._view(case) if case.when.call in _WITHOUT_OBJECTS and not case.afterwards else self.branch(case)
+        return (
+            self._view(case)
+            if case.when.call in _WITHOUT_OBJECTS and not case.afterwards
+            else self.branch(case)
+        )
 
     def _view(self, case: Case) -> "CaseContext":
         # A copy of this object, made in a tenth of the time of copy.copy, because each point of a sweep needs one.
@@ -211,19 +259,30 @@ class CaseContext:
         if name not in self._connections:
             kind = self.pairs[name].responder.kind
             self._connections[name] = LoopbackConnection(
-                self.pairs[name], self.next_wr_id, renewable=False, control=lambda: self.harness.connection(kind, "pd")
+                self.pairs[name],
+                self.next_wr_id,
+                renewable=False,
+                control=lambda: self.harness.connection(kind, "pd"),
             )
         return self._connections[name]
 
     def memory_around(self, addr: int, length: int) -> Memory:
         """Returns the memory of the case that contains a range, or the part around the range if the memory is large.
         Raises LookupError if no memory contains the range."""
-        found: list[Memory] = [*self.memory.values(), *self.dmabufs.values(), *self.buffers.values()]
+        found: list[Memory] = [
+            *self.memory.values(),
+            *self.dmabufs.values(),
+            *self.buffers.values(),
+        ]
         for memory in found:
             end = memory.addr + memory.size
             if memory.addr <= addr and addr + length <= end:
                 start = max(memory.addr, addr - _MARGIN)
-                return memory if memory.size <= _EXAMINED else Part(start, min(end, addr + length + _MARGIN) - start)
+                return (
+                    memory
+                    if memory.size <= _EXAMINED
+                    else Part(start, min(end, addr + length + _MARGIN) - start)
+                )
         raise LookupError(
             f"traffic at {addr:#x} for {length} bytes is outside the case's memory; specify `at`, an address in it"
         )
@@ -250,7 +309,9 @@ class CaseContext:
             return  # already deregistered by the case
         returned = self.owners[name].dereg_mr(mr)
         if returned.value != 0:
-            self.left_behind.append(f"MR {name}: deregistering it returned {errno_name(returned.value)}")
+            self.left_behind.append(
+                f"MR {name}: deregistering it returned {errno_name(returned.value)}"
+            )
 
     def release(self, what: str, close: Callable[[], None]) -> None:
         release(self.left_behind, what, close)
@@ -276,7 +337,11 @@ class CaseContext:
     def sges(self, argument: Argument) -> tuple[Sge, ...]:
         assert isinstance(argument, tuple)
         return tuple(
-            Sge(self.bytes(each.addr), self.bytes(each.length) % (1 << 32), self.bytes(each.lkey) % (1 << 32))
+            Sge(
+                self.bytes(each.addr),
+                self.bytes(each.length) % (1 << 32),
+                self.bytes(each.lkey) % (1 << 32),
+            )
             for each in argument
         )
 

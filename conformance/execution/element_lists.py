@@ -49,7 +49,9 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
     operation, sges = str(step.arguments["op"]), context.sges(step.arguments["sg_list"])
     if operation == "READ" and len(sges) > context.bench.max_read_elements:
         most = context.bench.max_read_elements
-        raise SetupRefused(f"an RDMA READ with {len(sges)} elements (the device accepts at most {most})", "")
+        raise SetupRefused(
+            f"an RDMA READ with {len(sges)} elements (the device accepts at most {most})", ""
+        )
     kind = str(step.arguments["qp_type"])
     connection = context.harness.connection(kind, str(step.arguments["pd"]))
     connection.renew_if_stale()
@@ -59,7 +61,9 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
     parts, size = _slices(sges), sum(sge.length for sge in sges)
     gathers = operation in _GATHERS
     opcode = {"WRITE": "RDMA_WRITE", "READ": "RDMA_READ"}.get(operation, "SEND")
-    before = _fill(memory, sges, parts if gathers else [bytes([BEFORE]) * sge.length for sge in sges])
+    before = _fill(
+        memory, sges, parts if gathers else [bytes([BEFORE]) * sge.length for sge in sges]
+    )
     other = context.harness.scratch(peer.pd, max(size, 1), "list", _RIGHTS)
     ctypes.memmove(other.addr, bytes([EMPTY]) * size if gathers else b"".join(parts), size)
     returned, found, received = Return(0, 0), list[Completion](), list[Completion]()
@@ -86,25 +90,35 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
     connection.stale = connection.stale or returned.value != 0 or operation == "SEND"
     arrived = ctypes.string_at(other.addr, size) if gathers else b""
     guarded = context.memory.get(str(step.arguments["guarded"]))
-    of_guarded = next((old for each, old in zip(memory, before, strict=True) if each is guarded), b"")
+    of_guarded = next(
+        (old for each, old in zip(memory, before, strict=True) if each is guarded), b""
+    )
     return {
         **result_of(returned),
         "wc": [each.status for each in found],
         "qp_type": kind,
         "side": "gather" if gathers else "answer",
-        "moved": _moved(memory, before, sges, parts, arrived) if done else _harmed(guarded, of_guarded, sges, arrived),
+        "moved": _moved(memory, before, sges, parts, arrived)
+        if done
+        else _harmed(guarded, of_guarded, sges, arrived),
         "changed": [],
         "peer_wc": [],
     }
 
 
 def _moved(
-    memory: Sequence[Memory], before: Sequence[bytes], sges: Sequence[Sge], parts: Sequence[bytes], arrived: bytes
+    memory: Sequence[Memory],
+    before: Sequence[bytes],
+    sges: Sequence[Sge],
+    parts: Sequence[bytes],
+    arrived: bytes,
 ) -> str:
     """Returns how much a successful operation has moved. `arrived` are the bytes that the peer received, if any."""
     wanted = list(before)
     for sge, part in (pair for pair in zip(sges, parts, strict=True) if pair[0].addr):
-        number = next(n for n, each in enumerate(memory) if each.addr <= sge.addr < each.addr + each.size)
+        number = next(
+            n for n, each in enumerate(memory) if each.addr <= sge.addr < each.addr + each.size
+        )
         at = sge.addr - memory[number].addr
         wanted[number] = wanted[number][:at] + part + wanted[number][at + sge.length :]
     right = [_content(each) for each in memory] == wanted and arrived in (b"", b"".join(parts))
@@ -127,13 +141,18 @@ def _harmed(guarded: Memory | None, before: bytes, sges: Sequence[Sge], arrived:
 def post_receive(context: CaseContext, step: Step) -> Observation:
     """Posts a receive with a list of SGEs at the end that owns the regions. Does not wait for the completion."""
     queue = context.pairs[str(step.arguments["qp"])].responder
-    return result_of(queue.post_receive(context.sges(step.arguments["sg_list"]), context.next_wr_id()))
+    return result_of(
+        queue.post_receive(context.sges(step.arguments["sg_list"]), context.next_wr_id())
+    )
 
 
 def send_to_receive(context: CaseContext, step: Step) -> Observation:
     """Sends `length` bytes into a receive that an earlier step posted, and records the changed bytes of `memory` from
     the offset `behind` on. The SGEs of the receive must be in the order of their addresses."""
-    pair, memory = context.pairs[str(step.arguments["qp"])], context.memory[str(step.arguments["memory"])]
+    pair, memory = (
+        context.pairs[str(step.arguments["qp"])],
+        context.memory[str(step.arguments["memory"])],
+    )
     length = context.number(step.arguments["length"])
     source = context.harness.scratch(pair.requester.pd, length, "source")
     ctypes.memmove(source.addr, pattern(length), length)

@@ -28,7 +28,11 @@ from conformance.verbs import ENUMS
 REQUESTS = 12
 ROUNDS = 8  # rounds of REQUESTS requests each, while a second thread discards pages
 NOT_COMPLETED, NOT_POSTED = "no completion", "not posted"
-_OPCODES = {"RDMA_WRITE": 0, "RDMA_READ": 0, "ATOMIC_FETCH_AND_ADD": 8}  # lengths; 0: the range's length
+_OPCODES = {
+    "RDMA_WRITE": 0,
+    "RDMA_READ": 0,
+    "ATOMIC_FETCH_AND_ADD": 8,
+}  # lengths; 0: the range's length
 _RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE", "REMOTE_READ")
 
 
@@ -36,7 +40,9 @@ def _prepared(context: CaseContext, step: Step) -> tuple[Queue, Part, SendReques
     """Returns the queue for requests on a range, the memory of the other end, and one such request."""
     name, operation = str(step.arguments["qp"]), str(step.arguments["op"])
     pair, owned = context.pairs[name], bool(step.arguments["lkey"])
-    key, addr, length = context.numbers(step.arguments, "lkey" if owned else "rkey", "addr", "length")
+    key, addr, length = context.numbers(
+        step.arguments, "lkey" if owned else "rkey", "addr", "length"
+    )
     length = _OPCODES[operation] or length
     queue, other = (pair.responder, pair.requester) if owned else (pair.requester, pair.responder)
     scratch = context.harness.scratch((other if owned else queue).pd, length, "in flight", _RIGHTS)
@@ -50,7 +56,9 @@ def _prepared(context: CaseContext, step: Step) -> tuple[Queue, Part, SendReques
 def _refused(context: CaseContext, queue: Queue, request: SendRequest) -> int:
     """Posts the requests. Returns the errno of the first refused request (some devices refuse in the error state), or
     0."""
-    posted = (queue.post_send(request._replace(wr_id=context.next_wr_id())).value for _ in range(REQUESTS))
+    posted = (
+        queue.post_send(request._replace(wr_id=context.next_wr_id())).value for _ in range(REQUESTS)
+    )
     return next(filter(None, posted), 0)
 
 
@@ -129,7 +137,9 @@ def _accessed(memory: Memory, other: Part) -> str:
 def killed_in_flight(context: CaseContext, step: Step) -> Observation:
     """Kills another process that has set up this case and posted requests. Adds to `left_behind` the objects that the
     kernel has not released for the killed process."""
-    from conformance.execution.procedure import set_up  # imported late, because procedure.py imports this module
+    from conformance.execution.procedure import (
+        set_up,
+    )  # imported late, because procedure.py imports this module
 
     def prepare(bench: Bench) -> CaseContext:
         there = CaseContext(context.case, bench)
@@ -138,7 +148,9 @@ def killed_in_flight(context: CaseContext, step: Step) -> Observation:
         return there
 
     left = context.bench.killed(prepare)
-    context.left_behind += [f"{kind} of the killed process: {count}" for kind, count in left.items() if count]
+    context.left_behind += [
+        f"{kind} of the killed process: {count}" for kind, count in left.items() if count
+    ]
     return told("0")
 
 
@@ -146,7 +158,10 @@ def await_traffic(context: CaseContext, step: Step) -> Observation:
     """Fills the memory, and then waits for the completions of all requests. `returned` is `changed` if a byte of the
     memory has changed after the filling, else `leaked` if a new byte has reached the other end, else NOT_COMPLETED if a
     completion is missing, else 0. The requests may already be complete, or may fail: `marker` has their statuses."""
-    (queue, other), memory = context.in_flight[str(step.arguments["qp"])], context.memory[str(step.arguments["memory"])]
+    (queue, other), memory = (
+        context.in_flight[str(step.arguments["qp"])],
+        context.memory[str(step.arguments["memory"])],
+    )
     ctypes.memset(memory.addr, CANARY, memory.size)
     found = queue.completions(REQUESTS)
     returned = _accessed(memory, other) or ("0" if len(found) == REQUESTS else NOT_COMPLETED)
@@ -161,10 +176,16 @@ def connect_qp(context: CaseContext, step: Step) -> Observation:
     marker = context.next_wr_id()
     pair.responder.post_send(SendRequest("RDMA_WRITE", marker))
     found: list[Completion] = []
-    while not any(each.wr_id == marker for each in found) and (more := pair.responder.completions(1)):
+    while not any(each.wr_id == marker for each in found) and (
+        more := pair.responder.completions(1)
+    ):
         found += more
     own = [each for each in found if each.wr_id != marker]
-    return {**told("0"), "wc": [each.status for each in own], "marker": [each.status for each in found]}
+    return {
+        **told("0"),
+        "wc": [each.status for each in own],
+        "marker": [each.status for each in found],
+    }
 
 
 def destroy_qp(context: CaseContext, step: Step) -> Observation:
@@ -191,7 +212,9 @@ def immediates_in_order(context: CaseContext, step: Step) -> Observation:
 
 def _bursts(context: CaseContext, step: Step, opcode: str) -> Observation:
     sends = opcode == "SEND"
-    key, addr, length, rounds = context.numbers(step.arguments, "lkey" if sends else "rkey", "addr", "length", "rounds")
+    key, addr, length, rounds = context.numbers(
+        step.arguments, "lkey" if sends else "rkey", "addr", "length", "rounds"
+    )
     connection = context.harness.connection("RC", str(step.arguments["pd"]))
     connection.renew_if_stale()
     sender, receiver = connection.pair.requester, connection.pair.responder
@@ -199,7 +222,9 @@ def _bursts(context: CaseContext, step: Step, opcode: str) -> Observation:
     for number in range(rounds):
         ctypes.memset(addr, EMPTY, length * _BURST)
         # The messages differ from each other and from those of the previous burst.
-        messages = [bytes([(number * _BURST + each) % 0x50 + 0x80]) * length for each in range(_BURST)]
+        messages = [
+            bytes([(number * _BURST + each) % 0x50 + 0x80]) * length for each in range(_BURST)
+        ]
         ctypes.memmove(source.addr, b"".join(messages), length * _BURST)
         ranges = [addr + each * length for each in range(_BURST)]
         wr_ids = [context.next_wr_id() for _ in ranges]
@@ -227,7 +252,12 @@ def _bursts(context: CaseContext, step: Step, opcode: str) -> Observation:
 
 
 def _first_wrong(
-    connection: LoopbackConnection, opcode: str, addr: int, messages: Sequence[bytes], field: str, wanted: Sequence[int]
+    connection: LoopbackConnection,
+    opcode: str,
+    addr: int,
+    messages: Sequence[bytes],
+    field: str,
+    wanted: Sequence[int],
 ) -> tuple[int, str] | None:
     """Polls the completions of a burst from the receiver's queue. Each completion must succeed, contain its number from
     `wanted` in `field`, and be reported after its whole message is in memory. Returns the number of the first wrong
@@ -241,7 +271,10 @@ def _first_wrong(
         if not is_own or content != message:
             connection.stale = True
             connection.check_response(sender.completions(1), received, opcode)
-            return each, "before its data had arrived" if is_own else f"as {completed}, not as successful"
+            return (
+                each,
+                "before its data had arrived" if is_own else f"as {completed}, not as successful",
+            )
     return None
 
 
@@ -262,23 +295,34 @@ def atomics_in_order(context: CaseContext, step: Step) -> Observation:
         silent = number % 2 == 1 and not queue.sq_sig_all
         for each in range(_BURST):
             part = Sge(local.addr + _WORD * each, _WORD, local.lkey)
-            request = SendRequest("RDMA_WRITE", context.next_wr_id(), (part,), rkey=rkey % (1 << 32), remote_addr=addr)
+            request = SendRequest(
+                "RDMA_WRITE", context.next_wr_id(), (part,), rkey=rkey % (1 << 32), remote_addr=addr
+            )
             if each:
-                request = _atomic(request._replace(opcode=operation), values[each - 1], values[each])
-            returned = queue.post_send(request._replace(flags=0 if silent and not each else SIGNALED))
+                request = _atomic(
+                    request._replace(opcode=operation), values[each - 1], values[each]
+                )
+            returned = queue.post_send(
+                request._replace(flags=0 if silent and not each else SIGNALED)
+            )
             if returned.value:
                 return result_of(returned)
         expected = _BURST - silent
         found = queue.completions(expected)
         if [each.status for each in found] != ["SUCCESS"] * expected:
             connection.stale = True
-            connection.check_response([each for each in found if each.status != "SUCCESS"], (), operation)
-            return told(f"round {number} completed with {' '.join(each.status for each in found)}", "device")
+            connection.check_response(
+                [each for each in found if each.status != "SUCCESS"], (), operation
+            )
+            return told(
+                f"round {number} completed with {' '.join(each.status for each in found)}", "device"
+            )
         for each in range(1, _BURST):
             seen = int.from_bytes(ctypes.string_at(local.addr + _WORD * each, _WORD), sys.byteorder)
             if seen != values[each - 1]:
                 return told(
-                    f"atomic {each} of round {number} found {seen:#x} instead of {values[each - 1]:#x}", "device"
+                    f"atomic {each} of round {number} found {seen:#x} instead of {values[each - 1]:#x}",
+                    "device",
                 )
     return told("0", "device")
 

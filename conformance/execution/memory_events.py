@@ -75,7 +75,9 @@ def inherited(context: CaseContext, step: Step) -> Observation:
     seen = told("none" if count == 0 else "0") | {"pages": [count, pages]}
     if count not in (0, pages):
         seen["differences"] = [f"a child gets {count} of {pages} pages"]
-    elif (wanted := step.arguments["mappings"]) and (found := paging.mappings(*range_)) != context.number(wanted):
+    elif (wanted := step.arguments["mappings"]) and (
+        found := paging.mappings(*range_)
+    ) != context.number(wanted):
         seen["differences"] = [f"the range is in {found} mappings"]
     return seen
 
@@ -85,7 +87,11 @@ def ibv_fork_init(context: CaseContext, step: Step) -> Observation:
     setting, kernel = str(step.arguments["setting"]), str(step.arguments["kernel"])
     code, seen = context.bench.fork_setting(setting, kernel)
     wanted = {key: str(step.arguments[key]) for key in seen if step.arguments[key] != "either"}
-    different = [f"{key}: {seen[key]} instead of {value}" for key, value in wanted.items() if seen[key] != value]
+    different = [
+        f"{key}: {seen[key]} instead of {value}"
+        for key, value in wanted.items()
+        if seen[key] != value
+    ]
     return compared(result_of(Return(code, 0, layer="libibverbs")), different)
 
 
@@ -94,7 +100,9 @@ def fork(context: CaseContext, step: Step) -> Observation:
     child first fills its whole copy. At `join`, it reports whether the copy has changed since the fork or this fill."""
     name, writes = str(step.arguments["memory"]), step.arguments["child"] == "writes"
     memory = context.memory[name]
-    contents = bytes([_WRITTEN]) * memory.size if writes else ctypes.string_at(memory.addr, memory.size)
+    contents = (
+        bytes([_WRITTEN]) * memory.size if writes else ctypes.string_at(memory.addr, memory.size)
+    )
 
     def hold(report: Callable[[bytes], object], wait: Callable[[], object]) -> None:
         if writes:

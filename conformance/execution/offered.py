@@ -37,15 +37,22 @@ _FLAGS = ENUMS["ibv_rereg_mr_flags"]
 _OPTIONAL = ("RC", "UC", "UD", "RC_SRQ")
 # Verbs, other than registrations, that create regions, domains or the objects that these need. The entry uverbs does
 # not have these verbs.
-_MADE_OTHERWISE = "alloc_null_mr import_mr import_pd alloc_parent_domain alloc_td alloc_dm import_dm dmah".split()
+_MADE_OTHERWISE = (
+    "alloc_null_mr import_mr import_pd alloc_parent_domain alloc_td alloc_dm import_dm dmah".split()
+)
 _OFFSET = 128  # bytes
 _NOBODYS = 0xFFFFFFF0  # a handle that no object has
 _WORD, _SIZE_MAX = 8, (1 << 64) - 1
 _ACCESS = ENUMS["ibv_access_flags"]
-_PLAIN, _ZERO_BASED, _ON_DEMAND, _HUGETLB = map(_ACCESS.value_of, ("LOCAL_WRITE", "ZERO_BASED", "ON_DEMAND", "HUGETLB"))
+_PLAIN, _ZERO_BASED, _ON_DEMAND, _HUGETLB = map(
+    _ACCESS.value_of, ("LOCAL_WRITE", "ZERO_BASED", "ON_DEMAND", "HUGETLB")
+)
 _UNPROTECTED = ENUMS["ibv_parent_domain_init_attr_mask"].value_of("ALLOW_CC_UNPROTECTED_ALLOC")
 _PH = ENUMS["ibv_dmah_init_attr_mask"].value_of("PH")
-_CHANGE_ACCESS, _CHANGE_TRANSLATION = _FLAGS.value_of("CHANGE_ACCESS"), _FLAGS.value_of("CHANGE_TRANSLATION")
+_CHANGE_ACCESS, _CHANGE_TRANSLATION = (
+    _FLAGS.value_of("CHANGE_ACCESS"),
+    _FLAGS.value_of("CHANGE_TRANSLATION"),
+)
 
 
 def capabilities_of(bench: "DeviceBench") -> Capabilities:
@@ -111,21 +118,33 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
         made = entry.reg_mr(pd, addr, bench.page, _PLAIN)
         if made.mr:
             regions["zero_based"] = entry.reg_mr(pd, addr, bench.page, _PLAIN | _ZERO_BASED)
-            regions["iova_page_offset"] = entry.reg_mr_iova(pd, addr + _OFFSET, _OFFSET, addr, _PLAIN)
+            regions["iova_page_offset"] = entry.reg_mr_iova(
+                pd, addr + _OFFSET, _OFFSET, addr, _PLAIN
+            )
             results["rereg_mr"] = entry.rereg_mr(made.mr, _CHANGE_ACCESS, None, 0, 0, _PLAIN)
-            results["rereg_translation"] = entry.rereg_mr(made.mr, _CHANGE_TRANSLATION, None, addr, bench.page, 0)
+            results["rereg_translation"] = entry.rereg_mr(
+                made.mr, _CHANGE_TRANSLATION, None, addr, bench.page, 0
+            )
         results["reg_dmabuf_mr"] = entry.reg_dmabuf_mr(pd, 0, bench.page, 0, -1, 0)
         results |= _made_otherwise(entry, pd, made.mr) if by_library else {}
         for returned in (*results.values(), *regions.values(), made):
             _discard(entry, returned)
         newer = dict.fromkeys(() if by_library else _MADE_OTHERWISE, False)
-        newer |= {poster: _can_be_created(bench, QpSpec("RC", "pd", extended=poster), pd) for poster in BUILDERS}
+        newer |= {
+            poster: _can_be_created(bench, QpSpec("RC", "pd", extended=poster), pd)
+            for poster in BUILDERS
+        }
         newer |= {name: entry.offers(name) for name in capability.BY_SYMBOL}
         newer["dmabuf_buffers"] = by_library and _has_dmabuf_buffers(entry, pd)
         newer |= _on_huge_pages(bench, entry, pd)
-        newer |= {kind.lower(): _can_be_created(bench, QpSpec(kind, "pd"), pd) for kind in _OPTIONAL}
+        newer |= {
+            kind.lower(): _can_be_created(bench, QpSpec(kind, "pd"), pd) for kind in _OPTIONAL
+        }
     verbs = {verb: returned.errno not in ABSENT for verb, returned in results.items()}
-    kinds = {kind: returned.mr is not None or not _means_absent(returned) for kind, returned in regions.items()}
+    kinds = {
+        kind: returned.mr is not None or not _means_absent(returned)
+        for kind, returned in regions.items()
+    }
     return verbs | kinds | newer
 
 
@@ -277,7 +296,9 @@ class _Trial(HarnessResources):
         own = self.scratch(pair.requester.pd, _WORD, "own")
         post_receives(pair.responder, [1])
         sges = (own,) if opcode.startswith("ATOMIC") else ()
-        returned = pair.requester.post_send(SendRequest(opcode, 2, sges, remote_addr=target.addr, rkey=target.rkey))
+        returned = pair.requester.post_send(
+            SendRequest(opcode, 2, sges, remote_addr=target.addr, rkey=target.rkey)
+        )
         if returned.value:
             return _refusal(f"posting {opcode}", returned)
         pair.requester.completions(1)
@@ -286,7 +307,9 @@ class _Trial(HarnessResources):
 
 def _refusal(what: str, returned: Return) -> str:
     """Describes a call that was refused because the device lacks a capability. Returns "" for other refusals."""
-    return f"{what} was refused with {errno_name(returned.errno)}" if _means_absent(returned) else ""
+    return (
+        f"{what} was refused with {errno_name(returned.errno)}" if _means_absent(returned) else ""
+    )
 
 
 # For each capability, the call that tests whether the device has the capability.
@@ -299,6 +322,8 @@ _TRIED: Mapping[str, Callable[[_Trial], str]] = {
     "odp": lambda trial: trial.region("ON_DEMAND"),
     "odp_implicit": _Trial.whole_address_space,
     "flush_global": lambda trial: trial.region("FLUSH_GLOBAL") or trial.pair("RC", "FLUSH"),
-    "flush_persistent": lambda trial: trial.pair("RC", "FLUSH"),  # the cases test which memory is persistent
+    "flush_persistent": lambda trial: trial.pair(
+        "RC", "FLUSH"
+    ),  # the cases test which memory is persistent
     "atomic_write": lambda trial: trial.pair("RC", "ATOMIC_WRITE"),
 }

@@ -19,7 +19,13 @@ from conformance.bench.memory_areas import BEFORE, EMPTY, Area, Part, pattern, r
 from conformance.bench.work_requests import NO_BYTES, Completion, Exchange, SendRequest
 from conformance.device.limits import LIMIT_HINT, lockable
 from conformance.errors import HarnessFailure, SetupRefused, UserError
-from conformance.execution.connection import ERROR_STATE, SILENCE_S, ExchangeSpec, LoopbackConnection, state_of
+from conformance.execution.connection import (
+    ERROR_STATE,
+    SILENCE_S,
+    ExchangeSpec,
+    LoopbackConnection,
+    state_of,
+)
 from conformance.execution.context import HarnessResources
 from conformance.execution.offered import domain
 from conformance.model.expected_errors import DATAGRAM_HEADER
@@ -32,9 +38,13 @@ _HINT = (
     "connect the port to itself or to a switch that returns its packets, select another GID with --gid-index, or"
     " select another device with --peer"
 )
-_PEER_HINT = "connect both ports, select another GID with --gid-index, or select another device with --peer"
+_PEER_HINT = (
+    "connect both ports, select another GID with --gid-index, or select another device with --peer"
+)
 _MEMORY_HINT = "free memory, or stop other programs that use the device: a limit on locked memory is not the reason"
-_PATH_HINT = "add an address to the port's network interface, or select another GID with --gid-index"
+_PATH_HINT = (
+    "add an address to the port's network interface, or select another GID with --gid-index"
+)
 # Types of pairs that a device may have besides RC, or instead of RC.
 _OTHERS = ("UC", "UD", "RC_SRQ")
 _TRIES = 3  # how often a message is sent at most over an unreliable transport
@@ -65,19 +75,30 @@ def preflight(bench: Bench) -> Findings:
 
 class _Preflight(HarnessResources):
     def findings(self) -> Findings:
-        self.bench.adapt(Findings(renews_by_reset=False))  # the weakest assumption, until RESET is tested
+        self.bench.adapt(
+            Findings(renews_by_reset=False)
+        )  # the weakest assumption, until RESET is tested
         try:
             found = self._of_reliable(self.connection("RC", "pd"))
         except SetupRefused as refused:
             _check_limit(refused)
             if not refused.not_offered:
                 hint = _MEMORY_HINT if refused.code == "ENOMEM" else _PATH_HINT
-                raise UserError(f"the device cannot be tested: {refused}", hint=hint, status=3) from refused
+                raise UserError(
+                    f"the device cannot be tested: {refused}", hint=hint, status=3
+                ) from refused
             found = Findings({"RC": NOT_OFFERED})
         others = {kind: self._of_type(kind) for kind in _OTHERS}
         if NOT_OFFERED in found.pairs.values() and not others["UD"].responded:
-            raise UserError(f"loopback does not work on this device: {others['UD'].failed}", hint=_HINT, status=3)
-        found = replace(found, pairs={**found.pairs, **{kind: each.failed or WORKS for kind, each in others.items()}})
+            raise UserError(
+                f"loopback does not work on this device: {others['UD'].failed}",
+                hint=_HINT,
+                status=3,
+            )
+        found = replace(
+            found,
+            pairs={**found.pairs, **{kind: each.failed or WORKS for kind, each in others.items()}},
+        )
         self.bench.adapt(found)
         return found
 
@@ -92,12 +113,16 @@ class _Preflight(HarnessResources):
         if connection.pair.renews_by_reset and self._fails_after_renewal(connection, operations):
             found = replace(found, renews_by_reset=False)
             self.bench.adapt(found)
-        if not connection.pair.renews_by_reset and (failed := self._fails_after_renewal(connection, operations)):
+        if not connection.pair.renews_by_reset and (
+            failed := self._fails_after_renewal(connection, operations)
+        ):
             message = f"a new pair after a refused request does not work on this device: {failed}"
             raise UserError(message, hint="report this to the developers of the driver", status=3)
         return found
 
-    def _fails_after_renewal(self, connection: LoopbackConnection, operations: Mapping[str, str]) -> str:
+    def _fails_after_renewal(
+        self, connection: LoopbackConnection, operations: Mapping[str, str]
+    ) -> str:
         """Renews the pair. Returns why the pair no longer works as before, or an empty text."""
         connection.stale = True
         connection.renew_if_stale()
@@ -150,10 +175,14 @@ class _Preflight(HarnessResources):
     def _one_sided(self, connection: LoopbackConnection, opcode: str) -> _Outcome:
         """Returns the outcome of an operation of the requester on the responder's memory."""
         content, reads = pattern(_BYTES), opcode == "RDMA_READ"
-        before = (content, repeated(EMPTY, _BYTES)) if reads else (repeated(BEFORE, _BYTES), content)
+        before = (
+            (content, repeated(EMPTY, _BYTES)) if reads else (repeated(BEFORE, _BYTES), content)
+        )
         exchange, target, local = self._exchange(connection, opcode, self._other(), before)
         if exchange.returned.value:
-            return _Outcome(f"an {opcode} could not be posted: {errno_name(abs(exchange.returned.value))}")
+            return _Outcome(
+                f"an {opcode} could not be posted: {errno_name(abs(exchange.returned.value))}"
+            )
         arrived = (local if reads else target).content() == content
         if exchange.succeeded and arrived:
             return _DONE
@@ -184,16 +213,26 @@ class _Preflight(HarnessResources):
         )
         request = SendRequest(opcode, 1, (own,), rkey=other.rkey, remote_addr=other.addr)
         try:
-            return connection.execute(ExchangeSpec(connection, request, (target, local))), target, local
+            return (
+                connection.execute(ExchangeSpec(connection, request, (target, local))),
+                target,
+                local,
+            )
         except HarnessFailure as failure:
-            raise UserError(f"the device cannot be tested: {failure}", hint=_HINT, status=3) from failure
+            raise UserError(
+                f"the device cannot be tested: {failure}", hint=_HINT, status=3
+            ) from failure
 
 
 def _check_limit(refused: SetupRefused) -> None:
     """Raises UserError if the reason for a refusal is this process's limit of locked memory."""
     limit = lockable()
     if refused.code == "ENOMEM" and limit is not None:
-        raise UserError(f"{refused}; this process may lock {limit >> 10} KiB of memory", hint=LIMIT_HINT, status=3)
+        raise UserError(
+            f"{refused}; this process may lock {limit >> 10} KiB of memory",
+            hint=LIMIT_HINT,
+            status=3,
+        )
 
 
 def _check(connection: LoopbackConnection, outcome: _Outcome) -> None:
@@ -201,11 +240,17 @@ def _check(connection: LoopbackConnection, outcome: _Outcome) -> None:
     if outcome.responded:
         return
     if connection.pair.requester.pd.context_pointer != connection.pair.responder.pd.context_pointer:
-        raise UserError(f"nothing arrives from the peer: {outcome.failed}", hint=_PEER_HINT, status=3)
-    raise UserError(f"loopback does not work on this device: {outcome.failed}", hint=_HINT, status=3)
+        raise UserError(
+            f"nothing arrives from the peer: {outcome.failed}", hint=_PEER_HINT, status=3
+        )
+    raise UserError(
+        f"loopback does not work on this device: {outcome.failed}", hint=_HINT, status=3
+    )
 
 
-def _sent(connection: LoopbackConnection, own: Sge | None = None, other: Sge | None = None) -> _Outcome:
+def _sent(
+    connection: LoopbackConnection, own: Sge | None = None, other: Sge | None = None
+) -> _Outcome:
     """Returns the outcome of a SEND to the responder's memory, by default of zero bytes. A message of zero bytes needs
     no region, so only an error of the path or of the queue pairs can prevent its delivery."""
     requester, responder = connection.pair.requester, connection.pair.responder
@@ -214,10 +259,18 @@ def _sent(connection: LoopbackConnection, own: Sge | None = None, other: Sge | N
     if own and other:
         ctypes.memmove(own.addr, content, len(content))
         ctypes.memset(other.addr, BEFORE, _BYTES)
-    sinks, sources = ((other,) if other else NO_BYTES), ((own._replace(length=len(content)),) if own else ())
-    for returned in (responder.post_receive(sinks, 1), requester.post_send(SendRequest("SEND", 2, sources))):
+    sinks, sources = (
+        ((other,) if other else NO_BYTES),
+        ((own._replace(length=len(content)),) if own else ()),
+    )
+    for returned in (
+        responder.post_receive(sinks, 1),
+        requester.post_send(SendRequest("SEND", 2, sources)),
+    ):
         if returned.value:
-            refused = f"a SEND or its receive could not be posted: {errno_name(abs(returned.value))}"
+            refused = (
+                f"a SEND or its receive could not be posted: {errno_name(abs(returned.value))}"
+            )
             return _Outcome(refused, responded=bool(own))
     found, received = requester.completions(1), responder.completions(1)
     arrived = not other or ctypes.string_at(other.addr + header, len(content)) == content
@@ -241,12 +294,12 @@ def _tells_state(connection: LoopbackConnection) -> bool:
     if reported in (ERROR_STATE, ""):
         return bool(reported)
     posted = pair.responder.post_receive(NO_BYTES, 3)
-    failed = posted.value or [each.status for each in pair.responder.completions(1, SILENCE_S)] == ["WR_FLUSH_ERR"]
+    failed = posted.value or [each.status for each in pair.responder.completions(1, SILENCE_S)] == [
+        "WR_FLUSH_ERR"
+    ]
     return not failed
 
 
 def _described(opcode: str, found: Sequence[Completion]) -> str:
     statuses = " and ".join(each.status for each in found)
-    return (
-        f"{opcode} {f'completed with {statuses}' if found else 'produced no completion'}, and its data did not arrive"
-    )
+    return f"{opcode} {f'completed with {statuses}' if found else 'produced no completion'}, and its data did not arrive"

@@ -29,7 +29,11 @@ def each_allocation_fails(context: CaseContext, call: Callable[[], Observation])
     first refusal that the row does not permit, or else the last refusal, or else the result of the call.
     """
     step, last = context.case.when, None
-    fresh = [context.memory[name] for name, spec in context.case.given.memory.items() if spec.kind == "untouched"]
+    fresh = [
+        context.memory[name]
+        for name, spec in context.case.given.memory.items()
+        if spec.kind == "untouched"
+    ]
     for count in itertools.count():
         if count % _REPORT_INTERVAL == _REPORT_INTERVAL - 1:
             context.progress("calls", count)
@@ -57,7 +61,9 @@ def _release(context: CaseContext, name: str) -> None:
     else:
         return
     if released.value:
-        raise SetupRefused("releasing an object that a repeated call created", errno_name(released.value))
+        raise SetupRefused(
+            "releasing an object that a repeated call created", errno_name(released.value)
+        )
     context.forget(kind, name)
 
 
@@ -93,9 +99,15 @@ def make_calls(context: CaseContext) -> Observation:
     """Issues the judged call, and executes the later steps. The set-up must exist. In the returned observation,
     `afterwards` has the observations of the later steps."""
     limit = context.case.given.memlock
-    with nullcontext() if limit is None else context.bench.locked_memory_limit(context.bytes(limit)):
+    with (
+        nullcontext() if limit is None else context.bench.locked_memory_limit(context.bytes(limit))
+    ):
         call = partial(_step, context, context.case.when)
-        observation = each_allocation_fails(context, call) if "failing_allocations" in context.case.needs else call()
+        observation = (
+            each_allocation_fails(context, call)
+            if "failing_allocations" in context.case.needs
+            else call()
+        )
     if context.case.afterwards:
         observation["afterwards"] = _afterwards(context, observation)
     return observation
@@ -158,7 +170,14 @@ def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
 def _is_there(context: CaseContext, product: str) -> bool:
     return any(
         product in each
-        for each in (context.mrs, context.windows, context.buffers, context.held, context.fields, context.pds)
+        for each in (
+            context.mrs,
+            context.windows,
+            context.buffers,
+            context.held,
+            context.fields,
+            context.pds,
+        )
     )
 
 
@@ -203,8 +222,13 @@ def set_up_objects(context: CaseContext) -> None:
 
 def _set_up_mr(context: CaseContext, name: str, spec: MrSpec) -> None:
     entry = context.entry
-    if any(window.bound and window.bound["mr"] == name for window in context.case.given.windows.values()):
-        context.entry = context.bench.entry("libibverbs")  # a bind needs a region that libibverbs registered
+    if any(
+        window.bound and window.bound["mr"] == name
+        for window in context.case.given.windows.values()
+    ):
+        context.entry = context.bench.entry(
+            "libibverbs"
+        )  # a bind needs a region that libibverbs registered
     observed = _step(context, Step(spec.call, spec.arguments, context.case.when.then, name))
     context.entry = entry
     if observed["returned"] != "MR":

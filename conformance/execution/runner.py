@@ -96,9 +96,15 @@ class RunContext:
     memory: ModuleMemory | None = None
     only_observes: bool = False
 
-    def run_of(self, case: Case, observed: Observation, kernel: KernelEvidence, duration_us: int) -> CaseRun:
+    def run_of(
+        self, case: Case, observed: Observation, kernel: KernelEvidence, duration_us: int
+    ) -> CaseRun:
         """Returns the run of a case. Judges the observation if no supervisor judges it."""
-        judged = (NOT_JUDGED, observed) if self.only_observes else conclude(case, self.basis, observed, kernel)
+        judged = (
+            (NOT_JUDGED, observed)
+            if self.only_observes
+            else conclude(case, self.basis, observed, kernel)
+        )
         return CaseRun(case, *judged, kernel, duration_us)
 
     def unfreed(self, repeat: Callable[[], object], progress: Progress) -> list[UnfreedMemory]:
@@ -151,7 +157,9 @@ def _needs(case: Case) -> list[str]:
 
 
 def run_calls(case: Case, run: RunContext, progress: Progress) -> CaseRun:
-    return run_observing(case, run, lambda: set_up_and_call(CaseContext(case, run.bench, progress), set_up), progress)
+    return run_observing(
+        case, run, lambda: set_up_and_call(CaseContext(case, run.bench, progress), set_up), progress
+    )
 
 
 def run_api(case: Case, run: RunContext, progress: Progress) -> CaseRun:
@@ -159,7 +167,10 @@ def run_api(case: Case, run: RunContext, progress: Progress) -> CaseRun:
     the case does not count as hung."""
     waits = itertools.count(1)
     return run_observing(
-        case, run, lambda: _observe_api(case, run.bench, lambda: progress("the compiler", next(waits))), progress
+        case,
+        run,
+        lambda: _observe_api(case, run.bench, lambda: progress("the compiler", next(waits))),
+        progress,
     )
 
 
@@ -170,7 +181,10 @@ def _observe_api(case: Case, bench: Bench, waiting: Callable[[], None]) -> Obser
     item = str(case.when.arguments["item"])
     all_checks = bench.api_checks(waiting)
     checks = [check for check in all_checks if _is_about(check.item, item)]
-    seen = {outcome: [check for check in checks if check.outcome == outcome] for outcome in (PASS, FAIL, NOT_COVERED)}
+    seen = {
+        outcome: [check for check in checks if check.outcome == outcome]
+        for outcome in (PASS, FAIL, NOT_COVERED)
+    }
     returned = "differs" if seen[FAIL] else "0" if seen[PASS] else "nothing"
     observation: Observation = {"rc": None, "returned": returned, "errno": "", "layer": "header"}
     observation["checks"] = {outcome: len(found) for outcome, found in seen.items()}
@@ -180,7 +194,9 @@ def _observe_api(case: Case, bench: Bench, waiting: Callable[[], None]) -> Obser
         observation["not_covered"] = [_format_check(check) for check in seen[NOT_COVERED]]
     if returned == "nothing":
         reasons = [check.reason for check in checks or all_checks if check.reason]
-        observation["unreachable"] = reasons[0] if reasons else f"nothing installed could be compared with {item}"
+        observation["unreachable"] = (
+            reasons[0] if reasons else f"nothing installed could be compared with {item}"
+        )
     return observation
 
 
@@ -190,10 +206,14 @@ def _format_check(check: Check) -> str:
 
 def _is_about(check: str, item: str) -> bool:
     """Whether a check is about the item or a part of the item."""
-    return check == item or (check.startswith((f"{item}.", f"{item} ")) and not check.endswith("(experimental)"))
+    return check == item or (
+        check.startswith((f"{item}.", f"{item} ")) and not check.endswith("(experimental)")
+    )
 
 
-def run_observing(case: Case, run: RunContext, observe: Callable[[], Observation], progress: Progress) -> CaseRun:
+def run_observing(
+    case: Case, run: RunContext, observe: Callable[[], Observation], progress: Progress
+) -> CaseRun:
     """Runs a case with `observe`, and judges the observation together with the kernel's evidence. If kernel resources
     have leaked, adds them to `left_behind` of the observation."""
     started = time.perf_counter_ns()

@@ -37,7 +37,9 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
     """Registers `count` adjacent regions of `length` bytes from `addr` on, and accesses them with their keys. Then
     deregisters every second region, and accesses the remaining regions again. `returned` is 0, or describes the first
     error."""
-    addr, length, count, access = context.numbers(step.arguments, "addr", "length", "count", "access")
+    addr, length, count, access = context.numbers(
+        step.arguments, "addr", "length", "count", "access"
+    )
     regions: list[Mr] = []
     remarks: list[str] = []
     for number in range(count):
@@ -57,7 +59,9 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
     keys = [(mr.struct.lkey, mr.struct.rkey) for mr in regions]
     starts = [addr + number * length for number in range(count)]
     used = _used(keys)
-    beyond = [_write(keys[each][1], starts[each + 1], length, "refused") for each in used[:-1:_SAMPLED]]
+    beyond = [
+        _write(keys[each][1], starts[each + 1], length, "refused") for each in used[:-1:_SAMPLED]
+    ]
     fault = _first_fault(context, [*_served(keys, starts, length, used), *beyond])
     if fault:
         return _ended(f"with {count} regions: a fault", fault)
@@ -66,7 +70,9 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
             context.progress("deregistrations", count + number)
         returned = context.entry.dereg_mr(regions[number])
         if returned.value:
-            return _ended(f"region {number} could not be deregistered: {errno_name(returned.value)}")
+            return _ended(
+                f"region {number} could not be deregistered: {errno_name(returned.value)}"
+            )
         del context.mrs[f"region {number}"]
     kept, gone = [each for each in used if each % 2], [each for each in used if each % 2 == 0]
     stale = [_write(keys[each][1], starts[each], length, "refused") for each in gone[::_SAMPLED]]
@@ -79,7 +85,9 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
 def four_threads(context: CaseContext, step: Step) -> Observation:
     """Calls verbs in four threads at the same time, `rounds` times in each thread (see the vocabulary). `returned` is
     0, or describes the first wrong result."""
-    addr, length, access, rounds = context.numbers(step.arguments, "addr", "length", "access", "rounds")
+    addr, length, access, rounds = context.numbers(
+        step.arguments, "addr", "length", "access", "rounds"
+    )
     entry, pd = context.entry, context.pds[str(step.arguments["pd"])]
     info = BindInfo(context.mrs[str(step.arguments["mr"])], addr, length, access & ~_LOCAL_WRITE)
     alive: SimpleQueue[Mr | None] = SimpleQueue()
@@ -109,11 +117,21 @@ def four_threads(context: CaseContext, step: Step) -> Observation:
 
     def completed(what: str, queue: Queue, returned: Return) -> str:
         statuses = [] if returned.value else [each.status for each in queue.completions(1)]
-        return "" if statuses == ["SUCCESS"] else f"{what} returned {returned.value} and completed with {statuses}"
+        return (
+            ""
+            if statuses == ["SUCCESS"]
+            else f"{what} returned {returned.value} and completed with {statuses}"
+        )
 
     def rebind() -> str:
-        queue, window = context.pairs[str(step.arguments["qp"])].responder, context.windows[str(step.arguments["mw"])]
-        wrong = (completed("a bind", queue, queue.bind_mw(window, info, SIGNALED, each)) for each in range(rounds))
+        queue, window = (
+            context.pairs[str(step.arguments["qp"])].responder,
+            context.windows[str(step.arguments["mw"])],
+        )
+        wrong = (
+            completed("a bind", queue, queue.bind_mw(window, info, SIGNALED, each))
+            for each in range(rounds)
+        )
         return next(filter(None, wrong), "")
 
     def invalidate() -> str:
@@ -137,26 +155,51 @@ def four_threads(context: CaseContext, step: Step) -> Observation:
 
 def _used(keys: Sequence[tuple[int, int]]) -> list[int]:
     """Returns the numbers of the regions to access: a sample, and regions that share a key with another region."""
-    count, occurs = len(keys), (Counter(lkey for lkey, _ in keys), Counter(rkey for _, rkey in keys))
+    count, occurs = (
+        len(keys),
+        (Counter(lkey for lkey, _ in keys), Counter(rkey for _, rkey in keys)),
+    )
     step = max(1, count // _USED) | 1  # odd, so that only a part of the sample is deregistered
-    twice = (number for number, (lkey, rkey) in enumerate(keys) if occurs[0][lkey] > 1 or occurs[1][rkey] > 1)
+    twice = (
+        number
+        for number, (lkey, rkey) in enumerate(keys)
+        if occurs[0][lkey] > 1 or occurs[1][rkey] > 1
+    )
     return sorted({*range(0, count, step), *itertools.islice(twice, _USED)})
 
 
-def _served(keys: Sequence[tuple[int, int]], starts: Sequence[int], length: int, numbers: Iterable[int]) -> list[Step]:
+def _served(
+    keys: Sequence[tuple[int, int]], starts: Sequence[int], length: int, numbers: Iterable[int]
+) -> list[Step]:
     """Returns two steps for each of the regions: a peer's write to the region, and a receive into the region."""
     return [
         step
         for each in numbers
         for step in (
             _write(keys[each][1], starts[each], length, "success"),
-            _probe("local_traffic", starts[each], length, "success", op="RECV", lkey=_number(keys[each][0])),
+            _probe(
+                "local_traffic",
+                starts[each],
+                length,
+                "success",
+                op="RECV",
+                lkey=_number(keys[each][0]),
+            ),
         )
     ]
 
 
 def _write(rkey: int, at: int, length: int, outcome: str) -> Step:
-    return _probe("traffic", at, length, outcome, op="RDMA_WRITE", rkey=_number(rkey), via=NULL, qp_access=_QP_ACCESS)
+    return _probe(
+        "traffic",
+        at,
+        length,
+        outcome,
+        op="RDMA_WRITE",
+        rkey=_number(rkey),
+        via=NULL,
+        qp_access=_QP_ACCESS,
+    )
 
 
 def _probe(call: str, at: int, length: int, outcome: str, **arguments: Argument) -> Step:
@@ -189,8 +232,12 @@ def _first_fault(context: CaseContext, steps: Sequence[Step]) -> Fault | None:
                 raise seen
             fault = fault_of(step, seen)
             if fault:
-                aimed = step.then.outcome == "refused"  # the key was of another region, or of no region
-                return replace(fault, call=str(step), operation=str(step.arguments["op"]), outside=aimed)
+                aimed = (
+                    step.then.outcome == "refused"
+                )  # the key was of another region, or of no region
+                return replace(
+                    fault, call=str(step), operation=str(step.arguments["op"]), outside=aimed
+                )
     return None
 
 

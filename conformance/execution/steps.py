@@ -10,13 +10,30 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import Any, cast
 
-from conformance.bench.calls import Buffer, Held, IbvPd, Mr, QueriedMr, Return, Sge, Window, errno_name
+from conformance.bench.calls import (
+    Buffer,
+    Held,
+    IbvPd,
+    Mr,
+    QueriedMr,
+    Return,
+    Sge,
+    Window,
+    errno_name,
+)
 from conformance.bench.doors import start_of
 from conformance.bench.interface import NotifyingQueue, Queue
 from conformance.bench.memory_areas import BEFORE, SHOWN, pattern, repeated
 from conformance.bench.work_requests import NO_BYTES, SIGNALED, Completion, SendRequest, next_rkey
 from conformance.errors import SetupRefused
-from conformance.execution import batches, element_lists, in_flight, memory_events, side_by_side, traffic
+from conformance.execution import (
+    batches,
+    element_lists,
+    in_flight,
+    memory_events,
+    side_by_side,
+    traffic,
+)
 from conformance.execution.connection import ERROR_STATE, SILENCE_S, post_receives, state_of
 from conformance.execution.context import CaseContext, compared, null_result, result_of, told
 from conformance.model.case import Argument, Step
@@ -31,16 +48,25 @@ _INVENTED_HANDLE = 0xFFFFFFF0
 _EXPORTED = b"exported"
 _REREG = ENUMS["ibv_rereg_mr_flags"]
 _REREG_CODES = ENUMS["ibv_rereg_mr_err_code"]
-_CHANGE_TRANSLATION, _CHANGE_PD = _REREG.value_of("CHANGE_TRANSLATION"), _REREG.value_of("CHANGE_PD")
+_CHANGE_TRANSLATION, _CHANGE_PD = (
+    _REREG.value_of("CHANGE_TRANSLATION"),
+    _REREG.value_of("CHANGE_PD"),
+)
 
 
-def registered(context: CaseContext, step: Step, returned: Return, addr: int, length: int) -> Observation:
+def registered(
+    context: CaseContext, step: Step, returned: Return, addr: int, length: int
+) -> Observation:
     """Returns the observation of a registration, and adds the region to the context. If the call has no argument `pd`,
     the region has to be in the PD of the argument `mr`."""
     if returned.mr is None:
         return null_result(returned)
     given = step.arguments
-    pd = context.pds[str(given["pd"])].pointer if "pd" in given else context.mrs[str(given["mr"])].struct.pd
+    pd = (
+        context.pds[str(given["pd"])].pointer
+        if "pd" in given
+        else context.mrs[str(given["mr"])].struct.pd
+    )
     context.keep_mr(step.name, returned.mr, context.entry)
     return {
         "rc": None,
@@ -55,14 +81,20 @@ def registered(context: CaseContext, step: Step, returned: Return, addr: int, le
 def _fields(context: CaseContext, mr: Mr, pd: int | None) -> MrFields:
     """Returns the fields of struct ibv_mr. `pd` is the pointer that the field `pd` must contain (None: NULL)."""
     right_context = mr.struct.context == context.pds["pd"].context_pointer
-    return cast(MrFields, {**mr.fields(), "pd_is_the_asked": mr.struct.pd == pd, "context_is_the_pds": right_context})
+    return cast(
+        MrFields,
+        {**mr.fields(), "pd_is_the_asked": mr.struct.pd == pd, "context_is_the_pds": right_context},
+    )
 
 
 def call_verb(context: CaseContext, step: Step) -> Observation:
     """Calls a verb with the arguments of its prototype. Interprets the result as the manual page specifies."""
     verb = VERBS[step.call]
     with ExitStack() as opened:
-        values = {key: _value(context, spec, step.arguments[key], opened) for key, spec in CALLS[step.call].items()}
+        values = {
+            key: _value(context, spec, step.arguments[key], opened)
+            for key, spec in CALLS[step.call].items()
+        }
         returned = getattr(context.entry, verb.method)(*values.values())
     if verb.product:
         # A verb without the argument `length` registers the memory of its argument `mr` again.
@@ -85,7 +117,11 @@ def _value(context: CaseContext, spec: ArgumentSpec, given: Argument, opened: Ex
 
 
 def _objects(context: CaseContext, kind: str) -> dict[str, Any]:
-    known: dict[str, dict[str, Any]] = {"pd": context.pds, "mr": context.mrs, "buffer": context.buffers}
+    known: dict[str, dict[str, Any]] = {
+        "pd": context.pds,
+        "mr": context.mrs,
+        "buffer": context.buffers,
+    }
     return known.get(kind, context.held)
 
 
@@ -93,10 +129,17 @@ def _make_object(context: CaseContext, step: Step) -> Observation:
     """Calls a verb that creates an object other than a region or a window."""
     verb, arguments = VERBS[step.call], CALLS[step.call].items()
     unused = ExitStack()  # no argument of these verbs is a file descriptor
-    values = [_value(context, spec, step.arguments[key], unused) for key, spec in arguments if spec.kind != "word"]
+    values = [
+        _value(context, spec, step.arguments[key], unused)
+        for key, spec in arguments
+        if spec.kind != "word"
+    ]
     if step.call.startswith("ibv_import"):  # the only argument is the handle of an object
         made_up = step.arguments.get("handle", "own") != "own"
-        values = [_INVENTED_HANDLE if made_up else cast(Held, each).handle if each else 0 for each in values]
+        values = [
+            _INVENTED_HANDLE if made_up else cast(Held, each).handle if each else 0
+            for each in values
+        ]
     if step.arguments.get("more_than") == "max_dm_size":
         values[0] = cast(int, values[0]) + context.bench.max_dm_size
     if verb.parameters[0].name == "context":
@@ -148,7 +191,9 @@ def _stale_handle(context: CaseContext, mr: Mr) -> int:
     entry = context.entry
     returned = entry.reg_mr(context.pds["pd"], mr.struct.addr or 0, mr.struct.length, 0)
     if returned.mr is None:
-        raise SetupRefused("registering a second region of the same memory", errno_name(returned.errno))
+        raise SetupRefused(
+            "registering a second region of the same memory", errno_name(returned.errno)
+        )
     handle = returned.mr.handle
     if entry.dereg_mr(returned.mr).value != 0:
         raise SetupRefused("deregistering the second region", "")
@@ -160,14 +205,18 @@ def ibv_rereg_mr(context: CaseContext, step: Step) -> Observation:
     mr = context.mrs[name]
     before = mr.fields()
     old_pd = mr.struct.pd
-    flags, addr, length, access = context.numbers(step.arguments, "flags", "addr", "length", "access")
+    flags, addr, length, access = context.numbers(
+        step.arguments, "flags", "addr", "length", "access"
+    )
     pd = None if pd_name == NULL else context.pds[pd_name]
     returned = context.entry.rereg_mr(mr, flags, pd, addr, length, access)
     observation = result_of(returned)
     if context.entry.name == "libibverbs" and returned.value:
         observation |= {"returned": _REREG_CODES.name_of(returned.value), "enumerated": True}
     moved = bool(flags & _CHANGE_TRANSLATION)
-    if returned.value == 0 and context.entry.name == "uverbs":  # updates struct ibv_mr, like libibverbs
+    if (
+        returned.value == 0 and context.entry.name == "uverbs"
+    ):  # updates struct ibv_mr, like libibverbs
         if moved:
             mr.struct.addr, mr.struct.length = addr, length
         if pd and flags & _CHANGE_PD:
@@ -178,19 +227,28 @@ def ibv_rereg_mr(context: CaseContext, step: Step) -> Observation:
         if not moved:
             addr, length = before["addr"], before["length"]
         observation["asked"] = {"addr": addr, "length": length}
-        observation["keys"] = {"before": [before["lkey"], before["rkey"]], "after": [mr.struct.lkey, mr.struct.rkey]}
-        observation["mr"] = _fields(context, mr, pd.pointer if flags & _CHANGE_PD and pd else old_pd)
+        observation["keys"] = {
+            "before": [before["lkey"], before["rkey"]],
+            "after": [mr.struct.lkey, mr.struct.rkey],
+        }
+        observation["mr"] = _fields(
+            context, mr, pd.pointer if flags & _CHANGE_PD and pd else old_pd
+        )
     return observation
 
 
 def ibv_rereg_mr_experimental(context: CaseContext, step: Step) -> Observation:
     pd_name = str(step.arguments["pd"])
-    flags, addr, length, access = context.numbers(step.arguments, "flags", "addr", "length", "access")
+    flags, addr, length, access = context.numbers(
+        step.arguments, "flags", "addr", "length", "access"
+    )
     pd = None if pd_name == NULL else context.pds[pd_name]
     name = str(step.arguments["mr"])
     mr = context.mrs[name]
     before = mr.fields()
-    returned = context.bench.entry("libibverbs").experimental_rereg_mr(mr, flags, pd, addr, length, access)
+    returned = context.bench.entry("libibverbs").experimental_rereg_mr(
+        mr, flags, pd, addr, length, access
+    )
     context.fields[name] = {**mr.fields(), "old_lkey": before["lkey"], "old_rkey": before["rkey"]}
     return result_of(returned)
 
@@ -215,9 +273,15 @@ def query_mr(context: CaseContext, step: Step) -> Observation:
     returned = context.bench.entry("uverbs").query_mr(context.mrs[name])
     observation = result_of(returned)
     if returned.queried:
-        wanted = QueriedMr(fields["lkey"], fields["rkey"], *context.numbers(step.arguments, "length", "iova"))
+        wanted = QueriedMr(
+            fields["lkey"], fields["rkey"], *context.numbers(step.arguments, "length", "iova")
+        )
         pairs = zip(asdict(wanted).items(), asdict(returned.queried).values(), strict=True)
-        different = [f"{key} {actual:#x} instead of {value:#x}" for (key, value), actual in pairs if actual != value]
+        different = [
+            f"{key} {actual:#x} instead of {value:#x}"
+            for (key, value), actual in pairs
+            if actual != value
+        ]
         return compared(observation, different)
     return observation
 
@@ -233,7 +297,9 @@ def forged(context: CaseContext, step: Step) -> Observation:
     }
     command, handle = str(step.arguments["command"]), handles[str(step.arguments["handle"])]
     observation = result_of(context.entry.forged(command, handle, mr))
-    if command != "DESTROY_QP":  # the control of DESTROY_QP needs a new queue pair, which one command cannot create
+    if (
+        command != "DESTROY_QP"
+    ):  # the control of DESTROY_QP needs a new queue pair, which one command cannot create
         control = context.entry.by_right_handle(command, handles["pd"], mr)
         observation |= {"no_control": errno_name(control.errno)} if control.value else {}
     return observation
@@ -281,7 +347,9 @@ def ibv_import_mr(context: CaseContext, step: Step) -> Observation:
         context.cleanup.callback(returned.release)
     actual, wanted = returned.mr.fields(), {**mr.fields(), "addr": 0}
     context.fields[step.name] = actual
-    different = [f"{key} {actual[key]:#x} instead of {v:#x}" for key, v in wanted.items() if actual[key] != v]
+    different = [
+        f"{key} {actual[key]:#x} instead of {v:#x}" for key, v in wanted.items() if actual[key] != v
+    ]
     return compared(told("MR", "provider", None), different)
 
 
@@ -291,9 +359,17 @@ def ibv_memcpy_from_dm(context: CaseContext, step: Step) -> Observation:
     observation = result_of(context.entry.memcpy_from_dm(to, dm, offset, length))
     if observation["returned"] != "0" or holds == "any":
         return observation
-    wanted = pattern(length) if holds == "pattern" else repeated(BEFORE if holds == "filled" else 0, length)
+    wanted = (
+        pattern(length)
+        if holds == "pattern"
+        else repeated(BEFORE if holds == "filled" else 0, length)
+    )
     actual = ctypes.string_at(to, length)
-    different = [] if actual == wanted else [f"bytes {actual[:SHOWN].hex()} instead of {wanted[:SHOWN].hex()}"]
+    different = (
+        []
+        if actual == wanted
+        else [f"bytes {actual[:SHOWN].hex()} instead of {wanted[:SHOWN].hex()}"]
+    )
     return compared(observation, different)
 
 
@@ -310,11 +386,15 @@ def _release_window(context: CaseContext, name: str, window: Window) -> None:
     if context.windows.get(name) is window:
         returned = window.dealloc()
         if returned.value:
-            context.left_behind.append(f"window {name}: deallocating it returned {errno_name(returned.value)}")
+            context.left_behind.append(
+                f"window {name}: deallocating it returned {errno_name(returned.value)}"
+            )
 
 
 def ibv_alloc_mw(context: CaseContext, step: Step) -> Observation:
-    return alloc_window(context, step.name, str(step.arguments["pd"]), context.number(step.arguments["type"]))
+    return alloc_window(
+        context, step.name, str(step.arguments["pd"]), context.number(step.arguments["type"])
+    )
 
 
 def ibv_dealloc_mw(context: CaseContext, step: Step) -> Observation:
@@ -340,14 +420,18 @@ def _bind(context: CaseContext, step: Step) -> Observation:
     else:
         given = step.arguments["rkey"]
         key = context.number(given) % (1 << 32) if given else next_rkey(window.rkey)
-        returned = queue.post_send(SendRequest("BIND_MW", wr_id, flags=flags, rkey=key, window=window, bind=info))
+        returned = queue.post_send(
+            SendRequest("BIND_MW", wr_id, flags=flags, rkey=key, window=window, bind=info)
+        )
         if returned.value == 0:
             window.rkey = key  # ibv_bind_mw sets the rkey of the window; ibv_post_send does not
     observation = result_of(returned)
     observation["layer"] = "provider" if returned.value else "device"
     if failed:
         observation["state_before"] = ERROR_STATE
-    observation |= _completions(context, queue, returned, bool(flags & SIGNALED), SendRequest("BIND_MW", wr_id))
+    observation |= _completions(
+        context, queue, returned, bool(flags & SIGNALED), SendRequest("BIND_MW", wr_id)
+    )
     if observation["wc"] == ["SUCCESS"] and state_of(pair, queue) == ERROR_STATE:
         observation["state"] = ERROR_STATE
     return {**observation, "rkey": {"before": window.old_rkey, "after": window.rkey}}
@@ -358,9 +442,14 @@ def bind_notified(context: CaseContext, step: Step) -> Observation:
     type_2 = context.case.given.windows[str(step.arguments["mw"])].type == 2
     solicited_only = context.number(step.arguments["solicited_only"])
     queue.request_event(solicited_only)
-    observation = _bind(context, replace(step, call=BINDS[type_2], arguments={"rkey": "", **step.arguments}))
+    observation = _bind(
+        context, replace(step, call=BINDS[type_2], arguments={"rkey": "", **step.arguments})
+    )
     if observation["returned"] != "0" and step.then.outcome == "refused":
-        return {**observation, "unreachable": "the bind was refused when it was posted, so no event is expected"}
+        return {
+            **observation,
+            "unreachable": "the bind was refused when it was posted, so no event is expected",
+        }
     wanted = not solicited_only or observation["wc"] != ["SUCCESS"]
     if observation["wc"] and _had_event(context, queue, wanted) != wanted:
         observation["differences"] = [f"{'no' if wanted else 'a'} completion event"]
@@ -391,13 +480,20 @@ def _completions(
         return {"wc": [NOT_AWAITED], "wr_id_matches": None}
     if expected or queue.sq_sig_all:
         found = queue.completions(1)
-        return _completed(posted.opcode, found) | {"wr_id_matches": [each.wr_id for each in found] == [posted.wr_id]}
+        return _completed(posted.opcode, found) | {
+            "wr_id_matches": [each.wr_id for each in found] == [posted.wr_id]
+        }
     # Requests of one queue complete in order: a completion of this request would precede the marker's completion.
     marker = context.next_wr_id()
-    queue.post_send(SendRequest("RDMA_WRITE", marker))  # a request of zero bytes needs no key and writes nothing
+    queue.post_send(
+        SendRequest("RDMA_WRITE", marker)
+    )  # a request of zero bytes needs no key and writes nothing
     found = queue.completions(1)
     own = [each for each in found if each.wr_id != marker]
-    return _completed(posted.opcode, own) | {"wr_id_matches": None, "marker": [each.status for each in found]}
+    return _completed(posted.opcode, own) | {
+        "wr_id_matches": None,
+        "marker": [each.status for each in found],
+    }
 
 
 def _completed(opcode: str, found: Sequence[Completion]) -> Observation:
@@ -407,7 +503,10 @@ def _completed(opcode: str, found: Sequence[Completion]) -> Observation:
 
 
 def post_local_inv(context: CaseContext, step: Step) -> Observation:
-    queue, rkey = context.pairs[str(step.arguments["qp"])].responder, context.number(step.arguments["rkey"])
+    queue, rkey = (
+        context.pairs[str(step.arguments["qp"])].responder,
+        context.number(step.arguments["rkey"]),
+    )
     request = SendRequest("LOCAL_INV", context.next_wr_id(), invalidate_rkey=rkey)
     returned = queue.post_send(request)
     return result_of(returned) | _completions(context, queue, returned, True, request)
@@ -425,13 +524,19 @@ def post_send_with_inv(context: CaseContext, step: Step) -> Observation:
     wr_id = context.next_wr_id()
     request = SendRequest("SEND_WITH_INV", wr_id, message, invalidate_rkey=rkey)
     returned = pair.requester.post_send(request)
-    observation = result_of(returned) | _completions(context, pair.requester, returned, True, request)
+    observation = result_of(returned) | _completions(
+        context, pair.requester, returned, True, request
+    )
     arrived = observation["wc"] == ["SUCCESS"] and pair.responder.kind in RELIABLE
-    received = pair.responder.completions(1) if arrived else pair.responder.completions(1, SILENCE_S)
+    received = (
+        pair.responder.completions(1) if arrived else pair.responder.completions(1, SILENCE_S)
+    )
     observation["responder_wc"] = [each.status for each in received]
     if not returned.value:
         sent = [Completion(wr_id, status) for status in observation["wc"]]
-        context.connection(str(step.arguments["qp"])).check_response(sent, received, "SEND_WITH_INV")
+        context.connection(str(step.arguments["qp"])).check_response(
+            sent, received, "SEND_WITH_INV"
+        )
     if observation["responder_wc"] == ["SUCCESS"]:
         observation["invalidated"] = [received[0].invalidated_rkey, rkey % (1 << 32)]
         observation["wc_flags"] = received[0].wc_flags
@@ -452,12 +557,28 @@ def restore_rkey(context: CaseContext, step: Step) -> Observation:
     return told()
 
 
-_MODULES = batches, element_lists, in_flight, memory_events, side_by_side, traffic, sys.modules[__name__]
+_MODULES = (
+    batches,
+    element_lists,
+    in_flight,
+    memory_events,
+    side_by_side,
+    traffic,
+    sys.modules[__name__],
+)
 # A function for only one call has the name of this call.
 STEPS: dict[str, Callable[[CaseContext, Step], Observation]] = {
     **dict.fromkeys(VERBS, call_verb),
-    **{call: step for module in _MODULES for call, step in vars(module).items() if call in CALLS and callable(step)},
-    **dict.fromkeys(("ibv_alloc_buf", "ibv_alloc_dm", "ibv_alloc_dmah", "ibv_alloc_td", "ibv_import_dm"), _make_object),
+    **{
+        call: step
+        for module in _MODULES
+        for call, step in vars(module).items()
+        if call in CALLS and callable(step)
+    },
+    **dict.fromkeys(
+        ("ibv_alloc_buf", "ibv_alloc_dm", "ibv_alloc_dmah", "ibv_alloc_td", "ibv_import_dm"),
+        _make_object,
+    ),
     **dict.fromkeys(("ibv_import_pd", "ibv_alloc_parent_domain"), _make_object),
     **dict.fromkeys(("ibv_bind_mw", "post_bind_mw"), _bind),
     **dict.fromkeys(PROBES, traffic.probe),

@@ -7,8 +7,23 @@ import sys
 from collections.abc import Callable, Generator, Sequence
 
 from conformance.bench.calls import Return, Sge, errno_name
-from conformance.bench.memory_areas import AROUND, BEFORE, EMPTY, SHOWN, Area, Part, pattern, repeated
-from conformance.bench.work_requests import SIGNALED, Completion, Exchange, SendRequest, other_opcode
+from conformance.bench.memory_areas import (
+    AROUND,
+    BEFORE,
+    EMPTY,
+    SHOWN,
+    Area,
+    Part,
+    pattern,
+    repeated,
+)
+from conformance.bench.work_requests import (
+    SIGNALED,
+    Completion,
+    Exchange,
+    SendRequest,
+    other_opcode,
+)
 from conformance.errors import SetupRefused
 from conformance.execution.connection import (
     ERROR_STATE,
@@ -59,7 +74,9 @@ class LocalBuffer:
         scratch = context.harness.scratch(connection.pair.requester.pd, size, "local", access)
         start = scratch.addr + _GUARD
         self.sink = Sge(start, length + skipped, scratch.lkey, scratch.rkey)
-        self.sge = Sge(start + skipped, length, scratch.lkey, scratch.rkey) if skipped else self.sink
+        self.sge = (
+            Sge(start + skipped, length, scratch.lkey, scratch.rkey) if skipped else self.sink
+        )
         self.area = Area(Part(scratch.addr, size), start + skipped, length, EMPTY, before, wanted)
         self._skipped = skipped
 
@@ -80,7 +97,11 @@ def probe(context: CaseContext, step: Step) -> Observation:
     """Executes one operation of a peer or of the range's owner on a range. Raises SetupRefused. If an unreliable
     transport loses data that must be delivered, repeats the operation, up to MOST_TRIES executions."""
     seen = _with_events(context, step)
-    return again_if_lost(seen, lambda: _once(context, step)) if step.then.outcome == "success" else seen
+    return (
+        again_if_lost(seen, lambda: _once(context, step))
+        if step.then.outcome == "success"
+        else seen
+    )
 
 
 def _with_events(context: CaseContext, step: Step) -> Observation:
@@ -107,7 +128,12 @@ def again_if_lost(seen: Observation, once_more: Callable[[], Observation]) -> Ob
 def is_lost(seen: Observation) -> bool:
     """Whether an unreliable transport lost the message. Such a transport may lose a message without an error."""
     unreliable = seen.get("qp_type", "RC") not in RELIABLE and not reports_arrival(seen)
-    return unreliable and seen["returned"] == "0" and seen["wc"] in ([], ["SUCCESS"]) and seen["moved"] == "nothing"
+    return (
+        unreliable
+        and seen["returned"] == "0"
+        and seen["wc"] in ([], ["SUCCESS"])
+        and seen["moved"] == "nothing"
+    )
 
 
 def _once(context: CaseContext, step: Step) -> Observation:
@@ -147,17 +173,28 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
     reads, words = operation == "RDMA_READ", operation in WORD_OPERATIONS
     content = pattern(length)
     unchanged = reads or operation in _INEFFECTIVE or operation in FLUSHES
-    target = _target(context, at, length, str(step.arguments["contents"]), content if reads else None, not unchanged)
+    target = _target(
+        context,
+        at,
+        length,
+        str(step.arguments["contents"]),
+        content if reads else None,
+        not unchanged,
+    )
     before = repeated(EMPTY, length) if reads or words else content
     returns_value = reads or (words and operation != "ATOMIC_WRITE")
     access = _RIGHTS.mask_of(*connection.pair.transport.read_sink) if reads else 0
-    local = LocalBuffer(context, connection, length, before, target.before if returns_value else before, access)
+    local = LocalBuffer(
+        context, connection, length, before, target.before if returns_value else before, access
+    )
     request = _request(context, operation, local.sge, rkey, addr, length, (target.before, content))
     request = request._replace(flags=SIGNALED | context.number(step.arguments["with_flags"]))
     failed = step.arguments["via"] != NULL and connection.has_failed()
     hopeless = failed and step.then.outcome == "success"
     exchange = yield ExchangeSpec(connection, request, (target, local.area), failed=hopeless)
-    observation = _observed(exchange.returned, exchange.completions, exchange.peer_completions, kind, "remote")
+    observation = _observed(
+        exchange.returned, exchange.completions, exchange.peer_completions, kind, "remote"
+    )
     observation |= named(request.opcode, exchange.completions, exchange.peer_completions)
     if failed:
         observation["state_before"] = ERROR_STATE
@@ -174,7 +211,9 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
         returns_value and not reads and operation not in _INEFFECTIVE
     ):  # the old value must be returned if and only if the new value was written
         back = local.area.received(target)
-        moved = moved if back == moved else "other" if (moved, back) == ("nothing", "other") else "part"
+        moved = (
+            moved if back == moved else "other" if (moved, back) == ("nothing", "other") else "part"
+        )
     if exchange.responder_state and (moved != "all" or not exchange.succeeded):
         observation["state"] = exchange.responder_state
     if operation == "RDMA_WRITE_WITH_IMM":
@@ -190,26 +229,47 @@ def _local_traffic(context: CaseContext, step: Step) -> Probe:
     connection = _connection(context, step)
     gathers, receives = operation in ("SEND", "WRITE"), operation.startswith("RECV")
     content = pattern(length)
-    target = _target(context, at, length, str(step.arguments["contents"]), content if gathers else None, not gathers)
+    target = _target(
+        context,
+        at,
+        length,
+        str(step.arguments["contents"]),
+        content if gathers else None,
+        not gathers,
+    )
     # The region is in the responder's PD, so the responder posts the request and the requester is the peer.
     access = _RIGHTS.value_of(_GRANTED[operation]) if operation in _GRANTED else 0
     skipped = DATAGRAM_HEADER if kind == "UD" else 0
     size = max(0, length - skipped) if receives else length
-    before, wanted = (repeated(EMPTY, size), target.before[:size]) if gathers else (content[:size],) * 2
-    other = LocalBuffer(context, connection, size, before, wanted, access, skipped if gathers else 0)
+    before, wanted = (
+        (repeated(EMPTY, size), target.before[:size]) if gathers else (content[:size],) * 2
+    )
+    other = LocalBuffer(
+        context, connection, size, before, wanted, access, skipped if gathers else 0
+    )
     region, final_state, late = Sge(addr, length, lkey), "", False
     flags = SIGNALED | context.number(step.arguments["with_flags"])
     completed = None
     if receives:
-        observation, completed = _receive(context, connection, operation, region, (target, other), kind)
+        observation, completed = _receive(
+            context, connection, operation, region, (target, other), kind
+        )
     elif operation == "SEND":
         observation, completed = _send(context, connection, region, (target, other), kind, flags)
     else:
-        opcode = {"WRITE": "RDMA_WRITE", "READ": "RDMA_READ", "FETCH_AND_ADD": "ATOMIC_FETCH_AND_ADD"}[operation]
-        request = SendRequest(opcode, context.next_wr_id(), (region,), flags, other.sge.addr, other.sge.rkey)
+        opcode = {
+            "WRITE": "RDMA_WRITE",
+            "READ": "RDMA_READ",
+            "FETCH_AND_ADD": "ATOMIC_FETCH_AND_ADD",
+        }[operation]
+        request = SendRequest(
+            opcode, context.next_wr_id(), (region,), flags, other.sge.addr, other.sge.rkey
+        )
         exchange = yield ExchangeSpec(connection, request, (target, other.area), RESPONDER)
         side = "gather" if gathers else "answer"
-        observation = _observed(exchange.returned, exchange.completions, exchange.peer_completions, kind, side)
+        observation = _observed(
+            exchange.returned, exchange.completions, exchange.peer_completions, kind, side
+        )
         observation |= named(opcode, exchange.completions, exchange.peer_completions)
         if not connection.pair.transport.acknowledges(opcode):
             observation["unacknowledged"] = True
@@ -225,7 +285,10 @@ def _local_traffic(context: CaseContext, step: Step) -> Probe:
     return observation | _moved(moved, length, done, target, other, late)
 
 
-_PROBES: dict[str, Callable[[CaseContext, Step], Probe]] = {"traffic": _traffic, "local_traffic": _local_traffic}
+_PROBES: dict[str, Callable[[CaseContext, Step], Probe]] = {
+    "traffic": _traffic,
+    "local_traffic": _local_traffic,
+}
 # The access flag that the peer's memory needs for an operation whose local memory is the range under test.
 _GRANTED = {"WRITE": "REMOTE_WRITE", "READ": "REMOTE_READ", "FETCH_AND_ADD": "REMOTE_ATOMIC"}
 
@@ -277,10 +340,14 @@ def _receive(
     returned = receiver.post_receive((region,), wr_id)
     if returned.value:
         return _observed(returned, [], [], kind, "receive"), None
-    if kind not in RELIABLE:  # a second SEND follows, which consumes the region's receive if the first SEND is lost
+    if (
+        kind not in RELIABLE
+    ):  # a second SEND follows, which consumes the region's receive if the first SEND is lost
         post_receives(receiver, [context.next_wr_id()])
     opcode = "SEND_WITH_IMM" if operation == "RECV_WITH_IMM" else "SEND"
-    posted = sender.post_send(SendRequest(opcode, context.next_wr_id(), (source.sge,), imm=_IMMEDIATE))
+    posted = sender.post_send(
+        SendRequest(opcode, context.next_wr_id(), (source.sge,), imm=_IMMEDIATE)
+    )
     if posted.value:
         connection.stale = True  # the receive is still posted
         raise SetupRefused("posting a send", errno_name(posted.value))
@@ -313,25 +380,45 @@ def bind_and_send(context: CaseContext, step: Step) -> Observation:
     posted_send = pair.responder.post_send(SendRequest("SEND", context.next_wr_id(), (source,)))
     for returned in (bound, posted_send):
         if returned.value:
-            return {**_observed(returned, [], [], "RC", "remote"), "moved": "nothing", "changed": []}
+            return {
+                **_observed(returned, [], [], "RC", "remote"),
+                "moved": "nothing",
+                "changed": [],
+            }
     received = pair.requester.completions(1)
     key = int.from_bytes(ctypes.string_at(sink.addr, 4), sys.byteorder)
     target = _target(context, info.addr, 8, "made", None, True)
     target.fill()
     local = scratch(pair.requester.pd, 8, "local")
     ctypes.memmove(local.addr, pattern(8), 8)
-    request = SendRequest("RDMA_WRITE", context.next_wr_id(), (local,), rkey=key, remote_addr=info.addr)
+    request = SendRequest(
+        "RDMA_WRITE", context.next_wr_id(), (local,), rkey=key, remote_addr=info.addr
+    )
     returned = pair.requester.post_send(request)
-    found = pair.requester.completions(1) if [each.status for each in received] == ["SUCCESS"] else received
+    found = (
+        pair.requester.completions(1)
+        if [each.status for each in received] == ["SUCCESS"]
+        else received
+    )
     changed = target.changed()
-    return {**_observed(returned, found, [], "RC", "remote"), "moved": target.moved(), "changed": changed}
+    return {
+        **_observed(returned, found, [], "RC", "remote"),
+        "moved": target.moved(),
+        "changed": changed,
+    }
 
 
-def _target(context: CaseContext, at: int, length: int, contents: str, content: bytes | None, replaced: bool) -> Area:
+def _target(
+    context: CaseContext, at: int, length: int, contents: str, content: bytes | None, replaced: bool
+) -> Area:
     """Returns a range of the case's memory. `content` is the initial content of the range if the operation reads the
     range. If `replaced`, the operation writes the transferred bytes to the range."""
     around, prefill = AROUND[contents], contents == "made"
-    before = (content if content is not None else repeated(BEFORE, length)) if prefill else repeated(around, length)
+    before = (
+        (content if content is not None else repeated(BEFORE, length))
+        if prefill
+        else repeated(around, length)
+    )
     wanted = pattern(length) if replaced else before
     return Area(context.memory_around(at, length), at, length, around, before, wanted, prefill)
 
@@ -353,16 +440,32 @@ def _connection(context: CaseContext, step: Step) -> LoopbackConnection:
     if step.call == "local_traffic":
         shared = str(step.arguments["srq_pd"])
         return context.harness.connection(kind, pd, extended=posted, inline=inline, shared=shared)
-    via, operation, access = str(step.arguments["via"]), str(step.arguments["op"]), step.arguments["qp_access"]
+    via, operation, access = (
+        str(step.arguments["via"]),
+        str(step.arguments["op"]),
+        step.arguments["qp_access"],
+    )
     if via != NULL:
         return context.connection(via)
     assert isinstance(access, Flags)
-    extended = "FLUSH" if operation in FLUSHES else "ATOMIC_WRITE" if operation == "ATOMIC_WRITE" else posted
+    extended = (
+        "FLUSH"
+        if operation in FLUSHES
+        else "ATOMIC_WRITE"
+        if operation == "ATOMIC_WRITE"
+        else posted
+    )
     return context.harness.connection(kind, pd, access.mask, extended, inline)
 
 
 def _request(
-    context: CaseContext, operation: str, local: Sge, rkey: int, addr: int, length: int, contents: tuple[bytes, bytes]
+    context: CaseContext,
+    operation: str,
+    local: Sge,
+    rkey: int,
+    addr: int,
+    length: int,
+    contents: tuple[bytes, bytes],
 ) -> SendRequest:
     """Returns the request. An atomic replaces the first value of `contents` with the second value."""
     wr_id = context.next_wr_id()
@@ -375,9 +478,18 @@ def _request(
         operation, before = "ATOMIC_CMP_AND_SWP", before ^ _UNEQUAL[operation]
     if operation == _ZERO_ADD:
         operation, after = "ATOMIC_FETCH_AND_ADD", before
-    compare_add = {"ATOMIC_CMP_AND_SWP": before, "ATOMIC_FETCH_AND_ADD": (after - before) % (1 << 64)}
+    compare_add = {
+        "ATOMIC_CMP_AND_SWP": before,
+        "ATOMIC_FETCH_AND_ADD": (after - before) % (1 << 64),
+    }
     return SendRequest(
-        operation, wr_id, (local,), rkey=rkey, remote_addr=addr, compare_add=compare_add.get(operation, 0), swap=after
+        operation,
+        wr_id,
+        (local,),
+        rkey=rkey,
+        remote_addr=addr,
+        compare_add=compare_add.get(operation, 0),
+        swap=after,
     )
 
 
@@ -395,7 +507,9 @@ def _observed(
     return observation
 
 
-def named(opcode: str, found: Sequence[Completion], received: Sequence[Completion] = ()) -> Observation:
+def named(
+    opcode: str, found: Sequence[Completion], received: Sequence[Completion] = ()
+) -> Observation:
     """Returns [reported, specified] as `opcode` if the opcode of a completion is not the specified opcode."""
     differing = other_opcode(opcode, found, received)
     return {"opcode": differing} if differing else {}
@@ -411,7 +525,9 @@ def _received(completions: Sequence[Completion], length: int, with_imm: bool = T
     return received
 
 
-def _moved(moved: str, length: int, done: bool, target: Area, local: LocalBuffer, late: bool) -> Observation:
+def _moved(
+    moved: str, length: int, done: bool, target: Area, local: LocalBuffer, late: bool
+) -> Observation:
     """Returns the observation of the operation's changes in the range and around the harness's own buffer. An operation
     of zero bytes counts as moved if it succeeded (`done`) and nothing changed. If `late`, the completion was observed
     before the last byte."""

@@ -9,7 +9,16 @@ from conformance.header.check import FAIL, NOT_COVERED, PASS, UNREACHABLE, Check
 from conformance.header.compare import compare
 from conformance.header.program import COMPILER_S, HEADER, Toolchain, Unreachable
 
-__all__ = ("FAIL", "NOT_COVERED", "PASS", "UNREACHABLE", "Check", "check_bindings", "check_header", "installed_api")
+__all__ = (
+    "FAIL",
+    "NOT_COVERED",
+    "PASS",
+    "UNREACHABLE",
+    "Check",
+    "check_bindings",
+    "check_header",
+    "installed_api",
+)
 
 
 def check_header(

@@ -23,7 +23,9 @@ MISSING = "missing in this header"
 @dataclass(frozen=True)
 class Check:
     item: str
-    outcome: Outcome  # NOT_COVERED: installed and not described; UNREACHABLE: could not be compared here
+    outcome: (
+        Outcome  # NOT_COVERED: installed and not described; UNREACHABLE: could not be compared here
+    )
     expected: str = ""  # the value or declaration in the description
     found: str = ""  # the value or declaration in the installed header or bindings
     reason: str = ""  # empty only for PASS
@@ -33,7 +35,13 @@ def missing(item: str, expected: str, since: str = "", release: int | None = Non
     """Returns FAIL for an item that the header does not have. `since` is the first rdma-core release with the item, if
     known. If the installed `release` is older, returns UNREACHABLE."""
     if since and release is not None and release < int(since):
-        return Check(item, UNREACHABLE, expected, "", f"rdma-core has it since {since}, and this is {release}")
+        return Check(
+            item,
+            UNREACHABLE,
+            expected,
+            "",
+            f"rdma-core has it since {since}, and this is {release}",
+        )
     reason = f"{MISSING}; rdma-core has it since {since}" if since else MISSING
     return Check(item, FAIL, expected, "", reason)
 
@@ -73,7 +81,9 @@ def _installed() -> ModuleType:
 
 def _enum_checks(enum: Enum, bindings: ModuleType) -> Iterator[Check]:
     for each in enum:
-        yield _value_check(f"pyverbs enum {enum.name}.{enum.short(each.name)}", each, enum.name, bindings)
+        yield _value_check(
+            f"pyverbs enum {enum.name}.{enum.short(each.name)}", each, enum.name, bindings
+        )
     known = {each.name for each in enum} | set(CONSTANTS)
     for name in getattr(getattr(bindings, enum.name, None), "__members__", {}):
         if name not in known:
@@ -92,5 +102,12 @@ def _value_check(item: str, described: EnumValue, enum: str, bindings: ModuleTyp
     for holder in (getattr(bindings, enum, None), bindings):
         for name in (described.name, f"_{described.name}"):
             if hasattr(holder, name):
-                return same(item, described.value, int(getattr(holder, name)), "pyverbs has a different value")
-    return Check(item, UNREACHABLE, str(described.value), "", f"{bindings.__name__} does not export it")
+                return same(
+                    item,
+                    described.value,
+                    int(getattr(holder, name)),
+                    "pyverbs has a different value",
+                )
+    return Check(
+        item, UNREACHABLE, str(described.value), "", f"{bindings.__name__} does not export it"
+    )

@@ -57,7 +57,10 @@ def _known(name: str) -> Answers | None:
 
 
 # Enumerations that no header has, one for each integer type that compilers use for enumerations.
-FOREIGN = {"cts_unsigned": "enum cts_unsigned { CTS_UNSIGNED };", "cts_signed": "enum cts_signed { CTS_SIGNED = -1 };"}
+FOREIGN = {
+    "cts_unsigned": "enum cts_unsigned { CTS_UNSIGNED };",
+    "cts_signed": "enum cts_signed { CTS_SIGNED = -1 };",
+}
 
 VENDOR_ONLY = "vendor-only: this header does not have it"
 
@@ -75,7 +78,9 @@ def compare(toolchain: Toolchain, release: int | None = None) -> list[Check]:
     rdma-core release; None if unknown."""
     text = toolchain.preprocessed()
     source, noted = Source(text), _Noted({})
-    list(_checks(noted, source, release))  # collects the expressions, which are then compiled in one program
+    list(
+        _checks(noted, source, release)
+    )  # collects the expressions, which are then compiled in one program
     declarations = {**FOREIGN, **{_ours(struct): _layout(struct) for struct in STRUCTS.values()}}
     # ibv_reg_mr and ibv_reg_mr_iova are macros and functions. Without the macros, the functions are compared.
     answers = ask(toolchain, text, noted.values, declarations, undefine=VERBS)
@@ -138,27 +143,39 @@ def _compatible(expression: str, ctype: str) -> str:
         return f"__builtin_types_compatible_p(__typeof__({expression}), {other})"
 
     of_integers = re.sub(
-        r"\bint\b", "enum cts_signed", re.sub(r"\b(unsigned int|uint32_t)\b", "enum cts_unsigned", ctype)
+        r"\bint\b",
+        "enum cts_signed",
+        re.sub(r"\b(unsigned int|uint32_t)\b", "enum cts_unsigned", ctype),
     )
     foreign = {re.sub(r"\benum \w+", f"enum {each}", ctype) for each in FOREIGN} - {ctype}
-    return " && ".join([has(ctype), has(of_integers), *(f"!{has(each)}" for each in sorted(foreign))])
+    return " && ".join(
+        [has(ctype), has(of_integers), *(f"!{has(each)}" for each in sorted(foreign))]
+    )
 
 
 # Items of the header that are not described.
 
 
 def _unknown_name_checks(answers: Answers, source: Source) -> Iterator[Check]:
-    known = {each.name for enum in (*ENUMS.values(), *VENDOR_ENUMS.values()) for each in enum} | set(CONSTANTS)
+    known = {
+        each.name for enum in (*ENUMS.values(), *VENDOR_ENUMS.values()) for each in enum
+    } | set(CONSTANTS)
     macros = source.macros()
     for enum in ENUMS.values():
         # A new advice or access flag may be a macro: verbs_api.h defines IBV names as macros for names of the kernel.
-        for name in source.enumerators(enum.name) + [name for name in macros if name.startswith(enum.prefix)]:
+        for name in source.enumerators(enum.name) + [
+            name for name in macros if name.startswith(enum.prefix)
+        ]:
             if name in known:
                 continue
             known.add(name)  # reported once, for the first enumeration with this name or prefix
-            if (value := answers.value(name)) is not None:  # None: the name is a macro whose value is not a number
+            if (
+                value := answers.value(name)
+            ) is not None:  # None: the name is a macro whose value is not a number
                 why = f"the header has {name}, which the suite does not describe"
-                yield Check(f"enum {enum.name}.{enum.short(name)}", NOT_COVERED, "", str(value), why)
+                yield Check(
+                    f"enum {enum.name}.{enum.short(name)}", NOT_COVERED, "", str(value), why
+                )
 
 
 def _unknown_field_checks(answers: Answers, source: Source) -> Iterator[Check]:
@@ -175,7 +192,9 @@ def _unknown_field_checks(answers: Answers, source: Source) -> Iterator[Check]:
 # Described items.
 
 
-def _value_check(item: str, described: EnumValue | Constant, answers: Answers, release: int | None) -> Check:
+def _value_check(
+    item: str, described: EnumValue | Constant, answers: Answers, release: int | None
+) -> Check:
     found = answers.value(described.name)
     if found is None:
         return missing(item, str(described.value), described.since, release)
@@ -209,7 +228,9 @@ def _field_checks(struct: Struct, field: Field, answers: Answers, declared: str)
         if expected is not None:  # None: the check of the struct has reported the failure
             # An array without bounds has an offset but no size.
             shown = f"no {what}" if found is None else found
-            yield same(f"{item} {what}", expected, shown, f"the field has a different {what} in the header")
+            yield same(
+                f"{item} {what}", expected, shown, f"the field has a different {what} in the header"
+            )
     of_type = _compatible(f"((struct {struct.name} *)0)->{field.name}", field.ctype)
     yield _type_check(f"{item} type", of_type, field.ctype, answers, declared)
 
@@ -219,7 +240,9 @@ def _type_check(item: str, question: str, expected: str, answers: Answers, decla
     declaration, and `declared` is the declaration in the header."""
     fits = answers.value(question)
     if fits is None:
-        reason = f"the described type needs names that this header lacks: {answers.refused[question]}"
+        reason = (
+            f"the described type needs names that this header lacks: {answers.refused[question]}"
+        )
         return Check(item, FAIL, expected, declared, reason)
     if fits:
         return Check(item, PASS, expected, expected)
@@ -241,7 +264,13 @@ def _vendor_checks(answers: Answers, source: Source) -> Iterator[Check]:
         item = f"struct {struct.name} (experimental)"
         if struct.name in source.code:
             fields = " ".join(f"{each};" for each in source.fields(struct.name).values())
-            yield Check(item, NOT_COVERED, "", fields, "the vendor's page names the struct and documents no field")
+            yield Check(
+                item,
+                NOT_COVERED,
+                "",
+                fields,
+                "the vendor's page names the struct and documents no field",
+            )
         else:
             yield Check(item, UNREACHABLE, "", "", VENDOR_ONLY)
     for verb in VENDOR_VERBS.values():
@@ -254,7 +283,10 @@ def _vendor_checks(answers: Answers, source: Source) -> Iterator[Check]:
         for each in enum:
             if each.value is not None:  # a mainline enumerator, which has been compared already
                 continue
-            item, value = f"enum {enum.name}.{enum.short(each.name)} (experimental)", answers.value(each.name)
+            item, value = (
+                f"enum {enum.name}.{enum.short(each.name)} (experimental)",
+                answers.value(each.name),
+            )
             if value is None:
                 yield Check(item, UNREACHABLE, "", "", VENDOR_ONLY)
             else:

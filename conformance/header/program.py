@@ -40,7 +40,9 @@ class Answers:
     """The values of expressions that compile, and the errors of those that do not."""
 
     values: Mapping[str, int]
-    refused: Mapping[str, str] = field(default_factory=dict)  # the first error of an expression that does not compile
+    refused: Mapping[str, str] = field(
+        default_factory=dict
+    )  # the first error of an expression that does not compile
 
     def value(self, expression: str) -> int | None:
         return self.values.get(expression)
@@ -55,17 +57,25 @@ class Toolchain:
     timeout_s: float = COMPILER_S
 
     @classmethod
-    def found(cls, compiler: str | None, include_dirs: Sequence[Path | str], timeout_s: float) -> "Toolchain":
+    def found(
+        cls, compiler: str | None, include_dirs: Sequence[Path | str], timeout_s: float
+    ) -> "Toolchain":
         """Returns the toolchain with `compiler`, $CC or a compiler on PATH. Raises Unreachable if there is none."""
         wanted = compiler or os.environ.get("CC", "")
         try:
-            command = tuple(shlex.split(wanted)) or next(((name,) for name in COMPILERS if shutil.which(name)), ())
+            command = tuple(shlex.split(wanted)) or next(
+                ((name,) for name in COMPILERS if shutil.which(name)), ()
+            )
         except ValueError as error:
-            raise Unreachable(f"the compiler's command line {wanted!r} is malformed: {error}") from error
+            raise Unreachable(
+                f"the compiler's command line {wanted!r} is malformed: {error}"
+            ) from error
         if not command:
             raise Unreachable("no C compiler found; install gcc or clang, or set CC")
         if not shutil.which(command[0]):
-            raise Unreachable(f"the C compiler {command[0]!r} was not found; install it, or set CC to a different one")
+            raise Unreachable(
+                f"the C compiler {command[0]!r} was not found; install it, or set CC to a different one"
+            )
         return cls(command, tuple(Path(each).resolve() for each in include_dirs), timeout_s)
 
     def preprocessed(self) -> str:
@@ -75,7 +85,9 @@ class Toolchain:
         with TemporaryDirectory(prefix=_PREFIX) as name:
             directory = Path(name)
             (directory / "preprocess.c").write_text(source)
-            status, out, err = self._run(directory, *self._compile("-E", "-P", "-dD", "preprocess.c"))
+            status, out, err = self._run(
+                directory, *self._compile("-E", "-P", "-dD", "preprocess.c")
+            )
         if "header-not-installed" in err:
             raise Unreachable(f"no <{HEADER}> installed; install {PACKAGE}")
         if status:
@@ -83,7 +95,10 @@ class Toolchain:
         return out
 
     def ask(
-        self, expressions: Iterable[str], declarations: Mapping[str, str] | None = None, undefine: Iterable[str] = ()
+        self,
+        expressions: Iterable[str],
+        declarations: Mapping[str, str] | None = None,
+        undefine: Iterable[str] = (),
     ) -> Answers:
         """Returns the values of integer expressions in a program that includes the header.
 
@@ -110,11 +125,15 @@ class Toolchain:
                 questions = [each for each in questions if each not in dropped]
             status, out, err = self._run(directory, str(directory / "ask"))
         if status:
-            raise Unreachable(f"the compiled check does not run here (status {status}) {err.strip()}".strip())
+            raise Unreachable(
+                f"the compiled check does not run here (status {status}) {err.strip()}".strip()
+            )
         try:
             return Answers(dict(zip(questions, map(int, out.split()), strict=True)), refused)
         except ValueError as error:
-            raise Unreachable(f"the compiled check did not print one number per line: {out[:60]!r}") from error
+            raise Unreachable(
+                f"the compiled check did not print one number per line: {out[:60]!r}"
+            ) from error
 
     def _compile(self, *arguments: str) -> tuple[str, ...]:
         include = (f"-I{directory}" for directory in self.include_dirs)
@@ -145,12 +164,16 @@ class Toolchain:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
                 if isinstance(error, subprocess.TimeoutExpired):
-                    raise Unreachable(f"{command[0]} did not exit within {self.timeout_s:g} s") from error
+                    raise Unreachable(
+                        f"{command[0]} did not exit within {self.timeout_s:g} s"
+                    ) from error
                 raise
         return process.returncode, out, err
 
 
-def _source(undefine: Iterable[str], declarations: Mapping[str, str], questions: Sequence[str]) -> str:
+def _source(
+    undefine: Iterable[str], declarations: Mapping[str, str], questions: Sequence[str]
+) -> str:
     """Returns the program. Each expression is in a separate function; therefore each error belongs to one of them."""
     lines = ["#include <stddef.h>", "#include <stdio.h>", f"#include <{HEADER}>"]
     lines += [f"#undef {name}" for name in undefine]
@@ -183,7 +206,9 @@ def _blamed(err: str, tags: Sequence[str], questions: Sequence[str]) -> dict[str
     for tag in tags:
         if tag in blamed:
             word = re.compile(rf"\b{tag}\b")
-            blamed |= {each: blamed[tag] for each in questions if each not in blamed and word.search(each)}
+            blamed |= {
+                each: blamed[tag] for each in questions if each not in blamed and word.search(each)
+            }
     return blamed
 
 

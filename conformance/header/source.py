@@ -43,7 +43,9 @@ class Source:
     def prototype(self, function: str) -> str:
         """Returns the first declaration of a function, on one line; empty if there is none."""
         for match in re.finditer(rf"\b{function}\s*\([^()]*\)", self.code):
-            before = re.split(r"[^\w\s*]", self.code[max(0, match.start() - _LONGEST_TYPE) : match.start()])[-1]
+            before = re.split(
+                r"[^\w\s*]", self.code[max(0, match.start() - _LONGEST_TYPE) : match.start()]
+            )[-1]
             text = " ".join(f"{before}{match[0]}".split())
             # A call of the function also matches the pattern, but has no type before the name.
             if not re.match(rf"(return\b|{function}\b)", text):

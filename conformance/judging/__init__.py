@@ -27,7 +27,12 @@ from conformance.model.capability import BY_SYMBOL, Capabilities, Profile, title
 from conformance.model.case import Case, Step
 from conformance.model.fault import Fault, FaultKind, verdict_of
 from conformance.model.kind import Kind
-from conformance.model.observation import KernelEvidence, Observation, UnfreedMemory, with_undeclared
+from conformance.model.observation import (
+    KernelEvidence,
+    Observation,
+    UnfreedMemory,
+    with_undeclared,
+)
 from conformance.model.rules import DECLARATIONS
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import REGISTRATIONS
@@ -73,7 +78,9 @@ class Basis:
         if case.kind is not Kind.POINT:
             return case
         assert case.sweep is not None
-        return case.sweep.judged_row(case, lambda name: not self.capabilities.undeclared([name], case.entry))
+        return case.sweep.judged_row(
+            case, lambda name: not self.capabilities.undeclared([name], case.entry)
+        )
 
 
 def _is_about_declarations(case: Case) -> bool:
@@ -92,7 +99,9 @@ def conclude(
     judgement = judge(case, undeclared, observed, kernel, absent)
     unmade = _no_pair(basis, case, observed.get("afterwards", ()))
     # If the case needs the missing type of queue pair, its requests were not posted: their effects cannot be examined.
-    later = judgement.verdict == Verdict.FAIL and judgement.fault is not None and judgement.fault.later
+    later = (
+        judgement.verdict == Verdict.FAIL and judgement.fault is not None and judgement.fault.later
+    )
     depends = later and not {*unmade}.isdisjoint(case.needs)
     if unmade and (judgement.verdict == Verdict.PASS or depends):
         undeclared = list(dict.fromkeys([*undeclared, *unmade]))
@@ -146,7 +155,9 @@ def judge(
         judgement = Judgement.of_fault(located(memory_leak(unfreed), case))
     remarks = [*observed.get("remarks", ())]
     if of_others := kernel_remark(kernel or {}):
-        remarks.append(f"{sentence(of_others)}; no line names the device, its driver or the RDMA core")
+        remarks.append(
+            f"{sentence(of_others)}; no line names the device, its driver or the RDMA core"
+        )
     return replace(judgement, notes=(*judgement.notes, *remarks)) if remarks else judgement
 
 
@@ -157,7 +168,11 @@ def memory_leak(unfreed: Sequence[UnfreedMemory]) -> Fault:
         f"in {each['line']}"
         for each in unfreed
     ]
-    return Fault(FaultKind.MEMORY_LEAKED, seen=tuple(seen), site=(unfreed[0]["function"], "", unfreed[0]["module"], ""))
+    return Fault(
+        FaultKind.MEMORY_LEAKED,
+        seen=tuple(seen),
+        site=(unfreed[0]["function"], "", unfreed[0]["module"], ""),
+    )
 
 
 def verdict_key(observed: Observation) -> dict[str, object]:
@@ -175,7 +190,9 @@ def verdict_key(observed: Observation) -> dict[str, object]:
     return kept
 
 
-def apply_profile(judgement: Judgement, needs: Sequence[str], undeclared: Sequence[str], profile: Profile) -> Judgement:
+def apply_profile(
+    judgement: Judgement, needs: Sequence[str], undeclared: Sequence[str], profile: Profile
+) -> Judgement:
     """Applies the profile of the device to a judgement. `needs` are the capabilities that the case needs, and
     `undeclared` are the needed capabilities that the device lacks.
 
@@ -198,7 +215,9 @@ def apply_profile(judgement: Judgement, needs: Sequence[str], undeclared: Sequen
     if judgement.verdict == Verdict.UNSUPPORTED and explained:
         reason = f"{reason} (by the profile: {'; '.join(explained)})"
     works = judgement.verdict == Verdict.PASS
-    unexpected = [name for name in needs if name in profile.absent and (works or name not in undeclared)]
+    unexpected = [
+        name for name in needs if name in profile.absent and (works or name not in undeclared)
+    ]
     notes = tuple(
         f"the profile says that {name} is absent ({profile.absent[name]}), but the device has it: update the profile"
         for name in unexpected
@@ -228,7 +247,9 @@ def _judge_setup(case: Case, lack: str, observed: Observation) -> Judgement:
 
 def _of_set_up(kind: FaultKind, case: Case, observed: Observation) -> Fault:
     call = observed.get("setup_refused_once", "")
-    fault = located(Fault(kind, errno=observed.get("errno", ""), seen=(observed["setup_failed"],)), case)
+    fault = located(
+        Fault(kind, errno=observed.get("errno", ""), seen=(observed["setup_failed"],)), case
+    )
     return replace(fault, call="", verb=call or fault.verb, expected=case.needs if not call else ())
 
 
@@ -255,12 +276,16 @@ def _judge_undeclared(case: Case, lack: str, observed: Observation) -> Judgement
         if observed.get("changed") or observed.get("moved", "nothing") not in ("nothing", "other"):
             return Judgement.of_fault(located(answer_of(FaultKind.MOVED, observed), case))
         because = f" with {observed['errno']}" if observed.get("errno") else ""
-        return Judgement(Verdict.UNSUPPORTED, f"{case.when} was refused{because}; the device {lack}")
+        return Judgement(
+            Verdict.UNSUPPORTED, f"{case.when} was refused{because}; the device {lack}"
+        )
     note = f"accepted although the device {lack}"
     judgement = _judge_steps(case, observed)
     inert = _first_refused(case, observed)
     if inert:
-        return Judgement(Verdict.UNSUPPORTED, f"{judgement.reason} ({note})", (*judgement.notes, note))
+        return Judgement(
+            Verdict.UNSUPPORTED, f"{judgement.reason} ({note})", (*judgement.notes, note)
+        )
     return replace(judgement, reason=f"{judgement.reason} ({note})", notes=(*judgement.notes, note))
 
 
@@ -282,18 +307,28 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
     fault = first_fault(case, observed) or _differing_errnos(case, observed)
     notes = [*observed.get("not_covered", ()), *([case.note] if case.note else [])]
     if any(seen.get("moved") == "other" for seen in (observed, *observed.get("afterwards", ()))):
-        notes.append("the requester's own buffer has other bytes than before, but none of the responder's")
+        notes.append(
+            "the requester's own buffer has other bytes than before, but none of the responder's"
+        )
     if any(seen.get("tries", 1) > 1 for seen in (observed, *observed.get("afterwards", ()))):
         notes.append("an unreliable transport lost a message, which was sent again")
     if fault:
         return Judgement.of_fault(fault, tuple(notes))
     if control := observed.get("no_control"):
-        return Judgement(Verdict.UNREACHABLE, f"{case.when}: the correct handle is also refused, with {control}")
+        return Judgement(
+            Verdict.UNREACHABLE, f"{case.when}: the correct handle is also refused, with {control}"
+        )
     unearned = _refused_by_an_earlier_error(case, observed)
     if unearned:
-        return Judgement(Verdict.BROKEN, f"{unearned}, but its queue pair was already in the error state", tuple(notes))
+        return Judgement(
+            Verdict.BROKEN,
+            f"{unearned}, but its queue pair was already in the error state",
+            tuple(notes),
+        )
     if unseen := _unseen_step(case, observed):
-        return Judgement(Verdict.BROKEN, f"there is no observation of {unseen}, a later step", tuple(notes))
+        return Judgement(
+            Verdict.BROKEN, f"there is no observation of {unseen}, a later step", tuple(notes)
+        )
     return Judgement(Verdict.PASS, f"{case.when} {format_answer(observed)}", tuple(notes))
 
 
@@ -309,7 +344,10 @@ def first_fault(case: Case, observed: Observation) -> Fault | None:
 
 def made_steps(case: Case, observed: Observation) -> list[tuple[Step, Observation]]:
     """Returns the executed steps, beginning with the judged call, each with its observation."""
-    return [(case.when, observed), *zip(case.afterwards, observed.get("afterwards", ()), strict=False)]
+    return [
+        (case.when, observed),
+        *zip(case.afterwards, observed.get("afterwards", ()), strict=False),
+    ]
 
 
 def _differing_errnos(case: Case, observed: Observation) -> Fault | None:
@@ -320,7 +358,9 @@ def _differing_errnos(case: Case, observed: Observation) -> Fault | None:
             continue
         before = first.setdefault(str(step), seen["errno"])
         if before != seen["errno"]:
-            fault = replace(answer_of(FaultKind.VARYING_CODE, seen), errno=before, seen=(seen["errno"],))
+            fault = replace(
+                answer_of(FaultKind.VARYING_CODE, seen), errno=before, seen=(seen["errno"],)
+            )
             return replace(located(fault, case, number), step=0)
     return None
 
@@ -334,8 +374,13 @@ def _unseen_step(case: Case, observed: Observation) -> Step | None:
     unseen = case.afterwards[len(made) - 1]
     for step, seen in made:
         shared = [key for key in ("mr", "mw") if key in step.arguments and key in unseen.arguments]
-        released = any(step.arguments[key] == unseen.arguments[key] for key in shared) and seen["returned"] in DONE
-        if step.then.outcome == "open" and (released or (step.name and outcome_of(step, seen) == "refused")):
+        released = (
+            any(step.arguments[key] == unseen.arguments[key] for key in shared)
+            and seen["returned"] in DONE
+        )
+        if step.then.outcome == "open" and (
+            released or (step.name and outcome_of(step, seen) == "refused")
+        ):
             return None
     return unseen
 
@@ -343,6 +388,10 @@ def _unseen_step(case: Case, observed: Observation) -> Step | None:
 def _refused_by_an_earlier_error(case: Case, observed: Observation) -> str:
     """Describes the first refused step whose queue pair was already in the error state; empty if there is none."""
     for step, seen in made_steps(case, observed):
-        if step.then.outcome == "refused" and "state_before" in seen and outcome_of(step, seen) == "refused":
+        if (
+            step.then.outcome == "refused"
+            and "state_before" in seen
+            and outcome_of(step, seen) == "refused"
+        ):
             return f"{step} {format_answer(seen)}"
     return ""

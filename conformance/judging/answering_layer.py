@@ -26,7 +26,11 @@ _SAME_OFFSET = {"ibv_reg_mr_iova": ("addr", "hca_va"), "ibv_reg_dmabuf_mr": ("of
 def answering_layer(case: Case, seen: Observation) -> str:
     """Returns the layer of the judged call: the observed layer, or CORE if only the core can return this errno."""
     layer = seen.get("layer", "")
-    return CORE if layer == KERNEL and seen.get("errno") and _is_of_core(case, seen["errno"]) else layer
+    return (
+        CORE
+        if layer == KERNEL and seen.get("errno") and _is_of_core(case, seen["errno"])
+        else layer
+    )
 
 
 def _is_of_core(case: Case, code: str) -> bool:
@@ -38,7 +42,11 @@ def _is_of_core(case: Case, code: str) -> bool:
     if step.call == "ibv_rereg_mr":
         # EACCES (a write right for memory that is pinned read-only) does not count: the core's check returns it, but
         # drivers call this check, and a driver can register the memory again instead of returning EACCES.
-        return code == "EINVAL" and bool(mask_of(arguments, "flags") & _CHANGE_ACCESS) and _only_peers_write(arguments)
+        return (
+            code == "EINVAL"
+            and bool(mask_of(arguments, "flags") & _CHANGE_ACCESS)
+            and _only_peers_write(arguments)
+        )
     if step.call in _SAME_OFFSET and code == "EINVAL":
         one, other = (_offset(case, arguments.get(name)) for name in _SAME_OFFSET[step.call])
         if None not in (one, other) and one != other:
@@ -62,4 +70,6 @@ def _offset(case: Case, address: object) -> int | None:
         for term in address.terms
     ):
         return None
-    return address.evaluate(_SMALLEST_PAGE, _SMALLEST_PAGE, lambda name, property_: 0) % _SMALLEST_PAGE
+    return (
+        address.evaluate(_SMALLEST_PAGE, _SMALLEST_PAGE, lambda name, property_: 0) % _SMALLEST_PAGE
+    )

@@ -5,7 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from conformance.model.case import Argument, Arguments, Case, Flags, MrSpec, SgeSpec, Step, mask_of
-from conformance.model.fault import HUGE, ON_DEMAND, OWN_ADDRESSES, PERSISTENT, REGION, REGIONS, WINDOW, Fault
+from conformance.model.fault import (
+    HUGE,
+    ON_DEMAND,
+    OWN_ADDRESSES,
+    PERSISTENT,
+    REGION,
+    REGIONS,
+    WINDOW,
+    Fault,
+)
 from conformance.model.positions import locate
 from conformance.model.quantity import WRAP, Quantity
 from conformance.model.vocabulary import BINDS, BUILDERS, PRODUCTS, REGISTRATIONS
@@ -42,7 +51,8 @@ def located(fault: Fault, case: Case, number: int = 0) -> Fault:
         dead=bool(key and key.dead),
         region=tuple(each for each in REGIONS if each in scene.kinds_of(request)),
         access=tuple(name for name in _ACCESS.short_names if access & _ACCESS.value_of(name)),
-        used=step.call in REGISTRATIONS and any(scene.uses(later) for later in case.afterwards[number:]),
+        used=step.call in REGISTRATIONS
+        and any(scene.uses(later) for later in case.afterwards[number:]),
     )
 
 
@@ -51,7 +61,9 @@ def _operation(step: Step) -> str:
     if step.call != "ibv_wr_post" and step.arguments.get("poster") not in BUILDERS:
         return str(step.arguments.get("op", ""))
     flags = step.arguments.get("with_flags")
-    inline = step.arguments.get("batch") == "reused" or (isinstance(flags, Flags) and "INLINE" in flags.names)
+    inline = step.arguments.get("batch") == "reused" or (
+        isinstance(flags, Flags) and "INLINE" in flags.names
+    )
     return f"{POSTED} with inline data" if inline else POSTED
 
 
@@ -86,7 +98,9 @@ class _Scene:
         self._windows = {*given.windows}
         self._bound = {name: spec.bound for name, spec in given.windows.items()}
         specs = {name: spec for name, spec in given.mrs.items() if isinstance(spec, MrSpec)}
-        self._regions = {name: _registered(spec.call, spec.arguments) for name, spec in specs.items()}
+        self._regions = {
+            name: _registered(spec.call, spec.arguments) for name, spec in specs.items()
+        }
         self._gone = {name for name, spec in given.mrs.items() if spec.gone}
         self._posted: Step | None = None
         for step in (*case.before, *(case.when, *case.afterwards)[:number]):
@@ -104,7 +118,9 @@ class _Scene:
             self._windows.add(name)
         elif step.then.outcome == "refused":
             return
-        elif step.call in _REREGISTRATIONS and (region := self._regions.get(str(arguments.get("mr")))):
+        elif step.call in _REREGISTRATIONS and (
+            region := self._regions.get(str(arguments.get("mr")))
+        ):
             self._regions[str(arguments["mr"])] = _changed(region, step)
         elif step.call in BINDS:
             self._bound[str(arguments.get("mw"))] = arguments
@@ -123,13 +139,20 @@ class _Scene:
         for name, property_ in found:
             kind = WINDOW if name in self._windows else REGION
             return _Key(kind, name, property_.startswith("old_") or name in self._gone)
-        return _Key(REGION, "", False) if any(True for _ in _key_quantities(step.arguments)) else None
+        return (
+            _Key(REGION, "", False) if any(True for _ in _key_quantities(step.arguments)) else None
+        )
 
     def uses(self, step: Step) -> bool:
-        return any(True for _ in _key_quantities(step.arguments)) and step.call not in ("ibv_advise_mr",)
+        return any(True for _ in _key_quantities(step.arguments)) and step.call not in (
+            "ibv_advise_mr",
+        )
 
     def kinds_of(self, step: Step) -> set[str]:
-        regions = [*self._own_region(step), *filter(None, map(self._regions.get, self._names_of(step)))]
+        regions = [
+            *self._own_region(step),
+            *filter(None, map(self._regions.get, self._names_of(step))),
+        ]
         return {kind for region in regions for kind in self._kinds(region)}
 
     def is_outside(self, step: Step) -> bool:
@@ -142,7 +165,10 @@ class _Scene:
         here, size = self._value(addr), self._value(length)
         if extent is None or here is None or size is None:
             return False
-        position, operation = str(step.arguments.get("position", "whole")), str(step.arguments.get("op", ""))
+        position, operation = (
+            str(step.arguments.get("position", "whole")),
+            str(step.arguments.get("op", "")),
+        )
         try:
             offset, size = locate(position, operation, here, size)
         except LookupError:
@@ -154,14 +180,21 @@ class _Scene:
         region = self._regions.get(name)
         if region is None or region.length is None:
             return None
-        first, length = 0 if region.first is None else self._value(region.first), self._value(region.length)
+        first, length = (
+            0 if region.first is None else self._value(region.first),
+            self._value(region.length),
+        )
         return None if first is None or length is None else (first, length)
 
     def _window_extent(self, name: str) -> tuple[int, int] | None:
         bound = self._bound.get(name)
         if bound is None:
             return None
-        first = 0 if mask_of(bound, "access") & _ACCESS.value_of("ZERO_BASED") else self._value(bound["addr"])
+        first = (
+            0
+            if mask_of(bound, "access") & _ACCESS.value_of("ZERO_BASED")
+            else self._value(bound["addr"])
+        )
         length = self._value(bound["length"])
         return None if first is None or length is None else (first, length)
 
@@ -171,7 +204,9 @@ class _Scene:
             bound = self._bound.get(key.name)
             yield from [str(bound["mr"])] if bound else []
         elif key:
-            yield from (name for quantity in _key_quantities(step.arguments) for name, _ in quantity.names)
+            yield from (
+                name for quantity in _key_quantities(step.arguments) for name, _ in quantity.names
+            )
         if "mr" in step.arguments:
             yield str(step.arguments["mr"])
 
@@ -231,7 +266,9 @@ def _operands(step: Step) -> Iterator[tuple[Quantity, Argument, Argument]]:
         value = step.arguments.get(name)
         if isinstance(value, Quantity) and {"addr", "length"} <= set(step.arguments):
             yield value, step.arguments["addr"], step.arguments["length"]
-    yield from ((element.lkey, element.addr, element.length) for element in _elements(step.arguments))
+    yield from (
+        (element.lkey, element.addr, element.length) for element in _elements(step.arguments)
+    )
 
 
 def _elements(arguments: Arguments) -> Sequence[SgeSpec]:
@@ -246,7 +283,12 @@ def _registered(call: str, arguments: Arguments) -> _Region:
     memory = next((name for name, _ in addr.names), "") if addr else ""
     zero_based = access & _ACCESS.value_of("ZERO_BASED")
     return _Region(
-        memory, addr, _quantity(arguments, "length"), None if zero_based else first, access, call == "ibv_reg_mr_iova"
+        memory,
+        addr,
+        _quantity(arguments, "length"),
+        None if zero_based else first,
+        access,
+        call == "ibv_reg_mr_iova",
     )
 
 
@@ -254,7 +296,13 @@ def _changed(region: _Region, step: Step) -> _Region:
     flags = mask_of(step.arguments, "flags")
     if flags & _CHANGES.value_of("CHANGE_TRANSLATION"):
         addr = _quantity(step.arguments, "addr")
-        region = replace(region, addr=addr, length=_quantity(step.arguments, "length"), first=addr, own_addresses=False)
+        region = replace(
+            region,
+            addr=addr,
+            length=_quantity(step.arguments, "length"),
+            first=addr,
+            own_addresses=False,
+        )
     if flags & _CHANGES.value_of("CHANGE_ACCESS"):
         region = replace(region, access=mask_of(step.arguments, "access"))
     return region

@@ -74,8 +74,12 @@ def answer_of(kind: FaultKind, seen: Observation) -> Fault:
     )
 
 
-def _fault(kind: FaultKind, seen: Observation, expected: Sequence[object] = (), came: Sequence[object] = ()) -> Fault:
-    return replace(answer_of(kind, seen), expected=tuple(map(str, expected)), seen=tuple(map(str, came)))
+def _fault(
+    kind: FaultKind, seen: Observation, expected: Sequence[object] = (), came: Sequence[object] = ()
+) -> Fault:
+    return replace(
+        answer_of(kind, seen), expected=tuple(map(str, expected)), seen=tuple(map(str, came))
+    )
 
 
 def _outcome_fault(step: Step, seen: Observation) -> Fault:
@@ -99,12 +103,20 @@ def _is_silent(step: Step, seen: Observation) -> bool:
         return False
     if seen.get("side") == "receive" or str(step.arguments.get("op", "")).startswith("RECV"):
         reliable = seen.get("qp_type") in RELIABLE
-        return step.call == "local_traffic" and reliable and seen["wc"] != ["SUCCESS"] and seen.get("peer_wc") == []
+        return (
+            step.call == "local_traffic"
+            and reliable
+            and seen["wc"] != ["SUCCESS"]
+            and seen.get("peer_wc") == []
+        )
     return not seen["wc"] and not (seen.get("unacknowledged") and step.then.outcome == "refused")
 
 
 # Operations that leave the range unchanged.
-_READERS = (*"RDMA_READ UNEQUAL_CMP_AND_SWP UPPER_UNEQUAL_CMP_AND_SWP ZERO_FETCH_AND_ADD SEND WRITE".split(), *FLUSHES)
+_READERS = (
+    *"RDMA_READ UNEQUAL_CMP_AND_SWP UPPER_UNEQUAL_CMP_AND_SWP ZERO_FETCH_AND_ADD SEND WRITE".split(),
+    *FLUSHES,
+)
 
 
 def _of_bytes_that_matter(step: Step, seen: Observation) -> Observation:
@@ -127,7 +139,11 @@ def data_fault(step: Step, seen: Observation) -> Fault | None:
         if step.arguments.get("op") in FLUSHES and not seen["changed"]:
             return _fault(FaultKind.FLUSHED, seen)
         return _fault(FaultKind.MOVED, seen) if arrived else _changed(FaultKind.CHANGED, seen)
-    if step.then.outcome == "refused" and seen.get("imm", (None,))[0] is not None and seen["side"] == "remote":
+    if (
+        step.then.outcome == "refused"
+        and seen.get("imm", (None,))[0] is not None
+        and seen["side"] == "remote"
+    ):
         return _fault(FaultKind.ANNOUNCED, seen)
     done = seen["wc"] == ["SUCCESS"]
     dropped = _success_means_sent(seen) and (seen["moved"] == "nothing" or arrived_before)
@@ -151,7 +167,11 @@ def _arrived_before_refusal(step: Step, seen: Observation) -> bool:
     first packet of an RDMA WRITE has the length of the message: the responder can refuse the message before it places
     bytes. iWARP checks and places each segment separately (RFC 5041, DDP); therefore segments before the first refused
     segment may have arrived. Messages at positions other than `whole` have only one segment."""
-    segments = seen.get("unacknowledged") and seen["moved"] == "part" and step.arguments.get("position") == "whole"
+    segments = (
+        seen.get("unacknowledged")
+        and seen["moved"] == "part"
+        and step.arguments.get("position") == "whole"
+    )
     return bool(segments) and len(seen["changed"]) == 1 and seen["changed"][0][0] == 0
 
 
@@ -174,7 +194,10 @@ def _success_means_sent(seen: Observation) -> bool:
 
 
 def _reception_fault(seen: Observation) -> Fault | None:
-    for kind, pair in ((FaultKind.WRONG_LENGTH, seen.get("byte_len")), (FaultKind.WRONG_IMMEDIATE, seen.get("imm"))):
+    for kind, pair in (
+        (FaultKind.WRONG_LENGTH, seen.get("byte_len")),
+        (FaultKind.WRONG_IMMEDIATE, seen.get("imm")),
+    ):
         came, sent = pair or (None, None)
         if came != sent:
             return _fault(kind, seen, [sent], [came])
@@ -188,12 +211,18 @@ def without_status(step: Step, seen: Observation) -> str:
         return ""
     if seen["returned"] != "0":
         return "was refused when it was posted, so that no completion has a status"
-    return "was not refused, so that there is no status of a refusal" if seen["wc"] == ["SUCCESS"] else ""
+    return (
+        "was not refused, so that there is no status of a refusal"
+        if seen["wc"] == ["SUCCESS"]
+        else ""
+    )
 
 
 def not_refused(step: Step, seen: Observation) -> bool:
     """Whether a call succeeded although its row presupposes a refusal. The row then shows nothing about the device."""
-    return bool(step.then.otherwise) and "not_made" not in seen and outcome_of(step, seen) == "success"
+    return (
+        bool(step.then.otherwise) and "not_made" not in seen and outcome_of(step, seen) == "success"
+    )
 
 
 def _refusal_fault(step: Step, seen: Observation) -> Fault | None:
@@ -216,7 +245,11 @@ def _refusal_fault(step: Step, seen: Observation) -> Fault | None:
 
 def _changed(kind: FaultKind, seen: Observation) -> Fault:
     """Returns a fault with the first ranges of changed remote bytes; offsets are relative to the addressed range."""
-    return _fault(kind, seen, came=[f"{size} at {start:+d}" for start, size in seen["changed"][:_MOST_STRETCHES]])
+    return _fault(
+        kind,
+        seen,
+        came=[f"{size} at {start:+d}" for start, size in seen["changed"][:_MOST_STRETCHES]],
+    )
 
 
 _MOST_STRETCHES = 4
@@ -261,7 +294,12 @@ def _completion_fault(step: Step, seen: Observation) -> Fault | None:
         return _fault(FaultKind.WRONG_STATE, seen, came=[seen["state"]])
     text, sent = seen.get("invalidated", (None, None))
     if step.then.invalidated and text != sent:
-        return _fault(FaultKind.WRONG_INVALIDATED_KEY, seen, [f"{sent:#x}"], [] if text is None else [f"{text:#x}"])
+        return _fault(
+            FaultKind.WRONG_INVALIDATED_KEY,
+            seen,
+            [f"{sent:#x}"],
+            [] if text is None else [f"{text:#x}"],
+        )
     return None
 
 
@@ -284,7 +322,11 @@ def outcome_of(step: Step, seen: Observation) -> str:
 def wrong_fields(seen: Observation) -> list[str]:
     mr, asked = seen["mr"], seen["asked"]
     ranges = (("addr", mr["addr"], asked["addr"]), ("length", mr["length"], asked["length"]))
-    wrong = [f"{name} {came:#x} instead of {wanted:#x}" for name, came, wanted in ranges if came != wanted]
+    wrong = [
+        f"{name} {came:#x} instead of {wanted:#x}"
+        for name, came, wanted in ranges
+        if came != wanted
+    ]
     if not mr["pd_is_the_asked"]:
         wrong.append("pd is not the requested one")
     if not mr["context_is_the_pds"]:

@@ -8,7 +8,15 @@ from conformance.model.fault import Fault, FaultKind
 from conformance.model.observation import KernelEvidence
 
 # The texts by which a kernel reports its own errors.
-_KERNEL_ALARMS = ("WARNING:", "BUG:", "Oops", "general protection", "UBSAN:", "KASAN:", "refcount_t:")
+_KERNEL_ALARMS = (
+    "WARNING:",
+    "BUG:",
+    "Oops",
+    "general protection",
+    "UBSAN:",
+    "KASAN:",
+    "refcount_t:",
+)
 # Reports of the kernel's debugging tools: KASAN, UBSAN, checked reference counts, and lockdep. A report kills no task.
 _REPORT = re.compile(
     r"(?:KASAN|UBSAN): [\w-]+|refcount_t: [^.]+|possible [\w ]+(?= detected)|inconsistent lock state"
@@ -37,7 +45,10 @@ def decisive_lines(kernel: KernelEvidence) -> set[int]:
     log = kernel.get("log", ())
     about = _about_device(kernel) or range(0)
     is_named = _naming(kernel)
-    found = (next((number for number in about if fits(log[number])), None) for fits in (_is_alarm, is_named))
+    found = (
+        next((number for number in about if fits(log[number])), None)
+        for fits in (_is_alarm, is_named)
+    )
     return {number for number in found if number is not None}
 
 
@@ -51,13 +62,23 @@ def _trouble(kernel: KernelEvidence, log: Sequence[str]) -> Fault | None:
     before, after = kernel.get("taint_before"), kernel.get("taint", 0)
     if not line:
         changed = before is not None and before != after
-        return Fault(FaultKind.KERNEL_TAINTED, expected=(str(before),), seen=(str(after),)) if changed else None
+        return (
+            Fault(FaultKind.KERNEL_TAINTED, expected=(str(before),), seen=(str(after),))
+            if changed
+            else None
+        )
     report = _REPORT.search(line)
     text = line if report else "\n".join([line, *kernel.get("log", ())])
-    kind = FaultKind.KERNEL_OOPSED if not report and _ENDED.search(text) else FaultKind.KERNEL_WARNED
+    kind = (
+        FaultKind.KERNEL_OOPSED if not report and _ENDED.search(text) else FaultKind.KERNEL_WARNED
+    )
     kind = FaultKind.KERNEL_MEMORY if _MEMORY_IN_DOUBT.search(text) else kind
     if report and (frames := _reported_frames(log)):
-        return Fault(kind, seen=(report[0], *(_OFFSET.sub("", frame) for frame in frames)), site=_site(frames))
+        return Fault(
+            kind,
+            seen=(report[0], *(_OFFSET.sub("", frame) for frame in frames)),
+            site=_site(frames),
+        )
     return Fault(kind, seen=(line,), site=site_in(kernel.get("log", ())))
 
 
@@ -117,7 +138,14 @@ def site_in(log: Sequence[str]) -> tuple[str, ...]:
 
 def _died_in(log: Sequence[str]) -> list[str]:
     """Returns the function in which a kernel died and its caller, without frames that are uncertain (`?`)."""
-    found = next(((number, match["function"]) for number, line in enumerate(log) if (match := _AT.search(line))), None)
+    found = next(
+        (
+            (number, match["function"])
+            for number, line in enumerate(log)
+            if (match := _AT.search(line))
+        ),
+        None,
+    )
     if found is None:
         return []
     start, function = found
@@ -135,8 +163,19 @@ def _site(frames: Sequence[str]) -> tuple[str, ...]:
 
 def _frames(log: Sequence[str], start: int) -> list[str]:
     """Returns the functions of the first call trace after a line of a log, the innermost function first."""
-    trace = next((number for number, line in enumerate(log) if number > start and "all trace:" in line.lower()), None)
-    return [] if trace is None else [match["function"] for line in log[trace + 1 :] if (match := _FRAME.match(line))]
+    trace = next(
+        (
+            number
+            for number, line in enumerate(log)
+            if number > start and "all trace:" in line.lower()
+        ),
+        None,
+    )
+    return (
+        []
+        if trace is None
+        else [match["function"] for line in log[trace + 1 :] if (match := _FRAME.match(line))]
+    )
 
 
 def _reported_frames(log: Sequence[str]) -> list[str]:
@@ -144,7 +183,9 @@ def _reported_frames(log: Sequence[str]) -> list[str]:
     start = next(number for number, line in enumerate(log) if _is_alarm(line))
     frames = _frames(log, start)
     named = re.search(r" in (\w+)[\w.]*\+", log[start])
-    begin = next((number for number, frame in enumerate(frames) if named and _name(frame) == named[1]), 0)
+    begin = next(
+        (number for number, frame in enumerate(frames) if named and _name(frame) == named[1]), 0
+    )
     return [frame for frame in frames[begin:] if not _OF_TOOLS.match(frame)][:_MOST_FRAMES]
 
 

@@ -12,7 +12,11 @@ from conformance.model.observation import Observation
 def sentence(fault: Fault) -> str:
     where = f"afterwards {fault.call}" if fault.later else fault.call
     reported = _CLAUSES[fault.kind](fault)
-    layer = "; the kernel's RDMA core returned this result, the same for every driver" if fault.layer == CORE else ""
+    layer = (
+        "; the kernel's RDMA core returned this result, the same for every driver"
+        if fault.layer == CORE
+        else ""
+    )
     return f"{where}{reported}{layer}" if where else f"{reported.lstrip(': ')}{layer}"
 
 
@@ -28,7 +32,11 @@ def _answer(fault: Fault) -> str:
     if fault.errno and fault.errno != fault.returned:
         clause += f" with errno {fault.errno}"
     if fault.statuses is not None:
-        clause += f", completed with {' '.join(fault.statuses)}" if fault.statuses else ", produced no completion"
+        clause += (
+            f", completed with {' '.join(fault.statuses)}"
+            if fault.statuses
+            else ", produced no completion"
+        )
     if fault.nothing_arrived and fault.tries == 1:
         clause += ", and nothing arrived"
     if fault.tries > 1:
@@ -43,7 +51,9 @@ def _seen(fault: Fault) -> str:
 
 
 def _where(fault: Fault) -> str:
-    return f"remote bytes changed: {', '.join(fault.seen)}" if fault.seen else "no remote byte changed"
+    return (
+        f"remote bytes changed: {', '.join(fault.seen)}" if fault.seen else "no remote byte changed"
+    )
 
 
 def _not_there(fault: Fault) -> str:
@@ -88,7 +98,9 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
     Kind.PROCESS_DIED: _ended,
     Kind.HUNG: _ended,
     Kind.NO_COMPLETION: _after_answer("but every request must complete, successfully or in error"),
-    Kind.SEVERAL_COMPLETIONS: lambda fault: f" was posted and should have one completion, but {_answer(fault)}",
+    Kind.SEVERAL_COMPLETIONS: lambda fault: (
+        f" was posted and should have one completion, but {_answer(fault)}"
+    ),
     Kind.MOVED: _after_answer("and moved bytes that it should not move"),
     Kind.FLUSHED: _after_answer("and flushed memory without the right (a FLUSH moves no bytes)"),
     Kind.ANNOUNCED: _after_answer("and the receiver was notified of its arrival"),
@@ -99,28 +111,44 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
     Kind.BESIDE_BUFFER: _after_answer("and changed bytes outside of the requester's buffer"),
     Kind.LATE: _after_answer("before its data had arrived"),
     Kind.ACCEPTED: lambda fault: f" should fail, but {_answer(fault)}",
-    Kind.CARRIED_OUT: lambda fault: f": a request was executed although its posting had failed: {_seen(fault)}",
+    Kind.CARRIED_OUT: lambda fault: (
+        f": a request was executed although its posting had failed: {_seen(fault)}"
+    ),
     Kind.REFUSED: lambda fault: f" should succeed, but {_answer(fault)}",
-    Kind.REFUSED_ONCE: lambda fault: f"{_seen(fault)}; the call succeeded when the set-up was repeated",
-    Kind.NOT_PROVIDED: lambda fault: f"the device declares {', '.join(fault.expected)}, but {_seen(fault)}",
+    Kind.REFUSED_ONCE: lambda fault: (
+        f"{_seen(fault)}; the call succeeded when the set-up was repeated"
+    ),
+    Kind.NOT_PROVIDED: lambda fault: (
+        f"the device declares {', '.join(fault.expected)}, but {_seen(fault)}"
+    ),
     Kind.LEAKED: lambda fault: f"could not be released: {'; '.join(fault.seen)}",
     Kind.MEMORY_LEAKED: lambda fault: (
         f": after the case, and after each repetition, the kernel had not freed some memory: {'; '.join(fault.seen)}"
     ),
-    Kind.WRONG_CODE: lambda fault: f" should fail with {_allowed(fault)}, but failed with {_seen(fault)}",
+    Kind.WRONG_CODE: lambda fault: (
+        f" should fail with {_allowed(fault)}, but failed with {_seen(fault)}"
+    ),
     Kind.NO_CODE: lambda fault: " failed as it should but set no errno",
     Kind.NO_ERRNO: lambda fault: f" returned {_seen(fault)}, which is not a value of errno",
-    Kind.OTHER_ERRNO: lambda fault: f" returned {fault.seen[0]}, but the value of errno is {fault.seen[1]}",
+    Kind.OTHER_ERRNO: lambda fault: (
+        f" returned {fault.seen[0]}, but the value of errno is {fault.seen[1]}"
+    ),
     Kind.VARYING_CODE: lambda fault: (
         f" failed with errno {fault.errno}, and with {_seen(fault)} when the call was repeated"
     ),
-    Kind.WRONG_STATUS: lambda fault: f" should be refused with {_allowed(fault)}, but completed with {_seen(fault)}",
+    Kind.WRONG_STATUS: lambda fault: (
+        f" should be refused with {_allowed(fault)}, but completed with {_seen(fault)}"
+    ),
     Kind.WRONG_PEER_STATUS: lambda fault: (
         f" should be refused with {_allowed(fault)} at the sender, but completed with {_seen(fault)}"
     ),
-    Kind.PEER_STATUS: lambda fault: f" {_answer(fault)}, but the peer completed with {_seen(fault)}",
+    Kind.PEER_STATUS: lambda fault: (
+        f" {_answer(fault)}, but the peer completed with {_seen(fault)}"
+    ),
     Kind.WRONG_STATE: _wrong_state,
-    Kind.NO_EVENT: lambda fault: f" {_answer(fault)}, and the event {_allowed(fault)} did not arrive",
+    Kind.NO_EVENT: lambda fault: (
+        f" {_answer(fault)}, and the event {_allowed(fault)} did not arrive"
+    ),
     Kind.UNASKED_COMPLETION: lambda fault: f" requested no completion, but got {_seen(fault)}",
     Kind.WRONG_OPCODE: lambda fault: (
         f" {_answer(fault)}, and its completion has the opcode {_seen(fault)}, not {_allowed(fault)}"
@@ -137,11 +165,15 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
     Kind.WRONG_INVALIDATED_KEY: lambda fault: (
         f": the receiver's completion reports {_seen(fault)} as the invalidated key, not {_allowed(fault)}"
     ),
-    Kind.WRONG_STRUCTURE: lambda fault: f" returned an MR that differs from the arguments: {', '.join(fault.seen)}",
+    Kind.WRONG_STRUCTURE: lambda fault: (
+        f" returned an MR that differs from the arguments: {', '.join(fault.seen)}"
+    ),
     Kind.DIFFERENT: lambda fault: f": {'; '.join(fault.seen)}",
     Kind.KERNEL_MEMORY: _complained,
     Kind.KERNEL_OOPSED: _complained,
     Kind.KERNEL_WARNED: _complained,
-    Kind.KERNEL_TAINTED: lambda fault: f": the kernel became tainted ({fault.expected[0]} to {_seen(fault)})",
+    Kind.KERNEL_TAINTED: lambda fault: (
+        f": the kernel became tainted ({fault.expected[0]} to {_seen(fault)})"
+    ),
     Kind.OTHER: lambda fault: f": {_seen(fault)}",
 }

@@ -12,7 +12,9 @@ from conformance.model.record import UnderTest
 
 _SYS = Path("/sys")
 _MAPS = Path("/proc/self/maps")
-_LIBRARY = re.compile(r"/(?:libibverbs|libmlx[45]|libmana|libefa|libhns|[^/]*-rdmav[0-9]+)\.so[.0-9]*\Z")
+_LIBRARY = re.compile(
+    r"/(?:libibverbs|libmlx[45]|libmana|libefa|libhns|[^/]*-rdmav[0-9]+)\.so[.0-9]*\Z"
+)
 _GNU, _BUILD_ID = b"GNU\0", 3  # NT_GNU_BUILD_ID of <elf.h>
 _NOTE = struct.Struct("=III")
 
@@ -50,7 +52,11 @@ def suspects_of(device: str, driver: str, sys: Path = _SYS) -> list[str]:
 def _modules(folder: Path) -> list[str]:
     """Returns the names of ib_core and of every loaded module that uses ib_core."""
     core = folder / "ib_core"
-    holders = sorted(path.name for path in (core / "holders").iterdir()) if (core / "holders").is_dir() else []
+    holders = (
+        sorted(path.name for path in (core / "holders").iterdir())
+        if (core / "holders").is_dir()
+        else []
+    )
     return ["ib_core", *holders] if core.is_dir() else []
 
 
@@ -81,7 +87,9 @@ def _notes(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
 
 
 def _libraries(maps: Path) -> list[Path]:
-    names = {line.split(maxsplit=5)[-1].strip() for line in maps.read_text(errors="replace").splitlines()}
+    names = {
+        line.split(maxsplit=5)[-1].strip() for line in maps.read_text(errors="replace").splitlines()
+    }
     return sorted({Path(name).resolve() for name in names if _LIBRARY.search(name)})
 
 

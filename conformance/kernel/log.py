@@ -82,7 +82,11 @@ def open_log() -> int | None:
     """Returns a descriptor at the end of the kernel's log, or None if this process may not read the log."""
     try:
         given = os.environ.get(INHERITED)
-        log = os.dup(int(given)) if given else os.open(_KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        log = (
+            os.dup(int(given))
+            if given
+            else os.open(_KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        )
         os.lseek(log, 0, os.SEEK_END)
     except (OSError, ValueError):
         return None
@@ -122,7 +126,9 @@ class KernelWatch:
                 record = os.read(self._fd, _RECORD)
             except BlockingIOError:
                 break
-            except BrokenPipeError:  # the kernel overwrote records of the ring buffer before they were read
+            except (
+                BrokenPipeError
+            ):  # the kernel overwrote records of the ring buffer before they were read
                 lines.append("(kernel log lines were lost)")
                 continue
             # <priority>,<sequence>,<microseconds>,<flags>;<text>\n followed by indented properties

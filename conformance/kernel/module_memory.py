@@ -53,7 +53,9 @@ class ModuleMemory:
 
     def __init__(self, proc: Path = _PROC, free: Callable[[], None] = free_waiting) -> None:
         self._file, self._free = KernelFile(proc / "allocinfo"), free
-        self._freed_later = Counter[Place]()  # twice the largest number of objects that waited to be freed
+        self._freed_later = Counter[
+            Place
+        ]()  # twice the largest number of objects that waited to be freed
         self._settled = self._count()
         self._more()
 
@@ -69,8 +71,13 @@ class ModuleMemory:
         """Returns the memory that has leaked since the last call, and again in each repetition. `repeat` repeats all
         actions since the last call. Its argument is the number of the repetition."""
         now = self._count()
-        if not any(held.objects > self._before(place) + self._freed_later[place] for place, held in now.items()):
-            self._settled = {place: min(held, now.get(place, held)) for place, held in self._settled.items()}
+        if not any(
+            held.objects > self._before(place) + self._freed_later[place]
+            for place, held in now.items()
+        ):
+            self._settled = {
+                place: min(held, now.get(place, held)) for place, held in self._settled.items()
+            }
             return []
         start = self._settled
         places = set(self._more())
@@ -83,7 +90,9 @@ class ModuleMemory:
             places &= set(self._more())
             for place in places:
                 grown[place].append(self._grown(before, place))
-        left = sorted(self._never_freed(start, places), key=lambda place: (-grown[place][-1].size, place))
+        left = sorted(
+            self._never_freed(start, places), key=lambda place: (-grown[place][-1].size, place)
+        )
         return [
             UnfreedMemory(
                 function=place.function,
@@ -97,7 +106,9 @@ class ModuleMemory:
 
     def _count(self) -> dict[Place, Held]:
         text = self._file.read()
-        begin = text.rfind("\n", 0, max(text.find("] func:"), 0)) + 1  # the lines of modules follow all others
+        begin = (
+            text.rfind("\n", 0, max(text.find("] func:"), 0)) + 1
+        )  # the lines of modules follow all others
         return {
             Place(function, module, line): Held(int(objects), int(size))
             for size, objects, line, module, function in _LINE.findall(text, begin)
@@ -116,7 +127,9 @@ class ModuleMemory:
         self._free()
         self._settled = self._count()
         for place, held in first.items():
-            self._freed_later[place] = max(self._freed_later[place], 2 * (held.objects - self._before(place)))
+            self._freed_later[place] = max(
+                self._freed_later[place], 2 * (held.objects - self._before(place))
+            )
         return [place for place in self._settled if self._grown(before, place).objects > 0]
 
     def _never_freed(self, start: Mapping[Place, Held], places: Iterable[Place]) -> list[Place]:

@@ -17,7 +17,14 @@ _NETLINK_RDMA = 20
 _NLDEV = 5  # RDMA_NL_NLDEV
 _REQUEST, _ACK, _DUMP = 0x1, 0x4, 0x300
 _DONE, _ERROR = 3, 2
-_GET, _NEW_LINK, _DELETE_LINK, _GET_PORT, _SYSTEM_GET, _GET_CHARDEV = 1, 3, 4, 5, 6, 15  # RDMA_NLDEV_CMD_…
+_GET, _NEW_LINK, _DELETE_LINK, _GET_PORT, _SYSTEM_GET, _GET_CHARDEV = (
+    1,
+    3,
+    4,
+    5,
+    6,
+    15,
+)  # RDMA_NLDEV_CMD_…
 _ALL_GET = 9  # RDMA_NLDEV_CMD_RES_GET
 # RDMA_NLDEV_CMD_RES_…_GET
 _KINDS = {"QP": 10, "CQ": 12, "MR": 13, "PD": 14}
@@ -26,7 +33,10 @@ _DEV_INDEX, _DEV_NAME, _PORT_INDEX, _RES_PID, _NDEV_NAME, _LINK_TYPE, _CHARDEV_T
     1, 2, 3, 28, 51, 65, 69, 73
 )  # fmt: skip
 _RES_QP, _RES_TYPE, _RES_KERN_NAME = 19, 26, 29
-_SUMMARY_NAME, _SUMMARY_NUMBER = 17, 18  # RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_NAME and …_CURR, of 8 bytes
+_SUMMARY_NAME, _SUMMARY_NUMBER = (
+    17,
+    18,
+)  # RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_NAME and …_CURR, of 8 bytes
 _COPY_ON_FORK = 93  # RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK
 _MANAGEMENT = (0, 1)  # IB_QPT_SMI and IB_QPT_GSI: the kernel creates them on every port
 _UD = 4  # IB_QPT_UD
@@ -79,7 +89,9 @@ class RdmaNetlink:
         if self._socket is None:
             return {}
         (message,) = self._ask(_ALL_GET, self._device(), 0)
-        found = {kind: message.partition(entry)[2][:_NUMBER_SIZE] for kind, entry in _ENTRIES.items()}
+        found = {
+            kind: message.partition(entry)[2][:_NUMBER_SIZE] for kind, entry in _ENTRIES.items()
+        }
         if not all(found.values()):
             return {}
         return {kind: int.from_bytes(number, sys.byteorder) for kind, number in found.items()}
@@ -89,13 +101,19 @@ class RdmaNetlink:
         found = Counter[str]()
         for message in self._ask(_KINDS["QP"], self._device(), _DUMP):
             for number, table in _attributes(message):
-                entries = [dict(_attributes(entry)) for _, entry in _attributes(table)] if number == _RES_QP else []
+                entries = (
+                    [dict(_attributes(entry)) for _, entry in _attributes(table)]
+                    if number == _RES_QP
+                    else []
+                )
                 found.update(filter(None, map(_user, entries)))
         return [f"{user} has {count}" for user, count in found.items()]
 
     def driver_id(self) -> int | None:
         """Returns the enum rdma_driver_id of the device's driver, or None if unknown."""
-        found = self._queried(_GET_CHARDEV, _DRIVER_ID, self._device() + _attribute(_CHARDEV_TYPE, b"uverbs\0"))
+        found = self._queried(
+            _GET_CHARDEV, _DRIVER_ID, self._device() + _attribute(_CHARDEV_TYPE, b"uverbs\0")
+        )
         return int(struct.unpack("=I", found)[0]) if found else None
 
     def copies_on_fork(self) -> bool:
@@ -159,7 +177,9 @@ def _ask(opened: socket.socket, command: int, body: bytes, how: int) -> list[byt
             length, type_, _, _, _ = _HEADER.unpack_from(data)
             if type_ == _DONE:
                 return messages
-            if type_ == _ERROR:  # with error 0, the message is the acknowledgement at the end of a response
+            if (
+                type_ == _ERROR
+            ):  # with error 0, the message is the acknowledgement at the end of a response
                 error = -struct.unpack_from("=i", data, _HEADER.size)[0]
                 if error:
                     raise OSError(error, os.strerror(error))

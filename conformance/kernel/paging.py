@@ -18,9 +18,22 @@ _FAILED = ctypes.c_void_p(-1).value
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mremap.restype = ctypes.c_void_p
-libc.mremap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
+libc.mremap.argtypes = (
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_void_p,
+)
 libc.mmap.restype = ctypes.c_void_p
-libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+libc.mmap.argtypes = (
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+)
 libc.madvise.argtypes = libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 libc.read.argtypes = libc.write.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)
 libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
@@ -81,7 +94,9 @@ def mapping_of(name: str) -> int:
     for line in Path("/proc/self/maps").read_text().splitlines():
         if line.endswith(name):
             return int(line.partition("-")[0], 16)
-    raise HostLacks(f"this process has no mapping {name}", "run the suite on a kernel that has this mapping")
+    raise HostLacks(
+        f"this process has no mapping {name}", "run the suite on a kernel that has this mapping"
+    )
 
 
 def kept_from_children(addr: int) -> bool:
@@ -97,7 +112,10 @@ def inherited(addr: int, size: int) -> tuple[int, int]:
 
     def copy(report: Callable[[bytes], object], wait: object) -> None:
         reader, writer = os.pipe()
-        report(b"%d" % sum(libc.write(writer, page, 1) == 1 == libc.read(reader, page, 1) for page in pages))
+        report(
+            b"%d"
+            % sum(libc.write(writer, page, 1) == 1 == libc.read(reader, page, 1) for page in pages)
+        )
 
     child = fork(copy)
     found = child.report()
@@ -117,7 +135,9 @@ def _mapped(addr: int, size: int, field: str) -> list[tuple[range, list[str]]]:
     found = []
     with open("/proc/self/smaps") as smaps:
         for line in smaps:
-            if line[0] in "0123456789abcdef":  # the first line; the other lines begin with a capital letter
+            if (
+                line[0] in "0123456789abcdef"
+            ):  # the first line; the other lines begin with a capital letter
                 mapping = range(*(int(part, 16) for part in line.partition(" ")[0].split("-")))
                 if mapping.start >= addr + size:
                     break

@@ -31,14 +31,23 @@ class ResourceCounter:
     and one query returns the totals of all objects, which is faster than a query for each type of object."""
 
     def __init__(
-        self, device: str, netlink: RdmaNetlink, alone: bool = False, proc: Path = _PROC, cgroups: Path = _CGROUPS
+        self,
+        device: str,
+        netlink: RdmaNetlink,
+        alone: bool = False,
+        proc: Path = _PROC,
+        cgroups: Path = _CGROUPS,
     ) -> None:
         self._device = device
         self._netlink = netlink
         self._alone = alone
         self._of_kernel: Counts | None = None
         self._status = KernelFile(proc / "self" / "status", at_once=True)
-        self._pages = (KernelFile(proc / "sys/vm/stat_refresh"), _statistics(proc / "vmstat")) if alone else None
+        self._pages = (
+            (KernelFile(proc / "sys/vm/stat_refresh"), _statistics(proc / "vmstat"))
+            if alone
+            else None
+        )
         group = _group_file(proc, cgroups)
         self._group = KernelFile(group, at_once=True) if group else None
 
@@ -113,7 +122,11 @@ def leaked(before: Mapping[str, int], after: Mapping[str, int]) -> str:
 def kept(before: Mapping[str, int], after: Mapping[str, int]) -> str:
     """Returns a remark if the number of objects that only the control group counts has grown; else an empty text."""
     more = after.get(OTHERS, 0) - before.get(OTHERS, 0)
-    return f"the RDMA control group counts {more} more objects than before ({OTHERS})" if more > 0 else ""
+    return (
+        f"the RDMA control group counts {more} more objects than before ({OTHERS})"
+        if more > 0
+        else ""
+    )
 
 
 def count_when_settled(before: Mapping[str, int], count: Callable[[], Counts]) -> Counts:
@@ -130,7 +143,10 @@ def resource_evidence(before: Mapping[str, int], after: Mapping[str, int]) -> Ke
     """Returns the counts in the form of `kernel` of a result: objects as `resources`, all other counts as `memory`."""
     found: dict[str, ResourceCounts] = {}
     for name, memory in (("resources", False), ("memory", True)):
-        first, last = ({kind: n for kind, n in each.items() if (kind in _MEMORY) == memory} for each in (before, after))
+        first, last = (
+            {kind: n for kind, n in each.items() if (kind in _MEMORY) == memory}
+            for each in (before, after)
+        )
         if first or last:
             found[name] = {"before": first, "after": last}
     return cast(KernelEvidence, found)

@@ -12,7 +12,9 @@ from conformance.verbs import ENUMS, VERBS, Linkage, Verb
 _OLDEST = 44  # the oldest rdma-core of the guest's stacks
 # Verbs that an older library does not have. The capability is present if the loaded library exports the verb.
 BY_SYMBOL: Mapping[str, Verb] = {
-    verb.method: verb for verb in VERBS.values() if verb.linkage is Linkage.EXPORTED and int(verb.since or 0) > _OLDEST
+    verb.method: verb
+    for verb in VERBS.values()
+    if verb.linkage is Linkage.EXPORTED and int(verb.since or 0) > _OLDEST
 }
 # The operations on on-demand memory for each type of queue pair, in the order of their bits.
 _EVERY_ODP = ("send", "recv", "write", "read", "atomic", "srq_recv", "flush", "atomic_write")
@@ -20,7 +22,13 @@ ODP_OPERATIONS: Mapping[str, tuple[str, ...]] = {
     "rc": _EVERY_ODP,
     "uc": ("send", "recv", "write"),
     "ud": ("send", "recv"),
-    "xrc": ("send", "write", "read", "atomic", "srq_recv"),  # XRC queue pairs receive only from shared receive queues
+    "xrc": (
+        "send",
+        "write",
+        "read",
+        "atomic",
+        "srq_recv",
+    ),  # XRC queue pairs receive only from shared receive queues
 }
 
 
@@ -46,7 +54,9 @@ MEANING: Mapping[str, str] = {
     "read_sinks": "the memory that an RDMA READ writes needs no remote right: iWARP may require REMOTE_WRITE",
     "iba_statuses": "the transport is InfiniBand or RoCE: only IBA defines statuses, and message lengths in packets",
     **{
-        on_demand(transport, operation): f"{transport}_odp_caps has IBV_ODP_SUPPORT_{operation.upper()}"
+        on_demand(
+            transport, operation
+        ): f"{transport}_odp_caps has IBV_ODP_SUPPORT_{operation.upper()}"
         for transport, operations in ODP_OPERATIONS.items()
         for operation in operations
     },
@@ -79,13 +89,18 @@ MEANING: Mapping[str, str] = {
     "pci_bar": "this system has QEMU's pci-testdev, whose BAR can be mapped without harm",
     "failing_allocations": "the kernel can be set to fail an allocation of memory",
     "raw_registration": "the kernel accepts a registration without the driver-specific part of the command",
-    **{name: f"the entry has {verb.name}, as rdma-core {verb.since} and later do" for name, verb in BY_SYMBOL.items()},
+    **{
+        name: f"the entry has {verb.name}, as rdma-core {verb.since} and later do"
+        for name, verb in BY_SYMBOL.items()
+    },
 }
 _ACCESS = ENUMS["ibv_access_flags"]
 # For each access flag, the capability without which a device may refuse the flag; empty for a flag that every device
 # must accept. According to ibv_reg_mr(3), a device may refuse some flags if it does not support them. Sweeps (`needs
 # of`) and the reference use this mapping.
-FLAG_NEEDS: Mapping[str, str] = {_ACCESS.short(each.name): each.needs for each in _ACCESS if not each.mask}
+FLAG_NEEDS: Mapping[str, str] = {
+    _ACCESS.short(each.name): each.needs for each in _ACCESS if not each.mask
+}
 # The flags whose capability is implicit: each row that registers memory with such a flag needs the capability.
 UNNAMED_FLAG_NEEDS = {flag: FLAG_NEEDS[flag] for flag in ("ZERO_BASED", "HUGETLB")}
 # For each operation or call that some devices do not have, the needed capability. The capability is implicit: each row
@@ -191,7 +206,9 @@ class DeviceAttributes:
     odp_xrc_caps: int = 0
 
 
-def declared_capabilities(declared: DeviceAttributes, transport: Transport = INFINIBAND) -> dict[str, bool]:
+def declared_capabilities(
+    declared: DeviceAttributes, transport: Transport = INFINIBAND
+) -> dict[str, bool]:
     flags = declared.device_cap_flags
     return {
         "atomics": declared.atomic_cap != 0,
@@ -200,7 +217,9 @@ def declared_capabilities(declared: DeviceAttributes, transport: Transport = INF
         "odp": bool(declared.odp_general_caps & _ODP_SUPPORT),
         "odp_implicit": bool(declared.odp_general_caps & _ODP_SUPPORT_IMPLICIT),
         **{
-            on_demand(each, operation): bool(getattr(declared, f"odp_{each}_caps") >> _EVERY_ODP.index(operation) & 1)
+            on_demand(each, operation): bool(
+                getattr(declared, f"odp_{each}_caps") >> _EVERY_ODP.index(operation) & 1
+            )
             for each, operations in ODP_OPERATIONS.items()
             for operation in operations
         },
@@ -222,14 +241,22 @@ class Capabilities:
     present."""
 
     declared: Mapping[str, bool]  # whether the device declares a capability
-    offered: Mapping[str, Mapping[str, bool]]  # by entry: whether execution/offered.py found a capability
+    offered: Mapping[
+        str, Mapping[str, bool]
+    ]  # by entry: whether execution/offered.py found a capability
     reachable: Mapping[str, bool]  # which of PRECONDITIONS are met
-    absent: Mapping[str, str] = field(default_factory=dict)  # declared, but missing: the refused call and its errno
+    absent: Mapping[str, str] = field(
+        default_factory=dict
+    )  # declared, but missing: the refused call and its errno
 
     def undeclared(self, needs: Sequence[str], entry: str) -> list[str]:
         """Returns the capabilities in `needs` that are not declared, not offered at `entry`, or absent."""
         declared, offered = self.declared, self.offered.get(entry, {})
-        return [need for need in needs if offered.get(need, declared.get(need)) is False or need in self.absent]
+        return [
+            need
+            for need in needs
+            if offered.get(need, declared.get(need)) is False or need in self.absent
+        ]
 
     def unreachable(self, needs: Sequence[str], entry: str) -> str:
         """Returns the reason why a case with these needs cannot be run at `entry`; empty if it can be run."""
@@ -253,11 +280,17 @@ class Profile:
     def check(self, name: str, driver: str) -> None:
         """Raises UserError if the device `name` has a different driver than the profile."""
         if self.device and self.device != driver:
-            raise UserError(f"the profile is for the driver {self.device}, but {name} has the driver {driver}")
+            raise UserError(
+                f"the profile is for the driver {self.device}, but {name} has the driver {driver}"
+            )
 
     def demanded(self, undeclared: Sequence[str]) -> list[str]:
         """Returns the capabilities of `undeclared` that `present` requires. Returns [] if a capability of `undeclared`
         is neither required nor a part of the name of a required one: odp_ud_recv also requires odp and ud."""
         found = [name for name in undeclared if name in self.present]
         parts = [set(name.split("_")) for name in found]
-        return found if all(any(set(each.split("_")) <= part for part in parts) for each in undeclared) else []
+        return (
+            found
+            if all(any(set(each.split("_")) <= part for part in parts) for each in undeclared)
+            else []
+        )

@@ -86,7 +86,9 @@ class QpSpec:
     # builders of ibv_wr_post(3) post the requests.
     extended: str = ""
     inline: int = 0  # max_inline_data of both queue pairs, in bytes
-    shared: object = None  # for RC_SRQ: the PD (bench.calls.Pd) of the shared receive queue; None: `pd`
+    shared: object = (
+        None  # for RC_SRQ: the PD (bench.calls.Pd) of the shared receive queue; None: `pd`
+    )
     notifies: bool = False  # the completion queue has a completion channel
 
     @property
@@ -122,22 +124,34 @@ class Expectation:
     """The result that the document requires of a call."""
 
     outcome: str  # see vocabulary.OUTCOMES
-    errno: tuple[str, ...] = ()  # the permitted names; empty: the names in the manual page, if any; ("any",): any errno
+    errno: tuple[
+        str, ...
+    ] = ()  # the permitted names; empty: the names in the manual page, if any; ("any",): any errno
     code: tuple[str, ...] = ()  # the permitted codes, for a verb with an enumeration of codes
     mr: str = ""  # as_asked: the region must have the requested fields
-    completion: str = ""  # none: no completion of the request; one: exactly one completion, with any status
+    completion: str = (
+        ""  # none: no completion of the request; one: exactly one completion, with any status
+    )
     rkey: str = ""  # changed or unchanged: the required key in struct ibv_mw, relative to the key before the call
     opcode: str = ""  # as_posted: the completions must name the operation that was posted
     invalidated: str = ""  # as_posted: the completion of a receive must contain the key that a SEND has invalidated
-    because: str = ""  # the reason of the refusal that the completions must report (expected_errors.REASONS)
-    event: str = ""  # the asynchronous event that a refusal must cause on the responder's queue pair
+    because: str = (
+        ""  # the reason of the refusal that the completions must report (expected_errors.REASONS)
+    )
+    event: str = (
+        ""  # the asynchronous event that a refusal must cause on the responder's queue pair
+    )
     otherwise: str = ""  # unreachable: without the refusal, the row is UNREACHABLE
-    after: str = ""  # only for a later step: the outcome of the judged call after which the step is executed
+    after: str = (
+        ""  # only for a later step: the outcome of the judged call after which the step is executed
+    )
     moved: str = ""  # nothing: an operation that succeeds must not change a byte
 
     def as_data(self) -> dict[str, Any]:
         set_ = {name: value for name, value in vars(self).items() if value}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in set_.items()}
+        return {
+            name: list(value) if isinstance(value, tuple) else value for name, value in set_.items()
+        }
 
 
 _RIGHTS = tuple(QP_RIGHTS.split())
@@ -183,7 +197,9 @@ class Step:
     @cached_property
     def _text(self) -> str:
         visible = {
-            key: format_argument(value) for key, value in self.arguments.items() if value not in _HIDDEN.get(key, ())
+            key: format_argument(value)
+            for key, value in self.arguments.items()
+            if value not in _HIDDEN.get(key, ())
         }
         return f"{self.title}({', '.join(f'{key}={text}' for key, text in visible.items())})"
 

@@ -19,7 +19,9 @@ class Effect(StrEnum):
     KERNEL_DIED = "kernel died"
     HUNG = "hung"
     MOVED = "moved"  # the request accessed bytes without the right to do so
-    MISPLACED = "misplaced"  # a request transferred wrong bytes, or to a wrong place, or lost its bytes
+    MISPLACED = (
+        "misplaced"  # a request transferred wrong bytes, or to a wrong place, or lost its bytes
+    )
     PROCESS_DIED = "process died"
     ACCEPTED = "accepted"  # a call or request that must be refused succeeded
     REFUSED = "refused"  # a call or request that must succeed was refused
@@ -39,23 +41,47 @@ class FaultKind(StrEnum):
     HUNG = "hung", Effect.HUNG
     NO_COMPLETION = "no-completion", Effect.HUNG  # a request had no completion by the deadline
     MOVED = "moved", Effect.MOVED  # a request that must be refused transferred bytes
-    CHANGED = "changed-though-refused", Effect.MISPLACED  # bytes changed, but the request's bytes did not arrive
+    CHANGED = (
+        "changed-though-refused",
+        Effect.MISPLACED,
+    )  # bytes changed, but the request's bytes did not arrive
     NOT_ARRIVED = "not-arrived", Effect.MISPLACED
     OTHER_ARRIVED = "other-arrived", Effect.MISPLACED
     ELSEWHERE = "elsewhere", Effect.MISPLACED  # bytes changed outside of the range
-    BESIDE_BUFFER = "beside-buffer", Effect.MISPLACED  # bytes changed outside of the requester's buffer
+    BESIDE_BUFFER = (
+        "beside-buffer",
+        Effect.MISPLACED,
+    )  # bytes changed outside of the requester's buffer
     LATE = "late", Effect.MISPLACED  # the completion was reported before the data
-    KERNEL_MEMORY = "kernel-memory", Effect.KERNEL_ALARM  # a report about kernel memory: KASAN, reference counts
+    KERNEL_MEMORY = (
+        "kernel-memory",
+        Effect.KERNEL_ALARM,
+    )  # a report about kernel memory: KASAN, reference counts
     PROCESS_DIED = "process-died", Effect.PROCESS_DIED
     ACCEPTED = "accepted", Effect.ACCEPTED
     FLUSHED = "flushed", Effect.ACCEPTED
-    ANNOUNCED = "announced", Effect.ACCEPTED  # the receiver has a completion of a message that must be refused
-    CARRIED_OUT = "carried-out", Effect.ACCEPTED  # a request was executed although its posting had failed
+    ANNOUNCED = (
+        "announced",
+        Effect.ACCEPTED,
+    )  # the receiver has a completion of a message that must be refused
+    CARRIED_OUT = (
+        "carried-out",
+        Effect.ACCEPTED,
+    )  # a request was executed although its posting had failed
     REFUSED = "refused", Effect.REFUSED
-    REFUSED_ONCE = "refused-once", Effect.REFUSED  # a set-up was refused, and succeeded when repeated
-    NOT_PROVIDED = "not-provided", Effect.REFUSED  # a capability that is declared or in the profile is missing
+    REFUSED_ONCE = (
+        "refused-once",
+        Effect.REFUSED,
+    )  # a set-up was refused, and succeeded when repeated
+    NOT_PROVIDED = (
+        "not-provided",
+        Effect.REFUSED,
+    )  # a capability that is declared or in the profile is missing
     LEAKED = "leaked", Effect.KEPT
-    MEMORY_LEAKED = "memory-leaked", Effect.KEPT  # memory of the kernel that belongs to no counted object
+    MEMORY_LEAKED = (
+        "memory-leaked",
+        Effect.KEPT,
+    )  # memory of the kernel that belongs to no counted object
     WRONG_CODE = "wrong-code", Effect.CODE
     NO_CODE = "no-code", Effect.CODE
     NO_ERRNO = "no-errno", Effect.CODE  # the code is a number that is not a value of errno
@@ -74,8 +100,14 @@ class FaultKind(StrEnum):
     WRONG_LENGTH = "wrong-length", Effect.REMARK
     WRONG_IMMEDIATE = "wrong-immediate", Effect.REMARK
     WRONG_INVALIDATED_KEY = "wrong-invalidated-key", Effect.REMARK
-    WRONG_STRUCTURE = "wrong-structure", Effect.REMARK  # the struct ibv_mr differs from the registration's arguments
-    DIFFERENT = "different", Effect.REMARK  # the header differs from the document, or the device from the reference
+    WRONG_STRUCTURE = (
+        "wrong-structure",
+        Effect.REMARK,
+    )  # the struct ibv_mr differs from the registration's arguments
+    DIFFERENT = (
+        "different",
+        Effect.REMARK,
+    )  # the header differs from the document, or the device from the reference
     KERNEL_OOPSED = "kernel-oopsed", Effect.KERNEL_ALARM  # the kernel killed a task and continued
     KERNEL_WARNED = "kernel-warned", Effect.KERNEL_ALARM
     KERNEL_TAINTED = "kernel-tainted", Effect.KERNEL_ALARM
@@ -91,7 +123,9 @@ class FaultKind(StrEnum):
 def verdict_of(kind: FaultKind) -> Verdict:
     if kind.effect is Effect.HUNG:
         return Verdict.HANG
-    return Verdict.CRASH if kind.effect in (Effect.KERNEL_DIED, Effect.PROCESS_DIED) else Verdict.FAIL
+    return (
+        Verdict.CRASH if kind.effect in (Effect.KERNEL_DIED, Effect.PROCESS_DIED) else Verdict.FAIL
+    )
 
 
 @dataclass(frozen=True)
@@ -119,7 +153,9 @@ class Fault:
     nothing_arrived: bool = False
     expected: tuple[str, ...] = ()  # what the document permits
     seen: tuple[str, ...] = ()  # what was observed: names, numbers or kernel lines
-    site: tuple[str, ...] = ()  # the kernel's location: the function, its caller, and the module of each
+    site: tuple[
+        str, ...
+    ] = ()  # the kernel's location: the function, its caller, and the module of each
 
     @property
     def later(self) -> bool:
@@ -167,8 +203,15 @@ class Fault:
 # A fault in a results file: the fields of Fault whose values are not the defaults.
 FaultData: TypeAlias = Annotated[dict[str, Any], Fault]
 # The fields of a fault that describe the error; the other fields describe its location.
-WHAT = "kind verb step layer returned errno statuses tries nothing_arrived expected seen site".split()
+WHAT = (
+    "kind verb step layer returned errno statuses tries nothing_arrived expected seen site".split()
+)
 # The special properties of a region, in the order in which they are named.
-ON_DEMAND, OWN_ADDRESSES, PERSISTENT, HUGE = "on demand", "addresses of its own", "persistent memory", "huge pages"
+ON_DEMAND, OWN_ADDRESSES, PERSISTENT, HUGE = (
+    "on demand",
+    "addresses of its own",
+    "persistent memory",
+    "huge pages",
+)
 REGIONS = (ON_DEMAND, OWN_ADDRESSES, PERSISTENT, HUGE)
 REGION, WINDOW = "region", "window"

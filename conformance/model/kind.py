@@ -11,7 +11,9 @@ class Traits:
     """The properties of a kind of case."""
 
     name: str
-    folder: str = ""  # the folder of the tables in cases/, for a kind that does not belong to one verb
+    folder: str = (
+        ""  # the folder of the tables in cases/, for a kind that does not belong to one verb
+    )
     call: str = ""  # the call of the rows of such a kind
     precedence: int = 0  # cases with a higher precedence run later
     cost: float = 0.0  # the estimated cost in addition to the calls, in units of one verb call
@@ -20,12 +22,16 @@ class Traits:
 
 class Kind(Enum):
     ROW = Traits("row")  # the calls of one row
-    POINT = Traits("point")  # the calls of one point of a sweep, if the user has selected that point
+    POINT = Traits(
+        "point"
+    )  # the calls of one point of a sweep, if the user has selected that point
     SWEEP = Traits("sweep", cost=50.0)  # the calls of every point of a space
     # Compares the installed header and bindings with the descriptions in verbs/. Runs the compiler.
     API = Traits("api", folder="api", call="compare_api", precedence=1, cost=20.0)
     # Random sequences of calls, for a given time. They run last, because they may damage the device.
-    SEQUENCES = Traits("sequences", folder="sequences", call="random_sequences", precedence=2, proves=False)
+    SEQUENCES = Traits(
+        "sequences", folder="sequences", call="random_sequences", precedence=2, proves=False
+    )
 
     @property
     def traits(self) -> Traits:

@@ -75,7 +75,9 @@ class _Parser:
     def read(self) -> Expression:
         expression = self._or(0)
         if self._at < len(self._tokens):
-            raise ValueError(f"{quoted(self._text)}: missing operator before {self._tokens[self._at][0]!r}")
+            raise ValueError(
+                f"{quoted(self._text)}: missing operator before {self._tokens[self._at][0]!r}"
+            )
         return expression
 
     def _next(self) -> str:
@@ -84,7 +86,9 @@ class _Parser:
     def _or(self, depth: int) -> Expression:
         return self._joined("|", Or, lambda: self._joined("&", And, lambda: self._part(depth)))
 
-    def _joined(self, symbol: str, kind: type[And | Or], read: Callable[[], Expression]) -> Expression:
+    def _joined(
+        self, symbol: str, kind: type[And | Or], read: Callable[[], Expression]
+    ) -> Expression:
         parts = [read()]
         while self._next() == symbol:
             self._at += 1
@@ -116,7 +120,9 @@ class _Parser:
             return self._qualified(name, rest[1:], axes)
         if rest:
             relation, _, values = rest.partition("=")
-            equal = self._equality(name, [each.strip() for each in values.strip(" {}").split(",")], axes)
+            equal = self._equality(
+                name, [each.strip() for each in values.strip(" {}").split(",")], axes
+            )
             return Not(equal) if relation.strip() == "!" else equal
         if name in self._named:
             return _Parser(self._named[name], self._space, self._named, self._depth + 1).read()
@@ -130,7 +136,11 @@ class _Parser:
         if not holders and self._depth and name in _FLAGS:
             return Or(())
         if not holders:
-            known = [*(word for axis in self._space.axes for word in _words(axis)), *self._named, *capability.NAMES]
+            known = [
+                *(word for axis in self._space.axes for word in _words(axis)),
+                *self._named,
+                *capability.NAMES,
+            ]
             raise ValueError(f"unknown word {name!r}{suggestion(name, known)}")
         return Word(holders[0], name)
 
@@ -138,7 +148,9 @@ class _Parser:
         if name not in axes:
             raise ValueError(f"unknown axis {name!r}{suggestion(name, list(axes))}")
         if word in self._named:  # a named predicate, applied to this axis only
-            return _Parser(self._named[word], Space((axes[name],)), self._named, self._depth + 1).read()
+            return _Parser(
+                self._named[word], Space((axes[name],)), self._named, self._depth + 1
+            ).read()
         if not axes[name].knows(word):
             raise ValueError(f"axis {name!r} has no {word!r}{suggestion(word, _words(axes[name]))}")
         return Word(name, word)
@@ -163,7 +175,9 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
         match = _TOKEN.match(text, position)
         if not match:
             rest = text[position:].strip()
-            raise ValueError(f"{quoted(text)} is not an expression of words, &, |, ! and () (at {quoted(rest)})")
+            raise ValueError(
+                f"{quoted(text)} is not an expression of words, &, |, ! and () (at {quoted(rest)})"
+            )
         yield match["symbol"] or match["name"], (match["rest"] or "").strip()
         position = match.end()
     if position == 0:

@@ -10,10 +10,18 @@ WORKS, NOT_OFFERED = "works", "not offered"
 
 @dataclass(frozen=True)
 class Findings:
-    pairs: Mapping[str, str] = field(default_factory=dict)  # WORKS, NOT_OFFERED or a failure, for each tried type
-    operations: Mapping[str, str] = field(default_factory=dict)  # WORKS or a failure, for each operation on RC
-    refused_write: str = ""  # the result of a WRITE to a region without REMOTE_WRITE; empty without RC
-    renews_by_reset: bool = True  # a pair works after RESET; true for a transport whose pairs are never reset
+    pairs: Mapping[str, str] = field(
+        default_factory=dict
+    )  # WORKS, NOT_OFFERED or a failure, for each tried type
+    operations: Mapping[str, str] = field(
+        default_factory=dict
+    )  # WORKS or a failure, for each operation on RC
+    refused_write: str = (
+        ""  # the result of a WRITE to a region without REMOTE_WRITE; empty without RC
+    )
+    renews_by_reset: bool = (
+        True  # a pair works after RESET; true for a transport whose pairs are never reset
+    )
     tells_state: bool = True  # ibv_query_qp reports the error state of a queue pair
 
     def as_data(self) -> dict[str, Any]:
@@ -33,7 +41,11 @@ def format_findings(found: Mapping[str, Any]) -> list[str]:
         if what != WORKS
     ]
     if not found.get("tells_state", True):
-        lines.append("ibv_query_qp does not report the error state: states are not judged, failed pairs are replaced")
+        lines.append(
+            "ibv_query_qp does not report the error state: states are not judged, failed pairs are replaced"
+        )
     elif not found.get("renews_by_reset", True):
-        lines.append("a queue pair of this device does not work after RESET: failed pairs are replaced")
+        lines.append(
+            "a queue pair of this device does not work after RESET: failed pairs are replaced"
+        )
     return lines

@@ -69,8 +69,13 @@ class Quantity:
         pages = sum(term.sign * term.number for term in self.terms if term.unit in PAGES)
         hugepages = sum(term.sign * term.number for term in self.terms if term.unit in HUGE_PAGES)
         named = tuple(term for term in self.terms if term.name and term.name not in CONSTANTS)
-        rest = [term for term in self.terms if term not in named and term.unit not in PAGES | HUGE_PAGES]
-        fixed = sum(term.sign * CONSTANTS.get(term.name, term.number * UNITS.get(term.unit, 1)) for term in rest)
+        rest = [
+            term for term in self.terms if term not in named and term.unit not in PAGES | HUGE_PAGES
+        ]
+        fixed = sum(
+            term.sign * CONSTANTS.get(term.name, term.number * UNITS.get(term.unit, 1))
+            for term in rest
+        )
         return pages, hugepages, fixed, named
 
     @property

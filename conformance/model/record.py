@@ -170,7 +170,9 @@ class Source(TypedDict, total=False):
 
 # This form is needed because `for` is a keyword of Python.
 WaiverFacts = TypedDict(
-    "WaiverFacts", {"for": str, "issue": str, "owner": str, "expires": str, "place": str}, total=False
+    "WaiverFacts",
+    {"for": str, "issue": str, "owner": str, "expires": str, "place": str},
+    total=False,
 )
 WaiverFacts.__doc__ = "The waiver of a result: its case or rule, its expiry date, and its location."
 
@@ -181,7 +183,9 @@ class Subsets(TypedDict):
     subsets: list[str]
 
 
-Axes: TypeAlias = dict[str, list[str] | Subsets]  # for each axis, the labels of its values, or its flags
+Axes: TypeAlias = dict[
+    str, list[str] | Subsets
+]  # for each axis, the labels of its values, or its flags
 
 
 class SpaceFacts(TypedDict, total=False):

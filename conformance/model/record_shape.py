@@ -3,7 +3,17 @@ may be from any source. Unknown keys are not changed. A key with the value null 
 
 from collections.abc import Iterable, Mapping
 from types import UnionType
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
+from typing import (
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from conformance.errors import UserError
 from conformance.model.fault import FaultData, FaultKind, verdict_of
@@ -37,7 +47,9 @@ REQUIRED: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
 }
 
 # The type that describes each type of record.
-TYPES: Mapping[str, Any] = {get_args(get_type_hints(each)["type"])[0]: each for each in get_args(Record)}
+TYPES: Mapping[str, Any] = {
+    get_args(get_type_hints(each)["type"])[0]: each for each in get_args(Record)
+}
 
 
 def _absent(type_: Any) -> Any:
@@ -59,7 +71,10 @@ def _defaults(record: Any, optional: Iterable[str] = ()) -> Any:
 
 
 # The values of absent keys.
-HEADER: HeaderRecord = _defaults(HeaderRecord, ("rules", "controls")) | {"schema": SCHEMA, "seed": None}
+HEADER: HeaderRecord = _defaults(HeaderRecord, ("rules", "controls")) | {
+    "schema": SCHEMA,
+    "seed": None,
+}
 RESULT: ResultRecord = _defaults(ResultRecord, ResultRecord.__optional_keys__ - {"points_data"})
 FOOTER: FooterRecord = _defaults(FooterRecord, ("waivers",))
 DEVIATION: Deviation = _defaults(Deviation, Deviation.__optional_keys__ - {"minimal", "verdict"})
@@ -72,7 +87,11 @@ def record_of(data: object) -> Record:
     are accepted. Raises ValueError if the data are not a record."""
     if not isinstance(data, dict) or not isinstance(data.get("type"), str):
         raise ValueError("not an object with a type")
-    missing = [key for key, type_ in REQUIRED.get(data["type"], {}).items() if not isinstance(data.get(key), type_)]
+    missing = [
+        key
+        for key, type_ in REQUIRED.get(data["type"], {}).items()
+        if not isinstance(data.get(key), type_)
+    ]
     if missing:
         raise ValueError(f"a {data['type']} without {missing[0]}")
     if data["type"] == "result":
@@ -145,13 +164,22 @@ def _filled(data: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
 def _contradiction(record: Record) -> str:
     """Describes a contradiction in a record whose types are correct; empty if there is no contradiction."""
     if record["type"] == "confirmation":
-        unknown = (name for name in ("in_run", "alone") if name in record and "verdict" not in (record[name] or {}))
+        unknown = (
+            name
+            for name in ("in_run", "alone")
+            if name in record and "verdict" not in (record[name] or {})
+        )
         return next((f"`{name}` has no verdict" for name in unknown), "")
     if record["type"] != "result":
         return ""
     faults = [(record.get("fault"), record["verdict"])]
-    faults += [(each.get("fault"), each.get("verdict") or Verdict.FAIL) for each in record.get("deviations") or ()]
-    return next(filter(None, (_wrong_fault(fault, verdict) for fault, verdict in faults if fault)), "")
+    faults += [
+        (each.get("fault"), each.get("verdict") or Verdict.FAIL)
+        for each in record.get("deviations") or ()
+    ]
+    return next(
+        filter(None, (_wrong_fault(fault, verdict) for fault, verdict in faults if fault)), ""
+    )
 
 
 def _wrong_fault(data: FaultData, verdict: str) -> str:
@@ -161,7 +189,11 @@ def _wrong_fault(data: FaultData, verdict: str) -> str:
     if len(data.get("site") or ()) not in (0, 4):
         return f"`fault.site` has {len(data['site'])} names, not 4"
     gives = verdict_of(FaultKind(data["kind"]))
-    return f"its fault, {data['kind']}, requires the verdict {gives}, not {verdict}" if gives != verdict else ""
+    return (
+        f"its fault, {data['kind']}, requires the verdict {gives}, not {verdict}"
+        if gives != verdict
+        else ""
+    )
 
 
 def printable(name: str) -> str:

@@ -27,7 +27,9 @@ class Varying(Generic[T]):
     """A part with one value for each combination of values of its axes."""
 
     axes: tuple[str, ...]
-    values: Mapping[tuple[int, ...], T]  # by the numbers of the values; excluded combinations may be absent
+    values: Mapping[
+        tuple[int, ...], T
+    ]  # by the numbers of the values; excluded combinations may be absent
 
     def at(self, values: Values) -> T:
         """Returns the part at a point. Raises KeyError for a point that the sweep excludes."""
@@ -49,7 +51,9 @@ class FlagSubsets:
     def at(self, values: Values) -> Flags:
         value = values[self.axis]
         bits = [bit for bit in range(len(self.masks)) if value >> bit & 1]
-        return Flags(sum([self.masks[bit] for bit in bits]), tuple([self.names[bit] for bit in bits]))
+        return Flags(
+            sum([self.masks[bit] for bit in bits]), tuple([self.names[bit] for bit in bits])
+        )
 
 
 FlagsPart = Flags | Varying[Flags] | FlagSubsets
@@ -141,7 +145,9 @@ class RowTemplate:
     @property
     def base_axes(self) -> frozenset[str]:
         """The axes on which the base objects depend: all objects in `given` except regions and windows."""
-        return axes_of(part for section, part in self.given.parts.items() if section not in ("mrs", "windows"))
+        return axes_of(
+            part for section, part in self.given.parts.items() if section not in ("mrs", "windows")
+        )
 
     @property
     def setup_axes(self) -> frozenset[str]:

@@ -24,7 +24,11 @@ _KIND = {
 }
 # For an operation that is never granted: the operation whose success proves that the object existed.
 _MADE_BY = {"ibv_export_buf_dmabuf_fd": "ibv_alloc_buf", "forged": "ibv_reg_mr"}
-_NAMING = ("rkey", "lkey", "mw")  # arguments that can name the object under test; the first that is present counts
+_NAMING = (
+    "rkey",
+    "lkey",
+    "mw",
+)  # arguments that can name the object under test; the first that is present counts
 
 
 _DECISIVE = ("op", "qp_type", "qp", *_NAMING)  # arguments that determine the evidence of a step
@@ -63,7 +67,9 @@ class Needs:
 
     items: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by rule
     controls: Mapping[str, str] = field(default_factory=dict)  # by refusal
-    conditional: frozenset[str] = frozenset()  # the rules about situations that some stacks do not have
+    conditional: frozenset[str] = (
+        frozenset()
+    )  # the rules about situations that some stacks do not have
     cases: Mapping[str, int] = field(default_factory=dict)  # the number of each rule's cases
 
     @classmethod
@@ -94,7 +100,9 @@ def controls(shown: Iterable[Shown]) -> dict[str, str]:
         if refusal.direction == GRANTED or same in known:
             continue
         near = [each for each in granted if each.operation == refusal.operation]
-        near = near or [each for each in granted if each.operation == _MADE_BY.get(refusal.operation)]
+        near = near or [
+            each for each in granted if each.operation == _MADE_BY.get(refusal.operation)
+        ]
         if near:
             found[refusal.name] = min(near, key=refusal.distance).name
     return dict(sorted(found.items()))
@@ -173,7 +181,14 @@ def _names(values: Iterable[object]) -> Iterator[str]:
 def _region(case: Case, name: str) -> Arguments | None:
     if name in case.given.mrs:
         return case.given.mrs[name].arguments
-    return next((step.arguments for step in (*case.before, case.when, *case.afterwards) if step.name == name), None)
+    return next(
+        (
+            step.arguments
+            for step in (*case.before, case.when, *case.afterwards)
+            if step.name == name
+        ),
+        None,
+    )
 
 
 def distinct_points(sweep: Sweep, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -194,13 +209,23 @@ def _axes(sweep: Sweep) -> frozenset[str]:
     """Returns the axes that, in addition to the expectation, determine the evidence of a point."""
     row = sweep.row
     steps = (row.when, *row.afterwards)
-    axes = axes_of(step.arguments[name] for step in steps for name in _DECISIVE if name in step.arguments)
+    axes = axes_of(
+        step.arguments[name] for step in steps for name in _DECISIVE if name in step.arguments
+    )
     axes |= axes_of(step.parts["then"] for step in row.afterwards if "then" in step.parts)
     if any(name in step.first.arguments for step in steps for name in _NAMING):
-        windows = [window for window in row.objects("windows").values() if isinstance(window, Varying)]
-        axes |= axes_of(each for section in ("memory", "dmabufs", "mrs") for each in row.objects(section).values())
+        windows = [
+            window for window in row.objects("windows").values() if isinstance(window, Varying)
+        ]
+        axes |= axes_of(
+            each
+            for section in ("memory", "dmabufs", "mrs")
+            for each in row.objects(section).values()
+        )
         axes |= axes_of(windows)
-        axes |= axes_of(row.when.arguments[name] for name in ("access", "addr") if name in row.when.arguments)
+        axes |= axes_of(
+            row.when.arguments[name] for name in ("access", "addr") if name in row.when.arguments
+        )
     return axes
 
 
@@ -233,8 +258,12 @@ class Rule:
     since: str  # the first rdma-core release whose document has the statement
     failure_means: str  # what a violation means to an application
     location: Location  # the location of the id in the file
-    short: str = ""  # the subject in a few words, for titles of defects; without it, titles have the id
-    evidence: tuple[str, ...] = ()  # the items that verify the rule, if these are not all items of the rule's cases
+    short: str = (
+        ""  # the subject in a few words, for titles of defects; without it, titles have the id
+    )
+    evidence: tuple[
+        str, ...
+    ] = ()  # the items that verify the rule, if these are not all items of the rule's cases
     # The situation to which the rule applies, if some stacks cannot have this situation. On a stack where no case of
     # the rule is reachable, the rule needs no evidence.
     conditional: str = ""

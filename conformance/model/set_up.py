@@ -43,5 +43,7 @@ def _window(spec: WindowSpec) -> str:
     if spec.bound is None:
         return text
     call = "ibv_bind_mw" if spec.type == 1 else "post_bind_mw"
-    bind = Step(call, {name: value for name, value in spec.bound.items() if name not in _OWN}, _DONE)
+    bind = Step(
+        call, {name: value for name, value in spec.bound.items() if name not in _OWN}, _DONE
+    )
     return f"{text}, bound by {bind}"

@@ -39,12 +39,16 @@ class Axis:
         """Returns the value with this text. Raises ValueError with a message for the user."""
         if not self.flags:
             if label not in self.labels:
-                raise ValueError(f"axis {self.name!r} has no value {label!r}{suggestion(label, self.labels)}")
+                raise ValueError(
+                    f"axis {self.name!r} has no value {label!r}{suggestion(label, self.labels)}"
+                )
             return self.labels.index(label)
         value = 0
         for flag in label.split("+") if label != NONE else ():
             if flag not in self.flags:
-                raise ValueError(f"axis {self.name!r} has no flag {flag!r}{suggestion(flag, self.flags)}")
+                raise ValueError(
+                    f"axis {self.name!r} has no flag {flag!r}{suggestion(flag, self.flags)}"
+                )
             value |= 1 << self.flags.index(flag)
         return value
 
@@ -55,7 +59,9 @@ class Axis:
     def truths(self, word: str) -> bytes:
         """Returns one byte for each value: 1 if the word is true for the value, else 0."""
         if self.flags:
-            run = 1 << self.flags.index(word)  # blocks of `run` values alternate: without the flag, with the flag
+            run = 1 << self.flags.index(
+                word
+            )  # blocks of `run` values alternate: without the flag, with the flag
             return (b"\0" * run + b"\1" * run) * (self.size // run // 2)
         return bytes(word in words for words in self.words)
 
@@ -114,7 +120,10 @@ class Space:
         return sum(values[name] * stride for name, stride in self.strides.items())
 
     def labels(self, point: int) -> dict[str, str]:
-        return {axis.name: axis.label(point // self.strides[axis.name] % axis.size) for axis in self.axes}
+        return {
+            axis.name: axis.label(point // self.strides[axis.name] % axis.size)
+            for axis in self.axes
+        }
 
     def text(self, point: int) -> str:
         """Returns a point as `axis=label,axis=label`."""
@@ -133,7 +142,9 @@ class Space:
             values[name] = self.axis(name).value(label)
         for axis in self.axes:
             if axis.name not in values:
-                raise ValueError(f"the point has no value of axis {axis.name!r}, such as {axis.name}={axis.label(0)}")
+                raise ValueError(
+                    f"the point has no value of axis {axis.name!r}, such as {axis.name}={axis.label(0)}"
+                )
         return self.point(values)
 
     def weight(self, point: int) -> int:
@@ -147,7 +158,11 @@ class Space:
     def column(self, axis: str, truths: bytes) -> int:
         """Returns the column of a property of one axis. `truths` has one byte, 0 or 1, for each value of the axis."""
         stride, size = self.strides[axis], self.axis(axis).size
-        block = truths if stride == 1 else b"".join(map((b"\0" * stride, b"\1" * stride).__getitem__, truths))
+        block = (
+            truths
+            if stride == 1
+            else b"".join(map((b"\0" * stride, b"\1" * stride).__getitem__, truths))
+        )
         return int.from_bytes(block * (self.size // (stride * size)), "little")
 
     def bytes_of(self, column: int) -> bytes:

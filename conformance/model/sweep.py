@@ -58,7 +58,11 @@ class Sweep:
         """Returns, for each point, the index of its clause in `deciding`, the clauses that have an expectation."""
         remaining, total = self.inside, 0
         for number, clause in enumerate(self.deciding):
-            chosen = remaining if clause.when is None else remaining & column(clause.when, self.space, declared)
+            chosen = (
+                remaining
+                if clause.when is None
+                else remaining & column(clause.when, self.space, declared)
+            )
             total += number * chosen
             remaining ^= chosen
         return self.space.bytes_of(total)
@@ -71,7 +75,11 @@ class Sweep:
             for name in clause.needs if clause.then is None else ():
                 if declared(name):
                     continue
-                points = self.inside if clause.when is None else self.inside & column(clause.when, self.space, declared)
+                points = (
+                    self.inside
+                    if clause.when is None
+                    else self.inside & column(clause.when, self.space, declared)
+                )
                 if name not in names:
                     names.append(name)
                     columns.append(0)
@@ -116,7 +124,9 @@ class Sweep:
             rules=(clause.rule,),
             kind=Kind.ROW,
             sweep=None,
-            needs=tuple(dict.fromkeys([*case.needs, *self.needs_of[clause.rule], *clause.needs, *needs])),
+            needs=tuple(
+                dict.fromkeys([*case.needs, *self.needs_of[clause.rule], *clause.needs, *needs])
+            ),
         )
 
 

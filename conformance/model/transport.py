@@ -18,8 +18,12 @@ class Transport:
     # reports a refusal. If false, it may complete once it is sent, and a refusal only terminates the connection.
     acknowledged: bool = True
     immediate_data: bool = True  # a message can have immediate data
-    iba: bool = True  # the completion statuses are those of the InfiniBand Architecture Specification
-    read_sink: tuple[str, ...] = ()  # the remote rights of the memory for a READ response, besides LOCAL_WRITE
+    iba: bool = (
+        True  # the completion statuses are those of the InfiniBand Architecture Specification
+    )
+    read_sink: tuple[
+        str, ...
+    ] = ()  # the remote rights of the memory for a READ response, besides LOCAL_WRITE
 
     def acknowledges(self, opcode: str) -> bool:
         """Whether SUCCESS of a request on a reliable connection means that the peer has accepted the request."""
@@ -28,6 +32,8 @@ class Transport:
 
 INFINIBAND = Transport("InfiniBand")
 ROCE = Transport("RoCE")
-IWARP = Transport("iWARP", acknowledged=False, immediate_data=False, iba=False, read_sink=("REMOTE_WRITE",))
+IWARP = Transport(
+    "iWARP", acknowledged=False, immediate_data=False, iba=False, read_sink=("REMOTE_WRITE",)
+)
 UNSPECIFIED = Transport("unspecified", iba=False)
 TRANSPORTS = {each.name: each for each in (INFINIBAND, ROCE, IWARP, UNSPECIFIED)}

@@ -9,7 +9,17 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
-from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 _MOST_SHOWN = 80  # characters of the wrong value, and of the list of allowed values, in a message
 
@@ -77,7 +87,9 @@ def check_of(type_: Any) -> Check:
     if type_ is float:
         return _leaf_check(_is_number, "a number")
     kind, what = _PLAIN[type_]
-    return _leaf_check(lambda value: type(value) is kind or (kind is str and isinstance(value, str)), what)
+    return _leaf_check(
+        lambda value: type(value) is kind or (kind is str and isinstance(value, str)), what
+    )
 
 
 def _leaf_check(fits: Callable[[Any], bool], what: str) -> Check:
@@ -108,7 +120,9 @@ def _union_check(checks: Sequence[Check]) -> Check:
         # A problem inside the value is more helpful in a message than the fact that no type fits.
         deepest = max(found, key=lambda wrong: bool(wrong.path))
         return (
-            deepest if deepest.path else Mismatch("", value, tuple(what for wrong in found for what in wrong.expected))
+            deepest
+            if deepest.path
+            else Mismatch("", value, tuple(what for wrong in found for what in wrong.expected))
         )
 
     return check
@@ -136,8 +150,13 @@ def _mapping_check(inner: Check) -> Check:
 
 def _object_check(type_: Any) -> Check:
     @functools.cache
-    def fields() -> Mapping[str, Check]:  # called at the first use, because a type may contain itself
-        return {name: check_of(hint) for name, hint in get_type_hints(type_, include_extras=True).items()}
+    def fields() -> Mapping[
+        str, Check
+    ]:  # called at the first use, because a type may contain itself
+        return {
+            name: check_of(hint)
+            for name, hint in get_type_hints(type_, include_extras=True).items()
+        }
 
     def check(value: Any) -> Mismatch | None:
         if not isinstance(value, dict):

@@ -14,7 +14,9 @@ class Verdict(StrEnum):
     WAIVED = "WAIVED"  # an effective verdict: a waiver covers the violation
     STACK = "STACK"  # an effective verdict in a run about a device: the kernel's core or libibverbs is the cause
     UNREACHABLE = "UNREACHABLE"  # the situation cannot be set up on this stack
-    UNSUPPORTED = "UNSUPPORTED"  # the device does not declare the capability, and refuses as documented
+    UNSUPPORTED = (
+        "UNSUPPORTED"  # the device does not declare the capability, and refuses as documented
+    )
     PARTIAL = "PARTIAL"  # only for a rule: all evidence that was seen passes, but some evidence was not seen
     PASS = "PASS"
 
@@ -25,4 +27,7 @@ VERDICTS = tuple(verdict for verdict in Verdict if verdict != Verdict.PARTIAL)
 VIOLATIONS = (Verdict.CRASH, Verdict.HANG, Verdict.FAIL)
 INCOMPLETE = (Verdict.BROKEN, Verdict.MISSED)
 EXCUSED = (Verdict.WAIVED, Verdict.STACK)  # violations that do not count against the device
-NOT_TESTABLE = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)  # the behaviour cannot be tested on this stack
+NOT_TESTABLE = (
+    Verdict.UNSUPPORTED,
+    Verdict.UNREACHABLE,
+)  # the behaviour cannot be tested on this stack

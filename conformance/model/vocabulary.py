@@ -80,7 +80,13 @@ NULL = "NULL"
 # Calls that execute a single RDMA operation.
 PROBES = ("traffic", "local_traffic")
 # FLUSH_BOTH requests both placement types at once. The last two operations flush a whole region, not only the range.
-FLUSHES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT", "FLUSH_BOTH", "FLUSH_GLOBAL_MR", "FLUSH_PERSISTENT_MR")
+FLUSHES = (
+    "FLUSH_GLOBAL",
+    "FLUSH_PERSISTENT",
+    "FLUSH_BOTH",
+    "FLUSH_GLOBAL_MR",
+    "FLUSH_PERSISTENT_MR",
+)
 REMOTE_OPERATIONS = (
     "RDMA_WRITE",
     "RDMA_WRITE_WITH_IMM",
@@ -202,7 +208,10 @@ _BIND = verbs.VERBS["ibv_bind_mw"].arguments
 _RANGES = ("kept", "inherited", "either")
 
 # The vendor's variant of a verb is a separate call.
-_CALLABLE = {**verbs.VERBS, **{f"{name}_experimental": verb for name, verb in verbs.VENDOR_VERBS.items()}}
+_CALLABLE = {
+    **verbs.VERBS,
+    **{f"{name}_experimental": verb for name, verb in verbs.VENDOR_VERBS.items()},
+}
 
 CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     **{name: verb.arguments for name, verb in _CALLABLE.items()},
@@ -211,7 +220,9 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     # Without `rkey`, ibv_inc_rkey computes the new key from the window's last key.
     "post_bind_mw": {**_BIND, **_given("rkey=")},
     "post_local_inv": _given("qp rkey=mw.rkey"),
-    "post_send_with_inv": _given("qp rkey=mw.rkey length=0"),  # `length` is the size of the message in bytes
+    "post_send_with_inv": _given(
+        "qp rkey=mw.rkey length=0"
+    ),  # `length` is the size of the message in bytes
     "restore_rkey": _given("mw"),
     # Rule API-01: compares the suite's description of one item with the installed header and bindings.
     Kind.API.traits.call: {"item": _words("item", None, API_ITEMS)},
@@ -231,7 +242,9 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "discard": _given("memory addr= length= how"),  # without `addr` and `length`: the whole memory
     "fork": _given("memory child"),
     "join": _given("memory"),
-    "inherited": _given("addr length=1_page mappings="),  # `mappings`: how many mappings contain the range
+    "inherited": _given(
+        "addr length=1_page mappings="
+    ),  # `mappings`: how many mappings contain the range
     # Runs in a separate process. `kernel` is whether libibverbs can query the kernel's copy-on-fork support. Expected
     # are `status`, the result of ibv_is_fork_initialized; `registered`, whether a child inherits a registered page; and
     # `deregistered`, the same after the deregistration.
@@ -249,7 +262,9 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "four_threads": _given("addr length access pd mr qp mw second posted rounds"),
     "regions_side_by_side": _given("addr length=64 count=100 access pd"),
     "immediates_in_order": _given("rkey addr length=64 rounds pd"),
-    "atomics_in_order": _given("rkey addr rounds pd", op=_words("operation", "ATOMIC_FETCH_AND_ADD", ATOMICS_IN_ORDER)),
+    "atomics_in_order": _given(
+        "rkey addr rounds pd", op=_words("operation", "ATOMIC_FETCH_AND_ADD", ATOMICS_IN_ORDER)
+    ),
     "bind_and_send": _BIND,
     # A bind of a window of either type on a queue pair with `notifies`, after ibv_req_notify_cq; observes the events of
     # the completion channel after the bind.
@@ -266,7 +281,9 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "qp_type": _words("qp_type", "RC", LIST_TYPES),
     },
     "post_receive": _given("qp sg_list"),
-    "send_to_receive": _given("qp memory length=8 behind=0"),  # compares the bytes of `memory` from `behind` on
+    "send_to_receive": _given(
+        "qp memory length=8 behind=0"
+    ),  # compares the bytes of `memory` from `behind` on
     "post_traffic": _IN_FLIGHT,
     # Another process creates the set-up of the case, posts the requests of post_traffic, and is killed.
     "killed_in_flight": _IN_FLIGHT,
@@ -282,12 +299,18 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         op=_words("operation", None, LOCAL_OPERATIONS),
     ),
     # Posts several requests in one batch. The requests address consecutive ranges of `length` bytes, from `addr` on.
-    "ibv_wr_post": {**_given("batch rkey addr length=64 pd"), "qp_type": _words("qp_type", "RC", ("RC", "UC"))},
+    "ibv_wr_post": {
+        **_given("batch rkey addr length=64 pd"),
+        "qp_type": _words("qp_type", "RC", ("RC", "UC")),
+    },
     # Creates a queue pair for these operations, and posts nothing to it.
     "create_qp_ex": _given("operations pd", type=_words("qp_type", None, ("RC", "UC", "UD"))),
 }
 # The subject of a folder of tables: a verb, the API as a whole, or sequences of all verbs.
-VERBS = (*(name for name in CALLS if name.startswith("ibv_")), *(kind.traits.folder for kind in BY_CALL.values()))
+VERBS = (
+    *(name for name in CALLS if name.startswith("ibv_")),
+    *(kind.traits.folder for kind in BY_CALL.values()),
+)
 # The call of rows without `call`, in folders whose subject is not itself a call.
 DEFAULT_CALLS = {kind.traits.folder: call for call, kind in BY_CALL.items()}
 # Values of `fd` that are not dma-bufs.
@@ -308,7 +331,9 @@ class ExpectationSpec:
     words: tuple[str, ...]  # its values
     outcome: str = ""  # the outcome to which the condition applies; empty: any
     calls: tuple[str, ...] = ()  # the calls to which the condition applies; empty: all
-    several: bool = False  # a table can have a list of words, and any of these words fulfils the condition
+    several: bool = (
+        False  # a table can have a list of words, and any of these words fulfils the condition
+    )
 
     def applies_to(self, call: str) -> bool:
         return not self.calls or call in self.calls
@@ -317,7 +342,9 @@ class ExpectationSpec:
 ERRNO_NAMES = (*sorted(set(errno.errorcode.values()) | {"ENOTSUP", "EOPNOTSUPP"}), "any")
 EXPECTATIONS: Mapping[str, ExpectationSpec] = {
     "errno": ExpectationSpec(ERRNO_NAMES, "refused", several=True),
-    "code": ExpectationSpec(verbs.ENUMS["ibv_rereg_mr_err_code"].short_names, "refused", ("ibv_rereg_mr",), True),
+    "code": ExpectationSpec(
+        verbs.ENUMS["ibv_rereg_mr_err_code"].short_names, "refused", ("ibv_rereg_mr",), True
+    ),
     "mr": ExpectationSpec(("as_asked",), "success", (*REGISTRATIONS, "ibv_rereg_mr")),
     "completion": ExpectationSpec(("none", "one"), calls=(*BINDS, "connect_qp")),
     "rkey": ExpectationSpec(("changed", "unchanged"), calls=BINDS),

@@ -44,7 +44,9 @@ def named_devices(config: pytest.Config) -> list[str]:
         names = device_names()
         if len(names) != 1:
             here = f"devices here: {', '.join(names)}" if names else "this host has no RDMA device"
-            raise UserError(f"name the device under test with --rdma-device; {here}", status=2 if names else 4)
+            raise UserError(
+                f"name the device under test with --rdma-device; {here}", status=2 if names else 4
+            )
     return names
 
 
@@ -119,18 +121,33 @@ def _declarations() -> Iterator[tuple[str, dict[str, Any]]]:
             default = list(option.default) if isinstance(option.default, tuple) else option.default
             settings = option.settings(default)
             if option.name == "device":
-                settings |= {"metavar": "NAME[,NAME]", "help": f"{option.help}, each with its own worker (-n)"}
+                settings |= {
+                    "metavar": "NAME[,NAME]",
+                    "help": f"{option.help}, each with its own worker (-n)",
+                }
             yield option.plugin_flag, {"default": default, **settings}
-    yield "--rdma-only", {"metavar": "FILE", "help": "run only the cases whose ids are in FILE, one per line"}
+    yield (
+        "--rdma-only",
+        {"metavar": "FILE", "help": "run only the cases whose ids are in FILE, one per line"},
+    )
     yield (
         "--rdma-alone",
-        {"action": "store_true", "help": "count pinned pages; no other process on this kernel uses RDMA or pins pages"},
+        {
+            "action": "store_true",
+            "help": "count pinned pages; no other process on this kernel uses RDMA or pins pages",
+        },
     )
     yield "--rdma-out", {"metavar": "DIR", "help": "write results.jsonl to this new directory"}
-    yield "--rdma-stream", {"metavar": "PATH", "help": "write result lines to PATH for a supervisor"}
+    yield (
+        "--rdma-stream",
+        {"metavar": "PATH", "help": "write result lines to PATH for a supervisor"},
+    )
     yield (
         "--rdma-mark",
-        {"metavar": "FILE", "help": "begin each line of --rdma-stream with the text in FILE; FILE is removed"},
+        {
+            "metavar": "FILE",
+            "help": "begin each line of --rdma-stream with the text in FILE; FILE is removed",
+        },
     )
 
 
@@ -190,7 +207,11 @@ def selected_cases(config: pytest.Config) -> list[Case] | None:
 
 def options_of(config: pytest.Config, device: str | None) -> RunOptions:
     """Returns the options of this session as options of `rdma-cts run` on `device` of this host."""
-    given = {name: config.getoption(option.plugin_flag) for name, option in OPTIONS.items() if option.plugin}
+    given = {
+        name: config.getoption(option.plugin_flag)
+        for name, option in OPTIONS.items()
+        if option.plugin
+    }
     given |= {"device": device, "cases": tuple(given["cases"])}
     return RunOptions(**given).seen_from_project(config.invocation_params.dir)
 
@@ -210,7 +231,10 @@ def check(config: pytest.Config) -> DeviceFacts | None:
     """Returns the facts of the device under test; None if the session does not run cases. Raises UserError or
     pytest.UsageError if the session should run cases but cannot."""
     folder = config.rootpath / "cases"
-    named = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
+    named = [
+        (config.invocation_params.dir / argument.partition("::")[0]).resolve()
+        for argument in config.args
+    ]
     if not any(path.is_relative_to(folder) or folder.is_relative_to(path) for path in named):
         return None
     selected_cases(config)
@@ -230,7 +254,9 @@ def check(config: pytest.Config) -> DeviceFacts | None:
 
 def open_device(config: pytest.Config) -> Device:
     """Opens the device that this process uses. Raises UserError."""
-    return Device(own_device(config), config.getoption("--rdma-port"), config.getoption("--rdma-gid-index"))
+    return Device(
+        own_device(config), config.getoption("--rdma-port"), config.getoption("--rdma-gid-index")
+    )
 
 
 def open_peer(config: pytest.Config, device: Device) -> Device:
@@ -249,11 +275,21 @@ def check_peer(device: Device, peer: Device | RemoteDevice) -> None:
     """Raises UserError if the peer has a different transport, or lacks a capability that both ends need and that the
     device under test declares."""
     if IWARP in (device.transport, peer.transport):
-        raise UserError("--peer is not for iWARP, whose queue pairs are connected on one device only", status=3)
+        raise UserError(
+            "--peer is not for iWARP, whose queue pairs are connected on one device only", status=3
+        )
     if device.transport is not peer.transport:
-        raise UserError(f"{peer.name} is {peer.transport.name}, {device.name} is {device.transport.name}", status=3)
-    lacks = [name for name in _AT_BOTH_ENDS if device.capabilities.get(name) and not peer.capabilities.get(name)]
+        raise UserError(
+            f"{peer.name} is {peer.transport.name}, {device.name} is {device.transport.name}",
+            status=3,
+        )
+    lacks = [
+        name
+        for name in _AT_BOTH_ENDS
+        if device.capabilities.get(name) and not peer.capabilities.get(name)
+    ]
     if lacks:
         raise UserError(
-            f"the peer {peer.name} does not declare these capabilities of {device.name}: {', '.join(lacks)}", status=3
+            f"the peer {peer.name} does not declare these capabilities of {device.name}: {', '.join(lacks)}",
+            status=3,
         )

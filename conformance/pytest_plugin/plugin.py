@@ -12,7 +12,15 @@ import pytest
 
 from conformance.bench.interface import Bench
 from conformance.errors import LoopbackLost, UserError
-from conformance.execution.runner import NOT_JUDGED, CaseRun, Progress, RunContext, Watch, no_progress, run_case
+from conformance.execution.runner import (
+    NOT_JUDGED,
+    CaseRun,
+    Progress,
+    RunContext,
+    Watch,
+    no_progress,
+    run_case,
+)
 from conformance.judging import Basis, broken
 from conformance.kernel.module_memory import ModuleMemory
 from conformance.model.capability import Capabilities
@@ -22,7 +30,14 @@ from conformance.model.observation import Observation
 from conformance.model.preflight import Findings
 from conformance.model.record import DeviceFacts, ObservedRecord, ResultRecord
 from conformance.model.verdict import NOT_TESTABLE, Verdict
-from conformance.pytest_plugin.options import add_options, case_of, check, profile_of, selected_cases, suite_of
+from conformance.pytest_plugin.options import (
+    add_options,
+    case_of,
+    check,
+    profile_of,
+    selected_cases,
+    suite_of,
+)
 from conformance.pytest_plugin.recorder import NAME, PROPERTY, Recorder, tell_supervisor
 from conformance.results.case_record import case_record, observed_record
 from conformance.results.records import result_record
@@ -31,8 +46,12 @@ from conformance.tables.tiers import of_tier, ordered
 
 FACTS = pytest.StashKey[DeviceFacts | None]()
 RECORDER = pytest.StashKey[Recorder]()
-RECORD = pytest.StashKey[ResultRecord | ObservedRecord | None]()  # the record of the case that has just run
-ONLY_OBSERVES = pytest.StashKey[bool]()  # whether the supervisor judges rows in place of this session
+RECORD = pytest.StashKey[
+    ResultRecord | ObservedRecord | None
+]()  # the record of the case that has just run
+ONLY_OBSERVES = pytest.StashKey[
+    bool
+]()  # whether the supervisor judges rows in place of this session
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -74,7 +93,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     folder = Path(str(metafunc.module.__file__)).parent.name
     cases: Sequence[Case] = suite_of(metafunc.config).cases
-    if (only := selected_cases(metafunc.config)) is not None:  # pytest also takes time for deselected items
+    if (
+        only := selected_cases(metafunc.config)
+    ) is not None:  # pytest also takes time for deselected items
         chosen = {case.id for case in only}
         points = [case for case in only if case.kind is Kind.POINT]
         cases = [*(case for case in cases if case.id in chosen), *points]
@@ -88,14 +109,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     only = selected_cases(config)
     if not cases and only is None:
         return
-    chosen = of_tier(list(cases.values()), config.getoption("--rdma-tier")) if only is None else only
-    order = {case.id: number for number, case in enumerate(ordered(chosen, config.getoption("--rdma-seed")))}
+    chosen = (
+        of_tier(list(cases.values()), config.getoption("--rdma-tier")) if only is None else only
+    )
+    order = {
+        case.id: number
+        for number, case in enumerate(ordered(chosen, config.getoption("--rdma-seed")))
+    }
     numbers = {item: order.get(case.id) for item in items if (case := case_of(item)) is not None}
     kept = [item for item in items if numbers.get(item, 0 if only is None else None) is not None]
     if config.getoption("--rdma-seed") is not None:
         kept.sort(key=lambda item: numbers.get(item) or 0)
     if not config.getoption("--rdma-sequences"):
-        kept = [item for item in kept if (case := case_of(item)) is None or case.kind is not Kind.SEQUENCES]
+        kept = [
+            item
+            for item in kept
+            if (case := case_of(item)) is None or case.kind is not Kind.SEQUENCES
+        ]
     kept.sort(key=_precedence)
     if left_out := set(items).difference(kept):
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
@@ -108,7 +138,9 @@ def _precedence(item: pytest.Item) -> int:
 
 
 @pytest.fixture(scope="session")
-def module_memory(request: pytest.FixtureRequest, capabilities: Capabilities) -> ModuleMemory | None:
+def module_memory(
+    request: pytest.FixtureRequest, capabilities: Capabilities
+) -> ModuleMemory | None:
     """Returns the counter of the modules' memory, if the kernel has one and no other process uses the modules."""
     return ModuleMemory.of_kernel() if request.config.getoption("--rdma-alone") else None
 
@@ -127,7 +159,9 @@ def run(
         recorder.offered(capabilities)
 
     def random_sequences(case: Case, progress: Progress) -> Observation:
-        search: RandomSequences = request.getfixturevalue("random_sequences")  # a fixture from trial/
+        search: RandomSequences = request.getfixturevalue(
+            "random_sequences"
+        )  # a fixture from trial/
         return search(case, progress)
 
     context = RunContext(
@@ -141,7 +175,9 @@ def run(
     )
 
     def run_and_record(case: Case) -> None:
-        recorder = config.stash.get(RECORDER, None)  # the recorder may have been set up after this fixture
+        recorder = config.stash.get(
+            RECORDER, None
+        )  # the recorder may have been set up after this fixture
         progress = functools.partial(recorder.progress, case.id) if recorder else no_progress
         try:
             case_run = run_case(case, context, progress)
@@ -172,11 +208,15 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     case = case_of(item)
     if case is not None and (call.when == "call" or (call.when == "setup" and call.excinfo)):
         record = _record_of(item.session, case, call.excinfo.value if call.excinfo else None)
-        is_xdist = hasattr(item.config, "workerinput")  # xdist transfers only values of simple types
+        is_xdist = hasattr(
+            item.config, "workerinput"
+        )  # xdist transfers only values of simple types
         item.user_properties.append((PROPERTY, json.dumps(record) if is_xdist else record))
 
 
-def _record_of(session: pytest.Session, case: Case, error: BaseException | None) -> ResultRecord | ObservedRecord:
+def _record_of(
+    session: pytest.Session, case: Case, error: BaseException | None
+) -> ResultRecord | ObservedRecord:
     """Returns the record of a case that has just run. An exception of the harness becomes BROKEN, never FAIL."""
     record = session.stash.get(RECORD, None)
     session.stash[RECORD] = None

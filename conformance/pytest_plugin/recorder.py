@@ -36,7 +36,14 @@ from conformance.pytest_plugin.options import (
     text_of,
 )
 from conformance.results.files import write_all
-from conformance.results.records import FILE_NAME, decode, encode, footer_record, plan_facts, result_record
+from conformance.results.records import (
+    FILE_NAME,
+    decode,
+    encode,
+    footer_record,
+    plan_facts,
+    result_record,
+)
 from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
 from conformance.supervision import WorkerEnd
@@ -117,7 +124,9 @@ class Recorder:
 
     def prepare(self) -> None:
         """Prepares the parts of the header that are known before the cases."""
-        self._header = header_record(suite_of(self.config), self.device, list(self.config.invocation_params.args))
+        self._header = header_record(
+            suite_of(self.config), self.device, list(self.config.invocation_params.args)
+        )
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self.begin([case.id for case in cases_of(session)])
@@ -141,11 +150,18 @@ class Recorder:
             self.prepare()
         assert self._header is not None
         header = self._header | {"started": datetime.now(UTC).isoformat(timespec="seconds")}
-        if not self.live:  # a supervisor has its plan and options; in an emulated guest, computing them takes long
-            self.options = options_of(self.config, None if has_several(self.config) else self.device["name"])
+        if (
+            not self.live
+        ):  # a supervisor has its plan and options; in an emulated guest, computing them takes long
+            self.options = options_of(
+                self.config, None if has_several(self.config) else self.device["name"]
+            )
             header |= cast(HeaderRecord, plan_facts(suite, self.planned))
         header["profile"] = named_profile(self.config.getoption("--rdma-profile"))
-        header |= {"seed": self.config.getoption("--rdma-seed"), "tier": self.config.getoption("--rdma-tier")}
+        header |= {
+            "seed": self.config.getoption("--rdma-seed"),
+            "tier": self.config.getoption("--rdma-tier"),
+        }
         if has_several(self.config):
             header["devices"] = named_devices(self.config)
         self.sink.append(header)
@@ -181,7 +197,12 @@ class Recorder:
         point of a sweep. For random sequences, `row` is the sequence as a table row, and `rule` is the rule of the last
         step."""
         if self.sink and self.live:
-            record: ProgressRecord = {"type": "progress", "case": case, "point": point, "done": done}
+            record: ProgressRecord = {
+                "type": "progress",
+                "case": case,
+                "point": point,
+                "done": done,
+            }
             if row:
                 record |= {"row": row, "rule": rule}
             self.sink.append(record)
@@ -229,7 +250,9 @@ class Recorder:
         if not self.live:
             registry = suite_of(self.config).registry
             duration = time.monotonic() - self.started
-            self.sink.append(footer_record(self.planned, self.results, registry, duration_s=duration))
+            self.sink.append(
+                footer_record(self.planned, self.results, registry, duration_s=duration)
+            )
         self.sink.close()
 
 

@@ -18,7 +18,12 @@ def case_record(run: CaseRun, registry: Registry) -> ResultRecord:
     if isinstance(run, SweepRun):
         return sweep_record(run.case, registry, run.result, run.duration_us)
     return result_record(
-        run.case, registry, run.judgement, run.observation, kernel=run.kernel, duration_us=run.duration_us
+        run.case,
+        registry,
+        run.judgement,
+        run.observation,
+        kernel=run.kernel,
+        duration_us=run.duration_us,
     )
 
 
@@ -33,14 +38,21 @@ def observed_record(run: CaseRun) -> ObservedRecord:
     }
 
 
-def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_us: int) -> ResultRecord:
+def sweep_record(
+    case: Case, registry: Registry, result: SweepResult, duration_us: int
+) -> ResultRecord:
     assert case.sweep is not None
     judgement = Judgement(result.verdict, result.reason, fault=result.fault)
     by_rule = result.points.by_rule()
     # A set-up that is first refused and then succeeds violates a rule, even if the row does not name the rule.
     rules = tuple(dict.fromkeys([*case.rules, *(rule for rule in by_rule if rule in registry)]))
     record = result_record(
-        replace(case, rules=rules), registry, judgement, {}, kernel=result.kernel, duration_us=duration_us
+        replace(case, rules=rules),
+        registry,
+        judgement,
+        {},
+        kernel=result.kernel,
+        duration_us=duration_us,
     )
     tries: SpaceFacts = {"tries": True} if case.sweep.tries else {}
     record |= {

@@ -11,7 +11,10 @@ from conformance.model.bounds import MOST_VALUES
 MOST_LEVELS = 40  # levels of nesting; the files of the suite have at most half as many
 _LARGE = 1 << 20  # bytes; the values of a longer text are counted before it is parsed
 _SHORT = 40  # characters; longer texts seldom occur twice
-_LEAST, _MOST = -(1 << 63), (1 << 64) - 1  # the range of the integers that the kernel or a library can return
+_LEAST, _MOST = (
+    -(1 << 63),
+    (1 << 64) - 1,
+)  # the range of the integers that the kernel or a library can return
 
 
 def parse(data: bytes | str) -> Any:
@@ -28,7 +31,9 @@ def parse(data: bytes | str) -> Any:
         raise ValueError("not UTF-8") from error
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    if text.count("[") + text.count("{") >= MOST_LEVELS:  # fewer brackets cannot be nested too deeply
+    if (
+        text.count("[") + text.count("{") >= MOST_LEVELS
+    ):  # fewer brackets cannot be nested too deeply
         _check_depth(value)
     return value
 
@@ -61,7 +66,10 @@ def _refuse(name: str) -> NoReturn:
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     # Equal keys and equal short texts of many records become one object, which saves memory.
-    found = {intern(key): intern(each) if type(each) is str and len(each) < _SHORT else each for key, each in pairs}
+    found = {
+        intern(key): intern(each) if type(each) is str and len(each) < _SHORT else each
+        for key, each in pairs
+    }
     if len(found) < len(pairs):
         twice = next(key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number]))
         raise ValueError(f"the key {twice[:40]!r} occurs twice in an object")
@@ -84,4 +92,6 @@ def _bounded(text: str) -> int:
     return number
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, parse_int=_bounded, object_pairs_hook=_once)
+_DECODER = json.JSONDecoder(
+    parse_constant=_refuse, parse_float=_finite, parse_int=_bounded, object_pairs_hook=_once
+)

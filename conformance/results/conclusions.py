@@ -38,7 +38,9 @@ def headline(rule: str, record: ResultRecord) -> tuple[str, str]:
     return text + format_more(len(own) - 1), first.get("repro") or record["repro"]
 
 
-BY_CHANCE = "by chance"  # the `when` of a deviation without a formula: all points repeat one experiment
+BY_CHANCE = (
+    "by chance"  # the `when` of a deviation without a formula: all points repeat one experiment
+)
 
 
 def format_points(deviation: Deviation) -> str:
@@ -120,25 +122,41 @@ def conclude_run(
     """Returns the conclusion about a run of the rules `of`. `rules` has the conclusion about each rule with a result.
     `left_out` is the number of cases of the default tier that were not planned, or None if this number is unknown.
     `unrecorded` is the number of planned cases without a result."""
-    standings = {rule: STANDING[rules[rule].verdict] if rule in rules else Standing.WITHOUT_CASE for rule in of}
+    standings = {
+        rule: STANDING[rules[rule].verdict] if rule in rules else Standing.WITHOUT_CASE
+        for rule in of
+    }
     count = Counter(standings.values())
     if footer is None and not count[Standing.VIOLATED]:
         return RunConclusion("the run was cut short", 3, incomplete=True)
     status = exit_status(footer) if footer else 1
-    if status == 1 and footer and not count[Standing.VIOLATED] and footer.get("waivers", {}).get("problems"):
+    if (
+        status == 1
+        and footer
+        and not count[Standing.VIOLATED]
+        and footer.get("waivers", {}).get("problems")
+    ):
         return RunConclusion("no rule was violated, but the waivers do not fit", status)
     if status == 1:
         violated = f"{counted(count[Standing.VIOLATED], 'rule') or 'a rule'} violated{'' if footer else ' (cut short)'}"
-        return RunConclusion(f"{device} does not conform to its documents: {violated}", status, incomplete=not footer)
+        return RunConclusion(
+            f"{device} does not conform to its documents: {violated}", status, incomplete=not footer
+        )
     incomplete = {
         "without a case": counted(count[Standing.WITHOUT_CASE], "rule"),
         "undecided": counted(count[Standing.UNDECIDED], "rule"),
         "of the default tier not in the run": counted(left_out or 0, "case"),
         "without a result": counted(unrecorded, "planned case"),
     }
-    partial = [rule for rule, found in rules.items() if found.verdict == Verdict.PARTIAL and not found.settled]
+    partial = [
+        rule
+        for rule, found in rules.items()
+        if found.verdict == Verdict.PARTIAL and not found.settled
+    ]
     unreachable = [
-        rule for rule, each in standings.items() if each == Standing.UNREACHABLE and rule not in needs.conditional
+        rule
+        for rule, each in standings.items()
+        if each == Standing.UNREACHABLE and rule not in needs.conditional
     ]
     others = {
         "unreachable here": counted(len(unreachable), "rule"),

@@ -44,7 +44,9 @@ def wrong_header(header: HeaderRecord) -> str:
 def wrong_result(record: ResultRecord, header: HeaderRecord) -> str:
     """Returns the contradiction within a result or with the run's header, as a clause; empty if there is none."""
     verdict, effective = record["verdict"], record["effective"]
-    if verdict not in _BAD and (record["points"] or record["rule_verdicts"] or record["deviations"]):
+    if verdict not in _BAD and (
+        record["points"] or record["rule_verdicts"] or record["deviations"]
+    ):
         counted = [
             *(name for name, count in record["points"].items() if count),
             *record["rule_verdicts"].values(),
@@ -89,7 +91,11 @@ def wrong_confirmation(record: ConfirmationRecord, found: ResultRecord | None) -
         return "there is no violation of this case"
     if record["confirmed"]:
         return ""
-    if (alone := record.get("alone")) is None or "in_run" not in record or record["by"] != "repetition":
+    if (
+        (alone := record.get("alone")) is None
+        or "in_run" not in record
+        or record["by"] != "repetition"
+    ):
         return "it is not confirmed, but the result of a repetition is absent"
     if alone["verdict"] in VIOLATIONS or record.get("repetitions", {"seen": 0})["seen"]:
         return "it is not confirmed, although a repetition showed a violation"
@@ -127,7 +133,11 @@ def _compared(
     """Yields each figure of the footer: its name, the value in the footer, and the value computed from the results."""
     judged = {record["case"] for record in results if record["verdict"] != Verdict.MISSED}
     yield "complete", footer["complete"], judged.issuperset(header["planned"])
-    yield "verdicts", _without_zeros(footer["verdicts"]), dict(Counter(record["effective"] for record in results))
+    yield (
+        "verdicts",
+        _without_zeros(footer["verdicts"]),
+        dict(Counter(record["effective"] for record in results)),
+    )
     waived = sum(record["effective"] == Verdict.WAIVED for record in results)
     if "waivers" in header:
         yield "waivers", bool(footer.get("waivers")), bool(header["waivers"])
@@ -136,7 +146,11 @@ def _compared(
     if tried := footer.get("confirmation"):
         confirmed = sum(record["confirmed"] for record in confirmations)
         yield "confirmation.confirmed", tried.get("confirmed"), confirmed
-        yield "confirmation.not_confirmed", tried.get("not_confirmed"), len(confirmations) - confirmed
+        yield (
+            "confirmation.not_confirmed",
+            tried.get("not_confirmed"),
+            len(confirmations) - confirmed,
+        )
     elif confirmations:
         yield "confirmation", "absent", f"{len(confirmations)} confirmations"
     if "left_out" not in header or header["suite"].get("version") != VERSION:

@@ -14,7 +14,8 @@ from conformance.errors import UserError
 
 # The values of errno that are caused by the path, and not by the disk.
 _WRONG_PLACE = {
-    getattr(errno, name) for name in "EACCES EPERM EROFS ENAMETOOLONG ENOENT ENOTDIR EISDIR ELOOP EEXIST".split()
+    getattr(errno, name)
+    for name in "EACCES EPERM EROFS ENAMETOOLONG ENOENT ENOTDIR EISDIR ELOOP EEXIST".split()
 }
 
 

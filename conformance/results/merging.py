@@ -18,11 +18,19 @@ from conformance.tables.tiers import Shard, left_out
 
 # Further keys whose values must be the same in all headers, each with its name in messages. `stack_change` compares the
 # suite, the device and the environment.
-_SAME = (("stack", "the stack"), ("tier", "the tier"), ("subject", "what is judged"), ("seed", "the seed"))
+_SAME = (
+    ("stack", "the stack"),
+    ("tier", "the tier"),
+    ("subject", "what is judged"),
+    ("seed", "the seed"),
+)
 # The keys that are omitted from the headers of the shards, because the merged header has them.
 _ONCE = ("type", "schema", "rules", "controls", "planned", "left_out", "shard")
 _OPTION = "--shard"
-_KEPT_RECORDS = ("worker", "confirmation")  # a merged run needs no other records, because it is never resumed
+_KEPT_RECORDS = (
+    "worker",
+    "confirmation",
+)  # a merged run needs no other records, because it is never resumed
 
 
 @dataclass(frozen=True)
@@ -51,8 +59,14 @@ def part_of(folder: Path, recorded: Recorded) -> Part:
     if facts is None:
         raise UserError(f"{folder} is not a shard of a run", hint="run --shard K/N makes one")
     try:
-        shard, whole, planned = Shard(facts["number"], facts["of"]), facts["whole"], recorded.header["planned"]
-        if not 1 <= shard.number <= shard.of or not all(isinstance(each, str) for each in (*whole, *planned)):
+        shard, whole, planned = (
+            Shard(facts["number"], facts["of"]),
+            facts["whole"],
+            recorded.header["planned"],
+        )
+        if not 1 <= shard.number <= shard.of or not all(
+            isinstance(each, str) for each in (*whole, *planned)
+        ):
             raise ValueError
     except (LookupError, TypeError, ValueError) as error:
         raise UserError(f"{folder}: its header does not say which shard it is") from error
@@ -70,7 +84,8 @@ def check(parts: Sequence[Part]) -> None:
     for part in parts:
         if (same := by_number.setdefault(part.shard.number, part)) is not part:
             raise UserError(
-                f"{same.folder} and {part.folder} are both shard {part.shard}", hint="name only one of them"
+                f"{same.folder} and {part.folder} are both shard {part.shard}",
+                hint="name only one of them",
             )
         strangers = {case for case in part.planned if case not in part.whole}
         strangers |= {each["case"] for each in part.recorded.results} - set(part.planned)
@@ -110,7 +125,9 @@ def missing(parts: Sequence[Part]) -> Iterator[str]:
     """Yields lines about the missing parts of the run: absent shards, and shards that are incomplete."""
     of, numbers = parts[0].shard.of, {part.shard.number for part in parts}
     if lacking := set(parts[0].whole) - {case for part in parts for case in part.planned}:
-        names = ", ".join(str(Shard(number, of)) for number in range(1, of + 1) if number not in numbers)
+        names = ", ".join(
+            str(Shard(number, of)) for number in range(1, of + 1) if number not in numbers
+        )
         yield f"without {'shards' if ',' in names else 'shard'} {names}: {_cases(len(lacking))} no result"
     for part in parts:
         if part.undecided or part.recorded.footer is None:
@@ -144,7 +161,9 @@ def merged(parts: Sequence[Part], suite: Suite, waivers: Waivers | None) -> Reco
         whole,
         in_order,
         suite.registry,
-        duration_s=max((each.get("duration_s") or 0.0 for each in footers), default=0.0),  # shards run in parallel
+        duration_s=max(
+            (each.get("duration_s") or 0.0 for each in footers), default=0.0
+        ),  # shards run in parallel
         boots=workers,
         resumed=sum(each.get("resumed") or 0 for each in footers),
     )
@@ -174,7 +193,13 @@ def _of_shard(part: Part) -> dict[str, Any]:
     footer: dict[str, Any] = {**(part.recorded.footer or {})}
     figures = {key: footer.get(key) for key in ("complete", "duration_s", "boots", "resumed")}
     own = {key: value for key, value in part.recorded.header.items() if key not in _ONCE}
-    return {"number": part.shard.number, "of": part.shard.of, "cases": len(part.planned), **figures, **own}
+    return {
+        "number": part.shard.number,
+        "of": part.shard.of,
+        "cases": len(part.planned),
+        **figures,
+        **own,
+    }
 
 
 def _without_shard(argv: Sequence[str]) -> list[str]:

@@ -34,10 +34,16 @@ def store_points(record: ResultRecord, folder: Path, case: Case | None = None) -
     data = record["points_data"]
     name = f"{FOLDER}/{_file_name(record['case'])}"
     if (folder / FOLDER).is_symlink():
-        raise UserError(f"{folder / FOLDER} is a symbolic link; the points of sweeps are not written through a link")
-    write_atomically(folder / name, json.dumps(data, separators=(",", ":"), ensure_ascii=True).encode() + b"\n")
+        raise UserError(
+            f"{folder / FOLDER} is a symbolic link; the points of sweeps are not written through a link"
+        )
+    write_atomically(
+        folder / name, json.dumps(data, separators=(",", ":"), ensure_ascii=True).encode() + b"\n"
+    )
     points = Points.of_data(data)
-    found = deviations(points, record["repro"], by_chance=bool(record.get("space", {}).get("tries")))
+    found = deviations(
+        points, record["repro"], by_chance=bool(record.get("space", {}).get("tries"))
+    )
     if case:
         found = [_with_procedure(each, case) for each in found]
     kept = record.copy()
@@ -113,11 +119,15 @@ def points_path(folder: Path, record: ResultRecord) -> Path:
     """Returns the path of a record's side file. Raises UserError for a path outside of `folder`."""
     path = (folder / record["points_file"]).resolve()
     if not path.is_relative_to(folder.resolve()):
-        raise UserError(f"case {record['case']}: its points_file {record['points_file']} is outside of {folder}")
+        raise UserError(
+            f"case {record['case']}: its points_file {record['points_file']} is outside of {folder}"
+        )
     return path
 
 
-def read_points(folder: Path, record: ResultRecord, shown: Callable[[Any], Any] = lambda data: data) -> Points:
+def read_points(
+    folder: Path, record: ResultRecord, shown: Callable[[Any], Any] = lambda data: data
+) -> Points:
     """Reads the points of a record that `store_points` has returned; `folder` has the results. `shown` converts the
     JSON of the side file. Raises UserError if the file cannot be read or the points are invalid."""
     path = points_path(folder, record)
@@ -125,10 +135,14 @@ def read_points(folder: Path, record: ResultRecord, shown: Callable[[Any], Any] 
         data = shown(parse(read_regular(path)))
         points = Points.of_data(data)
     except OSError as error:
-        whole = "" if path.exists() else f"the points of sweeps are in {FOLDER}/ next to the results"
+        whole = (
+            "" if path.exists() else f"the points of sweeps are in {FOLDER}/ next to the results"
+        )
         raise UserError(f"{path} cannot be read: {error.strerror}", hint=whole) from error
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise UserError(f"{path}: not the points of a sweep ({printable(str(error))})") from error
     if data["case"] != record["case"]:
-        raise UserError(f"{path}: the points of {printable(data['case'])}, and not of {printable(record['case'])}")
+        raise UserError(
+            f"{path}: the points of {printable(data['case'])}, and not of {printable(record['case'])}"
+        )
     return points

@@ -38,7 +38,11 @@ class PriorSessions:
         resumed = [record for record in recorded.others if record["type"] == "resumed"]
         workers = [record for record in recorded.others if record["type"] == "worker"]
         starts = [record["case"] for record in recorded.others if record["type"] == "start"]
-        done = {record["case"]: record for record in recorded.results if record["verdict"] != Verdict.MISSED}
+        done = {
+            record["case"]: record
+            for record in recorded.results
+            if record["verdict"] != Verdict.MISSED
+        }
         in_flight = starts[-1] if starts and starts[-1] not in done else ""
         if recorded.footer:
             seconds = recorded.footer["duration_s"]
@@ -48,7 +52,15 @@ class PriorSessions:
             seconds += max(0.0, ended - _seconds(began))
         boot_id = workers[-1]["boot_id"] if workers else ""
         counts = len(workers), len(resumed)
-        return cls(recorded.header, done, *counts, float(seconds), in_flight, boot_id, recorded.confirmations)
+        return cls(
+            recorded.header,
+            done,
+            *counts,
+            float(seconds),
+            in_flight,
+            boot_id,
+            recorded.confirmations,
+        )
 
     def resumed_record(self) -> ResumedRecord:
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -61,7 +73,18 @@ class PriorSessions:
         if tables_sha256 != (self.header.get("suite") or {}).get("tables_sha256"):
             return
         always = ("devices", "isolated")
-        for key in ("rules", "controls", "planned", "left_out", "stack", "subject", "tier", "seed", *always, *_GIVEN):
+        for key in (
+            "rules",
+            "controls",
+            "planned",
+            "left_out",
+            "stack",
+            "subject",
+            "tier",
+            "seed",
+            *always,
+            *_GIVEN,
+        ):
             said, own = self.header.get(key), parse(encode({key: planned.get(key)}))[key]
             if said != own and (key in always or (key in planned and key in self.header)):
                 raise UserError(
@@ -72,7 +95,9 @@ class PriorSessions:
     def check(self, header: HeaderRecord) -> None:
         """Raises UserError if the stack in the header of a worker differs from the stack in the header of the run."""
         changed = stack_change(self.header, header)
-        if not changed and (self.header.get("under_test") or {}) != (header.get("under_test") or {}):
+        if not changed and (self.header.get("under_test") or {}) != (
+            header.get("under_test") or {}
+        ):
             changed = "the software under test has changed"
         if changed:
             raise UserError(f"the run cannot be resumed, because {changed}", hint="start a new run")
@@ -88,7 +113,11 @@ def stack_change(before: HeaderRecord, now: HeaderRecord) -> str:
         *((name, before["env"].get(name), now["env"].get(name)) for name in _STACK),
     ):
         if first != found:
-            change = f": it was {first}, it is {found}" if isinstance(first, str) and isinstance(found, str) else ""
+            change = (
+                f": it was {first}, it is {found}"
+                if isinstance(first, str) and isinstance(found, str)
+                else ""
+            )
             return f"{what.replace('_', '-')} has changed{change}"
     return ""
 
@@ -103,4 +132,6 @@ def _seconds(started: str) -> float:
     try:
         return datetime.fromisoformat(started).timestamp()
     except ValueError as error:
-        raise UserError(f"the run cannot be resumed, because its start time {started!r} is invalid") from error
+        raise UserError(
+            f"the run cannot be resumed, because its start time {started!r} is invalid"
+        ) from error

@@ -38,7 +38,12 @@ from conformance.model.set_up import set_up_of
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.regular_file import regular_lines
 from conformance.results.checked_json import parse, values_in
-from conformance.results.consistency import wrong_confirmation, wrong_footer, wrong_header, wrong_result
+from conformance.results.consistency import (
+    wrong_confirmation,
+    wrong_footer,
+    wrong_header,
+    wrong_result,
+)
 from conformance.results.repeated import Repeated
 from conformance.results.rule_conclusions import conclude_rules
 from conformance.tables.suite import Suite
@@ -104,11 +109,18 @@ def _add_divergences(record: ResultRecord, divergences: Sequence[DivergenceData]
     record["deviations"] = [_of_divergence(each) for each in divergences]
     if record.get("fault", {}).get("kind") == FaultKind.DIFFERENT:
         broken = {each["rule"] for each in divergences}
-        record["rule_verdicts"] = {rule: Verdict.FAIL if rule in broken else Verdict.PASS for rule in record["rules"]}
+        record["rule_verdicts"] = {
+            rule: Verdict.FAIL if rule in broken else Verdict.PASS for rule in record["rules"]
+        }
 
 
 def _of_divergence(each: DivergenceData) -> Deviation:
-    found: Deviation = {"when": each["when"], "rules": [each["rule"]], "observed": each["fault"], "row": each["row"]}
+    found: Deviation = {
+        "when": each["when"],
+        "rules": [each["rule"]],
+        "observed": each["fault"],
+        "row": each["row"],
+    }
     return {**found, "fault": each["found"]} if "found" in each else found
 
 
@@ -124,7 +136,9 @@ def occurrence(record: ResultRecord) -> Occurrence:
 def expected(case: Case) -> dict[str, Any]:
     data = case.when.then.as_data()
     if case.afterwards:
-        data["afterwards"] = [{"call": str(step), **step.then.as_data()} for step in case.afterwards]
+        data["afterwards"] = [
+            {"call": str(step), **step.then.as_data()} for step in case.afterwards
+        ]
     return data
 
 
@@ -156,17 +170,27 @@ def footer_record(
     rules = {rule: concluded[rule].verdict for rule in registry if rule in concluded}
     footer: FooterRecord = {
         "type": "footer",
-        "complete": all(case in by_case and by_case[case]["verdict"] != Verdict.MISSED for case in planned),
+        "complete": all(
+            case in by_case and by_case[case]["verdict"] != Verdict.MISSED for case in planned
+        ),
         "verdicts": dict(Counter(effective)),
         "rules": rules,
-        "rule_totals": {**dict(Counter(rules.values())), "without_case": len(registry) - len(rules)},
-        "points": sum(sum(record["points"].values()) if "points" in record else 1 for record in by_case.values()),
+        "rule_totals": {
+            **dict(Counter(rules.values())),
+            "without_case": len(registry) - len(rules),
+        },
+        "points": sum(
+            sum(record["points"].values()) if "points" in record else 1
+            for record in by_case.values()
+        ),
         "duration_s": round(duration_s, 3),
     }
     restricted = {rule: concluded[rule].absent for rule in rules if concluded[rule].absent}
     if restricted:
         footer["not_offered"] = restricted
-    if partial := {rule: concluded[rule].as_data() for rule in rules if rules[rule] == Verdict.PARTIAL}:
+    if partial := {
+        rule: concluded[rule].as_data() for rule in rules if rules[rule] == Verdict.PARTIAL
+    }:
         footer["rule_evidence"] = partial
     if boots is not None:
         footer["boots"] = boots
@@ -178,7 +202,11 @@ def footer_record(
 def account_of(confirmations: Sequence[ConfirmationRecord], not_tried: int) -> dict[str, int]:
     """Returns the part of the footer about the repeated violations."""
     confirmed = sum(record["confirmed"] for record in confirmations)
-    return {"confirmed": confirmed, "not_confirmed": len(confirmations) - confirmed, "not_tried": not_tried}
+    return {
+        "confirmed": confirmed,
+        "not_confirmed": len(confirmations) - confirmed,
+        "not_tried": not_tried,
+    }
 
 
 @dataclass
@@ -199,11 +227,15 @@ class Recorded:
         return [record for record in self.others if record["type"] == "confirmation"]
 
 
-def read_results(path: Path, shown: Callable[[ResultRecord], ResultRecord] | None = None) -> Recorded:
+def read_results(
+    path: Path, shown: Callable[[ResultRecord], ResultRecord] | None = None
+) -> Recorded:
     """Reads the results file at `path`, or in the directory `path`. With `shown`, each result gets its missing keys,
     and `shown` converts each result that may have unprintable characters. Raises UserError if the file cannot be read,
     has a line that is not a record of the schema, or contradicts itself."""
-    file = path / FILE_NAME if os.path.isdir(path) else path  # raises OSError if the folder cannot be read
+    file = (
+        path / FILE_NAME if os.path.isdir(path) else path
+    )  # raises OSError if the folder cannot be read
     reader = _Reader(file, shown)
     with reading(file):
         return reader.read(regular_lines(file))
@@ -223,7 +255,9 @@ class _Reader:
         self._header: HeaderRecord | None = None
         self._known: HeaderRecord = HEADER  # the header, with its missing keys added
         self._results: list[ResultRecord] = []
-        self._completed: dict[str, ResultRecord] = {}  # the results by case, with their missing keys added
+        self._completed: dict[
+            str, ResultRecord
+        ] = {}  # the results by case, with their missing keys added
         self._repeated = Repeated()
         self._others: list[OtherRecord] = []
         self._tried: set[tuple[str, str]] = set()
@@ -246,8 +280,12 @@ class _Reader:
                 f"{self._file}: nothing was recorded, no header of schema {SCHEMA}",
                 hint="if a run was ended before its first case, run again",
             )
-        torn = bool(line) and not line.endswith(b"\n")  # such a line is ignored even if it is valid JSON
-        return Recorded(self._header, self._results, self._footer, torn, self._others, bool(self._shown))
+        torn = bool(line) and not line.endswith(
+            b"\n"
+        )  # such a line is ignored even if it is valid JSON
+        return Recorded(
+            self._header, self._results, self._footer, torn, self._others, bool(self._shown)
+        )
 
     def _begun(self) -> HeaderRecord:
         if self._header is None:
@@ -268,7 +306,11 @@ class _Reader:
             record = decode(line)
         except ValueError as error:
             plain = self._header or line.startswith(b"{")
-            unpacked = "" if plain else "a run is a directory or its results.jsonl, which is not compressed"
+            unpacked = (
+                ""
+                if plain
+                else "a run is a directory or its results.jsonl, which is not compressed"
+            )
             raise UserError(f"{where}: not a line of {SCHEMA}: {error}", hint=unpacked) from error
         if record["type"] == "header":
             if record["schema"] != SCHEMA:
@@ -286,10 +328,18 @@ class _Reader:
         header = self._known
         complete = check(record, where)
         if self._footer:
-            raise UserError(f"{where}: a {record['type']} after the footer, which is the last line of a run")
+            raise UserError(
+                f"{where}: a {record['type']} after the footer, which is the last line of a run"
+            )
         if record["type"] == "result":
             whole = cast(ResultRecord, complete)
-            shown = record if self._shown is None else whole if _is_printable(line) else self._shown(whole)
+            shown = (
+                record
+                if self._shown is None
+                else whole
+                if _is_printable(line)
+                else self._shown(whole)
+            )
             self._add(record, whole, where, whole if shown == whole else shown)
             if shown is whole or shown in (record, whole):
                 self._values += self._repeated.learn(line, record, whole) - values_in(line)
@@ -304,7 +354,9 @@ class _Reader:
                 self._check_confirmation(record, where)
             self._others.append(record)
 
-    def _add(self, record: ResultRecord, complete: ResultRecord, where: str, shown: ResultRecord) -> None:
+    def _add(
+        self, record: ResultRecord, complete: ResultRecord, where: str, shown: ResultRecord
+    ) -> None:
         wrong = wrong_result(complete, self._known)
         if (side_file := record.get("points_file")) in self._side_files:
             wrong = f"its points_file {printable(str(side_file))} is that of another case"

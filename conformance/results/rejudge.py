@@ -26,7 +26,14 @@ UNOBSERVED = "nothing was observed"
 DISPUTED = "the worker and its supervisor reported different verdicts"
 # The verdicts that a known case may have without an observation. Any other verdict needs an observation.
 WITHOUT_EVIDENCE = (*VIOLATIONS, *INCOMPLETE)
-_KEPT = ("source", "repro", "duration_us", "kernel", "layer", "worker")  # the keys that do not depend on judging
+_KEPT = (
+    "source",
+    "repro",
+    "duration_us",
+    "kernel",
+    "layer",
+    "worker",
+)  # the keys that do not depend on judging
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,9 @@ class Rejudged:
         return f"{verdict} of {self.record['case']}: {self.kept}"
 
 
-def rejudge(suite: Suite, recorded: Recorded, directory: Path, profile: Profile | None = None) -> Iterator[Rejudged]:
+def rejudge(
+    suite: Suite, recorded: Recorded, directory: Path, profile: Profile | None = None
+) -> Iterator[Rejudged]:
     """Judges every result of a run again, in the order of the run. `directory` has the side files of the run. The new
     record of a sweep has its points under `points_data`, like the record of a worker. Raises UserError if an
     observation cannot be judged."""
@@ -55,14 +64,18 @@ def rejudge(suite: Suite, recorded: Recorded, directory: Path, profile: Profile 
             yield _judged(suite, record, directory, basis)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             reason = f"{type(error).__name__}: {error}"
-            raise UserError(f"{directory}: the observation of {record['case']} cannot be judged ({reason})") from error
+            raise UserError(
+                f"{directory}: the observation of {record['case']} cannot be judged ({reason})"
+            ) from error
 
 
 def unfounded(
     suite: Suite, recorded: Recorded, directory: Path, cases: Collection[str], profile: Profile
 ) -> Iterator[str]:
     """Yields a line for each result of these cases whose observation does not support its verdict."""
-    for before, again in zip(recorded.results, rejudge(suite, recorded, directory, profile), strict=True):
+    for before, again in zip(
+        recorded.results, rejudge(suite, recorded, directory, profile), strict=True
+    ):
         if before["case"] in cases:
             if again.unfounded:
                 yield again.unfounded
@@ -83,13 +96,22 @@ def known_capabilities(recorded: Recorded, directory: Path | None = None) -> Cap
                 offered.setdefault(str(record.get("entry", "")), {})[name] = False
             elif caps[name] is True:
                 absent[name] = ""
-    return Capabilities({name: value for name, value in caps.items() if isinstance(value, bool)}, offered, {}, absent)
+    return Capabilities(
+        {name: value for name, value in caps.items() if isinstance(value, bool)},
+        offered,
+        {},
+        absent,
+    )
 
 
 def _lacking(record: ResultRecord, directory: Path | None) -> set[str]:
     """Returns the capabilities that a result, or an example of its points, reports as missing."""
     seen: list[Observation] = [record.get("observed") or {}]
-    if directory and record.get("points_file") and record.get("points", {}).get(Verdict.UNSUPPORTED):
+    if (
+        directory
+        and record.get("points_file")
+        and record.get("points", {}).get(Verdict.UNSUPPORTED)
+    ):
         seen += [example["observed"] for example in read_points(directory, record).examples]
     return {name for observed in seen for name in observed.get("lacking") or ()}
 
@@ -132,11 +154,15 @@ def find(suite: Suite, case: str) -> Case | None:
         return None
 
 
-def _sweep(suite: Suite, case: Case, record: ResultRecord, directory: Path, basis: Basis) -> Rejudged:
+def _sweep(
+    suite: Suite, case: Case, record: ResultRecord, directory: Path, basis: Basis
+) -> Rejudged:
     points = read_points(directory, record)
     assert case.sweep is not None
     inside = bytes(each != OUTSIDE for each in points.index)
-    if points.space.as_data() != case.sweep.space.as_data() or inside != case.sweep.space.bytes_of(case.sweep.inside):
+    if points.space.as_data() != case.sweep.space.as_data() or inside != case.sweep.space.bytes_of(
+        case.sweep.inside
+    ):
         return Rejudged(record, "its space is different now")
     alarms, log = record.get("alarms", []), record["kernel"].get("log", [])
     result = rejudge_sweep(case, points, basis, alarms, log)
@@ -145,7 +171,9 @@ def _sweep(suite: Suite, case: Case, record: ResultRecord, directory: Path, basi
 
 def _merged(new: ResultRecord, old: ResultRecord) -> ResultRecord:
     """Returns the new result with the old values of `_KEPT`; if the verdict is the same, also with the old waiver."""
-    merged = cast(ResultRecord, {**new, **{key: value for key, value in old.items() if key in _KEPT}})
+    merged = cast(
+        ResultRecord, {**new, **{key: value for key, value in old.items() if key in _KEPT}}
+    )
     if old.get("waiver") and old["verdict"] == new["verdict"]:
         merged |= {"effective": old["effective"], "waiver": old["waiver"]}
     return merged

@@ -10,8 +10,17 @@ from conformance.model.record import ResultRecord
 from conformance.model.record_shape import RESULT, completed, completed_value, mistake_in
 from conformance.results.checked_json import parse, values_in
 
-_OWN = ("case", "reason", "call", "repro", "duration_us")  # keys with a different value in almost every result
-_OF_ALL = ("verdict", "effective")  # if one of these values is new, the whole line is parsed and checked
+_OWN = (
+    "case",
+    "reason",
+    "call",
+    "repro",
+    "duration_us",
+)  # keys with a different value in almost every result
+_OF_ALL = (
+    "verdict",
+    "effective",
+)  # if one of these values is new, the whole line is parsed and checked
 _MOST_LAYOUTS = 24
 _TRIED = 10_000  # the number of values of each key that are always stored
 _MOST_TEXT = 32 << 20  # characters: the upper bound for the texts of all stored values
@@ -24,9 +33,13 @@ class Repeated:
     """The values of the results that were accepted so far, by key and text."""
 
     def __init__(self) -> None:
-        self._layouts: dict[tuple[bool, ...], _Layout] = {}  # by the marks of `_optional` that a line contains
+        self._layouts: dict[
+            tuple[bool, ...], _Layout
+        ] = {}  # by the marks of `_optional` that a line contains
         self._optional: tuple[str, ...] = ()  # the marks that some layouts have and others lack
-        self._known: dict[tuple[str, str], tuple[Any, Any]] = {}  # the value in the file, and the completed value
+        self._known: dict[
+            tuple[str, str], tuple[Any, Any]
+        ] = {}  # the value in the file, and the completed value
         self._stored: Counter[str] = Counter()  # the values in `_known`, by key
         self._new: Counter[str] = Counter()  # the values that were new when they were read, by key
         self._lines = 0
@@ -64,13 +77,21 @@ class Repeated:
                 raw[key] = value
                 new.append(key)
         if new:
-            if mistake_in(cast(ResultRecord, {"type": "result", **{key: raw[key] for key in (*_OF_ALL, *new)}})):
+            if mistake_in(
+                cast(
+                    ResultRecord, {"type": "result", **{key: raw[key] for key in (*_OF_ALL, *new)}}
+                )
+            ):
                 return None
             for key in new:
                 value = completed_value(key, raw[key])
                 whole[key] = raw[key] if value == raw[key] else value
                 self._store(key, parts[key], raw[key], whole[key])
-        return cast(ResultRecord, raw), cast(ResultRecord, whole), sum(values_in(parts[key]) for key in new)
+        return (
+            cast(ResultRecord, raw),
+            cast(ResultRecord, whole),
+            sum(values_in(parts[key]) for key in new),
+        )
 
     def _store(self, key: str, part: str, raw: Any, whole: Any) -> None:
         """Stores a new value, unless there is no room, or nearly every result has a different value for this key."""
@@ -106,10 +127,15 @@ class Repeated:
                 raw[key] = whole[key]  # type: ignore[literal-required]
             if part == "null" or key not in ("case", "repro", "duration_us"):
                 self._store(key, part, raw[key], whole[key])  # type: ignore[literal-required]
-        marks: list[set[str]] = [{mark for _, mark in each} for each in (*self._layouts.values(), layout)]
+        marks: list[set[str]] = [
+            {mark for _, mark in each} for each in (*self._layouts.values(), layout)
+        ]
         optional = {*self._optional, *(marks[0].union(*marks) - marks[0].intersection(*marks))}
         if len(optional) > len(self._optional) or len(self._layouts) > _MOST_LAYOUTS:
-            self._optional, self._layouts = tuple(optional if len(optional) < _MOST_LAYOUTS else ()), {}
+            self._optional, self._layouts = (
+                tuple(optional if len(optional) < _MOST_LAYOUTS else ()),
+                {},
+            )
         self._layouts[self._marks_in(text)] = layout
         # `values_in` counts commas. The commas between the keys of the result are not values.
         return new - len(parts)
@@ -129,7 +155,9 @@ def _parts(text: str, layout: _Layout) -> dict[str, str] | None:
     before, at = "", len(head)
     for key, mark in layout[1:]:
         end = text.find(mark, at)
-        while before == "fault" and text.count("{", at, end) != text.count("}", at, end) and end >= 0:
+        while (
+            before == "fault" and text.count("{", at, end) != text.count("}", at, end) and end >= 0
+        ):
             end = text.find(mark, end + 1)  # skips `call` inside the fault
         if end < 0:
             return None

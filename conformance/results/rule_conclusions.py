@@ -13,8 +13,16 @@ from conformance.results.conclusions import counted, verdict_on
 from conformance.tables.suite import POINT
 
 # The reasons why a part of a rule's evidence is missing.
-NOT_OFFERED, NOT_REACHED, NOT_RUN, OPEN = "not offered", "not reachable here", "not in this run", "left open"
-NO_CONTROL, CONTROL_NOT_OFFERED = "refused, but its control was not seen", "refused, but its control is not offered"
+NOT_OFFERED, NOT_REACHED, NOT_RUN, OPEN = (
+    "not offered",
+    "not reachable here",
+    "not in this run",
+    "left open",
+)
+NO_CONTROL, CONTROL_NOT_OFFERED = (
+    "refused, but its control was not seen",
+    "refused, but its control is not offered",
+)
 # These reasons remain in a further run: the device does not offer the operation, or no document defines its outcome.
 _SETTLED = (NOT_OFFERED, CONTROL_NOT_OFFERED, OPEN)
 _WHY = {Verdict.UNSUPPORTED: NOT_OFFERED, Verdict.UNREACHABLE: NOT_REACHED}
@@ -52,7 +60,11 @@ class RuleConclusion:
         return all(each["why"] in _SETTLED for each in self.missing.values())
 
     def as_data(self) -> EvidenceFacts:
-        return {"needed": self.needed, "seen": self.needed - len(self.missing), "missing": self.missing}
+        return {
+            "needed": self.needed,
+            "seen": self.needed - len(self.missing),
+            "missing": self.missing,
+        }
 
 
 def conclude_rules(results: Sequence[ResultRecord], needs: Needs) -> dict[str, RuleConclusion]:
@@ -81,7 +93,9 @@ def unproven(results: Sequence[ResultRecord], needs: Needs) -> dict[str, str]:
     """Returns a text for each case whose refusal proves nothing, because the control of the refusal was not granted."""
     granted = _granted(results)
     return {
-        record["case"]: f"the refusal proves nothing, because its control was not seen: {', '.join(controls)}"
+        record[
+            "case"
+        ]: f"the refusal proves nothing, because its control was not seen: {', '.join(controls)}"
         for record in results
         if (controls := _lost_controls(record, needs, granted))
     }
@@ -118,7 +132,9 @@ def _shows(record: ResultRecord, rule: str = "") -> Iterator[tuple[Verdict, Show
             yield Verdict(known or verdict) if verdict in VIOLATIONS else verdict, each
 
 
-def _conclude(rule: str, records: Sequence[ResultRecord], needs: Needs, granted: Mapping[str, str]) -> RuleConclusion:
+def _conclude(
+    rule: str, records: Sequence[ResultRecord], needs: Needs, granted: Mapping[str, str]
+) -> RuleConclusion:
     verdicts = [verdict_on(rule, record) for record in records]
     worst = min(verdicts, key=VERDICTS.index)
     verified = any(
@@ -126,7 +142,11 @@ def _conclude(rule: str, records: Sequence[ResultRecord], needs: Needs, granted:
         for verdict, record in zip(verdicts, records, strict=True)
     )
     if not verified and worst == Verdict.PASS and rule in needs.items:
-        return RuleConclusion(Verdict.PARTIAL, needed=1, missing={"a documented outcome": {"why": OPEN, "because": ""}})
+        return RuleConclusion(
+            Verdict.PARTIAL,
+            needed=1,
+            missing={"a documented outcome": {"why": OPEN, "because": ""}},
+        )
     if worst not in (*NOT_TESTABLE, Verdict.PASS) or not verified:
         return RuleConclusion(worst)
     missing = {
@@ -140,20 +160,29 @@ def _conclude(rule: str, records: Sequence[ResultRecord], needs: Needs, granted:
         if verdict in NOT_TESTABLE and record["reason"] != OF_TEST_KERNELS:
             name = _absent(verdict, record)
             count[name] += 1
-            if name in missing or not any(each["shows"] in missing for _, each in _shows(record, rule)):
+            if name in missing or not any(
+                each["shows"] in missing for _, each in _shows(record, rule)
+            ):
                 missing[name] = {"why": _WHY[verdict], "because": counted(count[name], "case")}
     run = len({record["case"] for record in records if POINT not in record["case"]})
     if (others := needs.cases.get(rule, 0) - run) > 0:
         missing[counted(others, "other case")] = {"why": NOT_RUN, "because": ""}
     needed += len([name for name in missing if name not in needs.items.get(rule, ())])
-    return RuleConclusion(Verdict.PARTIAL if missing else Verdict.PASS, dict(count), needed, missing)
+    return RuleConclusion(
+        Verdict.PARTIAL if missing else Verdict.PASS, dict(count), needed, missing
+    )
 
 
-def _is_seen(rule: str, item: str, record: ResultRecord, needs: Needs, granted: Mapping[str, str]) -> bool:
+def _is_seen(
+    rule: str, item: str, record: ResultRecord, needs: Needs, granted: Mapping[str, str]
+) -> bool:
     return any(
         verdict == Verdict.PASS
         and each["shows"] == item
-        and (item.startswith(GRANTED) or granted.get(needs.control_of(named(item, each["on"]))) == Verdict.PASS)
+        and (
+            item.startswith(GRANTED)
+            or granted.get(needs.control_of(named(item, each["on"]))) == Verdict.PASS
+        )
         for verdict, each in _shows(record, rule)
     )
 
@@ -181,7 +210,8 @@ def _absent(verdict: Verdict, record: ResultRecord, shows: Shows | None = None) 
     """Returns the missing capabilities that a result, or the points of a sweep, report; else the result's reason."""
     points = [shows] if shows else [each for found, each in _shows(record) if found == verdict]
     reported = ", ".join(
-        record["observed"].get("lacking") or dict.fromkeys(filter(None, (p.get("lacking") for p in points)))
+        record["observed"].get("lacking")
+        or dict.fromkeys(filter(None, (p.get("lacking") for p in points)))
     )
     if verdict == Verdict.UNSUPPORTED and reported:
         return f"{reported} at {record['entry']}" if record["entry"] else reported

@@ -15,7 +15,14 @@ from conformance.defects import Defect, Severity, defects_of, shorts_in
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.regular_file import read_regular
-from conformance.results.waivers import DefectWaiver, KnownOutcome, Waiver, Waivers, WaiverScope, version
+from conformance.results.waivers import (
+    DefectWaiver,
+    KnownOutcome,
+    Waiver,
+    Waivers,
+    WaiverScope,
+    version,
+)
 from conformance.tables.suite import Suite
 from conformance.yamldoc.nodes import Location, Node, quoted
 from conformance.yamldoc.reader import Reader, document, suggestion
@@ -35,14 +42,20 @@ def read_waivers(path: Path, suite: Suite, today: date) -> Waivers:
         fields = reader.mapping(root, "a file of waivers", ("waivers",), ("waivers",))
         cases = {case.id for case in suite.cases}
         nodes = reader.items(fields.get("waivers"), "waivers")
-        read = [_waiver(node, reader, cases, suite.registry, today) for node in nodes if not _is_of_defect(node)]
+        read = [
+            _waiver(node, reader, cases, suite.registry, today)
+            for node in nodes
+            if not _is_of_defect(node)
+        ]
         defects = [_defect_waiver(node, reader, today) for node in nodes if _is_of_defect(node)]
         met: dict[tuple[str, WaiverScope], Waiver | DefectWaiver] = {}
         every: list[Waiver | DefectWaiver] = [*filter(None, read), *filter(None, defects)]
         for waiver in every:
             first = met.setdefault((waiver.target, waiver.where), waiver)
             if first is not waiver:
-                reader.note(waiver.location, f"{waiver.target} is waived twice (first at {first.location})")
+                reader.note(
+                    waiver.location, f"{waiver.target} is waived twice (first at {first.location})"
+                )
     digest = hashlib.sha256(read_regular(path)).hexdigest()
     exact_first = tuple(sorted(filter(None, read), key=lambda waiver: not waiver.case))
     return Waivers(str(path), digest, exact_first, today, tuple(filter(None, defects)))
@@ -57,19 +70,35 @@ def _defect_waiver(node: Node, reader: Reader, today: date) -> DefectWaiver | No
     fields = reader.mapping(node, "the waiver of a defect", (*_KEYS, *_OF_DEFECT), _REQUIRED)
     for other in ("case", "rule"):
         if other in fields:
-            reader.note(fields[other].location, f"a waiver is for one defect or for one {other}, not for both")
+            reader.note(
+                fields[other].location,
+                f"a waiver is for one defect or for one {other}, not for both",
+            )
     defect = reader.text(fields.get("defect"), "defect") or ""
-    others = [(item, reader.text(item, "a fingerprint") or "") for item in reader.items(fields.get("also"), "also")]
+    others = [
+        (item, reader.text(item, "a fingerprint") or "")
+        for item in reader.items(fields.get("also"), "also")
+    ]
     for place, text in (*([(fields["defect"], defect)] if defect else ()), *others):
         if text and not _FINGERPRINT.fullmatch(text):
-            reader.note(place.location, f"{quoted(text)} is not a fingerprint, which has 12 hexadecimal digits")
+            reader.note(
+                place.location,
+                f"{quoted(text)} is not a fingerprint, which has 12 hexadecimal digits",
+            )
     observed = fields.get("observed")
     known = reader.mapping(observed, "observed", ("severity",), ("severity",)) if observed else {}
-    label = reader.word(known.get("severity"), "severity", tuple(each.label for each in Severity)) or ""
-    cases = tuple(reader.text(item, "a case") or "" for item in reader.items(fields.get("cases"), "cases"))
+    label = (
+        reader.word(known.get("severity"), "severity", tuple(each.label for each in Severity)) or ""
+    )
+    cases = tuple(
+        reader.text(item, "a case") or "" for item in reader.items(fields.get("cases"), "cases")
+    )
     of_unsteady = ("case", "seen")
     unsteady = [
-        reader.text(reader.mapping(item, "an unsteady case", of_unsteady, of_unsteady).get("case"), "case") or ""
+        reader.text(
+            reader.mapping(item, "an unsteady case", of_unsteady, of_unsteady).get("case"), "case"
+        )
+        or ""
         for item in reader.items(fields.get("unsteady"), "unsteady")
     ]
     terms = _terms(node, fields, reader, today)
@@ -80,11 +109,16 @@ def _defect_waiver(node: Node, reader: Reader, today: date) -> DefectWaiver | No
     return DefectWaiver(*terms, defect, also, severity, cases, tuple(unsteady))
 
 
-def _waiver(node: Node, reader: Reader, cases: Collection[str], rules: Collection[str], today: date) -> Waiver | None:
+def _waiver(
+    node: Node, reader: Reader, cases: Collection[str], rules: Collection[str], today: date
+) -> Waiver | None:
     before = len(reader.mistakes)
     fields = reader.mapping(node, "a waiver", _KEYS, _REQUIRED)
     if ("case" in fields) == ("rule" in fields):
-        reader.note(node.location, "a waiver is for one case, rule or defect: write `case`, `rule` or `defect`")
+        reader.note(
+            node.location,
+            "a waiver is for one case, rule or defect: write `case`, `rule` or `defect`",
+        )
     case = _known_id(fields.get("case"), "case", cases, reader)
     rule = _known_id(fields.get("rule"), "rule", rules, reader)
     known = _observed(fields.get("observed"), reader)
@@ -98,7 +132,10 @@ def _terms(
     node: Node, fields: Mapping[str, Node], reader: Reader, today: date
 ) -> tuple[WaiverScope, str, str, date, Location] | None:
     where, issue = _where(fields.get("where"), reader), _issue(fields.get("issue"), reader)
-    owner, expires = reader.text(fields.get("owner"), "owner") or "", _expires(fields.get("expires"), reader, today)
+    owner, expires = (
+        reader.text(fields.get("owner"), "owner") or "",
+        _expires(fields.get("expires"), reader, today),
+    )
     return (where, issue, owner, expires, node.location) if expires else None
 
 
@@ -132,9 +169,12 @@ def _version(node: Node | None, what: str, reader: Reader) -> str:
 def _observed(node: Node | None, reader: Reader) -> KnownOutcome:
     fields = reader.mapping(node, "observed", _OBSERVED, ("verdict",)) if node else {}
     verdict = reader.word(fields.get("verdict"), "verdict", VIOLATIONS) or ""
-    returned, errno, reason = (reader.text(fields.get(key), key) or "" for key in ("returned", "errno", "reason"))
+    returned, errno, reason = (
+        reader.text(fields.get(key), key) or "" for key in ("returned", "errno", "reason")
+    )
     wc, when = (
-        tuple(reader.text(item, key) or "" for item in reader.items(fields.get(key), key)) for key in ("wc", "when")
+        tuple(reader.text(item, key) or "" for item in reader.items(fields.get(key), key))
+        for key in ("wc", "when")
     )
     if node and verdict == Verdict.FAIL and not fields.keys() - {"verdict"}:
         known = ", ".join(f"`{key}`" for key in _OBSERVED[1:])
@@ -145,7 +185,10 @@ def _observed(node: Node | None, reader: Reader) -> KnownOutcome:
 def _issue(node: Node | None, reader: Reader) -> str:
     text = reader.text(node, "issue") or ""
     if node and text and not is_address(text):
-        reader.note(node.location, f"issue must be a URL that begins with https:// or http://, not {quoted(text)}")
+        reader.note(
+            node.location,
+            f"issue must be a URL that begins with https:// or http://, not {quoted(text)}",
+        )
     return text
 
 
@@ -165,10 +208,15 @@ def _expires(node: Node | None, reader: Reader, today: date) -> date | None:
     try:
         expires = date.fromisoformat(text)
     except ValueError:
-        reader.note(node.location, f"expires must be a date such as {today + LONGEST}, not {quoted(text)}")
+        reader.note(
+            node.location, f"expires must be a date such as {today + LONGEST}, not {quoted(text)}"
+        )
         return None
     if expires > today + LONGEST:
-        reader.note(node.location, f"expires is more than {LONGEST.days} days ahead; the latest is {today + LONGEST}")
+        reader.note(
+            node.location,
+            f"expires is more than {LONGEST.days} days ahead; the latest is {today + LONGEST}",
+        )
     return expires
 
 
@@ -198,13 +246,27 @@ class Run:
 def waivers_text(runs: Sequence[Run], owner: str, issue: str, expires: date) -> str:
     """Returns the text of a file of waivers: one for each defect of each driver, the most severe defect first."""
     lines = ["# Known defects, by their fingerprints; made by `rdma-cts waivers` from these runs:"]
-    lines += [f"#   {run.header['stack']}, {run.driver}, kernel {run.header['env'].get('kernel', '?')}" for run in runs]
+    lines += [
+        f"#   {run.header['stack']}, {run.driver}, kernel {run.header['env'].get('kernel', '?')}"
+        for run in runs
+    ]
     blocks = [
         block
         for driver in dict.fromkeys(run.driver for run in runs)
-        for block in _of_driver([run for run in runs if run.driver == driver], owner, issue, expires)
+        for block in _of_driver(
+            [run for run in runs if run.driver == driver], owner, issue, expires
+        )
     ]
-    return "\n".join([*lines, "waivers:" if blocks else "waivers: []", *("\n".join(block) for block in blocks)]) + "\n"
+    return (
+        "\n".join(
+            [
+                *lines,
+                "waivers:" if blocks else "waivers: []",
+                *("\n".join(block) for block in blocks),
+            ]
+        )
+        + "\n"
+    )
 
 
 def _of_driver(runs: Sequence[Run], owner: str, issue: str, expires: date) -> Iterator[list[str]]:
@@ -212,7 +274,9 @@ def _of_driver(runs: Sequence[Run], owner: str, issue: str, expires: date) -> It
     for run in runs:
         for defect in defects_of(run.results, shorts_in(run.header)):
             own = set(defect.fingerprints)
-            same = [seen for seen in found if any(own & set(other.fingerprints) for _, other in seen)]
+            same = [
+                seen for seen in found if any(own & set(other.fingerprints) for _, other in seen)
+            ]
             found = [seen for seen in found if seen not in same]
             found.append([pair for seen in same for pair in seen] + [(run, defect)])
     for seen in sorted(found, key=_rank):
@@ -220,7 +284,9 @@ def _of_driver(runs: Sequence[Run], owner: str, issue: str, expires: date) -> It
 
 
 def _rank(seen: Sequence[tuple[Run, Defect]]) -> tuple[int, int]:
-    return min(defect.severity.rank for _, defect in seen), -max(len(defect.cases) for _, defect in seen)
+    return min(defect.severity.rank for _, defect in seen), -max(
+        len(defect.cases) for _, defect in seen
+    )
 
 
 def _lines_of(
@@ -230,11 +296,15 @@ def _lines_of(
     kernels = sorted({run.kernel for run, _ in seen if run.kernel}, key=version)
     cases = list(dict.fromkeys(case for _, defect in seen for case in defect.cases))
     yield f"  - defect: {as_yaml(worst.fingerprint)}"
-    also = sorted({each for _, defect in seen for each in defect.fingerprints} - {worst.fingerprint})
+    also = sorted(
+        {each for _, defect in seen for each in defect.fingerprints} - {worst.fingerprint}
+    )
     if also:
         yield f"    also: [{', '.join(map(as_yaml, also))}]"
     yield f"    title: {as_yaml(worst.title)}"
-    span = f", kernel: {{from: {as_yaml(kernels[0])}, to: {as_yaml(kernels[-1])}}}" if kernels else ""
+    span = (
+        f", kernel: {{from: {as_yaml(kernels[0])}, to: {as_yaml(kernels[-1])}}}" if kernels else ""
+    )
     yield f"    where: {{driver: {as_yaml(runs[0].driver)}{span}}}"
     yield f"    observed: {{severity: {worst.severity.label}}}"
     yield f"    issue: {as_yaml(issue.replace(FINGERPRINT, worst.fingerprint))}"
@@ -245,7 +315,10 @@ def _lines_of(
     unsteady = {case: text for case in cases if (text := _unsteady(case, runs))}
     if unsteady:
         yield "    unsteady:"
-    yield from (f"      - {{case: {as_yaml(case)}, seen: {as_yaml(text)}}}" for case, text in unsteady.items())
+    yield from (
+        f"      - {{case: {as_yaml(case)}, seen: {as_yaml(text)}}}"
+        for case, text in unsteady.items()
+    )
 
 
 def _unsteady(case: str, runs: Sequence[Run]) -> str:

@@ -92,8 +92,14 @@ class KnownOutcome:
         """Returns the difference between a violation and the known outcome; empty if there is none."""
         if record["verdict"] != self.verdict:
             return f"verdict is {record['verdict']}, not {self.verdict}"
-        return (self._differs_in_points(record) if record.get("deviations") else self._differs_in_call(record)) or (
-            "" if self.reason in record["reason"] else f"its reason is different: {record['reason']}"
+        return (
+            self._differs_in_points(record)
+            if record.get("deviations")
+            else self._differs_in_call(record)
+        ) or (
+            ""
+            if self.reason in record["reason"]
+            else f"its reason is different: {record['reason']}"
         )
 
     def _differs_in_call(self, record: ResultRecord) -> str:
@@ -116,7 +122,9 @@ class KnownOutcome:
             if self.when and each["when"] not in self.when:
                 return f"it also deviates when {each['when']}"
             if answer and fault.answer != answer:
-                return f"the result is {fault.answer or 'nothing'}, not {answer}, when {each['when']}"
+                return (
+                    f"the result is {fault.answer or 'nothing'}, not {answer}, when {each['when']}"
+                )
             if self.returned and fault.returned != self.returned:
                 return f"it did not return {self.returned} when {each['when']}"
         return ""
@@ -149,7 +157,9 @@ class Waiver(Terms):
         """Returns how a violation differs from the violation that the waiver describes; empty if it does not differ."""
         if more := record.get("deviations_left_out"):
             return f"it has {more:,} more deviations, which are not in the result"
-        others = {rule for each in record.get("deviations", ()) for rule in each["rules"]} - {self.rule}
+        others = {rule for each in record.get("deviations", ()) for rule in each["rules"]} - {
+            self.rule
+        }
         if self.rule and others:
             return f"it also violates {', '.join(sorted(others))}"
         return self.known.differs(record)
@@ -179,7 +189,9 @@ class DefectWaiver(Terms):
         """Whether the symptom, of any severity, belongs to the defect."""
         return cause_of(symptom).fingerprint in (self.defect, *self.also)
 
-    def problems(self, found: Sequence[Symptom], judged: Collection[str], today: date) -> Iterator[str]:
+    def problems(
+        self, found: Sequence[Symptom], judged: Collection[str], today: date
+    ) -> Iterator[str]:
         """Yields the problems of the waiver in a run with these symptoms. `judged` are the judged cases."""
         shown = [symptom for symptom in found if self.is_of(symptom)]
         if shown and self.expires < today:
@@ -201,7 +213,10 @@ def symptoms(record: ResultRecord) -> list[Symptom]:
 
 def covering(waivers: Sequence[DefectWaiver], record: ResultRecord) -> DefectWaiver | None:
     """Returns the waiver of the first symptom if all symptoms are recorded and each has a waiver; else None."""
-    found = [next((waiver for waiver in waivers if waiver.covers(symptom)), None) for symptom in symptoms(record)]
+    found = [
+        next((waiver for waiver in waivers if waiver.covers(symptom)), None)
+        for symptom in symptoms(record)
+    ]
     return found[0] if found and all(found) and not record.get("deviations_left_out") else None
 
 
@@ -223,11 +238,20 @@ class Waivers:
         fitting = (
             each
             for each in self._applicable(header)
-            if each.expires >= self.today and each.covers(record) and each.violated(record) and not each.differs(record)
+            if each.expires >= self.today
+            and each.covers(record)
+            and each.violated(record)
+            and not each.differs(record)
         )
-        valid = [each for each in self.defects if each.where.holds(header) and each.expires >= self.today]
+        valid = [
+            each for each in self.defects if each.where.holds(header) and each.expires >= self.today
+        ]
         waiver = next(fitting, None) or covering(valid, record)
-        return {**record, "effective": Verdict.WAIVED, "waiver": waiver.as_data()} if waiver else record
+        return (
+            {**record, "effective": Verdict.WAIVED, "waiver": waiver.as_data()}
+            if waiver
+            else record
+        )
 
     def account(self, results: Iterable[ResultRecord], header: HeaderRecord) -> WaiversAccount:
         """Returns the part of the footer about waivers: the number of waived results, and the problems of waivers."""
@@ -236,22 +260,31 @@ class Waivers:
         problems = [
             problem
             for waiver in self._applicable(header)
-            for problem in self._problems(waiver, records, whole=bool(waiver.case) or "shard" not in header)
+            for problem in self._problems(
+                waiver, records, whole=bool(waiver.case) or "shard" not in header
+            )
         ]
         found = [symptom for record in records for symptom in symptoms(record)] if defects else []
         judged = {record["case"] for record in records if record["verdict"] not in INCOMPLETE}
-        problems += [problem for waiver in defects for problem in waiver.problems(found, judged, self.today)]
+        problems += [
+            problem for waiver in defects for problem in waiver.problems(found, judged, self.today)
+        ]
         return {
             "file": self.file,
             "waived": sum(record["effective"] == Verdict.WAIVED for record in records),
-            "elsewhere": len(self.items) + len(self.defects) - len(self._applicable(header)) - len(defects),
+            "elsewhere": len(self.items)
+            + len(self.defects)
+            - len(self._applicable(header))
+            - len(defects),
             "problems": problems,
         }
 
     def _applicable(self, header: HeaderRecord) -> list[Waiver]:
         return [waiver for waiver in self.items if waiver.where.holds(header)]
 
-    def _problems(self, waiver: Waiver, results: Sequence[ResultRecord], whole: bool) -> Iterator[str]:
+    def _problems(
+        self, waiver: Waiver, results: Sequence[ResultRecord], whole: bool
+    ) -> Iterator[str]:
         """Yields the problems of a waiver. `whole` is whether the run can show that the waiver is no longer needed."""
         covered = [record for record in results if waiver.covers(record)]
         violations = [record for record in covered if waiver.violated(record)]
@@ -269,7 +302,9 @@ def _format_value(value: object) -> str:
     return (" ".join(map(str, value)) if isinstance(value, list) else str(value)) or "nothing"
 
 
-def with_effective(record: ResultRecord, header: HeaderRecord, waivers: Waivers | None) -> ResultRecord:
+def with_effective(
+    record: ResultRecord, header: HeaderRecord, waivers: Waivers | None
+) -> ResultRecord:
     """Returns the result with its effective verdict in the run of this header: the verdict itself, WAIVED, or STACK.
     A result can count as STACK only if the subject of the run is a device, which includes its driver, firmware and
     provider. The other possible subject is the whole stack."""
@@ -277,6 +312,10 @@ def with_effective(record: ResultRecord, header: HeaderRecord, waivers: Waivers 
         record = waivers.applied(record, header)
     elif record["effective"] == Verdict.STACK:
         record = {**record, "effective": record["verdict"]}
-    if header.get("subject") == "device" and record["effective"] in VIOLATIONS and is_of_stack(record):
+    if (
+        header.get("subject") == "device"
+        and record["effective"] in VIOLATIONS
+        and is_of_stack(record)
+    ):
         return {**record, "effective": Verdict.STACK}
     return record

@@ -24,7 +24,9 @@ from conformance.results.repeated import Repeated
 from conformance.sweeps.outcome import OUTSIDE, Points
 
 _MANY = 10_000  # in a run with more cases, a value that occurs in many results counts only once
-_ESCAPED = re.compile(rb"\\[bfnrtu]")  # if a line has such an escape, all its values count, as when the file is read
+_ESCAPED = re.compile(
+    rb"\\[bfnrtu]"
+)  # if a line has such an escape, all its values count, as when the file is read
 
 
 def shown_in(case: Case, record: ResultRecord) -> list[Shows]:
@@ -42,7 +44,9 @@ def _expecting(case: Case, outcome: str) -> Case:
 
 def _of_points(case: Case, points: Points) -> list[Shows]:
     assert case.sweep is not None
-    best: dict[tuple[str, str, str], int] = {}  # by evidence and rule: the number of the best outcome
+    best: dict[
+        tuple[str, str, str], int
+    ] = {}  # by evidence and rule: the number of the best outcome
     for number, point in distinct_points(case.sweep, points.index):
         if number == OUTSIDE:
             continue
@@ -52,13 +56,20 @@ def _of_points(case: Case, points: Points) -> list[Shows]:
             data = shown.as_data()
             key = (data["shows"], data["on"], outcome.rule)
             best[key] = max(
-                best.get(key, number), number, key=lambda each: VERDICTS.index(points.outcomes[each].verdict)
+                best.get(key, number),
+                number,
+                key=lambda each: VERDICTS.index(points.outcomes[each].verdict),
             )
     return [_shows(points, number, *key) for key, number in sorted(best.items())]
 
 
 def _shows(points: Points, number: int, shows: str, on: str, rule: str) -> Shows:
-    found: Shows = {"shows": shows, "on": on, "rule": rule, "verdict": Verdict(points.outcomes[number].verdict)}
+    found: Shows = {
+        "shows": shows,
+        "on": on,
+        "rule": rule,
+        "verdict": Verdict(points.outcomes[number].verdict),
+    }
     example = points.examples[number] if points.examples else None
     if example and found["verdict"] in NOT_TESTABLE:
         found["lacking"] = ", ".join(example["observed"].get("lacking", ())) or example["reason"]
@@ -68,7 +79,9 @@ def _shows(points: Points, number: int, shows: str, on: str, rule: str) -> Shows
 class ResultsFile:
     """Appends records to a results file. Each record is written at once, and not lost if this process crashes."""
 
-    _keep: int | None = None  # the first new record cuts the file to this length; with None, the file is not cut
+    _keep: int | None = (
+        None  # the first new record cuts the file to this length; with None, the file is not cut
+    )
 
     def __init__(self, path: Path, *, carry_on: bool = False, durable: bool = False) -> None:
         """Creates or opens the file. Raises UserError if the file is in use, or if it has records and `carry_on` is
@@ -78,19 +91,27 @@ class ResultsFile:
         self._durable = durable
         self._values = 0  # the number of JSON values in the file, as a reader counts them
         self._repeated: Repeated | None = None  # set only for a run of many cases
-        self._content = hashlib.sha256()  # the hash of the bytes that this process has written or read
+        self._content = (
+            hashlib.sha256()
+        )  # the hash of the bytes that this process has written or read
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            flags = (
+                os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            )
             self._fd = os.open(path, flags, 0o644)
         try:
-            if not stat.S_ISREG(os.fstat(self._fd).st_mode):  # opening a FIFO for reading and writing does not block
+            if not stat.S_ISREG(
+                os.fstat(self._fd).st_mode
+            ):  # opening a FIFO for reading and writing does not block
                 raise UserError(f"{path} is not a regular file")
             self._lock()
             if not carry_on and os.fstat(self._fd).st_size:
                 on = command("run", "--resume", path.parent)
                 on = f", or {on}" if (path.parent / PLAN_FILE).exists() else ""
-                raise UserError(f"{path} exists: a run is recorded there", hint=f"choose another --out{on}")
+                raise UserError(
+                    f"{path} exists: a run is recorded there", hint=f"choose another --out{on}"
+                )
         except UserError:
             os.close(self._fd)
             raise
@@ -123,7 +144,9 @@ class ResultsFile:
         missed = [record for record in recorded.results if record["verdict"] == Verdict.MISSED]
         end = b"".join(encode(record) for record in (*missed, recorded.footer) if record)
         if not whole.endswith(end):
-            raise UserError(f"{self.path} does not end like the results of a run; it cannot be resumed")
+            raise UserError(
+                f"{self.path} does not end like the results of a run; it cannot be resumed"
+            )
         self._keep = len(whole) - len(end)
         self._content = hashlib.sha256(whole[: self._keep])
         lines = filter(None, whole[: self._keep].split(b"\n"))
@@ -177,7 +200,9 @@ class ResultsFile:
             return f"{limit}; with the {len(data):,} bytes of this result, it would have more"
         if self._values + values_in(data) > MOST_RESULTS_VALUES:
             limit = f"a file of results has at most {MOST_RESULTS_VALUES:,} values"
-            return f"{limit}; with the {values_in(data):,} values of this result, it would have more"
+            return (
+                f"{limit}; with the {values_in(data):,} values of this result, it would have more"
+            )
         return ""
 
     def changed(self) -> str:
@@ -187,7 +212,10 @@ class ResultsFile:
             with open(self._fd, "rb", closefd=False) as file:
                 file.seek(0)
                 content = hashlib.file_digest(file, "sha256")
-            if os.path.samestat(there, os.fstat(self._fd)) and content.digest() == self._content.digest():
+            if (
+                os.path.samestat(there, os.fstat(self._fd))
+                and content.digest() == self._content.digest()
+            ):
                 return ""
         except OSError:
             pass

@@ -10,4 +10,13 @@ from conformance.supervision.recording import Recording, RunPlan
 from conformance.supervision.supervisor import Supervisor
 from conformance.supervision.worker import TRIES, Listener, Start, Worker, WorkerEnd
 
-__all__ = ["TRIES", "Listener", "Recording", "RunPlan", "Start", "Supervisor", "Worker", "WorkerEnd"]
+__all__ = [
+    "TRIES",
+    "Listener",
+    "Recording",
+    "RunPlan",
+    "Start",
+    "Supervisor",
+    "Worker",
+    "WorkerEnd",
+]

@@ -31,7 +31,9 @@ _REPORT_EVERY = 25
 
 
 class Confirmation:
-    def __init__(self, found: Sequence[Violation], recording: Recording, repeats_losses: bool) -> None:
+    def __init__(
+        self, found: Sequence[Violation], recording: Recording, repeats_losses: bool
+    ) -> None:
         """`found` are the violations to repeat. The confirmations are added to `recording`. If `repeats_losses`,
         violations with CRASH or HANG are repeated, too."""
         self._found = found
@@ -79,7 +81,10 @@ class Confirmation:
         repeated in isolation. Violations after a case that killed the worker are repeated in the next worker."""
         again = self._repeated(start, [each.name for each in violations])
         for violation in violations:
-            if violation.name in again and again[violation.name]["verdict"] == violation.seen["verdict"]:
+            if (
+                violation.name in again
+                and again[violation.name]["verdict"] == violation.seen["verdict"]
+            ):
                 self._record(self._about(violation, True, "company"))
             elif violation.name in again or not again:
                 self._wait(violation)
@@ -96,7 +101,11 @@ class Confirmation:
         """Returns the record about a violation; None if the violation could not be repeated."""
         if violation.first:
             return self._about(violation, True, "run")
-        if violation.seen["verdict"] != Verdict.FAIL and "observed" not in violation.seen and not self._repeats_losses:
+        if (
+            violation.seen["verdict"] != Verdict.FAIL
+            and "observed" not in violation.seen
+            and not self._repeats_losses
+        ):
             return None
         alone = self._last_repeated(start, [violation.name])
         if alone is None:
@@ -113,7 +122,11 @@ class Confirmation:
 
     def _repeat_more(self, about: ConfirmationRecord, violation: Violation, start: Start) -> None:
         """Repeats a violation a few more times in isolation. If the violation then occurs, it counts as confirmed."""
-        more = [each for _ in range(REPETITIONS - 1) if (each := self._last_repeated(start, [violation.name]))]
+        more = [
+            each
+            for _ in range(REPETITIONS - 1)
+            if (each := self._last_repeated(start, [violation.name]))
+        ]
         seen = [each for each in more if each["verdict"] in VIOLATIONS]
         about["repetitions"] = {"seen": len(seen), "of": 1 + len(more)}
         if seen:
@@ -121,7 +134,12 @@ class Confirmation:
 
     @staticmethod
     def _about(violation: Violation, confirmed: bool, by: str) -> ConfirmationRecord:
-        about: ConfirmationRecord = {"type": "confirmation", "case": violation.case, "confirmed": confirmed, "by": by}
+        about: ConfirmationRecord = {
+            "type": "confirmation",
+            "case": violation.case,
+            "confirmed": confirmed,
+            "by": by,
+        }
         return {**about, "point": violation.point} if violation.point else about
 
     def _may_search(self) -> bool:
@@ -137,7 +155,10 @@ class Confirmation:
             nonlocal left
             left -= 1
             again = self._last_repeated(start, [*before, violation.case])
-            return again is not None and _verdict_at(again, violation.point) == violation.seen["verdict"]
+            return (
+                again is not None
+                and _verdict_at(again, violation.point) == violation.seen["verdict"]
+            )
 
         if violation.point and occurs(()):
             return [violation.case]  # the sweep's points before this point
@@ -166,7 +187,9 @@ class Confirmation:
                 return {}
             worker = start(names)
             with self._crew.employing(worker):
-                Session(worker, NO_WORKER, names, repetition, self._crew).listen(until=repetition.is_complete)
+                Session(worker, NO_WORKER, names, repetition, self._crew).listen(
+                    until=repetition.is_complete
+                )
             if reason := worker.stuck_reason():
                 raise UserError(f"the device is suspect: {reason}", status=3)
             if repetition.done:
@@ -183,7 +206,11 @@ def _divided(found: Sequence[Violation]) -> tuple[list[Violation], list[Violatio
     for violation in found:
         is_first = violation.cause not in seen
         seen.add(violation.cause)
-        (alone if is_first or violation.first or violation.seen["verdict"] != Verdict.FAIL else like).append(violation)
+        (
+            alone
+            if is_first or violation.first or violation.seen["verdict"] != Verdict.FAIL
+            else like
+        ).append(violation)
     return alone, like
 
 

@@ -39,7 +39,11 @@ class Examiner:
 
     @classmethod
     def of(
-        cls, registry: Registry, profile: Profile, header: HeaderRecord, offered: OfferedRecord | None = None
+        cls,
+        registry: Registry,
+        profile: Profile,
+        header: HeaderRecord,
+        offered: OfferedRecord | None = None,
     ) -> "Examiner":
         """Returns the examiner for a worker whose header and `offered` record have the shapes of their types."""
         caps = header["device"].get("caps", {})
@@ -58,17 +62,27 @@ class Examiner:
             return self._broken(case, f"the worker's line is malformed: {wrong}")
         size = len(encode(line["observed"]))
         if size > MOST_OBSERVED_BYTES:
-            return self._broken(case, f"the worker's observation has {size:,} bytes, more than {MOST_OBSERVED_BYTES:,}")
-        examples = line["points_data"]["examples"] if line["type"] == "result" and "points_data" in line else []
+            return self._broken(
+                case,
+                f"the worker's observation has {size:,} bytes, more than {MOST_OBSERVED_BYTES:,}",
+            )
+        examples = (
+            line["points_data"]["examples"]
+            if line["type"] == "result" and "points_data" in line
+            else []
+        )
         size = len(encode({"examples": examples}))
         if size > MOST_EXAMPLES_BYTES:
             return self._broken(
-                case, f"the worker's observations have {size:,} bytes, more than {MOST_EXAMPLES_BYTES:,}"
+                case,
+                f"the worker's observations have {size:,} bytes, more than {MOST_EXAMPLES_BYTES:,}",
             )
         try:
             found = self._judged(case, line)
         except Exception as error:  # the line can have any values of the right types
-            return self._broken(case, f"the worker's observation cannot be judged ({type(error).__name__}: {error})")
+            return self._broken(
+                case, f"the worker's observation cannot be judged ({type(error).__name__}: {error})"
+            )
         if line["type"] == "observed":
             return _bounded(found, line)
         said, here = line["verdict"], found["verdict"]
@@ -85,14 +99,21 @@ class Examiner:
             return self._sweep(case, line)
         case = self.basis.resolved(case)  # a point of a sweep becomes a row
         if line["observed"]:
-            judgement, observed = conclude(case, self.basis, without_undeclared(line["observed"]), line["kernel"])
+            judgement, observed = conclude(
+                case, self.basis, without_undeclared(line["observed"]), line["kernel"]
+            )
         elif line["type"] == "result" and line["verdict"] == Verdict.BROKEN:
             # BROKEN needs no observation, because it is not a verdict on the device.
             judgement, observed = Judgement(Verdict.BROKEN, line["reason"]), {}
         else:
             judgement, observed = Judgement(Verdict.BROKEN, "the worker sent no observation"), {}
         return result_record(
-            case, self.registry, judgement, observed, kernel=line["kernel"], duration_us=_whole(line["duration_us"])
+            case,
+            self.registry,
+            judgement,
+            observed,
+            kernel=line["kernel"],
+            duration_us=_whole(line["duration_us"]),
         )
 
     def _sweep(self, case: Case, line: ResultRecord) -> ResultRecord:
@@ -107,17 +128,24 @@ class Examiner:
             raise ValueError("the axes of the sweep differ from those in the table")
         if points.inside != case.sweep.inside:
             raise ValueError("the points of the sweep differ from those in the table")
-        result = rejudge_sweep(case, points, self.basis, line.get("alarms", []), line["kernel"].get("log", []))
+        result = rejudge_sweep(
+            case, points, self.basis, line.get("alarms", []), line["kernel"].get("log", [])
+        )
         return sweep_record(case, self.registry, result, _whole(line["duration_us"]) or 0)
 
     def _broken(self, case: Case, reason: str, line: ResultRecord | None = None) -> ResultRecord:
         kernel, observed = (line["kernel"], line["observed"]) if line else ({}, {})
         judgement = Judgement(Verdict.BROKEN, cut(reason))
-        return result_record(self.basis.resolved(case), self.registry, judgement, observed, kernel=kernel)
+        return result_record(
+            self.basis.resolved(case), self.registry, judgement, observed, kernel=kernel
+        )
 
 
 def _counts(record: ResultRecord) -> str:
-    return ", ".join(f"{count:,} {verdict}" for verdict, count in record.get("points", {}).items()) or "none"
+    return (
+        ", ".join(f"{count:,} {verdict}" for verdict, count in record.get("points", {}).items())
+        or "none"
+    )
 
 
 def _whole(duration_us: float | None) -> int | None:
@@ -133,16 +161,26 @@ def _bounded(record: ResultRecord, line: ResultRecord | ObservedRecord) -> Resul
         record["fault"] |= {"seen": [cut(each) for each in seen[:MOST_NOTES]]} if seen else {}
     if "log" in line["kernel"]:
         kernel = record["kernel"]
-        kept: KernelEvidence = {**kernel, "log": bounded_log(kernel.get("log", []), decisive_lines(kernel))}
+        kept: KernelEvidence = {
+            **kernel,
+            "log": bounded_log(kernel.get("log", []), decisive_lines(kernel)),
+        }
         record["kernel"] = kept
     notes = record.get("notes", [])
     if notes:
-        left = [f"{len(notes) - MOST_NOTES:,} more remarks are left out"] if len(notes) > MOST_NOTES else []
+        left = (
+            [f"{len(notes) - MOST_NOTES:,} more remarks are left out"]
+            if len(notes) > MOST_NOTES
+            else []
+        )
         record["notes"] = [*map(cut, notes[:MOST_NOTES]), *left]
     alarms = record.get("alarms", [])
     if len(alarms) > MOST_ALARMS:
         record["alarms"] = alarms[:MOST_ALARMS]
-        record["notes"] = [*record.get("notes", []), f"{len(alarms) - MOST_ALARMS:,} more alarms are left out"]
+        record["notes"] = [
+            *record.get("notes", []),
+            f"{len(alarms) - MOST_ALARMS:,} more alarms are left out",
+        ]
     return record
 
 

@@ -30,7 +30,14 @@ from conformance.model.record import (
 )
 from conformance.model.verdict import Verdict
 from conformance.results.prior_sessions import PriorSessions, stack_change
-from conformance.results.records import Recorded, account_of, encode, footer_record, plan_facts, result_record
+from conformance.results.records import (
+    Recorded,
+    account_of,
+    encode,
+    footer_record,
+    plan_facts,
+    result_record,
+)
 from conformance.results.waivers import Waivers, with_effective
 from conformance.results.writer import ResultsFile
 from conformance.supervision.examiner import Examiner, bounded_log, loss_of
@@ -76,16 +83,34 @@ class RunPlan:
 
 NO_WORKER = 0
 _MOST_HEADER_BYTES = 1 << 20  # the limit for the parts of a worker's header that a run uses
-_MOST_ROW = 1 << 16  # the limit in characters for a random sequence during which a worker died or hung
+_MOST_ROW = (
+    1 << 16
+)  # the limit in characters for a random sequence during which a worker died or hung
 # The keys of a run's header whose values are copied from a worker's header.
-_FROM_WORKERS = ("type", "schema", "suite", "stack", "env", "device", "under_test", "seed", "argv", "started", "tier")
+_FROM_WORKERS = (
+    "type",
+    "schema",
+    "suite",
+    "stack",
+    "env",
+    "device",
+    "under_test",
+    "seed",
+    "argv",
+    "started",
+    "tier",
+)
 
 
 class Recording:
     """The records of one run. The workers of all sessions are numbered from 1, in the order in which they started."""
 
     def __init__(
-        self, plan: RunPlan, file: ResultsFile, listener: Listener, prior: PriorSessions | None = None
+        self,
+        plan: RunPlan,
+        file: ResultsFile,
+        listener: Listener,
+        prior: PriorSessions | None = None,
     ) -> None:
         """Records are written to `file`; `prior` are the records of earlier sessions of a resumed run."""
         self.plan = plan
@@ -94,15 +119,23 @@ class Recording:
         self.header: HeaderRecord | None = prior.header if prior else None
         self.header_received = False
         self.done: dict[str, ResultRecord] = dict(prior.done) if prior else {}
-        self.took: dict[str, float] = {}  # the duration of each case in seconds, for the plan of the next run
-        self.external_ends: Counter[str] = Counter()  # for each case, how often its worker was killed externally
+        self.took: dict[
+            str, float
+        ] = {}  # the duration of each case in seconds, for the plan of the next run
+        self.external_ends: Counter[str] = (
+            Counter()
+        )  # for each case, how often its worker was killed externally
         self._registry = plan.suite.registry
         self._file = file
         self._prior = prior
-        self._confirmations: list[ConfirmationRecord] | None = list(prior.confirmations) or None if prior else None
+        self._confirmations: list[ConfirmationRecord] | None = (
+            list(prior.confirmations) or None if prior else None
+        )
         self._workers = prior.boots if prior else 0
         self._uncounted: list[DerivedFiles | None] = []
-        self._device_of: dict[int, str] = {}  # the device of each worker, if several devices share the cases
+        self._device_of: dict[
+            int, str
+        ] = {}  # the device of each worker, if several devices share the cases
         self._footer: FooterRecord | None = None
 
     @property
@@ -124,7 +157,8 @@ class Recording:
         if not prior:
             return
         prior.check_plan(
-            {**self.plan.facts, **plan_facts(self.plan.suite, list(self.cases))}, self.plan.suite.tables_sha256
+            {**self.plan.facts, **plan_facts(self.plan.suite, list(self.cases))},
+            self.plan.suite.tables_sha256,
         )
         self._file.append(prior.resumed_record())
         self.listener.run_started(prior.header, len(self.cases))
@@ -154,7 +188,9 @@ class Recording:
         for each in self._uncounted:
             self._append_worker(each)
 
-    def heard_from(self, worker: int, worker_header: HeaderRecord, derived: DerivedFiles | None) -> Examiner:
+    def heard_from(
+        self, worker: int, worker_header: HeaderRecord, derived: DerivedFiles | None
+    ) -> Examiner:
         """Handles the header of a worker that was given these derived files. Returns the examiner for the worker's
         lines. Raises UserError if the worker runs on a different stack than the run."""
         examiner = self.examiner(worker_header, None)
@@ -176,14 +212,22 @@ class Recording:
         if self._prior:
             self._prior.check(self._completed(worker_header))
         elif self.header and (change := stack_change(self.header, worker_header)):
-            raise UserError(f"a later worker has a different stack than the first worker: {change}", status=3)
+            raise UserError(
+                f"a later worker has a different stack than the first worker: {change}", status=3
+            )
         return Examiner.of(self._registry, self.plan.profile, worker_header, offered)
 
     def _completed(self, worker_header: HeaderRecord) -> HeaderRecord:
         """Returns the header of the run. If the plan has a value, the value of the worker is not used."""
         own = {key: value for key, value in worker_header.items() if key in _FROM_WORKERS}
-        header = cast(HeaderRecord, {**own, **self.plan.facts, **plan_facts(self.plan.suite, list(self.cases))})
-        header["under_test"] = {**worker_header.get("under_test", {}), **self.plan.facts.get("under_test", {})}
+        header = cast(
+            HeaderRecord,
+            {**own, **self.plan.facts, **plan_facts(self.plan.suite, list(self.cases))},
+        )
+        header["under_test"] = {
+            **worker_header.get("under_test", {}),
+            **self.plan.facts.get("under_test", {}),
+        }
         return header
 
     def _append_worker(self, derived: DerivedFiles | None) -> None:
@@ -205,7 +249,13 @@ class Recording:
         record = self._result(case.id, replace(judgement, reason=cut(judgement.reason)), log)
         rule = at.get("rule", "") if at else ""
         # A random sequence violates the rule of its last step. For all other cases, the rules are those of the row.
-        if at and row and len(row) <= _MOST_ROW and case.kind is Kind.SEQUENCES and rule in case.rules:
+        if (
+            at
+            and row
+            and len(row) <= _MOST_ROW
+            and case.kind is Kind.SEQUENCES
+            and rule in case.rules
+        ):
             deviation: Deviation = {"when": cut(at["point"]), "rules": [rule], "row": row}
             record["deviations"] = [deviation]
             record["rule_verdicts"] = {**dict.fromkeys(case.rules, Verdict.PASS), rule: verdict}
@@ -236,7 +286,10 @@ class Recording:
 
     def append(self, record: ResultRecord) -> None:
         if reason := self._file.lacks_room(record):
-            record = {**self._result(record["case"], Judgement(Verdict.BROKEN, reason), []), "repro": record["repro"]}
+            record = {
+                **self._result(record["case"], Judgement(Verdict.BROKEN, reason), []),
+                "repro": record["repro"],
+            }
         if self.header:
             record = with_effective(record, self.header, self.plan.waivers)
         self.done[record["case"]] = record
@@ -247,7 +300,11 @@ class Recording:
         """Returns the violations for which the file has no confirmation yet."""
         self._confirmations = self._confirmations or []
         known = {(record["case"], record.get("point", "")) for record in self._confirmations}
-        return [each for each in violations(self.done, self.cases) if (each.case, each.point) not in known]
+        return [
+            each
+            for each in violations(self.done, self.cases)
+            if (each.case, each.point) not in known
+        ]
 
     def append_confirmation(self, record: ConfirmationRecord) -> None:
         assert self._confirmations is not None

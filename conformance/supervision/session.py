@@ -10,7 +10,14 @@ from conformance.errors import UserError
 from conformance.model.bounds import cut
 from conformance.model.case import Case
 from conformance.model.fault import verdict_of
-from conformance.model.record import DerivedFiles, HeaderRecord, ProgressRecord, Record, ResultRecord, StartRecord
+from conformance.model.record import (
+    DerivedFiles,
+    HeaderRecord,
+    ProgressRecord,
+    Record,
+    ResultRecord,
+    StartRecord,
+)
 from conformance.model.record_shape import RESULT, mismatch_of
 from conformance.model.verdict import Verdict
 from conformance.results.records import decode
@@ -18,7 +25,10 @@ from conformance.supervision.examiner import SILENT, Examiner, loss_of
 from conformance.supervision.recording import Recording, RunPlan
 from conformance.supervision.worker import TRIES, Crew, Deadline, Worker, WorkerEnd
 
-EVIDENCE_LINES, _LINES_OF_REPETITION = 80, 30  # the number of lines of a worker's last output that are recorded
+EVIDENCE_LINES, _LINES_OF_REPETITION = (
+    80,
+    30,
+)  # the number of lines of a worker's last output that are recorded
 
 
 class Session:
@@ -26,7 +36,12 @@ class Session:
     the worker could not run any case, and `progress` whether another worker should be started."""
 
     def __init__(
-        self, worker: Worker, number: int, batch: Collection[str], recording: "Recording | Repetition", crew: Crew
+        self,
+        worker: Worker,
+        number: int,
+        batch: Collection[str],
+        recording: "Recording | Repetition",
+        crew: Crew,
     ) -> None:
         """`batch` has the cases for which the worker was started. Their results are added to `recording`."""
         self._worker = worker
@@ -72,7 +87,10 @@ class Session:
                     self._endless()
                     return
                 if self._changes != before:
-                    deadline.progressed(self._in_flight, self._begun + plan.longest_case_s if self._in_flight else inf)
+                    deadline.progressed(
+                        self._in_flight,
+                        self._begun + plan.longest_case_s if self._in_flight else inf,
+                    )
                 elif deadline.is_over(self._in_flight, silent=raw is None):
                     self._hung()
                     return
@@ -89,7 +107,11 @@ class Session:
         if record["type"] not in ("result", "observed"):
             wrong = mismatch_of(record)
             return (None, wrong) if wrong else (record, "")
-        if record["case"] != self._in_flight or not self._examiner or not self._recording.expects(self._in_flight):
+        if (
+            record["case"] != self._in_flight
+            or not self._examiner
+            or not self._recording.expects(self._in_flight)
+        ):
             return None, ""
         judged = self._examiner.judged(self._recording.cases[self._in_flight], record)
         return self._recording.prepared(judged, self._number), ""
@@ -181,7 +203,9 @@ class Session:
     def _endless(self) -> None:
         """Handles a case that makes progress but does not finish: the case is BROKEN."""
         seconds = self._recording.plan.longest_case_s
-        self.end_reason = f"{self._in_flight} did not finish within {seconds:,.0f} s, although it made progress"
+        self.end_reason = (
+            f"{self._in_flight} did not finish within {seconds:,.0f} s, although it made progress"
+        )
         self._break(f"the case did not finish within {seconds:,.0f} s, although it made progress")
         self._worker.kill()
 
@@ -213,7 +237,9 @@ class Repetition:
     """The results of cases that are repeated in one worker. A session uses it in place of a Recording. A case that the
     worker did not finish has a result only if the worker died or hung."""
 
-    header_received = False  # a session therefore raises the error for a header of a different stack
+    header_received = (
+        False  # a session therefore raises the error for a header of a different stack
+    )
 
     def __init__(self, cases: Mapping[str, Case], recording: Recording) -> None:
         self.cases = cases
@@ -226,7 +252,9 @@ class Repetition:
     def is_complete(self) -> bool:
         return len(self.done) == len(self.cases)
 
-    def heard_from(self, worker: int, header: HeaderRecord, derived: DerivedFiles | None) -> Examiner:
+    def heard_from(
+        self, worker: int, header: HeaderRecord, derived: DerivedFiles | None
+    ) -> Examiner:
         return self.examiner(header, None)
 
     def expects(self, case: str) -> bool:
@@ -251,4 +279,6 @@ class Repetition:
         fault = loss_of(case, end, log)
         verdict = verdict_of(fault.kind)
         found: ResultRecord = {**RESULT, "case": case.id, "verdict": verdict, "effective": verdict}
-        self.append({**found, "reason": end.what, "fault": fault.as_data(), "kernel": {"log": [*log]}})
+        self.append(
+            {**found, "reason": end.what, "fault": fault.as_data(), "kernel": {"log": [*log]}}
+        )

@@ -38,15 +38,21 @@ class Supervisor:
         """
         began = time.monotonic()
         self._recording.carry_on()
-        remaining = [case for id_, case in self._recording.cases.items() if id_ not in self._recording.done]
+        remaining = [
+            case for id_, case in self._recording.cases.items() if id_ not in self._recording.done
+        ]
         self._schedule = Schedule(remaining, len(starts), self._recording.plan.durations)
         try:
             self._crew.run(self._serve, starts)
         except Exception as error:
             self._end_broken(error, time.monotonic() - began)
             raise
-        if self._started and (not self._recording.header_received or (self._refused and not self._recording.done)):
-            raise UserError(f"no case was begun: {self._end_reason}", log=str(self._console), status=3)
+        if self._started and (
+            not self._recording.header_received or (self._refused and not self._recording.done)
+        ):
+            raise UserError(
+                f"no case was begun: {self._end_reason}", log=str(self._console), status=3
+            )
         missing = [case for case in self._recording.cases if case not in self._recording.done]
         if again and not missing:
             self._confirm(again)
@@ -67,7 +73,9 @@ class Supervisor:
     def _confirm(self, starts: Sequence[Start]) -> None:
         found = self._recording.unconfirmed()
         if any(not each.first for each in found):
-            self._recording.listener.say(f"repeating {format_count(len(found), 'violation')} in fresh workers")
+            self._recording.listener.say(
+                f"repeating {format_count(len(found), 'violation')} in fresh workers"
+            )
         # On a device of this host, a violation that crashed the process may have damaged the kernel.
         repeats_losses = not self._recording.boot_id
         Confirmation(found, self._recording, repeats_losses).run(*starts)
@@ -80,7 +88,9 @@ class Supervisor:
             finally:
                 with self._crew.changed:
                     self._busy -= 1
-                    self._schedule.give_back(case for case in batch if case not in self._recording.done)
+                    self._schedule.give_back(
+                        case for case in batch if case not in self._recording.done
+                    )
                     self._crew.changed.notify_all()
             if not useful:
                 return
@@ -116,7 +126,9 @@ class Supervisor:
         with self._crew.changed:
             self._refused |= session.refused
             if not self._crew.stopped:
-                self._end_reason = f"the device is suspect: {stuck}" if stuck else session.end_reason
+                self._end_reason = (
+                    f"the device is suspect: {stuck}" if stuck else session.end_reason
+                )
         if stuck:
             self._crew.stop()
             return False

@@ -30,7 +30,9 @@ class Violation:
         return f"{self.case}{POINT}{self.point}" if self.point else self.case
 
 
-def violations(results: Mapping[str, ResultRecord], cases: Mapping[str, Case]) -> Iterator[Violation]:
+def violations(
+    results: Mapping[str, ResultRecord], cases: Mapping[str, Case]
+) -> Iterator[Violation]:
     """Yields the violations among results, in the order of completion. Violations of random sequences are left out,
     because each was already repeated when its sequence was shortened. If all points of a sweep repeat one experiment
     whose outcome depends on chance, the sweep is one violation."""
@@ -45,7 +47,9 @@ def violations(results: Mapping[str, ResultRecord], cases: Mapping[str, Case]) -
         causes = {each.name: cause_of(each) for each in symptoms_of(record)}
         other = next(iter(causes.values()))
         tries = record.get("space", {}).get("tries")
-        points = [each for each in record.get("deviations", ()) if each.get("smallest") and not tries]
+        points = [
+            each for each in record.get("deviations", ()) if each.get("smallest") and not tries
+        ]
         for each in points:
             if each.get("verdict", Verdict.FAIL) in VIOLATIONS:
                 text = ",".join(f"{axis}={label}" for axis, label in each["smallest"].items())

@@ -67,14 +67,20 @@ class Deadline:
     def progressed(self, in_flight: str, last: float = inf) -> None:
         """Sets a new deadline, which is not later than the time `last`."""
         self._since = time.monotonic()
-        self._until = min(last, self._since + (self._case_deadline_s if in_flight else START_DEADLINE_S))
+        self._until = min(
+            last, self._since + (self._case_deadline_s if in_flight else START_DEADLINE_S)
+        )
 
     def is_over(self, in_flight: str, silent: bool) -> bool:
         """Whether the deadline has passed. `silent` is whether no line was received until the deadline. Between cases,
         a worker that uses the processor gets more time, because it may start slowly."""
         if not silent and self.left_s:
             return False
-        if in_flight or time.monotonic() >= self._since + LONGEST_START_S or not self._worker.busy():
+        if (
+            in_flight
+            or time.monotonic() >= self._since + LONGEST_START_S
+            or not self._worker.busy()
+        ):
             return True
         self._until = time.monotonic() + START_DEADLINE_S
         return False
@@ -119,7 +125,9 @@ class Crew:
                 self.stop()
 
         # If the caller is interrupted while another thread starts a guest, the program need not wait for that guest.
-        threads = [threading.Thread(target=guarded, args=(start,), daemon=True) for start in starts[1:]]
+        threads = [
+            threading.Thread(target=guarded, args=(start,), daemon=True) for start in starts[1:]
+        ]
         for thread in threads:
             thread.start()
         try:

@@ -14,7 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from conformance.execution.context import CaseContext
 from conformance.model.case import Argument, Flags
-from conformance.model.row_template import ArgumentTemplate, FlagsPart, FlagSubsets, FlagsUnion, Varying
+from conformance.model.row_template import (
+    ArgumentTemplate,
+    FlagsPart,
+    FlagSubsets,
+    FlagsUnion,
+    Varying,
+)
 from conformance.model.space import Axis, Space
 from conformance.sweeps.grouping import PointNumbers
 
@@ -25,7 +31,9 @@ class Columns:
         self._outer, self._context = outer, context
         self._inner = [axis for axis in space.axes if axis.name not in outer]
 
-    def column(self, argument: Argument | ArgumentTemplate, inner_points: PointNumbers) -> int | array[int]:
+    def column(
+        self, argument: Argument | ArgumentTemplate, inner_points: PointNumbers
+    ) -> int | array[int]:
         """Returns an argument modulo 2^64: a number, or an array('Q') with a number for each of `inner_points`. For
         points that the sweep's constraint excludes, the number has no meaning."""
         if not isinstance(argument, Varying | FlagsUnion):
@@ -43,7 +51,9 @@ class Columns:
         columns = [each for each in found if not isinstance(each, int)]
         if not columns:
             return fixed
-        return _combined(operator.or_, [*columns, array("Q", [fixed]) * len(inner_points)] if fixed else columns)
+        return _combined(
+            operator.or_, [*columns, array("Q", [fixed]) * len(inner_points)] if fixed else columns
+        )
 
     def _flags(self, part: FlagsPart, inner_points: range) -> int | array[int]:
         if isinstance(part, Flags):
@@ -51,20 +61,32 @@ class Columns:
         if isinstance(part, Varying):
             return self._numbers(part, inner_points)
         axis = next((axis for axis in self._inner if axis.name == part.axis), None)
-        return part.at(self._outer).mask if axis is None else self._spread(axis, array("Q", _masks(part)), inner_points)
+        return (
+            part.at(self._outer).mask
+            if axis is None
+            else self._spread(axis, array("Q", _masks(part)), inner_points)
+        )
 
-    def _numbers(self, part: Varying[Argument] | Varying[Flags], inner_points: range) -> int | array[int]:
+    def _numbers(
+        self, part: Varying[Argument] | Varying[Flags], inner_points: range
+    ) -> int | array[int]:
         axes = [axis for axis in self._inner if axis.name in part.axes]
         sizes = {axis.name: axis.size for axis in self._inner}
-        keys = itertools.product(*(range(sizes[name]) if name in sizes else (self._outer[name],) for name in part.axes))
+        keys = itertools.product(
+            *(range(sizes[name]) if name in sizes else (self._outer[name],) for name in part.axes)
+        )
         # `part.values` lacks combinations that no point of the sweep has.
-        table = array("Q", (self._number(part.values[key]) if key in part.values else 0 for key in keys))
+        table = array(
+            "Q", (self._number(part.values[key]) if key in part.values else 0 for key in keys)
+        )
         if len(axes) < 2:
             return self._spread(axes[0], table, inner_points) if axes else table[0]
         columns, stride = [], len(table)
         for axis in axes:
             stride //= axis.size
-            columns.append(self._spread(axis, array("Q", range(0, axis.size * stride, stride)), inner_points))
+            columns.append(
+                self._spread(axis, array("Q", range(0, axis.size * stride, stride)), inner_points)
+            )
         return array("Q", map(table.__getitem__, _combined(operator.add, columns)))
 
     def _number(self, argument: Argument) -> int:
@@ -83,7 +105,9 @@ class Columns:
                 column[offset::block] = values
         else:
             data = values.tobytes()
-            column = array("Q", b"".join(data[at : at + 8] * block for at in range(0, len(data), 8)))
+            column = array(
+                "Q", b"".join(data[at : at + 8] * block for at in range(0, len(data), 8))
+            )
         before = inner_points.start % block
         return column[before : before + len(inner_points)]
 
@@ -99,5 +123,7 @@ def _combined(operation: Callable[[int, int], int], columns: Sequence[array[int]
     """Returns the sum or the OR of the columns at each index. No sum may need more than 64 bits."""
     if len(columns) == 1:
         return columns[0]
-    total = functools.reduce(operation, (int.from_bytes(column.tobytes(), sys.byteorder) for column in columns))
+    total = functools.reduce(
+        operation, (int.from_bytes(column.tobytes(), sys.byteorder) for column in columns)
+    )
     return array("Q", total.to_bytes(8 * len(columns[0]), sys.byteorder))

@@ -24,11 +24,15 @@ from conformance.sweeps.outcome import OUTSIDE, Points
 MAX_VARIABLES = 8
 # The maximum number of parts of a split set: a longer formula would not help a user.
 _MAX_PARTS = 64
-_MOST_KEPT = 10_000  # the maximum number of cached sums of products; default runs of one stack need twenty
+_MOST_KEPT = (
+    10_000  # the maximum number of cached sums of products; default runs of one stack need twenty
+)
 # The maximum number of sets that are minimised for one sweep, at 0.3 s each; recorded sweeps needed fewer than ten.
 _MOST_MINIMISED = 70
 ALWAYS, NEVER = "always", "never"
-_Product: TypeAlias = "Sequence[tuple[int, int, bool]]"  # literals: variable, class, whether negated
+_Product: TypeAlias = (
+    "Sequence[tuple[int, int, bool]]"  # literals: variable, class, whether negated
+)
 NO_SYMPY = "not described, since sympy is not installed (Debian: python3-sympy)"
 
 
@@ -50,7 +54,9 @@ class Effort:
     left: int = _MOST_MINIMISED
 
 
-def explain(points: Points, number: int, effort: Effort | None = None, known: str = "") -> Explanation:
+def explain(
+    points: Points, number: int, effort: Effort | None = None, known: str = ""
+) -> Explanation:
     """Returns the explanation of the points with the outcome `number`; without a formula if no effort is left. `known`
     is used as the formula if it is given."""
     own = points.outcomes[number]
@@ -62,7 +68,8 @@ def explain(points: Points, number: int, effort: Effort | None = None, known: st
     marks[number] = 2
     table = bytes(0 if each == OUTSIDE else marks[each] for each in points.index)
     smallest = min(
-        (point for point, mark in enumerate(table) if mark == 2), key=lambda point: (points.space.weight(point), point)
+        (point for point, mark in enumerate(table) if mark == 2),
+        key=lambda point: (points.space.weight(point), point),
     )
     when, minimal = (known, True) if known else describe(points.space, table, effort)
     return Explanation(when, minimal, len(table) - table.count(0), smallest)
@@ -89,9 +96,18 @@ class _Variable:
     def literal(self, number: int) -> str:
         if self.flag:
             return self.flag if number else f"!{self.flag}"
-        rest = [label for other, labels in enumerate(self.classes) if other != number for label in labels]
+        rest = [
+            label
+            for other, labels in enumerate(self.classes)
+            if other != number
+            for label in labels
+        ]
         own = self.classes[number]
-        return f"{self.axis}={_one_or_more(own)}" if len(own) <= len(rest) else f"{self.axis}!={_one_or_more(rest)}"
+        return (
+            f"{self.axis}={_one_or_more(own)}"
+            if len(own) <= len(rest)
+            else f"{self.axis}!={_one_or_more(rest)}"
+        )
 
     def negated(self, number: int) -> str:
         """Returns the literal that is true if a point does not have this class."""
@@ -116,7 +132,13 @@ def _variables_of(space: Space) -> tuple[_Variable, ...]:
             rank = names.index(flag)
             found.append(_Variable(axis.name, (("no",), ("yes",)), name, rank))
         if not axis.flags:
-            found.append(_Variable(axis.name, tuple((label,) for label in axis.labels), rank=len(names) + len(found)))
+            found.append(
+                _Variable(
+                    axis.name,
+                    tuple((label,) for label in axis.labels),
+                    rank=len(names) + len(found),
+                )
+            )
     return tuple(found)
 
 
@@ -134,11 +156,16 @@ class _Set:
             return [self.table[value::size] for value in range(size)]
         starts = range(0, len(self.table), stride * size)
         return [
-            b"".join(self.table[start + value * stride : start + (value + 1) * stride] for start in starts)
+            b"".join(
+                self.table[start + value * stride : start + (value + 1) * stride]
+                for start in starts
+            )
             for value in range(size)
         ]
 
-    def _replace(self, number: int, classes: Sequence[tuple[str, ...]], slices: Sequence[bytes]) -> None:
+    def _replace(
+        self, number: int, classes: Sequence[tuple[str, ...]], slices: Sequence[bytes]
+    ) -> None:
         """Replaces the classes of a variable; removes the variable if only one class is left."""
         stride = _points(self.variables[number + 1 :])
         starts = range(0, len(slices[0]), stride)
@@ -186,7 +213,9 @@ class _Set:
         `value`, only the literal determines the result."""
         others = [other for other in range(len(self.variables[number].classes)) if other != value]
         classes, slices = self.variables[number].classes, self._slices(number)
-        self._replace(number, [classes[other] for other in others], [slices[other] for other in others])
+        self._replace(
+            number, [classes[other] for other in others], [slices[other] for other in others]
+        )
         rest, minimal = _Set(self.variables, self.table, self.effort).formula()
         if rest in (ALWAYS, NEVER):
             return literal, minimal
@@ -211,7 +240,11 @@ class _Set:
     def _variables(self) -> list[tuple[int, int]]:
         """Returns the Boolean variables, as (variable, class): one for two classes, else one for each class."""
         numbered = enumerate(len(variable.classes) for variable in self.variables)
-        return [(number, value) for number, size in numbered for value in ((1,) if size == 2 else range(size))]
+        return [
+            (number, value)
+            for number, size in numbered
+            for value in ((1,) if size == 2 else range(size))
+        ]
 
     def _minimised(self) -> str:
         """Returns the minimal sum of products. It is cached by the table and the numbers of classes."""
@@ -233,7 +266,9 @@ class _Set:
         for values, mark in zip(points, self.table, strict=True):
             marks[tuple(int(values[number] == value) for number, value in variables)] = mark
         symbols = [Symbol(f"x{number}") for number in range(len(variables))]
-        inside, either = ([list(bits) for bits, mark in marks.items() if mark == wanted] for wanted in (2, 0))
+        inside, either = (
+            [list(bits) for bits, mark in marks.items() if mark == wanted] for wanted in (2, 0)
+        )
         found = SOPform(symbols, inside, either)
         for term in _parts(found, "Or"):
             product = []
@@ -248,7 +283,9 @@ class _Set:
         literals = []
         for number, value, negated in product:
             variable = self.variables[number]
-            literals.append((variable.rank, variable.negated(value) if negated else variable.literal(value)))
+            literals.append(
+                (variable.rank, variable.negated(value) if negated else variable.literal(value))
+            )
         literals.sort()
         return [rank for rank, _ in literals], " & ".join(text for _, text in literals)
 

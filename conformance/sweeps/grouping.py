@@ -16,7 +16,12 @@ from conformance.model.vocabulary import NULL
 from conformance.verbs import VERBS
 
 # The calls that do not change the set-up; the next point can therefore use the same set-up.
-_REPEATABLE = (*(name for name, verb in VERBS.items() if verb.leaves_objects), "traffic", "local_traffic", "resident")
+_REPEATABLE = (
+    *(name for name, verb in VERBS.items() if verb.leaves_objects),
+    "traffic",
+    "local_traffic",
+    "resident",
+)
 # The maximum number of points of a group, for a loop in Python and for a loop in C.
 MAX_GROUP, MAX_GROUP_IN_C = 4096, 16384
 PointNumbers = range | array  # type: ignore[type-arg]
@@ -66,7 +71,9 @@ def _steps(sweep: Sweep) -> list[StepTemplate]:
     return [sweep.row.when, *sweep.row.afterwards]
 
 
-def groups(sweep: Sweep, outer: Sequence[str], seed: int | None = None, largest: int = MAX_GROUP) -> Iterator[Group]:
+def groups(
+    sweep: Sweep, outer: Sequence[str], seed: int | None = None, largest: int = MAX_GROUP
+) -> Iterator[Group]:
     """Yields the points of the sweep in groups with the same values on the `outer` axes. With a `seed`, the groups and
     the points in a group are shuffled."""
     space = sweep.space
@@ -105,7 +112,9 @@ def _offsets(space: Space, axes: Sequence[str]) -> PointNumbers:
         if isinstance(found, range) and stride == len(found):
             found = range(stride * size)  # the last axes of the space: consecutive numbers
         else:
-            found = array("I", (value * stride + offset for value in range(size) for offset in found))
+            found = array(
+                "I", (value * stride + offset for value in range(size) for offset in found)
+            )
     return found
 
 
@@ -148,7 +157,11 @@ class PointTemplate:
         values = self._sweep.space.values(point)
         key = [values[axis] for axis in self._setup_axes]
         if self._setup is None or self._setup[0] != key:
-            self._setup = (key, self._given.at(values), tuple(steps.at(values) for steps in self._before))
+            self._setup = (
+                key,
+                self._given.at(values),
+                tuple(steps.at(values) for steps in self._before),
+            )
         _, given, before = self._setup
         # dataclasses.replace would take ten times as long. The steps already have the entry of the case.
         case = Case.__new__(Case)

@@ -10,7 +10,13 @@ from conformance.judging.circumstances import located
 from conformance.model.bounds import MOST_NOTES, cut
 from conformance.model.case import Case, Expectation
 from conformance.model.fault import WHAT, Fault
-from conformance.model.observation import Alarm, KernelEvidence, Observation, PointExample, without_undeclared
+from conformance.model.observation import (
+    Alarm,
+    KernelEvidence,
+    Observation,
+    PointExample,
+    without_undeclared,
+)
 from conformance.model.sweep import Sweep
 from conformance.model.verdict import Verdict
 from conformance.sweeps.byte_columns import byte_planes, combinations
@@ -46,7 +52,9 @@ class SweepResult:
         return {"log": self.log} if self.alarms else {}
 
 
-def rejudge_sweep(case: Case, points: Points, basis: Basis, alarms: list[Alarm], log: list[str]) -> SweepResult:
+def rejudge_sweep(
+    case: Case, points: Points, basis: Basis, alarms: list[Alarm], log: list[str]
+) -> SweepResult:
     """Judges recorded points by the current clauses. All points with one outcome are judged by its example. Raises
     LookupError if an outcome has no example, or if the sweep excludes a recorded point."""
     sweep = case.sweep
@@ -62,7 +70,9 @@ def conclusion_of(case: Case, points: Points, alarms: list[Alarm], log: list[str
     assert case.sweep is not None
     counts = points.by_verdict()
     verdict = Verdict.FAIL if alarms else overall(list(counts))
-    if verdict == Verdict.UNREACHABLE and all("setup_failed" in each["observed"] for each in points.examples):
+    if verdict == Verdict.UNREACHABLE and all(
+        "setup_failed" in each["observed"] for each in points.examples
+    ):
         verdict = Verdict.BROKEN  # no set-up worked at any point
     shares = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
     reason = f"{case.sweep.size:,} points: {shares}"
@@ -70,7 +80,11 @@ def conclusion_of(case: Case, points: Points, alarms: list[Alarm], log: list[str
     if alarms:
         first = alarms[0]
         reason += f"; {first['what']} (between the points {first['from']} and {first['to']})"
-        fault = replace(located(Fault.of_data(first["fault"]), case), call="") if "fault" in first else None
+        fault = (
+            replace(located(Fault.of_data(first["fault"]), case), call="")
+            if "fault" in first
+            else None
+        )
     return SweepResult(points, verdict, reason, alarms, log, fault)
 
 
@@ -91,7 +105,9 @@ class PointJudge:
             if code == OUTSIDE:
                 numbers.append(OUTSIDE)
                 continue
-            outcome, example = self._outcome(found.first(id_), clause, mask, names, record.observations[code])
+            outcome, example = self._outcome(
+                found.first(id_), clause, mask, names, record.observations[code]
+            )
             numbers.append(outcomes.setdefault(outcome, len(outcomes)))
             if numbers[-1] == len(examples):
                 examples.append(example)
@@ -106,7 +122,9 @@ class PointJudge:
         clause = self.sweep.deciding[number]
         assert clause.then is not None
         single = self.sweep.point_case(self.case, self.sweep.space.text(point))
-        case = self.sweep.row_of_clause(single, clause, [name for bit, name in enumerate(names) if mask >> bit & 1])
+        case = self.sweep.row_of_clause(
+            single, clause, [name for bit, name in enumerate(names) if mask >> bit & 1]
+        )
         judgement, recorded = conclude(case, self.basis, observed)
         rule = clause.rule
         if "setup_refused_once" in observed:
@@ -132,7 +150,14 @@ def _of_any_point(fault: Fault) -> Fault:
     came = tuple(_HEX.sub("0x…", cut(each)) for each in fault.seen[:MOST_NOTES])
     allowed = tuple(_HEX.sub("0x…", each) for each in fault.expected)
     title = fault.call.partition("(")[0]
-    return Fault(**{**{name: getattr(fault, name) for name in WHAT}, "call": title, "expected": allowed, "seen": came})
+    return Fault(
+        **{
+            **{name: getattr(fault, name) for name in WHAT},
+            "call": title,
+            "expected": allowed,
+            "seen": came,
+        }
+    )
 
 
 def clauses(case: Case) -> list[dict[str, Any]]:
@@ -152,4 +177,9 @@ def clauses(case: Case) -> list[dict[str, Any]]:
 def format_expectation(then: Expectation) -> str:
     data = then.as_data()
     outcome = str(data.pop("outcome"))
-    return " ".join([outcome, *(f"{key} {'|'.join(v) if isinstance(v, list) else v}" for key, v in data.items())])
+    return " ".join(
+        [
+            outcome,
+            *(f"{key} {'|'.join(v) if isinstance(v, list) else v}" for key, v in data.items()),
+        ]
+    )

@@ -49,7 +49,11 @@ class Descriptor(ctypes.Structure):
 
 def descriptor(entry: object) -> Descriptor:
     """Returns the Descriptor for the entry uverbs; for libibverbs, a Descriptor that is not used."""
-    return Descriptor(fd=entry.fd, driver=entry.driver_id) if isinstance(entry, Uverbs) else Descriptor(fd=-1)
+    return (
+        Descriptor(fd=entry.fd, driver=entry.driver_id)
+        if isinstance(entry, Uverbs)
+        else Descriptor(fd=-1)
+    )
 
 
 class Before(ctypes.Structure):
@@ -143,7 +147,10 @@ class Loop:
         run = function("rdma_cts_loop")
         at, size = ctypes.c_uint64(0), ctypes.c_uint64(self._size)
         while ended := run(ctypes.byref(self._loop), ctypes.byref(at), size):
-            yield at.value, *((self._loop.region, 0) if ended == _UNEXPECTED else (0, self._loop.error))
+            yield (
+                at.value,
+                *((self._loop.region, 0) if ended == _UNEXPECTED else (0, self._loop.error)),
+            )
             at.value += 1
 
 

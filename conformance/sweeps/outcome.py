@@ -66,7 +66,9 @@ class Points:
 
     def counts(self) -> list[int]:
         found = combinations(byte_planes(self.index))
-        count = Counter({low | high << 8: found.ids.count(id_) for id_, (low, high) in enumerate(found.values)})
+        count = Counter(
+            {low | high << 8: found.ids.count(id_) for id_, (low, high) in enumerate(found.values)}
+        )
         return [count[number] for number in range(len(self.outcomes))]
 
     def by_verdict(self) -> dict[str, int]:
@@ -85,7 +87,9 @@ class Points:
             proving.setdefault(outcome.rule, set()).add(outcome.verdict)
         # A PASS at points with an open expectation counts only if the rule has no other points.
         for rule, verdicts in open_.items():
-            rules[rule] = verdicts if rule not in rules else rules[rule] | (verdicts - {Verdict.PASS})
+            rules[rule] = (
+                verdicts if rule not in rules else rules[rule] | (verdicts - {Verdict.PASS})
+            )
         return {rule: Verdict(overall(verdicts)) for rule, verdicts in rules.items()}
 
     def column(self, number: int) -> int:
@@ -116,7 +120,9 @@ class Points:
         if not 0 < space.size <= MAX_POINTS:
             raise ValueError(f"a space of {space.size} points")
         index = decode_index(data["index"], space.size)
-        if len(index) != space.size or any(each >= len(outcomes) and each != OUTSIDE for each in set(index)):
+        if len(index) != space.size or any(
+            each >= len(outcomes) and each != OUTSIDE for each in set(index)
+        ):
             raise ValueError("points that do not fit their axes or outcomes")
         return cls(space, outcomes, index, list(data.get("examples", ())))
 
@@ -137,7 +143,9 @@ def decode_index(text: str, points: int) -> array[int]:
     """Reverses `encode_index`. Returns at most `points` + 1 numbers. Raises ValueError."""
     try:
         # The output is bounded, because the file may be of any origin.
-        data = zlib.decompressobj().decompress(base64.b64decode(text, validate=True), 2 * (points + 1))
+        data = zlib.decompressobj().decompress(
+            base64.b64decode(text, validate=True), 2 * (points + 1)
+        )
     except zlib.error as error:
         raise ValueError(f"invalid index of points: {error}") from error
     index = array("H")

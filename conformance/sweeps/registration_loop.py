@@ -51,7 +51,11 @@ def loop_for(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
         return None
     if call == "ibv_rereg_mr":
         return _rereg_loop(case, sweep, entry)
-    if case.afterwards or call not in REGISTRATIONS or (isinstance(entry, Uverbs) and not entry.driver_id):
+    if (
+        case.afterwards
+        or call not in REGISTRATIONS
+        or (isinstance(entry, Uverbs) and not entry.driver_id)
+    ):
         return None
     if isinstance(entry, RegMrEx) and (call not in _BY_DOOR or not entry.offers("reg_mr_ex")):
         return None
@@ -64,10 +68,22 @@ def loop_for(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
 
 def _rereg_loop(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
     given, row = case.given, sweep.row
-    if case.before or case.afterwards or given.qps or given.windows or given.memlock or list(given.mrs) != ["mr"]:
+    if (
+        case.before
+        or case.afterwards
+        or given.qps
+        or given.windows
+        or given.memlock
+        or list(given.mrs) != ["mr"]
+    ):
         return None
     region = given.mrs["mr"]
-    if isinstance(entry, RegMrEx) or region.call != "ibv_reg_mr" or region.gone or case.when.arguments["mr"] != "mr":
+    if (
+        isinstance(entry, RegMrEx)
+        or region.call != "ibv_reg_mr"
+        or region.gone
+        or case.when.arguments["mr"] != "mr"
+    ):
         return None
     old = row.objects("mrs").get("mr", Composed(region, {}))
     if not isinstance(old, Composed) or row.base_axes or row.objects("windows"):
@@ -93,7 +109,9 @@ class Loop:
     def given(self, given: Given) -> Given:
         return given
 
-    def run(self, context: CaseContext, group: Group, record: PointObservations, observe: Observe) -> None:
+    def run(
+        self, context: CaseContext, group: Group, record: PointObservations, observe: Observe
+    ) -> None:
         """Executes the calls of a group on an existing set-up. For each object that could not be released, adds a text
         to `context.left_behind`."""
         codes = array("H", [_NO_CODE]) * len(group.points)
@@ -103,7 +121,9 @@ class Loop:
             if region:
                 unexpected[at] = record.number(as_made(at, region))
             else:
-                context.left_behind.append(f"{self.region}: deregistering it returned {errno_name(error)}")
+                context.left_behind.append(
+                    f"{self.region}: deregistering it returned {errno_name(error)}"
+                )
         found = combinations(byte_planes(codes))
         for id_, (low, high) in enumerate(found.values):
             code = low | high << 8
@@ -143,16 +163,25 @@ class ReregLoop(Loop):
         region, template = self._old.first, self._sweep.row.when
         when, columns = template.first, Columns(self._sweep.space, {}, context)
         new = {**when.arguments, **template.arguments}
-        flags, access = (columns.column(new[key], group.inner_points) for key in ("flags", "access"))
-        old = columns.column({**region.arguments, **self._old.arguments}["access"], group.inner_points)
+        flags, access = (
+            columns.column(new[key], group.inner_points) for key in ("flags", "access")
+        )
+        old = columns.column(
+            {**region.arguments, **self._old.arguments}["access"], group.inner_points
+        )
         addr, length = context.numbers(region.arguments, "addr", "length")
         new_addr, new_length = context.numbers(when.arguments, "addr", "length")
         pd = context.pds[str(region.arguments["pd"])]
         new_pd = None if when.arguments["pd"] == NULL else context.pds[str(when.arguments["pd"])]
         span = (ctypes.c_uint64 * 2)(new_addr, new_length)
         if self._by_kernel:
-            before = native.Before(on=ctypes.addressof(self._descriptor), pd=pd.handle, addr=addr, length=length)
-            function, release = native.function("rdma_cts_write_rereg"), native.function("rdma_cts_write_dereg")
+            before = native.Before(
+                on=ctypes.addressof(self._descriptor), pd=pd.handle, addr=addr, length=length
+            )
+            function, release = (
+                native.function("rdma_cts_write_rereg"),
+                native.function("rdma_cts_write_dereg"),
+            )
             pd_argument, ibv_context = new_pd.handle if new_pd else 0, 0
             expected: dict[str, int | array[int]] = {"pd": 0, "addr": addr, "length": length}
         else:
@@ -173,9 +202,18 @@ class ReregLoop(Loop):
         return native.Loop(codes, call, call, 0, release, ibv_context, access=0, **expected), alone
 
     def _before(self, pd: Pd, addr: int, length: int) -> native.Before:
-        verbs = {"reg": "reg_mr", "reg_optional": "reg_mr_iova2", "rereg": "rereg_mr", "dereg": "dereg_mr"}
-        functions = {name: native.address(self._entry.raw(f"ibv_{verb}")) for name, verb in verbs.items()}
-        return native.Before(pd=pd.pointer, addr=addr, length=length, optional_mask=OPTIONAL_ACCESS, **functions)
+        verbs = {
+            "reg": "reg_mr",
+            "reg_optional": "reg_mr_iova2",
+            "rereg": "rereg_mr",
+            "dereg": "dereg_mr",
+        }
+        functions = {
+            name: native.address(self._entry.raw(f"ibv_{verb}")) for name, verb in verbs.items()
+        }
+        return native.Before(
+            pd=pd.pointer, addr=addr, length=length, optional_mask=OPTIONAL_ACCESS, **functions
+        )
 
 
 def _either(flags: int | array[int], flag: int, if_set: int, if_not: int) -> int | array[int]:
@@ -205,11 +243,15 @@ class RegistrationLoop(Loop):
             branch = context.branch(context.case)
             with branch.cleanup:
                 values = (each if isinstance(each, int) else each[at] for each in (addr, length))
-                seen = registered(branch, context.case.when, Return(0, 0, self._region(region, pd)), *values)
+                seen = registered(
+                    branch, context.case.when, Return(0, 0, self._region(region, pd)), *values
+                )
             context.left_behind.extend(branch.left_behind)
             return seen
 
-        return native.Loop(codes, plain, optional, OPTIONAL_ACCESS, release, ibv_context, **columns), as_made
+        return native.Loop(
+            codes, plain, optional, OPTIONAL_ACCESS, release, ibv_context, **columns
+        ), as_made
 
     def _refusal(self, code: int) -> Observation | None:
         return null_result(Return(0, code - 1)) if code else None
@@ -234,11 +276,17 @@ class RegistrationLoop(Loop):
         iova = column["iova"] if is_dmabuf else column.get("hca_va", start)
         fd = context.dmabufs[str(context.case.when.arguments["fd"])].fd if is_dmabuf else 0
         if self._by_kernel:
-            make = native.function("rdma_cts_ioctl_reg_dmabuf" if is_dmabuf else "rdma_cts_write_reg")
+            make = native.function(
+                "rdma_cts_ioctl_reg_dmabuf" if is_dmabuf else "rdma_cts_write_reg"
+            )
             command = make, (self._descriptor, pd.handle | fd << 32, start, length, iova, access)
             return command, command, native.function("rdma_cts_write_dereg")
         library = cast(Libibverbs, entry.library if isinstance(entry, RegMrEx) else entry)
-        raw, release, translated = library.raw, library.raw("ibv_dereg_mr"), (pd.pointer, start, length, iova, access)
+        raw, release, translated = (
+            library.raw,
+            library.raw("ibv_dereg_mr"),
+            (pd.pointer, start, length, iova, access),
+        )
         own = (pd.pointer, start, length, access) if call == "ibv_reg_mr" else translated
         if isinstance(entry, RegMrEx):
             door = native.function(_BY_DOOR[call]), (native.address(raw("ibv_reg_mr_ex")), *own)

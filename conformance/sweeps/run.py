@@ -11,7 +11,15 @@ from conformance.device.native_exchange import MAX_BATCH
 from conformance.errors import SetupRefused
 from conformance.execution import procedure
 from conformance.execution.context import CaseContext
-from conformance.execution.runner import CaseRun, KindRunner, Progress, RunContext, run_api, run_calls, run_observing
+from conformance.execution.runner import (
+    CaseRun,
+    KindRunner,
+    Progress,
+    RunContext,
+    run_api,
+    run_calls,
+    run_observing,
+)
 from conformance.execution.traffic import again_if_lost, is_lost
 from conformance.judging import Judgement, memory_leak
 from conformance.judging.kernel_alarms import kernel_alarm
@@ -56,29 +64,45 @@ def run_sweep(case: Case, run: RunContext, progress: Progress) -> SweepRun:
     points = judge.points(sweep_pass.record)
     if sweep_pass.try_lost_again(points):
         points = judge.points(sweep_pass.record)
-    if unfreed := run.unfreed(lambda: _SweepPass(case, sweep, run, progress).run_all(run.seed), progress):
+    if unfreed := run.unfreed(
+        lambda: _SweepPass(case, sweep, run, progress).run_all(run.seed), progress
+    ):
         sweep_pass.alarm(memory_leak(unfreed), 0, sweep.space.size - 1)
     result = conclusion_of(case, points, sweep_pass.alarms, sweep_pass.log)
     duration_us = (time.perf_counter_ns() - started) // 1000
-    return SweepRun(case, Judgement(result.verdict, result.reason), {}, result.kernel, duration_us, result)
+    return SweepRun(
+        case, Judgement(result.verdict, result.reason), {}, result.kernel, duration_us, result
+    )
 
 
 class _SweepPass:
     """One run of all points. `record` has their observations; `alarms` and `log` are as in SweepResult."""
 
     def __init__(self, case: Case, sweep: Sweep, run: RunContext, progress: Progress) -> None:
-        self.case, self.sweep, self.bench, self.watch, self.progress = case, sweep, run.bench, run.watch, progress
+        self.case, self.sweep, self.bench, self.watch, self.progress = (
+            case,
+            sweep,
+            run.bench,
+            run.watch,
+            progress,
+        )
         self.record = PointObservations(sweep.space.size)
         self.point_template = PointTemplate(case, sweep)
         self.alarms: list[Alarm] = []
         self.log: list[str] = []
-        self.done = self.ran = 0  # the numbers of points that were run before and after the latest check
+        self.done = self.ran = (
+            0  # the numbers of points that were run before and after the latest check
+        )
         self.reported_at = 0.0
         self.loop = loop_for(case, sweep, self.bench.entry(case.entry))
         self.outer = self.loop.outer if self.loop else grouping.setup_axes(sweep)
-        self.shared = self.loop is None and case.given.memlock is None and grouping.shares_base(sweep)
+        self.shared = (
+            self.loop is None and case.given.memlock is None and grouping.shares_base(sweep)
+        )
         self.base: CaseContext | None = None
-        self.pairs_used = True  # whether the queue pairs of the base objects were used since their latest renewal
+        self.pairs_used = (
+            True  # whether the queue pairs of the base objects were used since their latest renewal
+        )
         self.before = run.last_counts.take(self.bench)
 
     def run_all(self, seed: int | None) -> None:
@@ -128,7 +152,9 @@ class _SweepPass:
     def alarm(self, fault: Fault, first: int, last: int) -> None:
         text = self.sweep.space.text
         data = fault.as_data()
-        self.alarms.append({"what": sentence(fault), "from": text(first), "to": text(last), "fault": data})
+        self.alarms.append(
+            {"what": sentence(fault), "from": text(first), "to": text(last), "fault": data}
+        )
 
     def _release_base(self) -> list[str]:
         """Releases the base objects. Returns a text for each object that the device did not release."""
@@ -153,7 +179,9 @@ class _SweepPass:
         branch = self.base.branch(case)
         for name, pair in self.base.pairs.items():
             branch.cleanup.callback(
-                branch.release, f"renewing the queue pair {name}", functools.partial(self._renew, pair)
+                branch.release,
+                f"renewing the queue pair {name}",
+                functools.partial(self._renew, pair),
             )
         self.pairs_used = True
         return branch
@@ -181,7 +209,9 @@ class _SweepPass:
         points = group.points
         case = self.point_template.case(group.set_up_as)
         try:
-            context = self._context(replace(case, given=self.loop.given(case.given)) if self.loop else case)
+            context = self._context(
+                replace(case, given=self.loop.given(case.given)) if self.loop else case
+            )
         except SetupRefused as refusal:
             return refusal
         refused: SetupRefused | None = None
@@ -190,13 +220,17 @@ class _SweepPass:
                 (procedure.set_up_objects if self.shared else procedure.set_up)(context)
             except SetupRefused as refusal:
                 refused = refusal
-                self.pairs_used = bool(context.windows)  # a set-up uses queue pairs only to bind windows
+                self.pairs_used = bool(
+                    context.windows
+                )  # a set-up uses queue pairs only to bind windows
             else:
                 if len(points):
                     self._calls(context, group)
         if context.left_behind:
             last = points[-1] if len(points) else group.set_up_as
-            self.alarm(Fault(FaultKind.LEAKED, seen=tuple(context.left_behind)), group.set_up_as, last)
+            self.alarm(
+                Fault(FaultKind.LEAKED, seen=tuple(context.left_behind)), group.set_up_as, last
+            )
         return refused
 
     def _calls(self, context: CaseContext, group: Group) -> None:
@@ -210,18 +244,24 @@ class _SweepPass:
         any operation was repeated."""
         lost = [
             number
-            for number, (outcome, example) in enumerate(zip(points.outcomes, points.examples, strict=True))
+            for number, (outcome, example) in enumerate(
+                zip(points.outcomes, points.examples, strict=True)
+            )
             if outcome.verdict in VIOLATIONS and outcome.expected == "success"
             if "moved" in example["observed"] and is_lost(example["observed"])
         ]
         found = [point for point, number in enumerate(points.index) if number in lost][:_MOST_LOST]
         for point in found:
             seen = self.record.observations[self.record.codes[point]]
-            self.record.record(point, again_if_lost(seen, functools.partial(self._observe_alone, point)))
+            self.record.record(
+                point, again_if_lost(seen, functools.partial(self._observe_alone, point))
+            )
         return bool(found)
 
     def _observe_alone(self, point: int) -> Observation:
-        return procedure.set_up_and_call(CaseContext(self.point_template.case(point), self.bench), procedure.set_up)
+        return procedure.set_up_and_call(
+            CaseContext(self.point_template.case(point), self.bench), procedure.set_up
+        )
 
 
 def call_all(
@@ -257,4 +297,9 @@ def runners(random_sequences: RandomSequences) -> Mapping[Kind, KindRunner]:
     def run_sequences(case: Case, run: RunContext, progress: Progress) -> CaseRun:
         return run_observing(case, run, lambda: random_sequences(case, progress), progress)
 
-    return {Kind.ROW: run_calls, Kind.SWEEP: run_sweep, Kind.API: run_api, Kind.SEQUENCES: run_sequences}
+    return {
+        Kind.ROW: run_calls,
+        Kind.SWEEP: run_sweep,
+        Kind.API: run_api,
+        Kind.SEQUENCES: run_sequences,
+    }

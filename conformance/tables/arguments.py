@@ -17,15 +17,27 @@ SGE_KEYS = ("addr", "length", "lkey")
 _BIT = re.compile(r"bit ([0-9]{1,9})")
 _THEN_KEYS = ("outcome", *vocabulary.EXPECTATIONS)
 # The names that messages use for keys of `then`; for all other keys, messages use the key.
-_THEN_NAMES = {"mr": "expectation of the MR", "rkey": "expectation of the rkey", "because": "reason of a refusal"}
-_FLAG_WORDS = {"ibv_access_flags": "access flag", "ibv_rereg_mr_flags": "rereg flag", "ibv_send_flags": "send flag"}
+_THEN_NAMES = {
+    "mr": "expectation of the MR",
+    "rkey": "expectation of the rkey",
+    "because": "reason of a refusal",
+}
+_FLAG_WORDS = {
+    "ibv_access_flags": "access flag",
+    "ibv_rereg_mr_flags": "rereg flag",
+    "ibv_send_flags": "send flag",
+}
 
 Names = dict[str, str]
 
 
-def read_step(reader: Reader, call: str, fields: Node | None, then: Node | None, owner: Node, names: Names) -> Step:
+def read_step(
+    reader: Reader, call: str, fields: Node | None, then: Node | None, owner: Node, names: Names
+) -> Step:
     """Reads a call and its expectation. `names` has the kind of each existing object."""
-    arguments = read_arguments(reader, call, f"a call of {call}", fields or Node({}, owner.location), names)
+    arguments = read_arguments(
+        reader, call, f"a call of {call}", fields or Node({}, owner.location), names
+    )
     expectation = read_then(reader, then, call) if then is not None else Expectation("open")
     return Step(call, arguments, expectation, vocabulary.PRODUCTS.get(call, ("", ""))[1])
 
@@ -63,7 +75,9 @@ def _default(parameter: ArgumentSpec, owner: Node) -> Node:
     return Node(parameter.default, owner.location)
 
 
-def _argument(reader: Reader, parameter: ArgumentSpec, key: str, node: Node, names: Names) -> Argument | None:
+def _argument(
+    reader: Reader, parameter: ArgumentSpec, key: str, node: Node, names: Names
+) -> Argument | None:
     if parameter.kind == "flags":
         return read_flags(reader, node, parameter.of)
     if parameter.kind == "word":
@@ -93,15 +107,21 @@ def read_quantity(reader: Reader, node: Node, names: Names) -> Quantity | None:
             reader.note(node.location, f"unknown object {name!r}{suggestion(name, known)}")
         elif property_ and property_ not in quantity.PROPERTIES[kind]:
             properties = quantity.PROPERTIES[kind]
-            reader.note(node.location, f"{name} has no {property_!r}{suggestion(property_, properties)}")
+            reader.note(
+                node.location, f"{name} has no {property_!r}{suggestion(property_, properties)}"
+            )
         elif not property_ and kind not in ("memory", "mr"):
-            reader.note(node.location, f"name a property of {name}: {', '.join(quantity.PROPERTIES[kind])}")
+            reader.note(
+                node.location, f"name a property of {name}: {', '.join(quantity.PROPERTIES[kind])}"
+            )
     return value
 
 
 def _sge(reader: Reader, node: Node, names: Names) -> SgeSpec:
     fields = reader.mapping(node, "an element of sg_list", SGE_KEYS, SGE_KEYS)
-    found = [read_quantity(reader, fields[key], names) if key in fields else None for key in SGE_KEYS]
+    found = [
+        read_quantity(reader, fields[key], names) if key in fields else None for key in SGE_KEYS
+    ]
     empty = Quantity("0", ())
     return SgeSpec(*(each or empty for each in found))
 
@@ -144,7 +164,9 @@ def _unknown_bit(reader: Reader, item: Node, bit: int, enum: str) -> int | None:
         return None
     if bit not in ENUMS[enum].unnamed_bits:
         name = ENUMS[enum].name_of(1 << bit)
-        reader.note(item.location, f"bit {bit} of {enum} has a name; write {name}, or '{UNKNOWN_BIT}'")
+        reader.note(
+            item.location, f"bit {bit} of {enum} has a name; write {name}, or '{UNKNOWN_BIT}'"
+        )
         return None
     return 1 << bit
 
@@ -162,8 +184,14 @@ def read_then(reader: Reader, node: Node, call: str) -> Expectation:
     for key, spec in vocabulary.EXPECTATIONS.items():
         if key in fields and not spec.applies_to(call):
             calls = ", ".join(spec.calls)
-            reader.note(fields[key].location, f"{key} can only be expected of {calls}, not of {call}")
-    single = {key: found[0] for key, found in words.items() if found and not vocabulary.EXPECTATIONS[key].several}
+            reader.note(
+                fields[key].location, f"{key} can only be expected of {calls}, not of {call}"
+            )
+    single = {
+        key: found[0]
+        for key, found in words.items()
+        if found and not vocabulary.EXPECTATIONS[key].several
+    }
     return Expectation(outcome, words["errno"], words["code"], **single)
 
 
@@ -171,7 +199,9 @@ def _expected(reader: Reader, node: Node | None, key: str) -> tuple[str, ...]:
     spec, name = vocabulary.EXPECTATIONS[key], _THEN_NAMES.get(key, key)
     if spec.several and node is not None and isinstance(node.value, tuple):
         if not node.value:
-            reader.note(node.location, f"an empty list of {name}s; write at least one, or leave {name} out")
+            reader.note(
+                node.location, f"an empty list of {name}s; write at least one, or leave {name} out"
+            )
         return reader.words(node, name, spec.words)
     word = reader.word(node, name, spec.words)
     return (word,) if word else ()

@@ -34,7 +34,9 @@ def unknown_values(reader: Reader, name: str, node: Node) -> tuple[Node, ...]:
     if enum is None or (WHICH in fields and part is None):
         return ()
     if part and enum != _WITH_PARTS:
-        reader.note(fields[WHICH].location, f"only {_WITH_PARTS} has optional bits; leave {WHICH!r} out")
+        reader.note(
+            fields[WHICH].location, f"only {_WITH_PARTS} has optional bits; leave {WHICH!r} out"
+        )
         return ()
     bits = [bit for bit in ENUMS[enum].unnamed_bits if not part or 1 << bit & PARTS[part]]
     return tuple(Node(f"bit {bit}", node.location) for bit in bits)
@@ -63,15 +65,22 @@ def bindings(axes: Mapping[str, Node], reader: Reader, row: Node) -> list[Bindin
             return []
         size *= len(values)
         if size > MAX_CASES:
-            reader.note(row.location, f"expands to more than {MAX_CASES} cases; split the row or shorten an axis")
+            reader.note(
+                row.location,
+                f"expands to more than {MAX_CASES} cases; split the row or shorten an axis",
+            )
             return []
         choices.append(values)
     fields = row.value.items() if isinstance(row.value, dict) else ()
-    copied = 1 + sum(_count(node) for key, node in fields if key != "each")  # all nodes except those of the axes
+    copied = 1 + sum(
+        _count(node) for key, node in fields if key != "each"
+    )  # all nodes except those of the axes
     if size * copied > _MAX_NODES:
         reader.note(row.location, f"the row is too long to be expanded {size} times; split it")
         return []
-    return [dict(zip(axes, combination, strict=True)) for combination in itertools.product(*choices)]
+    return [
+        dict(zip(axes, combination, strict=True)) for combination in itertools.product(*choices)
+    ]
 
 
 def _values(name: str, node: Node, reader: Reader) -> tuple[Node, ...]:
@@ -88,7 +97,10 @@ def _values(name: str, node: Node, reader: Reader) -> tuple[Node, ...]:
     for value in values:
         written = repr(plain(value))
         if written in first_lines:
-            reader.note(value.location, f"duplicate value of axis {name!r} (first in line {first_lines[written]})")
+            reader.note(
+                value.location,
+                f"duplicate value of axis {name!r} (first in line {first_lines[written]})",
+            )
         first_lines.setdefault(written, value.location.line)
         for text in _texts(value):
             if "$" in str(text.value):
@@ -118,10 +130,14 @@ def substitute(node: Node, binding: Binding, reader: Reader, used: set[str]) -> 
     the location of the axis value, because a mistake is most likely in this value. If the placeholder is only a part of
     a text, `within` of the location has this text."""
     if isinstance(node.value, dict):
-        fields = {key: substitute(value, binding, reader, used) for key, value in node.value.items()}
+        fields = {
+            key: substitute(value, binding, reader, used) for key, value in node.value.items()
+        }
         return Node(fields, node.location, keys=node.keys)
     if isinstance(node.value, tuple):
-        elements = tuple(itertools.islice(_elements(node.value, binding, reader, used), MAX_ELEMENTS + 1))
+        elements = tuple(
+            itertools.islice(_elements(node.value, binding, reader, used), MAX_ELEMENTS + 1)
+        )
         if len(elements) > MAX_ELEMENTS:
             reader.note(node.location, f"a list of more than {MAX_ELEMENTS} elements")
         return Node(elements, node.location)
@@ -140,13 +156,18 @@ def _composed(node: Node, template: str, binding: Binding, reader: Reader, used:
         text += template[position : match.start()]
         position = match.end()
         if match[1] not in binding:
-            reader.note(node.location, f"unknown axis ${match[1]}{suggestion(match[1], list(binding))}")
+            reader.note(
+                node.location, f"unknown axis ${match[1]}{suggestion(match[1], list(binding))}"
+            )
             continue
         used.add(match[1])
         location = binding[match[1]].location
         text += label(binding[match[1]])
         if len(text) > MAX_TEXT:
-            reader.note(node.location, f"becomes longer than {MAX_TEXT} characters with the value of axis ${match[1]}")
+            reader.note(
+                node.location,
+                f"becomes longer than {MAX_TEXT} characters with the value of axis ${match[1]}",
+            )
             return Node("", node.location)
     if "$" in _PLACEHOLDER.sub("", template):
         reader.note(node.location, "a $ without a name after it; write an axis as $name")
@@ -155,11 +176,17 @@ def _composed(node: Node, template: str, binding: Binding, reader: Reader, used:
     return Node(text + template[position:], location, plain=node.plain)
 
 
-def _elements(nodes: tuple[Node, ...], binding: Binding, reader: Reader, used: set[str]) -> Iterator[Node]:
+def _elements(
+    nodes: tuple[Node, ...], binding: Binding, reader: Reader, used: set[str]
+) -> Iterator[Node]:
     for node in nodes:
         replaced = substitute(node, binding, reader, used)
         # In [LOCAL_WRITE, $more], if the value of $more is a list, its elements are inserted into the outer list.
-        if replaced is not node and isinstance(replaced.value, tuple) and isinstance(node.value, str):
+        if (
+            replaced is not node
+            and isinstance(replaced.value, tuple)
+            and isinstance(node.value, str)
+        ):
             yield from replaced.value
         else:
             yield replaced

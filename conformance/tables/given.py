@@ -22,7 +22,9 @@ _EXTENDED = {"post_send": "", **{poster: poster for poster in vocabulary.BUILDER
 
 
 ReadObject = Callable[[Reader, str, Node, Names], Any]
-_Found = dict[str, tuple[str, Node | None]]  # by the name of an object: its section, and its description
+_Found = dict[
+    str, tuple[str, Node | None]
+]  # by the name of an object: its section, and its description
 
 
 def read_given(reader: Reader, nodes: tuple[Node | None, ...]) -> tuple[Given, Names]:
@@ -32,7 +34,9 @@ def read_given(reader: Reader, nodes: tuple[Node | None, ...]) -> tuple[Given, N
     for node in filter(None, nodes):
         fields = reader.mapping(node, "given", keys.GIVEN)
         for section in SECTIONS:
-            named = reader.named(fields.get(section), section, quantity.RESERVED | set(vocabulary.RESERVED))
+            named = reader.named(
+                fields.get(section), section, quantity.RESERVED | set(vocabulary.RESERVED)
+            )
             for name, value in named.items():
                 _claim(reader, found, name, (section, value), (fields[section].keys or {})[name])
         for item in reader.items(fields.get("pds"), "pds"):
@@ -42,13 +46,18 @@ def read_given(reader: Reader, nodes: tuple[Node | None, ...]) -> tuple[Given, N
     pds = (name for name, (section, _) in found.items() if section == "pds" and name != "pd")
     given = Given(pds=tuple(pds), memlock=memlock)
     for section, (_, read) in SECTIONS.items():
-        names, own = names_of(given), {name: node for name, (of, node) in found.items() if of == section and node}
+        names, own = (
+            names_of(given),
+            {name: node for name, (of, node) in found.items() if of == section and node},
+        )
         objects: Any = {name: read(reader, name, node, names) for name, node in own.items()}
         given = replace(given, **{section: objects})
     return given, names_of(given)
 
 
-def _claim(reader: Reader, found: _Found, name: str, own: tuple[str, Node], location: Location) -> None:
+def _claim(
+    reader: Reader, found: _Found, name: str, own: tuple[str, Node], location: Location
+) -> None:
     """Adds an object to `found`. A row may replace an object of the table only by an object of the same section."""
     owner, _ = found.setdefault(name, own)
     if owner == own[0]:
@@ -75,7 +84,9 @@ def names_of(given: Given) -> Names:
     return names
 
 
-def _read_buffer(what: str, kinds: Collection[str], reader: Reader, name: str, node: Node, names: Names) -> MemorySpec:
+def _read_buffer(
+    what: str, kinds: Collection[str], reader: Reader, name: str, node: Node, names: Names
+) -> MemorySpec:
     fields = reader.mapping(node, what, ("kind", "size"), ("kind", "size"))
     kind = reader.word(fields.get("kind"), f"kind of {what}", kinds)
     size = _size(reader, fields["size"], "a size of memory") if "size" in fields else None
@@ -103,19 +114,28 @@ def _read_mr(reader: Reader, name: str, node: Node, names: Names) -> MrSpec:
     fields = node.value if isinstance(node.value, dict) else {}
     call = reader.word(fields.get("call"), "call", vocabulary.REGISTRATIONS) or "ibv_reg_mr"
     gone = reader.truth(fields.get("gone"), "gone")
-    return MrSpec(call, read_arguments(reader, call, f"MR {name!r}", without(node, "call", "gone"), names), gone)
+    return MrSpec(
+        call,
+        read_arguments(reader, call, f"MR {name!r}", without(node, "call", "gone"), names),
+        gone,
+    )
 
 
 def _read_qp(reader: Reader, name: str, node: Node, names: Names) -> QpSpec:
     fields = reader.mapping(node, "a queue pair", keys.QUEUE_PAIR, keys.required(keys.QUEUE_PAIR))
-    kind = reader.word(fields.get("type"), "type of queue pair", ENUMS["ibv_qp_type"].short_names) or "RC"
+    kind = (
+        reader.word(fields.get("type"), "type of queue pair", ENUMS["ibv_qp_type"].short_names)
+        or "RC"
+    )
     pds = [name for name, kind in names.items() if kind == "pd"]
     return QpSpec(
         kind,
         reader.word(fields.get("pd"), "pd", pds) or "pd",
         reader.word(fields.get("state"), "state", vocabulary.QP_STATES) or "RTS",
         reader.truth(fields.get("sq_sig_all"), "sq_sig_all"),
-        read_flags(reader, fields["access"], "ibv_access_flags").mask if "access" in fields else None,
+        read_flags(reader, fields["access"], "ibv_access_flags").mask
+        if "access" in fields
+        else None,
         _EXTENDED[reader.word(fields.get("poster"), "poster", vocabulary.POSTERS) or "post_send"],
         notifies=reader.truth(fields.get("notifies"), "notifies"),
     )
@@ -133,8 +153,13 @@ def _read_window(reader: Reader, name: str, node: Node, names: Names) -> WindowS
         own = without(fields["bound"], "mw")
         if own is not fields["bound"] and own.keys != fields["bound"].keys:
             location = (fields["bound"].keys or {})["mw"]
-            reader.note(location, f"the bind of {name!r} under `windows` is always for {name!r}; leave `mw` out")
-        arguments = read_arguments(reader, call, f"the bind of {name!r}", own, {**names, "mw": "window"})
+            reader.note(
+                location,
+                f"the bind of {name!r} under `windows` is always for {name!r}; leave `mw` out",
+            )
+        arguments = read_arguments(
+            reader, call, f"the bind of {name!r}", own, {**names, "mw": "window"}
+        )
         bound = {**arguments, "mw": name}
     return WindowSpec(pd, number, bound)
 
@@ -156,5 +181,7 @@ def without(node: Node, *keys: str) -> Node:
         return node
     fields = {key: value for key, value in node.value.items() if key not in keys}
     return Node(
-        fields, node.location, keys={key: location for key, location in (node.keys or {}).items() if key not in keys}
+        fields,
+        node.location,
+        keys={key: location for key, location in (node.keys or {}).items() if key not in keys},
     )

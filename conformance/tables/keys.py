@@ -42,13 +42,19 @@ def required(keys: Keys) -> tuple[str, ...]:
 
 def keyed(keys: Keys) -> Schema:
     described = {
-        name: {**key.schema, **({"description": key.meaning} if key.meaning else {})} for name, key in keys.items()
+        name: {**key.schema, **({"description": key.meaning} if key.meaning else {})}
+        for name, key in keys.items()
     }
     return object_schema(described, required(keys))
 
 
 def object_schema(properties: Mapping[str, Any], required: Iterable[str] = ()) -> Schema:
-    return {"type": "object", "properties": dict(properties), "required": list(required), "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(required),
+        "additionalProperties": False,
+    }
 
 
 def ref(name: str) -> Schema:
@@ -56,7 +62,12 @@ def ref(name: str) -> Schema:
 
 
 def list_of(items: Schema, least: int = 0) -> Schema:
-    return {"type": "array", "items": items, "uniqueItems": True, **({"minItems": least} if least else {})}
+    return {
+        "type": "array",
+        "items": items,
+        "uniqueItems": True,
+        **({"minItems": least} if least else {}),
+    }
 
 
 def words(known: Iterable[str]) -> Schema:
@@ -65,7 +76,10 @@ def words(known: Iterable[str]) -> Schema:
 
 def described(schema: Schema, known: Mapping[str, str]) -> Schema:
     """Returns the schema with the meanings of its words, for editors."""
-    return {**schema, "description": "; ".join(f"{word}: {meaning}" for word, meaning in known.items())}
+    return {
+        **schema,
+        "description": "; ".join(f"{word}: {meaning}" for word, meaning in known.items()),
+    }
 
 
 def or_axis(*alternatives: Schema) -> Schema:
@@ -79,7 +93,9 @@ def new_name() -> Schema:
 
 def _named(value: Schema) -> Schema:
     """Returns the schema of a mapping whose keys are names of new objects or axes."""
-    return or_axis({"type": "object", "propertyNames": ref("new name"), "additionalProperties": or_axis(value)})
+    return or_axis(
+        {"type": "object", "propertyNames": ref("new name"), "additionalProperties": or_axis(value)}
+    )
 
 
 def of_enum(enum: str) -> Schema:
@@ -96,7 +112,10 @@ def with_arguments(call: str, own: Schema) -> Schema:
 
 
 def _retired(id_: Schema) -> Schema:
-    return {"type": "array", "items": object_schema({"id": id_, "why": _TEXT}, required=("id", "why"))}
+    return {
+        "type": "array",
+        "items": object_schema({"id": id_, "why": _TEXT}, required=("id", "why")),
+    }
 
 
 def _sized(kinds: Mapping[str, str]) -> Schema:
@@ -111,18 +130,31 @@ _SUBJECT = words(vocabulary.VERBS)
 _RULE_ID: Schema = {"type": "string", "pattern": f"^{RULE_ID.pattern}$"}
 _ENTRIES = list_of(or_axis(words(vocabulary.ENTRIES)), least=1)
 _DOORS = object_schema(dict.fromkeys(vocabulary.DOORS, _RULE_ID))
-_UNKNOWN_BITS = object_schema({UNKNOWN: words(FLAG_ENUMS), WHICH: words(PARTS)}, required=(UNKNOWN,))
+_UNKNOWN_BITS = object_schema(
+    {UNKNOWN: words(FLAG_ENUMS), WHICH: words(PARTS)}, required=(UNKNOWN,)
+)
 _VALUES: Schema = {"type": "array", "minItems": 1, "uniqueItems": True}
 # An axis of a row: a list of values, values by name, or unknown bits.
 _AXIS: Schema = {
-    "anyOf": [_VALUES, {"type": "object", "minProperties": 1, "not": {"required": [UNKNOWN]}}, _UNKNOWN_BITS]
+    "anyOf": [
+        _VALUES,
+        {"type": "object", "minProperties": 1, "not": {"required": [UNKNOWN]}},
+        _UNKNOWN_BITS,
+    ]
 }
 _AXIS_OF_SWEEP: Schema = {
     "anyOf": [
         _VALUES,
-        object_schema({SUBSETS: {"anyOf": [words(FLAG_ENUMS), list_of({"type": "string"}, least=1)]}}, (SUBSETS,)),
+        object_schema(
+            {SUBSETS: {"anyOf": [words(FLAG_ENUMS), list_of({"type": "string"}, least=1)]}},
+            (SUBSETS,),
+        ),
         object_schema({UNKNOWN: words(FLAG_ENUMS)}, required=(UNKNOWN,)),
-        {"type": "object", "minProperties": 1, "propertyNames": {"not": {"enum": [SUBSETS, UNKNOWN]}}},
+        {
+            "type": "object",
+            "minProperties": 1,
+            "propertyNames": {"not": {"enum": [SUBSETS, UNKNOWN]}},
+        },
     ]
 }
 _POINTS = rf"^\s*(?:{FACTOR})\s*(?:\*\s*(?:{FACTOR})\s*)*$"
@@ -131,14 +163,22 @@ _REGION: Schema = {
     "type": "object",
     "properties": {"call": or_axis(words(vocabulary.REGISTRATIONS)), "gone": _TRUTH},
     "allOf": [
-        *(if_word("call", call, with_arguments(call, _OF_REGION)) for call in vocabulary.REGISTRATIONS),
-        {"if": {"not": {"required": ["call"]}}, "then": with_arguments(vocabulary.REGISTRATIONS[0], _OF_REGION)},
+        *(
+            if_word("call", call, with_arguments(call, _OF_REGION))
+            for call in vocabulary.REGISTRATIONS
+        ),
+        {
+            "if": {"not": {"required": ["call"]}},
+            "then": with_arguments(vocabulary.REGISTRATIONS[0], _OF_REGION),
+        },
     ],
 }
 _PREDICATE: Schema = {
     "anyOf": [
         _TEXT,
-        object_schema({FLAGS: words(FLAG_ENUMS), EXCEPT: list_of({"type": "string"})}, required=(FLAGS,)),
+        object_schema(
+            {FLAGS: words(FLAG_ENUMS), EXCEPT: list_of({"type": "string"})}, required=(FLAGS,)
+        ),
         _UNKNOWN_BITS,
     ]
 }
@@ -175,7 +215,10 @@ CLAUSE: Keys = {
     ),
     "rule": Key(_RULE_ID, "the rule that requires this result"),
     "needs": Key(list_of(ref("capability"), least=1), "the capabilities that the points need"),
-    NEEDS_OF: Key({"type": "string"}, "an axis of access flags: a flag needs the capability in its description"),
+    NEEDS_OF: Key(
+        {"type": "string"},
+        "an axis of access flags: a flag needs the capability in its description",
+    ),
 }
 _CLAUSE: Schema = keyed(CLAUSE) | {
     "oneOf": [
@@ -201,7 +244,9 @@ SWEEP: Keys = {
         required=True,
     ),
     "expect": Key({"type": "array", "minItems": 1, "items": _CLAUSE}, required=True),
-    "tries": Key(_TRUTH, "all points repeat one experiment: chance decides which points show a violation"),
+    "tries": Key(
+        _TRUTH, "all points repeat one experiment: chance decides which points show a violation"
+    ),
 }
 ROW: Keys = {
     "id": Key(_TEXT, "unique in the table; $name stands for a value of the axis", required=True),
@@ -216,7 +261,9 @@ ROW: Keys = {
     "call": Key(ref("call name"), "the judged call, if it is not a call of the verb under test"),
     # The schemas of `when` and `then` depend on the call.
     "when": Key({}, "the arguments of the judged call"),
-    "then": Key({}, "the required result: an outcome, or a mapping with an outcome and further conditions"),
+    "then": Key(
+        {}, "the required result: an outcome, or a mapping with an outcome and further conditions"
+    ),
     "afterwards": Key(or_axis({"type": "array", "items": or_axis(ref("step"))})),
     "note": Key(_TEXT, "a remark for the result"),
     "hazardous": Key(_TRUTH, "the case can crash the kernel"),
@@ -225,37 +272,55 @@ ROW: Keys = {
     "sweep": Key(ref("sweep")),
 }
 TABLE: Keys = {
-    "verb": Key(_SUBJECT, "the verb under test, which is also the name of the folder", required=True),
+    "verb": Key(
+        _SUBJECT, "the verb under test, which is also the name of the folder", required=True
+    ),
     "about": Key(_TEXT, "what the table shows, for people"),
-    "cases": Key({"type": "integer", "minimum": 1}, "the number of cases to which the rows expand", required=True),
+    "cases": Key(
+        {"type": "integer", "minimum": 1},
+        "the number of cases to which the rows expand",
+        required=True,
+    ),
     "entries": Key(_ENTRIES),
     "also": Key(_DOORS, "other verbs, each with its rule, with which the rows are also run"),
     "given": Key(ref("given")),
-    "retired": Key(_retired(_TEXT), "ids of cases that no longer exist; these ids are never used again"),
+    "retired": Key(
+        _retired(_TEXT), "ids of cases that no longer exist; these ids are never used again"
+    ),
     "rows": Key({"type": "array", "minItems": 1, "items": ref("row")}, required=True),
 }
 RULE: Keys = {
     "id": Key(_RULE_ID, "permanent; never used for another rule", required=True),
-    "short": Key(_TEXT, "the subject of the rule in a few words of the field, for titles of defects"),
+    "short": Key(
+        _TEXT, "the subject of the rule in a few words of the field, for titles of defects"
+    ),
     "statement": Key(_TEXT, "the documented statement in our own words", required=True),
     "document": Key(_TEXT, required=True),
     "section": Key(_TEXT, required=True),
     "level": Key(words(LEVELS), required=True),
     "layer": Key(words(LAYERS), "the layer that enforces the rule", required=True),
     "needs": Key(list_of(words(capability.NAMES)), required=True),
-    "since": Key(_TEXT, "the first rdma-core whose document has the statement, in quotes", required=True),
+    "since": Key(
+        _TEXT, "the first rdma-core whose document has the statement, in quotes", required=True
+    ),
     "failure_means": Key(_TEXT, "the consequence of a violation for applications", required=True),
-    QUOTE: Key(_TEXT, "at most one sentence of the document, word for word; […] for words left out"),
+    QUOTE: Key(
+        _TEXT, "at most one sentence of the document, word for word; […] for words left out"
+    ),
     UNQUOTED: Key(_TEXT, "why the document is not quoted, in our own words"),
     EVIDENCE: Key(
-        list_of(_TEXT), "the evidence that suffices to verify the rule, such as: refused RDMA_WRITE at uverbs"
+        list_of(_TEXT),
+        "the evidence that suffices to verify the rule, such as: refused RDMA_WRITE at uverbs",
     ),
     CONDITIONAL: Key(_TEXT, "the situation that the rule is about, if some stacks do not have it"),
 }
 RULES_FILE: Keys = {
     "verb": Key(_SUBJECT, required=True),
     "rules": Key(
-        {"type": "array", "items": {**keyed(RULE), "oneOf": [{"required": [QUOTE]}, {"required": [UNQUOTED]}]}},
+        {
+            "type": "array",
+            "items": {**keyed(RULE), "oneOf": [{"required": [QUOTE]}, {"required": [UNQUOTED]}]},
+        },
         required=True,
     ),
     "predicates": Key(

@@ -37,17 +37,24 @@ def read_retired(reader: Reader, node: Node | None, table: str) -> Mapping[str, 
             continue
         case, location = f"{table}/{written}", fields["id"].location
         if case in retired:
-            reader.note(location, f"duplicate retired case {case} (first in line {retired[case].line})")
+            reader.note(
+                location, f"duplicate retired case {case} (first in line {retired[case].line})"
+            )
         retired.setdefault(case, location)
     return retired
 
 
-_INSTEAD = {"each": "write its axes in the sweep", "then": "write the expectations in the sweep's expect"}
+_INSTEAD = {
+    "each": "write its axes in the sweep",
+    "then": "write the expectations in the sweep's expect",
+}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]*")
 _ROW_ID = re.compile(r"[a-z0-9][a-z0-9+.-]{0,199}")
 
 
-def read_tables(folders: Iterable[Path], registry: Registry, root: Path) -> tuple[list[Table], list[Mistake]]:
+def read_tables(
+    folders: Iterable[Path], registry: Registry, root: Path
+) -> tuple[list[Table], list[Mistake]]:
     """Returns all valid tables in the verb folders under `folders`, sorted by path, and all mistakes. Paths in messages
     are relative to `root` if they are below it."""
     tables: list[Table] = []
@@ -61,7 +68,9 @@ def read_tables(folders: Iterable[Path], registry: Registry, root: Path) -> tupl
             for case in table.cases if table else ():
                 if case.id in seen:
                     first = seen[case.id].location
-                    found.append(Mistake(case.location, f"duplicate case id {case.id} (first at {first})"))
+                    found.append(
+                        Mistake(case.location, f"duplicate case id {case.id} (first at {first})")
+                    )
                 seen.setdefault(case.id, case)
             mistakes += found
             if table and not found:
@@ -83,12 +92,15 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
     reader = Reader()
     fields = reader.mapping(root, "a table", keys.TABLE, keys.required(keys.TABLE))
     if not _NAME.fullmatch(path.stem):
-        reader.note(root.location, f"invalid name of a table's file: {path.stem!r}; use a-z, 0-9 and _")
+        reader.note(
+            root.location, f"invalid name of a table's file: {path.stem!r}; use a-z, 0-9 and _"
+        )
     verb = reader.word(fields.get("verb"), "verb", vocabulary.VERBS)
     if verb and path.parent.name != verb.removeprefix("ibv_"):
         folder = verb.removeprefix("ibv_")
         reader.note(
-            fields["verb"].location, f"tables of {verb} belong in the folder {folder!r}, not {path.parent.name!r}"
+            fields["verb"].location,
+            f"tables of {verb} belong in the folder {folder!r}, not {path.parent.name!r}",
         )
     if "about" in fields:
         reader.text(fields["about"], "about")
@@ -114,12 +126,16 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
         message = f"the table states {format_count(stated, 'case')} and expands to {len(cases)}"
         reader.note(fields["cases"].location, message)
     if reader.mistakes:
-        return None, sorted(reader.mistakes, key=lambda mistake: (mistake.location.line, mistake.location.column))
+        return None, sorted(
+            reader.mistakes, key=lambda mistake: (mistake.location.line, mistake.location.column)
+        )
     return Table(f"{path.parent.name}/{path.stem}", str(verb), path, tuple(cases)), []
 
 
 class _Rows:
-    def __init__(self, reader: Reader, registry: Registry, verb: str, table: str, fields: Mapping[str, Node]) -> None:
+    def __init__(
+        self, reader: Reader, registry: Registry, verb: str, table: str, fields: Mapping[str, Node]
+    ) -> None:
         self.reader = reader
         self.registry = registry
         self.verb = verb
@@ -133,17 +149,25 @@ class _Rows:
     def _doors(self, node: Node | None) -> dict[str, str]:
         """Returns the other verbs with which the rows are also run (doors, see bench/doors.py), each with its rule."""
         fields = self.reader.mapping(node, "also", vocabulary.DOORS) if node else {}
-        return {door: self.reader.word(rule, "rule", self.registry) or "" for door, rule in fields.items()}
+        return {
+            door: self.reader.word(rule, "rule", self.registry) or ""
+            for door, rule in fields.items()
+        }
 
     def expand(self, row: Node) -> list[Case]:
         """Returns the cases of one row: one for each combination of axis values and entries."""
         swept = isinstance(row.value, dict) and "sweep" in row.value
-        fields = self.reader.mapping(row, "a row", keys.ROW, (*keys.required(keys.ROW), "sweep" if swept else "then"))
+        fields = self.reader.mapping(
+            row, "a row", keys.ROW, (*keys.required(keys.ROW), "sweep" if swept else "then")
+        )
         if not isinstance(row.value, dict):
             return []
         for key in ("each", "then") if swept else ():
             if key in fields:
-                self.reader.note((row.keys or {})[key], f"a row with a sweep cannot have {key!r}; {_INSTEAD[key]}")
+                self.reader.note(
+                    (row.keys or {})[key],
+                    f"a row with a sweep cannot have {key!r}; {_INSTEAD[key]}",
+                )
         if swept:
             return self._cases(row, fields)
         axes = self.reader.named(fields.get("each"), "each")
@@ -166,7 +190,9 @@ class _Rows:
     def _cases(self, row: Node, fields: Mapping[str, Node]) -> list[Case]:
         reader = self.reader
         row_id = self._id(row, fields)
-        own: dict[str, Any] = {key: reader.text(fields[key], key) or "" for key in ("about", "note") if key in fields}
+        own: dict[str, Any] = {
+            key: reader.text(fields[key], key) or "" for key in ("about", "note") if key in fields
+        }
         own |= {key: reader.truth(fields.get(key), key) for key in ("hazardous", "ends_process")}
         own["tier"] = reader.word(fields.get("tier"), "tier", vocabulary.TIERS) or "default"
         rules = reader.words(fields.get("rules"), "rule", self.registry)
@@ -177,7 +203,9 @@ class _Rows:
         kind = Kind.SWEEP
         if "sweep" in fields:  # the needs of a rule are added to the points of its clauses
             body = {key: fields[key] for key in PART_KEYS if key in fields}
-            swept = read_sweep(reader, fields["sweep"], (self.call, self.given, body, row), self.registry, rules)
+            swept = read_sweep(
+                reader, fields["sweep"], (self.call, self.given, body, row), self.registry, rules
+            )
             own["sweep"], parts = swept or (None, None)
         else:
             parts = read_row_body(reader, self.call, self.given, fields, row)
@@ -191,28 +219,42 @@ class _Rows:
         if parts is not None and parts.when.call in BY_CALL:
             for key in ("given", "before", "afterwards", "sweep"):
                 if key in fields:
-                    reader.note(fields[key].location, f"a row that calls {parts.when.call} has no {key!r}")
+                    reader.note(
+                        fields[key].location, f"a row that calls {parts.when.call} has no {key!r}"
+                    )
         ids = self._ids_by_entry(row_id, fields, row)
         if parts is None:
             return []
         own |= {name: getattr(parts, name) for name in ("given", "before", "when", "afterwards")}
-        own |= {"rules": rules, "needs": tuple(dict.fromkeys(needs)), "location": _written_id(row, row).location}
-        cases = [Case(id=id_, verb=self.verb, entry=entry, kind=kind, **own) for entry, (id_, _) in ids.items()]
+        own |= {
+            "rules": rules,
+            "needs": tuple(dict.fromkeys(needs)),
+            "location": _written_id(row, row).location,
+        }
+        cases = [
+            Case(id=id_, verb=self.verb, entry=entry, kind=kind, **own)
+            for entry, (id_, _) in ids.items()
+        ]
         doors = [rule for _, rule in ids.values()]
         return [
-            _through_door(case, rule, self.registry) if rule else case for case, rule in zip(cases, doors, strict=True)
+            _through_door(case, rule, self.registry) if rule else case
+            for case, rule in zip(cases, doors, strict=True)
         ]
 
     def _id(self, row: Node, fields: Mapping[str, Node]) -> str | None:
         row_id = self.reader.text(fields.get("id"), "id")
         # The words of an id are checked before the expansion, because `slug` converts axis values to lower case.
         words = re.sub(PLACEHOLDER, "a", str(_written_id(row, Node("", row.location)).value))
-        if row_id is not None and not (_ROW_ID.fullmatch(words) and _ROW_ID.fullmatch(slug(row_id))):
+        if row_id is not None and not (
+            _ROW_ID.fullmatch(words) and _ROW_ID.fullmatch(slug(row_id))
+        ):
             message = f"invalid row id {quoted(row_id)}; use a-z, 0-9 and -, at most 200 characters"
             self.reader.note(fields["id"].location, message)
         return row_id
 
-    def _ids_by_entry(self, row_id: str | None, fields: Mapping[str, Node], row: Node) -> dict[str, tuple[str, str]]:
+    def _ids_by_entry(
+        self, row_id: str | None, fields: Mapping[str, Node], row: Node
+    ) -> dict[str, tuple[str, str]]:
         """Returns the id of the case at each entry and door, with the rule of a door. Duplicate ids are mistakes."""
         chosen = fields.get("entries", self.entries)
         if chosen is not None and chosen.value == ():
@@ -247,10 +289,13 @@ def _through_door(case: Case, rule: str, registry: Registry) -> Case:
     sweep = case.sweep
     if sweep:
         clauses = tuple(
-            replace(each, rule=rule, needs=sweep.needs_of[each.rule]) if each.then else each for each in sweep.clauses
+            replace(each, rule=rule, needs=sweep.needs_of[each.rule]) if each.then else each
+            for each in sweep.clauses
         )
         sweep = replace(sweep, clauses=clauses, needs_of={rule: needs})
-    return replace(case, rules=(rule,), needs=tuple(dict.fromkeys([*case.needs, *needs])), sweep=sweep)
+    return replace(
+        case, rules=(rule,), needs=tuple(dict.fromkeys([*case.needs, *needs])), sweep=sweep
+    )
 
 
 def _needs_of_operations(row: RowBody) -> list[str]:
@@ -270,8 +315,17 @@ def _needs_of_operations(row: RowBody) -> list[str]:
 
 
 def _registered_flags(row: RowBody) -> set[str]:
-    steps = [step for step in (*row.before, row.when, *row.afterwards) if step.call in vocabulary.REGISTRATIONS]
-    steps = [step for step in steps if step.call != "ibv_reg_dm_mr"]  # device memory always has ZERO_BASED
-    arguments = [*(spec.arguments for spec in row.given.mrs.values()), *(step.arguments for step in steps)]
+    steps = [
+        step
+        for step in (*row.before, row.when, *row.afterwards)
+        if step.call in vocabulary.REGISTRATIONS
+    ]
+    steps = [
+        step for step in steps if step.call != "ibv_reg_dm_mr"
+    ]  # device memory always has ZERO_BASED
+    arguments = [
+        *(spec.arguments for spec in row.given.mrs.values()),
+        *(step.arguments for step in steps),
+    ]
     access = [each.get("access") for each in arguments]
     return {name for each in access if isinstance(each, Flags) for name in each.names}

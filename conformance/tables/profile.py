@@ -19,7 +19,9 @@ def read_profile(path: Path) -> Profile:
     with document(path) as (root, reader):
         fields = reader.mapping(root, "a profile", _KEYS, ("device",))
         device = reader.text(fields.get("device"), "device") or ""
-        present, absent = (_capabilities(reader, fields.get(key), key) for key in ("present", "absent"))
+        present, absent = (
+            _capabilities(reader, fields.get(key), key) for key in ("present", "absent")
+        )
         for name in present:
             if name in absent:
                 reader.note(fields["absent"].location, f"{name} is both present and absent")
@@ -28,7 +30,11 @@ def read_profile(path: Path) -> Profile:
 
 def named_profile(path: Path | None) -> GivenFile | None:
     """Returns the name and hash of the profile's file, for the header; None without a profile. Raises OSError."""
-    return {"file": str(path), "sha256": hashlib.sha256(read_regular(path)).hexdigest()} if path else None
+    return (
+        {"file": str(path), "sha256": hashlib.sha256(read_regular(path)).hexdigest()}
+        if path
+        else None
+    )
 
 
 def _capabilities(reader: Reader, node: Node | None, what: str) -> dict[str, str]:
@@ -36,6 +42,8 @@ def _capabilities(reader: Reader, node: Node | None, what: str) -> dict[str, str
     for name, reason in reader.named(node, what).items():
         if name not in capability.NAMES:
             location = (node.keys or {})[name] if node else reason.location
-            reader.note(location, f"unknown capability {name!r}{suggestion(name, capability.NAMES)}")
+            reader.note(
+                location, f"unknown capability {name!r}{suggestion(name, capability.NAMES)}"
+            )
         found[name] = reader.text(reason, f"the reason for {name}") or ""
     return found

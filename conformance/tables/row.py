@@ -30,7 +30,11 @@ class RowBody:
 
 
 def read_row_body(
-    reader: Reader, default_call: str, table_given: Node | None, fields: Mapping[str, Node], row: Node
+    reader: Reader,
+    default_call: str,
+    table_given: Node | None,
+    fields: Mapping[str, Node],
+    row: Node,
 ) -> RowBody:
     """Reads the body of a row. Without `then`, the expected outcome of the judged call is `open`."""
     given, names = read_given(reader, (table_given, fields.get("given")))
@@ -42,7 +46,10 @@ def read_row_body(
     call = reader.word(fields.get("call"), "call", vocabulary.CALLS) or default_call
     steps = [read_step(reader, call, fields.get("when"), fields.get("then"), row, names)]
     if steps[0].then.after:
-        reader.note(row.location, "only a step in `afterwards` can have `after`; the judged call is always executed")
+        reader.note(
+            row.location,
+            "only a step in `afterwards` can have `after`; the judged call is always executed",
+        )
     for node in reader.items(fields.get("afterwards"), "afterwards"):
         names = {**names, **product(steps[-1])}
         steps += _extra(reader, node, names, "a step afterwards")
@@ -63,11 +70,18 @@ def _extra(reader: Reader, node: Node, names: Names, what: str) -> list[Step]:
     if call is None:
         return []
     if call in BY_CALL:
-        reader.note(node.value["call"].location, f"{call} cannot be {what}; write a separate row for this call")
+        reader.note(
+            node.value["call"].location,
+            f"{call} cannot be {what}; write a separate row for this call",
+        )
         return []
     own = {key: value for key, value in node.value.items() if key not in required}
     keys = {key: location for key, location in (node.keys or {}).items() if key in own}
-    return [read_step(reader, call, Node(own, node.location, keys=keys), node.value.get("then"), node, names)]
+    return [
+        read_step(
+            reader, call, Node(own, node.location, keys=keys), node.value.get("then"), node, names
+        )
+    ]
 
 
 @dataclass(frozen=True)
@@ -78,7 +92,9 @@ class RowText:
     table_given: Node | None  # `given` of the table
     fields: Mapping[str, Node]
     row: Node
-    nodes: Mapping[str, tuple[Node, ...]]  # the values of each axis; empty for an axis of subsets of flags
+    nodes: Mapping[
+        str, tuple[Node, ...]
+    ]  # the values of each axis; empty for an axis of subsets of flags
     space: Space
 
     def axes_in(self, *nodes: Node) -> list[Axis]:
@@ -88,7 +104,9 @@ class RowText:
 
     def fill(self, node: Node, axes: Sequence[Axis], key: Sequence[int], reader: Reader) -> Node:
         """Returns a part of the row in which values replace `axes`. `key` has the number of a value for each axis."""
-        binding = {axis.name: self._value(axis, value) for axis, value in zip(axes, key, strict=True)}
+        binding = {
+            axis.name: self._value(axis, value) for axis, value in zip(axes, key, strict=True)
+        }
         return substitute(node, binding, reader, set())
 
     def _value(self, axis: Axis, value: int) -> Node:
@@ -99,7 +117,10 @@ class RowText:
 
     def body(self, key: Sequence[int], reader: Reader) -> RowBody:
         """Reads the body of the row. `key` has the number of a value for each axis; `reader` records mistakes."""
-        fields = {name: self.fill(node, self.space.axes, key, reader) for name, node in self.fields.items()}
+        fields = {
+            name: self.fill(node, self.space.axes, key, reader)
+            for name, node in self.fields.items()
+        }
         return read_row_body(reader, self.call, self.table_given, fields, self.row)
 
 
@@ -125,7 +146,9 @@ def format_arguments(step: Step, written: Node | None) -> dict[str, str]:
     """Returns the arguments of a step as texts. An argument with an axis has the text that the table has."""
     nodes = entries(written)
     return {
-        key: _format(nodes[key]) if key in nodes and names_in(nodes[key]) else format_argument(value)
+        key: _format(nodes[key])
+        if key in nodes and names_in(nodes[key])
+        else format_argument(value)
         for key, value in step.arguments.items()
     }
 

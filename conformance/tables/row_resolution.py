@@ -32,7 +32,14 @@ from conformance.model.space import Axis
 from conformance.tables.arguments import Names, product, read_argument, read_flags, read_then
 from conformance.tables.expansion import names_in
 from conformance.tables.given import SECTIONS, ReadObject, names_of, read_memlock
-from conformance.tables.row import RowBody, RowText, elements, entries, format_arguments, one_at_a_time
+from conformance.tables.row import (
+    RowBody,
+    RowText,
+    elements,
+    entries,
+    format_arguments,
+    one_at_a_time,
+)
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader
 
@@ -76,7 +83,9 @@ class PartResolver:
                     self._reader.note(mistake.location, mistake.message)
         return Varying(names, values)
 
-    def _each_axis(self, node: Node, axes: Sequence[Axis], read: _Read[T], values: dict[tuple[int, ...], T]) -> bool:
+    def _each_axis(
+        self, node: Node, axes: Sequence[Axis], read: _Read[T], values: dict[tuple[int, ...], T]
+    ) -> bool:
         """Reads the part into `values` at the keys of `one_at_a_time`. Returns whether the part has no mistake."""
         before = len(self._reader.mistakes)
         for key in one_at_a_time(axes):
@@ -103,7 +112,9 @@ class PartResolver:
         self._note_duplicates(node, parts)
         return FlagsUnion(tuple(parts))
 
-    def _subsets(self, node: Node, axis: Axis, read: Callable[[Reader, Node], Flags]) -> FlagSubsets:
+    def _subsets(
+        self, node: Node, axis: Axis, read: Callable[[Reader, Node], Flags]
+    ) -> FlagSubsets:
         single = [
             read(self._reader, self._text.fill(node, [axis], [1 << bit], self._reader))
             for bit in range(len(axis.flags))
@@ -113,12 +124,16 @@ class PartResolver:
     def _note_duplicates(self, node: Node, parts: Sequence[FlagsPart]) -> None:
         """Records a mistake for each flag that two parts of the list have at the same point."""
         space = self._text.space
-        for one, other in itertools.combinations([dict(self._flag_columns(part)) for part in parts], 2):
+        for one, other in itertools.combinations(
+            [dict(self._flag_columns(part)) for part in parts], 2
+        ):
             for name in one.keys() & other.keys():
                 both = one[name] & other[name] & self._inside
                 if both:
                     point = ((both & -both).bit_length() - 1) // 8
-                    self._reader.note(node.location, f"duplicate flag {name} at the point {space.text(point)}")
+                    self._reader.note(
+                        node.location, f"duplicate flag {name} at the point {space.text(point)}"
+                    )
 
     def _flag_columns(self, part: FlagsPart) -> Iterator[tuple[str, int]]:
         """Yields each flag of a part, with the column of the points at which the part has this flag."""
@@ -130,8 +145,14 @@ class PartResolver:
             yield from ((name, space.column(axis.name, axis.truths(name))) for name in part.names)
         else:
             axes = [space.axis(name) for name in part.axes]
-            for name in dict.fromkeys(name for flags in part.values.values() for name in flags.names):
-                columns = [self._column(axes, key) for key, flags in part.values.items() if name in flags.names]
+            for name in dict.fromkeys(
+                name for flags in part.values.values() for name in flags.names
+            ):
+                columns = [
+                    self._column(axes, key)
+                    for key, flags in part.values.items()
+                    if name in flags.names
+                ]
                 yield name, functools.reduce(operator.or_, columns)
 
     def _column(self, axes: Sequence[Axis], key: Sequence[int]) -> int:
@@ -142,7 +163,9 @@ class PartResolver:
         ]
         return functools.reduce(operator.and_, columns)
 
-    def arguments(self, call: str, first: Arguments, nodes: Mapping[str, Node], names: Names) -> Composed[Arguments]:
+    def arguments(
+        self, call: str, first: Arguments, nodes: Mapping[str, Node], names: Names
+    ) -> Composed[Arguments]:
         varying = {
             key: self._argument(call, key, node, names)
             for key, node in nodes.items()
@@ -154,7 +177,9 @@ class PartResolver:
         spec = vocabulary.CALLS[call][key]
         if spec.kind == "flags":
             return self.flags(node, spec.of)
-        return self.varying(node, lambda reader, filled: read_argument(reader, call, key, filled, names))
+        return self.varying(
+            node, lambda reader, filled: read_argument(reader, call, key, filled, names)
+        )
 
 
 def resolve(reader: Reader, text: RowText, inside: int) -> tuple[RowTemplate, RowBody] | None:
@@ -179,7 +204,9 @@ def _row(parts: PartResolver, first: RowBody, fields: Mapping[str, Node]) -> Row
     when = _step(parts, first.when, fields.get("when"), names)
     later = {**names, **product(first.when)}
     afterwards, _ = _steps(parts, first.afterwards, elements(fields.get("afterwards")), later)
-    return RowTemplate(_given(parts, first.given, entries(fields.get("given"))), before, when, afterwards)
+    return RowTemplate(
+        _given(parts, first.given, entries(fields.get("given"))), before, when, afterwards
+    )
 
 
 def _steps(
@@ -196,10 +223,14 @@ def _steps(
 def _step(parts: PartResolver, step: Step, node: Node | None, names: Names) -> StepTemplate:
     written = entries(node)
     own: dict[str, Template[Any]] = {}
-    if any(key in vocabulary.CALLS[step.call] and names_in(value) for key, value in written.items()):
+    if any(
+        key in vocabulary.CALLS[step.call] and names_in(value) for key, value in written.items()
+    ):
         own["arguments"] = parts.arguments(step.call, step.arguments, written, names)
     if "then" in written and names_in(written["then"]):
-        own["then"] = parts.varying(written["then"], lambda reader, filled: read_then(reader, filled, step.call))
+        own["then"] = parts.varying(
+            written["then"], lambda reader, filled: read_then(reader, filled, step.call)
+        )
     return Composed(step, own)
 
 
@@ -222,14 +253,20 @@ def _given(parts: PartResolver, given: Given, fields: Mapping[str, Node]) -> Com
     return Composed(given, sections)
 
 
-def _object(parts: PartResolver, name: str, first: Any, node: Node, names: Names, read: ReadObject) -> Template[Any]:
+def _object(
+    parts: PartResolver, name: str, first: Any, node: Node, names: Names, read: ReadObject
+) -> Template[Any]:
     """Resolves an object of `given`: only its arguments or flags if axes occur only there, else the whole object."""
     bound = entries(entries(node).get("bound"))
     match first:
         case MrSpec(call, arguments) if _only_in(node, *vocabulary.CALLS[call]):
-            return Composed(first, {"arguments": parts.arguments(call, arguments, entries(node), names)})
+            return Composed(
+                first, {"arguments": parts.arguments(call, arguments, entries(node), names)}
+            )
         case QpSpec() if _only_in(node, "access"):
-            return Composed(first, {"access": Mask(parts.flags(entries(node)["access"], "ibv_access_flags"))})
+            return Composed(
+                first, {"access": Mask(parts.flags(entries(node)["access"], "ibv_access_flags"))}
+            )
         case WindowSpec(type=type_) if bound and _only_in(node, "bound"):
             call = vocabulary.BINDS[0 if type_ == 1 else 1]
             own = parts.arguments(call, first.bound or {}, bound, {**names, "mw": "window"})

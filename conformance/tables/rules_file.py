@@ -33,14 +33,24 @@ def read_registry(folders: Iterable[Path], root: Path) -> tuple[Registry, list[M
                     reader.note(mistake.location, mistake.message)
     for rule in registry.values():
         if rule.id in retired:
-            reader.note(rule.location, f"rule id {rule.id} is retired ({retired[rule.id]}); choose a new one")
+            reader.note(
+                rule.location,
+                f"rule id {rule.id} is retired ({retired[rule.id]}); choose a new one",
+            )
     files = list(dict.fromkeys(mistake.location.file for mistake in reader.mistakes))
     return registry, sorted(
-        reader.mistakes, key=lambda each: (files.index(each.location.file), each.location.line, each.location.column)
+        reader.mistakes,
+        key=lambda each: (
+            files.index(each.location.file),
+            each.location.line,
+            each.location.column,
+        ),
     )
 
 
-def _read_file(root: Node, reader: Reader, registry: Registry, retired: dict[str, Location]) -> None:
+def _read_file(
+    root: Node, reader: Reader, registry: Registry, retired: dict[str, Location]
+) -> None:
     fields = reader.mapping(root, "a rules file", keys.RULES_FILE, keys.required(keys.RULES_FILE))
     verb = reader.word(fields.get("verb"), "verb", vocabulary.VERBS)
     for node in reader.items(fields.get("rules"), "rules"):
@@ -48,15 +58,22 @@ def _read_file(root: Node, reader: Reader, registry: Registry, retired: dict[str
         if rule is None:
             continue
         if rule.id in registry:
-            reader.note(rule.location, f"duplicate rule id {rule.id} (first at {registry[rule.id].location})")
+            reader.note(
+                rule.location,
+                f"duplicate rule id {rule.id} (first at {registry[rule.id].location})",
+            )
         else:
             registry[rule.id] = rule
-    for name, node in reader.named(fields.get("predicates"), "predicates", capability.NAMES).items():
+    for name, node in reader.named(
+        fields.get("predicates"), "predicates", capability.NAMES
+    ).items():
         location = (fields["predicates"].keys or {})[name]
         if name in registry.predicates:
             reader.note(location, f"duplicate predicate {name}")
         if not _PREDICATE.fullmatch(name):
-            reader.note(location, f"invalid name of a predicate: {quoted(name)}; use a-z, 0-9 and _")
+            reader.note(
+                location, f"invalid name of a predicate: {quoted(name)}; use a-z, 0-9 and _"
+            )
         registry.predicates[name] = _predicate(reader, name, node)
     for node in reader.items(fields.get("retired"), "retired"):
         entry = reader.mapping(node, "a retired rule", ("id", "why"), ("id", "why"))
@@ -64,9 +81,14 @@ def _read_file(root: Node, reader: Reader, registry: Registry, retired: dict[str
         reader.text(entry.get("why"), "why")
         if id_:
             if not RULE_ID.fullmatch(id_):
-                reader.note(entry["id"].location, f"invalid rule id {quoted(id_)}; write e.g. REG-15")
+                reader.note(
+                    entry["id"].location, f"invalid rule id {quoted(id_)}; write e.g. REG-15"
+                )
             if id_ in retired:
-                reader.note(entry["id"].location, f"duplicate retired rule id {id_} (first at {retired[id_]})")
+                reader.note(
+                    entry["id"].location,
+                    f"duplicate retired rule id {id_} (first at {retired[id_]})",
+                )
             retired.setdefault(id_, entry["id"].location)
 
 
@@ -75,7 +97,9 @@ def _predicate(reader: Reader, name: str, node: Node) -> str:
     if not isinstance(node.value, dict):
         return reader.text(node, "a predicate") or ""
     if expansion.is_axis(node):
-        words = tuple(str(bit.value).replace(" ", "") for bit in expansion.unknown_values(reader, name, node))
+        words = tuple(
+            str(bit.value).replace(" ", "") for bit in expansion.unknown_values(reader, name, node)
+        )
     else:
         fields = reader.mapping(node, "a predicate", (FLAGS, EXCEPT), (FLAGS,))
         enum = reader.word(fields.get(FLAGS), "enumeration of flags", expansion.FLAG_ENUMS)
@@ -91,9 +115,14 @@ def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
     others = ("level", "layer", "needs", EVIDENCE)
     texts = {key: reader.text(fields[key], key) or "" for key in fields if key not in others}
     if QUOTE in fields and UNQUOTED in fields:
-        reader.note((node.keys or {})[UNQUOTED], f"a rule with the key {QUOTE!r} cannot have {UNQUOTED!r} too")
+        reader.note(
+            (node.keys or {})[UNQUOTED],
+            f"a rule with the key {QUOTE!r} cannot have {UNQUOTED!r} too",
+        )
     elif isinstance(node.value, dict) and QUOTE not in fields and UNQUOTED not in fields:
-        reader.note(node.location, f"a rule lacks the key {QUOTE!r} (or {UNQUOTED!r}, with the reason)")
+        reader.note(
+            node.location, f"a rule lacks the key {QUOTE!r} (or {UNQUOTED!r}, with the reason)"
+        )
     level = reader.word(fields.get("level"), "level", LEVELS)
     layer = reader.word(fields.get("layer"), "layer", LAYERS)
     needs = reader.words(fields.get("needs"), "capability", capability.NAMES)

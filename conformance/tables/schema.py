@@ -12,7 +12,17 @@ from conformance.model import capability, quantity, vocabulary
 from conformance.tables import keys
 from conformance.tables.arguments import SGE_KEYS, UNKNOWN_BIT
 from conformance.tables.expansion import PLACEHOLDER
-from conformance.tables.keys import Schema, if_word, keyed, list_of, object_schema, or_axis, ref, with_arguments, words
+from conformance.tables.keys import (
+    Schema,
+    if_word,
+    keyed,
+    list_of,
+    object_schema,
+    or_axis,
+    ref,
+    with_arguments,
+    words,
+)
 from conformance.verbs import ENUMS, ArgumentSpec
 from conformance.yamldoc.nodes import MAX_NUMBER
 
@@ -25,19 +35,28 @@ def table_schema() -> Schema:
         "title": "A table of cases of rdma-cts",
         **keyed(keys.TABLE),
         "allOf": [
-            if_word("verb", verb, {"properties": {"rows": {"items": _row_of(verb)}}}) for verb in vocabulary.VERBS
+            if_word("verb", verb, {"properties": {"rows": {"items": _row_of(verb)}}})
+            for verb in vocabulary.VERBS
         ],
         "$defs": _definitions(),
     }
 
 
 def rules_schema() -> Schema:
-    return {"$schema": _DIALECT, "title": "The rules of a verb of rdma-cts", **keyed(keys.RULES_FILE)}
+    return {
+        "$schema": _DIALECT,
+        "title": "The rules of a verb of rdma-cts",
+        **keyed(keys.RULES_FILE),
+    }
 
 
 def _definitions() -> dict[str, Schema]:
     definitions: dict[str, Schema] = {
-        "placeholder": {"type": "string", "pattern": PLACEHOLDER, "description": "a value of an axis of the row"},
+        "placeholder": {
+            "type": "string",
+            "pattern": PLACEHOLDER,
+            "description": "a value of an axis of the row",
+        },
         "quantity": {
             "anyOf": [
                 {"type": "integer", "minimum": -MAX_NUMBER, "maximum": MAX_NUMBER},
@@ -56,7 +75,10 @@ def _definitions() -> dict[str, Schema]:
         "given": keyed(keys.GIVEN),
         "row": keyed(keys.ROW)
         | {
-            "oneOf": [{"required": ["then"]}, {"required": ["sweep"], "not": {"required": ["each"]}}],
+            "oneOf": [
+                {"required": ["then"]},
+                {"required": ["sweep"], "not": {"required": ["each"]}},
+            ],
             "allOf": [if_word("call", call, _judged(call)) for call in vocabulary.CALLS],
         },
         "sweep": keyed(keys.SWEEP),
@@ -65,7 +87,11 @@ def _definitions() -> dict[str, Schema]:
             "properties": {"call": ref("call name")},
             "required": ["call"],
             "allOf": [
-                if_word("call", call, with_arguments(call, {"call": True, "then": ref(_then_name(call))}))
+                if_word(
+                    "call",
+                    call,
+                    with_arguments(call, {"call": True, "then": ref(_then_name(call))}),
+                )
                 for call in vocabulary.CALLS
             ],
         },
@@ -75,9 +101,13 @@ def _definitions() -> dict[str, Schema]:
     for key, spec in vocabulary.EXPECTATIONS.items():
         definitions[f"{key} word"] = or_axis(words(spec.words))
         one = ref(f"{key} word")
-        definitions[f"expected {key}"] = {"anyOf": [one, list_of(one, least=1)]} if spec.several else one
+        definitions[f"expected {key}"] = (
+            {"anyOf": [one, list_of(one, least=1)]} if spec.several else one
+        )
     outcomes = sorted({spec.outcome for spec in vocabulary.EXPECTATIONS.values() if spec.outcome})
-    definitions |= {f"only {each}": {"properties": {"outcome": or_axis({"const": each})}} for each in outcomes}
+    definitions |= {
+        f"only {each}": {"properties": {"outcome": or_axis({"const": each})}} for each in outcomes
+    }
     parameters = [parameter for call in vocabulary.CALLS.values() for parameter in call.values()]
     enums = sorted({parameter.of for parameter in parameters if parameter.kind == "flags"})
     definitions |= {f"flags of {enum}": _flags(enum) for enum in enums}
@@ -88,7 +118,10 @@ def _definitions() -> dict[str, Schema]:
 
 
 def _row_of(verb: str) -> Schema:
-    return {"if": {"not": {"required": ["call"]}}, "then": _judged(vocabulary.DEFAULT_CALLS.get(verb, verb))}
+    return {
+        "if": {"not": {"required": ["call"]}},
+        "then": _judged(vocabulary.DEFAULT_CALLS.get(verb, verb)),
+    }
 
 
 def _judged(call: str) -> Schema:
@@ -100,13 +133,19 @@ def _arguments(call: str) -> Schema:
     """Returns the schema of a call's arguments. A schema that refers to it adds properties, and excludes all others."""
     known = vocabulary.CALLS[call]
     required = [key for key, parameter in known.items() if parameter.default is None]
-    return {"type": "object", "properties": {key: _parameter(known[key]) for key in known}, "required": required}
+    return {
+        "type": "object",
+        "properties": {key: _parameter(known[key]) for key in known},
+        "required": required,
+    }
 
 
 def _parameter(parameter: ArgumentSpec) -> Schema:
     """Returns the schema of an argument. Raises KeyError for a kind of parameter that `kinds` does not have."""
     default = parameter.default
-    described: Schema = {} if default is None else {"description": f"{default or 'nothing'} if left out"}
+    described: Schema = (
+        {} if default is None else {"description": f"{default or 'nothing'} if left out"}
+    )
     number = ref("quantity")
     kinds: dict[str, Callable[[], Schema]] = {
         "object": lambda: ref("name or NULL" if parameter.nullable else "name"),
@@ -114,7 +153,9 @@ def _parameter(parameter: ArgumentSpec) -> Schema:
         "flags": lambda: ref(f"flags of {parameter.of}"),
         "value": lambda: keys.of_enum(parameter.of),
         "word": lambda: or_axis(words(parameter.words)),
-        "sges": lambda: or_axis(list_of(or_axis(object_schema(dict.fromkeys(SGE_KEYS, number), SGE_KEYS)))),
+        "sges": lambda: or_axis(
+            list_of(or_axis(object_schema(dict.fromkeys(SGE_KEYS, number), SGE_KEYS)))
+        ),
     }
     return {**kinds[parameter.kind](), **described}
 
@@ -131,9 +172,18 @@ def _then_name(call: str) -> str:
 
 def _then(call: str) -> Schema:
     outcomes = {key: vocabulary.EXPECTATIONS[key].outcome for key in _expectable(call)}
-    only = [{"if": {"required": [key]}, "then": ref(f"only {each}")} for key, each in outcomes.items() if each]
+    only = [
+        {"if": {"required": [key]}, "then": ref(f"only {each}")}
+        for key, each in outcomes.items()
+        if each
+    ]
     properties = {"outcome": ref("outcome")} | {key: ref(f"expected {key}") for key in outcomes}
-    return {"anyOf": [ref("outcome"), {**object_schema(properties, required=("outcome",)), "allOf": only}]}
+    return {
+        "anyOf": [
+            ref("outcome"),
+            {**object_schema(properties, required=("outcome",)), "allOf": only},
+        ]
+    }
 
 
 def _flags(enum: str) -> Schema:

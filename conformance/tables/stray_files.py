@@ -23,7 +23,10 @@ def stray_files(folder: Path, root: Path) -> list[Mistake]:
 
     def unreadable(error: OSError) -> None:
         mistakes.append(
-            Mistake(Location(display_path(Path(error.filename), root), 1, 1), f"cannot be read: {error.strerror}")
+            Mistake(
+                Location(display_path(Path(error.filename), root), 1, 1),
+                f"cannot be read: {error.strerror}",
+            )
         )
 
     for parent, directories, files in os.walk(folder, onerror=unreadable):
@@ -32,7 +35,9 @@ def stray_files(folder: Path, root: Path) -> list[Mistake]:
             path = Path(parent, name)
             fault = _fault(path.relative_to(folder)) if path.suffix.lower() in _ENDINGS else ""
             if fault:
-                mistakes.append(Mistake(Location(display_path(path, root), 1, 1), f"would be ignored: {fault}"))
+                mistakes.append(
+                    Mistake(Location(display_path(path, root), 1, 1), f"would be ignored: {fault}")
+                )
     return mistakes
 
 
@@ -56,7 +61,10 @@ def not_run_once(tables: Iterable[tuple[str, str]], cases: Path, root: Path) -> 
         if verb not in found:
             found[verb] = list(_test_functions(folder, root))
             mistakes += [
-                Mistake(location, f"a second test function with the argument `case`: {verb}'s cases would run twice")
+                Mistake(
+                    location,
+                    f"a second test function with the argument `case`: {verb}'s cases would run twice",
+                )
                 for location in found[verb][1:]
             ]
         if not found[verb]:

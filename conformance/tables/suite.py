@@ -33,12 +33,17 @@ def needs_of(registry: Registry, cases: Sequence[Case]) -> tuple[Needs, list[Mis
             everything.add(shown)
             by_rule[rule].add(shown.item)
     mistakes = [
-        Mistake(rule.location, f"no case of {rule.id} shows {quoted(item)}{suggestion(item, by_rule[rule.id])}")
+        Mistake(
+            rule.location,
+            f"no case of {rule.id} shows {quoted(item)}{suggestion(item, by_rule[rule.id])}",
+        )
         for rule in registry.values()
         for item in rule.evidence
         if item not in by_rule[rule.id]
     ]
-    items = {rule.id: rule.evidence or tuple(sorted(by_rule[rule.id])) for rule in registry.values()}
+    items = {
+        rule.id: rule.evidence or tuple(sorted(by_rule[rule.id])) for rule in registry.values()
+    }
     number = Counter(rule for case in planned for rule in case.rules)
     conditional = frozenset(rule.id for rule in registry.values() if rule.conditional)
     return Needs(items, controls(everything), conditional, dict(number)), mistakes
@@ -48,9 +53,21 @@ POINT = "#"  # between the id of a sweep and the text of one of its points
 VERSION = "0.1.0"
 ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "cases"
-_READ = (".yaml", ".yml", ".py")  # the suffixes of the files in a folder of cases on which the suite depends
+_READ = (
+    ".yaml",
+    ".yml",
+    ".py",
+)  # the suffixes of the files in a folder of cases on which the suite depends
 # The modules of conformance/ on which the content of a suite depends.
-_READING = ("*.py", "yamldoc/*.py", "verbs/*", "header/*", "model/*.py", "judging/*.py", "tables/*.py")
+_READING = (
+    "*.py",
+    "yamldoc/*.py",
+    "verbs/*",
+    "header/*",
+    "model/*.py",
+    "judging/*.py",
+    "tables/*.py",
+)
 
 
 @dataclass(frozen=True)
@@ -98,7 +115,9 @@ def load_suite(extra: Sequence[Path] = (), names: Collection[str] = ()) -> Suite
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder of cases")
         if not any(folder.glob("*/*.yaml")) and not stray_files(folder, ROOT):
-            raise UserError(f"{folder}: no table in this folder", hint=f"tables belong in {folder}/VERB/")
+            raise UserError(
+                f"{folder}: no table in this folder", hint=f"tables belong in {folder}/VERB/"
+            )
     folders = list(dict.fromkeys([CASES, *(folder.resolve() for folder in extra)]))
     try:
         name = f"suite-{_digest_of_sources(folders)}.pickle" if cache.path_of("") else ""
@@ -106,7 +125,9 @@ def load_suite(extra: Sequence[Path] = (), names: Collection[str] = ()) -> Suite
         name = ""  # `_read_suite` reports the error
     path = cache.lookup(name) if name else None
     if path is not None:
-        with contextlib.suppress(Exception):  # after any error in the cached file, the tables are read again
+        with contextlib.suppress(
+            Exception
+        ):  # after any error in the cached file, the tables are read again
             return _unpacked(path.read_bytes(), names)
     suite = _read_suite(folders)
     if name:
@@ -144,7 +165,9 @@ def _digest_of_sources(folders: Sequence[Path]) -> str:
 
 
 def _read_suite(folders: Sequence[Path]) -> Suite:
-    from conformance.tables.loader import read_tables  # imported late: not needed if the suite comes from the cache
+    from conformance.tables.loader import (
+        read_tables,
+    )  # imported late: not needed if the suite comes from the cache
     from conformance.tables.rules_file import read_registry
 
     registry, mistakes = read_registry(folders, ROOT)
@@ -171,7 +194,11 @@ def tables_digest(folders: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
-_LISTED = {"verb": "describe", "rule": "list --rules", "case": "list"}  # the command that lists the known names
+_LISTED = {
+    "verb": "describe",
+    "rule": "list --rules",
+    "case": "list",
+}  # the command that lists the known names
 
 
 @dataclass(frozen=True)
@@ -181,20 +208,28 @@ class Selection:
     verbs: Sequence[str] = ()
     rules: Sequence[str] = ()
     words: Sequence[str] = ()  # a case's id must contain all these words
-    only: Sequence[str] = ()  # the ids of cases of any tier; the other criteria select among these cases
+    only: Sequence[
+        str
+    ] = ()  # the ids of cases of any tier; the other criteria select among these cases
     tier: str = EXHAUSTIVE  # the tier of the cases; ignored with `only`
 
     def apply(self, suite: Suite) -> list[Case]:
         """Returns the matching cases of `suite`, in the suite's order; single points come last. Raises UserError if a
         verb, rule or id does not exist, or if no case matches."""
         verbs = sorted({table.verb for table in suite.tables})
-        wanted = [verb if verb in verbs else f"ibv_{verb.removeprefix('ibv_')}" for verb in self.verbs]
+        wanted = [
+            verb if verb in verbs else f"ibv_{verb.removeprefix('ibv_')}" for verb in self.verbs
+        ]
         _check("verb", wanted, verbs)
         by_name = {rule.upper(): rule for rule in suite.registry}
         rules = [by_name.get(rule.upper(), rule) for rule in self.rules]
         _check("rule", rules, suite.registry)
         points = [suite.find(case) for case in self.only if POINT in case]
-        _check("case", [case for case in self.only if POINT not in case], [case.id for case in suite.cases])
+        _check(
+            "case",
+            [case for case in self.only if POINT not in case],
+            [case.id for case in suite.cases],
+        )
         chosen = larger = [
             case
             for case in suite.cases
@@ -204,11 +239,18 @@ class Selection:
             and all(word.lower() in case.id.lower() for word in self.words)
         ]
         if not self.only:
-            in_tier = suite.smoke if self.tier == SMOKE else {case.id for case in of_tier(suite.cases, self.tier)}
+            in_tier = (
+                suite.smoke
+                if self.tier == SMOKE
+                else {case.id for case in of_tier(suite.cases, self.tier)}
+            )
             chosen = [case for case in larger if case.id in in_tier]
             if larger and not chosen:
                 tier = min((case.tier for case in larger), key=list(TIERS).index)
-                raise UserError(f"no case of tier {self.tier} matches the selection", hint=f"--tier {tier} has some")
+                raise UserError(
+                    f"no case of tier {self.tier} matches the selection",
+                    hint=f"--tier {tier} has some",
+                )
         chosen += [case for case in points if case is not None]
         if not chosen:
             raise UserError("no case matches the selection", hint=f"see {PROGRAM} list")
@@ -220,4 +262,7 @@ def _check(what: str, words: Sequence[str], known: object) -> None:
     for word in words:
         if word not in names:
             near = suggestion(word, names)
-            raise UserError(f"unknown {what} {word!r}{near}", hint="" if near else f"see {PROGRAM} {_LISTED[what]}")
+            raise UserError(
+                f"unknown {what} {word!r}{near}",
+                hint="" if near else f"see {PROGRAM} {_LISTED[what]}",
+            )

@@ -36,9 +36,15 @@ def read_sweep(
     fields = reader.mapping(node, "a sweep", keys.SWEEP, keys.required(keys.SWEEP))
     named = reader.named(fields.get("axes"), "axes")
     if "axes" in fields and fields["axes"].value == {}:
-        reader.note(fields["axes"].location, "a sweep without axes has only one point; write a row without a sweep")
+        reader.note(
+            fields["axes"].location,
+            "a sweep without axes has only one point; write a row without a sweep",
+        )
     read = [_axis(reader, name, value) for name, value in named.items()]
-    axes, nodes = [axis for axis, _ in read if axis], {axis.name: values for axis, values in read if axis}
+    axes, nodes = (
+        [axis for axis, _ in read if axis],
+        {axis.name: values for axis, values in read if axis},
+    )
     space = Space(tuple(axes))
     if space.size > MAX_POINTS:
         reader.note(node.location, f"a space of more than {MAX_POINTS} points; shorten an axis")
@@ -47,7 +53,9 @@ def read_sweep(
     used = text.axes_in(*row_fields.values())
     for axis in axes:
         if axis not in used:
-            reader.note((fields["axes"].keys or {})[axis.name], f"axis {axis.name!r} is not used in the row")
+            reader.note(
+                (fields["axes"].keys or {})[axis.name], f"axis {axis.name!r} is not used in the row"
+            )
     for what, fixed in _axes_in_constant_parts(row_fields):
         reader.note(fixed.location, f"{what} cannot come from an axis of a sweep")
     if len(reader.mistakes) > before or not axes:
@@ -65,7 +73,10 @@ def read_sweep(
     inside = points_where(where, space)
     size = inside.bit_count()
     if stated is not None and stated != size:
-        reader.note(fields["points"].location, f"the sweep states {format_count(stated, 'point')} and has {size}")
+        reader.note(
+            fields["points"].location,
+            f"the sweep states {format_count(stated, 'point')} and has {size}",
+        )
     resolved = resolve(reader, text, inside)
     if resolved is None or len(reader.mistakes) > before:
         return None
@@ -85,10 +96,17 @@ def _stated(reader: Reader, node: Node | None) -> int | None:
             reader.note(node.location, f"invalid number of points {quoted(node.value)}; {example}")
             return None
         of, _, enum = factor.rpartition(" ")
-        if of and reader.word(Node(enum, node.location), "enumeration of flags", FLAG_ENUMS) is None:
+        if (
+            of
+            and reader.word(Node(enum, node.location), "enumeration of flags", FLAG_ENUMS) is None
+        ):
             return None
         if of:
-            size *= 1 << len(ENUMS[enum].short_names) if of == SUBSETS else 1 + len(ENUMS[enum].unnamed_bits)
+            size *= (
+                1 << len(ENUMS[enum].short_names)
+                if of == SUBSETS
+                else 1 + len(ENUMS[enum].unnamed_bits)
+            )
         else:
             size *= int(factor)
     return size
@@ -118,20 +136,33 @@ def _axis(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Nod
     if isinstance(node.value, dict) and set(node.value) & {SUBSETS, UNKNOWN}:
         fields = reader.mapping(node, f"axis {name!r}", (SUBSETS, UNKNOWN))
         if len(fields) > 1:
-            reader.note(node.location, f"axis {name!r} is either {SUBSETS} flags or {UNKNOWN} an enumeration")
-        return _subsets(reader, name, fields[SUBSETS]) if SUBSETS in fields else _unknown(reader, name, fields[UNKNOWN])
+            reader.note(
+                node.location,
+                f"axis {name!r} is either {SUBSETS} flags or {UNKNOWN} an enumeration",
+            )
+        return (
+            _subsets(reader, name, fields[SUBSETS])
+            if SUBSETS in fields
+            else _unknown(reader, name, fields[UNKNOWN])
+        )
     if isinstance(node.value, dict):
         labels, values = tuple(node.value), tuple(node.value.values())
         locations = [(node.keys or {}).get(text, node.location) for text in labels]
     else:
         values = reader.items(node, f"axis {name!r}")
-        labels, locations = tuple(re.sub(r"\s", "", label(each)) for each in values), [each.location for each in values]
+        labels, locations = (
+            tuple(re.sub(r"\s", "", label(each)) for each in values),
+            [each.location for each in values],
+        )
     if isinstance(node.value, tuple | dict) and not values:
         reader.note(node.location, f"axis {name!r} has no values")
     for number, text in enumerate(labels):
         if not _LABEL.fullmatch(text):
             hint = f"give it a name: {name}: {{name: value}}"
-            reader.note(locations[number], f"a value of axis {name!r} cannot be written on a command line; {hint}")
+            reader.note(
+                locations[number],
+                f"a value of axis {name!r} cannot be written on a command line; {hint}",
+            )
         elif text in labels[:number]:
             reader.note(locations[number], f"duplicate value {text} of axis {name!r}")
     for value in values:
@@ -168,11 +199,16 @@ def _unknown(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[
         return None, ()
     bits = ENUMS[enum].unnamed_bits
     labels = ("none", *(f"bit{bit}" for bit in bits))
-    nodes = (Node((), node.location), *(Node((Node(f"bit {bit}", node.location),), node.location) for bit in bits))
+    nodes = (
+        Node((), node.location),
+        *(Node((Node(f"bit {bit}", node.location),), node.location) for bit in bits),
+    )
     return Axis(name, labels, tuple((text,) for text in labels)), nodes
 
 
-def _expression(reader: Reader, node: Node | None, space: Space, registry: Registry) -> predicate.Expression | None:
+def _expression(
+    reader: Reader, node: Node | None, space: Space, registry: Registry
+) -> predicate.Expression | None:
     if node is None:
         return None
     text = reader.text(node, "a predicate")
@@ -204,7 +240,10 @@ def _clauses(
         else:
             rule = reader.word(fields.get("rule"), "rule", registry)
             if "rule" not in fields:
-                reader.note(item.location, "an expectation lacks the key 'rule'; name the rule that requires it")
+                reader.note(
+                    item.location,
+                    "an expectation lacks the key 'rule'; name the rule that requires it",
+                )
             elif rule and rule not in rules:
                 reader.note(fields["rule"].location, f"rule {rule} is not among the row's rules")
             call = row.fields.get("call")
@@ -215,13 +254,26 @@ def _clauses(
     if node is not None and isinstance(node.value, tuple):
         last = items[-1].value if items else {}
         if not deciding or not isinstance(last, dict) or "if" in last or "then" not in last:
-            reader.note(node.location, "the last expectation must have no `if`, so that every point has an expectation")
+            reader.note(
+                node.location,
+                "the last expectation must have no `if`, so that every point has an expectation",
+            )
     for item in items[:-1]:
-        if isinstance(item.value, dict) and "then" in item.value and "if" not in item.value and not reader.mistakes:
-            reader.note(item.location, "expectations after an expectation without `if` can never apply")
+        if (
+            isinstance(item.value, dict)
+            and "then" in item.value
+            and "if" not in item.value
+            and not reader.mistakes
+        ):
+            reader.note(
+                item.location, "expectations after an expectation without `if` can never apply"
+            )
     for rule in rules if deciding and not reader.mistakes else ():
         if rule not in {clause.rule for clause in deciding}:
-            reader.note(node.location if node else row.row.location, f"no expectation names the row's rule {rule}")
+            reader.note(
+                node.location if node else row.row.location,
+                f"no expectation names the row's rule {rule}",
+            )
     if len({need for clause in clauses for need in clause.needs}) > 8:
         reader.note(row.row.location, "a sweep can need at most 8 capabilities")
     return clauses
@@ -236,7 +288,9 @@ def _operation_clauses(reader: Reader, row: RowText, registry: Registry) -> Iter
                 yield Clause(where, when, None, needs=(capability.OPERATION_NEEDS[operation],))
 
 
-def _flag_clauses(reader: Reader, node: Node, text: str, space: Space, registry: Registry) -> Iterator[Clause]:
+def _flag_clauses(
+    reader: Reader, node: Node, text: str, space: Space, registry: Registry
+) -> Iterator[Clause]:
     flags = {axis.name: axis.flags for axis in space.axes if axis.flags}
     name = reader.word(node, "axis of flags", flags)
     for flag in flags.get(name or "", ()):

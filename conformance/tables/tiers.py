@@ -96,20 +96,28 @@ class Shard:
         return Shard(number, of)
 
     def part(
-        self, items: Sequence[_Item], id_of: Callable[[_Item], str], seconds: Mapping[str, float] | None = None
+        self,
+        items: Sequence[_Item],
+        id_of: Callable[[_Item], str],
+        seconds: Mapping[str, float] | None = None,
     ) -> list[_Item]:
         """Returns the items of this shard, in their order. The longest items are assigned first, each to the shard with
         the shortest total so far. Without `seconds`, all items count as equally long. Raises UserError if empty."""
         known = seconds or {}
         spent = [(0.0, number) for number in range(1, self.of + 1)]
         own = set()
-        for id_ in sorted({id_of(item) for item in items}, key=lambda id_: (-known.get(id_, OTHER_S), id_)):
+        for id_ in sorted(
+            {id_of(item) for item in items}, key=lambda id_: (-known.get(id_, OTHER_S), id_)
+        ):
             least, number = min(spent)
             spent[number - 1] = (least + known.get(id_, OTHER_S), number)
             if number == self.number:
                 own.add(id_)
         if not own:
-            raise UserError(f"--shard {self}: this shard has none of the {len(items)} cases", hint="use fewer shards")
+            raise UserError(
+                f"--shard {self}: this shard has none of the {len(items)} cases",
+                hint="use fewer shards",
+            )
         return [item for item in items if id_of(item) in own]
 
 

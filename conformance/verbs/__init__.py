@@ -37,7 +37,9 @@ from conformance.verbs.types import declaration as declaration
 
 def _read() -> dict[str, Any]:
     """Returns the contents of the files, by name without suffix. They are cached, because every process needs them."""
-    contents = {path.stem: path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.yaml"))}
+    contents = {
+        path.stem: path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.yaml"))
+    }
     name = f"descriptions-{cache.digest_of(contents.values())}.json"
     if known := cache.recalled(name):
         return dict(known)
@@ -53,7 +55,10 @@ def _enums_of(
     given: Mapping[str, Any], dialect: str = MAINLINE, mainline: Mapping[str, Enum] | None = None
 ) -> dict[str, Enum]:
     """Returns the enumerations by name. Each begins with the enumerators of the mainline enumeration of this name."""
-    return {name: _enum(name, more, dialect, (mainline or {}).get(name, ())) for name, more in given.items()}
+    return {
+        name: _enum(name, more, dialect, (mainline or {}).get(name, ()))
+        for name, more in given.items()
+    }
 
 
 def _enum(name: str, more: dict[str, Any], dialect: str, begin: Iterable[EnumValue]) -> Enum:
@@ -76,7 +81,9 @@ def _fields(given: Mapping[str, Any]) -> Iterator[Field]:
         yield from (Field(name, ctype, meaning, **_texts(*further)) for name in names.split())
 
 
-def _verbs_of(given: Mapping[str, Any], enums: Mapping[str, Enum], dialect: str = MAINLINE) -> dict[str, Verb]:
+def _verbs_of(
+    given: Mapping[str, Any], enums: Mapping[str, Enum], dialect: str = MAINLINE
+) -> dict[str, Verb]:
     return {name: _verb(name, _texts(more), enums, dialect) for name, more in given.items()}
 
 
@@ -87,15 +94,21 @@ def _verb(name: str, more: dict[str, Any], enums: Mapping[str, Enum], dialect: s
     for key in ("parameters", "only_in_tables"):
         more[key] = _parameters(more.get(key, {}))
     codes = more.get("return_codes", {}).items()
-    more["return_codes"] = tuple(_code(code, causes, enums.get(more.get("code_enum", ""))) for code, causes in codes)
+    more["return_codes"] = tuple(
+        _code(code, causes, enums.get(more.get("code_enum", ""))) for code, causes in codes
+    )
     return Verb(name, dialect=dialect, **more)
 
 
 def _parameters(given: Mapping[str, Any]) -> tuple[Parameter, ...]:
-    return tuple(_parameter(name, ctype, meaning, *more) for name, (ctype, meaning, *more) in given.items())
+    return tuple(
+        _parameter(name, ctype, meaning, *more) for name, (ctype, meaning, *more) in given.items()
+    )
 
 
-def _parameter(name: str, ctype: str, meaning: str, further: Mapping[str, Any] | None = None) -> Parameter:
+def _parameter(
+    name: str, ctype: str, meaning: str, further: Mapping[str, Any] | None = None
+) -> Parameter:
     more = _texts(further or {})
     if "table" in more:
         more["table"] = ArgumentSpec(**_texts(more["table"]))
@@ -131,10 +144,25 @@ CONSTANTS: Mapping[str, Constant] = MappingProxyType(
     {
         each.name: each
         for each in (
-            Constant("IBV_ACCESS_OPTIONAL_FIRST", 1 << 20, "lowest optional access flag", since="28"),
-            Constant("IBV_ACCESS_OPTIONAL_RANGE", OPTIONAL_ACCESS, "bits 20 to 29, all optional", since="28"),
-            Constant("IBV_SYSFS_NAME_MAX", 64, "size of a device name with its terminating zero, in bytes"),
-            Constant("IBV_SYSFS_PATH_MAX", 256, "size of a sysfs path with its terminating zero, in bytes"),
+            Constant(
+                "IBV_ACCESS_OPTIONAL_FIRST", 1 << 20, "lowest optional access flag", since="28"
+            ),
+            Constant(
+                "IBV_ACCESS_OPTIONAL_RANGE",
+                OPTIONAL_ACCESS,
+                "bits 20 to 29, all optional",
+                since="28",
+            ),
+            Constant(
+                "IBV_SYSFS_NAME_MAX",
+                64,
+                "size of a device name with its terminating zero, in bytes",
+            ),
+            Constant(
+                "IBV_SYSFS_PATH_MAX",
+                256,
+                "size of a sysfs path with its terminating zero, in bytes",
+            ),
         )
     }
 )
@@ -142,9 +170,15 @@ INVENTED = "invented"  # in tables, the word for a pointer to zeros in place of 
 
 # Definitions that only a vendor's page has. They are separate, so that mainline tables cannot refer to them.
 _VENDOR = _READ["vendor"]
-VENDOR_ENUMS: Mapping[str, Enum] = MappingProxyType(_enums_of(_VENDOR["enums"], EXPERIMENTAL, ENUMS))
-VENDOR_STRUCTS: Mapping[str, Struct] = MappingProxyType(_structs_of(_VENDOR["structs"], EXPERIMENTAL))
-VENDOR_VERBS: Mapping[str, Verb] = MappingProxyType(_verbs_of(_VENDOR["verbs"], VENDOR_ENUMS, EXPERIMENTAL))
+VENDOR_ENUMS: Mapping[str, Enum] = MappingProxyType(
+    _enums_of(_VENDOR["enums"], EXPERIMENTAL, ENUMS)
+)
+VENDOR_STRUCTS: Mapping[str, Struct] = MappingProxyType(
+    _structs_of(_VENDOR["structs"], EXPERIMENTAL)
+)
+VENDOR_VERBS: Mapping[str, Verb] = MappingProxyType(
+    _verbs_of(_VENDOR["verbs"], VENDOR_ENUMS, EXPERIMENTAL)
+)
 
 
 def dialects(name: str) -> tuple[str, ...]:

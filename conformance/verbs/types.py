@@ -39,7 +39,9 @@ class EnumValue:
     name: str
     value: int | None  # None: no document gives the number
     meaning: str
-    since: str = ""  # the first rdma-core release whose verbs.h has the enumerator; empty: all releases
+    since: str = (
+        ""  # the first rdma-core release whose verbs.h has the enumerator; empty: all releases
+    )
     mask: bool = False  # a combination of other enumerators, not a separate value
     needs: str = ""  # the capability without which a device may refuse an access flag; empty: none
 
@@ -77,7 +79,11 @@ class Enum:
 
     @cached_property
     def _by_name(self) -> Mapping[str, EnumValue]:
-        return {name: each for each in reversed(self.values) for name in (each.name, self.short(each.name))}
+        return {
+            name: each
+            for each in reversed(self.values)
+            for name in (each.name, self.short(each.name))
+        }
 
     def value_of(self, name: str) -> int:
         """Returns the number of a short or full name. Raises KeyError if the name is unknown or has no number."""
@@ -106,14 +112,20 @@ class Enum:
         """Returns the short names of the set bits in order of value, and then one text "0x…" for all unnamed bits."""
         # A C int whose highest bit is set is a negative number in Python.
         bits = mask & 0xFFFFFFFF if mask < 0 else mask
-        known = {each.value: each.name for each in self.values if each.value is not None and not each.mask}
+        known = {
+            each.value: each.name
+            for each in self.values
+            if each.value is not None and not each.mask
+        }
         names = [self.short(known[bit]) for bit in sorted(known) if bits & bit]
         rest = bits & ~sum(known)
         return [*names, hex(rest)] if rest else names
 
     def name_of(self, value: int) -> str:
         """Returns the short name of a value, or the number as a text if the value has no name."""
-        return next((self.short(each.name) for each in self.values if each.value == value), str(value))
+        return next(
+            (self.short(each.name) for each in self.values if each.value == value), str(value)
+        )
 
 
 @dataclass(frozen=True)
@@ -158,7 +170,13 @@ OBJECTS: Mapping[str, str] = {
     "struct ibv_td *": "td",
 }
 # The names of default objects in tables. For all other kinds, the default object has the name of its kind.
-_USUAL = {"window": "mw", "buffer": "new_buffer", "dm": "new_dm", "dmah": "new_dmah", "td": "new_td"}
+_USUAL = {
+    "window": "mw",
+    "buffer": "new_buffer",
+    "dm": "new_dm",
+    "dmah": "new_dmah",
+    "td": "new_td",
+}
 # The kind of the object that a verb of this return type creates, and the object's name in later steps.
 REGION = ("mr", "new")
 _PRODUCTS = {
@@ -183,7 +201,9 @@ class ArgumentSpec:
 
     kind: str
     of: str = ""
-    default: str | None = None  # the value if a table leaves the argument out; None: the argument is mandatory
+    default: str | None = (
+        None  # the value if a table leaves the argument out; None: the argument is mandatory
+    )
     words: tuple[str, ...] = ()
     nullable: bool = False  # whether NULL can be given in place of an object
 
@@ -218,11 +238,15 @@ class Parameter:
     def _form(self) -> ArgumentSpec:
         if self.ctype in OBJECTS:
             kind = OBJECTS[self.ctype]
-            return ArgumentSpec("object", kind, self.default or _USUAL.get(kind, kind), nullable=self.nullable)
+            return ArgumentSpec(
+                "object", kind, self.default or _USUAL.get(kind, kind), nullable=self.nullable
+            )
         if self.ctype == "struct ibv_sge *":
             return ArgumentSpec("sges")
         if self.enum:
-            return ArgumentSpec("value" if self.ctype.startswith("enum ") else "flags", self.enum, self.default)
+            return ArgumentSpec(
+                "value" if self.ctype.startswith("enum ") else "flags", self.enum, self.default
+            )
         return ArgumentSpec("quantity", default=self.default)
 
 
@@ -256,12 +280,16 @@ class Verb:
     return_codes: tuple[ReturnCode, ...] = ()  # empty: the page lists none, and any errno conforms
     code_enum: str = ""
     notes: tuple[str, ...] = ()  # statements that do not concern only one argument
-    discrepancies: tuple[str, ...] = ()  # contradictions within or between documents, or with the header
+    discrepancies: tuple[
+        str, ...
+    ] = ()  # contradictions within or between documents, or with the header
     dialect: str = MAINLINE
     since: str = ""
     command: str = ""  # the kernel's command (ib_uverbs_write_cmds, uverbs_methods_mr); empty: the suite calls none
     only_in_tables: tuple[Parameter, ...] = ()  # arguments besides those of the prototype
-    destroys: bool = False  # whether the verb destroys an object that is neither a region nor a window
+    destroys: bool = (
+        False  # whether the verb destroys an object that is neither a region nor a window
+    )
 
     @property
     def method(self) -> str:

@@ -12,7 +12,9 @@ class Location:
     file: str  # the path in messages
     line: int  # numbered from 1; 0 stands for the whole file, and messages then show only the path
     column: int  # numbered from 1
-    within: str = ""  # for an axis value: the text that has its placeholder, for the end of a message
+    within: str = (
+        ""  # for an axis value: the text that has its placeholder, for the end of a message
+    )
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file

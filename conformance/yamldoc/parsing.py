@@ -72,7 +72,11 @@ def read_bytes(data: bytes, name: str) -> Node:
         location = _location_after(text[: error.position], name)
         builder.note(location, f"a control character that YAML forbids (U+{character:04X})")
     except yaml.MarkedYAMLError as error:
-        builder.note(*_location_and_message(error, name, builder.stack[-1].location if builder.stack else None))
+        builder.note(
+            *_location_and_message(
+                error, name, builder.stack[-1].location if builder.stack else None
+            )
+        )
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # For an escape beyond the range of Unicode, such as "\UFFFFFFFF", PyYAML raises ValueError.
         escape = _BEYOND_UNICODE.search(text)
@@ -88,7 +92,9 @@ def _misleading_message(character: str) -> str:
     return f"a line break that most editors do not show (U+{ord(character):04X}); end lines with a line feed"
 
 
-def _location_and_message(error: yaml.MarkedYAMLError, name: str, opened: Location | None) -> tuple[Location, str]:
+def _location_and_message(
+    error: yaml.MarkedYAMLError, name: str, opened: Location | None
+) -> tuple[Location, str]:
     """Returns the location of the mistake that caused a PyYAML error, and a message for the writer of the file.
     `opened` is the location of the innermost list or mapping without an end."""
     problem, context = error.problem or "", error.context or ""
@@ -102,13 +108,18 @@ def _location_and_message(error: yaml.MarkedYAMLError, name: str, opened: Locati
     elif "found character '\\t'" in problem:
         message = "a tab; indent with spaces"
     elif error.context_mark and context == "while scanning a simple key":
-        mark, message = error.context_mark, "not valid YAML: a ':' or indentation is missing after this"
+        mark, message = (
+            error.context_mark,
+            "not valid YAML: a ':' or indentation is missing after this",
+        )
     elif "expected <block end>" in problem:
         message = "not valid YAML: the indentation differs from the lines before, or a ':', ',' or quote is missing"
     elif error.context_mark and _OPENING.match(context):
         start = error.context_mark
         message += f" (in the bracket or quote that begins at {start.line + 1}:{start.column + 1})"
-    return (Location(name, mark.line + 1, mark.column + 1) if mark else Location(name, 1, 1)), message
+    return (
+        Location(name, mark.line + 1, mark.column + 1) if mark else Location(name, 1, 1)
+    ), message
 
 
 def _location_after(before: str, name: str) -> Location:
@@ -150,7 +161,12 @@ class _Builder:
     def read(self, text: str, loader: type) -> None:
         """Reads `text` to the end, or to the first mistake after which the rest cannot be interpreted."""
         for event in yaml.parse(text, Loader=loader):
-            if loader is _FAST and isinstance(event, yaml.ScalarEvent) and not event.value and not event.style:
+            if (
+                loader is _FAST
+                and isinstance(event, yaml.ScalarEvent)
+                and not event.value
+                and not event.style
+            ):
                 raise yaml.YAMLError("the two parsers give different locations to an omitted value")
             if not self._process(event):
                 return
@@ -159,7 +175,12 @@ class _Builder:
         if self.root is None and not self.mistakes:
             self.note(Location(self.name, 1, 1), "the file is empty")
         if self.mistakes or self.root is None:
-            raise TextError(sorted(self.mistakes, key=lambda mistake: (mistake.location.line, mistake.location.column)))
+            raise TextError(
+                sorted(
+                    self.mistakes,
+                    key=lambda mistake: (mistake.location.line, mistake.location.column),
+                )
+            )
         return self.root
 
     def _process(self, event: yaml.Event) -> bool:
@@ -230,7 +251,10 @@ class _Builder:
             # An escape can produce characters that a file cannot have: half of a surrogate pair, or control codes.
             unprintable = next(filter(_is_unprintable, text), None)
             if unprintable is not None:
-                self.note(location, f"an escape for U+{ord(unprintable):04X}, which is not a printable character")
+                self.note(
+                    location,
+                    f"an escape for U+{ord(unprintable):04X}, which is not a printable character",
+                )
                 return Node(None, location)
             return Node(text, location, plain=False)
         if text in ("", "~", "null"):
@@ -238,7 +262,10 @@ class _Builder:
         if text in _BOOLEANS:
             return Node(_BOOLEANS[text], location)
         if text.lower() in _AMBIGUOUS:
-            self.note(location, f"{text!r} is a boolean to some YAML readers; write true or false, or a text in quotes")
+            self.note(
+                location,
+                f"{text!r} is a boolean to some YAML readers; write true or false, or a text in quotes",
+            )
         if _INTEGER.fullmatch(text):
             number = int(text, 0) if len(text) <= 24 else MAX_NUMBER + 1
             if abs(number) > MAX_NUMBER:
@@ -251,4 +278,6 @@ class _Builder:
 def _is_unprintable(character: str) -> bool:
     """Returns whether a character is a control code other than tab and line feed, or half of a surrogate pair."""
     code = ord(character)
-    return (code < 0x20 and character not in "\t\n") or 0x7F <= code < 0xA0 or 0xD800 <= code < 0xE000
+    return (
+        (code < 0x20 and character not in "\t\n") or 0x7F <= code < 0xA0 or 0xD800 <= code < 0xE000
+    )

@@ -26,7 +26,10 @@ def suggestion(word: str, known: Collection[str]) -> str:
         return f" (did you mean {by_lower[padded]}?)"
     # Words in the same folder are compared first, because comparing with thousands of words takes seconds.
     if near := next(
-        filter(None, (difflib.get_close_matches(word, names, n=1) for names in (in_folder, by_lower))), None
+        filter(
+            None, (difflib.get_close_matches(word, names, n=1) for names in (in_folder, by_lower))
+        ),
+        None,
     ):
         return f" (did you mean {by_lower[near[0]]}?)"
     return f" (known: {', '.join(known)})" if 0 < len(known) <= 16 else ""
@@ -60,7 +63,9 @@ class Reader:
                 self.note(node.location, f"{what} lacks the key {key!r}")
         return {key: value for key, value in node.value.items() if key in known}
 
-    def named(self, node: Node | None, what: str, reserved: Collection[str] = ()) -> Mapping[str, Node]:
+    def named(
+        self, node: Node | None, what: str, reserved: Collection[str] = ()
+    ) -> Mapping[str, Node]:
         """Returns a mapping whose keys are names that the writer chose: ASCII identifiers that are not reserved."""
         if node is None:
             return {}
@@ -69,7 +74,9 @@ class Reader:
             return {}
         for key, location in (node.keys or {}).items():
             if not key.isidentifier() or not key.isascii():
-                self.note(location, f"invalid name {quoted(key)} in {what}; use letters, digits and _")
+                self.note(
+                    location, f"invalid name {quoted(key)} in {what}; use letters, digits and _"
+                )
             elif key in reserved:
                 self.note(location, f"reserved name {key!r} in {what}; choose another name")
         return node.value
@@ -98,18 +105,28 @@ class Reader:
         if node is None:
             return None
         if not isinstance(node.value, str):
-            hint = _quote_hint(node) if isinstance(node.value, bool) or str(node.value) in known else ""
+            hint = (
+                _quote_hint(node)
+                if isinstance(node.value, bool) or str(node.value) in known
+                else ""
+            )
             self.note(node.location, f"{what} must be a word, not {node.kind}{hint}")
             return None
         if node.value not in known:
-            self.note(node.location, f"unknown {what} {quoted(node.value)}{suggestion(node.value, known)}")
+            self.note(
+                node.location, f"unknown {what} {quoted(node.value)}{suggestion(node.value, known)}"
+            )
             return None
         return node.value
 
     def words(self, node: Node | None, what: str, known: Collection[str]) -> tuple[str, ...]:
         """Returns a list of known words without duplicates."""
         if node is not None and not isinstance(node.value, tuple):
-            hint = f"; write [{node.value}]" if isinstance(node.value, str) and node.value in known else ""
+            hint = (
+                f"; write [{node.value}]"
+                if isinstance(node.value, str) and node.value in known
+                else ""
+            )
             self.note(node.location, f"expected a list of {_plural(what)}, not {node.kind}{hint}")
             return ()
         found: list[str] = []
@@ -163,7 +180,9 @@ def _plural(what: str) -> str:
 @contextmanager
 def document(path: Path) -> Iterator[tuple[Node, Reader]]:
     """Yields the root of a file, and a reader. After the block, raises UserError with a line for each mistake."""
-    from conformance.yamldoc.parsing import read_file  # imported late: most commands read no such file
+    from conformance.yamldoc.parsing import (
+        read_file,
+    )  # imported late: most commands read no such file
 
     try:
         root = read_file(path)

@@ -14,7 +14,13 @@ from conformance.verbs import ENUMS
 from trial.data_path.memory import content_at, put
 from trial.data_path.objects import EVERY, QueuePair, Sent
 from trial.data_path.replaced import ReplacedPath
-from trial.data_path.structures import COMPARE_SWAP, WRITE_WITH_IMM, Element, SendRequest, elements_of
+from trial.data_path.structures import (
+    COMPARE_SWAP,
+    WRITE_WITH_IMM,
+    Element,
+    SendRequest,
+    elements_of,
+)
 
 _STATES = ENUMS["ibv_qp_state"]
 _NO_KEY = 0x00FF_FF00  # an index that no object of these devices has
@@ -48,9 +54,14 @@ class DataPath(ReplacedPath):
         attributes = ctypes.create_string_buffer(2 * _ATTRIBUTES)
         at = ctypes.addressof(attributes)
         failed = ctypes.CDLL("libibverbs.so.1").ibv_query_qp(
-            ctypes.c_void_p(queue.pointer), ctypes.c_void_p(at), _STATE, ctypes.c_void_p(at + _ATTRIBUTES)
+            ctypes.c_void_p(queue.pointer),
+            ctypes.c_void_p(at),
+            _STATE,
+            ctypes.c_void_p(at + _ATTRIBUTES),
         )
-        return not failed and int.from_bytes(attributes.raw[:4], "little") == _STATES.value_of("RTS")
+        return not failed and int.from_bytes(attributes.raw[:4], "little") == _STATES.value_of(
+            "RTS"
+        )
 
     def gather(self, elements: Sequence[Element]) -> bytes | None:
         """Returns the contents of local SGEs; None if some bytes cannot be read."""
@@ -65,7 +76,10 @@ class DataPath(ReplacedPath):
 
     def place(self, sent: Sent) -> int:
         """Returns the address in this process of a request's remote range, even if the key is no longer valid."""
-        for found in (self.objects.region(sent.rkey, EVERY), self.objects.binding(sent.rkey, EVERY)):
+        for found in (
+            self.objects.region(sent.rkey, EVERY),
+            self.objects.binding(sent.rkey, EVERY),
+        ):
             place = found.place(sent.remote_addr, sent.length) if found else None
             if place is not None:
                 return place
@@ -73,7 +87,11 @@ class DataPath(ReplacedPath):
 
     def carry_out(self, queue: QueuePair, sent: Sent, request: SendRequest, place: int) -> None:
         """Executes a READ, a WRITE or an atomic at the address `place`, in place of the real device."""
-        if queue.kind not in ("RC", "UC") or not self.ready(queue) or content_at(place, sent.length) is None:
+        if (
+            queue.kind not in ("RC", "UC")
+            or not self.ready(queue)
+            or content_at(place, sent.length) is None
+        ):
             return
         if sent.writes:
             content = self.gather(sent.elements)
@@ -99,7 +117,10 @@ class DataPath(ReplacedPath):
     def relist(self, request: SendRequest, length: int) -> None:
         """Shortens the request's SGEs to the first `length` bytes."""
         elements = list(elements_of(request))
-        while sum(each.length for each in elements) - elements[-1].length >= length and len(elements) > 1:
+        while (
+            sum(each.length for each in elements) - elements[-1].length >= length
+            and len(elements) > 1
+        ):
             elements.pop()
         elements[-1].length -= sum(each.length for each in elements) - length
         self._elements = (Element * len(elements))(*elements)

@@ -63,11 +63,15 @@ class Provider:
         sges = tuple(Sge(each.addr, each.length, each.lkey) for each in wire.elements_of(request))
         opcode, imm = _NAMES[request.opcode], int(request.imm)
         place, operands = (request.remote_addr, request.rkey), (request.compare_add, request.swap)
-        posted = SendRequest(opcode, request.wr_id, sges, request.flags, *place, socket.ntohl(imm), imm, *operands)
+        posted = SendRequest(
+            opcode, request.wr_id, sges, request.flags, *place, socket.ntohl(imm), imm, *operands
+        )
         if opcode == "BIND_MW":
             window = self.windows[request.bind.window]
             window.held.rkey = window.rkey
-            posted = posted._replace(rkey=request.bind.rkey, window=window.held, bind=self._info(request.bind.info))
+            posted = posted._replace(
+                rkey=request.bind.rkey, window=window.held, bind=self._info(request.bind.info)
+            )
         return int(self.queues[qp].held.post_send(posted).value)
 
     def info(self, info: BindInfo) -> wire.Info:
@@ -75,10 +79,14 @@ class Provider:
         address = ctypes.addressof(info.mr.struct) if info.mr else 0
         if info.mr:
             self.regions[address] = info.mr
-        return wire.Info(address, info.addr % (1 << 64), info.length % (1 << 64), info.access % (1 << 32))
+        return wire.Info(
+            address, info.addr % (1 << 64), info.length % (1 << 64), info.access % (1 << 32)
+        )
 
     def _info(self, info: wire.Info) -> BindInfo:
-        return BindInfo(self.regions[info.mr] if info.mr else None, info.addr, info.length, info.access)
+        return BindInfo(
+            self.regions[info.mr] if info.mr else None, info.addr, info.length, info.access
+        )
 
     def _post_recv(self, qp: int, address: int, bad: int) -> int:
         request = wire.ReceiveRequest.from_address(address)
@@ -109,10 +117,16 @@ class Provider:
         queue = self.queues[cq]
         found = queue.held.completions(count)
         for index, each in enumerate(found):
-            wc = wire.WorkCompletion.from_address(address + index * ctypes.sizeof(wire.WorkCompletion))
+            wc = wire.WorkCompletion.from_address(
+                address + index * ctypes.sizeof(wire.WorkCompletion)
+            )
             ctypes.memset(ctypes.addressof(wc), 0, ctypes.sizeof(wc))
             wc.wr_id, wc.status, wc.qp_num = each.wr_id, _STATUSES[each.status], queue.number
-            wc.opcode, wc.byte_len, wc.vendor_err = _OPCODES.get(each.opcode, 0), each.byte_len, each.vendor_err
+            wc.opcode, wc.byte_len, wc.vendor_err = (
+                _OPCODES.get(each.opcode, 0),
+                each.byte_len,
+                each.vendor_err,
+            )
             if each.imm is not None:
                 wc.imm, wc.flags = socket.htonl(each.imm), wire.WITH_IMM
             text = getattr(each, "invalidated_rkey", None)
@@ -140,7 +154,16 @@ class EmulatedQueue(Wrapper):
 
     def __init__(self, provider: Provider, held: Any) -> None:
         super().__init__(held, None)
-        words = (provider.at, 0, held.pd.pointer, 0, 0, 0, held.number << 32, _KINDS.get(held.kind, 0) << 32)
+        words = (
+            provider.at,
+            0,
+            held.pd.pointer,
+            0,
+            0,
+            0,
+            held.number << 32,
+            _KINDS.get(held.kind, 0) << 32,
+        )
         self.__dict__.update(provider=provider, held=held, struct=(ctypes.c_uint64 * 8)(*words))
         provider.queues[self.pointer] = self
 
@@ -163,14 +186,21 @@ class EmulatedQueue(Wrapper):
 
     def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
         elements = (wire.Element * max(1, len(sges)))(
-            *(wire.Element(each.addr % (1 << 64), each.length % (1 << 32), each.lkey % (1 << 32)) for each in sges)
+            *(
+                wire.Element(each.addr % (1 << 64), each.length % (1 << 32), each.lkey % (1 << 32))
+                for each in sges
+            )
         )
-        request = wire.ReceiveRequest(wr_id, None, ctypes.addressof(elements) if sges else None, len(sges))
+        request = wire.ReceiveRequest(
+            wr_id, None, ctypes.addressof(elements) if sges else None, len(sges)
+        )
         return self._called("post_recv", ctypes.addressof(request))
 
     def bind_mw(self, window: EmulatedWindow, info: BindInfo, flags: int, wr_id: int) -> Return:
         request = wire.BindRequest(wr_id, flags, self.provider.info(info))
-        code = self.provider.call("bind_mw", self.pointer, window.pointer, ctypes.addressof(request))
+        code = self.provider.call(
+            "bind_mw", self.pointer, window.pointer, ctypes.addressof(request)
+        )
         return Return(code, max(code, 0))
 
     def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
@@ -208,7 +238,11 @@ class EmulatedBench(Wrapper):
 
     def alloc_mw(self, pd: Pd, kind: int) -> tuple[EmulatedWindow | None, Return]:
         pointer = self.provider.call("alloc_mw", pd.pointer, kind)
-        return (self.provider.windows[pointer], Return(1, 0)) if pointer else (None, Return(0, self.provider.errno))
+        return (
+            (self.provider.windows[pointer], Return(1, 0))
+            if pointer
+            else (None, Return(0, self.provider.errno))
+        )
 
 
 def altered_bench(alteration: DataPath, bench: ReferenceBench) -> Bench:

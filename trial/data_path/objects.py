@@ -9,7 +9,16 @@ from reference.objects import ZERO_BASED
 from trial.data_path.structures import COMPLETED_AS, Element, SendRequest, elements_of
 
 # The ways in which a region or binding can have become invalid; the empty text means that it is valid.
-EVERY = ("", "deregistered", "changed", "rebound", "unbound", "deallocated", "invalidated", "invalidated by a message")
+EVERY = (
+    "",
+    "deregistered",
+    "changed",
+    "rebound",
+    "unbound",
+    "deallocated",
+    "invalidated",
+    "invalidated by a message",
+)
 
 
 @dataclass
@@ -54,7 +63,9 @@ class Binding:
         """Returns the address in this process of `length` bytes at `iova`; None unless all bytes are in the window."""
         base = 0 if self.access & ZERO_BASED else self.addr
         inside = base <= iova and iova + length <= base + self.length
-        return self.region.place(self.addr + iova - base, length) if inside and self.region else None
+        return (
+            self.region.place(self.addr + iova - base, length) if inside and self.region else None
+        )
 
 
 class Sent(SendRequest):
@@ -109,7 +120,9 @@ class QueuePair:
     pd: int
     sent: deque[Sent] = field(default_factory=deque)
     receives: deque[Posted] = field(default_factory=deque)
-    arriving: deque[int] = field(default_factory=deque)  # lengths to report in receives with immediate data
+    arriving: deque[int] = field(
+        default_factory=deque
+    )  # lengths to report in receives with immediate data
 
     def take_sent(self, wr_id: int) -> Sent | None:
         """Removes and returns the completed request. Also removes the requests before it, which were unsignaled."""
@@ -132,26 +145,44 @@ class Objects:
     def __init__(self) -> None:
         self.regions: list[Region] = []
         self.bindings: list[Binding] = []
-        self.windows: dict[int, tuple[int, int]] = {}  # the type and the PD of each window, by its struct ibv_mw *
+        self.windows: dict[
+            int, tuple[int, int]
+        ] = {}  # the type and the PD of each window, by its struct ibv_mw *
 
     def live_regions(self) -> Iterator[Region]:
         return (each for each in self.regions if not each.ended)
 
     def region(self, rkey: int, ended: Iterable[str] = ("",)) -> Region | None:
         """Returns the newest region with this rkey in a state of `ended`; by default, a valid region."""
-        return next((each for each in reversed(self.regions) if each.rkey == rkey and each.ended in ended), None)
+        return next(
+            (each for each in reversed(self.regions) if each.rkey == rkey and each.ended in ended),
+            None,
+        )
 
     def source(self, lkey: int, ended: Iterable[str] = ("",)) -> Region | None:
         """Returns the newest region with this lkey in a state of `ended`; by default, a valid region."""
-        return next((each for each in reversed(self.regions) if each.lkey == lkey and each.ended in ended), None)
+        return next(
+            (each for each in reversed(self.regions) if each.lkey == lkey and each.ended in ended),
+            None,
+        )
 
     def binding(self, rkey: int, ended: Iterable[str] = ("",)) -> Binding | None:
         """Returns the newest binding with this key in a state of `ended`; by default, a valid binding."""
-        return next((each for each in reversed(self.bindings) if each.rkey == rkey and each.ended in ended), None)
+        return next(
+            (each for each in reversed(self.bindings) if each.rkey == rkey and each.ended in ended),
+            None,
+        )
 
     def bound(self, window: int, ended: Iterable[str] = ("",)) -> Binding | None:
         """Returns the newest binding of a window in a state of `ended`; by default, a valid binding."""
-        return next((each for each in reversed(self.bindings) if each.window == window and each.ended in ended), None)
+        return next(
+            (
+                each
+                for each in reversed(self.bindings)
+                if each.window == window and each.ended in ended
+            ),
+            None,
+        )
 
     def valid(self, rkey: int) -> bool:
         """Whether an rkey belongs to a registered region or a valid binding."""

@@ -26,7 +26,9 @@ _kept: list[Any] = []
 class Operations:
     """The replaced functions of one struct ibv_context. The real functions are attributes with the functions' names."""
 
-    def __init__(self, context: int, replacements: dict[str, Callable[..., int]], faults: list[BaseException]) -> None:
+    def __init__(
+        self, context: int, replacements: dict[str, Callable[..., int]], faults: list[BaseException]
+    ) -> None:
         """`context` is struct ibv_context *. Exceptions of replacements are appended to `faults`."""
         self._real: dict[str, int] = {}
         self._context = context

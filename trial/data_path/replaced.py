@@ -17,7 +17,9 @@ from trial.data_path.objects import EVERY, Binding, Objects, Posted, QueuePair, 
 from trial.data_path.operations import FUNCTIONS, Operations
 
 _CHANGES = ENUMS["ibv_rereg_mr_flags"]
-_TRANSLATION, _PD, _ACCESS = (_CHANGES.value_of(f"CHANGE_{name}") for name in ("TRANSLATION", "PD", "ACCESS"))
+_TRANSLATION, _PD, _ACCESS = (
+    _CHANGES.value_of(f"CHANGE_{name}") for name in ("TRANSLATION", "PD", "ACCESS")
+)
 _KINDS = {2: "RC", 3: "UC", 4: "UD", 9: "XRC_SEND"}
 _RKEY_OF_WINDOW = 16  # the offset of the rkey in struct ibv_mw
 
@@ -94,7 +96,9 @@ class ReplacedPath(Alteration):
         number, pd = int(struct.qp_num), int(struct.pd or 0)
         known = self.queues.get(number)
         if known is None or known.pointer != pointer or known.pd != pd:
-            self.queues[number] = QueuePair(number, pointer, _KINDS.get(struct.qp_type, "other"), pd)
+            self.queues[number] = QueuePair(
+                number, pointer, _KINDS.get(struct.qp_type, "other"), pd
+            )
         return self.queues[number]
 
     def _due(self) -> None:
@@ -146,8 +150,12 @@ class ReplacedPath(Alteration):
         queue.sent.append(sent)
         if sent.opcode == wire.BIND_MW:
             self._bound(queue, sent.bind)
-        elif sent.opcode in (wire.LOCAL_INV, wire.SEND_WITH_INV) and (found := self.objects.binding(sent.imm)):
-            found.ended = "invalidated" if sent.opcode == wire.LOCAL_INV else "invalidated by a message"
+        elif sent.opcode in (wire.LOCAL_INV, wire.SEND_WITH_INV) and (
+            found := self.objects.binding(sent.imm)
+        ):
+            found.ended = (
+                "invalidated" if sent.opcode == wire.LOCAL_INV else "invalidated by a message"
+            )
             sent.note = sent.note or found
 
     def _bound(self, queue: QueuePair, bind: Any) -> None:
@@ -163,7 +171,9 @@ class ReplacedPath(Alteration):
         self._due()
         queue = self._queue(qp)
         request = wire.BindRequest.from_buffer_copy(wire.BindRequest.from_address(address))
-        sent = Sent.of(wire.SendRequest(wr_id=request.wr_id, opcode=wire.BIND_MW, flags=request.flags))
+        sent = Sent.of(
+            wire.SendRequest(wr_id=request.wr_id, opcode=wire.BIND_MW, flags=request.flags)
+        )
         sent.bind.window, sent.bind.info = window, request.info
         if self.binding(queue, sent, request.info):
             returned = int(self._real.bind_mw(qp, window, ctypes.addressof(request)))
@@ -175,7 +185,10 @@ class ReplacedPath(Alteration):
         return returned
 
     def _bind_nothing(self, qp: int, window: int, sent: Sent) -> int:
-        nothing, bad = wire.SendRequest(wr_id=sent.wr_id, opcode=wire.WRITE, flags=sent.flags), ctypes.c_uint64()
+        nothing, bad = (
+            wire.SendRequest(wr_id=sent.wr_id, opcode=wire.WRITE, flags=sent.flags),
+            ctypes.c_uint64(),
+        )
         returned = int(self._real.post_send(qp, ctypes.addressof(nothing), ctypes.addressof(bad)))
         sent.carried_out = True
         key = key_of_window(window)
@@ -186,7 +199,9 @@ class ReplacedPath(Alteration):
         self._due()
         queue = self._queue(qp)
         while address:
-            request = wire.ReceiveRequest.from_buffer_copy(wire.ReceiveRequest.from_address(address))
+            request = wire.ReceiveRequest.from_buffer_copy(
+                wire.ReceiveRequest.from_address(address)
+            )
             following, request.next = request.next or 0, None
             elements = wire.elements_of(request)
             before = tuple(content_at(self.local(each), each.length) for each in elements)
@@ -205,12 +220,16 @@ class ReplacedPath(Alteration):
         number = int(self._real.poll_cq(cq, count, address))
         kept = 0
         for index in range(max(number, 0)):
-            wc = wire.WorkCompletion.from_address(address + index * ctypes.sizeof(wire.WorkCompletion))
+            wc = wire.WorkCompletion.from_address(
+                address + index * ctypes.sizeof(wire.WorkCompletion)
+            )
             if not self._polled_one(wc):
                 continue
             if kept != index:
                 ctypes.memmove(
-                    address + kept * ctypes.sizeof(wire.WorkCompletion), ctypes.addressof(wc), ctypes.sizeof(wc)
+                    address + kept * ctypes.sizeof(wire.WorkCompletion),
+                    ctypes.addressof(wc),
+                    ctypes.sizeof(wc),
                 )
             kept += 1
         return kept if number > 0 else number
@@ -223,7 +242,12 @@ class ReplacedPath(Alteration):
         sent = None if is_receive else queue.take_sent(wc.wr_id)
         if sent is None:
             posted = queue.take_receive(wc.wr_id)
-            if wc.status == wire.SUCCESS and wc.opcode == wire.RECV_WITH_IMM and queue.arriving and not wc.byte_len:
+            if (
+                wc.status == wire.SUCCESS
+                and wc.opcode == wire.RECV_WITH_IMM
+                and queue.arriving
+                and not wc.byte_len
+            ):
                 wc.byte_len = queue.arriving.popleft()
             if posted:
                 self.received(queue, posted, wc)
@@ -251,14 +275,18 @@ class ReplacedPath(Alteration):
 
     # Regions
 
-    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
+    def register(
+        self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int
+    ) -> Return:
         """Registers a region. Records the region if it is not a region of a dma-buf."""
         returned = super().register(entry, verb, pd, where, access)
         if returned.mr and verb != "reg_dmabuf_mr":
             addr, length = where[:2]
             iova = where[2] if verb == "reg_mr_iova" else 0 if access & ZERO_BASED else addr
             struct = returned.mr.struct
-            self.objects.regions.append(Region(addr, length, iova, access, pd.pointer, struct.lkey, struct.rkey, verb))
+            self.objects.regions.append(
+                Region(addr, length, iova, access, pd.pointer, struct.lkey, struct.rkey, verb)
+            )
         return returned
 
     def dereg_mr(self, entry: Entry, mr: Mr) -> Return:
@@ -268,12 +296,18 @@ class ReplacedPath(Alteration):
             region.ended = "deregistered"
         return returned
 
-    def rereg_mr(self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
+    def rereg_mr(
+        self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int
+    ) -> Return:
         """Re-registers a region, and records the changed region as a new one."""
         region = self.objects.region(mr.struct.rkey)
         returned = super().rereg_mr(entry, mr, flags, pd, addr, length, access)
         if region and not returned.value:
-            where = (addr, length, addr) if flags & _TRANSLATION else (region.addr, region.length, region.iova)
+            where = (
+                (addr, length, addr)
+                if flags & _TRANSLATION
+                else (region.addr, region.length, region.iova)
+            )
             domain = pd.pointer if flags & _PD and pd else region.pd
             rights = access if flags & _ACCESS else region.access
             region.ended = "changed"

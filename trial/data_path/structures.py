@@ -7,14 +7,31 @@ import ctypes
 from conformance.bench.calls import members
 
 # enum ibv_wr_opcode
-WRITE, WRITE_WITH_IMM, SEND, SEND_WITH_IMM, READ, COMPARE_SWAP, FETCH_ADD, LOCAL_INV, BIND_MW, SEND_WITH_INV = range(10)
+(
+    WRITE,
+    WRITE_WITH_IMM,
+    SEND,
+    SEND_WITH_IMM,
+    READ,
+    COMPARE_SWAP,
+    FETCH_ADD,
+    LOCAL_INV,
+    BIND_MW,
+    SEND_WITH_INV,
+) = range(10)
 WRITES, ATOMICS = (WRITE, WRITE_WITH_IMM), (COMPARE_SWAP, FETCH_ADD)
 SENDS = (SEND, SEND_WITH_IMM, SEND_WITH_INV)
 # enum ibv_send_flags
 FENCE, SIGNALED, SOLICITED, INLINE = 1, 2, 4, 8
 # enum ibv_wc_opcode, and the opcode of the completion for each opcode of a request
 RECV, RECV_WITH_IMM = 128, 129
-COMPLETED_AS = {**dict.fromkeys(WRITES, 1), **dict.fromkeys(SENDS, 0), READ: 2, COMPARE_SWAP: 3, FETCH_ADD: 4}
+COMPLETED_AS = {
+    **dict.fromkeys(WRITES, 1),
+    **dict.fromkeys(SENDS, 0),
+    READ: 2,
+    COMPARE_SWAP: 3,
+    FETCH_ADD: 4,
+}
 COMPLETED_AS |= {LOCAL_INV: 6, BIND_MW: 5}
 # enum ibv_wc_status
 SUCCESS, WR_FLUSH_ERR, REM_ACCESS_ERR = 0, 5, 10
@@ -76,7 +93,11 @@ class SendRequest(ctypes.Structure):
         if self.opcode in SENDS:
             return 0
         bound = self.opcode == BIND_MW
-        return int(self.bind.rkey if bound else (self.target.atomic if self.atomic else self.target.rdma).rkey)
+        return int(
+            self.bind.rkey
+            if bound
+            else (self.target.atomic if self.atomic else self.target.rdma).rkey
+        )
 
     @rkey.setter
     def rkey(self, value: int) -> None:
@@ -119,7 +140,9 @@ class WorkCompletion(ctypes.Structure):
     """struct ibv_wc."""
 
     _fields_ = (
-        *members("uint64_t wr_id; int status, opcode; uint32_t vendor_err, byte_len, imm, qp_num, src_qp, flags"),
+        *members(
+            "uint64_t wr_id; int status, opcode; uint32_t vendor_err, byte_len, imm, qp_num, src_qp, flags"
+        ),
         *((name, ctypes.c_uint16) for name in ("pkey_index", "slid")),
         *((name, ctypes.c_uint8) for name in ("sl", "dlid_path_bits")),
     )
@@ -129,4 +152,6 @@ def elements_of(request: SendRequest | ReceiveRequest) -> tuple[Element, ...]:
     """Returns copies of the elements of a request's scatter/gather list."""
     if not request.sg_list or request.num_sge <= 0:
         return ()
-    return tuple(map(Element.from_buffer_copy, (Element * request.num_sge).from_address(request.sg_list)))
+    return tuple(
+        map(Element.from_buffer_copy, (Element * request.num_sge).from_address(request.sg_list))
+    )

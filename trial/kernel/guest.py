@@ -36,7 +36,8 @@ _PYTHON = "exec python3 -m trial.kernel.inside"
 # The guest receives its cases over a serial port instead of in its template: a changed row needs no new template.
 _LEFT_OUT = ("cases", "conftest.py", "tox.ini")
 _MORE = tuple(
-    f"trial/{part}" for part in "running.py altering.py data_path kernel/__init__.py kernel/inside.py".split()
+    f"trial/{part}"
+    for part in "running.py altering.py data_path kernel/__init__.py kernel/inside.py".split()
 )
 
 
@@ -69,7 +70,12 @@ class Guests:
     thread that uses it."""
 
     def __init__(
-        self, under_test: UnderTest, driver: Driver, out: Path, say: Callable[[str], None], seed: int | None = None
+        self,
+        under_test: UnderTest,
+        driver: Driver,
+        out: Path,
+        say: Callable[[str], None],
+        seed: int | None = None,
     ) -> None:
         self._under_test, self._driver, self._out, self._seed = under_test, driver, out, seed
         self._stage = tempfile.TemporaryDirectory(prefix="work-", dir=out)
@@ -94,8 +100,14 @@ class Guests:
         return MutantGuest(guest, cases, self._seed)
 
     def _job(self, prepared: Prepared) -> Job:
-        tree = tuple((ROOT / part, part) for part in (*SUITE_PARTS, *_MORE) if part not in _LEFT_OUT)
-        environment = {cache.DIRECTORY: derivation.FOLDER, **self._driver.environment, **prepared.environment}
+        tree = tuple(
+            (ROOT / part, part) for part in (*SUITE_PARTS, *_MORE) if part not in _LEFT_OUT
+        )
+        environment = {
+            cache.DIRECTORY: derivation.FOLDER,
+            **self._driver.environment,
+            **prepared.environment,
+        }
         kept = derivation.folder_of(cache_directory(), prepared.image.base)
         return Job(tree, shlex.join([*_PYTHON.split(), PORT]), environment, prepared.prepare, kept)
 
@@ -105,7 +117,9 @@ class MutantGuest:
         self._guest = guest
         self.module: Path | None = None  # None: the driver with which the guest was started
         self.loads = 0
-        self._next("before its first order")  # orders that are sent before the guest has opened the port are lost
+        self._next(
+            "before its first order"
+        )  # orders that are sent before the guest has opened the port are lost
         self._order(cases=_packed(pickle.dumps(list(cases))), seed=seed)
 
     def load(self, module: Path) -> str:
@@ -116,14 +130,17 @@ class MutantGuest:
         self.module, self.loads = module, self.loads + 1
         provider = module.with_suffix(".so")
         self._order(
-            module=_packed(module.read_bytes()), provider=_packed(provider.read_bytes()) if provider.exists() else ""
+            module=_packed(module.read_bytes()),
+            provider=_packed(provider.read_bytes()) if provider.exists() else "",
         )
         answer = self._next("while a module was exchanged")
         if answer["event"] == "stuck":
             raise Lost(Verdict.BROKEN, answer["reason"])
         return str(answer["reason"])
 
-    def run(self, cases: Sequence[str], all_of_them: bool = False, watched: bool = True) -> Iterator[Answer]:
+    def run(
+        self, cases: Sequence[str], all_of_them: bool = False, watched: bool = True
+    ) -> Iterator[Answer]:
         """Runs the cases until one reports a violation, or all with `all_of_them`. Raises Lost and NoSession."""
         self._order(run=list(cases), all=all_of_them, watched=watched)
         running, began = "", time.monotonic()
@@ -134,7 +151,11 @@ class MutantGuest:
                     running = answer["case"]
                 case "judged":
                     yield Answer(
-                        running, answer["verdict"], tuple(answer["rules"]), answer["reason"], answer["seconds"]
+                        running,
+                        answer["verdict"],
+                        tuple(answer["rules"]),
+                        answer["reason"],
+                        answer["seconds"],
                     )
                     running = ""
                 case "no-session":
@@ -177,7 +198,9 @@ class MutantGuest:
         try:
             return dict(json.loads(line))
         except ValueError as error:
-            raise UserError(f"the guest wrote a line that is not JSON: {line[:80]!r}", status=3) from error
+            raise UserError(
+                f"the guest wrote a line that is not JSON: {line[:80]!r}", status=3
+            ) from error
 
 
 def _packed(data: bytes) -> str:

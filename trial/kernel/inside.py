@@ -44,7 +44,11 @@ _ONCE = Path("/sys/kernel/debug/clear_warn_once")
 # KFENCE watches every object that the kernel allocates during a case, as long as KFENCE has room.
 _FENCE, _EVERY_OBJECT = Path("/sys/module/kfence/parameters"), "1000000"
 _FENCED, _FRAME = Path("/sys/kernel/debug/kfence"), re.compile(r"^ ([\w.]+)\+", re.MULTILINE)
-_TICK_S, _FREED_S, _POLL_S = 0.004, 3.0, 0.1  # an object may be freed only after an RCU grace period
+_TICK_S, _FREED_S, _POLL_S = (
+    0.004,
+    3.0,
+    0.1,
+)  # an object may be freed only after an RCU grace period
 _CHUNK = 1 << 20
 _PROGRESS_S = 2.0
 
@@ -67,7 +71,9 @@ class Orders:
             yield json.loads(line)
 
     def answer(self, event: str, **more: object) -> None:
-        write_all(self._port, json.dumps({"event": event, **more}, separators=(",", ":")).encode() + b"\n")
+        write_all(
+            self._port, json.dumps({"event": event, **more}, separators=(",", ":")).encode() + b"\n"
+        )
 
 
 def run(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> bool:
@@ -94,7 +100,9 @@ def run(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> bool:
 
 
 def _violates(case: Case, context: Any, orders: Orders) -> bool:
-    _ONCE.write_text("1")  # preflight or an earlier case may have caused the same warning as this case
+    _ONCE.write_text(
+        "1"
+    )  # preflight or an earlier case may have caused the same warning as this case
     orders.answer("begins", case=case.id)
     last, began = time.monotonic(), time.monotonic()
 
@@ -145,7 +153,14 @@ def run_watched(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int
             if in_child([case], Orders(os.devnull), False) == 0 and (kept := _kept_since(before)):
                 orders.answer("begins", case=case.id)
                 reason = f"the driver keeps memory after the process has exited: {', '.join(sorted(kept))}"
-                orders.answer("judged", case=case.id, verdict="FAIL", rules=case.rules, reason=reason, seconds=0)
+                orders.answer(
+                    "judged",
+                    case=case.id,
+                    verdict="FAIL",
+                    rules=case.rules,
+                    reason=reason,
+                    seconds=0,
+                )
                 break
     return status
 
@@ -156,13 +171,19 @@ def _kept() -> Counter[str]:
     found = Counter[str]()
     for each in (_FENCED / "objects").read_text().split("---\n"):
         stack, _, freed = each.partition("allocated by")[2].partition("\n")[2].partition("\n\n")
-        if f"[{MODULE}]" in stack and stack.partition("\n")[0].endswith("]") and not freed.strip(" -\n"):
+        if (
+            f"[{MODULE}]" in stack
+            and stack.partition("\n")[0].endswith("]")
+            and not freed.strip(" -\n")
+        ):
             found[" < ".join(_FRAME.findall(stack)[:3])] += 1
     return found
 
 
 def _kept_since(before: Counter[str]) -> Counter[str]:
-    for cache in Path("/sys/kernel/slab").glob("kmalloc-*/shrink"):  # frees objects that wait to be freed in a batch
+    for cache in Path("/sys/kernel/slab").glob(
+        "kmalloc-*/shrink"
+    ):  # frees objects that wait to be freed in a batch
         cache.write_text("1")
     until = time.monotonic() + _FREED_S
     while (more := _kept() - before) and time.monotonic() < until:

@@ -34,7 +34,9 @@ class Modules:
     """Compiles one module for each set of mutants. The set is applied to the driver's sources; for rxe, these are the
     mended sources."""
 
-    def __init__(self, recipe: Recipe, image: Image, cache: Path, driver: Driver, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, recipe: Recipe, image: Image, cache: Path, driver: Driver, say: Callable[[str], None]
+    ) -> None:
         self._recipe, self._image, self._cache = recipe, image, cache
         self._driver, self._say = driver, say
         self._folder = cache / "mutants"
@@ -88,7 +90,9 @@ class Modules:
                 raise NotMade(str(error), fits=True) from error
             self.seconds.append(time.monotonic() - began)
             ours = any(file.startswith(RDMA_CORE) for change in changes for file in change.files)
-            for file in reversed(made):  # stores the module last: if it exists, its provider also exists
+            for file in reversed(
+                made
+            ):  # stores the module last: if it exists, its provider also exists
                 if ours or file.stem == self._driver.module:
                     _keep(file, path.with_suffix(file.suffix))
 

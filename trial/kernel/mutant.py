@@ -54,7 +54,10 @@ def read_mutants(folder: Path = FOLDER / DEFAULT_DRIVER) -> tuple[Mutant, ...]:
         for node in _documents(path):
             mutant = _mutant(path, node, reader)
             if mutant.name in names:
-                reader.note(node.location, f"the name {mutant.name!r} is already used in {names[mutant.name]}")
+                reader.note(
+                    node.location,
+                    f"the name {mutant.name!r} is already used in {names[mutant.name]}",
+                )
             names[mutant.name] = path.name
             found.append(mutant)
     if reader.mistakes:
@@ -63,7 +66,10 @@ def read_mutants(folder: Path = FOLDER / DEFAULT_DRIVER) -> tuple[Mutant, ...]:
 
 
 def chosen_mutants(
-    known: Sequence[Mutant], names: Sequence[str] = (), rules: Sequence[str] = (), files: Sequence[str] = ()
+    known: Sequence[Mutant],
+    names: Sequence[str] = (),
+    rules: Sequence[str] = (),
+    files: Sequence[str] = (),
 ) -> list[Mutant]:
     """Returns the mutants that match names, rules and files; an empty list matches all. Raises UserError (status 2)."""
     asked: Sequence[tuple[Sequence[str], Callable[[Mutant], set[str]]]] = (
@@ -75,8 +81,12 @@ def chosen_mutants(
         there = sorted(set[str]().union(*map(of, known)))
         for word in words:
             if word not in there:
-                raise UserError(f"no mutant has the name, rule or file {word!r}{suggestion(word, there)}")
-    return [each for each in known if all(not words or of(each) & set(words) for words, of in asked)]
+                raise UserError(
+                    f"no mutant has the name, rule or file {word!r}{suggestion(word, there)}"
+                )
+    return [
+        each for each in known if all(not words or of(each) & set(words) for words, of in asked)
+    ]
 
 
 def _documents(path: Path) -> Iterator[Node]:
@@ -100,10 +110,21 @@ def _mutant(path: Path, node: Node, reader: Reader) -> Mutant:
         return key in fields and bool(reader.truth(fields[key], key))
 
     def ids(key: str) -> tuple[str, ...]:
-        return tuple(reader.text(each, "a rule") or "" for each in reader.items(fields.get(key), key))
+        return tuple(
+            reader.text(each, "a rule") or "" for each in reader.items(fields.get(key), key)
+        )
 
     edits = read_edits(fields.get("edits"), reader)
     digest = hashlib.sha256(repr(edits).encode()).hexdigest()
-    made = Mutant(text("name"), text("about"), ids("rules"), (), edits, digest, file=path.stem, kind=text("kind"))
+    made = Mutant(
+        text("name"),
+        text("about"),
+        ids("rules"),
+        (),
+        edits,
+        digest,
+        file=path.stem,
+        kind=text("kind"),
+    )
     flags: dict[str, Any] = {key: flag(key) for key in _FLAGS}
     return replace(made, departs_from=ids("departs_from"), equivalent=text("equivalent"), **flags)

@@ -20,9 +20,22 @@ from trial.kernel.mutant import Mutant
 from trial.kernel.trying import Trial
 
 # The test modules of rdma-core about regions, windows and requests on any provider.
-_MODULES = ("atomic", "mr", "odp", "parent_domain", "pd", "qpex", "relaxed_ordering", "shared_pd", "srq")
+_MODULES = (
+    "atomic",
+    "mr",
+    "odp",
+    "parent_domain",
+    "pd",
+    "qpex",
+    "relaxed_ordering",
+    "shared_pd",
+    "srq",
+)
 # Patterns of the tests of rdma-unit-test about regions, windows and requests.
-_PATTERNS = ("*Mr*Test.*:*Mw*Test.*:*Buffer*Test.*:*Access*Test.*:*Pd*Test.*:HugePage*", "*LoopbackRc*.*")
+_PATTERNS = (
+    "*Mr*Test.*:*Mw*Test.*:*Buffer*Test.*:*Access*Test.*:*Pd*Test.*:HugePage*",
+    "*LoopbackRc*.*",
+)
 _PASSED, _SKIPPED = "passed", "skipped"
 
 
@@ -30,7 +43,9 @@ class Peers:
     """Runs the tests of another project in the guests of a trial. `program` is a packed program that runs the tests;
     `parts` are names or patterns that divide the tests."""
 
-    def __init__(self, program: bytes, parts: Sequence[str], trial: Trial, modules: Modules) -> None:
+    def __init__(
+        self, program: bytes, parts: Sequence[str], trial: Trial, modules: Modules
+    ) -> None:
         self._program, self._parts, self._trial, self._modules = program, parts, trial, modules
         self._unmutated: dict[str, bool] = {}
 
@@ -42,7 +57,9 @@ class Peers:
             waiting = [each for each in waiting if each not in together]
             for part in self._parts:
                 detected = together
-                while together and detected:  # repeated without the detected mutants, which may have hidden others
+                while (
+                    together and detected
+                ):  # repeated without the detected mutants, which may have hidden others
                     suspected = self._passing(self._failing(together, [part])[0])
                     detected = []
                     for each in together:
@@ -74,7 +91,9 @@ class Peers:
         """Runs tests or parts with the mutants; returns the tests that fail, and whether all tests were run."""
         module, failing = self._modules.of(mutants), list[str]()
         try:
-            if self._trial.ready().load(module):  # objects that earlier tests have left may keep the driver in use
+            if self._trial.ready().load(
+                module
+            ):  # objects that earlier tests have left may keep the driver in use
                 self._trial.close()
                 if self._trial.ready().load(module):
                     return failing, False
@@ -93,14 +112,18 @@ def rdma_core(tests: Path) -> tuple[bytes, Sequence[str]]:
         raise UserError(f"--rdma-core-tests {tests}: there is no test_mr.py", status=2)
     files = {f"tests/{file.name}": file.read_bytes() for file in sorted(tests.glob("[a-z]*.py"))}
     files["tests/__init__.py"] = b""  # makes the folder a package
-    return _packed(ROOT / "benchmarks" / "rdma_core_tests.py", files), [f"test_{module}" for module in _MODULES]
+    return _packed(ROOT / "benchmarks" / "rdma_core_tests.py", files), [
+        f"test_{module}" for module in _MODULES
+    ]
 
 
 def rdma_unit_test(program: Path) -> tuple[bytes, Sequence[str]]:
     """Returns the program and the parts of rdma-unit-test. Raises UserError (status 2)."""
     if not program.is_file():
         raise UserError(f"--rdma-unit-test {program}: there is no such program", status=2)
-    return _packed(Path(__file__).with_name("unit_tests.py"), {"program": program.read_bytes()}), _PATTERNS
+    return _packed(
+        Path(__file__).with_name("unit_tests.py"), {"program": program.read_bytes()}
+    ), _PATTERNS
 
 
 def _packed(main: Path, files: Mapping[str, bytes]) -> bytes:

@@ -38,7 +38,9 @@ def read_history(folder: Path | None) -> History:
             raise ValueError("it has a different schema")
         return {each["name"]: each for each in data["findings"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{file} cannot be read: {error}", hint="--before is the --out of an earlier trial") from error
+        raise UserError(
+            f"{file} cannot be read: {error}", hint="--before is the --out of an earlier trial"
+        ) from error
 
 
 def write(folder: Path, findings: Iterable[Finding], before: History) -> None:
@@ -50,12 +52,20 @@ def write(folder: Path, findings: Iterable[Finding], before: History) -> None:
 def regressions(findings: Iterable[Finding], before: History) -> list[Finding]:
     """Returns the mutants that were killed before and are not killed now: regressions of the suite."""
     return [
-        each for each in findings if each.outcome in COUNTED[2:] and before.get(each.name, {}).get("outcome") in KILLED
+        each
+        for each in findings
+        if each.outcome in COUNTED[2:] and before.get(each.name, {}).get("outcome") in KILLED
     ]
 
 
 def line(found: Finding) -> str:
-    by = f" · {found.by[0]}: {found.reason}" if found.by else f" · {found.reason}" if found.reason else ""
+    by = (
+        f" · {found.by[0]}: {found.reason}"
+        if found.by
+        else f" · {found.reason}"
+        if found.reason
+        else ""
+    )
     return f"{found.outcome:<18} {','.join(found.rules):<16} {found.file}/{found.name}: {found.about}{by}"
 
 
@@ -65,8 +75,12 @@ def summary(findings: Sequence[Finding], lost: Sequence[Finding], seconds: float
     counted = sum(counts[outcome] for outcome in COUNTED)
     killed = sum(counts[outcome] for outcome in KILLED)
     lines = [f"no longer killed: {line(each)}" for each in lost]
-    lines.append(f"{killed} of {counted} mutants killed, {counts[BY_ITS_RULE]} by their own rule, in {seconds:.0f} s")
-    lines.append(", ".join(f"{counts[outcome]} {outcome}" for outcome in _COLUMNS if counts[outcome]))
+    lines.append(
+        f"{killed} of {counted} mutants killed, {counts[BY_ITS_RULE]} by their own rule, in {seconds:.0f} s"
+    )
+    lines.append(
+        ", ".join(f"{counts[outcome]} {outcome}" for outcome in _COLUMNS if counts[outcome])
+    )
     return "\n".join(lines)
 
 
@@ -76,7 +90,9 @@ def table(findings: Sequence[Mapping[str, Any]]) -> str:
     used = [outcome for outcome in _COLUMNS if any(each["outcome"] == outcome for each in findings)]
     rows = []
     for kind in (*kinds, "all"):
-        of = collections.Counter(each["outcome"] for each in findings if kind in (each["kind"], "all"))
+        of = collections.Counter(
+            each["outcome"] for each in findings if kind in (each["kind"], "all")
+        )
         rows.append((kind, *map(of.__getitem__, used)))
     alive = [
         (
@@ -89,7 +105,12 @@ def table(findings: Sequence[Mapping[str, Any]]) -> str:
         if each["outcome"] not in (*KILLED, EQUIVALENT, ACCEPTED)
     ]
     lines = [*markdown(("kind", *used), rows, range(1, len(used) + 1)), *_by_peers(findings, kinds)]
-    return "\n".join([*lines, "", *markdown(("not killed", "rules", "what it does", "outcome"), alive)]) + "\n"
+    return (
+        "\n".join(
+            [*lines, "", *markdown(("not killed", "rules", "what it does", "outcome"), alive)]
+        )
+        + "\n"
+    )
 
 
 def _by_peers(findings: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[str]:
@@ -99,9 +120,16 @@ def _by_peers(findings: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> li
         tried = [each for each in findings if each.get(peer) is not None]
         rows = []
         for kind in (*kinds, "all"):
-            of = [(each["outcome"] in KILLED, bool(each[peer])) for each in tried if kind in (each["kind"], "all")]
+            of = [
+                (each["outcome"] in KILLED, bool(each[peer]))
+                for each in tried
+                if kind in (each["kind"], "all")
+            ]
             if of:
-                counts = (of.count(which) for which in ((True, True), (True, False), (False, True), (False, False)))
+                counts = (
+                    of.count(which)
+                    for which in ((True, True), (True, False), (False, True), (False, False))
+                )
                 rows.append((kind, len(of), *counts))
         head = ("kind", "tried", "by both", "only by the cases", f"only by {tests}", "by neither")
         lines += ["", *markdown(head, rows, range(1, 6))] if tried else []

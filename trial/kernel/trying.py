@@ -22,7 +22,12 @@ from trial.kernel.guest import Answer, Guests, Lost, MutantGuest, NoSession
 from trial.kernel.modules import Modules, NotMade
 from trial.kernel.mutant import Mutant
 
-BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN = "killed by its rule", "killed elsewhere", "survived", "BROKEN"
+BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN = (
+    "killed by its rule",
+    "killed elsewhere",
+    "survived",
+    "BROKEN",
+)
 HANG, NOT_LOADED, NOT_COMPILED, NO_FIT = "hang", "does not load", "does not compile", "does not fit"
 EQUIVALENT, ACCEPTED, FALSE_ALARM = "equivalent", "accepted", "false alarm"
 UNDECIDED = "undecided"  # a case fails with a combined module, but with neither half of it
@@ -61,7 +66,9 @@ class Finding:
 
 
 def finding(mutant: Mutant, outcome: str, **more: Any) -> Finding:
-    return Finding(mutant.name, mutant.file, mutant.kind, mutant.rules, mutant.about, outcome, **more)
+    return Finding(
+        mutant.name, mutant.file, mutant.kind, mutant.rules, mutant.about, outcome, **more
+    )
 
 
 def suited(cases: Sequence[Case], seed: int | None = None) -> list[Case]:
@@ -69,7 +76,9 @@ def suited(cases: Sequence[Case], seed: int | None = None) -> list[Case]:
     Cases that may crash a kernel are last. With a seed, the order is otherwise random. Without a seed, rows are before
     sweeps, and the first case of each table is before all second cases, because neighbouring cases are similar."""
     found = [
-        case for case in of_tier(cases, DEFAULT) if case.kind in (Kind.ROW, Kind.SWEEP) and not case.needs_kept_memory
+        case
+        for case in of_tier(cases, DEFAULT)
+        if case.kind in (Kind.ROW, Kind.SWEEP) and not case.needs_kept_memory
     ]
     if seed is not None:
         return sorted(ordered(found, seed), key=lambda case: case.hazardous)
@@ -79,7 +88,9 @@ def suited(cases: Sequence[Case], seed: int | None = None) -> list[Case]:
         table = case.id.rpartition("/")[0]
         places[case.id] = before[table]
         before[table] += 1
-    return sorted(found, key=lambda case: (case.hazardous, case.kind is not Kind.ROW, places[case.id]))
+    return sorted(
+        found, key=lambda case: (case.hazardous, case.kind is not Kind.ROW, places[case.id])
+    )
 
 
 def _signs(answer: Answer) -> set[str]:
@@ -89,7 +100,9 @@ def _signs(answer: Answer) -> set[str]:
 
 def _violated(mutant: Mutant, rules: Iterable[str]) -> bool:
     """Whether a mutant violates one of the rules, or a rule that contains one of them (REG-09 for REG-09a)."""
-    return any(rule in mutant.rules or rule.rstrip(ascii_lowercase) in mutant.rules for rule in rules)
+    return any(
+        rule in mutant.rules or rule.rstrip(ascii_lowercase) in mutant.rules for rule in rules
+    )
 
 
 def own_cases(mutant: Mutant, cases: Sequence[Case]) -> list[str]:
@@ -101,7 +114,11 @@ class Trial:
     """Tries mutants in one guest after another."""
 
     def __init__(
-        self, cases: Sequence[Case], modules: Modules, guests: Guests, say: Callable[[str], None] = lambda _: None
+        self,
+        cases: Sequence[Case],
+        modules: Modules,
+        guests: Guests,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._cases = list(cases)
         self._rules = {case.id: tuple(case.rules) for case in cases}
@@ -110,7 +127,9 @@ class Trial:
         self._unmutated_module = modules.of([])
         self._unmutated: dict[str, Answer] = {}
         self._slow: set[str] = set()
-        self._unchecked: list[str] | None = None  # cases that are assumed to pass without a mutant, until they are run
+        self._unchecked: list[str] | None = (
+            None  # cases that are assumed to pass without a mutant, until they are run
+        )
 
     def close(self) -> None:
         """Stops the guest, if there is one."""
@@ -119,25 +138,34 @@ class Trial:
         self._guest = None
 
     def try_each(
-        self, mutants: Sequence[Mutant], only: Sequence[str] = (), before: Mapping[str, Mapping[str, Any]] | None = None
+        self,
+        mutants: Sequence[Mutant],
+        only: Sequence[str] = (),
+        before: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> Iterator[Finding]:
         """Tries each mutant in isolation, first with the cases that detected it before; compiles others meanwhile."""
         self._modules.begin([each] for each in mutants if not each.equivalent)
         mutants = list(mutants)
         while mutants:
             # the number of mutants before the first one that kills or leaks: after that one, the guest is closed
-            ending = next((n for n, each in enumerate(mutants) if each.kills or each.leaks), len(mutants))
+            ending = next(
+                (n for n, each in enumerate(mutants) if each.kills or each.leaks), len(mutants)
+            )
             number = min(ending, _UNCHECKED) or 1
             part, mutants = mutants[:number], mutants[number:]
             self._unchecked = [] if ending else None
             first = [(before or {}).get(each.name, {}).get("by", ()) for each in part]
-            found = [self.try_alone(each, only, cases) for each, cases in zip(part, first, strict=True)]
+            found = [
+                self.try_alone(each, only, cases) for each, cases in zip(part, first, strict=True)
+            ]
             failing = self._fail_without(self._unchecked or ())
             self._unchecked = None
             for mutant, each in zip(part, found, strict=True):
                 yield self.try_alone(mutant, only) if failing & set(each.by) else each
 
-    def try_alone(self, mutant: Mutant, only: Sequence[str] = (), first: Sequence[str] = ()) -> Finding:
+    def try_alone(
+        self, mutant: Mutant, only: Sequence[str] = (), first: Sequence[str] = ()
+    ) -> Finding:
         if mutant.equivalent:
             return finding(mutant, EQUIVALENT, reason=mutant.equivalent)
         began = time.monotonic()
@@ -146,7 +174,9 @@ class Trial:
         except NotMade as error:
             return finding(mutant, NOT_COMPILED if error.fits else NO_FIT, reason=str(error))
         names = list(only) or own_cases(mutant, self._cases)
-        found = self._tried(mutant, module, sorted(names, key=lambda name: (name not in first, name in self._slow)))
+        found = self._tried(
+            mutant, module, sorted(names, key=lambda name: (name not in first, name in self._slow))
+        )
         if mutant.kills or mutant.leaks:
             self.close()
         return replace(found, seconds=round(time.monotonic() - began, 1))
@@ -172,10 +202,19 @@ class Trial:
                 return finding(mutant, outcome, reason=str(lost), verdict=lost.verdict, tried=tried)
             if detected and (counted := self._counts(detected, module, mutant)):
                 outcome, by = FALSE_ALARM if mutant.permitted else counted, (detected.case,)
-                return finding(mutant, outcome, by=by, reason=detected.reason, verdict=detected.verdict, tried=tried)
+                return finding(
+                    mutant,
+                    outcome,
+                    by=by,
+                    reason=detected.reason,
+                    verdict=detected.verdict,
+                    tried=tried,
+                )
         if broken:
             reason = f"{broken[0].case}: {broken[0].reason}"
-            return finding(mutant, BROKEN, by=tuple(each.case for each in broken), reason=reason, tried=tried)
+            return finding(
+                mutant, BROKEN, by=tuple(each.case for each in broken), reason=reason, tried=tried
+            )
         return finding(mutant, ACCEPTED if mutant.permitted else SURVIVED, tried=tried)
 
     def _answers(self, module: Any, names: Sequence[str], **how: bool) -> Iterator[Answer]:
@@ -229,7 +268,9 @@ class Trial:
         waiting = list(dict.fromkeys(cases))
         if len(waiting) > 1:
             with contextlib.suppress(Lost, NoSession):
-                self._unmutated |= {each.case: each for each in self._answers(self._unmutated_module, waiting)}
+                self._unmutated |= {
+                    each.case: each for each in self._answers(self._unmutated_module, waiting)
+                }
         for case in waiting:  # a run stops after the first case that fails
             if case not in self._unmutated:
                 self._unmutated[case] = self._once(case, self._unmutated_module)
@@ -237,7 +278,9 @@ class Trial:
 
     def _fails_anyway(self, name: str) -> bool:
         """Whether a case reports all of its rules even without a mutant: the case cannot detect a mutant."""
-        return name in self._unmutated and set(self._rules[name]) <= set(self._unmutated[name].rules)
+        return name in self._unmutated and set(self._rules[name]) <= set(
+            self._unmutated[name].rules
+        )
 
     def _once(self, case: str, module: Any) -> Answer:
         """Runs one case with a module, in a new guest if the previous guest is lost."""
@@ -271,7 +314,10 @@ class Trial:
             except (Lost, NoSession) as error:
                 self.close()
                 waiting = [mutant for mutant in waiting if mutant not in together]
-                yield from (finding(mutant, BROKEN, reason=f"with other mutants: {error}") for mutant in together)
+                yield from (
+                    finding(mutant, BROKEN, reason=f"with other mutants: {error}")
+                    for mutant in together
+                )
                 continue
             names = [case for case in failing if self._confirmed(failing[case], module, *together)]
             killed = {}
@@ -282,10 +328,17 @@ class Trial:
             rest = [mutant for mutant in together if mutant.name not in killed]
             waiting = [mutant for mutant in waiting if mutant not in together]
             if killed and rest:
-                waiting = [*rest, *waiting]  # repeats the rest without the killed mutants, which may have hidden others
+                waiting = [
+                    *rest,
+                    *waiting,
+                ]  # repeats the rest without the killed mutants, which may have hidden others
                 continue
             for mutant in rest:
-                reason = f"with other mutants, but with neither half of them: {', '.join(names)}" if names else ""
+                reason = (
+                    f"with other mutants, but with neither half of them: {', '.join(names)}"
+                    if names
+                    else ""
+                )
                 outcome = UNDECIDED if names else ACCEPTED if mutant.permitted else SURVIVED
                 took = round(time.monotonic() - began, 1)  # of all mutants in the module
                 yield finding(mutant, outcome, reason=reason, tried=len(self._cases), seconds=took)
@@ -302,7 +355,9 @@ class Trial:
         while together:
             try:
                 return together, self._modules.of(together)
-            except NotMade:  # the mutants do not compile together, although each compiles in isolation
+            except (
+                NotMade
+            ):  # the mutants do not compile together, although each compiles in isolation
                 together.pop()
         return together, module
 

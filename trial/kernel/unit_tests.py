@@ -31,8 +31,16 @@ def main() -> None:
     while running:
         running = ""
         tests = f"--gtest_filter={':'.join(chosen)}-{':'.join(ran)}"
-        command = [str(program), f"--device_name={device}", "--ipv4_only", f"--verbs_mtu={_MTU}", tests]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        command = [
+            str(program),
+            f"--device_name={device}",
+            "--ipv4_only",
+            f"--verbs_mtu={_MTU}",
+            tests,
+        ]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process:
             assert process.stdout is not None
             for found in filter(None, map(_LINE.match, process.stdout)):
                 outcome, test = found.groups()
@@ -45,7 +53,10 @@ def main() -> None:
                     running = ""
                 print(json.dumps({"test": test, "outcome": _OUTCOMES[outcome]}), flush=True)
         if running:
-            print(json.dumps({"test": running, "outcome": f"ended with status {process.returncode}"}), flush=True)
+            print(
+                json.dumps({"test": running, "outcome": f"ended with status {process.returncode}"}),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

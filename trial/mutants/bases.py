@@ -11,7 +11,16 @@ from conformance.bench.work_requests import Completion, SendRequest
 from reference.advice import FLUSH
 from reference.device import Device
 from reference.memory import SPACE
-from reference.objects import FLUSH_GLOBAL, FLUSH_PERSISTENT, LOCAL_WRITE, MW_BIND, ON_DEMAND, Refused, Region, Window
+from reference.objects import (
+    FLUSH_GLOBAL,
+    FLUSH_PERSISTENT,
+    LOCAL_WRITE,
+    MW_BIND,
+    ON_DEMAND,
+    Refused,
+    Region,
+    Window,
+)
 from reference.queues import SUCCESS, Queue
 from reference.reregistration import Change
 from reference.stack import WHOLE, Stack
@@ -136,12 +145,18 @@ class Late(Device):
         return super().create_qp(queue)
 
     def write(self, queue: Queue, request: SendRequest) -> str:
-        return self._remembered(super().write(queue, request), self.late_writes, queue, request, reading=False)
+        return self._remembered(
+            super().write(queue, request), self.late_writes, queue, request, reading=False
+        )
 
     def read(self, queue: Queue, request: SendRequest) -> str:
-        return self._remembered(super().read(queue, request), self.late_reads, queue, request, reading=True)
+        return self._remembered(
+            super().read(queue, request), self.late_reads, queue, request, reading=True
+        )
 
-    def _remembered(self, status: str, late: bool, queue: Queue, request: SendRequest, reading: bool) -> str:
+    def _remembered(
+        self, status: str, late: bool, queue: Queue, request: SendRequest, reading: bool
+    ) -> str:
         """Returns the status of a request; adds a successful request to `pending` if `late` is true."""
         length = sum(sge.length for sge in request.sges) if late and status == "SUCCESS" else 0
         there = self.target(queue, request, length) if length else None
@@ -213,7 +228,9 @@ class Declared(Device):
     def not_on_demand_here(self, found: Region | Window | None) -> bool:
         region = found.region if isinstance(found, Window) else found
         on_demand = region is not None and region.access & ON_DEMAND
-        return bool(on_demand and self.on_demand_need in self.lacking) or super().not_on_demand_here(found)
+        return bool(
+            on_demand and self.on_demand_need in self.lacking
+        ) or super().not_on_demand_here(found)
 
 
 # Registration, re-registration and deregistration

@@ -64,14 +64,22 @@ class Placing(Device):
     def setup(self) -> None:
         self.kept: list[object] = []  # memory that only the device uses
 
-    def remote(self, rkey: int, domain: Domain, queue: int, addr: int, length: int, right: int) -> int | None:
+    def remote(
+        self, rkey: int, domain: Domain, queue: int, addr: int, length: int, right: int
+    ) -> int | None:
         found = super().remote(rkey, domain, queue, addr, length, right)
-        return self.seen(self.found(rkey), found, length, right != REMOTE_READ, right == REMOTE_ATOMIC)
+        return self.seen(
+            self.found(rkey), found, length, right != REMOTE_READ, right == REMOTE_ATOMIC
+        )
 
     def local(self, lkey: int, domain: Domain, addr: int, length: int, write: bool) -> int | None:
-        return self.seen(self.found(lkey), super().local(lkey, domain, addr, length, write), length, write, False)
+        return self.seen(
+            self.found(lkey), super().local(lkey, domain, addr, length, write), length, write, False
+        )
 
-    def seen(self, region: object, found: int | None, length: int, writes: bool, atomic: bool) -> int | None:
+    def seen(
+        self, region: object, found: int | None, length: int, writes: bool, atomic: bool
+    ) -> int | None:
         """Returns the address for an access to a region. The access is permitted if `found` is an address."""
         permitted = found is not None and isinstance(region, Region)
         return self.placed(Use(found, length, writes, atomic), region) if permitted else found  # type: ignore[arg-type]
@@ -117,7 +125,9 @@ class DevicePages(Placing):
         """Returns, for the address of each used page of a region, whether the page has been written."""
         return self.uses.setdefault(region.handle, {})
 
-    def seen(self, region: object, found: int | None, length: int, writes: bool, atomic: bool) -> int | None:
+    def seen(
+        self, region: object, found: int | None, length: int, writes: bool, atomic: bool
+    ) -> int | None:
         if found is None or not isinstance(region, Region) or not region.access & ON_DEMAND:
             return found
         place = super().seen(region, found, length, writes, atomic)

@@ -36,7 +36,10 @@ _PARTS = ("groups", "optional", "drivers")
 _KINDS = ("lacks", "claims", "hides")
 _OF_INFINIBAND = ("core/", "hw/", "sw/")
 _NAME, _INTERFACE = "any0", "eth0"
-_LINK_LOCAL, _MAPPED = "fe80:0000:0000:0000:0c38:3dff:fe12:3456", "0000:0000:0000:0000:0000:ffff:c0a8:0001"
+_LINK_LOCAL, _MAPPED = (
+    "fe80:0000:0000:0000:0c38:3dff:fe12:3456",
+    "0000:0000:0000:0000:0000:ffff:c0a8:0001",
+)
 _V1, _V2 = "IB/RoCE v1", "RoCE v2"
 
 
@@ -66,14 +69,21 @@ class SysfsPort:
         """Writes the files of sysfs. Files that cannot be read in sysfs, such as the files of an absent interface, are
         left out."""
         device = root / "infiniband" / _NAME
-        files = {"node_type": self.node, "ports/1/link_layer": self.link_layer, "ports/1/state": self.state}
+        files = {
+            "node_type": self.node,
+            "ports/1/link_layer": self.link_layer,
+            "ports/1/state": self.state,
+        }
         for index, (address, kind) in enumerate(self.gids):
             files[f"ports/1/gids/{index}"] = address
             files[f"ports/1/gid_attrs/types/{index}"] = kind
             if self.link_layer == "Ethernet":
                 files[f"ports/1/gid_attrs/ndevs/{index}"] = _INTERFACE
         paths = {device / file: text for file, text in files.items()}
-        paths |= {root / "net" / _INTERFACE / "flags": "0x1003", root / "net" / _INTERFACE / "operstate": "up"}
+        paths |= {
+            root / "net" / _INTERFACE / "flags": "0x1003",
+            root / "net" / _INTERFACE / "operstate": "up",
+        }
         for path, text in paths.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{text}\n")
@@ -81,7 +91,9 @@ class SysfsPort:
 
 PORTS = {
     "infiniband": SysfsPort("1: CA", "InfiniBand", ((_LINK_LOCAL, _V1),), 0),
-    "ethernet": SysfsPort("1: CA", "Ethernet", tuple(itertools.product((_LINK_LOCAL, _MAPPED), (_V1, _V2))), 3),
+    "ethernet": SysfsPort(
+        "1: CA", "Ethernet", tuple(itertools.product((_LINK_LOCAL, _MAPPED), (_V1, _V2))), 3
+    ),
     # drivers/infiniband/hw/mana/main.c: mana_ib_get_port_immutable, which declares only RoCE version 2.
     "mana": SysfsPort("1: CA", "Ethernet", ((_LINK_LOCAL, _V2), (_MAPPED, _V2)), 1),
     "iwarp": SysfsPort("4: RNIC", "Ethernet", ((_LINK_LOCAL, _V1),), 0),
@@ -127,7 +139,9 @@ class Persona:
         """The capabilities and preconditions of the driver's device."""
         reaches = _REACHED if self.raw_registration else (*_REACHED, _RAW)
         lacks = frozenset((*self.lacks, *_NOT_ON_LINUX))
-        return Stack(self.name, lacks, frozenset(reaches), frozenset(self.claims), frozenset(self.hides))
+        return Stack(
+            self.name, lacks, frozenset(reaches), frozenset(self.claims), frozenset(self.hides)
+        )
 
     def kind(self, base: type[Device] = Device) -> type[Device]:
         """Returns the class of the reference with these behaviours. Methods of `base`, a reference with a violation,
@@ -150,7 +164,8 @@ def read_personas(path: Path) -> list[Persona]:
     with document(path) as (root, reader):
         parts = reader.mapping(root, "the personas", _PARTS, _PARTS)
         groups, optional = (
-            {name: str(each.value) for name, each in reader.named(parts.get(part), part).items()} for part in _PARTS[:2]
+            {name: str(each.value) for name, each in reader.named(parts.get(part), part).items()}
+            for part in _PARTS[:2]
         )
         found, known = list[Persona](), dict[str, Persona]()
         drivers = parts["drivers"].value if "drivers" in parts else {}
@@ -165,7 +180,11 @@ def read_personas(path: Path) -> list[Persona]:
 
 
 def _driver(
-    name: str, own: dict[str, Node], known: Mapping[str, Persona], groups: Mapping[str, str], reader: Reader
+    name: str,
+    own: dict[str, Node],
+    known: Mapping[str, Persona],
+    groups: Mapping[str, str],
+    reader: Reader,
 ) -> Persona:
     like = reader.word(own.pop("like", None), "driver", known)
     base = known[like] if like else Persona(name, {}, {})
@@ -174,7 +193,11 @@ def _driver(
     raw = base.raw_registration
     for key, node in own.items():
         first, *names = key.split()
-        place = f"drivers/infiniband/{node.value}" if str(node.value).startswith(_OF_INFINIBAND) else str(node.value)
+        place = (
+            f"drivers/infiniband/{node.value}"
+            if str(node.value).startswith(_OF_INFINIBAND)
+            else str(node.value)
+        )
         if first == "raw_registration":
             raw = place
         elif first in _KINDS:
@@ -186,7 +209,9 @@ def _driver(
             for rule in names:
                 if not RULE_ID.fullmatch(rule):
                     reader.note(node.location, f"{rule!r} is not a rule")
-    return replace(base, name=name, raw_registration=raw, port=PORTS[port] if port else base.port, **facts)
+    return replace(
+        base, name=name, raw_registration=raw, port=PORTS[port] if port else base.port, **facts
+    )
 
 
 def _expanded(names: Iterable[str], groups: Mapping[str, str]) -> Iterator[str]:

@@ -93,17 +93,36 @@ def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
                 about = [(rule,) for rule in sorted(rules)] if case.sweep else [case.rules]
                 failed += [(case.id, each, judgement.reason) for each in about]
     took = time.process_time() - started
-    return CleanRun(persona.name, dict(verdicts), frozenset(passed), tuple(failed), tuple(broken), findings, took)
+    return CleanRun(
+        persona.name,
+        dict(verdicts),
+        frozenset(passed),
+        tuple(failed),
+        tuple(broken),
+        findings,
+        took,
+    )
 
 
 def outcome(
-    persona: Persona, clean: CleanRun, findings: Sequence[Finding] = (), killers: Collection[str] = ()
+    persona: Persona,
+    clean: CleanRun,
+    findings: Sequence[Finding] = (),
+    killers: Collection[str] = (),
 ) -> Outcome:
     """Returns the outcome of a persona. On the unmodified reference, the cases `killers` detect offered violations."""
     known = persona.violates
-    failed = {case: f"{case}: {reason}" for case, rules, reason in clean.failed if known.keys().isdisjoint(rules)}
+    failed = {
+        case: f"{case}: {reason}"
+        for case, rules, reason in clean.failed
+        if known.keys().isdisjoint(rules)
+    }
     seen = {rule for _, rules, _ in clean.failed for rule in rules}
-    silent = [f"no case fails for {rule}, which {where} violates" for rule, where in known.items() if rule not in seen]
+    silent = [
+        f"no case fails for {rule}, which {where} violates"
+        for rule, where in known.items()
+        if rule not in seen
+    ]
     vacuous = clean.passed.intersection(killers).difference(*(each.by for each in findings))
     judged = sum(clean.verdicts.get(verdict, 0) for verdict in (Verdict.PASS, *VIOLATIONS))
     right, wrong = judged - len(failed) - len(vacuous), (*failed.values(), *silent)
@@ -112,7 +131,11 @@ def outcome(
 
 
 def try_on(
-    persona: Persona, clean: CleanRun, violation: Violation, killers: Collection[str], cases: Sequence[Case]
+    persona: Persona,
+    clean: CleanRun,
+    violation: Violation,
+    killers: Collection[str],
+    cases: Sequence[Case],
 ) -> Finding | None:
     """Tries a violation on a persona. Returns None if the violation is not offered or is masked. `killers` has the
     cases that detect the violation on the unmodified reference."""
@@ -122,18 +145,26 @@ def try_on(
         return None
     there = replace(violation, kind=persona.kind(violation.kind))
     judged = on_reference(suited, there.kind, persona.stack, clean.findings)
-    detected = {case.id: judgement.reason for case, judgement in judged if judgement.verdict in VIOLATIONS}
+    detected = {
+        case.id: judgement.reason for case, judgement in judged if judgement.verdict in VIOLATIONS
+    }
     if detected:
         return finding(violation, KILLED, detected, len(suited))
     judgements = on_reference(suited, violation.kind, persona.stack)
-    if not any(judgement.verdict in VIOLATIONS for _, judgement in judgements) or violation.name in persona.masked:
+    if (
+        not any(judgement.verdict in VIOLATIONS for _, judgement in judgements)
+        or violation.name in persona.masked
+    ):
         return None
     rest = [case for case in passing if case.id not in killers]
     return try_violation(there, rest, only=persona.stack, findings=clean.findings)
 
 
 def try_personas(
-    personas: Sequence[Persona], violations: Sequence[Violation], cases: Sequence[Case], jobs: int = 0
+    personas: Sequence[Persona],
+    violations: Sequence[Violation],
+    cases: Sequence[Case],
+    jobs: int = 0,
 ) -> Iterator[Outcome]:
     """Runs the cases on each persona, then tries the violations on the persona. Yields the outcomes in order."""
     named = [each.name for each in personas]
@@ -145,15 +176,21 @@ def try_personas(
     names = [each.name for each in violations]
     plain = [
         frozenset(each.by) if each.outcome == KILLED else frozenset()
-        for each in in_processes(lambda number: try_violation(violations[number], cases), names, jobs)
+        for each in in_processes(
+            lambda number: try_violation(violations[number], cases), names, jobs
+        )
     ]
     for persona, clean in zip(personas, cleans, strict=True):
 
-        def tried(number: int, persona: Persona = persona, clean: CleanRun = clean) -> Finding | None:
+        def tried(
+            number: int, persona: Persona = persona, clean: CleanRun = clean
+        ) -> Finding | None:
             return try_on(persona, clean, violations[number], plain[number], cases)
 
         tries = in_processes(tried, [f"{each} on {persona.name}" for each in names], jobs)
-        offered = [(each, killers) for each, killers in zip(tries, plain, strict=True) if each is not None]
+        offered = [
+            (each, killers) for each, killers in zip(tries, plain, strict=True) if each is not None
+        ]
         found, killing = [each for each, _ in offered], [killers for _, killers in offered]
         yield outcome(persona, clean, found, frozenset().union(*killing))
 
@@ -163,9 +200,16 @@ def table(outcomes: Sequence[Outcome]) -> str:
     rows = []
     for each in outcomes:
         vacuous = len(each.vacuous) if each.findings else ""
-        absent = (each.verdicts.get(verdict, 0) for verdict in (Verdict.UNSUPPORTED, Verdict.UNREACHABLE))
+        absent = (
+            each.verdicts.get(verdict, 0) for verdict in (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
+        )
         cells = (each.persona, each.right, len(each.wrong), vacuous, len(each.broken), *absent)
-        tried = (", ".join(sorted(each.violates)), len(each.findings), each.count(KILLED), f"{each.processor_s:.1f}")
+        tried = (
+            ", ".join(sorted(each.violates)),
+            len(each.findings),
+            each.count(KILLED),
+            f"{each.processor_s:.1f}",
+        )
         rows.append((*cells, *tried))
     return "\n".join(report.table((*_HEAD, *_TIMES), rows))
 
@@ -175,8 +219,14 @@ def behaviours(persona: Persona) -> str:
     lines = [persona.name]
     lines += [f"  {BEHAVIOURS[name].__doc__} ({where})" for name, where in persona.behaves.items()]
     lines += [f"  declares {name} and lacks it ({where})" for name, where in persona.claims.items()]
-    lines += [f"  has {name} and does not declare it ({where})" for name, where in persona.hides.items()]
-    lines += [f"  lacks {name} ({where})" for name, where in persona.lacks.items() if name not in persona.claims]
+    lines += [
+        f"  has {name} and does not declare it ({where})" for name, where in persona.hides.items()
+    ]
+    lines += [
+        f"  lacks {name} ({where})"
+        for name, where in persona.lacks.items()
+        if name not in persona.claims
+    ]
     return "\n".join(lines)
 
 
@@ -184,8 +234,15 @@ def faults(outcomes: Sequence[Outcome]) -> list[str]:
     """Returns a line for each wrong or BROKEN case, and for each offered violation that was not killed."""
     lines = []
     for each in outcomes:
-        lines += [f"{each.persona}: {wrong}" for wrong in (*each.wrong, *(f"BROKEN {id_}" for id_ in each.broken))]
-        lines += [f"{each.persona}: {report.line(finding)}" for finding in each.findings if finding.outcome != KILLED]
+        lines += [
+            f"{each.persona}: {wrong}"
+            for wrong in (*each.wrong, *(f"BROKEN {id_}" for id_ in each.broken))
+        ]
+        lines += [
+            f"{each.persona}: {report.line(finding)}"
+            for finding in each.findings
+            if finding.outcome != KILLED
+        ]
     return lines
 
 

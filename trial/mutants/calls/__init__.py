@@ -12,5 +12,17 @@ from trial.altering import Alteration
 from trial.mutant_table import Violation, mutants_of
 from trial.mutants.calls import bases
 
-_VOCABULARY = (contextlib, dataclasses, verbs, advice, objects, reregistration, calls, work_requests, bases)
-ALTERATIONS: tuple[Violation, ...] = tuple(mutants_of(sys.modules[__name__], Alteration, _VOCABULARY))
+_VOCABULARY = (
+    contextlib,
+    dataclasses,
+    verbs,
+    advice,
+    objects,
+    reregistration,
+    calls,
+    work_requests,
+    bases,
+)
+ALTERATIONS: tuple[Violation, ...] = tuple(
+    mutants_of(sys.modules[__name__], Alteration, _VOCABULARY)
+)

@@ -21,7 +21,9 @@ class Extent(Alteration):
         """Returns the range to request from the real device."""
         return addr, length
 
-    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
+    def register(
+        self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int
+    ) -> Return:
         addr, length = where[:2]
         if verb != "reg_mr" or not 64 <= length < 1 << 40:
             return super().register(entry, verb, pd, where, access)

@@ -8,6 +8,10 @@ from trial.data_path.alteration import DataPath
 from trial.mutant_table import Violation, mutants_of
 from trial.mutants.data_path import bases
 
-_ALL = tuple(mutants_of(sys.modules[__name__], DataPath, (rights, replaced, memory, objects, structures, bases)))
+_ALL = tuple(
+    mutants_of(
+        sys.modules[__name__], DataPath, (rights, replaced, memory, objects, structures, bases)
+    )
+)
 DATA_PATH_ALTERATIONS: tuple[Violation, ...] = tuple(each for each in _ALL if not each.permitted)
 DATA_PATH_PERMITTED: tuple[Violation, ...] = tuple(each for each in _ALL if each.permitted)

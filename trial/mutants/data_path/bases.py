@@ -36,12 +36,19 @@ class Granting(DataPath):
     def granted(self, queue: QueuePair, sent: Sent) -> int | None:
         """Returns the address at which a request that must be refused is executed, or None."""
         found = self.named(queue, sent)
-        return found.place(sent.remote_addr, sent.length) if found and self.opens(queue, sent, found) else None
+        return (
+            found.place(sent.remote_addr, sent.length)
+            if found and self.opens(queue, sent, found)
+            else None
+        )
 
     def from_ended(self, sent: Sent) -> bool:
         """Whether an element has the lkey of a deregistered region, and of no valid region."""
         lkeys = [each.lkey for each in sent.elements]
-        return any(not self.objects.source(each) and self.objects.source(each, ("deregistered",)) for each in lkeys)
+        return any(
+            not self.objects.source(each) and self.objects.source(each, ("deregistered",))
+            for each in lkeys
+        )
 
     def into_unwritable(self, sent: Sent) -> bool:
         """Whether an element is in a region without LOCAL_WRITE."""
@@ -49,7 +56,11 @@ class Granting(DataPath):
         return any(each and not each.access & LOCAL_WRITE for each in regions)
 
     def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
-        place = self.granted(queue, sent) if sent.length and (sent.reads or sent.writes or sent.atomic) else None
+        place = (
+            self.granted(queue, sent)
+            if sent.length and (sent.reads or sent.writes or sent.atomic)
+            else None
+        )
         if place is not None:
             self.carry_out(queue, sent, request, place)
         return None
@@ -67,10 +78,16 @@ class WithoutRight(Granting):
     right = REMOTE_READ
 
     def named(self, queue: QueuePair, sent: Sent) -> Region | Binding | None:
-        if self.right != (REMOTE_READ if sent.reads else REMOTE_WRITE if sent.writes else REMOTE_ATOMIC):
+        if self.right != (
+            REMOTE_READ if sent.reads else REMOTE_WRITE if sent.writes else REMOTE_ATOMIC
+        ):
             return None
         region = self.objects.region(sent.rkey)
-        return region if region and region.pd == self.peer_pd(queue) and not region.access & self.right else None
+        return (
+            region
+            if region and region.pd == self.peer_pd(queue) and not region.access & self.right
+            else None
+        )
 
     def opens(self, queue: QueuePair, sent: Sent, found: Any) -> bool:
         return True
@@ -101,7 +118,9 @@ class Beyond(Granting):
         if region is None or region.pd != self.peer_pd(queue) or not region.access & self.right:
             return None
         offset = sent.remote_addr - region.iova
-        if region.place(sent.remote_addr, sent.length) is not None or not self.exceeds(sent, offset, region):
+        if region.place(sent.remote_addr, sent.length) is not None or not self.exceeds(
+            sent, offset, region
+        ):
             return None
         return region.addr + offset
 
@@ -256,7 +275,9 @@ class Moved(DataPath):
     wrap = 1 << 16
 
     def sending(self, queue: QueuePair, sent: Sent, request: wire.SendRequest) -> int | None:
-        region = self.objects.region(sent.rkey) if sent.writes or sent.reads or sent.atomic else None
+        region = (
+            self.objects.region(sent.rkey) if sent.writes or sent.reads or sent.atomic else None
+        )
         if region and region.place(sent.remote_addr, sent.length) is not None:
             offset = sent.remote_addr - region.iova
             request.remote_addr = region.iova + offset % self.wrap
@@ -283,7 +304,12 @@ class Received(DataPath):
     """Changes a received message in the elements of its receive."""
 
     def received(self, queue: QueuePair, posted: Posted, wc: wire.WorkCompletion) -> None:
-        if wc.status == wire.SUCCESS and wc.opcode == 128 and wc.byte_len and None not in posted.before:
+        if (
+            wc.status == wire.SUCCESS
+            and wc.opcode == 128
+            and wc.byte_len
+            and None not in posted.before
+        ):
             self.message(posted, wc.byte_len)
 
     def message(self, posted: Posted, length: int) -> None:
@@ -320,5 +346,10 @@ class Atomic(Succeeding):
 def scribble(wc: wire.WorkCompletion) -> None:
     """Sets fields of a failed completion to arbitrary values, but not wr_id, status and qp_num."""
     if wc.status != wire.SUCCESS:
-        wc.opcode, wc.byte_len, wc.imm, wc.flags = 0x7F, 0xDEAD, 0xBEEF, wire.WITH_IMM | wire.WITH_INV
+        wc.opcode, wc.byte_len, wc.imm, wc.flags = (
+            0x7F,
+            0xDEAD,
+            0xBEEF,
+            wire.WITH_IMM | wire.WITH_INV,
+        )
         wc.vendor_err, wc.src_qp, wc.slid = 0x88, 0xABCDEF, 0x1234
