@@ -187,7 +187,7 @@ def _run(
             if not arguments.known:  # a lab has already installed the client
                 hosts.install_client(progress.say, arguments.yes)
             host = around.enter_context(hosts.opened(options, progress.say))
-        options = target.with_target(options, host)
+        options = target.with_target(options, host, progress.say)
         if options.device and not options.hazardous:
             chosen = replace(chosen, cases=_harmless(chosen.cases, progress))
         chosen = _of_shard(chosen, options)

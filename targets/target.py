@@ -50,7 +50,9 @@ class Target:
     durations: Durations | None = None
 
 
-def with_target(options: RunOptions, host: "RemoteHost | None" = None) -> RunOptions:
+def with_target(
+    options: RunOptions, host: "RemoteHost | None" = None, say: Say = lambda _: None
+) -> RunOptions:
     """Returns the options with the target: a device of the connected `host`, a device of this host, or the guest.
     Raises UserError for an option that does not fit the target. Also raises UserError if the device does not exist, if
     its port or GID cannot be used for traffic, or if another process uses the device."""
@@ -67,7 +69,8 @@ def with_target(options: RunOptions, host: "RemoteHost | None" = None) -> RunOpt
     if options.peer and device:
         usable.check_peer(options.peer, device)
     for name in devices:
-        usable.check_use(name, options.port, options.gid_index, options.shared)
+        if note := usable.check_use(name, options.port, options.gid_index, options.shared):
+            say(note)
     if options.stack in INSTRUMENTED_STACKS and options.case_deadline_s == CASE_DEADLINE_S:
         options = replace(options, case_deadline_s=CASE_DEADLINE_S * SLOWER)
     return options.on(device)

@@ -35,8 +35,11 @@ def found(tmp_path_factory: Folders) -> Any:
 def test_a_device_that_others_use_is_refused(found: dict[str, Any]) -> None:
     output = found["in use"]
     assert output["refused"]["status"] == 2
-    assert "rxe0 is in use by other queue pairs: process" in output["refused"]["said"]
-    assert "(python3) has 1; end these programs, or give --shared" in output["refused"]["said"]
+    assert "rxe0 is in use by process" in output["refused"]["said"]
+    assert (
+        "(python3) (1 queue pair); end these programs, or give --shared"
+        in output["refused"]["said"]
+    )
     assert output["left"] is False
 
 

@@ -45,7 +45,7 @@ class Netlink:
     def __init__(self, **counts: int) -> None:
         self.counts = counts
         self.count = lambda: dict(self.counts)
-        self.count_all = lambda: {kind: number + 1 for kind, number in self.counts.items()}
+        self.totals = lambda: {kind: number + 1 for kind, number in self.counts.items()}
 
 
 @pytest.fixture
@@ -61,9 +61,14 @@ def system(tmp_path: Path) -> Path:
 
 
 def count(system: Path, netlink: Any, alone: bool = True) -> dict[str, int]:
+    return counter(system, netlink, alone).count()
+
+
+def counter(system: Path, netlink: Any, alone: bool = True) -> resources.ResourceCounter:
+    pairs = SimpleNamespace(count=lambda: netlink.counts.get("QP"))
     return resources.ResourceCounter(
-        "rxe0", netlink, alone, system / "proc", system / "cgroup"
-    ).count()
+        "rxe0", netlink, cast(Any, pairs), alone, system / "proc", system / "cgroup"
+    )
 
 
 def test_objects_that_only_the_control_group_counts_are_others(system: Path) -> None:
@@ -80,10 +85,10 @@ def test_objects_that_only_the_control_group_counts_are_others(system: Path) -> 
 
 def test_only_new_objects_of_the_process_are_leaked(system: Path) -> None:
     netlink = Netlink(QP=2, MR=1)
-    counter = resources.ResourceCounter("rxe0", netlink, True, system / "proc", system / "cgroup")  # type: ignore[arg-type]
-    first = counter.count()
+    counting = counter(system, netlink)
+    first = counting.count()
     netlink.counts = {"QP": 2, "MR": 3}
-    assert resources.leaked(first, counter.count()) == "the kernel still counts 2 MR"
+    assert resources.leaked(first, counting.count()) == "the kernel still counts 2 MR"
 
 
 def summary(*entries: tuple[bytes, int]) -> bytes:
@@ -108,7 +113,7 @@ def test_one_message_of_the_kernel_has_the_numbers_of_all_kinds(names: tuple[byt
         socket.socket, SimpleNamespace(send=lambda _: None, recv=lambda _: next(only))
     )
     numbers = {"PD": 300, "CQ": 301, "QP": 302, "MR": 303}
-    assert netlink.count_all() == (numbers if b"mr" in names else {})
+    assert netlink.totals() == (numbers if b"mr" in names else {})
 
 
 @pytest.mark.parametrize("lack", ["proc/self/cgroup", "cgroup/cases/rdma.current", "proc/vmstat"])

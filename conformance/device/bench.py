@@ -20,6 +20,7 @@ from conformance.device.uverbs import Uverbs
 from conformance.errors import UserError
 from conformance.header import Check, installed_api
 from conformance.kernel import paging
+from conformance.kernel.netlink import KINDS
 from conformance.kernel.resources import ResourceCounter
 from conformance.model.case import QpSpec
 from conformance.model.deadline import COMPLETION_DEADLINE_S
@@ -63,7 +64,9 @@ class DeviceBench:
                 RemoteDomain(peer) if isinstance(peer, RemoteDevice) else ProtectionDomain(peer)
             )
         self._completion_deadline_s = completion_deadline_s
-        self._resource_counter = ResourceCounter(device.name, device.netlink, alone)
+        self._resource_counter = ResourceCounter(
+            device.name, device.netlink, device.queue_pairs, alone
+        )
         self.page = memory.PAGE
         self.hugepage = memory.hugepage_size()
         self.library = Libibverbs(dialect)
@@ -160,6 +163,11 @@ class DeviceBench:
     def resources(self) -> dict[str, int]:
         """Returns the kernel's counts of this process's RDMA objects, and of its pinned and locked memory."""
         return self._resource_counter.count()
+
+    def uncounted(self) -> tuple[str, ...]:
+        """Returns the kinds of objects that the kernel cannot count on this device."""
+        counts = self.resources()
+        return tuple(kind for kind in KINDS if kind not in counts)
 
     def api_checks(self, waiting: Callable[[], None]) -> Sequence[Check]:
         """Returns the checks of API-01 on the installed header and bindings. The checks are computed once. Until they

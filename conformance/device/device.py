@@ -22,6 +22,7 @@ from conformance.device.uverbs import xrc_odp_caps
 from conformance.errors import UserError
 from conformance.kernel.log import text_of
 from conformance.kernel.netlink import RdmaNetlink, driver_name
+from conformance.kernel.resources import OwnQueuePairs
 from conformance.model.capability import DeviceAttributes, declared_capabilities
 from conformance.model.preflight import Findings
 from conformance.model.record import DeviceFacts, Environment
@@ -104,6 +105,7 @@ class Device:
         )  # shared by all pairs of this device; see interface.Pair
         self.connection_manager: ConnectionManager | None = None
         self.netlink = RdmaNetlink(name)
+        self.queue_pairs = OwnQueuePairs(self.netlink, port)
         self.driver_id = self.netlink.driver_id() or 0
         attributes = self.context.query_device_ex()
         self.attributes = attributes.orig_attr

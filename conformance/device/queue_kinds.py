@@ -275,6 +275,7 @@ class XrcQueue(DeviceQueue):
                 device.pointers.of(self.qp), device.pointers.of(shared, pd=pd.pointer)
             )
             self.receiver = int(self._receiver.qp_num)
+            self.device.queue_pairs.created(self.receiver)
             self.shared, self._peer_shared = int(shared.get_srq_num()), 0
             self._made = made.pop_all()
 

@@ -98,6 +98,7 @@ class DeviceQueue:
             self._close_completions()
             raise
         self.number = int(self.qp.qp_num)
+        device.queue_pairs.created(self.number)
         self.poster = Poster(device.pointers.of(self.qp))
         self.attributes: Any = (
             None  # the attributes of the last state transition, as a pyverbs QPAttr

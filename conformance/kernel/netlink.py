@@ -1,48 +1,44 @@
-"""Queries the kernel's RDMA netlink for a device's driver, its users, and the objects of a process. Also creates and
-removes devices of software drivers, like `rdma link`.
+"""Queries the kernel's RDMA netlink for a device's driver and for the objects on it. Also creates and removes devices of
+software drivers, like `rdma link`.
 
-`count` counts objects like `rdma resource`, but only those of one process, so that other users of the device do not
-change the counts. <rdma/rdma_netlink.h> defines the numbers. resources.py counts memory and memory windows.
+A total of all objects costs the device nothing. A list of queue pairs costs a command of the firmware for each queue
+pair, also for those of other processes (`fill_res_qp_entry_query` of drivers/infiniband/core/nldev.c), and fails for a
+driver that cannot query them. <rdma/rdma_netlink.h> defines the numbers. resources.py counts memory and memory windows;
+device_users.py names the owners of objects.
 """
 
+import errno
 import os
 import socket
 import struct
 import sys
-from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
 _NETLINK_RDMA = 20
 _NLDEV = 5  # RDMA_NL_NLDEV
 _REQUEST, _ACK, _DUMP = 0x1, 0x4, 0x300
 _DONE, _ERROR = 3, 2
-_GET, _NEW_LINK, _DELETE_LINK, _GET_PORT, _SYSTEM_GET, _GET_CHARDEV = (
-    1,
-    3,
-    4,
-    5,
-    6,
-    15,
-)  # RDMA_NLDEV_CMD_…
-_ALL_GET = 9  # RDMA_NLDEV_CMD_RES_GET
+# RDMA_NLDEV_CMD_…
+_GET, _NEW_LINK, _DELETE_LINK, _GET_PORT, _SYSTEM_GET, _RES_GET, _GET_CHARDEV = 1, 3, 4, 5, 6, 9, 15
 # RDMA_NLDEV_CMD_RES_…_GET
-_KINDS = {"QP": 10, "CQ": 12, "MR": 13, "PD": 14}
+QP, CQ, MR, PD = KINDS = ("QP", "CQ", "MR", "PD")
+_LISTS = {QP: 10, CQ: 12, MR: 13, PD: 14}
 # RDMA_NLDEV_ATTR_…
-_DEV_INDEX, _DEV_NAME, _PORT_INDEX, _RES_PID, _NDEV_NAME, _LINK_TYPE, _CHARDEV_TYPE, _DRIVER_ID = (
-    1, 2, 3, 28, 51, 65, 69, 73
+_DEV_INDEX, _DEV_NAME, _PORT_INDEX, _NDEV_NAME, _LINK_TYPE, _CHARDEV_TYPE, _DRIVER_ID = (
+    1, 2, 3, 51, 65, 69, 73
 )  # fmt: skip
-_RES_QP, _RES_TYPE, _RES_KERN_NAME = 19, 26, 29
-_SUMMARY_NAME, _SUMMARY_NUMBER = (
-    17,
-    18,
-)  # RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_NAME and …_CURR, of 8 bytes
+_NDEV_INDEX, _LOCAL_QPN = 50, 21
+RES_TYPE, RES_PID, RES_KERN_NAME = 26, 28, 29
+_TABLES = {QP: 19, CQ: 35}  # RDMA_NLDEV_ATTR_RES_…, the list of the objects of a type
+# RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_NAME and …_CURR, of 8 bytes
+_SUMMARY_NAME, _SUMMARY_NUMBER = 17, 18
+# RDMA_NLDEV_ATTR_DRIVER_DETAILS: also objects of a type of the driver's own, such as the SRD queue pairs of EFA
+_DRIVER_DETAILS = 97
 _COPY_ON_FORK = 93  # RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK
-_MANAGEMENT = (0, 1)  # IB_QPT_SMI and IB_QPT_GSI: the kernel creates them on every port
-_UD = 4  # IB_QPT_UD
-_SENDS_MANAGEMENT = ("mlx5_ib",)  # drivers with their own queue pairs of type UD for GSI packets
 _HEADER = struct.Struct("=IHHII")
 _BUFFER = 1 << 16
+# The drivers of devices that consist of software.
+SOFTWARE = ("rxe", "siw")
 
 
 # enum rdma_driver_id of <rdma/ib_user_ioctl_verbs.h>, from 0 upwards.
@@ -71,43 +67,60 @@ class RdmaNetlink:
         except OSError:
             self._socket = None
 
+    def totals(self) -> dict[str, int]:
+        """Returns the number of objects of each kind on the device, of all processes and the kernel together; empty if
+        the kernel does not have these totals."""
+        if self._socket is None:
+            return {}
+        (message,) = self._ask(_RES_GET, self._with_details(), 0)
+        numbers = {
+            kind: message.partition(entry)[2][:_NUMBER_SIZE] for kind, entry in _ENTRIES.items()
+        }
+        if not all(numbers.values()):
+            return {}
+        return {kind: int.from_bytes(number, sys.byteorder) for kind, number in numbers.items()}
+
     def count(self, process: int = 0) -> dict[str, int]:
-        """Returns the number of queue pairs, completion queues, regions and PDs that a process has on the device.
-        `process` is the id of the process; 0 means this process."""
+        """Returns the number of completion queues, regions and PDs that a process has on the device. `process` is the id
+        of the process; 0 means this process. Kinds that the kernel cannot list are omitted. Queue pairs are not listed,
+        but each queue pair has a completion queue and a PD, which cannot be destroyed before it."""
         if self._socket is None:
             return {}
         # Each object is a nested attribute and contains the process id of its owner.
-        owner = _attribute(_RES_PID, struct.pack("=I", process or os.getpid()))
-        return {
-            kind: sum(message.count(owner) for message in self._ask(command, self._device(), _DUMP))
-            for kind, command in _KINDS.items()
-        }
+        owner = _attribute(RES_PID, struct.pack("=I", process or os.getpid()))
+        counts = {}
+        for kind in (CQ, MR, PD):
+            try:
+                messages = self._ask(_LISTS[kind], self._with_details(), _DUMP)
+            except OSError:
+                continue
+            counts[kind] = sum(message.count(owner) for message in messages)
+        return counts
 
-    def count_all(self) -> dict[str, int]:
-        """Returns the counts of `count`, but for all processes and the kernel together, with one query; empty if the
-        kernel does not have these totals."""
-        if self._socket is None:
-            return {}
-        (message,) = self._ask(_ALL_GET, self._device(), 0)
-        found = {
-            kind: message.partition(entry)[2][:_NUMBER_SIZE] for kind, entry in _ENTRIES.items()
-        }
-        if not all(found.values()):
-            return {}
-        return {kind: int.from_bytes(number, sys.byteorder) for kind, number in found.items()}
+    def has_queue_pair(self, number: int, port: int) -> bool:
+        """Whether this process may still have the queue pair of this number on a port. The kernel queries only this
+        queue pair. It refuses the query of an existing queue pair in RESET, or with a driver that has no such query."""
+        body = self._device() + b"".join(
+            _attribute(key, struct.pack("=I", value))
+            for key, value in ((_PORT_INDEX, port), (_LOCAL_QPN, number))
+        )
+        try:
+            (message,) = self._ask(_LISTS[QP], body, 0)
+        except OSError as error:
+            return error.errno != errno.ENOENT
+        owner = dict(_attributes(message)).get(RES_PID)
+        return owner is None or owner == struct.pack("=I", os.getpid())
 
-    def other_users(self) -> list[str]:
-        """Describes each user of queue pairs on the device, except this process and the kernel's management."""
-        found = Counter[str]()
-        for message in self._ask(_KINDS["QP"], self._device(), _DUMP):
-            for number, table in _attributes(message):
-                entries = (
-                    [dict(_attributes(entry)) for _, entry in _attributes(table)]
-                    if number == _RES_QP
-                    else []
-                )
-                found.update(filter(None, map(_user, entries)))
-        return [f"{user} has {count}" for user, count in found.items()]
+    def objects(self, kind: str) -> list[Mapping[int, bytes]]:
+        """Returns the attributes of each object of a kind, QP or CQ, on the device. Raises OSError if the driver cannot
+        report one of them."""
+        tables = [
+            table
+            for message in self._ask(_LISTS[kind], self._with_details(), _DUMP)
+            for number, table in _attributes(message)
+            if number == _TABLES[kind]
+        ]
+        return [dict(_attributes(entry)) for table in tables for _, entry in _attributes(table)]
 
     def driver_id(self) -> int | None:
         """Returns the enum rdma_driver_id of the device's driver, or None if unknown."""
@@ -131,6 +144,9 @@ class RdmaNetlink:
 
     def _device(self) -> bytes:
         return _attribute(_DEV_INDEX, struct.pack("=I", self._index))
+
+    def _with_details(self) -> bytes:
+        return self._device() + _attribute(_DRIVER_DETAILS, b"\1")
 
     def _find(self, device: str) -> int:
         for message in self._ask(_GET, b"", _DUMP):
@@ -175,39 +191,17 @@ def _ask(opened: socket.socket, command: int, body: bytes, how: int) -> list[byt
         data = opened.recv(_BUFFER)
         while data:
             length, type_, _, _, _ = _HEADER.unpack_from(data)
-            if type_ == _DONE:
-                return messages
-            if (
-                type_ == _ERROR
-            ):  # with error 0, the message is the acknowledgement at the end of a response
-                error = -struct.unpack_from("=i", data, _HEADER.size)[0]
-                if error:
-                    raise OSError(error, os.strerror(error))
+            if type_ in (_DONE, _ERROR):
+                # An error has a number other than 0. With 0, an _ERROR is the acknowledgement of a request.
+                has_number = length >= _HEADER.size + 4
+                number = struct.unpack_from("=i", data, _HEADER.size)[0] if has_number else 0
+                if number:
+                    raise OSError(-number, os.strerror(-number))
                 return messages
             messages.append(data[_HEADER.size : length])
             if not how:
                 return messages
             data = data[(length + 3) & ~3 :]
-
-
-def _user(queue_pair: dict[int, bytes]) -> str:
-    """Returns the owner of a queue pair; empty for this process and for the kernel's management."""
-    kind = queue_pair.get(_RES_TYPE, b"\xff")[0]
-    if kind in _MANAGEMENT:
-        return ""
-    if _RES_PID not in queue_pair:
-        name = queue_pair.get(_RES_KERN_NAME, b"").rstrip(b"\0").decode(errors="replace")
-        if kind == _UD and name in _SENDS_MANAGEMENT:
-            return ""
-        return f"the kernel's {name}" if name else "a process outside of this PID namespace"
-    (pid,) = struct.unpack("=I", queue_pair[_RES_PID])
-    if pid == os.getpid():
-        return ""
-    try:
-        name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
-    except OSError:
-        name = "?"
-    return f"process {pid} ({name})"
 
 
 def _attribute(number: int, value: bytes) -> bytes:
@@ -219,7 +213,7 @@ _NUMBER_SIZE = 8
 _ENTRIES = {
     kind: _attribute(_SUMMARY_NAME, kind.lower().encode() + b"\0")
     + struct.pack("=HH", 4 + _NUMBER_SIZE, _SUMMARY_NUMBER)
-    for kind in _KINDS
+    for kind in KINDS
 }
 
 

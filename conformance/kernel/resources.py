@@ -1,6 +1,9 @@
 """Counts the RDMA objects and the locked memory of this process, to detect leaks of a case. The kernel's RDMA netlink
 counts objects by type, except memory windows. The RDMA control group of this process, if there is one, counts all
-objects; the difference between the two counts is reported as OTHERS."""
+objects; the difference between the two counts is reported as OTHERS.
+
+A count that is the same for all processes together needs one query of the kernel and no command of the device. Only if
+this total has changed are the objects of this process counted, one by one."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -8,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from conformance.kernel.log import KernelFile, number_after, text_of
-from conformance.kernel.netlink import RdmaNetlink
+from conformance.kernel.netlink import QP, RdmaNetlink
 from conformance.model.observation import KernelEvidence, ResourceCounts
 
 Counts = dict[str, int]
@@ -25,23 +28,51 @@ _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
+_NO_NUMBER = (1 << 24) - 1  # no queue pair has this number: it is that of multicast
+
+
+class OwnQueuePairs:
+    """The queue pairs that this process has created on a port and that the kernel still has. They are known by their
+    numbers, so no queue pair of another process is queried."""
+
+    def __init__(self, netlink: RdmaNetlink, port: int) -> None:
+        self._netlink, self._port = netlink, port
+        self._numbers = set[int]()
+
+    def created(self, number: int) -> None:
+        self._numbers.add(number)
+
+    def count(self) -> int | None:
+        """Returns the number of these queue pairs; None if the kernel does not know which ones it has."""
+        if self._netlink.has_queue_pair(_NO_NUMBER, self._port):
+            return None
+        numbers = sorted(self._numbers)
+        self._numbers = {
+            number for number in numbers if self._netlink.has_queue_pair(number, self._port)
+        }
+        return len(self._numbers)
+
+
 class ResourceCounter:
     """Counts the resources of one device. Counts that this system does not provide are omitted. `alone`: no other
     process on this kernel uses the device or pins pages. The counts then include the kernel's count of pinned pages,
-    and one query returns the totals of all objects, which is faster than a query for each type of object."""
+    and the totals of all objects show what this process has."""
 
     def __init__(
         self,
         device: str,
         netlink: RdmaNetlink,
+        queue_pairs: OwnQueuePairs,
         alone: bool = False,
         proc: Path = _PROC,
         cgroups: Path = _CGROUPS,
     ) -> None:
         self._device = device
         self._netlink = netlink
+        self._queue_pairs = queue_pairs
         self._alone = alone
-        self._of_kernel: Counts | None = None
+        self._totals: Counts = {}  # when the objects of this process were last counted
+        self._own: Counts = {}
         self._status = KernelFile(proc / "self" / "status", at_once=True)
         self._pages = (
             (KernelFile(proc / "sys/vm/stat_refresh"), _statistics(proc / "vmstat"))
@@ -63,12 +94,19 @@ class ResourceCounter:
     def _own_objects(self) -> Counts:
         """Returns the objects of this process. If `alone`, all other objects belong to the kernel, and their number
         does not change."""
-        if not self._alone or not (all_objects := self._netlink.count_all()):
-            return self._netlink.count()
-        if self._of_kernel is None:
-            own = self._netlink.count()
-            self._of_kernel = {kind: number - own[kind] for kind, number in all_objects.items()}
-        return {kind: number - self._of_kernel[kind] for kind, number in all_objects.items()}
+        totals = self._netlink.totals()
+        if self._alone and totals and self._totals:
+            return {
+                kind: own + totals[kind] - self._totals[kind] for kind, own in self._own.items()
+            }
+        if not totals or totals != self._totals:
+            self._totals, self._own = totals, self._listed()
+        return dict(self._own)
+
+    def _listed(self) -> Counts:
+        queue_pairs = self._queue_pairs.count()
+        first = {} if queue_pairs is None else {QP: queue_pairs}
+        return first | self._netlink.count()
 
     def _objects(self) -> int | None:
         if self._group is None:

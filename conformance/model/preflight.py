@@ -23,6 +23,7 @@ class Findings:
         True  # a pair works after RESET; true for a transport whose pairs are never reset
     )
     tells_state: bool = True  # ibv_query_qp reports the error state of a queue pair
+    uncounted: tuple[str, ...] = ()  # the kinds of objects that the kernel cannot count
 
     def as_data(self) -> dict[str, Any]:
         return asdict(self)
@@ -48,4 +49,7 @@ def format_findings(found: Mapping[str, Any]) -> list[str]:
         lines.append(
             "a queue pair of this device does not work after RESET: failed pairs are replaced"
         )
+    if uncounted := found.get("uncounted"):
+        kinds = ", ".join(uncounted)
+        lines.append(f"not countable on this driver and kernel: {kinds}; their leaks are not seen")
     return lines

@@ -1,0 +1,143 @@
+"""Tests of the users of a device and of the counts of its objects, with a stand-in for the kernel's RDMA netlink."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from conformance.kernel.device_users import users_of
+from conformance.kernel.netlink import CQ, MR, PD, QP, RdmaNetlink
+from conformance.kernel.resources import OwnQueuePairs, ResourceCounter, leaked
+from kinds import Patch
+from samples import laid
+from stand_in_netlink import Owned, StandInDevice, StandInKernel, own
+
+IPOIB, NVME = Owned(kernel="ib_ipoib", type="UD"), Owned(kernel="rdma_cm")
+MANAGEMENT = [Owned(kernel="ib_core", type="SMI"), Owned(kernel="ib_core", type="GSI")]
+
+
+def mlx5(*queue_pairs: Owned) -> StandInDevice:
+    return StandInDevice("mlx5", {QP: [*MANAGEMENT, *queue_pairs]})
+
+
+def test_queue_pairs_of_the_kernel_do_not_refuse_a_run(monkeypatch: Patch) -> None:
+    StandInKernel({"mlx5_0": mlx5(IPOIB, NVME, NVME)}).installed(monkeypatch)
+    users = users_of(RdmaNetlink("mlx5_0"))
+    assert not users
+    words = "the kernel's ib_ipoib (1 queue pair), the kernel's rdma_cm (2 queue pairs)"
+    assert users.in_words() == words
+
+
+def test_the_processes_of_a_device_are_named_but_not_this_process(monkeypatch: Patch) -> None:
+    other = os.getppid()
+    pairs = (own(), Owned(other), Owned(other), IPOIB, Owned())
+    StandInKernel({"mlx5_0": mlx5(*pairs)}).installed(monkeypatch)
+    users = users_of(RdmaNetlink("mlx5_0"))
+    name = Path(f"/proc/{other}/comm").read_text().strip()
+    hidden = "a process outside of this PID namespace"
+    assert users.processes == {f"process {other} ({name})": 2, hidden: 1}
+
+
+def test_queue_pairs_of_a_type_of_the_driver_count(monkeypatch: Patch) -> None:
+    """EFA's SRD queue pairs are listed only on request."""
+    efa = StandInDevice("efa", {QP: [Owned(os.getppid(), type="SRD")]})
+    StandInKernel({"rdmap0s6": efa}).installed(monkeypatch)
+    netlink = RdmaNetlink("rdmap0s6")
+    assert users_of(netlink)
+    assert netlink.totals()[QP] == 1
+
+
+def test_if_a_driver_cannot_list_queue_pairs_its_completion_queues_name_the_users(
+    monkeypatch: Patch,
+) -> None:
+    objects = {QP: [Owned(os.getppid())], CQ: [Owned(os.getppid()), Owned(kernel="ib_core")]}
+    mana = StandInDevice("mana", objects, refuses_queries=True)
+    StandInKernel({"mana_0": mana}).installed(monkeypatch)
+    users = users_of(RdmaNetlink("mana_0"))
+    assert list(users.processes.values()) == [1]
+    assert users.of == "completion queue"
+
+
+def test_the_list_of_a_kernel_without_this_netlink_is_empty(monkeypatch: Patch) -> None:
+    StandInKernel({}).installed(monkeypatch)
+    netlink = RdmaNetlink("mlx5_0")
+    assert (users_of(netlink).in_words(), netlink.totals(), netlink.count()) == ("", {}, {})
+
+
+# Counts
+
+
+def counter_on(device: StandInDevice, monkeypatch: Patch, tmp_path: Path) -> ResourceCounter:
+    """Returns a counter of objects alone: this process has no memory and no control group to count."""
+    laid(tmp_path, {"self/status": ""})
+    StandInKernel({"any0": device}).installed(monkeypatch)
+    netlink = RdmaNetlink("any0")
+    pairs = OwnQueuePairs(netlink, 1)
+    for each in device.objects.get(QP, ()):
+        if each.pid == os.getpid():
+            pairs.created(each.number)
+    return ResourceCounter("any0", netlink, pairs, False, tmp_path, tmp_path)
+
+
+def crowded(driver: str = "mlx5", refuses_queries: bool = False) -> StandInDevice:
+    """Returns a device with 10,000 queue pairs of another process, and one object of each kind of this process."""
+    foreign = [Owned(os.getppid(), number=number) for number in range(100, 10_100)]
+    objects = {kind: [own(number=7), *foreign[:3]] for kind in (CQ, MR, PD)}
+    return StandInDevice(driver, {QP: [own(number=7), *foreign], **objects}, refuses_queries)
+
+
+def test_a_count_costs_the_device_nothing_if_no_total_has_changed(
+    monkeypatch: Patch, tmp_path: Path
+) -> None:
+    device = crowded()
+    counter = counter_on(device, monkeypatch, tmp_path)
+    first = counter.count()
+    assert first == {QP: 1, CQ: 1, MR: 1, PD: 1}
+    spent = device.commands
+    assert [counter.count() for _ in range(2_300)] == [first] * 2_300
+    assert device.commands == spent <= 1
+
+
+def test_only_queue_pairs_of_this_process_are_queried_for_a_leak(
+    monkeypatch: Patch, tmp_path: Path
+) -> None:
+    device = crowded()
+    counter = counter_on(device, monkeypatch, tmp_path)
+    before = counter.count()
+    device.objects[MR] += [own(), Owned(os.getppid())]
+    device.objects[QP].append(Owned(os.getppid(), number=20_000))
+    assert leaked(before, counter.count()) == "the kernel still counts 1 MR"
+    assert device.commands == 2
+
+
+@pytest.mark.parametrize("in_reset", [False, True])
+def test_a_leaked_queue_pair_is_counted_also_if_the_driver_has_no_query(
+    monkeypatch: Patch, tmp_path: Path, in_reset: bool
+) -> None:
+    device = crowded("mana", refuses_queries=True)
+    counter = counter_on(device, monkeypatch, tmp_path)
+    before = counter.count()
+    device.objects[QP].append(own(number=8, in_reset=in_reset))
+    counter._queue_pairs.created(8)
+    assert leaked(before, counter.count()) == "the kernel still counts 1 QP"
+    del device.objects[QP][-1]
+    assert counter.count() == before
+
+
+def test_a_number_that_another_process_has_taken_over_is_no_leak(
+    monkeypatch: Patch, tmp_path: Path
+) -> None:
+    device = crowded()
+    counter = counter_on(device, monkeypatch, tmp_path)
+    counter.count()
+    device.objects[QP] = [Owned(os.getppid(), number=7)]
+    assert counter.count()[QP] == 0
+
+
+def test_what_a_kernel_cannot_count_is_omitted_and_not_zero(
+    monkeypatch: Patch, tmp_path: Path
+) -> None:
+    device = crowded()
+    counter = counter_on(device, monkeypatch, tmp_path)
+    monkeypatch.setattr(RdmaNetlink, "has_queue_pair", lambda *_: True)  # a kernel before 5.0
+    assert counter.count() == {CQ: 1, MR: 1, PD: 1}
