@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from commands.cli.arguments import NAME, Parser
 from commands.cli.endings import SIGNALLED, Terminated, crash_report, heed_signals, unusable_path
-from commands.cli.streams import Output
+from commands.cli.streams import Output, show
 from conformance import cache
 from conformance.errors import PROGRAM, UserError
 from fixtures.system.cache import cache_directory, keeps_files
@@ -125,6 +125,7 @@ def _report_error(error: UserError, given: Sequence[str]) -> int:
     """Prints an error and returns its exit status; for git bisect 128, because less is a verdict on the commit."""
     for line in error.lines:
         print(f"{NAME}: {one_line(line)}", file=sys.stderr)
+    show(error.screen, sys.stderr)
     return SIGNALLED if given[:1] == ["bisect-step"] else error.status
 
 

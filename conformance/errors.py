@@ -3,7 +3,7 @@ failure of the device under test is a verdict, not an exception."""
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,17 +25,25 @@ def format_count(number: float, one: str) -> str:
 
 class UserError(Exception):
     """Invalid input or an incomplete environment. The command line prints the message and exits with `status`. `more`
-    are the messages of further mistakes. `hint` says what to do, `log` names the file with the details. `status` is 2
-    for a usage or table error, 3 for a broken environment, 4 if there is no device and no way to create one."""
+    are the messages of further mistakes. `hint` says what to do, `log` names the file with the details. `screen` are
+    lines to print below the message as they are. `status` is 2 for a usage or table error, 3 for a broken environment,
+    4 if there is no device and no way to create one."""
 
     def __init__(
-        self, message: str, *more: str, hint: str = "", log: str = "", status: int = 2
+        self,
+        message: str,
+        *more: str,
+        hint: str = "",
+        log: str = "",
+        screen: Sequence[str] = (),
+        status: int = 2,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.more = more
         self.hint = hint
         self.log = log
+        self.screen = screen
         self.status = status
 
     @property

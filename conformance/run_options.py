@@ -370,6 +370,14 @@ class RunOptions:
         }
         return replace(self, **others)
 
+    def for_target(self, device: str) -> "RunOptions":
+        """Returns the run on a target without the options that have no effect there."""
+        run = self.on(device)
+        idle = {
+            name: option.default for name, option in OPTIONS.items() if not run.has_effect(option)
+        }
+        return replace(run, **idle)
+
     def of_case(self, case: Case) -> "RunOptions":
         """Returns the run of only this case, on the same target and with the same outcome. On a host, a hazardous case
         is run only with --hazardous."""

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance.device import persistent
-from conformance.device.port import device_names
-from conformance.errors import UserError
+from conformance.errors import UserError, command
 from conformance.model.deadline import CASE_DEADLINE_S
 from conformance.run_options import RunOptions
 from conformance.supervision import Start, Worker
@@ -20,6 +19,14 @@ from fixtures.guest.recipe import INSTRUMENTED_STACKS
 from fixtures.guest.under_test import SLOWER
 from fixtures.system import packages, usable
 from fixtures.system.cache import cache_directory
+from fixtures.system.devices import (
+    LAB_FILE,
+    PresentDevice,
+    best_of,
+    lab_of,
+    present_devices,
+    refuse_to_choose,
+)
 from fixtures.system.rdma_core import find_rdma_core
 from runs.durations import Durations
 from targets import builds
@@ -95,8 +102,28 @@ def _device(options: RunOptions) -> str:
     if options.device:
         usable.check_names(options.device)
         return options.device
-    names = device_names()
-    return names[0] if len(names) == 1 and not options.guest else ""
+    if options.guest:
+        return ""
+    devices = present_devices()
+    if any(not device.is_software for device in devices):
+        raise refuse_to_choose(devices, _commands(options, devices))
+    return devices[0].name if len(devices) == 1 else ""
+
+
+def _commands(options: RunOptions, devices: Sequence[PresentDevice]) -> list[tuple[str, str]]:
+    """Returns what a user may have meant who has named no device, with the commands."""
+    hardware = [device.name for device in devices if not device.is_software]
+    device = best_of(devices).name
+    of_lab = replace(options.for_target(device), device=None)
+    lab = f"{lab_of(hardware)} && {command('run', '--lab', LAB_FILE, *of_lab.arguments())}"
+    return [
+        ("one of them", command("run", *options.for_target(device).arguments())),
+        ("each of them at the same time, as a lab of one host (needs sshd on this host)", lab),
+        (
+            "Soft-RoCE in a guest, and none of them",
+            command("run", *options.for_target("").arguments()),
+        ),
+    ]
 
 
 def prepare(

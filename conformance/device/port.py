@@ -64,16 +64,27 @@ class Port:
             raise UserError(
                 f"{self.device} has no port {self.number}; its ports: {', '.join(ports) or 'none'}"
             )
-        state = text_of(self._folder / "state").rpartition(" ")[2]
-        if state and state not in _CARRYING:
-            message = f"port {self.number} of {self.device} is {state}: it transfers no data"
-            raise UserError(
-                message,
-                hint="connect and activate the port, or select another with --port",
-                status=3,
-            )
+        if not self.transfers:
+            message = f"port {self.number} of {self.device} is {self.state}: it transfers no data"
+            raise UserError(message, hint=self._activation, status=3)
         if gid_index is not None:
             self._check_gid(gid_index)
+
+    @property
+    def state(self) -> str:
+        """The name of the port's state, such as ACTIVE; empty if sysfs does not have it."""
+        return text_of(self._folder / "state").rpartition(" ")[2]
+
+    @property
+    def transfers(self) -> bool:
+        return not self.state or self.state in _CARRYING
+
+    @property
+    def _activation(self) -> str:
+        """What makes the port transfer data. On InfiniBand, a connected port waits in INIT for a subnet manager."""
+        if self.link_layer == INFINIBAND and self.state == "INIT":
+            return "no subnet manager has configured it: start one on this fabric, such as opensm"
+        return "connect and activate the port, or select another with --port"
 
     @property
     def link_layer(self) -> str:

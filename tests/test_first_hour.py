@@ -1,0 +1,190 @@
+"""Tests of the first hour on a host with NICs, with stand-ins for such hosts: the screen for a run without a device, and
+what a run on each device begins with."""
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from commands.__main__ import _report_error
+from conformance.errors import UserError
+from conformance.run_options import RunOptions
+from fixtures.system import usable
+from kinds import Patch
+from runs.lab_file import read_lab
+from stand_in_hosts import (
+    HOSTS,
+    TRAINING,
+    StandInHost,
+    StandInPort,
+    bond,
+    dgx,
+    efa,
+    infiniband,
+    mana,
+    virtual_function,
+    vlans_and_pods,
+)
+from stand_in_netlink import StandInDevice
+from targets.target import with_target
+
+PROCESS = f"process {TRAINING} ({Path(f'/proc/{TRAINING}/comm').read_text().strip()})"
+STORAGE = "the kernel's ib_ipoib (1 queue pair), the kernel's rdma_cm (16 queue pairs)"
+
+
+def screen_of(
+    host: StandInHost, folder: Path, monkeypatch: Patch, options: RunOptions | None = None
+) -> list[str]:
+    """Returns the lines of the screen for a run without a device."""
+    host.installed(folder, monkeypatch)
+    with pytest.raises(UserError, match="RDMA hardware: name the device to test") as caught:
+        with_target(options or RunOptions())
+    assert caught.value.status == 2
+    return list(caught.value.screen)
+
+
+def rows_of(screen: list[str]) -> dict[str, list[str]]:
+    """Returns the cells of each device of a screen."""
+    rows = [line.split("  ") for line in screen if line.startswith("  ") and line[2] != " "]
+    cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+    return {name: rest for name, *rest in cells[1:]}
+
+
+@pytest.mark.parametrize(
+    ("host", "rows"),
+    [
+        (
+            vlans_and_pods(),
+            {"bnxt_re0": ["bnxt_re", "28.43.2026", "1 ACTIVE", "-"]},
+        ),
+        (
+            efa(),
+            {"rdmap0s6": ["efa", "28.43.2026", "1 ACTIVE", f"{PROCESS} (3 queue pairs)"]},
+        ),
+        (
+            mana(),
+            {"mana_0": ["mana", "28.43.2026", "1 ACTIVE", f"{PROCESS} (1 completion queue)"]},
+        ),
+        (
+            virtual_function(),
+            {
+                "mlx5_0": ["mlx5", "28.43.2026", "1 DOWN, 2 ACTIVE", "-"],
+                "mlx5_2": ["mlx5", "28.43.2026", "1 ACTIVE", "-"],
+            },
+        ),
+        (bond(), {"mlx5_bond_0": ["mlx5", "28.43.2026", "1 ACTIVE", "-"]}),
+    ],
+    ids=["VLANs and pods", "EFA", "MANA", "VF", "bond"],
+)
+def test_the_screen_lists_what_a_host_has(
+    host: StandInHost, rows: dict[str, list[str]], tmp_path: Path, monkeypatch: Patch
+) -> None:
+    assert rows_of(screen_of(host, tmp_path, monkeypatch)) == rows
+
+
+def test_the_screen_of_eight_devices_has_the_commands_for_one_for_all_and_for_the_guest(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    screen = screen_of(dgx(), tmp_path, monkeypatch, RunOptions(tier="smoke"))
+    assert len(screen) < 24, "the screen does not fit a terminal"
+    rows = rows_of(screen)
+    assert list(rows) == [f"mlx5_{number}" for number in range(8)]
+    assert rows["mlx5_0"][-1] == "the kernel's ib_ipoib (1 queue pair)"
+    ipoib = "the kernel's ib_ipoib (1 queue pair)"
+    assert rows["mlx5_1"][-1] == f"{PROCESS} (4 queue pairs), {ipoib}"
+    assert rows["mlx5_7"][-1] == STORAGE
+    on_one, on_all, in_guest = (line.strip() for line in screen if line.startswith("    "))
+    assert on_one == "./rdma-cts run --device mlx5_0 --tier smoke"
+    assert on_all.endswith(" >lab.yaml && ./rdma-cts run --lab lab.yaml --tier smoke")
+    assert in_guest == "./rdma-cts run --guest --tier smoke"
+
+
+def test_the_command_for_a_device_names_one_that_is_ready(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    busy = dgx()
+    ports = {**busy.ports, "mlx5_0": (infiniband(0, "1: DOWN"),)}
+    screen = screen_of(StandInHost(busy.devices, ports), tmp_path, monkeypatch)
+    assert "    ./rdma-cts run --device mlx5_2" in screen, "mlx5_1 is in use by a process"
+
+
+def test_options_of_the_guest_are_only_in_the_command_for_the_guest(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    options = RunOptions(stack="trixie", port=2)
+    screen = screen_of(bond(), tmp_path, monkeypatch, options)
+    on_one, _, in_guest = (line.strip() for line in screen if line.startswith("    "))
+    assert on_one == "./rdma-cts run --device mlx5_bond_0 --port 2"
+    assert in_guest == "./rdma-cts run --guest --stack trixie"
+
+
+def test_the_file_of_the_lab_has_each_device(tmp_path: Path, monkeypatch: Patch) -> None:
+    screen = screen_of(virtual_function(), tmp_path, monkeypatch)
+    written, _, _ = screen[-3].strip().partition(" && ")
+    subprocess.run(["sh", "-c", written], check=True, cwd=tmp_path)
+    hosts = read_lab(tmp_path / "lab.yaml", {})
+    assert [(host.name, host.options) for host in hosts] == [
+        (name, {"device": name, "host": "localhost"}) for name in ("mlx5_0", "mlx5_2")
+    ]
+
+
+@pytest.mark.parametrize("names", [[], ["rxe0"], ["rxe0", "siw0"]])
+def test_software_devices_need_not_be_named(
+    names: list[str], tmp_path: Path, monkeypatch: Patch
+) -> None:
+    devices = {name: StandInDevice(name[:3]) for name in names}
+    host = StandInHost(devices, {name: (StandInPort(),) for name in names})
+    host.installed(tmp_path, monkeypatch)
+    options = with_target(RunOptions())
+    assert (options.device, options.guest) == (("rxe0", False) if len(names) == 1 else (None, True))
+
+
+def test_a_nic_beside_a_software_device_is_not_passed_over(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    nic = bond()
+    host = StandInHost(
+        {**nic.devices, "rxe0": StandInDevice("rxe")}, {**nic.ports, "rxe0": (StandInPort(),)}
+    )
+    screen = screen_of(host, tmp_path, monkeypatch)
+    assert "    ./rdma-cts run --device mlx5_bond_0" in screen
+    assert "for d in mlx5_bond_0; do" in screen[-3], "Soft-RoCE is not part of the lab"
+
+
+# The first lines of a run on a device
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_a_device_is_refused_only_because_of_processes(
+    name: str, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    host = HOSTS[name]()
+    host.installed(tmp_path, monkeypatch)
+    for device, on_device in host.devices.items():
+        said: list[str] = []
+        port = len(host.ports[device])
+        options = RunOptions(device=device, port=port)
+        pairs = on_device.objects["QP"]
+        if any(each.pid == TRAINING for each in pairs):
+            with pytest.raises(UserError, match=f"^{device} is in use by process {TRAINING}"):
+                with_target(options, say=said.append)
+            options = RunOptions(device=device, port=port, shared=True)
+        assert with_target(options, say=said.append).device == device
+        noted = [each for each in pairs if each.pid or each.kernel != "ib_core"]
+        assert bool(said) == bool(noted), said
+
+
+def test_a_device_of_another_host_is_named_if_it_is_hardware(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    bond().installed(tmp_path, monkeypatch)
+    listed = "the host has RDMA devices: mlx5_bond_0 mlx5 28.43.2026 1 ACTIVE -"
+    with pytest.raises(UserError, match=listed):
+        usable.the_only_device()
+
+
+def test_the_screen_is_printed_without_a_prefix(capsys: pytest.CaptureFixture[str]) -> None:
+    error = UserError("name it", screen=["  mlx5_0  mlx5", shlex.join(["a", "b"])])
+    assert _report_error(error, ["run"]) == 2
+    assert capsys.readouterr().err == "rdma-cts: name it\n  mlx5_0  mlx5\na b\n"
