@@ -16,7 +16,7 @@ from conformance.errors import UserError, format_count
 from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.results.records import FILE_NAME, Recorded, footer_record, read_results
-from conformance.results.rejudge import Rejudged, find, rejudge
+from conformance.results.rejudge import WITHOUT_POINTS, Rejudged, find, rejudge
 from conformance.results.waiver_file import read_waivers
 from conformance.results.waivers import Waivers, with_effective
 from conformance.results.writer import ResultsFile
@@ -99,9 +99,10 @@ def write_judged(
         results: list[ResultRecord] = []
         for each in again:
             record = each.record.copy()
-            if each.kept:  # the points of this result are only next to the old results
-                record.pop("points_file", None)
-            record = file.prepared(record, find(suite, each.record["case"]))
+            if each.kept != WITHOUT_POINTS:
+                if each.kept:  # the points of this result are only next to the old results
+                    record.pop("points_file", None)
+                record = file.prepared(record, find(suite, each.record["case"]))
             results.append(with_effective(record, header, waivers))
             file.append(results[-1])
         confirmations = _still_valid(recorded, results)

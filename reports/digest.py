@@ -37,6 +37,7 @@ from conformance.results.conclusions import (
     RunConclusion,
     Standing,
     conclude_run,
+    format_levels,
     verdict_on,
 )
 from conformance.results.records import Recorded, read_results
@@ -73,6 +74,7 @@ class RuleFacts:
     section: str = ""
     quote: str = ""
     unquoted: str = ""
+    second_hand: str = ""
     level: str = ""
     layer: str = ""
     failure_means: str = ""
@@ -86,7 +88,19 @@ class RuleFacts:
     def documented(self) -> str:
         """The quote of the document with its source, or the reason why the document is not quoted, in one line."""
         text = f'"{self.quote}" ({self.source})' if self.quote else self.source
-        return f"{text} (not quoted: {self.unquoted})" if self.unquoted else text
+        if not self.unquoted:
+            return text
+        known = f"; known from {self.second_hand}" if self.second_hand else ""
+        return f"{text} (not quoted: {self.unquoted.rstrip('.')}{known})"
+
+
+def _judged_again(header: HeaderRecord) -> str:
+    """Returns the tables with which a run was recorded that `judge` has judged again; empty for any other run."""
+    again = header.get("judged_again")
+    if not again:
+        return ""
+    tables = str((again["suite"] or {}).get("tables_sha256") or "unknown")[:12]
+    return f"{again['at'].replace('T', ' ')}, recorded with the tables {tables}"
 
 
 @dataclass(frozen=True)
@@ -96,10 +110,17 @@ class Part:
     standing: Standing
     count: int
     because: tuple[str, ...] = ()
+    levels: str = ""
 
     def __str__(self) -> str:
         why = f" (because {'; '.join(self.because)})" if self.because else ""
-        return f"{self.count:,} {self.standing.phrase}{why}"
+        return f"{self.short}{why}"
+
+    @property
+    def short(self) -> str:
+        """The part without the reasons."""
+        levels = f" ({self.levels})" if self.levels else ""
+        return f"{self.count:,} {self.standing.phrase}{levels}"
 
 
 @dataclass(frozen=True)
@@ -157,6 +178,7 @@ class Digest:
             "started": header["started"].replace("T", " "),
             "suite": header["suite"].get("version"),
             "tables": str(header["suite"].get("tables_sha256", ""))[:12],
+            "judged again": _judged_again(header),
             "cases": f"{len(self.results):,}",
             "calls judged": f"{self.points:,}",
             "seconds": footer["duration_s"] if footer else None,
@@ -245,11 +267,26 @@ class Digest:
             Standing.UNSUPPORTED: self._why_unsupported,
             Standing.UNREACHABLE: self._why_unreachable,
         }
+        violated = [
+            rule
+            for rule, verdict in self.verdicts.items()
+            if STANDING[verdict] == Standing.VIOLATED
+        ]
+        levels = {Standing.VIOLATED: format_levels(violated, self._levels)}
         return tuple(
-            Part(each, count[each], because[each]() if each in because else ())
-            for each in Standing
-            if count[each] or each == first
+            Part(
+                standing,
+                count[standing],
+                because[standing]() if standing in because else (),
+                levels.get(standing, ""),
+            )
+            for standing in Standing
+            if count[standing] or standing == first
         )
+
+    @cached_property
+    def _levels(self) -> Mapping[str, str]:
+        return {rule: facts.level for rule, facts in self.rules.items()}
 
     @cached_property
     def _needs(self) -> Needs:
@@ -267,9 +304,7 @@ class Digest:
     @property
     def short_sentence(self) -> str:
         """The verdict in one sentence, without the reasons."""
-        return ", ".join(
-            [self._first, *(f"{part.count:,} {part.standing.phrase}" for part in self.parts[1:])]
-        )
+        return ", ".join([self._first, *(part.short for part in self.parts[1:])])
 
     @property
     def _first(self) -> str:
@@ -383,7 +418,7 @@ class Digest:
         return conclude_run(
             self.device,
             footer,
-            self.documented_rules,
+            {rule: facts.level for rule, facts in self.documented_rules.items()},
             self._concluded,
             self._needs,
             left_out=self._left_out,

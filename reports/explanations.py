@@ -200,11 +200,12 @@ def of_defect(defect: Defect, run: Digest) -> Iterator[str]:
 
 
 def _documented(rule: Rule) -> list[str]:
-    return _wrapped(
-        f'The document: "{rule.quote}"'
-        if rule.quote
-        else f"The document is not quoted: {rule.unquoted}"
-    )
+    if rule.quote:
+        return _wrapped(f'The document: "{rule.quote}"')
+    lines = _wrapped(f"The document is not quoted: {rule.unquoted}")
+    if rule.second_hand:
+        lines += _wrapped(f"The statement is known from {rule.second_hand}")
+    return lines
 
 
 def _wrapped(text: str, indent: str = "  ") -> list[str]:

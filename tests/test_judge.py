@@ -19,6 +19,7 @@ from kinds import Cli, Folders
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import without
+from reports.digest import read
 from samples import consistent, lines_of, written_records
 from trial.catalogue import VIOLATIONS
 
@@ -125,6 +126,19 @@ def test_a_rejudged_run_can_be_written(run: Path, tmp_path: Path, cli: Cli) -> N
     assert {file.name for file in out.iterdir()} >= {"report.html", "junit.xml", "summary.json"}
     assert read_results(out).header["judged_again"]["suite"] == read_results(run).header["suite"]
     cli(2, "judge", run, "--out", out)
+
+
+def test_a_run_of_which_only_the_results_were_kept_is_judged_without_its_sweeps(
+    run: Path, tmp_path: Path, cli: Cli
+) -> None:
+    alone = written_records(lines_of(run), tmp_path / "alone")
+    swept = sum(bool(record.get("points_file")) for record in read_results(run).results)
+    out = tmp_path / "again"
+    said = cli(1, "judge", alone, "--out", out).out
+    assert f"{swept} recorded verdict not supported by the observations" in said
+    assert "kept unchanged: the points of the sweep are not with the results" in said
+    assert "recorded with the tables" in read(out).facts["judged again"]
+    assert read(out).verdicts == read(alone).verdicts
 
 
 def test_if_a_report_cannot_be_written_the_conclusion_is_still_printed(

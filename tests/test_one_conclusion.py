@@ -117,9 +117,14 @@ def test_every_command_reports_a_violation_of_a_run_that_was_cut_short(
 
 
 def run_concluded(
-    verdicts: Sequence[str], left_out: int | None = 0, unrecorded: int = 0, **more: str
+    verdicts: Sequence[str],
+    left_out: int | None = 0,
+    unrecorded: int = 0,
+    levels: Sequence[str] = (),
+    **more: str,
 ) -> RunConclusion:
-    """Returns the conclusion about a run with one rule per verdict; the rules in `more` are conditional."""
+    """Returns the conclusion about a run with one rule per verdict, of these levels; the rules in `more` are
+    conditional."""
     rules = {f"R-{number}": RuleConclusion(Verdict(each)) for number, each in enumerate(verdicts)}
     rules |= {rule: RuleConclusion(Verdict(each)) for rule, each in more.items()}
     footer: FooterRecord = {
@@ -132,8 +137,9 @@ def run_concluded(
         "duration_s": 1.0,
     }
     needs = Needs(conditional=frozenset(more))
+    by_rule = dict.fromkeys(rules, "") | dict(zip(rules, levels, strict=False))
     return conclude_run(
-        "x0", footer, [*rules], rules, needs, left_out=left_out, unrecorded=unrecorded
+        "x0", footer, by_rule, rules, needs, left_out=left_out, unrecorded=unrecorded
     )
 
 
@@ -171,6 +177,11 @@ def test_a_violation_outranks_every_gap() -> None:
         "x0 does not conform to its documents: 2 rules violated",
         1,
     )
+
+
+def test_violated_musts_and_shoulds_are_counted_apart() -> None:
+    found = run_concluded(["FAIL", "FAIL", "HANG"], levels=["should", "must", "should"])
+    assert found.words == "x0 does not conform to its documents: 1 must and 2 shoulds violated"
 
 
 def test_a_run_of_other_tables_cannot_claim_to_be_whole(one: Path, tmp_path: Path) -> None:

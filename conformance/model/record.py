@@ -79,6 +79,7 @@ class RuleTexts(TypedDict, total=False):
     section: str
     quote: str
     unquoted: str
+    second_hand: str
     level: str
     layer: str
     since: str

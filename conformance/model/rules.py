@@ -229,7 +229,9 @@ def _axes(sweep: Sweep) -> frozenset[str]:
     return axes
 
 
-LEVELS = ("must", "should", "may")
+LEVELS = MUST, SHOULD, MAY = ("must", "should", "may")
+# The document of the rules whose statement is known from a second-hand source.
+IBA = "InfiniBand Architecture Specification"
 # The value of `since` for a rule that only a vendor's document states.
 VENDOR = "vendor"
 LAYERS = ("header", "libibverbs", "provider", "kernel", "device")
@@ -237,7 +239,7 @@ LAYERS = ("header", "libibverbs", "provider", "kernel", "device")
 DECLARATIONS = "CAP-"
 RULE_ID = re.compile(r"[A-Z]+-[0-9]{2}[a-z]?")
 _RECORDED = """
-verb statement document section level layer since failure_means short quote unquoted conditional
+verb statement document section level layer since failure_means short quote unquoted second_hand conditional
 """.split()
 
 
@@ -252,7 +254,7 @@ class Rule:
     section: str
     quote: str  # at most one sentence, word for word, from `section` of `document`; […] stands for omitted words
     unquoted: str  # why the document is not quoted
-    level: str
+    level: str  # `must` only with a quote
     layer: str  # the layer of the stack that must enforce the rule
     needs: tuple[str, ...]  # the capabilities without which the rule does not apply
     since: str  # the first rdma-core release whose document has the statement
@@ -261,6 +263,8 @@ class Rule:
     short: str = (
         ""  # the subject in a few words, for titles of defects; without it, titles have the id
     )
+    # The public source from which a statement of the InfiniBand Architecture Specification is known.
+    second_hand: str = ""
     evidence: tuple[
         str, ...
     ] = ()  # the items that verify the rule, if these are not all items of the rule's cases

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from conformance.errors import format_count
 from conformance.model.record import Deviation, FooterRecord, ResultRecord
-from conformance.model.rules import Needs
+from conformance.model.rules import LEVELS, Needs
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 
 if TYPE_CHECKING:
@@ -109,17 +109,25 @@ class RunConclusion:
         return self.status == 0 and not self.left
 
 
+def format_levels(rules: Iterable[str], levels: Mapping[str, str]) -> str:
+    """Returns the number of these rules of each level: `29 musts and 8 shoulds`. Rules of older runs have no level."""
+    count = Counter(levels.get(rule, "") or "rule" for rule in rules)
+    parts = [format_count(count[level], level) for level in (*LEVELS, "rule") if count[level]]
+    return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
+
+
 def conclude_run(
     device: str,
     footer: FooterRecord | None,
-    of: Iterable[str],
+    of: Mapping[str, str],
     rules: "Mapping[str, RuleConclusion]",
     needs: Needs,
     *,
     left_out: int | None,
     unrecorded: int,
 ) -> RunConclusion:
-    """Returns the conclusion about a run of the rules `of`. `rules` has the conclusion about each rule with a result.
+    """Returns the conclusion about a run of the rules in `of`, which has the level of each rule. `rules` has the
+    conclusion about each rule with a result.
     `left_out` is the number of cases of the default tier that were not planned, or None if this number is unknown.
     `unrecorded` is the number of planned cases without a result."""
     standings = {
@@ -138,9 +146,13 @@ def conclude_run(
     ):
         return RunConclusion("no rule was violated, but the waivers do not fit", status)
     if status == 1:
-        violated = f"{counted(count[Standing.VIOLATED], 'rule') or 'a rule'} violated{'' if footer else ' (cut short)'}"
+        violated = [rule for rule, standing in standings.items() if standing == Standing.VIOLATED]
+        number = format_levels(violated, of) or "a rule"
+        ending = "" if footer else " (cut short)"
         return RunConclusion(
-            f"{device} does not conform to its documents: {violated}", status, incomplete=not footer
+            f"{device} does not conform to its documents: {number} violated{ending}",
+            status,
+            incomplete=not footer,
         )
     incomplete = {
         "without a case": counted(count[Standing.WITHOUT_CASE], "rule"),

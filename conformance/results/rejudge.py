@@ -16,7 +16,7 @@ from conformance.model.observation import Observation, without_undeclared
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.results.case_record import sweep_record
-from conformance.results.points import read_points
+from conformance.results.points import FOLDER, read_points
 from conformance.results.records import Recorded, result_record
 from conformance.sweeps.judging import rejudge_sweep
 from conformance.sweeps.outcome import OUTSIDE
@@ -24,6 +24,7 @@ from conformance.tables.suite import Suite
 
 UNOBSERVED = "nothing was observed"
 DISPUTED = "the worker and its supervisor reported different verdicts"
+WITHOUT_POINTS = "the points of the sweep are not with the results"
 # The verdicts that a known case may have without an observation. Any other verdict needs an observation.
 WITHOUT_EVIDENCE = (*VIOLATIONS, *INCOMPLETE)
 _KEPT = (
@@ -110,6 +111,7 @@ def _lacking(record: ResultRecord, directory: Path | None) -> set[str]:
     if (
         directory
         and record.get("points_file")
+        and (directory / FOLDER).exists()
         and record.get("points", {}).get(Verdict.UNSUPPORTED)
     ):
         seen += [example["observed"] for example in read_points(directory, record).examples]
@@ -121,6 +123,8 @@ def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -
     if case is None:
         return Rejudged(record, "the case no longer exists")
     if record.get("points_file") and case.kind is Kind.SWEEP:
+        if not (directory / FOLDER).exists():  # somebody has kept only the results
+            return Rejudged(record, WITHOUT_POINTS)
         return _sweep(suite, case, record, directory, basis)
     observed = record.get("observed") or {}
     # A sweep without points was not run; its record has only the reason.

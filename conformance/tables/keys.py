@@ -13,7 +13,7 @@ from conformance.verbs import ENUMS
 
 NEEDS_OF = "needs of"
 # A rule has exactly one of these keys: a quotation of its document, or the reason for not quoting it.
-QUOTE, UNQUOTED = "quote", "unquoted"
+QUOTE, UNQUOTED, SECOND_HAND = "quote", "unquoted", "second_hand"
 EVIDENCE, CONDITIONAL = "evidence", "conditional"
 # The key of an axis of subsets of flags.
 SUBSETS = "subsets of"
@@ -308,6 +308,7 @@ RULE: Keys = {
         _TEXT, "at most one sentence of the document, word for word; […] for words left out"
     ),
     UNQUOTED: Key(_TEXT, "why the document is not quoted, in our own words"),
+    SECOND_HAND: Key(_TEXT, "the public source from which a statement of the IBA is known"),
     EVIDENCE: Key(
         list_of(_TEXT),
         "the evidence that suffices to verify the rule, such as: refused RDMA_WRITE at uverbs",

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from conformance.model import capability, vocabulary
-from conformance.model.rules import LAYERS, LEVELS, RULE_ID, Registry, Rule
+from conformance.model.rules import IBA, LAYERS, LEVELS, MUST, RULE_ID, Registry, Rule
 from conformance.tables import expansion, keys
-from conformance.tables.keys import EVIDENCE, EXCEPT, FLAGS, QUOTE, UNQUOTED
+from conformance.tables.keys import EVIDENCE, EXCEPT, FLAGS, QUOTE, SECOND_HAND, UNQUOTED
 from conformance.tables.stray_files import display_path
 from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted
@@ -124,6 +124,16 @@ def _read_rule(node: Node, verb: str, reader: Reader) -> Rule | None:
             node.location, f"a rule lacks the key {QUOTE!r} (or {UNQUOTED!r}, with the reason)"
         )
     level = reader.word(fields.get("level"), "level", LEVELS)
+    if level == MUST and UNQUOTED in fields and QUOTE not in fields:
+        reader.note(
+            fields["level"].location,
+            f"a rule of the level {MUST!r} needs a {QUOTE!r}; without one, its level is 'should'",
+        )
+    if texts.get("document", "").startswith(IBA) and SECOND_HAND not in fields:
+        reader.note(
+            fields["document"].location,
+            f"a rule of the {IBA} needs the key {SECOND_HAND!r}: the public source that names the statement",
+        )
     layer = reader.word(fields.get("layer"), "layer", LAYERS)
     needs = reader.words(fields.get("needs"), "capability", capability.NAMES)
     items = reader.items(fields.get(EVIDENCE), EVIDENCE)
