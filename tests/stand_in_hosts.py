@@ -5,9 +5,11 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from ipaddress import IPv6Address
 from pathlib import Path
 
 from conformance.device.port import Port
+from conformance.kernel.interfaces import Interfaces
 from fixtures.system import devices, usable
 from kinds import Patch
 from samples import laid
@@ -16,6 +18,7 @@ from targets import target
 
 ACTIVE, DOWN, INIT = "4: ACTIVE", "1: DOWN", "2: INIT"
 V1, V2 = "IB/RoCE v1", "RoCE v2"
+# The GID of the hardware address of the interface with this number.
 LINK_LOCAL = "fe80:0000:0000:0000:5054:00ff:fe12:{:04x}"
 GUID = "fe80:0000:0000:0000:b859:9f03:00d4:{:04x}"
 ADDRESS = "0000:0000:0000:0000:0000:ffff:c0a8:{:04x}"
@@ -55,6 +58,9 @@ class StandInHost:
     devices: Mapping[str, StandInDevice]
     ports: Mapping[str, tuple[StandInPort, ...]]
     interfaces: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    addresses: tuple[
+        tuple[str, str], ...
+    ] = ()  # the interface and the address, in the form of a GID
     firmware: str = "28.43.2026"
 
     def laid(self, folder: Path) -> Path:
@@ -68,13 +74,30 @@ class StandInHost:
         for name, (index, state) in self.interfaces.items():
             flags = "0x1003" if state == "up" else "0x1002"
             files = {"ifindex": str(index), "flags": flags, "operstate": state}
+            files["uevent"] = "DEVTYPE=vlan" if "." in name else ""
+            files["address"] = f"52:54:00:12:{index // 256:02x}:{index % 256:02x}"
             laid(folder / "net" / name, {path: f"{text}\n" for path, text in files.items()})
+        if "bond0" in self.interfaces:
+            for part in ("ens2f0", "ens2f1"):
+                (folder / "net" / part / "master").symlink_to("../bond0")
         return folder
+
+    def seen(self, folder: Path) -> Interfaces:
+        """Returns the network interfaces of a folder that `laid` has made, with their addresses."""
+        numbers = {name: number for name, (number, _) in self.interfaces.items()}
+        addresses = {
+            (numbers[name], IPv6Address(text).ipv4_mapped or IPv6Address(text))
+            for name, text in self.addresses
+        }
+        return Interfaces(folder / "net", lambda: addresses)
+
+    def port(self, folder: Path, device: str, number: int = 1) -> Port:
+        return Port(device, number, folder / "ib", self.seen(folder))
 
     def installed(self, folder: Path, monkeypatch: Patch) -> StandInKernel:
         """Makes this the host of the commands."""
         self.laid(folder)
-        port = partial(Port, sysfs=folder / "ib", interfaces=folder / "net")
+        port = partial(Port, sysfs=folder / "ib", interfaces=self.seen(folder))
         monkeypatch.setattr(usable, "Port", port)
         monkeypatch.setattr(usable, "device_names", lambda: sorted(self.devices))
         present = partial(devices.present_devices, folder / "ib")
@@ -100,21 +123,26 @@ def dgx() -> StandInHost:
 
 
 def vlans_and_pods() -> StandInHost:
-    """A RoCE NIC with a VLAN, and a pod whose macvlan has the name of this host's interface. The pod's GID has the
-    highest index."""
+    """A RoCE NIC with a VLAN, and a pod whose macvlan has the name and the number of this host's interface. The pod's
+    GIDs have the highest indices."""
     gids = (
-        (LINK_LOCAL.format(1), V1, "eth0"),
-        (LINK_LOCAL.format(1), V2, "eth0"),
+        (LINK_LOCAL.format(2), V1, "eth0"),
+        (LINK_LOCAL.format(2), V2, "eth0"),
         (ADDRESS.format(1), V1, "eth0"),
         (ADDRESS.format(1), V2, "eth0"),
         (ADDRESS.format(0x701), V1, "eth0.7"),
         (ADDRESS.format(0x701), V2, "eth0.7"),
+        (LINK_LOCAL.format(0x5555), V2, "eth0"),
         (ADDRESS.format(0x5555), V2, "eth0"),
         (ZERO, "", ""),
     )
-    device = StandInDevice("bnxt_re", {"QP": list(MANAGEMENT)}, interface_index=2)
-    interfaces = {"eth0": (2, "up"), "eth0.7": (9, "up")}
-    return StandInHost({"bnxt_re0": device}, {"bnxt_re0": (StandInPort(gids=gids),)}, interfaces)
+    device = StandInDevice("bnxt_re", {"QP": list(MANAGEMENT)}, interface="eth0")
+    return StandInHost(
+        {"bnxt_re0": device},
+        {"bnxt_re0": (StandInPort(gids=gids),)},
+        {"eth0": (2, "up"), "eth0.7": (9, "up")},
+        (("eth0", ADDRESS.format(1)), ("eth0.7", ADDRESS.format(0x701))),
+    )
 
 
 def efa() -> StandInHost:
@@ -127,17 +155,17 @@ def efa() -> StandInHost:
 def mana() -> StandInHost:
     """A MANA with a job. Its driver has no query of queue pairs."""
     objects = {"QP": [*MANAGEMENT, Owned(TRAINING)], "CQ": [Owned(TRAINING)]}
-    device = StandInDevice("mana", objects, refuses_queries=True, interface_index=3)
-    gids = ((LINK_LOCAL.format(1), V2, "eth1"), (ADDRESS.format(1), V2, "eth1"))
-    return StandInHost(
-        {"mana_0": device}, {"mana_0": (StandInPort(gids=gids),)}, {"eth1": (3, "up")}
-    )
+    device = StandInDevice("mana", objects, refuses_queries=True, interface="eth1")
+    gids = ((LINK_LOCAL.format(3), V2, "eth1"), (ADDRESS.format(1), V2, "eth1"))
+    addresses = (("eth1", ADDRESS.format(1)),)
+    ports = {"mana_0": (StandInPort(gids=gids),)}
+    return StandInHost({"mana_0": device}, ports, {"eth1": (3, "up")}, addresses)
 
 
 def virtual_function() -> StandInHost:
     """A virtual function of mlx5 beside its physical function with two ports, of which the first has no cable. The
     representors of the physical function are interfaces without GIDs."""
-    gids = ((LINK_LOCAL.format(2), V2, "ens1v0"), (ADDRESS.format(2), V2, "ens1v0"))
+    gids = ((LINK_LOCAL.format(5), V2, "ens1v0"), (ADDRESS.format(2), V2, "ens1v0"))
     physical = (StandInPort(state=DOWN), StandInPort(gids=((ADDRESS.format(3), V2, "ens1f1"),)))
     interfaces = {
         "ens1v0": (5, "up"),
@@ -146,18 +174,20 @@ def virtual_function() -> StandInHost:
         "ens1f0_1": (8, "up"),
     }
     devices = {
-        "mlx5_0": StandInDevice("mlx5", {"QP": list(MANAGEMENT)}, interface_index=6),
-        "mlx5_2": StandInDevice("mlx5", {"QP": list(MANAGEMENT)}, interface_index=5),
+        "mlx5_0": StandInDevice("mlx5", {"QP": list(MANAGEMENT)}, interface="ens1f1"),
+        "mlx5_2": StandInDevice("mlx5", {"QP": list(MANAGEMENT)}, interface="ens1v0"),
     }
     ports = {"mlx5_0": physical, "mlx5_2": (StandInPort(gids=gids),)}
-    return StandInHost(devices, ports, interfaces)
+    addresses = (("ens1v0", ADDRESS.format(2)), ("ens1f1", ADDRESS.format(3)))
+    return StandInHost(devices, ports, interfaces, addresses)
 
 
 def bond() -> StandInHost:
-    """A bond of two ports of a NIC (LAG): one device, whose GIDs belong to bond0 and to a VLAN on it."""
+    """A bond of two ports of a NIC (LAG): one device, whose GIDs belong to bond0 and to a VLAN on it. The kernel reports
+    a part of the bond as the interface of the port."""
     gids = (
-        (LINK_LOCAL.format(4), V1, "bond0"),
-        (LINK_LOCAL.format(4), V2, "bond0"),
+        (LINK_LOCAL.format(12), V1, "bond0"),
+        (LINK_LOCAL.format(12), V2, "bond0"),
         (ADDRESS.format(4), V1, "bond0"),
         (ADDRESS.format(4), V2, "bond0"),
         (ADDRESS.format(0x704), V2, "bond0.7"),
@@ -168,10 +198,10 @@ def bond() -> StandInHost:
         "bond0": (12, "up"),
         "bond0.7": (13, "up"),
     }
-    device = StandInDevice("mlx5", {"QP": list(MANAGEMENT)}, interface_index=12)
-    return StandInHost(
-        {"mlx5_bond_0": device}, {"mlx5_bond_0": (StandInPort(gids=gids),)}, interfaces
-    )
+    device = StandInDevice("mlx5", {"QP": list(MANAGEMENT)}, interface="ens2f0")
+    ports = {"mlx5_bond_0": (StandInPort(gids=gids),)}
+    addresses = (("bond0", ADDRESS.format(4)), ("bond0.7", ADDRESS.format(0x704)))
+    return StandInHost({"mlx5_bond_0": device}, ports, interfaces, addresses)
 
 
 HOSTS: Mapping[str, Callable[[], StandInHost]] = {

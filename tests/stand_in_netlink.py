@@ -37,7 +37,7 @@ class StandInDevice:
     objects: dict[str, list[Owned]] = field(default_factory=dict)
     refuses_queries: bool = False
     commands: int = 0  # the number of queue pairs that the firmware was asked for
-    interface_index: int = 0
+    interface: str = ""  # of each port
 
 
 class StandInKernel:
@@ -66,8 +66,8 @@ class StandInKernel:
             drivers = netlink._DRIVERS
             self._messages = [_message(_number(73, drivers.index(device.driver))), _error(0)]
         elif command == 5:
-            found = _number(50, device.interface_index) if device.interface_index else b""
-            self._messages = [_message(found), _error(0)]
+            name = _text(51, device.interface) if device.interface else b""
+            self._messages = [_message(name), _error(0)]
         else:
             self._answer(device, _COMMANDS[command], attributes, dumps)
 

@@ -1,8 +1,11 @@
 """Tests of the port, GID and partition that traffic uses, and of the messages about unusable ports and GIDs, with a
 made-up /sys; and of the capabilities of transports."""
 
+import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from ipaddress import IPv6Address
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,12 +20,25 @@ from conformance.device.port import Port
 from conformance.errors import UserError
 from conformance.execution.traffic import is_lost
 from conformance.judging import judge
+from conformance.kernel.interfaces import Interfaces, local_addresses
+from conformance.kernel.netlink import RdmaNetlink
 from conformance.model.capability import DeviceAttributes, declared_capabilities, need_on_demand
 from conformance.model.observation import Observation
 from conformance.model.transport import INFINIBAND, IWARP, ROCE
 from conformance.tables.suite import load_suite
 from kinds import Patch
 from samples import case, laid, user_error
+from stand_in_hosts import (
+    ADDRESS,
+    INIT,
+    StandInHost,
+    StandInPort,
+    bond,
+    infiniband,
+    virtual_function,
+    vlans_and_pods,
+)
+from stand_in_hosts import LINK_LOCAL as HERE
 
 LINK_LOCAL, MAPPED = (
     "fe80:0000:0000:0000:5054:00ff:fe12:3456",
@@ -57,9 +73,16 @@ def made(tmp_path: Path) -> Callable[..., Port]:
             files |= {f"gid_attrs/types/{index}": kind} if kind else {}
             files |= {f"gid_attrs/ndevs/{index}": interface} if interface else {}
         laid(folder, {name: f"{text}\n" for name, text in files.items()})
+        numbers = {name: number for number, (name, _, _) in enumerate(interfaces, 1)}
         for name, flags, operstate in interfaces:
-            laid(tmp_path / "net" / name, {"flags": f"{flags:#x}\n", "operstate": f"{operstate}\n"})
-        return Port("any0", 1, tmp_path / "ib", tmp_path / "net")
+            files = {"flags": f"{flags:#x}", "operstate": operstate, "ifindex": f"{numbers[name]}"}
+            laid(tmp_path / "net" / name, {file: f"{text}\n" for file, text in files.items()})
+        addresses = {
+            (numbers[name], IPv6Address(text).ipv4_mapped or IPv6Address(text))
+            for text, _, name in gids
+            if name in numbers
+        }
+        return Port("any0", 1, tmp_path / "ib", Interfaces(tmp_path / "net", lambda: addresses))
 
     return make
 
@@ -196,6 +219,77 @@ def test_the_partition_has_full_membership_if_possible(
     assert made("InfiniBand", pkeys=pkeys).pkey_index == index
 
 
+# Ports of stand-ins for hosts
+
+
+def chosen_on(host: StandInHost, folder: Path, number: int = 1) -> str:
+    """Returns the address of the GID that a run on the first device of a host uses."""
+    name, device = next(iter(host.devices.items()))
+    host.laid(folder)
+    port = host.port(folder, name, number)
+    index = port.choose(port.gids(), device.interface)
+    return next(gid.address for gid in port.gids() if gid.index == index)
+
+
+def test_a_gid_of_a_pod_with_the_names_of_this_host_is_not_used(tmp_path: Path) -> None:
+    """The pod's macvlan and this host's interface are both eth0 with the number 2."""
+    host = vlans_and_pods()
+    assert chosen_on(host, tmp_path) == ADDRESS.format(1)
+    port = host.port(tmp_path, "bnxt_re0")
+    assert [gid.index for gid in port.gids() if gid.up] == [0, 1, 2, 3, 4, 5]
+    with user_error("--gid-index 7: this GID .* has no interface here", status=2):
+        port.check(7)
+
+
+def test_gids_of_vlans_are_behind_those_of_the_port(tmp_path: Path) -> None:
+    host = vlans_and_pods()
+    without = [address for address in host.addresses if address[0] != "eth0"]
+    only_vlan = replace(host, addresses=tuple(without))
+    assert chosen_on(only_vlan, tmp_path) == HERE.format(2), "the port's own default GID is enough"
+    host.port(tmp_path, "bnxt_re0").check(5)
+    for interface in ("eth0", ""):  # also if the kernel does not report the interface of the port
+        device = replace(host.devices["bnxt_re0"], interface=interface)
+        assert chosen_on(replace(host, devices={"bnxt_re0": device}), tmp_path) == ADDRESS.format(1)
+
+
+def test_a_bond_is_the_interface_of_its_ports(tmp_path: Path) -> None:
+    assert chosen_on(bond(), tmp_path) == ADDRESS.format(4)
+
+
+def test_a_virtual_function_and_the_second_port_have_their_own_gids(tmp_path: Path) -> None:
+    """The representors of virtual functions have no GIDs."""
+    host = virtual_function()
+    assert chosen_on(host, tmp_path, number=2) == ADDRESS.format(3)
+    with user_error("port 1 of mlx5_0 is DOWN", status=3):
+        host.port(tmp_path, "mlx5_0").check()
+    host.port(tmp_path, "mlx5_0", 2).check()
+    assert chosen_on(replace(host, devices=dict([*host.devices.items()][1:])), tmp_path) == (
+        ADDRESS.format(2)
+    )
+
+
+def test_an_infiniband_port_in_init_waits_for_a_subnet_manager(tmp_path: Path) -> None:
+    host = StandInHost({}, {"mlx5_0": (infiniband(0, INIT), StandInPort(state=INIT))})
+    host.laid(tmp_path)
+    with user_error("mlx5_0 is INIT: .*; no subnet manager has configured it", status=3):
+        host.port(tmp_path, "mlx5_0").check()
+    with user_error("mlx5_0 is INIT: .*; connect and activate the port", status=3):
+        host.port(tmp_path, "mlx5_0", 2).check()
+
+
+def test_the_addresses_of_this_namespace_are_those_that_the_kernel_lists() -> None:
+    addresses = local_addresses()
+    assert {number for number, _ in addresses} <= {
+        int((Path("/sys/class/net") / name / "ifindex").read_text())
+        for name in os.listdir("/sys/class/net")
+    }
+    lines = Path("/proc/net/if_inet6").read_text().splitlines() if addresses else []
+    listed = {
+        (int(words[1], 16), IPv6Address(bytes.fromhex(words[0]))) for words in map(str.split, lines)
+    }
+    assert listed == {address for address in addresses if address[1].version == 6}
+
+
 # Paths, on a device that was not opened
 
 
@@ -241,6 +335,7 @@ def test_a_device_uses_the_gid_table_of_the_stack_if_there_is_one(
     monkeypatch.setattr(device_module, "SYSFS", tmp_path / "ib")
     for indices, chosen in (([0], 0), (None, 1)):
         found = device("Ethernet")
+        found.netlink = RdmaNetlink("any0")
         monkeypatch.setattr(Device, "_gid_indices", lambda _, known=indices: known)
         assert found.source_gid_index == chosen
 

@@ -205,8 +205,12 @@ class Device:
         """The index of the GID for loopback traffic: the requested GID, or else the most suitable GID of the port."""
         if self.gid_index is not None:
             return self.gid_index
+        if self.transport is INFINIBAND:
+            return 0
         port = self._in_sysfs
-        return 0 if self.transport is INFINIBAND else port.choose(port.gids(self._gid_indices()))
+        return port.choose(
+            port.gids(self._gid_indices()), self.netlink.network_interface(self.port)
+        )
 
     def open_connection_manager(self) -> None:
         """Opens the connection manager on the address of the port's network interface. Must be called before RDMA

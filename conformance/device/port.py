@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.errors import UserError
+from conformance.kernel.interfaces import Interfaces
 from conformance.kernel.log import text_of
 
 SYSFS = Path("/sys/class/infiniband")
-_INTERFACES = Path("/sys/class/net")
 # The states of enum ibv_port_state in which a port transfers data. sysfs has the number and the name of the state.
 _CARRYING = ("ARMED", "ACTIVE", "ACTIVE_DEFER")
 # The names of link layers in sysfs. On "Unknown", the link layer of EFA, a GID has no network interface.
 INFINIBAND, UNSPECIFIED = "InfiniBand", "Unknown"
 ROCE_1, ROCE_2 = "RoCE v1", "RoCE v2"
 _TYPES = {"IB/RoCE v1": ROCE_1, "RoCE v2": ROCE_2}
-_UP = 1  # IFF_UP of <linux/if.h>
-_NOT_CARRYING = ("down", "lowerlayerdown", "notpresent")  # operstate of an interface
 _FULL_MEMBER = (
     1 << 15
 )  # full membership, in a partition key; two limited members cannot communicate
@@ -52,10 +50,15 @@ class Port:
     """A port: the name of its device and its number, from 1."""
 
     def __init__(
-        self, device: str, number: int, sysfs: Path = SYSFS, interfaces: Path = _INTERFACES
+        self,
+        device: str,
+        number: int,
+        sysfs: Path = SYSFS,
+        interfaces: Interfaces | None = None,
     ) -> None:
         self.device, self.number = device, number
-        self._folder, self._interfaces = sysfs / device / "ports" / str(number), interfaces
+        self._folder = sysfs / device / "ports" / str(number)
+        self._interfaces = interfaces or Interfaces()
 
     def check(self, gid_index: int | None = None) -> None:
         """Raises UserError if the port does not exist, is down, or has no usable GID at `gid_index`."""
@@ -122,20 +125,23 @@ class Port:
         if not attributes.is_dir():
             return Gid(index, address)
         interface = text_of(attributes / "ndevs" / str(index))
-        here = interface if (self._interfaces / interface).is_dir() else ""
-        return Gid(index, address, kind, here, bool(here) and self._carries(here))
+        here = interface if self._interfaces.has(interface, address) else ""
+        return Gid(index, address, kind, here, bool(here) and self._interfaces.carries(here))
 
-    def _carries(self, interface: str) -> bool:
-        folder = self._interfaces / interface
-        up = int(text_of(folder / "flags") or "1", 0) & _UP
-        return bool(up) and text_of(folder / "operstate") not in _NOT_CARRYING
+    def _is_own(self, interface: str, own: str) -> bool:
+        """Whether an interface is that of the port, or the bond of which that interface is a part. If the port's
+        interface is unknown, every interface that is not stacked on a different one counts."""
+        if own:
+            return interface in (own, self._interfaces.master_of(own))
+        return not self._interfaces.is_stacked(interface)
 
-    def choose(self, gids: Sequence[Gid]) -> int:
+    def choose(self, gids: Sequence[Gid], own: str = "") -> int:
         """Returns the index of the GID of `gids` to use for loopback traffic. Raises UserError if no GID can be used.
+        `own` is the name of the port's network interface, if the kernel reports it for this namespace.
 
         On InfiniBand, returns the index of the first GID, which every port has. On other link layers, only GIDs with
-        `up` can be used. Of these, RoCE v2 is preferred, then an address that is not link-local, then the highest
-        index.
+        `up` can be used. Of these, RoCE v2 is preferred, then the port's own interface to a VLAN, then an address that
+        is not link-local, then the highest index.
         """
         if (layer := self.link_layer) == INFINIBAND:
             return 0
@@ -158,6 +164,7 @@ class Port:
             usable,
             key=lambda gid: (
                 gid.kind != ROCE_1,
+                self._is_own(gid.interface, own),
                 not gid.address.startswith(_LINK_LOCAL),
                 gid.index,
             ),

@@ -5,10 +5,12 @@ import itertools
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 from pathlib import Path
 
 from conformance.device.device import transport_of
 from conformance.device.port import Port
+from conformance.kernel.interfaces import Interfaces
 from conformance.model.rules import RULE_ID
 from conformance.model.transport import Transport
 from conformance.yamldoc.nodes import Node
@@ -35,7 +37,9 @@ _RAW = "raw_registration"
 _PARTS = ("groups", "optional", "drivers")
 _KINDS = ("lacks", "claims", "hides")
 _OF_INFINIBAND = ("core/", "hw/", "sw/")
-_NAME, _INTERFACE = "any0", "eth0"
+_NAME, _INTERFACE, _NUMBER = "any0", "eth0", 2
+# The hardware and IP addresses of the interface, from which the GIDs are made.
+_HARDWARE, _ADDRESS = "0e:38:3d:12:34:56", "192.168.0.1"
 _LINK_LOCAL, _MAPPED = (
     "fe80:0000:0000:0000:0c38:3dff:fe12:3456",
     "0000:0000:0000:0000:0000:ffff:c0a8:0001",
@@ -60,7 +64,9 @@ class SysfsPort:
         with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
             root = Path(name)
             self._write(root)
-            port = Port(_NAME, 1, root / "infiniband", root / "net")
+            addresses = {(_NUMBER, ip_address(_ADDRESS))}
+            interfaces = Interfaces(root / "net", lambda: addresses)
+            port = Port(_NAME, 1, root / "infiniband", interfaces)
             chosen = port.choose(port.gids())
             port.check(chosen)
             return transport_of(root / "infiniband" / _NAME, 1), chosen
@@ -83,6 +89,8 @@ class SysfsPort:
         paths |= {
             root / "net" / _INTERFACE / "flags": "0x1003",
             root / "net" / _INTERFACE / "operstate": "up",
+            root / "net" / _INTERFACE / "ifindex": str(_NUMBER),
+            root / "net" / _INTERFACE / "address": _HARDWARE,
         }
         for path, text in paths.items():
             path.parent.mkdir(parents=True, exist_ok=True)
