@@ -15,7 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from conformance.defects.defect import Answering
+from conformance.defects.owner import Answering
 from conformance.errors import UserError, reading
 from conformance.model.verdict import OF_RULES, VIOLATIONS
 from conformance.regular_file import read_regular

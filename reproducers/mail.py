@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from conformance.defects import Defect, Severity, Symptom, answering_of, severity_of
-from conformance.defects.defect import CORE, LIBIBVERBS, PROVIDER
+from conformance.defects.owner import CORE, LIBIBVERBS, PROVIDER
 from conformance.defects.symptom import site_of
 from conformance.judging import Basis
 from conformance.judging.kernel_alarms import first_alarm

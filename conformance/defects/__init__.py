@@ -5,11 +5,11 @@ change of the stack would probably fix. The source of the stack is not needed: s
 condition count as one defect. judging/ determines the verdicts.
 """
 
-from conformance.defects.defect import Answering as Answering
 from conformance.defects.defect import Defect as Defect
-from conformance.defects.defect import answering_of as answering_of
 from conformance.defects.defect import defects_of as defects_of
-from conformance.defects.defect import is_of_stack as is_of_stack
+from conformance.defects.owner import Answering as Answering
+from conformance.defects.owner import answering_of as answering_of
+from conformance.defects.owner import is_of_stack as is_of_stack
 from conformance.defects.severity import Severity as Severity
 from conformance.defects.severity import count_by_severity as count_by_severity
 from conformance.defects.severity import severity_of as severity_of

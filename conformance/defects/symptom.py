@@ -18,6 +18,7 @@ to one defect. The following facts, besides the kind of violation, determine a c
   of code returns it for every rule.
 - A check is missing, a registration is refused, or a feature is not supported: the rule. Many parts of a registration
   can be refused with the same errno.
+- A refused invalidation on a queue pair that is not of type RC: the type. The rule does not matter.
 """
 
 import hashlib
@@ -28,7 +29,7 @@ from typing import Any, NamedTuple
 
 from conformance.judging.answering_layer import CORE
 from conformance.judging.kernel_alarms import first_alarm, site_in
-from conformance.model.fault import OWN_ADDRESSES, WINDOW, Effect, Fault, FaultKind
+from conformance.model.fault import NEWER_COMMAND, OWN_ADDRESSES, WINDOW, Effect, Fault, FaultKind
 from conformance.model.record import Deviation, ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import BINDS, PROBES, REGISTRATIONS
@@ -252,6 +253,19 @@ class Cause:
     def fingerprint(self) -> str:
         return hashlib.sha256("\0".join(self.key).encode()).hexdigest()[:12]
 
+    @property
+    def fingerprints(self) -> tuple[str, ...]:
+        """The fingerprint, and those that the cause had in earlier versions: waivers and trackers still have them."""
+        return self.fingerprint, *_EARLIER.get(self.key, ())
+
+
+_NEWER_COMMAND = ("kernel core", "REG_MR")
+# By the key of a cause: its fingerprints in earlier versions, which separated what one change of the stack cures.
+_EARLIER: Mapping[tuple[str, ...], tuple[str, ...]] = {
+    _NEWER_COMMAND: ("8258bec575a4", "90a6fe561db5"),
+    (Effect.REFUSED, INVALIDATION, "", "on UC"): ("ace5e1427511", "aa9f15e1f036"),
+}
+
 
 def cause_of(symptom: Symptom) -> Cause:
     return Cause(tuple(map(str, _key(symptom))))
@@ -268,6 +282,8 @@ def _key(symptom: Symptom) -> tuple[str, ...]:
         return (effect, group, fault.ended_by if fault.ended_by.startswith("SIG") else rule)
     if from_core(fault):
         return ("core", group, fault.answer)
+    if is_of_newer_command(fault):
+        return _NEWER_COMMAND
     if group == ACCESS and fault.kind is FaultKind.NO_COMPLETION:
         return ("use", "no completion", fault.operation)
     if group == ACCESS and effect in (Effect.MOVED, Effect.ACCEPTED) and _exceeds_region(fault):
@@ -281,7 +297,10 @@ def _key(symptom: Symptom) -> tuple[str, ...]:
         return (effect, group, fault.seen[0] if other else _LASTING.get(fault.kind, fault.kind))
     errno = fault.answer if fault.answer.startswith("E") else ""
     if errno and effect is Effect.CODE:
-        return ("answered", group, errno)
+        # A range that ends outside of its object is checked by other code than keys, rights and flags.
+        return ("answered", group, errno, *(["range"] if fault.outside else []))
+    if group == INVALIDATION and effect is Effect.REFUSED and fault.qp_type:
+        return (effect, group, errno, f"on {fault.qp_type}")
     if errno and effect is Effect.REFUSED and group != REGISTRATION and errno not in _NOT_SUPPORTED:
         return (effect, group, errno)
     return (effect, group, errno, rule)
@@ -295,6 +314,12 @@ def group_of(verb: str) -> str:
 def from_core(fault: Fault) -> bool:
     """Whether the kernel's RDMA core returned the result, which is then the same with every driver."""
     return fault.layer == CORE
+
+
+def is_of_newer_command(fault: Fault) -> bool:
+    """Whether a region that the kernel's newer command has registered lacks its addresses or its length."""
+    lacking = group_of(fault.verb) == ACCESS and fault.effect is Effect.REFUSED
+    return NEWER_COMMAND in fault.region and (lacking or fault.verb == "query_mr")
 
 
 def _exceeds_region(fault: Fault) -> bool:

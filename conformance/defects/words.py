@@ -206,7 +206,8 @@ def _answered(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
     returned = symptom.fault.returned
     if returned.startswith("ERR_"):  # the verb's own code, which is judged instead of errno
         return f"{_group(key[0])} returns {returned} instead of the documented code"
-    return f"{_group(key[0])} fails{_with(key[1])} instead of the documented errno"
+    where = " for a range outside of its object" if len(key) > 2 else ""
+    return f"{_group(key[0])} fails{_with(key[1])} instead of the documented errno{where}"
 
 
 _Title = Callable[[Sequence[str], Symptom, Shorts], str]
@@ -214,6 +215,9 @@ _Title = Callable[[Sequence[str], Symptom, Shorts], str]
 _TITLES: Mapping[str, _Title] = {
     "kernel": _kernel,
     Effect.PROCESS_DIED: _process,
+    "kernel core": lambda key, symptom, shorts: (
+        "UVERBS_METHOD_REG_MR sets neither iova nor length of a region"
+    ),
     "core": lambda key, symptom, shorts: (
         f"the RDMA core returns {key[1] or 'an error'} for {_group(key[0])}"
     ),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from conformance.model.case import Argument, Arguments, Case, Flags, MrSpec, SgeSpec, Step, mask_of
 from conformance.model.fault import (
     HUGE,
+    NEWER_COMMAND,
     ON_DEMAND,
     OWN_ADDRESSES,
     PERSISTENT,
@@ -49,11 +50,18 @@ def located(fault: Fault, case: Case, number: int = 0) -> Fault:
         key=key.kind if key else "",
         outside=fault.outside or scene.is_outside(step),
         dead=bool(key and key.dead),
+        qp_type=_qp_type(case, step),
         region=tuple(each for each in REGIONS if each in scene.kinds_of(request)),
         access=tuple(name for name in _ACCESS.short_names if access & _ACCESS.value_of(name)),
         used=step.call in REGISTRATIONS
         and any(scene.uses(later) for later in case.afterwards[number:]),
     )
+
+
+def _qp_type(case: Case, step: Step) -> str:
+    queue = case.given.qps.get(str(step.arguments.get("qp", "")))
+    kind = queue.kind if queue else str(step.arguments.get("qp_type", ""))
+    return "" if kind == "RC" else kind
 
 
 def _operation(step: Step) -> str:
@@ -86,6 +94,7 @@ class _Region:
     first: Quantity | None  # the address of the first byte in requests; None means 0
     access: int
     own_addresses: bool
+    newer_command: bool = False
 
 
 class _Scene:
@@ -93,13 +102,14 @@ class _Scene:
 
     def __init__(self, case: Case, number: int) -> None:
         given = case.given
+        self._entry = case.entry
         self._memory = given.memory
         self._places = {**given.memory, **given.dmabufs}
         self._windows = {*given.windows}
         self._bound = {name: spec.bound for name, spec in given.windows.items()}
         specs = {name: spec for name, spec in given.mrs.items() if isinstance(spec, MrSpec)}
         self._regions = {
-            name: _registered(spec.call, spec.arguments) for name, spec in specs.items()
+            name: _registered(spec.call, spec.arguments, case.entry) for name, spec in specs.items()
         }
         self._gone = {name for name, spec in given.mrs.items() if spec.gone}
         self._posted: Step | None = None
@@ -113,7 +123,7 @@ class _Scene:
         if step.call == "post_traffic":
             self._posted = step
         elif step.call in REGISTRATIONS:
-            self._regions[name] = _registered(step.call, arguments)
+            self._regions[name] = _registered(step.call, arguments, self._entry)
         elif step.call in PRODUCTS and PRODUCTS[step.call][0] == WINDOW:
             self._windows.add(name)
         elif step.then.outcome == "refused":
@@ -213,7 +223,7 @@ class _Scene:
     def _own_region(self, step: Step) -> list[_Region]:
         """Returns the region that a step registers, or a region with only the new rights; empty for other steps."""
         if step.call in REGISTRATIONS:
-            return [_registered(step.call, step.arguments)]
+            return [_registered(step.call, step.arguments, self._entry)]
         if "access" in step.arguments and step.call not in BINDS:
             return [_Region("", None, None, None, mask_of(step.arguments, "access"), False)]
         return []
@@ -228,6 +238,8 @@ class _Scene:
             yield PERSISTENT
         if region.access & _ACCESS.value_of("HUGETLB"):
             yield HUGE
+        if region.newer_command:
+            yield NEWER_COMMAND
 
     def _value(self, argument: Argument) -> int | None:
         """Returns the value of a quantity, with an assumed address for each object; None if the value is unknown."""
@@ -276,7 +288,7 @@ def _elements(arguments: Arguments) -> Sequence[SgeSpec]:
     return [each for each in found if isinstance(each, SgeSpec)] if isinstance(found, tuple) else []
 
 
-def _registered(call: str, arguments: Arguments) -> _Region:
+def _registered(call: str, arguments: Arguments, entry: str) -> _Region:
     addr = _quantity(arguments, "offset" if call == "ibv_reg_dmabuf_mr" else "addr")
     access = mask_of(arguments, "access")
     first = _quantity(arguments, "iova") or _quantity(arguments, "hca_va") or addr
@@ -289,6 +301,7 @@ def _registered(call: str, arguments: Arguments) -> _Region:
         None if zero_based else first,
         access,
         call == "ibv_reg_mr_iova",
+        (call, entry) == ("ibv_reg_mr_ex", "uverbs"),
     )
 
 

@@ -142,6 +142,7 @@ class Fault:
     key: str = ""  # the kind of object whose key the operation used: "region" or "window"
     outside: bool = False  # the operation addressed bytes outside of the range of this object
     dead: bool = False  # this object no longer existed
+    qp_type: str = ""  # the type of the queue pair to which the request was posted; empty for RC
     region: tuple[str, ...] = ()  # the special properties of the region (see REGIONS)
     access: tuple[str, ...] = ()  # the access flags of the call
     used: bool = False  # the case uses the region after its registration
@@ -207,11 +208,12 @@ WHAT = (
     "kind verb step layer returned errno statuses tries nothing_arrived expected seen site".split()
 )
 # The special properties of a region, in the order in which they are named.
-ON_DEMAND, OWN_ADDRESSES, PERSISTENT, HUGE = (
+ON_DEMAND, OWN_ADDRESSES, PERSISTENT, HUGE, NEWER_COMMAND = (
     "on demand",
     "addresses of its own",
     "persistent memory",
     "huge pages",
+    "newer command REG_MR",  # the kernel's UVERBS_METHOD_REG_MR has registered the region
 )
-REGIONS = (ON_DEMAND, OWN_ADDRESSES, PERSISTENT, HUGE)
+REGIONS = (ON_DEMAND, OWN_ADDRESSES, PERSISTENT, HUGE, NEWER_COMMAND)
 REGION, WINDOW = "region", "window"

@@ -187,7 +187,7 @@ class DefectWaiver(Terms):
 
     def is_of(self, symptom: Symptom) -> bool:
         """Whether the symptom, of any severity, belongs to the defect."""
-        return cause_of(symptom).fingerprint in (self.defect, *self.also)
+        return not {self.defect, *self.also}.isdisjoint(cause_of(symptom).fingerprints)
 
     def problems(
         self, found: Sequence[Symptom], judged: Collection[str], today: date

@@ -1,0 +1,62 @@
+"""Tests whose defect a violation is. The owner follows from the evidence in a result; docs/findings/places.yaml has the
+place of each defect in the sources, which was found by reading them."""
+
+import importlib
+import sys
+from collections.abc import Mapping
+from functools import cache
+
+import pytest
+import yaml
+
+from conformance.defects import Defect, defects_of, is_of_stack
+from conformance.defects.owner import CORE, DEVICE, LIBIBVERBS, PROVIDER, UNKNOWN
+from conformance.tables.suite import ROOT
+
+sys.path.insert(0, str(ROOT / "docs"))
+quotes = importlib.import_module("quotes")
+PLACES: Mapping[str, str] = yaml.safe_load((ROOT / "docs/findings/places.yaml").read_text())
+STACKS = ("rxe", "mended", "siw", "trixie")
+# The words in a place, and the layer that they are in.
+_LAYERS = {
+    "drivers/infiniband/core": CORE,
+    "drivers/infiniband/sw": DEVICE,
+    "libibverbs/": LIBIBVERBS,
+    "providers/": PROVIDER,
+}
+
+
+@cache
+def defects(stack: str) -> Mapping[str, Defect]:
+    found = defects_of(quotes.recorded(stack).results)
+    return {defect.fingerprint: defect for defect in found}
+
+
+def layer_of(place: str) -> str:
+    """Returns the layer of the first file that a place names."""
+    found = {word: place.find(word) for word in _LAYERS}
+    first = min((word for word in found if found[word] >= 0), key=lambda word: found[word])
+    return _LAYERS[first]
+
+
+SHOWN = sorted({name for stack in STACKS for name in defects(stack)} & PLACES.keys())
+
+
+@pytest.mark.parametrize("fingerprint", SHOWN)
+def test_the_evidence_names_the_layer_of_the_source(fingerprint: str) -> None:
+    shown = [defects(stack)[fingerprint] for stack in STACKS if fingerprint in defects(stack)]
+    layers = {defect.answering.layer for defect in shown} - {UNKNOWN}
+    assert layers == {layer_of(PLACES[fingerprint])}
+    assert all(defect.answering.because for defect in shown)
+
+
+def test_every_defect_of_rxe_has_a_place_in_the_sources() -> None:
+    assert [name for name in defects("rxe") if name not in PLACES] == []
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_no_device_fails_for_a_defect_of_another_layer(stack: str) -> None:
+    for defect in defects(stack).values():
+        if defect.answering.layer in (CORE, LIBIBVERBS):
+            records = [symptom.record for symptom in defect.symptoms]
+            assert all(map(is_of_stack, records)), defect.title
