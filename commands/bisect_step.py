@@ -10,11 +10,11 @@ from commands.cli.run_arguments import options_from, selection_from, suite_from
 from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.results.folder import run_folder
 from conformance.run_options import OPTIONS
+from fixtures.targets import target
 from reports.digest import read
-from runs.earlier import with_earlier
-from runs.folder import run_folder
-from targets import target
+from reports.earlier import with_earlier
 
 GOOD, BAD, SKIP = 0, 1, 125
 _BUILDS = ("kernel", "modules", "linux", "rdma_core", "overlay")

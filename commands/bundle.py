@@ -7,9 +7,6 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from bundles import signature
-from bundles.archive import MOST_BYTES, PROFILE, SUFFIX, WAIVERS, pack
-from bundles.claims import claims
 from commands import verify
 from commands.cli.arguments import Parser
 from commands.cli.output import is_standard_output, write_out
@@ -17,11 +14,14 @@ from commands.cli.run_arguments import add, add_cases_argument, add_options, opt
 from commands.cli.streams import show
 from conformance.errors import UserError, reading
 from conformance.regular_file import read_regular
+from conformance.results.plan import FILE_NAME as PLAN
+from conformance.results.plan import read_plan
 from conformance.results.points import points_path
 from conformance.results.records import FILE_NAME as RESULTS
+from reports.bundles import signature
+from reports.bundles.archive import MOST_BYTES, PROFILE, SUFFIX, WAIVERS, pack
+from reports.bundles.claims import claims
 from reports.digest import Digest, read
-from runs.plan import FILE_NAME as PLAN
-from runs.plan import read_plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

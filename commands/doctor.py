@@ -30,7 +30,7 @@ from fixtures.system.readiness import (
     packages_finding,
     works,
 )
-from targets import hosts
+from fixtures.targets import hosts
 
 NO_WAY = 4  # exit status
 _MARKDOWN = re.compile(r"\[([^]]*)\]\([^)]*\)")  # a link, with its text

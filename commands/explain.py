@@ -8,13 +8,13 @@ from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
 from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
+from conformance.results.folder import OUT
 from conformance.tables.suite import POINT, Suite
 from conformance.verbs import VERBS
 from conformance.yamldoc.reader import suggestion
 from reports.digest import Digest, read
+from reports.earlier import run_about
 from reports.explanations import FINGERPRINT, defect_of, of_case, of_defect, of_rule
-from runs.earlier import run_about
-from runs.folder import OUT
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,11 +15,11 @@ from conformance.tables.suite import Suite
 from fixtures.guest.changes import FOLDER as CHANGES
 from fixtures.guest.changes import read_changes
 from reports.digest import read
-from reproducers.findings import FOLDER, PAGE, Finding, Run, findings_of, page
-from reproducers.kcidb import ORIGIN, objects
-from reproducers.mail import mail_of
-from reproducers.of_runs import basis_of
-from reproducers.writer import Inexpressible
+from reports.reproducers.findings import FOLDER, PAGE, Finding, Run, findings_of, page
+from reports.reproducers.kcidb import ORIGIN, objects
+from reports.reproducers.mail import mail_of
+from reports.reproducers.of_runs import basis_of
+from reports.reproducers.writer import Inexpressible
 
 # The name of the file with the places of defects in the driver's source, by fingerprint. Uncertain places are left out.
 PLACES = "places.yaml"

@@ -1,6 +1,6 @@
 """A lab: the same cases on several hosts at once, with one run for each host and one page about all hosts. Each host
 has a `rdma-cts run --host` in its own process, so that a failure on one host does not affect the other hosts.
-runs/lab_file.py reads the file of a lab, and reports/fleet.py makes the page."""
+fixtures/hosts/lab_file.py reads the file of a lab, and reports/fleet.py makes the page."""
 
 import argparse
 import gc
@@ -18,32 +18,32 @@ from pathlib import Path
 
 from commands import report
 from commands.__main__ import main, parser_of
+from commands.cli.choice import Chosen, choose
 from commands.cli.endings import heed_signals
 from commands.cli.run_arguments import recorded_options, suite_from
 from commands.cli.streams import Output
 from commands.fleet import differences
-from commands.run import Chosen, choose
 from conformance.errors import UserError, command
 from conformance.model.capability import Profile
 from conformance.model.case import Table
 from conformance.results.files import make_directory, write_atomically
+from conformance.results.folder import run_folder
+from conformance.results.plan import FILE_NAME as PLAN
+from conformance.results.plan import LabPlan, read_plan, write_plan
 from conformance.results.records import FILE_NAME
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import GUEST, OPTIONS, RunOptions
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import CASES, tables_digest
+from fixtures.hosts.lab_file import OF_HOSTS, PAGE, LabHost, read_lab
 from fixtures.system.processes import die_with_parent
+from fixtures.targets import hosts
 from reports.digest import suite_of
 from reports.fleet import Fleet, Node, page
 from reports.history import facts_of
 from reports.html import FILE_NAME as REPORT
 from reports.terminal import QUIET, VERBOSE, Progress
 from reports.text import one_line
-from runs.folder import run_folder
-from runs.lab_file import OF_HOSTS, PAGE, LabHost, read_lab
-from runs.plan import FILE_NAME as PLAN
-from runs.plan import LabPlan, read_plan, write_plan
-from targets import hosts
 
 # The options that exclude --lab, by name, each with the hint of the message.
 _REFUSED = {

@@ -10,7 +10,7 @@ from conformance.errors import format_count
 from conformance.model.case import Case
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, of_tier
-from runs.earlier import named
+from reports.earlier import named
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

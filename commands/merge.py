@@ -16,6 +16,7 @@ from commands.judge import refuse_other_tables
 from conformance.errors import UserError, reading
 from conformance.regular_file import read_regular
 from conformance.results.files import write_atomically
+from conformance.results.folder import run_folder
 from conformance.results.merging import Part, check, merged, missing, part_of
 from conformance.results.points import points_path
 from conformance.results.records import FILE_NAME, Recorded, read_results
@@ -25,7 +26,6 @@ from conformance.results.writer import ResultsFile
 from conformance.tables.suite import Suite
 from reports.digest import read
 from reports.terminal import summary
-from runs.folder import run_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

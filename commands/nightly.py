@@ -22,6 +22,7 @@ from commands.cli.run_arguments import add, add_options, options_from, selection
 from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.results.files import make_directory, new_directory, write_atomically, writing
+from conformance.results.folder import WORK, tidied
 from conformance.results.points import FOLDER as POINTS
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.waiver_file import read_waivers
@@ -31,11 +32,14 @@ from conformance.tables.profile import read_profile
 from conformance.yamldoc.reader import suggestion
 from fixtures.guest.image import renew_image
 from fixtures.guest.recipe import DEFAULT_STACK, OWN_STACKS, STACKS, recipe_for
+from fixtures.system import run_process
 from fixtures.system.cache import cache_directory
 from fixtures.system.packages import find_program
 from fixtures.system.processes import signal_name
+from fixtures.targets import builds
 from reports.comparison import Comparison, compare
 from reports.digest import Digest, read
+from reports.earlier import with_earlier
 from reports.history import (
     CELL_NAME,
     LOCK,
@@ -51,10 +55,6 @@ from reports.history import (
 )
 from reports.morning import Morning, summary_of
 from reports.summary import FILE_NAME as SUMMARY
-from runs import process
-from runs.earlier import with_earlier
-from runs.folder import WORK, tidied
-from targets import builds
 
 RUN_LOG = "run.log"
 RENEWED_DAYS = 7
@@ -313,13 +313,15 @@ def _failed(cell: Cell, error: UserError) -> Morning:
 
 def _ran(cell: Cell, options: RunOptions, yes: bool) -> tuple[Cell, Digest | None]:
     """Runs `rdma-cts run` for a cell; returns the cell and its results, if any. Raises UserError."""
-    command = [*process.COMMAND, *options.arguments(), "--quiet", "--out", str(cell.folder)]
+    command = [*run_process.COMMAND, *options.arguments(), "--quiet", "--out", str(cell.folder)]
     log = cell.folder / RUN_LOG
     with writing(log):
         cell.folder.mkdir()
         # A signal that ends the night may also end the run before the run has cleaned up.
         with log.open("xb") as output, tidied(cell.folder):
-            status = _finished(command + ["--yes"] * yes, process.environment(), output.fileno())
+            status = _finished(
+                command + ["--yes"] * yes, run_process.environment(), output.fileno()
+            )
     try:
         run = read(cell.folder)
     except UserError:

@@ -11,10 +11,10 @@ from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
 from conformance.errors import UserError
 from fixtures.guest.changes import read_changes
-from patches.message import letters_of, seen_in
-from patches.series import NOBODY, PROJECTS, Tree, part_of, read_tree, write_series
 from reports.digest import read
-from reproducers.of_runs import basis_of, unknown_device
+from reports.patches.message import letters_of, seen_in
+from reports.patches.series import NOBODY, PROJECTS, Tree, part_of, read_tree, write_series
+from reports.reproducers.of_runs import basis_of, unknown_device
 
 _SIGNED = re.compile(r"[^<>\n]*[^<>\s] <[^<>@\s]+@[^<>@\s]+>\Z")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from commands.cli.run_arguments import add, add_options, options_from
 from conformance.errors import PROGRAM, UserError
+from conformance.results.folder import tidied
 from fixtures.guest.template import templates_wanted
-from runs.folder import tidied
-from targets.guests import Guests
+from fixtures.targets.guests import Guests
 
 # The options on which the image and the template depend.
 _OPTIONS = (

@@ -12,15 +12,22 @@ from commands.cli.streams import show
 from conformance.defects import Symptom
 from conformance.errors import PROGRAM, UserError
 from conformance.results.files import make_directory, write_through
+from conformance.results.folder import OUT, latest
 from conformance.tables.suite import Suite
 from conformance.yamldoc.reader import suggestion
 from reports.digest import Digest, read
+from reports.earlier import run_about
 from reports.explanations import FINGERPRINT, defect_of
-from reproducers.mail import mail
-from reproducers.of_runs import Made, basis_of, file_name, programs_of, reproducer, unknown_device
-from reproducers.writer import Inexpressible
-from runs.earlier import run_about
-from runs.folder import OUT, latest
+from reports.reproducers.mail import mail
+from reports.reproducers.of_runs import (
+    Made,
+    basis_of,
+    file_name,
+    programs_of,
+    reproducer,
+    unknown_device,
+)
+from reports.reproducers.writer import Inexpressible
 
 _FILE = Path("repro.c")
 

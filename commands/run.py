@@ -1,44 +1,45 @@
 """`rdma-cts run`: runs the cases on a device of this host or of a host that is reached over ssh, or in the guest. This
-module connects the engine, the target and the reports. targets/target.py chooses the target and starts the workers."""
+module connects the engine, the target and the reports. fixtures/targets/target.py chooses the target and starts the
+workers."""
 
 import argparse
 import os
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 from commands import report
 from commands.cli import run_arguments
+from commands.cli.choice import Chosen, choose, of_shard
 from commands.cli.endings import crash_reports_in
 from commands.cli.run_arguments import add
 from conformance.errors import UserError, command, format_count
-from conformance.model.bounds import MOST_RECORDS
-from conformance.model.capability import Profile
 from conformance.model.case import Case
-from conformance.model.kind import Kind
 from conformance.model.record import SupervisorFacts
+from conformance.results.folder import OUT, run_folder, tidied
+from conformance.results.plan import FILE_NAME as PLAN_FILE_NAME
+from conformance.results.plan import (
+    LAB_FILE_NAME,
+    LabPlan,
+    Plan,
+    read_lab_plan,
+    read_plan,
+    write_plan,
+)
 from conformance.results.records import FILE_NAME, Recorded
-from conformance.results.waiver_file import read_waivers
-from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
 from conformance.run_options import OPTIONS, RunOptions
 from conformance.supervision import Recording, RunPlan, Start, Supervisor, Worker
-from conformance.tables.profile import named_profile, read_profile
-from conformance.tables.suite import Suite
-from conformance.tables.tiers import ordered, shipped_durations
+from conformance.supervision.durations import expected_durations
+from conformance.tables.profile import named_profile
+from fixtures.targets import builds, target
+from fixtures.targets.builds import guest_driver
+from fixtures.targets.guests import Guests
 from reports.digest import Digest, digest, read
+from reports.earlier import with_earlier
 from reports.terminal import NORMAL, QUIET, VERBOSE, Progress, summary
-from runs.durations import expected_durations
-from runs.earlier import with_earlier
-from runs.folder import OUT, run_folder, tidied
-from runs.plan import FILE_NAME as PLAN_FILE_NAME
-from runs.plan import LAB_FILE_NAME, LabPlan, Plan, read_lab_plan, read_plan, write_plan
-from targets import builds, target
-from targets.builds import guest_driver
-from targets.guests import Guests
 
 NAME = "run"
 
@@ -155,23 +156,6 @@ def _complete(folder: Path) -> Digest | None:
     return found if found.footer and found.footer["complete"] else None
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """The parts of a run that do not depend on its target."""
-
-    suite: Suite
-    cases: Sequence[Case]
-    profile: Profile
-    waivers: Waivers | None
-    whole: Sequence[str] = ()  # the ids of the cases of all shards
-    by: object = None  # the options that have selected the cases
-
-    @property
-    def hazardous(self) -> frozenset[str]:
-        """The ids of the cases that may crash a kernel."""
-        return frozenset(case.id for case in self.cases if case.hazardous)
-
-
 def _run(
     options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan | None = None
 ) -> int:
@@ -182,7 +166,7 @@ def _run(
             _claim(arguments.out, recorded_plan is not None, around)
         host = None
         if options.host:
-            from targets import hosts  # imported late: only runs over ssh need it
+            from fixtures.targets import hosts  # imported late: only runs over ssh need it
 
             if not arguments.known:  # a lab has already installed the client
                 hosts.install_client(progress.say, arguments.yes)
@@ -190,7 +174,7 @@ def _run(
         options = target.with_target(options, host, progress.say)
         if options.device and not options.hazardous:
             chosen = replace(chosen, cases=_harmless(chosen.cases, progress))
-        chosen = _of_shard(chosen, options)
+        chosen = of_shard(chosen, options)
         name = "+".join(options.devices) or guest_driver(options).device
         out = arguments.out or around.enter_context(run_folder(what=name))
         around.enter_context(crash_reports_in(out))
@@ -242,37 +226,6 @@ def _judged_here(
                 f"{out / FILE_NAME} was changed before the run was resumed: {wrong}", status=3
             )
     return found
-
-
-def choose(options: RunOptions, known: Chosen | None = None) -> Chosen:
-    """Returns the tables and cases that the options select; reuses those of `known` if possible. Raises UserError."""
-    suite = known.suite if known else run_arguments.suite_of_run(options)
-    selection = run_arguments.selection_from(options)
-    by = (selection, options.seed, bool(options.sequences))
-    if known and known.by == by:
-        cases = known.cases
-    else:
-        cases = ordered(selection.apply(suite), options.seed)
-        if not options.sequences:
-            cases = [case for case in cases if case.kind is not Kind.SEQUENCES]
-        if not cases:
-            raise UserError("--sequences 0 leaves no case to run")
-    if len(cases) > MOST_RECORDS // 2:
-        raise UserError(
-            f"{len(cases):,} cases are more than a results file can have", hint="select fewer cases"
-        )
-    profile = read_profile(options.profile) if options.profile else Profile()
-    waivers = (
-        read_waivers(options.waivers, suite, datetime.now().date()) if options.waivers else None
-    )
-    return Chosen(suite, cases, profile, waivers, by=by)
-
-
-def _of_shard(chosen: Chosen, options: RunOptions) -> Chosen:
-    if not options.shard:
-        return chosen
-    cases = options.shard.part(chosen.cases, lambda case: case.id, shipped_durations())
-    return replace(chosen, cases=cases, whole=[case.id for case in chosen.cases])
 
 
 def _claim(out: Path, resumed: bool, around: ExitStack) -> None:

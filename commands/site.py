@@ -28,9 +28,9 @@ from reports import site
 from reports.digest import digest
 from reports.history import Cell, History, read_history
 from reports.history_page import HistoryPage
-from reproducers.findings import FOLDER, Finding, Run, findings_of
-from reproducers.mail import mail_of
-from reproducers.writer import Inexpressible
+from reports.reproducers.findings import FOLDER, Finding, Run, findings_of
+from reports.reproducers.mail import mail_of
+from reports.reproducers.writer import Inexpressible
 
 SCHEMA = "rdma-cts-site/1"
 LIST = "site.json"  # the list of the files of a site

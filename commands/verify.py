@@ -1,6 +1,6 @@
 """`rdma-cts verify`: judges a bundled run again, and states in one sentence what the bundle supports. Verdicts, waivers
 and conclusions are derived only from the bundled observations; recorded verdicts are only compared with the derived
-verdicts. bundles/archive.py reads and writes the file of a bundle."""
+verdicts. reports/bundles/archive.py reads and writes the file of a bundle."""
 
 import argparse
 import hashlib
@@ -12,9 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
 
-from bundles import signature
-from bundles.archive import MOST_BYTES, PROFILE, WAIVERS, Manifest, unpack
-from bundles.claims import remark, wrong_claim
 from commands.cli.run_arguments import add, add_cases_argument
 from commands.cli.streams import show
 from commands.judge import not_founded, refuse_other_tables, shortened, write_judged
@@ -29,6 +26,9 @@ from conformance.results.waiver_file import read_waivers
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import SMOKE
+from reports.bundles import signature
+from reports.bundles.archive import MOST_BYTES, PROFILE, WAIVERS, Manifest, unpack
+from reports.bundles.claims import remark, wrong_claim
 from reports.digest import Digest, digest, wrong_by_tables
 from reports.text import one_line
 

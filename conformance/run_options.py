@@ -292,7 +292,7 @@ class RunOptions:
     )
     profile: Path | None = _judging(
         None,
-        "the profile of the device, such as profiles/rxe.yaml",
+        "the profile of the device, such as ci/rxe/profile.yaml",
         "FILE",
         given_path,
         plugin=True,

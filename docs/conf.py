@@ -1,5 +1,5 @@
 """Configuration of Sphinx, which makes web pages of this folder: `sphinx-build docs out/docs` (Debian: python3-sphinx,
-python3-myst-parser). index.md has the order of the pages. packaging/man_page.py makes the manual page."""
+python3-myst-parser). index.md has the order of the pages. ci/packaging/man_page.py makes the manual page."""
 
 import re
 import sys

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any
 from unittest.mock import Mock
 
-from reference.device import Device
-from reference.objects import Refused
+from trial.reference.device import Device
+from trial.reference.objects import Refused
 
 
 def device(**methods: Callable[..., Any]) -> Device:

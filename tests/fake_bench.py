@@ -16,11 +16,11 @@ import pytest
 from conformance.model.capability import Capabilities
 from conformance.pytest_plugin import options, recorder
 from conformance.tables import suite
-from reference.bench import ReferenceBench
-from reference.device import Device
-from reference.memory import Range
-from reference.stack import without
 from samples import header
+from trial.reference.bench import ReferenceBench
+from trial.reference.device import Device
+from trial.reference.memory import Range
+from trial.reference.stack import without
 
 
 class Accepting(Device):

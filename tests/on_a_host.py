@@ -270,7 +270,7 @@ def shared() -> dict[str, Any]:
         "--only",
         "bind_mw/type_1/queue-pair-ud",
     )
-    wanted = (*chosen, "-q", "--no-confirm", "--shared", "--profile", "profiles/rxe.yaml")
+    wanted = (*chosen, "-q", "--no-confirm", "--shared", "--profile", "ci/rxe/profile.yaml")
     done = run_forked(*wanted, "--device", "rxe0,rxe1", "--out", "shared-by-two")
     unknown = run_forked(*wanted, "--device", "rxe0,rxe7", "--out", "unknown")
     results = [line for line in lines("shared-by-two") if line["type"] == "result"]

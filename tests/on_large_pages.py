@@ -17,7 +17,7 @@ from conformance.kernel import paging  # noqa: E402
 from conformance.model.verdict import Verdict  # noqa: E402
 from conformance.tables.suite import load_suite  # noqa: E402
 from conformance.tables.tiers import DEFAULT, of_tier  # noqa: E402
-from reference import memory  # noqa: E402
+from trial.reference import memory  # noqa: E402
 from trial.running import on_reference  # noqa: E402
 
 _libc = ctypes.CDLL(None, use_errno=True)

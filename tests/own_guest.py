@@ -20,7 +20,7 @@ from patience import PATIENCE_S
 # The parts of the project that a guest of `told_by` gets, in addition to the cases and the script.
 _PARTS = (
     *sorted(path.parent.name for path in ROOT.glob("*/__init__.py")),
-    "profiles",
+    "ci",
     "conftest.py",
     "tox.ini",
     "rdma-cts",

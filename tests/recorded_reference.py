@@ -16,9 +16,9 @@ from conformance.results.records import FILE_NAME, footer_record
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import left_out
-from reference.bench import ReferenceBench
-from reference.device import Device
 from samples import header
+from trial.reference.bench import ReferenceBench
+from trial.reference.device import Device
 from trial.running import on_the_reference
 
 # Each of these takes as long as hundreds of other cases, because it has many regions or pages.

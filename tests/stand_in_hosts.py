@@ -11,10 +11,10 @@ from pathlib import Path
 from conformance.device.port import Port
 from conformance.kernel.interfaces import Interfaces
 from fixtures.system import devices, usable
+from fixtures.targets import target
 from kinds import Patch
 from samples import laid
 from stand_in_netlink import Owned, StandInDevice, StandInKernel
-from targets import target
 
 ACTIVE, DOWN, INIT = "4: ACTIVE", "1: DOWN", "2: INIT"
 V1, V2 = "IB/RoCE v1", "RoCE v2"

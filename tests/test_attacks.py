@@ -18,8 +18,6 @@ import pytest
 import yaml
 
 from actors import HEADER, IDS, SUITE, Stage, ran, start, verdicts
-from bundles.archive import pack
-from bundles.claims import claims
 from commands import run
 from conformance.errors import UserError
 from conformance.model.bounds import MOST_DEVIATIONS, MOST_VALUES
@@ -33,6 +31,8 @@ from conformance.tables.suite import VERSION, Suite
 from kinds import Cli
 from recorded_reference import record
 from reports import digest
+from reports.bundles.archive import pack
+from reports.bundles.claims import claims
 from samples import consistent, lines_of, observed_result, written_records
 
 Line = dict[str, Any]
@@ -242,12 +242,14 @@ def by_bomb(_: Sequence[Line], attack: Attack, folder: Path, cli: Cli) -> None:
     """A small bundle that is much larger when unpacked."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_ALWAYS_UNPACKED", "_SLACK"):
-            patch.setattr(f"bundles.archive.{name}", 1 << 20)
+            patch.setattr(f"reports.bundles.archive.{name}", 1 << 20)
         with pytest.raises(UserError, match="compression ratio"):
             pack(folder / "bundle", {}, {"results.jsonl": bytes(4 << 20)})
-        patch.setattr("bundles.archive._most_unpacked", lambda _: 1 << 30)
+        patch.setattr("reports.bundles.archive._most_unpacked", lambda _: 1 << 30)
         pack(folder / "bundle", {}, {"results.jsonl": bytes(4 << 20)})
-        patch.setattr("bundles.archive._most_unpacked", lambda packed: (1 << 20) + 100 * packed)
+        patch.setattr(
+            "reports.bundles.archive._most_unpacked", lambda packed: (1 << 20) + 100 * packed
+        )
         assert attack.said in cli(2, "verify", folder / "bundle").err
 
 

@@ -16,23 +16,23 @@ from typing import Any
 
 import pytest
 
-from bundles import archive as bundle_file
-from bundles.archive import MANIFEST, Manifest, Member, pack, unpack
-from bundles.claims import claims
 from commands import verify
 from commands.__main__ import main
 from conformance.errors import UserError
+from conformance.results.plan import Plan, write_plan
 from conformance.results.records import footer_record
 from conformance.tables.suite import ROOT, Selection, Suite, load_suite
 from conformance.tables.tiers import left_out
 from kinds import Cli, Folders, Patch
 from recorded_reference import record
-from reference.device import Device
-from reference.stack import without
 from reports import digest
+from reports.bundles import archive as bundle_file
+from reports.bundles.archive import MANIFEST, Manifest, Member, pack, unpack
+from reports.bundles.claims import claims
 from reports.digest import read
-from runs.plan import Plan, write_plan
 from samples import consistent, lines_of, written_records
+from trial.reference.device import Device
+from trial.reference.stack import without
 
 SUITE = load_suite()
 DEFAULT = Selection(tier="default").apply(SUITE)

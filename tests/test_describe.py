@@ -22,12 +22,12 @@ from launched import ended
 from made_history import SUITE as EIGHT
 from made_history import run_of, write_run
 from recorded_reference import record
-from reference.device import Device
-from reference.stack import without
 from reports.digest import read
+from reports.earlier import run_about, with_earlier
 from reports.terminal import summary
-from runs.earlier import run_about, with_earlier
 from trial.catalogue import named
+from trial.reference.device import Device
+from trial.reference.stack import without
 
 Shown = Callable[..., str]
 

@@ -37,12 +37,12 @@ from conformance.supervision.examiner import Examiner
 from conformance.sweeps.outcome import OUTSIDE, Points, encode_index
 from conformance.tables.suite import load_suite
 from recorded_reference import QuietKernel, is_dear
-from reference.bench import HeldPair, ReferenceBench
-from reference.device import Device
-from reference.objects import Refused
-from reference.queues import Queue
-from reference.stack import without
 from samples import case, changed, header, result
+from trial.reference.bench import HeldPair, ReferenceBench
+from trial.reference.device import Device
+from trial.reference.objects import Refused
+from trial.reference.queues import Queue
+from trial.reference.stack import without
 from trial.running import on_reference, on_the_reference
 
 SUITE = load_suite()

@@ -25,11 +25,11 @@ from conformance.model.kind import Kind
 from conformance.tables.suite import CASES, ROOT, load_suite
 from conformance.verbs import ENUMS, VERBS, Linkage
 from fixtures.guest import recipe
-from reference import stack
-from reference.bench import ReferenceBench
-from reference.device import Device
 from trial import catalogue
 from trial.altering import Alteration, AlteredEntry
+from trial.reference import stack
+from trial.reference.bench import ReferenceBench
+from trial.reference.device import Device
 
 _CAPABILITY = "conformance/model/capability.py"
 
@@ -61,7 +61,7 @@ def entries() -> Iterator[str]:
         if verb.command and verb.method not in vars(Uverbs):
             yield f"the kernel's command {verb.command} is not called: add {own} to conformance/device/uverbs.py"
         if plain and not hasattr(Device, verb.method):
-            yield f"the reference lacks {verb.name}: add {own} to a class of reference/, such as Device"
+            yield f"the reference lacks {verb.name}: add {own} to a class of trial/reference/, such as Device"
 
 
 def rules() -> Iterator[str]:
@@ -131,7 +131,7 @@ def preconditions() -> Iterator[str]:
         if name not in texts:
             yield f"nothing sets the precondition {name}: add it to reachable_on in conformance/execution/offered.py"
         if not any(each.reach(name) for each in stack.STACKS):
-            yield f"no reference has the precondition {name}: add a stack with it to STACKS in reference/stack.py"
+            yield f"no reference has the precondition {name}: add a stack with it to STACKS in trial/reference/stack.py"
 
 
 def formats() -> Iterator[str]:

@@ -10,9 +10,10 @@ import pytest
 from commands.__main__ import _report_error
 from conformance.errors import UserError
 from conformance.run_options import RunOptions
+from fixtures.hosts.lab_file import read_lab
 from fixtures.system import usable
+from fixtures.targets.target import with_target
 from kinds import Patch
-from runs.lab_file import read_lab
 from stand_in_hosts import (
     HOSTS,
     TRAINING,
@@ -27,7 +28,6 @@ from stand_in_hosts import (
     vlans_and_pods,
 )
 from stand_in_netlink import StandInDevice
-from targets.target import with_target
 
 PROCESS = f"process {TRAINING} ({Path(f'/proc/{TRAINING}/comm').read_text().strip()})"
 STORAGE = "the kernel's ib_ipoib (1 queue pair), the kernel's rdma_cm (16 queue pairs)"

@@ -26,8 +26,8 @@ from conformance.verbs import CONSTANTS, ENUMS, STRUCTS, VERBS
 from kinds import Patch
 from launched import script
 from patience import longer_and_longer
-from reference.header import own_bindings, own_header, with_value
 from samples import laid
+from trial.reference.header import own_bindings, own_header, with_value
 
 Edit = tuple[str, str]
 

@@ -14,9 +14,9 @@ import pytest
 from conformance.errors import UserError
 from conformance.run_options import RunOptions
 from fixtures.system.host import HostWorker, OtherUser
+from fixtures.targets import builds, hosts
 from kinds import Patch
 from patience import PATIENCE_S
-from targets import builds, hosts
 
 USER = "nobody"
 # A stand-in for pytest. It writes its user, its rights, and what it can read and change, to the stream.

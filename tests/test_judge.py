@@ -17,11 +17,11 @@ from conformance.sweeps.outcome import OUTSIDE, Points
 from conformance.tables.suite import Suite, load_suite
 from kinds import Cli, Folders
 from recorded_reference import record
-from reference.device import Device
-from reference.stack import without
 from reports.digest import read
 from samples import consistent, lines_of, written_records
 from trial.catalogue import VIOLATIONS
+from trial.reference.device import Device
+from trial.reference.stack import without
 
 SUITE = load_suite()
 SOME = [case for case in SUITE.cases if not case.hazardous and not case.sweep][::15]

@@ -17,11 +17,13 @@ from lxml import html
 
 import samples
 from commands.__main__ import main
+from commands.cli.choice import choose
 from commands.fleet import differences
-from commands.run import choose
+from conformance.results.plan import Plan, write_plan
 from conformance.results.records import Recorded
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
+from fixtures.hosts.lab_file import LabHost, read_lab
 from kinds import Said, rows
 from launched import script
 from made_history import write_run
@@ -30,8 +32,6 @@ from reports.digest import digest
 from reports.fleet import Fleet, Node, page
 from reports.history import Facts
 from reports.summary import as_data
-from runs.lab_file import LabHost, read_lab
-from runs.plan import Plan, write_plan
 from samples import laid, numbered, result, user_error
 
 SUITE = numbered(3)

@@ -19,10 +19,9 @@ from fixtures.guest import qemu
 from fixtures.guest.build import os_errors_explained
 from fixtures.guest.image import ensure_image
 from fixtures.guest.recipe import recipe_for
-from fixtures.system import packages, readiness
+from fixtures.system import packages, readiness, run_process
 from kinds import Cli, Patch, Said, rows
 from launched import ended, script
-from runs import process
 from samples import laid, user_error
 
 LAUNCHER = ROOT / "rdma-cts"
@@ -285,7 +284,7 @@ def test_no_code_of_the_working_directory_runs(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "reg_mr/access_flags" in done.stdout
     # Labs and nightly runs start their runs with this command.
-    done = ended(*process.COMMAND, "--help", cwd=tmp_path, env=process.environment())
+    done = ended(*run_process.COMMAND, "--help", cwd=tmp_path, env=run_process.environment())
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -23,14 +23,10 @@ FILES = sorted((ROOT / "conformance").rglob("*.py"))
 FOLDERS = {
     "conformance": (),
     "fixtures": ("conformance",),
-    "reference": ("conformance",),
-    "reports": ("conformance",),
-    "reproducers": ("conformance", "reports"),
-    "patches": ("conformance", "fixtures", "reports", "reproducers"),
-    "runs": ("conformance", "fixtures", "reports"),
-    "bundles": ("conformance", "reports"),
-    "targets": ("conformance", "fixtures", "runs"),
-    "trial": ("conformance", "fixtures", "reference", "reports", "reproducers", "runs", "targets"),
+    "reports": ("conformance", "fixtures"),
+    "trial": ("conformance", "fixtures", "reports"),
+    "commands": ("conformance", "fixtures", "reports", "trial"),
+    "ci": ("conformance", "fixtures", "reports", "trial", "commands"),
 }
 
 

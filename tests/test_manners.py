@@ -22,6 +22,7 @@ from commands.cli.streams import show
 from commands.run import _kept as kept_text
 from commands.variables import VARIABLES
 from conformance.errors import UserError
+from conformance.results import folder as run_folders
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
 from fixtures.guest import privileges
@@ -29,7 +30,6 @@ from fixtures.system import cache, packages
 from kinds import Cli, Patch, Says
 from launched import ended, script
 from reports.text import fitted
-from runs import folder as run_folders
 from samples import footer_of, laid, numbered, recorded, result, user_error, written
 
 COMMAND = (sys.executable, "-m", "commands")
@@ -174,7 +174,7 @@ INTERNAL = {"DRIVER", "MODULE", "BARE", "DEVICES", "PROGRAM", "FUZZED", "MOMENTS
 
 def test_every_variable_is_printed_and_on_its_page(cli: Cli) -> None:
     files = ended("git", "ls-files", "-z", cwd=ROOT, check=True).stdout
-    parts = ("bundles", "commands", "conformance", "fixtures", "runs", "targets", "rdma-cts")
+    parts = ("commands", "conformance", "fixtures", "reports", "rdma-cts")
     paths = [ROOT / name for name in files.split("\0") if name.startswith(parts)]
     read = {
         found

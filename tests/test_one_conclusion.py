@@ -34,14 +34,14 @@ from conformance.tables.tiers import DEFAULT, of_tier
 from kinds import Cli, Folders
 from patience import calls_of
 from recorded_reference import is_dear, record
-from reference.device import Device
-from reference.stack import without
 from reports import markdown
 from reports.digest import read
 from reports.history import Facts, facts_of
 from reports.html import render
 from reports.terminal import NORMAL, QUIET, VERBOSE, summary
 from samples import case, changed, lines_of, numbered, result, written_records
+from trial.reference.device import Device
+from trial.reference.stack import without
 
 SUITE = load_suite()
 # Verdicts that do not judge the result of a call.

@@ -11,7 +11,7 @@ from commands.__main__ import main
 from fixtures.guest.changes import Change, Edit
 from kinds import Patch, Says
 from launched import git
-from patches.message import trimmed
+from reports.patches.message import trimmed
 from samples import laid
 
 DRIVER = "drivers/infiniband/sw/rxe"

@@ -28,14 +28,14 @@ from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from kinds import Patch, Says
 from recorded_reference import is_dear
-from reference.bench import ReferenceBench
-from reference.device import Device
 from samples import header
 from trial import report
 from trial.catalogue import UNTRIABLE, VIOLATIONS, named
 from trial.mutant_table import Violation
 from trial.personas.persona import BEHAVIOURS, PERSONAS, Persona
 from trial.personas.trying import CleanRun, outcome, run_clean, try_on, try_personas
+from trial.reference.bench import ReferenceBench
+from trial.reference.device import Device
 from trial.report import Trial
 from trial.running import on_reference, on_the_reference, violations_by
 from trial.trying import KILLED, SURVIVED, finding, try_all, try_violation

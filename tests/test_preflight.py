@@ -28,11 +28,11 @@ from conformance.results.records import encode
 from conformance.tables.suite import load_suite
 from devices import device, refusing
 from kinds import Patch
-from reference.bench import ReferenceBench
-from reference.device import Device
-from reference.queues import Queue
-from reference.stack import without
 from samples import user_error
+from trial.reference.bench import ReferenceBench
+from trial.reference.device import Device
+from trial.reference.queues import Queue
+from trial.reference.stack import without
 from trial.running import on_the_reference
 
 RELIABLE = ("RC", "RC_SRQ")

@@ -20,9 +20,9 @@ from conformance.tables.suite import ROOT, Suite, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from launched import ended
 from recorded_reference import is_dear
-from reference.bench import ReferenceBench
-from reference.device import Device
-from reference.stack import DECLARABLE, OPTIONAL, without
+from trial.reference.bench import ReferenceBench
+from trial.reference.device import Device
+from trial.reference.stack import DECLARABLE, OPTIONAL, without
 from trial.running import on_reference, stack_for
 
 

@@ -21,12 +21,19 @@ from conformance.tables.suite import ROOT, load_suite
 from kinds import Cli, Patch, Says
 from launched import ended
 from reports.digest import Digest, digest, read
-from reproducers.layout import WIDTH
-from reproducers.mail import WIDTH as MAIL_WIDTH
-from reproducers.mail import mail
-from reproducers.of_runs import basis_of, cut, file_name, programs_of, reproducer, unknown_device
-from reproducers.program import MOST_LINES, Program
-from reproducers.writer import Inexpressible
+from reports.reproducers.layout import WIDTH
+from reports.reproducers.mail import WIDTH as MAIL_WIDTH
+from reports.reproducers.mail import mail
+from reports.reproducers.of_runs import (
+    basis_of,
+    cut,
+    file_name,
+    programs_of,
+    reproducer,
+    unknown_device,
+)
+from reports.reproducers.program import MOST_LINES, Program
+from reports.reproducers.writer import Inexpressible
 from samples import changed, laid, result, written_records
 from trial.reproduction import (
     AGREED,

@@ -32,8 +32,8 @@ from conformance.model.verdict import Verdict
 from conformance.results.case_record import case_record
 from kinds import Patch
 from patience import await_true, is_running
-from reference.bench import ReferenceBench
 from samples import ROW, SPACE, laid
+from trial.reference.bench import ReferenceBench
 from trial.running import on_the_reference
 
 STATUS = "Name:\tpython3\nVmLck:\t       4 kB\nVmPin:\t      16 kB\n"

@@ -23,10 +23,10 @@ from actors import (
 )
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
+from conformance.results.plan import Plan, read_plan, write_plan
 from conformance.results.records import Recorded, encode, read_results
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import ROOT
-from runs.plan import Plan, read_plan, write_plan
 from samples import footer_of, header, user_error
 
 UNBROKEN = [HEADER, start(0), passed(0), start(1), failed(1), *ran(2, 3)[1:]]

@@ -1,4 +1,4 @@
-"""Tests of benchmarks/run_cost.py: which costs of a night count as a regression."""
+"""Tests of ci/benchmarks/run_cost.py: which costs of a night count as a regression."""
 
 import json
 import runpy
@@ -11,7 +11,7 @@ import pytest
 from conformance.tables.suite import ROOT
 from kinds import Patch, Says
 
-SCRIPT = ROOT / "benchmarks/run_cost.py"
+SCRIPT = ROOT / "ci/benchmarks/run_cost.py"
 sys.path.append(str(SCRIPT.parent))
 import run_cost  # noqa: E402
 from readers import Cost  # noqa: E402

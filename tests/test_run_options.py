@@ -20,16 +20,16 @@ from commands.cli import run_arguments
 from conformance.errors import UserError
 from conformance.model.vocabulary import DIALECTS, TIERS
 from conformance.pytest_plugin.options import add_options
+from conformance.results.plan import Plan, read_plan, write_plan
 from conformance.run_options import GUEST, HOST, OPTIONS, RunOptions
 from conformance.tables.suite import ROOT
 from conformance.tables.tiers import Shard
 from fixtures.guest.driver import DRIVERS
 from fixtures.guest.recipe import STACKS
 from fixtures.system import usable
+from fixtures.targets import builds, target
 from kinds import Folders, Patch, Says, words
 from reports.terminal import Progress
-from runs.plan import Plan, read_plan, write_plan
-from targets import builds, target
 
 ROWS = """\
 - {id: harmless, rules: [REG-01], when: {access: []}, then: open}

@@ -24,11 +24,11 @@ from conformance.sweeps.run import SweepRun
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import ROOT, load_suite
 from kinds import Patch, rows
-from reference.bench import ReferenceBench
-from reference.device import Device
-from reference.stack import without
 from samples import ROW, SPACE
 from trial.catalogue import named
+from trial.reference.bench import ReferenceBench
+from trial.reference.device import Device
+from trial.reference.stack import without
 from trial.running import judgement_on, on_the_reference
 
 ON_DEMAND = (
@@ -271,7 +271,7 @@ FAILED = Judgement(Verdict.FAIL, "the call should succeed, but returned EINVAL",
 
 
 def test_the_profile_that_is_shipped_can_be_read() -> None:
-    profile = read_profile(ROOT / "profiles" / "rxe.yaml")
+    profile = read_profile(ROOT / "ci/rxe/profile.yaml")
     assert profile.device == "rxe"
     assert set(profile.present) & {"odp", "atomics"}
     assert "xrc" in profile.absent

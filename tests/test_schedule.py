@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conformance.supervision.durations import Durations
 from conformance.supervision.schedule import START_S, Schedule
 from conformance.tables.suite import Selection
-from runs.durations import Durations
 from samples import numbered, suite, table
 
 COUNT = 12

@@ -24,13 +24,13 @@ from conformance.results.records import encode, read_results, result_record
 from conformance.tables.suite import ROOT, load_suite
 from kinds import Cli, Patch
 from launched import ended
-from reference.bench import ReferenceBench
-from reference.device import Device
 from samples import footer_of
 from trial import sequences, violation_runs
 from trial.catalogue import named
 from trial.comparison import Comparison, Divergence, Subject
 from trial.nearest import nearest_rule
+from trial.reference.bench import ReferenceBench
+from trial.reference.device import Device
 from trial.running import judgement_on, on_the_reference
 from trial.searching import divergences, for_sequences, observe
 

@@ -10,9 +10,8 @@ import pytest
 import yaml
 
 from bad_places import full_disk
-from bundles.archive import SUFFIX
 from commands import nightly, run
-from commands.cli import run_arguments
+from commands.cli import choice, run_arguments
 from commands.cli.arguments import Parser
 from conformance.results.records import Recorded, read_results
 from conformance.results.waiver_file import read_waivers
@@ -20,13 +19,14 @@ from conformance.run_options import RunOptions
 from conformance.supervision import RunPlan
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, OTHER_S, Shard, of_tier, shipped_durations
+from fixtures.targets.target import Target
 from kinds import Cli, Folders
 from recorded_reference import record
+from reports.bundles.archive import SUFFIX
 from reports.comparison import compare
 from reports.digest import read
 from reports.evidence import read_points
 from samples import footer_of, lines_of, written_records
-from targets.target import Target
 from test_waivers import WAIVER
 from trial.catalogue import VIOLATIONS
 
@@ -65,8 +65,8 @@ def test_shards_of_a_default_run_take_about_the_same_time(of: int) -> None:
 
 def test_a_run_plans_its_shard_and_records_the_whole() -> None:
     options = RunOptions(guest=True, verbs=("dereg_mr",), shard=Shard(2, 3))
-    whole = run.choose(options)
-    chosen = run._of_shard(whole, options)
+    whole = choice.choose(options)
+    chosen = choice.of_shard(whole, options)
     plan = run._planned(options, chosen, Target("forky", []), [])
     assert isinstance(plan, RunPlan)
     assert plan.facts["shard"] == {"number": 2, "of": 3, "whole": [case.id for case in whole.cases]}

@@ -32,11 +32,11 @@ from fixtures.guest.kept import MANIFEST
 from fixtures.guest.recipe import STACKS, Recipe, recipe_for
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
+from fixtures.targets import builds
+from fixtures.targets.guests import Guests
 from kinds import Patch, rows
 from patience import PATIENCE_S, await_true, command_lines, is_running, longer_and_longer
 from samples import flip, laid, user_error
-from targets import builds
-from targets.guests import Guests
 
 UP = '{"type":"guest","event":"up","uptime_s":1.5}'
 

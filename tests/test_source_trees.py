@@ -17,14 +17,14 @@ from fixtures.guest.image import Image
 from fixtures.guest.recipe import recipe_for
 from fixtures.guest.source_trees import Compiled, compile_driver, compile_rdma_core, follow
 from fixtures.guest.under_test import SLOWER, Builds, instrumented
+from fixtures.targets import builds
+from fixtures.targets.target import with_target
 from kinds import Patch
 from launched import built_by, git, root_of
 from recorded_reference import record
-from reference.device import Device
-from reference.stack import STACKS as SIMULATED
 from samples import laid, user_error
-from targets import builds
-from targets.target import with_target
+from trial.reference.device import Device
+from trial.reference.stack import STACKS as SIMULATED
 
 RECIPE = recipe_for()
 RXE = "drivers/infiniband/sw/rxe"

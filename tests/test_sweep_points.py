@@ -17,7 +17,7 @@ from conformance.model.row_template import FlagsUnion
 from conformance.sweeps.argument_columns import Columns
 from conformance.sweeps.byte_columns import byte_planes, combinations, distinct
 from conformance.sweeps.grouping import PointTemplate, groups, setup_axes
-from reference.bench import ReferenceBench
+from trial.reference.bench import ReferenceBench
 
 AXES = {
     "size": "[1 page, 3 pages]",

@@ -36,10 +36,10 @@ from conformance.tables.tiers import of_tier, ordered
 from conformance.verbs import ENUMS
 from devices import device
 from kinds import Patch
-from reference.bench import HeldPair, ReferenceBench
-from reference.device import Device
-from reference.objects import Region
-from reference.stack import WHOLE, Stack, without
+from trial.reference.bench import HeldPair, ReferenceBench
+from trial.reference.device import Device
+from trial.reference.objects import Region
+from trial.reference.stack import WHOLE, Stack, without
 from trial.running import on_the_reference
 
 FLAGS = ENUMS["ibv_access_flags"]

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from conformance.tables.suite import ROOT
+from fixtures.targets.guests import SUITE_PARTS
 from own_guest import boot_own
 from patience import PATIENCE_S
-from targets.guests import SUITE_PARTS
 
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 PORT = "/dev/virtio-ports/rdma-cts.results"

@@ -27,13 +27,10 @@ from conformance.model.kind import Kind
 from conformance.tables.suite import ROOT, Suite, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from fixtures.system.processes import die_with_parent
+from fixtures.targets.programs import messages_from_guest
 from kinds import Patch, Says, rows
 from patience import PATIENCE_S, await_true
-from reference.bench import ReferenceBench
-from reference.device import Device
-from reference.objects import ON_DEMAND, Domain, Region
 from samples import user_error
-from targets.programs import messages_from_guest
 from trial import report
 from trial.catalogue import PERMITTED_VARIANTS, UNTRIABLE, VIOLATIONS, named
 from trial.data_path.alteration import DataPath
@@ -44,6 +41,9 @@ from trial.mutant_table import Violation, mutants_of
 from trial.mutants.calls import ALTERATIONS
 from trial.mutants.data_path import DATA_PATH_ALTERATIONS
 from trial.processes import in_processes
+from trial.reference.bench import ReferenceBench
+from trial.reference.device import Device
+from trial.reference.objects import ON_DEMAND, Domain, Region
 from trial.report import Trial
 from trial.running import on_reference
 from trial.trying import (

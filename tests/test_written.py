@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from conformance.regular_file import MOST_BYTES, open_regular, read_regular
+from conformance.supervision.durations import Durations
 from kinds import Cli, Patch
-from runs.durations import Durations
 
 OLD = str(Path(__file__).with_name("old_results"))
 KTAP = ("report", OLD, "--format", "ktap", "--out")

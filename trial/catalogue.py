@@ -10,11 +10,11 @@ from conformance.errors import UserError
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import Shard
 from conformance.yamldoc.reader import suggestion
-from reference import access, advice, extended, memory, objects, queues, reregistration
-from reference.device import Device
 from trial import mutants
 from trial.mutant_table import BLIND, Violation, mutants_of
 from trial.mutants import bases, pages
+from trial.reference import access, advice, extended, memory, objects, queues, reregistration
+from trial.reference.device import Device
 
 # The modules with the names that expressions in tables can use.
 _OF_BENCH = (dataclasses, verbs, calls, memory_areas, work_requests)

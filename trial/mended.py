@@ -23,8 +23,8 @@ from fixtures.guest.changes import read_changes
 from fixtures.guest.image import ensure_image
 from fixtures.guest.mending import ensure_each
 from fixtures.guest.recipe import MENDED_STACKS, recipe_for
+from fixtures.system import run_process
 from fixtures.system.cache import cache_directory
-from runs import process
 from trial import report
 
 Say = Callable[[str], None]
@@ -183,7 +183,7 @@ def _run(
     ):
         return {record["case"]: record for record in recorded.results}
     say(f"{len(cases)} cases on {STACK} {' '.join(more)}")
-    command = [*process.COMMAND, "--guest", "--stack", STACK, *more, "--no-confirm"]
+    command = [*run_process.COMMAND, "--guest", "--stack", STACK, *more, "--no-confirm"]
     command += [
         "--out",
         str(out.absolute()),
@@ -191,7 +191,12 @@ def _run(
         *["--yes"] * yes,
     ]
     done = subprocess.run(
-        command, cwd=ROOT, env=process.environment(), capture_output=True, text=True, check=False
+        command,
+        cwd=ROOT,
+        env=run_process.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode not in (0, 1):
         raise UserError(

@@ -1,5 +1,5 @@
 """The trial of reproducers: compiles and runs the C programs of a run in the guest, and compares their exit statuses
-with the run. The programs use no code that runs or judges cases, so that they check this code. reproducers/ makes the
+with the run. The programs use no code that runs or judges cases, so that they check this code. reports/reproducers/ makes the
 programs from the descriptions of cases, and trial/reproduced.py runs them in the guest."""
 
 import argparse
@@ -19,13 +19,13 @@ from conformance.judging import Basis
 from conformance.model.kind import Kind
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.files import write_through
+from conformance.results.folder import OUT, latest
 from conformance.tables.suite import Suite
+from fixtures.targets.programs import messages_from_guest
 from reports.digest import Digest, read
-from reproducers.of_runs import basis_of, programs_of, reproducer
-from reproducers.program import KEPT, NOT_SET_UP, NOT_SUPPORTED, VIOLATED, Program
-from reproducers.writer import Inexpressible
-from runs.folder import OUT, latest
-from targets.programs import messages_from_guest
+from reports.reproducers.of_runs import basis_of, programs_of, reproducer
+from reports.reproducers.program import KEPT, NOT_SET_UP, NOT_SUPPORTED, VIOLATED, Program
+from reports.reproducers.writer import Inexpressible
 from trial.reproduced import compile_program
 
 AT_LEAST = 0.95  # the share of the violations that must be reproduced

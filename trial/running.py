@@ -19,11 +19,11 @@ from conformance.model.observation import Observation
 from conformance.model.preflight import Findings
 from conformance.model.verdict import VIOLATIONS
 from conformance.sweeps.run import SweepRun, runners
-from reference.bench import ReferenceBench
-from reference.device import Device
-from reference.stack import STACKS, Stack
 from trial.data_path.alteration import DataPath
 from trial.data_path.emulated import altered_bench
+from trial.reference.bench import ReferenceBench
+from trial.reference.device import Device
+from trial.reference.stack import STACKS, Stack
 from trial.searching import FIRST_SEED, for_sequences, observe
 
 # The number of random sequences in a case. With this number, the case takes as long as a few dozen rows.

@@ -10,8 +10,8 @@ from conformance.execution.runner import Progress, no_progress
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.observation import DivergenceData, Observation
-from reference.bench import ReferenceBench
 from trial.comparison import Divergence, Subject
+from trial.reference.bench import ReferenceBench
 
 # The default of the first seed. A seed determines the sequences.
 FIRST_SEED = 1

@@ -10,9 +10,9 @@ from conformance.judging import Judgement
 from conformance.model.case import Case
 from conformance.model.preflight import Findings
 from conformance.model.verdict import VIOLATIONS, Verdict
-from reference.stack import Stack
 from trial.mutant_table import Violation
 from trial.processes import in_processes
+from trial.reference.stack import Stack
 from trial.running import on_reference
 
 # This word in the list of violations for the guest means that only cases of the violated rule are run.

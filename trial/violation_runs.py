@@ -14,9 +14,7 @@ from conformance.model.kind import Kind
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, of_tier
 from conformance.yamldoc.reader import suggestion
-from reference.bench import ReferenceBench
-from reference.device import Device
-from targets.programs import messages_from_guest
+from fixtures.targets.programs import messages_from_guest
 from trial import report
 from trial.catalogue import (
     BLIND_VIOLATIONS,
@@ -31,6 +29,8 @@ from trial.mutants.calls import ALTERATIONS
 from trial.mutants.data_path import DATA_PATH_ALTERATIONS, DATA_PATH_PERMITTED
 from trial.personas import trying as of_personas
 from trial.personas.persona import PERSONAS
+from trial.reference.bench import ReferenceBench
+from trial.reference.device import Device
 from trial.searching import divergences, for_seconds, subject_of
 from trial.trying import OWN, Finding, check_baseline, try_all
 

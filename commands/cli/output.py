@@ -10,11 +10,10 @@ from pathlib import Path
 
 from commands.cli.streams import show
 from conformance.errors import UserError
-from conformance.results import points, records
+from conformance.results import plan, points, records
 from conformance.results.files import not_written, write_through
+from conformance.results.folder import OUT
 from conformance.run_options import given_path
-from runs import plan
-from runs.folder import OUT
 
 STANDARD_OUTPUT = Path("-")
 

@@ -1,5 +1,5 @@
 """Defines the interface between the code that runs cases and a device. device/bench.py implements the interface for a
-device, and reference/bench.py implements the behaviour that the documents require."""
+device, and trial/reference/bench.py implements the behaviour that the documents require."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager

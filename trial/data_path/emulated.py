@@ -21,12 +21,12 @@ from conformance.bench.work_requests import (
 )
 from conformance.device.posting import MAX_SGE, SEND_SIZE, SGE, completion, pack_send
 from conformance.model.case import QpSpec
-from reference.bench import ReferenceBench
 from trial.altering import WrappedPair, Wrapper
 from trial.data_path import structures as wire
 from trial.data_path.alteration import DataPath
 from trial.data_path.objects import QueuePair
 from trial.data_path.operations import FUNCTIONS
+from trial.reference.bench import ReferenceBench
 
 _KINDS = {"RC": 2, "RC_SRQ": 2, "UC": 3, "UD": 4, "XRC_SEND": 9}
 _NAMES = {number: name for name, number in WR_OPCODES.items()}

@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from reference.objects import ZERO_BASED
 from trial.data_path.structures import COMPLETED_AS, Element, SendRequest, elements_of
+from trial.reference.objects import ZERO_BASED
 
 # The ways in which a region or binding can have become invalid; the empty text means that it is valid.
 EVERY = (

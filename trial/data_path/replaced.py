@@ -9,12 +9,12 @@ from conformance.bench.calls import IbvMr, Mr, Pd, Return
 from conformance.bench.interface import Bench, Entry
 from conformance.device.posting import IbvQp
 from conformance.verbs import ENUMS
-from reference.objects import ZERO_BASED
 from trial.altering import Alteration, AlteredEntry, Wrapper
 from trial.data_path import structures as wire
 from trial.data_path.memory import content_at
 from trial.data_path.objects import EVERY, Binding, Objects, Posted, QueuePair, Region, Sent
 from trial.data_path.operations import FUNCTIONS, Operations
+from trial.reference.objects import ZERO_BASED
 
 _CHANGES = ENUMS["ibv_rereg_mr_flags"]
 _TRANSLATION, _PD, _ACCESS = (

@@ -28,7 +28,7 @@ from fixtures.guest.request import Request, encode
 from fixtures.guest.template import Templates
 from fixtures.guest.under_test import Prepared, UnderTest
 from fixtures.system.cache import cache_directory
-from targets.guests import PORT, SUITE_PARTS
+from fixtures.targets.guests import PORT, SUITE_PARTS
 
 SILENCE_S = 120.0  # a program without progress for this time counts as hanging, as in a run
 _LOADING_S = 900.0  # the limit for a booted guest to load its programs

@@ -112,7 +112,7 @@ def rdma_core(tests: Path) -> tuple[bytes, Sequence[str]]:
         raise UserError(f"--rdma-core-tests {tests}: there is no test_mr.py", status=2)
     files = {f"tests/{file.name}": file.read_bytes() for file in sorted(tests.glob("[a-z]*.py"))}
     files["tests/__init__.py"] = b""  # makes the folder a package
-    return _packed(ROOT / "benchmarks" / "rdma_core_tests.py", files), [
+    return _packed(ROOT / "ci/benchmarks/rdma_core_tests.py", files), [
         f"test_{module}" for module in _MODULES
     ]
 

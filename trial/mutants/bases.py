@@ -8,10 +8,10 @@ from typing import NoReturn
 
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import Completion, SendRequest
-from reference.advice import FLUSH
-from reference.device import Device
-from reference.memory import SPACE
-from reference.objects import (
+from trial.reference.advice import FLUSH
+from trial.reference.device import Device
+from trial.reference.memory import SPACE
+from trial.reference.objects import (
     FLUSH_GLOBAL,
     FLUSH_PERSISTENT,
     LOCAL_WRITE,
@@ -21,10 +21,10 @@ from reference.objects import (
     Region,
     Window,
 )
-from reference.queues import SUCCESS, Queue
-from reference.reregistration import Change
-from reference.stack import WHOLE, Stack
-from reference.work import RELIABLE
+from trial.reference.queues import SUCCESS, Queue
+from trial.reference.reregistration import Change
+from trial.reference.stack import WHOLE, Stack
+from trial.reference.work import RELIABLE
 
 WORD_LENGTH = 8
 GIB = 1 << 30

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from conformance.kernel.paging import libc
-from reference.device import Device
-from reference.memory import PAGE, Memory
-from reference.objects import ON_DEMAND, REMOTE_ATOMIC, REMOTE_READ, Domain, Region
-from reference.reregistration import CHANGE_ACCESS, CHANGE_TRANSLATION
+from trial.reference.device import Device
+from trial.reference.memory import PAGE, Memory
+from trial.reference.objects import ON_DEMAND, REMOTE_ATOMIC, REMOTE_READ, Domain, Region
+from trial.reference.reregistration import CHANGE_ACCESS, CHANGE_TRANSLATION
 
 _MADV_SEQUENTIAL = 2
 

@@ -1,5 +1,5 @@
 """Reads the personas of table.yaml: the capabilities that a driver does not have, and its behaviours. Persona.kind
-returns the class of a simulated device (see reference/) that behaves as this driver does."""
+returns the class of a simulated device (see trial/reference/) that behaves as this driver does."""
 
 import itertools
 import tempfile
@@ -15,10 +15,10 @@ from conformance.model.rules import RULE_ID
 from conformance.model.transport import Transport
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader, document
-from reference.device import Device
-from reference.stack import Stack
 from trial.catalogue import PERMITTED_VARIANTS, VOCABULARY
 from trial.mutant_table import MASKS, behaviours_in
+from trial.reference.device import Device
+from trial.reference.stack import Stack
 
 _HERE = Path(__file__).parent
 # The behaviours by name: the rows of behaviours.yaml, and the permitted variants of the catalogue.

@@ -16,11 +16,11 @@ from conformance.execution.preflight import preflight
 from conformance.model.case import Case
 from conformance.model.preflight import Findings
 from conformance.model.verdict import VIOLATIONS, Verdict
-from reference.bench import ReferenceBench
 from trial import report
 from trial.mutant_table import Violation
 from trial.personas.persona import BEHAVIOURS, Persona
 from trial.processes import in_processes
+from trial.reference.bench import ReferenceBench
 from trial.running import on_reference, on_the_reference, violations_by
 from trial.trying import KILLED, Finding, finding, try_violation
 

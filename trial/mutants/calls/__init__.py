@@ -7,10 +7,10 @@ import sys
 
 from conformance import verbs
 from conformance.bench import calls, work_requests
-from reference import advice, objects, reregistration
 from trial.altering import Alteration
 from trial.mutant_table import Violation, mutants_of
 from trial.mutants.calls import bases
+from trial.reference import advice, objects, reregistration
 
 _VOCABULARY = (
     contextlib,

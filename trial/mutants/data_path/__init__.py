@@ -2,11 +2,11 @@
 
 import sys
 
-from reference import objects as rights
 from trial.data_path import memory, objects, replaced, structures
 from trial.data_path.alteration import DataPath
 from trial.mutant_table import Violation, mutants_of
 from trial.mutants.data_path import bases
+from trial.reference import objects as rights
 
 _ALL = tuple(
     mutants_of(

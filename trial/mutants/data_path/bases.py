@@ -3,11 +3,11 @@ the real device executes, refuses requests, or executes requests in place of the
 
 from typing import Any
 
-from reference.objects import LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE
 from trial.data_path import structures as wire
 from trial.data_path.alteration import DataPath
 from trial.data_path.memory import content_at, put
 from trial.data_path.objects import Binding, Posted, QueuePair, Region, Sent
+from trial.reference.objects import LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE
 
 PACKET, PAGE = 1024, 4096
 HALF = 1 << 32

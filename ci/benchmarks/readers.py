@@ -1,0 +1,136 @@
+"""Measures the time of the commands that read results, for a run with very many cases.
+
+    python3 ci/benchmarks/readers.py [--planned N | --results N [--own]] [RUN]
+
+The commands read a copy of RUN, a results.jsonl. With --planned, the copy has N more planned cases without results.
+With --results, it has N results: those of the run, repeated with different case ids, and with --own also with
+different observations and locations.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SAMPLE = ROOT / "tests/old_results/results.jsonl"
+FORMATS = ("summary", "html", "junit", "ktap", "markdown", "tmt")
+
+
+def planned_run(source: Path, folder: Path, number: int) -> Path:
+    """Writes a copy of the run in `source` with `number` more planned cases to the new directory `folder`."""
+    header, *rest = source.read_bytes().splitlines(keepends=True)
+    data = json.loads(header)
+    data["planned"] += [f"reg_mr/made/up-{each}" for each in range(number)]
+    folder.mkdir()
+    (folder / source.name).write_bytes(json.dumps(data).encode() + b"\n" + b"".join(rest))
+    return folder
+
+
+def repeated_run(source: Path, folder: Path, number: int, own: bool = False) -> Path:
+    """Writes an incomplete run with `number` results, which repeat the results in `source`, to the new directory
+    `folder`, and returns `folder`."""
+    header, *results = (
+        data
+        for line in source.open("rb")
+        if (data := json.loads(line))["type"] in ("header", "result")
+    )
+
+    def copy(at: int) -> dict[str, Any]:
+        again = {**results[at % len(results)], "points_file": "", "duration_us": 1000 + at}
+        if own:
+            again |= {
+                "observed": {**again["observed"], "n": at},
+                "source": {**again["source"], "line": at},
+            }
+        case = f"{again['case']}-copy-{at // len(results)}"
+        return {**again, "repro": again["repro"].replace(again["case"], case), "case": case}
+
+    folder.mkdir()
+    first = {**header, "planned": [copy(at)["case"] for at in range(number)]}
+    # Written line by line, because the peak memory of a child process includes that of this process.
+    with (folder / source.name).open("w") as file:
+        for record in chain([first], map(copy, range(number))):
+            file.write(f"{json.dumps(record, separators=(',', ':'))}\n")
+    return folder
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of a command: seconds, processor seconds of the command and its child processes, and MiB of memory."""
+
+    seconds: float
+    processor_s: float
+    memory_mib: float
+
+
+def cost(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
+    """Returns the cost of a command, which must exit with status 0 or 1."""
+    began = time.perf_counter()
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        environment = {
+            **os.environ,
+            "RDMA_CTS_PYTHON": sys.executable,
+            "PYTHONPATH": str(ROOT),
+            **environment,
+        }
+        process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode not in (0, 1):
+            output.seek(0)
+            sys.exit(f"{command} ended with status {process.returncode}: {output.read()}")
+    return Cost(time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0] if __doc__ else "", allow_abbrev=False
+    )
+    parser.add_argument("--planned", type=int, default=300_000, metavar="N")
+    parser.add_argument("--results", type=int, metavar="N")
+    parser.add_argument("--own", action="store_true")
+    parser.add_argument("run", nargs="?", type=Path, default=SAMPLE, metavar="RUN")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        made, *more = (
+            (repeated_run, arguments.results, arguments.own)
+            if arguments.results
+            else (planned_run, arguments.planned)
+        )
+        many, again = (
+            str(made(arguments.run, Path(name) / each, *more)) for each in ("many", "again")
+        )
+        commands = [
+            *(["report", many, "--format", each, "--out", f"{name}/report"] for each in FORMATS),
+            ["compare", again, many],
+            ["judge", many],
+            ["explain", "REG-15", "--run", many],
+            ["coverage", "--run", many],
+        ]
+        for command in commands:
+            took = cost([str(ROOT / "rdma-cts"), *command], {})
+            report = Path(name) / "report"
+            size = report.stat().st_size if "--out" in command else 0
+            shown = " ".join(
+                word for word in command if not word.startswith(name) and word != "--out"
+            )
+            print(
+                f"{took.processor_s:6.2f} s {took.memory_mib:6.0f} MiB {size / 1e6:8.1f} MB  {shown}",
+                flush=True,
+            )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,28 @@
+#!/bin/sh
+# Installs the files of a package: the suite in a private directory, the program, the manual page and the completions.
+# Usage: sh ci/packaging/install.sh ROOT
+# debian/rules and rdma-cts.spec call this script, so that both packages have the same files.
+set -eu
+
+project=$(dirname -- "$(readlink -f -- "$0")")/../..
+root=$1
+suite=$root/usr/share/rdma-cts
+
+mkdir -p "$suite" "$root/usr/bin" "$root/usr/share/man/man1"
+cd "$project"
+PYTHONPATH=$project PYTHONDONTWRITEBYTECODE=1 "${RDMA_CTS_PYTHON:-/usr/bin/python3}" ci/packaging/man_page.py \
+    >"$root/usr/share/man/man1/rdma-cts.1"
+find ./cases ./ci ./commands ./conformance ./fixtures ./reports ./trial ./conftest.py ./tox.ini ./rdma-cts \
+    \( -name __pycache__ -o -path ./ci/hooks -o -path ./ci/packaging -o -path ./ci/benchmarks \) -prune -o -type f ! -name '*.pyc' ! -path './ci/lint*' \
+    -exec cp --parents -t "$suite" {} +
+find "$suite" \( -type d -o -perm /111 \) -exec chmod 755 {} + -o -exec chmod 644 {} +
+for place in bash:bash-completion/completions/rdma-cts zsh:zsh/vendor-completions/_rdma-cts \
+    fish:fish/vendor_completions.d/rdma-cts.fish; do
+    file=$root/usr/share/${place#*:}
+    mkdir -p "${file%/*}"
+    PYTHONPATH=$project PYTHONDONTWRITEBYTECODE=1 "${RDMA_CTS_PYTHON:-/usr/bin/python3}" -m commands completion "${place%%:*}" >"$file"
+    chmod 644 "$file"
+done
+install -m 644 ci/packaging/environment "$suite/environment"
+ln -sf ../share/rdma-cts/rdma-cts "$root/usr/bin/rdma-cts"
+chmod 644 "$root/usr/share/man/man1/rdma-cts.1"

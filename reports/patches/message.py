@@ -1,0 +1,149 @@
+"""Writes the message of a patch, in 72 columns: the defect and the change, the quote of the document, the observation,
+and the case. Below the message is the C program that shows the defect."""
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from conformance.defects import Symptom
+from conformance.judging import Basis
+from conformance.judging.kernel_alarms import first_alarm
+from conformance.model.rules import Rule
+from conformance.tables.suite import Suite
+from fixtures.guest.changes import Change
+from reports.digest import Digest
+from reports.patches.series import Letter, Tree
+from reports.reproducers.of_runs import reproducer
+from reports.reproducers.writer import Inexpressible
+
+WIDTH = 72
+_FRAMES = 12
+_STAMP = re.compile(r"^\[ *[0-9.]+\] ?")
+_STAMPED = re.compile(r" \(\[.*\Z")  # the part of a symptom's line that quotes the kernel's log
+# The lines of an oops that a maintainer needs besides the frames: what happened, where, and in which task.
+_KEPT = re.compile(
+    r"(BUG|WARNING|Oops|general protection|KASAN|CPU|Workqueue|RIP|Call Trace|pc |lr )\b"
+)
+_FRAME = re.compile(r"\s*[\w.]+\+0x[0-9a-f]+/0x[0-9a-f]+")
+_END = ("---[ end trace", "Modules linked in:")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A symptom of a defect, and the run that shows it."""
+
+    symptom: Symptom
+    run: Digest
+
+
+def message(
+    change: Change,
+    prefix: str,
+    rules: Mapping[str, Rule],
+    fixes: str,
+    signed: str,
+    seen: Seen | None,
+) -> str:
+    """Returns the whole message; the first line is the subject."""
+    parts = [[f"{prefix}: {change.subject}"], _wrapped(change.about), *_documented(change, rules)]
+    if seen:
+        parts += _observed(seen)
+    parts.append(_wrapped(f"Shown by the case {change.case} of rdma-cts."))
+    parts.append(
+        [
+            f"{name}: {value}"
+            for name, value in (("Fixes", fixes), ("Signed-off-by", signed))
+            if value
+        ]
+    )
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
+
+
+def trimmed(log: Sequence[str]) -> list[str]:
+    """Returns a report of the kernel without time stamps, registers, code, modules and uncertain frames."""
+    alarm = first_alarm(log)
+    start = next((number for number, line in enumerate(log) if alarm and alarm in line), len(log))
+    kept: list[str] = []
+    frames = 0
+    for line in log[start:]:
+        text = _STAMP.sub("", line[max(0, line.rfind("[ ")) :] if not kept else line).rstrip()
+        if any(end in text for end in _END) and frames:
+            break
+        if _FRAME.match(text):
+            frames += 1
+            if frames <= _FRAMES:
+                kept.append(text)
+        elif _KEPT.match(text):
+            kept.append(text)
+    return kept
+
+
+def _documented(change: Change, rules: Mapping[str, Rule]) -> Iterator[list[str]]:
+    rule = rules[change.rules[0]]
+    source = ", ".join(filter(None, (rule.document, rule.section)))
+    requirement = f'"{rule.quote}"' if rule.quote else rule.statement
+    yield [*_wrapped(f"{source} ({rule.id} of rdma-cts):"), "", *_wrapped(requirement, "  ")]
+
+
+def _observed(seen: Seen) -> Iterator[list[str]]:
+    env = seen.run.header["env"]
+    versions = f"Linux {env.get('kernel', '?')}, rdma-core {env.get('rdma_core', '?')}"
+    log = trimmed(seen.symptom.record["kernel"].get("log", ()))
+    line = seen.symptom.line.removeprefix("afterwards ")
+    yield _wrapped(f"Seen on {versions}: {_STAMPED.sub('', line) if log else line}.")
+    if log:
+        yield [f"  {each}" for each in log]
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+_HOW = "cc repro.c -libverbs && ./a.out DEVICE (0: no violation, 1: violation)"
+
+
+def letters_of(
+    tree: Tree,
+    changes: Sequence[Change],
+    suite: Suite,
+    basis: Basis,
+    signed: str,
+    seen: Mapping[str, Seen],
+) -> dict[str, Letter]:
+    origins = tree.origins({change.blame for change in changes if not change.feature})
+    made = {}
+    for change in changes:
+        fixes = "" if change.feature else origins.get(change.blame, "")
+        text = message(
+            change, tree.project.prefix, suite.registry, fixes, signed, seen.get(change.name)
+        )
+        made[change.name] = Letter(text, _program(change, suite, basis, seen.get(change.name)))
+    return made
+
+
+def seen_in(changes: Iterable[Change], run: Digest | None) -> dict[str, Seen]:
+    """Returns, by the name of each change, the observation of its case in a run."""
+    symptoms = {
+        each.name: each for defect in (run.defects if run else ()) for each in defect.symptoms
+    }
+    return {
+        each.name: Seen(symptoms[each.case], run)
+        for each in changes
+        if run and each.case in symptoms
+    }
+
+
+def _program(change: Change, suite: Suite, basis: Basis, seen: Seen | None) -> str:
+    try:
+        program = reproducer(change.case, suite, basis, seen.symptom if seen else None, WIDTH)
+    except Inexpressible:
+        return ""
+    return f"{_HOW}\n\n{program.text}"

@@ -1,0 +1,209 @@
+"""Makes the page of findings: each defect of a driver, the stacks with the defect, and the program that shows it."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from conformance.defects import Defect, Symptom
+from conformance.errors import format_count
+from conformance.judging import Basis
+from conformance.model.verdict import NOT_TESTABLE, Verdict
+from conformance.tables.suite import Suite
+from reports.digest import Digest, RuleFacts
+from reports.reproducers.of_runs import file_name, reproducer
+from reports.reproducers.program import Program
+from reports.reproducers.writer import Inexpressible
+
+PAGE, FOLDER = "findings.md", "findings"
+SEEN, ABSENT, UNTRIED = "seen", "not", "not tried"
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")  # the texts of received results may contain HTML
+
+
+@dataclass(frozen=True)
+class Run:
+    """A recorded run and the known facts about its device."""
+
+    digest: Digest
+    basis: Basis
+
+    @property
+    def stack(self) -> str:
+        """The stack under test, in a few words."""
+        header = self.digest.header
+        env = header["env"]
+        versions = f"kernel {env.get('kernel', '?')}, rdma-core {env.get('rdma_core', '?')}"
+        return f"{header['stack']}: {versions}" if header["stack"] else versions
+
+    @property
+    def name(self) -> str:
+        return self.digest.header["stack"] or str(self.digest.header["env"].get("kernel", "?"))
+
+    @property
+    def by_fingerprint(self) -> Mapping[str, Defect]:
+        return {
+            defect.fingerprint: defect for defect in self.digest.defects if not defect.unconfirmed
+        }
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A defect, the runs with the defect, and a program for one of its symptoms. `defect` is from the first run."""
+
+    defect: Defect
+    runs: tuple[Run, ...]
+    symptom: Symptom
+    program: Program | None
+    why_not: str = ""
+
+    @property
+    def file(self) -> str:
+        return file_name(self.symptom.name)
+
+
+def findings_of(runs: Sequence[Run], suite: Suite) -> list[Finding]:
+    """Returns the confirmed defects of all runs, the most severe first, then the most frequent first."""
+    having: dict[str, list[Run]] = {}
+    for run in runs:
+        for fingerprint in run.by_fingerprint:
+            having.setdefault(fingerprint, []).append(run)
+    found = [_finding(fingerprint, tuple(of), suite) for fingerprint, of in having.items()]
+    return sorted(
+        found,
+        key=lambda each: (each.defect.severity.rank, -len(each.defect.cases), each.defect.title),
+    )
+
+
+def _finding(fingerprint: str, runs: tuple[Run, ...], suite: Suite) -> Finding:
+    defect, reasons = runs[0].by_fingerprint[fingerprint], []
+    for symptom in defect.symptoms:
+        try:
+            return Finding(
+                defect, runs, symptom, reproducer(symptom.name, suite, runs[0].basis, symptom)
+            )
+        except Inexpressible as reason:
+            reasons.append(str(reason))
+    return Finding(defect, runs, defect.first, None, reasons[0])
+
+
+def page(
+    findings: Sequence[Finding],
+    runs: Sequence[Run],
+    where: Mapping[str, str],
+    mended: Mapping[str, str],
+    files: Collection[str],
+    title: str,
+) -> str:
+    """Returns the page as Markdown. `where` has the places of defects in the source by fingerprint, and `mended` the
+    changes that fix defects. `files` has the names of the programs in the page's directory; handwritten programs are
+    by-hand/FINGERPRINT.c. For a defect without a file, the page has the case, or why there is no program."""
+    drivers = ", ".join(
+        dict.fromkeys(str(run.digest.header["device"].get("driver", "?")) for run in runs)
+    )
+    lines = [
+        f"# {title}",
+        "",
+        f"{format_count(len(findings), 'defect')} of {drivers}, the most severe first. This page is "
+        "written by `./rdma-cts findings RUN [RUN …]` from runs on:",
+        "",
+        *(f"- {stack}" for stack in dict.fromkeys(run.stack for run in runs)),
+        "",
+        "`./rdma-cts reproducer CASE --run RUN` writes the program that shows a defect. It needs only libibverbs:",
+        "`cc FILE -libverbs && ./a.out [DEVICE]`. It prints the requirement of the document and the observation.",
+        "Its exit status is 0 (no violation), 1 (violation), 77 (not supported) or 2 (the set-up failed).",
+        *(["The linked programs are next to this page."] if files else []),
+        "",
+        "| severity | defect | stacks | shown by |",
+        "|---|---|---|---|",
+    ]
+    for each in findings:
+        names = ", ".join(dict.fromkeys(run.name for run in each.runs))
+        lines.append(
+            f"| {each.defect.severity.label} | {_cell(each.defect.title)} | {names} | {_link(each, files)} |"
+        )
+    for each in findings:
+        lines += ["", *_section(each, runs, where, mended, files)]
+    return _TAG.sub("&lt;", "\n".join(lines)) + "\n"
+
+
+def _section(
+    finding: Finding,
+    runs: Sequence[Run],
+    where: Mapping[str, str],
+    mended: Mapping[str, str],
+    files: Collection[str],
+) -> list[str]:
+    defect, symptom = finding.defect, finding.symptom
+    facts = finding.runs[0].digest.rules
+    stacks = stacks_of(finding, runs)
+    count: dict[str, int] = {}
+    for run in finding.runs:
+        count[run.stack] = max(
+            count.get(run.stack, 0), len(run.by_fingerprint[defect.fingerprint].cases)
+        )
+    names = {run.stack: run.name for run in runs}
+    seen = [f"{names[stack]} ({format_count(number, 'result')})" for stack, number in count.items()]
+    lists = {
+        state: [names[stack] for stack, each in stacks.items() if each == state]
+        for state in (ABSENT, UNTRIED)
+    }
+    absent = "".join(f"; {state} on: {', '.join(of)}" for state, of in lists.items() if of)
+    lines = [
+        ("severity", defect.severity.label),
+        ("fingerprint", f"`{defect.fingerprint}`"),
+        ("seen on", f"{', '.join(seen)}{absent}"),
+        ("rules", ", ".join(defect.rules)),
+        *(("the document", words_of(facts[id_])) for id_ in symptom.rules[:2] if id_ in facts),
+        ("observed", f"{symptom.line.removeprefix('afterwards ')} (`{symptom.name}`)"),
+        ("answered by", defect.answering),
+        ("where", where.get(defect.fingerprint)),
+        ("mended by", mended.get(defect.fingerprint)),
+        ("shown by", _link(finding, files)),
+    ]
+    return [
+        f"## {_cell(defect.title)}",
+        "",
+        *(f"- {label}: {text}" for label, text in lines if text),
+    ]
+
+
+def stacks_of(finding: Finding, runs: Sequence[Run]) -> dict[str, str]:
+    """Returns, for each stack, whether its runs show a defect: SEEN, ABSENT or UNTRIED."""
+    found: dict[str, str] = {}
+    for run in runs:
+        state = SEEN if run in finding.runs else ABSENT if _tried(finding.defect, run) else UNTRIED
+        found[run.stack] = min(
+            found.get(run.stack, UNTRIED), state, key=(SEEN, ABSENT, UNTRIED).index
+        )
+    return found
+
+
+def _tried(defect: Defect, run: Run) -> bool:
+    """Whether a case of the defect was run, and was neither UNSUPPORTED nor UNREACHABLE."""
+    cases, unable = set(defect.cases), (Verdict.MISSED, *NOT_TESTABLE)
+    return any(
+        record["case"] in cases and record["verdict"] not in unable for record in run.digest.results
+    )
+
+
+def words_of(rule: RuleFacts) -> str:
+    """Returns the quote of a rule's document or, without a quote, the rule's statement; and the source."""
+    return f'"{rule.quote}" ({rule.source})' if rule.quote else f"{rule.statement} ({rule.source})"
+
+
+def _link(finding: Finding, files: Collection[str]) -> str:
+    by_hand = f"by-hand/{finding.defect.fingerprint}.c"
+    if not finding.program:
+        return (
+            f"[{by_hand}]({FOLDER}/{by_hand})"
+            if by_hand in files
+            else f"no program: {finding.why_not}"
+        )
+    return (
+        f"[{finding.file}]({FOLDER}/{finding.file})"
+        if finding.file in files
+        else f"`{finding.symptom.name}`"
+    )
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,238 @@
+"""Writes a report about a violation, for a mailing list or a vendor. The text has 72 columns; only the kernel's
+messages are not wrapped."""
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+
+from conformance.defects import Defect, Severity, Symptom, answering_of, severity_of
+from conformance.defects.owner import CORE, LIBIBVERBS, PROVIDER
+from conformance.defects.symptom import site_of
+from conformance.judging import Basis
+from conformance.judging.kernel_alarms import first_alarm
+from conformance.model.fault import Effect
+from conformance.model.set_up import set_up_of
+from conformance.model.verdict import Verdict
+from conformance.tables.suite import Suite
+from reports.digest import Digest
+from reports.reproducers.findings import Finding, Run
+from reports.reproducers.of_runs import reproducer
+
+WIDTH = 72
+# Explanations of the calls of a case that are not functions of the library.
+_OUR_CALLS = {
+    "traffic": "the peer posts this operation with the rkey",
+    "local_traffic": "the owner of the region posts this operation with the lkey",
+    "connect_qp": "the queue pair is moved to RTS, and its completions are polled",
+    "post_local_inv": "a LOCAL_INV work request",
+    "post_bind_mw": "a BIND_MW work request",
+}
+_OPEN = "any result, because the document leaves the outcome open"
+# How a program ends if it cannot report its observation, by the severity of the defect.
+_ENDINGS = {
+    Severity.KERNEL_CRASH: "the program stops the kernel: run it in a virtual machine",
+    Severity.PROCESS_CRASH: "the program is killed by a signal",
+    Severity.HANG: "the program hangs",
+}
+_MODULES = {"rxe": "rdma_rxe", "siw": "siw"}  # the modules of the software drivers
+_OF_LIBRARIES = re.compile(
+    r'Binary file "[^"]*/lib(?:ibverbs|[a-z0-9_]+-rdmav)[^"]*\.so|segfault at '
+)
+_KERNEL_LINES = 40
+
+
+def mail(
+    symptom: Symptom, run: Digest, suite: Suite, basis: Basis, history: Sequence[Digest]
+) -> str:
+    """Returns the whole text, the subject first. `history` has runs of other stacks. Raises Inexpressible."""
+    program = reproducer(symptom.name, suite, basis, symptom, WIDTH)
+    lines = [*_description(symptom, run, suite, history), "", program.text.rstrip()]
+    return "\n".join(lines) + "\n"
+
+
+def mail_of(finding: Finding, runs: Iterable[Run], suite: Suite) -> str:
+    """Returns the text about a finding in its first run; the other runs are of other stacks. Raises Inexpressible."""
+    first = finding.runs[0]
+    return mail(
+        finding.symptom,
+        first.digest,
+        suite,
+        first.basis,
+        [run.digest for run in runs if run is not first],
+    )
+
+
+def _description(
+    symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]
+) -> Iterator[str]:
+    defect = next((each for each in run.defects if symptom in each.symptoms), None)
+    title = _subject(symptom, defect.title if defect else symptom.line)
+    yield from _wrapped(f"Subject: {_at_fault(symptom, run)}: {title}", further=" ")
+    yield ""
+    line = symptom.line.removeprefix("afterwards ")
+    yield from _wrapped(f"{line}.")
+    yield from _wrapped(
+        f'This is a defect of the severity "{severity_of(symptom).label}": {severity_of(symptom).meaning}'
+    )
+    yield ""
+    for id_ in symptom.rules[:3]:
+        rule = run.rules.get(id_)
+        if rule is None:
+            continue
+        yield from _wrapped(f"{rule.source}:")
+        if rule.quote:
+            yield from _wrapped(f'"{rule.quote}"', "    ", "    ")
+            yield "The tested rule:"
+        yield from _wrapped(rule.statement, "    ", "    ")
+        yield ""
+    case = suite.find(symptom.name)
+    assert case is not None
+    set_up = set_up_of(case)
+    yield "The objects and calls:"
+    calls = [*(f"before: {each}" for each in set_up["before"]), f"call: {case.when}"]
+    calls += [f"then: {step}" for step in case.afterwards]
+    for done in (*_used(set_up["given"], calls), *calls):
+        yield from _wrapped(done, "  - ", "    ")
+    for call, words in _OUR_CALLS.items():
+        if any(f" {call}(" in each for each in calls):
+            yield from _wrapped(f"{call}: {words}", "  ", "    ")
+    if " should " not in line:  # a line with "should" already has the expectation of the step
+        expected = _OPEN if symptom.expected == "open" else symptom.expected
+        yield from _wrapped(f"expected: {expected}", "", "  ")
+    yield from _wrapped(f"observed: {line}", "", "  ")
+    yield from _wrapped(f"answered by: {answering_of(symptom)}", "", "  ")
+    yield ""
+    yield from _evidence(
+        symptom.record["kernel"].get("log", ()), symptom.fault.effect is Effect.PROCESS_DIED
+    )
+    yield from _tested(run)
+    if history:
+        yield ""
+        yield "Stacks:"
+        for each in (run, *history):
+            stack = f"{each.header['device'].get('driver', '?')}, {_stack(each)}{_differences(each, run)}"
+            yield from _wrapped(f"{stack}: {_has(symptom, defect, each)}", "  - ", "    ")
+    yield ""
+    yield from _wrapped(
+        f"The case {symptom.name} of rdma-cts found the defect. The program below shows the defect without rdma-cts:"
+    )
+    yield ""
+    device = run.header["device"]
+    yield from (
+        f"  {command}"
+        for command in _commands(device.get("driver", ""), device.get("name", "DEVICE"))
+    )
+    yield ""
+    ending = _ENDINGS.get(severity_of(symptom))
+    if ending:
+        yield from _wrapped(f"On the stack tested above, {ending}.")
+    yield from _wrapped(
+        "The exit status of the program is 1 after a violation, 0 without a violation, 77 if the device"
+        " does not support the calls, and 2 if the objects could not be set up."
+    )
+
+
+def _subject(symptom: Symptom, title: str) -> str:
+    """Returns the title of a defect. If the kernel died, the title begins with the function in which it died."""
+    site = site_of(symptom.fault)
+    if site is None or any(name in title for name in site.lasting):
+        return title
+    return f"kernel fault in {site.lasting[0]}: {title}"
+
+
+def _commands(driver: str, device: str) -> Iterator[str]:
+    if driver in _MODULES:
+        yield f"modprobe {_MODULES[driver]}"
+        yield f"rdma link add {device} type {driver} netdev NETDEV    # an interface that is up"
+    yield "cc -o shown FILE.c -libverbs"
+    yield f"./shown {device}"
+
+
+def _used(given: Sequence[str], calls: Sequence[str]) -> list[str]:
+    """Returns the objects of a set-up that the calls need, directly or through other objects."""
+    used = list(calls)
+    for line in reversed(given):  # an object needs only objects before it
+        name = line.partition(":")[0]
+        if ":" not in line or any(re.search(rf"\b{re.escape(name)}\b", each) for each in used):
+            used.append(line.partition(":")[2])
+    kept = set(used)
+    return [line for line in given if ":" not in line or line.partition(":")[2] in kept]
+
+
+def _at_fault(symptom: Symptom, run: Digest) -> str:
+    """Returns the part of the stack that returned the result, by the name that the part's maintainers use."""
+    driver = run.header["device"].get("driver") or "RDMA"
+    parts = {
+        PROVIDER: f"rdma-core, providers/{driver}",
+        LIBIBVERBS: "rdma-core, libibverbs",
+        CORE: "RDMA/core",
+    }
+    return parts.get(answering_of(symptom).layer, driver)
+
+
+def _evidence(log: Sequence[str], process_died: bool) -> Iterator[str]:
+    """Yields the kernel's messages from the first warning on; if a process died, the libraries on its stack."""
+    if process_died:  # leave out the frames of the suite's own Python
+        log = [line.strip() for line in log if _OF_LIBRARIES.search(line)]
+    if not log:
+        return
+    alarm = first_alarm(log)
+    start = next((number for number, line in enumerate(log) if alarm and alarm in line), 0)
+    yield (
+        "The stack of the process, innermost frame first:"
+        if process_died
+        else "The kernel's messages:"
+    )
+    yield from (f"  {line}".rstrip() for line in log[start : start + _KERNEL_LINES])
+    if more := len(log[start + _KERNEL_LINES :]):
+        yield f"  ({more} more lines)"
+    yield ""
+
+
+def _stack(run: Digest) -> str:
+    env = run.header["env"]
+    changed = f" ({run.changed_stack})" if run.changed_stack else ""
+    return f"kernel {env.get('kernel', '?')}, rdma-core {env.get('rdma_core', '?')}{changed}"
+
+
+def _differences(other: Digest, run: Digest) -> str:
+    """Returns the loaded software of `other` that differs from `run`; empty if the versions of the stacks differ."""
+    if _stack(other).partition(" (")[0] != _stack(run).partition(" (")[0]:
+        return ""
+    known = {
+        name: value for name, value in other.under_test.items() if not name.startswith("given")
+    }
+    differ = [
+        f"{name} {value}"
+        for name, value in known.items()
+        if run.under_test.get(name, value) != value
+    ]
+    return f", with {', '.join(differ)}" if differ else ""
+
+
+def _tested(run: Digest) -> Iterator[str]:
+    device = run.header["device"]
+    yield from _wrapped(
+        f"Tested: {device.get('name', '?')} ({device.get('driver', '?')}), {_stack(run)}."
+    )
+    for name, digest in run.under_test.items():
+        if not name.startswith("given"):
+            yield from _wrapped(f"{name}: {digest}", "  - ", "    ")
+
+
+def _has(symptom: Symptom, defect: Defect | None, run: Digest) -> str:
+    if defect and any(each.fingerprint == defect.fingerprint for each in run.defects):
+        return "has the defect"
+    verdict = next(
+        (each["verdict"] for each in run.results if each["case"] == symptom.case), Verdict.MISSED
+    )
+    if verdict == Verdict.MISSED:
+        return "was not tested for the defect"
+    decided = verdict in (Verdict.PASS, Verdict.FAIL)
+    return f"{'does not have the defect' if decided else 'leaves the defect undecided'} (the case is {verdict})"
+
+
+def _wrapped(text: str, first: str = "", further: str = "") -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=first, subsequent_indent=further, break_on_hyphens=False
+    )

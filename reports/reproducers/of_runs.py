@@ -1,0 +1,122 @@
+"""Makes the programs of a run, one for each symptom of a violation: a row or the smallest point of a deviation."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from conformance.defects import Symptom, symptoms_of
+from conformance.errors import UserError
+from conformance.judging import Basis
+from conformance.judging.faults import fault_of
+from conformance.model.capability import Capabilities
+from conformance.model.case import Case
+from conformance.model.fault import Effect, FaultKind
+from conformance.model.record import ResultRecord
+from conformance.model.rules import Rule
+from conformance.model.vocabulary import NULL, PROBES
+from conformance.results.records import read_results
+from conformance.results.rejudge import known_capabilities
+from conformance.tables.suite import Suite
+from reports.reproducers.layout import WIDTH
+from reports.reproducers.program import Program, TooLong, program_of
+from reports.reproducers.writer import Inexpressible
+
+
+def cut(case: Case, observed: Mapping[str, Any]) -> Case:
+    """Returns the case without the steps after the first wrong step of the observation, and without the earlier
+    operations that have no effect on this step. Returns the whole case if no step is wrong."""
+    if "returned" not in observed:
+        return case
+    if fault_of(case.when, observed):  # type: ignore[arg-type]
+        return replace(case, afterwards=())
+    for number, (step, seen) in enumerate(
+        zip(case.afterwards, observed.get("afterwards", ()), strict=False)
+    ):
+        if fault_of(step, seen, later=True):
+            earlier = case.afterwards[:number]
+            kept = [
+                each
+                for each in earlier
+                if each.call not in PROBES or each.arguments.get("via", NULL) != NULL
+            ]
+            return replace(case, afterwards=(*kept, step))
+    return case
+
+
+_ALARM = "The violation is a warning in the kernel's log (dmesg), whatever the exit status of this program is."
+_DIED = (FaultKind.KERNEL_DIED, FaultKind.PROCESS_DIED, FaultKind.HUNG)
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9]+")
+
+
+@dataclass(frozen=True)
+class Made:
+    """The program of a symptom, or the reason why there is none."""
+
+    symptom: Symptom
+    program: Program | None
+    why_not: str = ""
+
+
+def programs_of(results: Iterable[ResultRecord], suite: Suite, basis: Basis) -> Iterator[Made]:
+    """Yields the program, or the reason why there is none, of each symptom in `results`. Each result must have all keys
+    of record_shape.RESULT."""
+    for record in results:
+        for symptom in symptoms_of(record):
+            try:
+                yield Made(symptom, reproducer(symptom.name, suite, basis, symptom))
+            except Inexpressible as reason:
+                yield Made(symptom, None, str(reason))
+
+
+def basis_of(path: Path) -> Basis:
+    """Returns the known facts about the device of a recorded run."""
+    return Basis(known_capabilities(read_results(path)))
+
+
+def unknown_device() -> Basis:
+    """Returns the facts if there is no run: every capability counts as present."""
+    return Basis(Capabilities({}, {}, {}))
+
+
+def reproducer(
+    id_: str, suite: Suite, basis: Basis, symptom: Symptom | None = None, width: int = WIDTH
+) -> Program:
+    """Returns the program of a row or point. If a symptom is given, the program has only the steps that show the
+    symptom. Raises Inexpressible."""
+    try:
+        case = suite.find(id_)
+    except UserError as error:
+        raise Inexpressible(f"the sweep does not have this point ({error})") from error
+    if case is None:
+        raise Inexpressible(f"there is no case {id_}")
+    case = basis.resolved(case)
+    died = symptom is not None and symptom.fault.kind in _DIED
+    if symptom is not None and not died:
+        case = _cut(symptom, case)
+    remark = _ALARM if symptom is not None and symptom.fault.effect is Effect.KERNEL_ALARM else ""
+    return _shortest(case, suite.registry, width, died, remark)
+
+
+def file_name(id_: str) -> str:
+    return f"{_NOT_IN_A_NAME.sub('-', id_).strip('-')}.c"
+
+
+def _cut(symptom: Symptom, case: Case) -> Case:
+    if symptom.deviation is None:
+        return cut(case, symptom.record["observed"])
+    return case if symptom.fault.later else replace(case, afterwards=())
+
+
+def _shortest(
+    case: Case, rules: Mapping[str, Rule], width: int, died: bool, remark: str
+) -> Program:
+    """Returns the program. If the program is too long and `died` is true, the last steps are left out."""
+    while True:
+        try:
+            return program_of(case, rules, width, remark)
+        except TooLong:
+            if not died or not case.afterwards:
+                raise
+            case = replace(case, afterwards=case.afterwards[:-1])

@@ -1,0 +1,288 @@
+"""Writes a whole program: a comment with the quote of the document, the helper functions that the case needs, and
+main() with the steps of the case."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from conformance.model.capability import BY_SYMBOL, ODP_OPERATIONS, PRECONDITIONS, on_demand
+from conformance.model.case import Case, Step
+from conformance.model.kind import Kind
+from conformance.model.rules import Rule
+from conformance.model.vocabulary import NULL
+from conformance.verbs import ENUMS
+from reports.reproducers import layout
+from reports.reproducers.expressions import identifier
+from reports.reproducers.layout import WIDTH, comment, fitted, statement
+from reports.reproducers.objects import set_up, without_idle
+from reports.reproducers.operations import STEPS
+from reports.reproducers.writer import Inexpressible, Writer
+
+MOST_LINES = 200
+# The exit statuses of a program.
+KEPT, VIOLATED, NOT_SET_UP, NOT_SUPPORTED = 0, 1, 2, 77
+_MACROS = [
+    '#define CHECK(kept, ...) (printf((kept) ? "kept: " : "VIOLATED: "), \\',
+    '    violations += !(kept), printf(__VA_ARGS__), puts(""))',
+    '#define SET_UP(done) ((done) ? (void)0 : err(2, "failed: %s", #done))',
+    "",
+]
+# A program defines only the macros that it uses.
+_DEFINED = {
+    "PAGE": "PAGE ((size_t)sysconf(_SC_PAGESIZE))",
+    "NONE": "NONE -1 /* the status without a completion */",
+    "DATA": "DATA(i) (0x80 + (i) % 113) /* the transferred bytes */",
+}
+# Bits of on-demand capabilities, by operation. Older headers have no names for these bits.
+_ODP_WITHOUT_NAMES = {"flush": "0x40", "atomic_write": "0x80"}
+# Constants that the header of the oldest rdma-core lacks, with their values. A program defines those that it uses.
+_OLDEST = 44  # the version of rdma-core in Debian 12
+_LATER: Mapping[str, int] = {
+    "IBV_FLUSH_RANGE": 0,
+    "IBV_FLUSH_GLOBAL": 1,
+    "IBV_FLUSH_PERSISTENT": 2,
+    **{
+        value.name: value.value
+        for name in ("ibv_access_flags", "ibv_qp_create_send_ops_flags")
+        for value in ENUMS[name]
+        if value.value is not None and int(value.since or 0) > _OLDEST
+    },
+}
+# The C expressions that test whether the device declares a capability.
+_DECLARED: Mapping[str, str] = {
+    "atomics": "device.orig_attr.atomic_cap != IBV_ATOMIC_NONE",
+    "mw_type_1": "device.orig_attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW",
+    "mw_type_2": "device.orig_attr.device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)",
+    "odp": "device.odp_caps.general_caps & IBV_ODP_SUPPORT",
+    "odp_implicit": "device.odp_caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT",
+    **{
+        on_demand(transport, operation): "device."
+        f"{'' if transport == 'xrc' else 'odp_caps.per_transport_caps.'}{transport}_odp_caps"
+        f" & {_ODP_WITHOUT_NAMES.get(operation, f'IBV_ODP_SUPPORT_{operation.upper()}')}"
+        for transport, operations in ODP_OPERATIONS.items()
+        for operation in operations
+    },
+    "flush_global": "device.device_cap_flags_ex >> 38 & 1",
+    "flush_persistent": "device.device_cap_flags_ex >> 39 & 1",
+    "atomic_write": "device.device_cap_flags_ex >> 40 & 1",
+}
+# Capabilities that only the result of the call shows.
+_OFFERED = ("rereg_mr", "rereg_translation", "advise_mr", "reg_dmabuf_mr", "zero_based")
+# Capabilities that a program need not test. If a call does not exist, the compiler or the result of the call shows it.
+# On transports other than InfiniBand and RoCE, the set-up of the queue pairs fails, because state transitions do not
+# connect them.
+_IMPLIED = (
+    *BY_SYMBOL,
+    *"rc uc immediate_data iba_statuses read_sinks lists iova_page_offset".split(),
+    *_OFFERED,
+)
+
+
+@dataclass(frozen=True)
+class Program:
+    """The C program of a case. `cc FILE -libverbs` compiles its text."""
+
+    case: str
+    text: str
+
+    @property
+    def lines(self) -> int:
+        return self.text.count("\n")
+
+
+class TooLong(Inexpressible):
+    """Raised for a program with more lines than MOST_LINES."""
+
+
+def program_of(
+    case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark: str = ""
+) -> Program:
+    """Returns the program of a row, wrapped to `width` columns. With the default width the program has at most
+    MOST_LINES lines. `remark` is a sentence for its first comment. Raises Inexpressible."""
+    if case.kind is not Kind.ROW:
+        raise Inexpressible(
+            "it is not a row of calls; if it is a sweep, name one of its points: CASE#axis=value"
+        )
+    unmet = [need for need in case.needs if need in PRECONDITIONS]
+    if unmet:
+        raise Inexpressible(f"it needs {', '.join(unmet)}")
+    case = without_idle(case)
+    writer = Writer(case, width)
+    if any(step.call == "connect_qp" for step in case.afterwards) or any(
+        qp.state != "RTS" or qp.sq_sig_all for qp in case.given.qps.values()
+    ):
+        writer.features.add("parts")
+    if len(_types(case)) > 1:
+        if "parts" in writer.features:
+            raise Inexpressible("it needs queue pairs of several types in several states")
+        writer.features.add("mixed")
+    _needs(writer)
+    set_up(writer)
+    for step in case.before:  # the calls before the judged call are a part of the set-up
+        _step(writer, step, "before")
+        writer.say_if("violations", 'errx(2, "not set up");')
+    _step(writer, case.when, "")
+    _afterwards(writer)
+    if "mixed" in writer.features:
+        writer.features -= {"rc", "uc"}
+    lines = [*_top(writer, rules, remark), *_main(writer)]
+    text = "\n".join(part for line in lines for part in fitted(line, width)) + "\n"
+    program = Program(case.id, text)
+    if width == WIDTH and program.lines > MOST_LINES:
+        raise TooLong(f"the program would have {program.lines} lines, more than {MOST_LINES}")
+    return program
+
+
+def _types(case: Case) -> set[str]:
+    steps = (*case.before, case.when, *case.afterwards)
+    new = [
+        step
+        for step in steps
+        if "qp_type" in step.arguments and step.arguments.get("via", NULL) == NULL
+    ]
+    return {qp.kind for qp in case.given.qps.values()} | {
+        str(step.arguments["qp_type"]) for step in new
+    }
+
+
+def _needs(writer: Writer) -> None:
+    needs = [need for need in writer.case.needs if need not in _IMPLIED]
+    if any(need.startswith("odp_") for need in needs):
+        needs = [need for need in needs if need != "odp"]
+    for need in needs:
+        if need not in _DECLARED:
+            raise Inexpressible(f"it needs {need}")
+    if not needs:
+        return
+    writer.say("struct ibv_device_attr_ex device;")
+    writer.say("SET_UP(!ibv_query_device_ex(context, NULL, &device));")
+    texts = [_DECLARED[need] for need in needs]
+    inverted = [text.replace("!=", "==") if "!=" in text else f"!({text})" for text in texts]
+    writer.say_if(" || ".join(inverted), f'errx(77, "not declared: {", ".join(needs)}");')
+
+
+def _step(writer: Writer, step: Step, when: str) -> None:
+    if step.call not in STEPS:
+        raise Inexpressible(f"it needs the call {step.call}")
+    try:
+        STEPS[step.call](writer, step)
+    except KeyError as error:
+        raise Inexpressible(
+            f"it uses {error.args[0]!s}, which the program does not have"
+        ) from error
+    offered = [need for need in writer.case.needs if need in _OFFERED]
+    if not when and offered:
+        writer.say_if(
+            "violations && (error == EOPNOTSUPP || error == ENOSYS)",
+            f'errx(77, "no {offered[0]}");',
+        )
+
+
+def _afterwards(writer: Writer) -> None:
+    case = writer.case
+    when, product = case.when, case.when.name
+    if not case.afterwards:
+        return
+    conditional = any(step.then.after for step in case.afterwards)
+    if conditional:
+        refused = (
+            "error != 0" if "status" not in writer.declared else "error || status != IBV_WC_SUCCESS"
+        )
+        writer.say(f"int refused = {refused};")
+    if product and when.then.outcome != "refused":
+        writer.say_if(f"!{identifier(product)}", "return violations != 0;")
+    ended = False
+    for step in case.afterwards:
+        names = {str(step.arguments.get(key)) for key in ("mr", "mw")}
+        if names & writer.released and not ended and when.then.outcome != "success":
+            writer.say_if("!error", "return violations != 0;")
+            ended = True
+        if step.then.after:
+            with writer.block("refused" if step.then.after == "refused" else "!refused"):
+                _step(writer, step, "afterwards")
+        else:
+            _step(writer, step, "afterwards")
+
+
+def _top(writer: Writer, rules: Mapping[str, Rule], remark: str) -> list[str]:
+    case, lines = writer.case, []
+    lines += comment(_first_comment(case, rules, remark), writer.width)
+    if "udmabuf" in writer.pieces:
+        lines.append("#define _GNU_SOURCE")
+    names, headers = layout.with_needed(writer.pieces)
+    pieces = [layout.lines_of(piece, writer.features) for piece in names]
+    text = "\n".join([*writer.used, *(line for piece in pieces for line in piece)])
+    defined = [name for name in _DEFINED if re.search(rf"\b{name}\b", text)]
+    headers |= {*writer.headers, *(["unistd.h"] if "PAGE" in defined else [])}
+    lines += [*(f"#include <{header}>" for header in sorted(headers)), ""]
+    lines += [f"#define {_DEFINED[name]}" for name in defined]
+    later = [name for name in _LATER if re.search(rf"\b{name}\b", f"{text}{_rights(writer)}")]
+    if later:
+        lines.append("/* constants of rdma-core 46 and later, for older headers */")
+        lines += [f"#define {name} {_LATER[name]}" for name in later]
+    if "REMOTE" in text.replace("_REMOTE", ""):
+        lines += statement(
+            f"static const int REMOTE = {' | '.join(_rights(writer))};", 0, writer.width
+        )
+    lines += _MACROS
+    lines += [
+        "static struct ibv_context *context;",
+        "static struct ibv_pd *pd;",
+        "static int violations;",
+    ]
+    if "traffic" in writer.features:
+        lines += [
+            f"static unsigned char own[{max(1, writer.largest)}], *area; /* of the peer; of the case */",
+            "static struct ibv_mr *own_mr;",
+            "static size_t size;",
+        ]
+    if "hugepage" in writer.features:
+        lines.append("static size_t hugepage;")
+    for piece in pieces:
+        lines += ["", *piece]
+    return [*lines, ""]
+
+
+def _rights(writer: Writer) -> list[str]:
+    more = {
+        "atomic": "IBV_ACCESS_REMOTE_ATOMIC",
+        "flush": "IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT",
+    }
+    return [
+        "IBV_ACCESS_REMOTE_WRITE",
+        "IBV_ACCESS_REMOTE_READ",
+        *(text for feature, text in more.items() if feature in writer.features),
+    ]
+
+
+def _first_comment(case: Case, rules: Mapping[str, Rule], remark: str) -> list[str]:
+    rule = rules[case.rules[0]]
+    requirement = f'"{rule.quote}"' if rule.quote else rule.statement
+    return [
+        f"{rule.id}, {rule.document}, {rule.section}: {requirement}",
+        f"Case {case.id} of rdma-cts.",
+        *([remark] if remark else []),
+        "cc FILE -libverbs; 0: kept, 1: violated, 77: not supported, 2: not set up",
+    ]
+
+
+def _main(writer: Writer) -> list[str]:
+    lines = ["int main(int argc, char **argv)", "{"]
+    body = [
+        "struct ibv_device **all = ibv_get_device_list(NULL);",
+        "while (all && *all && argc > 1 && strcmp(ibv_get_device_name(*all), argv[1]))",
+        "    all++;",
+        "SET_UP(all && *all && (context = ibv_open_device(*all)));",
+        "SET_UP(pd = ibv_alloc_pd(context));",
+    ]
+    if writer.case.alone:
+        body.append("setbuf(stdout, NULL);")
+    if "hugepage" in writer.features:
+        body.append("hugepage = hugepage_size();")
+    if "traffic" in writer.features:
+        body.append(
+            "SET_UP(own_mr = ibv_reg_mr(pd, own, sizeof(own), IBV_ACCESS_LOCAL_WRITE | REMOTE));"
+        )
+    for text in body:
+        lines += statement(text.lstrip(), 1 + (len(text) - len(text.lstrip())) // 4, writer.width)
+    return [*lines, *writer.used, "    return violations != 0;", "}"]

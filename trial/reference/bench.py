@@ -1,0 +1,299 @@
+"""Implements the interface `conformance.bench` by the reference device."""
+
+import functools
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from typing import cast
+
+from conformance.bench.calls import Injected, Mr, Pd, Return, Sge
+from conformance.bench.calls import Window as AnyWindow
+from conformance.bench.doors import RegMrEx
+from conformance.bench.interface import Bench, Entry, Memory, Refusal
+from conformance.bench.work_requests import BindInfo, Completion, SendRequest
+from conformance.execution.offered import absent_on, offered_by
+from conformance.header import Check
+from conformance.model.capability import Capabilities
+from conformance.model.case import QpSpec
+from conformance.model.preflight import Findings
+from conformance.model.transport import IWARP
+from conformance.model.vocabulary import BUILDERS, DOORS, ENTRIES
+from trial.reference import header
+from trial.reference.device import Device
+from trial.reference.entries import KernelEntry, LibraryEntry
+from trial.reference.made_otherwise import MAX_DM_SIZE
+from trial.reference.memory import HUGEPAGE, PAGE, Range
+from trial.reference.objects import ACCESS, Domain, Refused, Window, answered
+from trial.reference.queues import Queue
+
+_ALL_RIGHTS = ACCESS.mask_of(
+    "REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "FLUSH_GLOBAL", "FLUSH_PERSISTENT"
+)
+
+
+class HeldWindow:
+    """A window of a program: the struct ibv_mw with its rkey."""
+
+    def __init__(self, device: Device, window: Window) -> None:
+        self._device = device
+        self.window = window
+        self.rkey = self.old_rkey = window.key
+        self.pointer = 0  # the reference has no structure of a library
+
+    @property
+    def handle(self) -> int:
+        """The rkey, which is used in place of a handle."""
+        return self.window.key
+
+    def dealloc(self) -> Return:
+        return answered(lambda: self._device.dealloc_mw(self.window))
+
+
+class HeldQueue:
+    def __init__(self, device: Device, pd: Pd, queue: Queue) -> None:
+        self._device = device
+        self.pd = pd
+        self.queue = queue
+        self.number = self.handle = queue.number
+        self.kind, self.sq_sig_all = queue.kind, queue.sq_sig_all
+        self.state = "RESET"  # the state to which the program has moved the queue pair; an error does not change it
+
+    def move_to(self, state: str) -> None:
+        self.state = state
+        self._device.move_qp(self.queue, state)
+
+    def query_state(self) -> str:
+        """Returns the current state. Raises OSError if the device does not support ibv_query_qp."""
+        try:
+            return self._device.query_qp(self.queue)
+        except Refused as refused:
+            raise OSError(refused.errno, os.strerror(refused.errno)) from refused
+
+    def events(self, deadline_s: float = 0) -> list[str]:
+        found, self.queue.events = self.queue.events, []
+        return found
+
+    def request_event(self, solicited_only: int) -> None:
+        self.queue.requested = "solicited" if solicited_only else "any"
+
+    def took_event(self, deadline_s: float | None) -> bool:
+        """Removes a completion event. Returns False if there is no event. This method does not wait."""
+        taken, self.queue.notified = self.queue.notified, False
+        return taken
+
+    @property
+    def capacity(self) -> tuple[int, int, int]:
+        return self._device.capacity(self.queue)
+
+    def post_send(self, request: SendRequest) -> Return:
+        """Posts a request with ibv_post_send, or as a batch. Returns 0, or the value of errno."""
+        if self.queue.extended in BUILDERS:
+            return self.post_batch((request,))
+        with self._device.turn:
+            return _value(self._device.post_send(self.queue, request))
+
+    def post_batch(
+        self, requests: Sequence[SendRequest], built: Callable[[], bool] = lambda: True
+    ) -> Return:
+        """Posts a batch of requests. Returns the result of ibv_wr_complete or ibv_wr_abort."""
+        return _value(self._device.post_batch(self.queue, requests, built))
+
+    def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
+        return _value(self._device.post_receive(self.queue, sges, wr_id))
+
+    def bind_mw(self, window: AnyWindow, info: BindInfo, flags: int, wr_id: int) -> Return:
+        held = cast(HeldWindow, window)
+        with self._device.turn:
+            fault, window.rkey = self._device.ibv_bind_mw(
+                self.queue, held.window, info, flags, wr_id
+            )
+        return _value(fault)
+
+    def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
+        """Returns the next completions. This method does not wait, because requests complete when they are posted."""
+        polled = self.queue.polled
+        return [polled.popleft() for _ in range(min(count, len(polled)))]
+
+
+class HeldPair:
+    def __init__(self, bench: "ReferenceBench", spec: QpSpec, requester: Pd, responder: Pd) -> None:
+        self._bench, self._device = bench, bench.device
+        self._spec, self._pds = spec, (requester, responder)
+        self.transport = self._device.stack.transport
+        self.lingering: set[Refusal] = set()
+        self._create()
+
+    @property
+    def renews_by_reset(self) -> bool:
+        """Whether `renew` resets the queue pairs. If False, as on iWARP, `renew` creates new queue pairs."""
+        return self.transport is not IWARP and self._bench.findings.renews_by_reset
+
+    @property
+    def tells_state(self) -> bool:
+        return self._bench.findings.tells_state
+
+    def _create(self) -> None:
+        device, spec, (requester, responder) = self._device, self._spec, self._pds
+        self.responder = HeldQueue(device, responder, device.create_qp(_new(spec, responder)))
+        self.requester = self.responder
+        if spec.kind != "XRC_SEND":
+            self.requester = HeldQueue(
+                device, requester, device.create_qp(_new(spec.peer, requester))
+            )
+        self.responder.queue.peer, self.requester.queue.peer = (
+            self.requester.queue,
+            self.responder.queue,
+        )
+        self._connect()
+
+    def _connect(self) -> None:
+        self.requester.move_to("RTS" if self._spec.state in ("RTS", "ERR") else "INIT")
+        self.responder.move_to(self._spec.state)
+
+    def connect(self) -> None:
+        for held in (self.requester, self.responder):
+            held.move_to("RTS")
+
+    def renew(self) -> None:
+        """Resets both queue pairs and connects them again, or creates new queue pairs."""
+        if self.renews_by_reset:
+            for held in (self.responder, self.requester):
+                self._device.reset_qp(held.queue)
+            with suppress(Refused):
+                return self._connect()
+        self.close()
+        self._create()
+
+    def close(self) -> None:
+        for held in {self.responder, self.requester}:
+            self._device.destroy_qp(held.queue)
+
+
+class ReferenceBench:
+    """The bench of one reference device and the memory of this process."""
+
+    page = PAGE
+    hugepage = HUGEPAGE
+    max_dm_size = MAX_DM_SIZE
+
+    @property
+    def max_read_elements(self) -> int:
+        return _ELEMENTS if self.device.stack.has("read_lists") else 1
+
+    def __init__(self, device: Device | None = None) -> None:
+        self.device = device or Device()
+        self.findings = Findings()
+        self.library = LibraryEntry(self.device)
+        entries: tuple[Entry, ...] = (self.library, KernelEntry(self.device), RegMrEx(self.library))
+        self._entries = {each.name: each for each in entries}
+
+    def entry(self, name: str) -> Entry:
+        return self._entries[name]
+
+    def alloc_pd(self) -> Domain:
+        return self.device.alloc_pd()
+
+    def allocate(self, kind: str, size: int) -> Range:
+        """Returns `size` bytes of memory of a kind in vocabulary.MEMORY_KINDS."""
+        return self.device.memory.allocate(kind, size)
+
+    def page_out(self, memory: Memory) -> bool:
+        """Returns True without paging out, because the reference can access pages that are swapped out."""
+        return True
+
+    def dereg_import(self, pd: Pd, mr: Mr, elsewhere: bool) -> Return:
+        return answered(lambda: self.device.dereg_import(mr.handle, elsewhere))
+
+    @contextmanager
+    def register_elsewhere(self, memory: Memory, access: int) -> Iterator[tuple[int, int]]:
+        region = self.device.register_elsewhere(memory.addr, memory.size, access)
+        try:
+            yield self.device.reported_keys(region)
+        finally:
+            self.device.end_elsewhere(region)
+
+    def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
+        """Returns the numbers of objects, by kind, that remain if a process is killed after it has called `prepare`."""
+        other = ReferenceBench(type(self.device)(self.device.stack))
+        with closing(other):
+            kept = prepare(other)
+            return other.device.left_by_a_killed_process() if kept else {}
+
+    def fork_setting(self, setting: str, kernel: str) -> tuple[int, Mapping[str, str]]:
+        return self.device.fork_setting(setting, kernel)
+
+    def dmabuf(self, kind: str, size: int) -> Range:
+        return self.device.memory.dmabuf(size)
+
+    def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair:
+        """Returns a new pair of queue pairs. Raises Refused if the device does not have the type."""
+        return HeldPair(self, spec, requester, responder)
+
+    def create_qp_ex(self, pd: Pd, kind: str, operations: int) -> Return:
+        return _value(self.device.create_qp_ex_fault(kind, operations))
+
+    def adapt(self, findings: Findings) -> None:
+        self.findings = findings
+
+    def alloc_mw(self, pd: Pd, kind: int) -> tuple[HeldWindow | None, Return]:
+        try:
+            return HeldWindow(self.device, self.device.alloc_mw(pd.handle, kind)), Return(1, 0)
+        except Refused as refused:
+            return None, Return(0, refused.errno)
+
+    @contextmanager
+    def locked_memory_limit(self, size: int) -> Iterator[None]:
+        old, self.device.locked_limit = self.device.locked_limit, size
+        try:
+            yield
+        finally:
+            self.device.locked_limit = old
+
+    @contextmanager
+    def failing_allocation(self, number: int) -> Iterator[Injected]:
+        self.device.allocations_left = number
+        injected = Injected()
+        yield injected
+        injected.reached, self.device.allocations_left = self.device.allocations_left == 0, None
+
+    def resources(self) -> dict[str, int]:
+        return self.device.counts()
+
+    def api_checks(self, waiting: Callable[[], None]) -> Sequence[Check]:
+        """Returns the checks of rule API-01 for the reference's own header and bindings."""
+        return _checked(self.device.header(), self.device.bindings_fault)
+
+    def close(self) -> None:
+        self.device.memory.close()
+
+    def capabilities(self) -> Capabilities:
+        """Returns the capabilities of this stack. Like those of a real stack, they are determined before any case."""
+        stack = self.device.stack
+        offered = {name: offered_by(self, name) for name in (*ENTRIES, *DOORS)}
+        return Capabilities(
+            stack.declared, offered, stack.reachable, absent_on(self, stack.declared)
+        )
+
+
+@functools.cache
+def _checked(text: str, fault: tuple[str, str, int]) -> Sequence[Check]:
+    """Returns the checks of a header. Cached, because compilation is slow and most references have the same header."""
+    bindings = header.own_bindings()
+    if fault[0]:
+        bindings = header.with_value(bindings, *fault)
+    return header.checks(text, bindings)
+
+
+_ELEMENTS = 3
+
+
+def _new(spec: QpSpec, pd: Pd) -> Queue:
+    assert isinstance(pd, Domain)
+    access = _ALL_RIGHTS if spec.access is None else spec.access
+    return Queue(
+        0, spec.kind, pd, spec.sq_sig_all, access, inline=spec.inline, extended=spec.extended
+    )
+
+
+def _value(errno: int) -> Return:
+    return Return(errno, errno)

@@ -1,0 +1,103 @@
+"""Posts batches of requests as ibv_wr_post(3) defines them. Either all requests of a batch are executed, or none."""
+
+import errno
+from collections.abc import Callable, Sequence
+
+from conformance.bench.calls import Sge
+from conformance.bench.work_requests import SendRequest
+from conformance.verbs import ENUMS
+from trial.reference.queues import Queue
+from trial.reference.work import Work
+
+_INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
+_OPERATIONS = ENUMS["ibv_qp_create_send_ops_flags"]
+_DEPTH, _ELEMENTS = 16, 3
+_UNRELIABLE = (
+    "RDMA_WRITE",
+    "RDMA_WRITE_WITH_IMM",
+    "SEND",
+    "SEND_WITH_IMM",
+    "SEND_WITH_INV",
+    "LOCAL_INV",
+    "BIND_MW",
+)
+_SUPPORTED = {
+    "RC": _OPERATIONS.mask_of(*_OPERATIONS.short_names) & ~_OPERATIONS.value_of("TSO"),
+    "UC": _OPERATIONS.mask_of(*_UNRELIABLE),
+    "UD": _OPERATIONS.mask_of("SEND", "SEND_WITH_IMM", "TSO"),
+}
+
+
+class Postings(Work):
+    """Queue pairs whose requests are posted by builders."""
+
+    inline_data: bytes | None = None  # the inline data of the request that is being executed
+
+    def capacity(self, queue: Queue) -> tuple[int, int, int]:
+        """Returns the maximum number of requests of the send queue, and of SGEs and inline bytes of a request."""
+        return _DEPTH, _ELEMENTS, queue.inline
+
+    def create_qp_ex_fault(self, kind: str, operations: int) -> int:
+        """Returns the errno if a queue pair of this type cannot have the operations, or 0."""
+        return (
+            errno.EOPNOTSUPP
+            if operations & ~_SUPPORTED[kind] or not self.stack.has("wr_post")
+            else 0
+        )
+
+    def batch_fault(self, queue: Queue, requests: Sequence[SendRequest]) -> int:
+        """Returns the errno for a batch with too many requests, or with a request beyond `capacity`; else 0."""
+        depth, elements, inline = self.capacity(queue)
+        if len(requests) > depth:
+            return errno.ENOMEM
+        long = any(
+            len(each.sges) > elements or self.inline_length(each) > inline for each in requests
+        )
+        return errno.EINVAL if long else 0
+
+    def inline_length(self, request: SendRequest) -> int:
+        return sum(each.length for each in request.sges) if request.flags & _INLINE else 0
+
+    def set_inline(self, queue: Queue, request: SendRequest) -> bytes | None:
+        """Executes the setter of inline data, which needs no key. Returns the copied bytes, or None without INLINE."""
+        if not request.flags & _INLINE:
+            return None
+        return b"".join(self.memory.read(each.addr, each.length) or b"" for each in request.sges)
+
+    def gather(self, queue: Queue, sges: Sequence[Sge]) -> bytes | None:
+        """Returns the bytes of SGEs as in Work, or the inline data, which were copied earlier."""
+        return super().gather(queue, sges) if self.inline_data is None else self.inline_data
+
+    def post_batch(
+        self, queue: Queue, requests: Sequence[SendRequest], built: Callable[[], bool]
+    ) -> int:
+        """Executes ibv_wr_start, the builders and ibv_wr_complete. If `built` returns False, executes ibv_wr_abort in
+        place of ibv_wr_complete. Returns 0 or errno."""
+        fault = self.batch_fault(queue, requests)
+        copied = [(each, None if fault else self.set_inline(queue, each)) for each in requests]
+        if not built():
+            return self.abort(queue, requests)
+        return fault or self.complete_batch(queue, copied)
+
+    def abort(self, queue: Queue, requests: Sequence[SendRequest]) -> int:
+        """Executes ibv_wr_abort, after which no request of the batch is executed. Returns 0."""
+        return 0
+
+    def post_send(self, queue: Queue, request: SendRequest) -> int:
+        """Executes ibv_post_send for one request. Copies inline data like the setter. Returns 0 or errno."""
+        return self.complete_batch(queue, [(request, self.set_inline(queue, request))])
+
+    def complete_batch(
+        self, queue: Queue, requests: Sequence[tuple[SendRequest, bytes | None]]
+    ) -> int:
+        """Executes ibv_wr_complete. If a request cannot be posted, returns its errno and executes no request. Else
+        executes the requests with their inline data and returns 0."""
+        for request, _ in requests:
+            if fault := self.send_fault(queue, request):
+                return fault
+        for request, self.inline_data in requests:
+            try:
+                self.execute(queue, request)
+            finally:
+                self.inline_data = None
+        return 0

@@ -1,0 +1,136 @@
+"""The queue pairs of the reference and their completions."""
+
+import errno
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from conformance.bench.calls import Sge
+from conformance.bench.work_requests import COMPLETED_AS, SIGNALED, Completion, SendRequest
+from conformance.model.vocabulary import BOTH_POSTERS, WINDOWS_POSTER, WR_POST
+from trial.reference.access import Access
+from trial.reference.objects import Domain, Refused
+
+SUCCESS, FLUSHED = "SUCCESS", "WR_FLUSH_ERR"
+_KINDS = ("RC", "UC", "UD", "XRC", "XRC_SEND", "RC_SRQ")
+# The capability that each way of posting with builders needs.
+_BUILT = {WR_POST: WR_POST, BOTH_POSTERS: WR_POST, WINDOWS_POSTER: WINDOWS_POSTER}
+_SHARED_RECEIVES = (
+    "XRC",
+    "RC_SRQ",
+)  # types whose receives are in a shared receive queue, which has no states
+
+
+@dataclass(eq=False)
+class Queue:
+    """A queue pair. `access` has the access flags for its peer, and `receives` the posted receives as (wr_id, SGEs).
+    `asked_state` is the state to which the program has moved the queue pair. `inline` is the most bytes of inline data
+    in a request. `extended` is as in QpSpec."""
+
+    number: int
+    kind: str
+    domain: Domain
+    sq_sig_all: bool
+    access: int
+    state: str = "RESET"
+    asked_state: str = "RESET"
+    inline: int = 0
+    extended: str = ""
+    receives: deque[tuple[int, tuple[Sge, ...]]] = field(default_factory=deque)
+    polled: deque[Completion] = field(default_factory=deque)
+    events: list[str] = field(default_factory=list)
+    requested: str = ""  # the completions for which an event is requested: `any`, or only `solicited` completions
+    notified: bool = False
+
+    def __post_init__(self) -> None:
+        self.peer: Queue = self
+
+    def reset(self) -> None:
+        """Moves the queue pair to RESET, and removes its posted receives and completions."""
+        self.state = self.asked_state = "RESET"
+        self.receives.clear()
+        self.polled.clear()
+
+
+class Queues(Access):
+    """The queue pairs of a device: creation, destruction, posted receives and completions."""
+
+    queues = 0
+
+    def create_qp(self, queue: Queue) -> Queue:
+        """Creates a queue pair and assigns its number. Raises Refused if the device lacks the type or the poster."""
+        needs = "xrc" if queue.kind.startswith("XRC") else queue.kind.lower()
+        if (
+            queue.kind not in _KINDS
+            or not self.stack.has(needs)
+            or not self.stack.has(_BUILT.get(queue.extended, needs))
+        ):
+            raise Refused(errno.EOPNOTSUPP)
+        queue.number = self.new_handle()
+        queue.domain.users += 1
+        self.queues += 1
+        return queue
+
+    def move_qp(self, queue: Queue, state: str) -> None:
+        queue.state = queue.asked_state = state
+
+    def query_qp(self, queue: Queue) -> str:
+        return queue.state
+
+    def reset_qp(self, queue: Queue) -> None:
+        queue.reset()
+
+    def destroy_qp(self, queue: Queue) -> None:
+        queue.domain.users -= 1
+        self.queues -= 1
+
+    def counts(self) -> dict[str, int]:
+        """Returns the number of objects by kind, without windows, as the kernel counts them."""
+        return {**super().counts(), "qp": self.queues, "cq": self.queues}
+
+    def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
+        """Adds a completion if the request is signaled or failed. After a failure the queue pair is in state ERR."""
+        if status != SUCCESS or self.asks_completion(queue, request.flags):
+            opcode = self.completed_opcode(request.opcode) if status == SUCCESS else ""
+            queue.polled.append(Completion(self.reported_wr_id(request.wr_id), status, opcode))
+            if self.gives_event(queue, request, status):
+                queue.requested, queue.notified = "", True
+        if status not in (SUCCESS, FLUSHED):
+            self.fail(queue)
+
+    def gives_event(self, queue: Queue, request: SendRequest, status: str) -> bool:
+        """Returns whether a completion puts an event into the completion channel."""
+        return queue.requested == "any" or (queue.requested == "solicited" and status != SUCCESS)
+
+    def asks_completion(self, queue: Queue, flags: int) -> bool:
+        return bool(flags & SIGNALED) or queue.sq_sig_all
+
+    def completed_opcode(self, opcode: str) -> str:
+        """Returns the opcode of the completion of a request with this opcode, as in ibv_poll_cq(3)."""
+        return COMPLETED_AS.get(opcode, opcode)
+
+    def received_opcode(self, message: bool) -> str:
+        """Returns the opcode of a receive's completion, for a message or an RDMA WRITE with immediate data."""
+        return "RECV" if message else "RECV_RDMA_WITH_IMM"
+
+    def reported_wr_id(self, wr_id: int) -> int:
+        return wr_id
+
+    def fail(self, queue: Queue) -> None:
+        """Moves a queue pair to the error state and flushes its receives, except those in a shared receive queue."""
+        if queue.state != "ERR":
+            queue.state = "ERR"
+            if queue.kind in _SHARED_RECEIVES:
+                return
+            for wr_id, _ in queue.receives:
+                queue.polled.append(Completion(wr_id, FLUSHED))
+            queue.receives.clear()
+
+    def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
+        if queue.state == "RESET" and queue.kind not in _SHARED_RECEIVES:
+            return errno.EINVAL
+        if queue.state == "ERR" and queue.kind not in _SHARED_RECEIVES:
+            queue.polled.append(Completion(wr_id, FLUSHED))
+        else:
+            queue.receives.append((wr_id, tuple(sges)))
+        return 0

@@ -1,0 +1,373 @@
+"""Executes each work request completely when it is posted.
+
+Statuses follow the published rules of the transport. If the requester refuses an operation, the status is a LOC_…
+error. If the responder refuses an operation, the status is a REM_… error, and the responder's queue pair enters the
+error state. On unreliable queue pairs, the requester gets no error from the responder.
+"""
+
+import errno
+import sys
+from collections.abc import Sequence
+
+from conformance.bench.calls import Sge
+from conformance.bench.work_requests import BindInfo, Completion, SendRequest
+from conformance.model.capability import need_on_demand
+from trial.reference.access import RIGHTS
+from trial.reference.objects import FLUSH_PERSISTENT, ON_DEMAND, Refused, Region, Window
+from trial.reference.queues import FLUSHED, SUCCESS, Queue, Queues
+
+
+class Binding(Queues):
+    def ibv_bind_mw(
+        self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int
+    ) -> tuple[int, int]:
+        """Executes ibv_bind_mw. Returns 0 or errno, and the key that struct ibv_mw has afterwards."""
+        region = self.bound_region(info)
+        fault = self.bind_fault(queue, window, region, info, posted=False)
+        if fault:
+            return fault, window.key
+        key = self.next_key(window.key)
+        refused = self.bind_refused(window, region, info.addr, info.length, info.access)
+        status = FLUSHED if queue.state == "ERR" else "MW_BIND_ERR" if refused else SUCCESS
+        if status == SUCCESS:
+            self.bind(window, region, info.addr, info.length, info.access, key, queue.number)
+        self.complete(queue, SendRequest("BIND_MW", wr_id, flags=flags), status)
+        return 0, key
+
+    def bound_region(self, info: BindInfo) -> Region | None:
+        return self.regions.get(info.mr.handle) if info.mr else None
+
+    def bind_fault(
+        self, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool
+    ) -> int:
+        """Returns the errno for a bind that cannot be posted, or 0."""
+        if (
+            queue.state not in ("RTS", "ERR")
+            or self.wrong_queue(queue.kind)
+            or self.wrong_type(window, posted)
+        ):
+            return errno.EINVAL
+        return self.bind_argument_fault(queue.domain, window, region, info.length, info.access)
+
+    def posted_bind_fault(self, queue: Queue, request: SendRequest) -> int:
+        """Returns the errno for a posted bind request that cannot be posted, or 0."""
+        window, info = request.window, request.bind
+        assert info is not None
+        return self.bind_fault(
+            queue, self.window_behind(window), self.bound_region(info), info, posted=True
+        )
+
+    def window_behind(self, window: object) -> Window:
+        """Returns the device's window for a window of the bench. Raises Refused if the window was deallocated."""
+        found = getattr(window, "window", None)
+        if not isinstance(found, Window):
+            raise Refused(errno.EINVAL)
+        return found
+
+    def posted_bind(self, queue: Queue, request: SendRequest) -> str:
+        """Binds an unbound window of type 2, with a key that has the window's index. Returns the status."""
+        info = request.bind
+        assert info is not None
+        window, region = self.window_behind(request.window), self.bound_region(info)
+        if window.region is not None or request.rkey >> 8 != window.key >> 8:
+            return "MW_BIND_ERR"
+        if self.bind_refused(window, region, info.addr, info.length, info.access):
+            return "MW_BIND_ERR"
+        self.bind(window, region, info.addr, info.length, info.access, request.rkey, queue.number)
+        return SUCCESS
+
+    def local_invalidate(self, key: int, queue: Queue) -> bool:
+        """Executes LOCAL_INV. Returns whether a binding was invalidated."""
+        return self.invalidate(key, queue.number, queue.domain)
+
+    def remote_invalidate(self, key: int, queue: Queue) -> bool:
+        """Executes the invalidation of a SEND_WITH_INV at the responder. Returns whether a binding was invalidated."""
+        return self.invalidate(key, queue.number, queue.domain)
+
+
+_ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
+_SENDS = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV")
+_WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
+RELIABLE = ("RC", "XRC", "XRC_SEND", "RC_SRQ")
+_UNRELIABLE = (*_WRITES, "SEND", "SEND_WITH_IMM", "BIND_MW", "LOCAL_INV", "SEND_WITH_INV")
+# The reference never refuses these operations on on-demand memory: every device with such memory declares them.
+_ON_EVERY_DEVICE = ("odp_send", "odp_recv", "odp_write", "odp_read", "odp_atomic")
+_WORD, _WRAP = 8, 1 << 64
+_GRH = 40  # the size of the global route header in bytes
+
+
+class Work(Binding):
+    # Posting
+
+    def post_fault(self, queue: Queue, opcode: str) -> int:
+        """Returns the errno for a request that cannot be posted to this queue pair, or 0."""
+        if queue.state not in ("RTS", "ERR"):
+            return errno.EINVAL
+        if opcode.endswith("_IMM") and not self.stack.has("immediate_data"):
+            return errno.EINVAL
+        fits = (
+            queue.kind in RELIABLE
+            or (queue.kind == "UC" and opcode in _UNRELIABLE)
+            or opcode in _SENDS[:2]
+        )
+        return 0 if fits else errno.EINVAL
+
+    def send_fault(self, queue: Queue, request: SendRequest) -> int:
+        """Returns the errno for a request that cannot be posted, or 0."""
+        fault = self.post_fault(queue, request.opcode)
+        return fault or (
+            self.posted_bind_fault(queue, request) if request.opcode == "BIND_MW" else 0
+        )
+
+    def execute(self, queue: Queue, request: SendRequest) -> None:
+        """Executes a posted request, and adds its completion."""
+        status = FLUSHED if queue.state == "ERR" else self.carry_out(queue, request)
+        reported = (
+            status
+            if self.stack.has("iba_statuses")
+            else self.without_acknowledgement(request, status)
+        )
+        self.complete(queue, request, reported)
+        if reported != status:
+            self.fail(queue)
+
+    def without_acknowledgement(self, request: SendRequest, status: str) -> str:
+        """Returns the status without IBA's statuses: FLUSHED for a failure, but SUCCESS if REM_… and unacknowledged."""
+        if status in (SUCCESS, FLUSHED):
+            return status
+        sent = status.startswith("REM_") and not self.stack.transport.acknowledges(request.opcode)
+        return SUCCESS if sent else FLUSHED
+
+    # The capability that the current operation needs for on-demand memory.
+    on_demand_need = ""
+
+    def not_on_demand_here(self, found: Region | Window | None) -> bool:
+        """Returns whether memory is on demand, but the current operation cannot use on-demand memory."""
+        region = found.region if isinstance(found, Window) else found
+        on_demand_region = region is not None and region.access & ON_DEMAND
+        need = self.on_demand_need
+        return (
+            bool(on_demand_region and need)
+            and not self.stack.has(need)
+            and need not in _ON_EVERY_DEVICE
+        )
+
+    def carry_out(self, queue: Queue, request: SendRequest) -> str:
+        plain = "SEND" if request.opcode in _SENDS else request.opcode
+        self.on_demand_need = _need_on_demand(plain, queue.kind)
+        if request.opcode == "BIND_MW":
+            return self.posted_bind(queue, request)
+        if request.opcode == "LOCAL_INV":
+            done = self.local_invalidate(request.invalidate_rkey, queue)
+            return SUCCESS if done else "LOC_QP_OP_ERR"
+        if request.opcode in _SENDS:
+            return self.send(queue, request)
+        if request.opcode == "RDMA_READ":
+            return self.read(queue, request)
+        if request.opcode in _ATOMICS:
+            return self.atomic(queue, request)
+        if request.opcode in RIGHTS:
+            return self.write(queue, request)
+        raise LookupError(f"the reference has no {request.opcode}")
+
+    # The local and the remote bytes of an operation
+
+    def gather(self, queue: Queue, sges: Sequence[Sge]) -> bytes | None:
+        """Returns the bytes of a request's SGEs, or None if the access to an SGE is refused."""
+        content = b""
+        for sge in sges:
+            found = self.memory_of_sge(queue, sge, write=False)
+            part = None if found is None else self.memory.read(found, sge.length)
+            if part is None:
+                return None
+            content += part
+        return content
+
+    def scatter(self, queue: Queue, sges: Sequence[Sge], content: bytes) -> bool:
+        """Writes bytes to SGEs. If the access to an SGE is refused, writes nothing and returns False."""
+        targets = []
+        for sge in sges:
+            found = self.memory_of_sge(queue, sge, write=True)
+            if found is None or not self.memory.fault_in(found, sge.length, write=True):
+                return False
+            targets.append((found, sge.length))
+        for found, length in targets:
+            part, content = content[:length], content[length:]
+            self.memory.write(found, part)
+        return True
+
+    def memory_of_sge(self, queue: Queue, sge: Sge, write: bool) -> int | None:
+        """Returns the address of an SGE's bytes, or None for a refusal. With length 0, only the first check applies."""
+        if self.not_on_demand_here(self.keys.get(sge.lkey)):
+            return None
+        return self.local(sge.lkey, queue.domain, sge.addr, sge.length, write) if sge.length else 0
+
+    def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
+        """Returns the address of the responder's bytes, or None for a refusal. An operation of 0 bytes needs no key."""
+        if length == 0:
+            return 0
+        if self.not_on_demand_here(self.keys.get(request.rkey)):
+            return None
+        responder, right = queue.peer, RIGHTS[request.opcode]
+        return self.remote(
+            request.rkey, responder.domain, responder.number, request.remote_addr, length, right
+        )
+
+    def allows_operation(self, queue: Queue, request: SendRequest) -> bool:
+        """Returns whether the responder's queue pair permits operations with this opcode."""
+        return (
+            queue.peer.state in ("RTR", "RTS")
+            and queue.peer.access & RIGHTS[request.opcode] == RIGHTS[request.opcode]
+        )
+
+    def refuse(self, queue: Queue, status: str) -> str:
+        """Refuses an operation at the responder. On a reliable connection, the responder's queue pair enters the error
+        state. Returns the requester's status."""
+        if queue.kind not in RELIABLE:
+            return SUCCESS
+        if queue.peer.state == "ERR":
+            return "RETRY_EXC_ERR"
+        if status == "REM_ACCESS_ERR":
+            queue.peer.events.append("QP_ACCESS_ERR")
+        self.fail(queue.peer)
+        return status
+
+    def write(self, queue: Queue, request: SendRequest) -> str:
+        """Executes RDMA WRITE with and without immediate data, ATOMIC WRITE, and FLUSH, which transfers no data."""
+        flushes = request.opcode.startswith("FLUSH")
+        if request.opcode == "ATOMIC_WRITE":
+            content: bytes | None = request.swap.to_bytes(_WORD, sys.byteorder)
+        else:
+            content = b"" if flushes else self.gather(queue, request.sges)
+        if content is None:
+            return "LOC_PROT_ERR"
+        if not self.allows_operation(queue, request):
+            return self.refuse(queue, "REM_INV_REQ_ERR")
+        if request.opcode == "ATOMIC_WRITE" and self.misaligned(request):
+            return self.refuse(queue, "REM_INV_REQ_ERR")
+        found = self.target(queue, request, request.length if flushes else len(content))
+        persists = flushes and RIGHTS[request.opcode] & FLUSH_PERSISTENT
+        if persists and found and not self.is_persistent(found, request.length):
+            found = None
+        if found is None or not self.put(found, content):
+            return self.refuse(queue, "REM_ACCESS_ERR")
+        if request.opcode == "RDMA_WRITE_WITH_IMM":
+            return self.deliver(queue, None, request.imm, len(content))
+        return SUCCESS
+
+    def is_persistent(self, addr: int, length: int) -> bool:
+        """Returns whether a range is persistent memory. A persistent FLUSH of other memory must fail."""
+        return self.memory.is_special("persistent", addr, length)
+
+    def put(self, addr: int, content: bytes) -> bool:
+        """Writes to the responder's memory. Returns False if a page cannot be written."""
+        return self.memory.write(addr, content)
+
+    def read(self, queue: Queue, request: SendRequest) -> str:
+        length = sum(sge.length for sge in request.sges)
+        if not self.allows_operation(queue, request):
+            return self.refuse(queue, "REM_INV_REQ_ERR")
+        found = self.target(queue, request, length)
+        content = None if found is None else self.memory.read(found, length)
+        if content is None:
+            return self.refuse(queue, "REM_ACCESS_ERR")
+        return SUCCESS if self.scatter(queue, request.sges, content) else "LOC_PROT_ERR"
+
+    def atomic(self, queue: Queue, request: SendRequest) -> str:
+        """Executes FETCH-AND-ADD or COMPARE-AND-SWAP: changes 8 bytes of the responder, and writes the old bytes to the
+        requester. Returns the status."""
+        if not self.allows_operation(queue, request) or self.misaligned(request):
+            return self.refuse(queue, "REM_INV_REQ_ERR")
+        found = self.target(queue, request, _WORD)
+        before = None if found is None else self.memory.read(found, _WORD)
+        if found is None or before is None or not self.memory.fault_in(found, _WORD, write=True):
+            return self.refuse(queue, "REM_ACCESS_ERR")
+        after = self.atomic_result(request, int.from_bytes(before, sys.byteorder))
+        self.memory.write(found, (after % _WRAP).to_bytes(_WORD, sys.byteorder))
+        return SUCCESS if self.scatter(queue, request.sges, before) else "LOC_PROT_ERR"
+
+    def misaligned(self, request: SendRequest) -> bool:
+        return request.remote_addr % _WORD != 0
+
+    def atomic_result(self, request: SendRequest, before: int) -> int:
+        if request.opcode == "ATOMIC_FETCH_AND_ADD":
+            return before + request.compare_add
+        return request.swap if before == request.compare_add else before
+
+    def send(self, queue: Queue, request: SendRequest) -> str:
+        content = self.gather(queue, request.sges)
+        if content is None:
+            return "LOC_PROT_ERR"
+        imm = request.imm if request.opcode == "SEND_WITH_IMM" else None
+        if request.opcode == "SEND_WITH_INV" and not self.remote_invalidate(
+            request.invalidate_rkey, queue.peer
+        ):
+            return self.refuse(queue, "REM_ACCESS_ERR")
+        status = self.deliver(queue, content, imm, len(content))
+        if (
+            request.opcode == "SEND_WITH_INV"
+            and queue.peer.polled
+            and queue.peer.polled[-1].opcode == "RECV"
+        ):
+            last = queue.peer.polled.pop()
+            queue.peer.polled.append(
+                last._replace(invalidated_rkey=self.reported_key(request.invalidate_rkey))
+            )
+        return status
+
+    def reported_key(self, key: int) -> int | None:
+        """Returns the invalidated key in the completion of the receive, or None."""
+        return key
+
+    def deliver(self, queue: Queue, content: bytes | None, imm: int | None, length: int) -> str:
+        """Consumes one of the peer's receives and returns the requester's status. `content` is None for a WRITE with
+        immediate data, whose bytes are not written to the receive's SGEs."""
+        peer = queue.peer
+        if peer.state not in ("RTR", "RTS"):
+            return self.refuse(queue, "RETRY_EXC_ERR")
+        if not peer.receives:
+            return "RNR_RETRY_EXC_ERR" if queue.kind in RELIABLE else SUCCESS
+        if peer.kind == "UD" and content is not None:  # the global route header precedes a datagram
+            content, length = bytes(_GRH) + content, length + _GRH
+        wr_id, sges = self.next_receive(peer)
+        self.on_demand_need = _need_on_demand("RECV", peer.kind)
+        status, reported = SUCCESS, SUCCESS
+        if content is not None and len(content) > sum(sge.length for sge in sges):
+            status, reported = "LOC_LEN_ERR", "REM_INV_REQ_ERR"
+        elif content is not None and not self.scatter(peer, _fitting(sges, len(content)), content):
+            status, reported = "LOC_PROT_ERR", "REM_OP_ERR"
+        opcode = self.received_opcode(content is not None)
+        done = Completion(wr_id, status)
+        if status == SUCCESS:
+            done = Completion(wr_id, status, opcode, self.received_length(length, sges), imm)
+        self.complete_receive(peer, done)
+        if status != SUCCESS:
+            self.fail(peer)
+        return reported if queue.kind in RELIABLE else SUCCESS
+
+    def complete_receive(self, peer: Queue, done: Completion) -> None:
+        peer.polled.append(done)
+
+    def received_length(self, length: int, sges: Sequence[Sge]) -> int:
+        """Returns the byte_len of a receive's completion: the number of transferred bytes."""
+        return length
+
+    def next_receive(self, queue: Queue) -> tuple[int, tuple[Sge, ...]]:
+        return queue.receives.popleft()
+
+
+def _need_on_demand(opcode: str, kind: str) -> str:
+    """Returns the capability that a request, or a receive (RECV), needs for on-demand memory."""
+    call = "local_traffic" if opcode in ("SEND", "RECV") else "traffic"
+    return need_on_demand(call, opcode, kind) or ""
+
+
+def _fitting(sges: Sequence[Sge], length: int) -> list[Sge]:
+    """Returns the SGEs, shortened to the `length` bytes of a message."""
+    found = []
+    for sge in sges:
+        size = min(sge.length, length)
+        if size:
+            found.append(Sge(sge.addr, size, sge.lkey))
+        length -= size
+    return found
