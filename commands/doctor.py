@@ -1,20 +1,18 @@
 """`rdma-cts doctor`: prints what is missing on this host for each way of running, and the remedies."""
 
 import argparse
-import itertools
 import os
-import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from commands.cli import nics_page
 from commands.cli.run_arguments import add, add_argument
 from commands.cli.streams import show
 from conformance.device.port import device_names
 from conformance.errors import PROGRAM, UserError
 from conformance.kernel.netlink import RdmaNetlink, driver_name
 from conformance.run_options import word
-from conformance.tables.suite import ROOT
 from fixtures.guest import privileges, qemu
 from fixtures.guest.build import NEEDED_BYTES
 from fixtures.guest.image import damage_of, image_folder
@@ -33,10 +31,6 @@ from fixtures.system.readiness import (
 from fixtures.targets import hosts
 
 NO_WAY = 4  # exit status
-_MARKDOWN = re.compile(r"\[([^]]*)\]\([^)]*\)")  # a link, with its text
-_HEADING = "| driver | rules "  # the heading of the table of drivers on the page about NICs
-# The paths of the page about NICs: in the source tree, and in a distribution's package.
-_PAGES = (ROOT / "docs" / "nics.md", Path("/usr/share/doc/rdma-cts/docs/nics.md"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,33 +93,19 @@ def driver_of(device: str) -> str:
     return driver_name(RdmaNetlink(device).driver_id() or 0)
 
 
-def driver_findings(driver: str, pages: Iterable[Path] = _PAGES) -> list[Finding]:
+def driver_findings(driver: str, pages: Iterable[Path] = nics_page.PAGES) -> list[Finding]:
     """Returns the notes on this driver, and the notes on every driver, from the page about NICs: violated rules with
     their places in the source, and other effects."""
-    page = next((page for page in pages if page.is_file()), None)
-    if page is None:
+    text = nics_page.text_of_page(pages)
+    if not text:
         return [
             Finding(NOTE, driver, "the page nics.md of the documentation describes known drivers")
         ]
-    lines = page.read_text().splitlines()
-    table = itertools.dropwhile(lambda line: not line.startswith(_HEADING), lines)
-    rows = itertools.takewhile(lambda line: line.startswith("|"), itertools.islice(table, 2, None))
-    found = []
-    for names, *cells in (row.strip("| ").split(" | ") for row in rows):
-        if driver in names.split(", ") or names == "every driver":
-            text = "; ".join(
-                filter(
-                    None, (_MARKDOWN.sub(r"\1", cell).replace("`", "").strip() for cell in cells)
-                )
-            )
-            found.append(
-                Finding(
-                    NOTE,
-                    driver if driver in names else names,
-                    f"{text} (from its source, not tested)",
-                )
-            )
-    return found
+    findings = []
+    for name, cells in nics_page.rows_about(driver, nics_page.VIOLATIONS, text):
+        what = "; ".join(filter(None, cells))
+        findings.append(Finding(NOTE, name, f"{what} (from its source, not tested)"))
+    return findings
 
 
 def table(findings: Iterable[Finding]) -> list[str]:

@@ -12,6 +12,7 @@ from types import ModuleType
 
 from commands import report
 from commands.cli import run_arguments
+from commands.cli.announcement import errors_on_purpose
 from commands.cli.choice import Chosen, choose, of_shard
 from commands.cli.endings import crash_reports_in
 from commands.cli.run_arguments import add
@@ -177,6 +178,9 @@ def _run(
         chosen = of_shard(chosen, options)
         name = "+".join(options.devices) or guest_driver(options).device
         out = arguments.out or around.enter_context(run_folder(what=name))
+        if options.device:
+            for line in errors_on_purpose(chosen.cases, () if host else options.devices):
+                progress.say(line)
         around.enter_context(crash_reports_in(out))
         durable = bool(options.device) and not host
         file = ResultsFile(out / FILE_NAME, carry_on=recorded_plan is not None, durable=durable)

@@ -1,0 +1,32 @@
+"""Reads the tables about drivers on the page docs/nics.md, so that what a driver does is written only there."""
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from conformance.tables.suite import ROOT
+
+# The paths of the page: in the source tree, and in a distribution's package.
+PAGES = (ROOT / "docs" / "nics.md", Path("/usr/share/doc/rdma-cts/docs/nics.md"))
+# The first columns of the tables.
+VIOLATIONS, ERRORS = "| driver | rules ", "| driver | for each refused request "
+EVERY_DRIVER = "every driver"
+_MARKDOWN = re.compile(r"\[([^]]*)\]\([^)]*\)")  # a link, with its text
+
+
+def text_of_page(pages: Iterable[Path] = PAGES) -> str:
+    """Returns the page; empty if it is not installed."""
+    return next((page.read_text() for page in pages if page.is_file()), "")
+
+
+def rows_about(driver: str, table: str, text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yields the name in the first cell, and the other cells without markup, of the rows about a driver or about every
+    driver. `table` is the beginning of the table's heading."""
+    lines = itertools.dropwhile(lambda line: not line.startswith(table), text.splitlines())
+    rows = itertools.takewhile(lambda line: line.startswith("|"), itertools.islice(lines, 2, None))
+    for row in rows:
+        names, *cells = row.strip("| ").split(" | ")
+        if driver in names.split(", ") or names == EVERY_DRIVER:
+            plain = [_MARKDOWN.sub(r"\1", cell).replace("`", "").strip() for cell in cells]
+            yield driver if names != EVERY_DRIVER else names, plain
