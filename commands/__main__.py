@@ -154,4 +154,8 @@ def run_as_program() -> int:
 
 
 if __name__ == "__main__":
+    if os.getpid() == 1:
+        from fixtures.system.init import continue_in_child
+
+        continue_in_child()
     sys.exit(run_as_program())

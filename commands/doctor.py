@@ -162,13 +162,9 @@ def _disk(cache: Path) -> Finding:
 def _rights_to_build() -> Finding:
     if os.geteuid() == 0:
         return Finding(OK, "rights", "root, which can build the image")
-    if reason := privileges.obstacle():
-        return Finding(
-            MISSING,
-            "rights",
-            f"building the image needs root, or a user namespace: {reason}",
-            f"permit user namespaces, or use root for the guest: sudo -E {PROGRAM} run --guest",
-        )
+    if obstacle := privileges.obstacle():
+        text = f"building the image needs root, or a user namespace: {obstacle.reason}"
+        return Finding(MISSING, "rights", text, obstacle.remedy)
     return Finding(OK, "rights", "a user namespace, in which the image can be built without root")
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from forked import Forked, run_forked
-from patience import PATIENCE_S, await_true, command_lines
+from patience import PATIENCE_S, await_true, command_lines, is_running
 
 DEADLINE_S = "60"  # longer than any case takes, even on a slow machine
 AUDIT = Path("/run/audit")
@@ -197,7 +197,7 @@ def stuck() -> dict[str, Any]:
     (FREEZER / "ice/freezer.state").write_text("FROZEN")
     found = {**begun.wait(), "verdicts": verdicts("stuck"), "footer": footer("stuck")}
     (FREEZER / "ice/freezer.state").write_text("THAWED")
-    await_rarely(lambda: not Path(f"/proc/{pid}").exists())
+    await_rarely(lambda: not is_running(pid))
     last = Forked("--resume", "stuck", "-q", before=audited).wait()
     audit = sorted(set((AUDIT / "log").read_text(errors="replace").splitlines()))
     found["at last"] = {**last, "verdicts": verdicts("stuck"), "footer": footer("stuck")}

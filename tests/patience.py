@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from fixtures.system.processes import has_ended
+
 PATIENCE_S = 1800.0
 
 
@@ -29,8 +31,9 @@ def state_of(pid: int) -> str:
 
 
 def is_running(pid: int) -> bool:
-    """Whether this process exists and is not a zombie."""
-    return state_of(pid) not in ("", "Z")
+    """Whether this process exists and has not exited. A process that has exited, and for which nobody has waited, may
+    be in /proc for ever."""
+    return not has_ended(pid)
 
 
 def command_lines() -> dict[int, list[str]]:

@@ -27,7 +27,7 @@ from fixtures.hosts.lab_file import LabHost, read_lab
 from kinds import Said, rows
 from launched import script
 from made_history import write_run
-from patience import PATIENCE_S, await_true
+from patience import PATIENCE_S, await_true, is_running
 from reports.digest import digest
 from reports.fleet import Fleet, Node, page
 from reports.history import Facts
@@ -317,7 +317,7 @@ def test_a_terminated_lab_prints_how_to_resume_it(tmp_path: Path) -> None:
         == "rdma-cts: ended by SIGTERM: ./rdma-cts run --resume out runs the remaining cases\n"
     )
     pid = int((tmp_path / "connecting").read_text())
-    await_true(lambda: not Path(f"/proc/{pid}").exists())  # no connection is left
+    await_true(lambda: not is_running(pid))  # no connection is left
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import io
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import pytest
 
 from bad_places import as_another_user
 from commands import listing
-from commands.__main__ import COMMANDS, main
+from commands.__main__ import COMMANDS, main, parser_of
 from commands.cli import run_arguments
 from commands.cli.streams import show
 from commands.run import _kept as kept_text
@@ -26,7 +25,7 @@ from conformance.results import folder as run_folders
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
 from fixtures.guest import privileges
-from fixtures.system import cache, packages
+from fixtures.system import cache, processes
 from kinds import Cli, Patch, Says
 from launched import ended, script
 from reports.text import fitted
@@ -162,6 +161,10 @@ def test_a_locked_directory_is_reported_in_one_line(
     monkeypatch.chdir(work)
     monkeypatch.setenv("RDMA_CTS_CACHE", str(work / "cache"))
     monkeypatch.setattr(run_arguments, "load_suite", lambda *_: numbered(1))
+    for command in COMMANDS:
+        parser_of(
+            [command]
+        )  # imports the command's module, which another user may be unable to read
     for command in LOCKED.format(locked / "run").strip().splitlines():
         with as_another_user():
             (said,) = cli(2, *command.split()).err.splitlines()
@@ -169,7 +172,17 @@ def test_a_locked_directory_is_reported_in_one_line(
 
 
 # Variables for the suite's parts and its tests, not for users.
-INTERNAL = {"DRIVER", "MODULE", "BARE", "DEVICES", "PROGRAM", "FUZZED", "MOMENTS", "KERNEL_LOG"}
+INTERNAL = {
+    "DRIVER",
+    "MODULE",
+    "BARE",
+    "DEVICES",
+    "PROGRAM",
+    "FUZZED",
+    "MOMENTS",
+    "KERNEL_LOG",
+    "SYSTEM",
+}
 
 
 def test_every_variable_is_printed_and_on_its_page(cli: Cli) -> None:
@@ -257,28 +270,39 @@ def test_a_run_directory_with_output_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("programs", "reason"),
+    ("programs", "said", "reason", "remedy"),
     [
-        ((), "needs the program unshare (Debian package util-linux)"),
-        (("unshare",), "needs the program newuidmap (Debian package uidmap)"),
         (
-            ("unshare", "newuidmap"),
+            "unshare",
+            "",
+            "a user namespace needs the program newuidmap (Debian package uidmap)",
+            "sudo apt-get install --no-install-recommends uidmap",
+        ),
+        (
+            "unshare newuidmap",
+            "unshare: no such right",
             "this kernel or its configuration refuses the user namespace (unshare: no such right)",
+            "permit user namespaces, or use root for the guest: sudo -E ./rdma-cts run --guest",
+        ),
+        (
+            "unshare newuidmap",
+            "no line matching someone in /etc/subuid",
+            "this user has no subordinate ids (no line matching someone in /etc/subuid)",
+            "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER",
         ),
     ],
 )
 def test_the_reason_why_a_user_cannot_build_an_image_is_reported(
-    programs: tuple[str, ...], reason: str, tmp_path: Path, monkeypatch: Patch
+    programs: str, said: str, reason: str, remedy: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    for name in programs:
-        script(tmp_path / name, "echo unshare: no such right >&2\nexit 1")
+    """A process that unshare leaves behind holds its output, and does not delay the answer."""
+    for name in ("apt-get", *programs.split()):
+        script(tmp_path / name, f"/bin/sleep 36000 &\necho {said} >&2\nexit 1")
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(processes, "_SYSTEM_PROGRAMS", ())
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(
-        packages, "find_program", lambda name: shutil.which(name, path=str(tmp_path))
-    )
     monkeypatch.setattr(privileges, "forbidden_by", list)
-    assert reason in privileges.obstacle()
+    assert privileges.obstacle() == privileges.Obstacle(reason, remedy)
 
 
 def test_the_setting_that_forbids_user_namespaces_is_named(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from conformance.tables.tiers import DEFAULT, of_tier
 from fixtures.system.processes import die_with_parent
 from fixtures.targets.programs import messages_from_guest
 from kinds import Patch, Says, rows
-from patience import PATIENCE_S, await_true
+from patience import PATIENCE_S, await_true, is_running
 from samples import user_error
 from trial import report
 from trial.catalogue import PERMITTED_VARIANTS, UNTRIABLE, VIOLATIONS, named
@@ -170,7 +170,7 @@ def test_sigint_ends_a_trial_and_all_its_processes() -> None:
         said = trial.communicate(timeout=PATIENCE_S)[1].decode()
     assert trial.returncode == 128 + signal.SIGINT
     assert "Traceback" not in said
-    await_true(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in began))
+    await_true(lambda: not any(map(is_running, began)))
 
 
 def finding(outcome: str, rule: str = "REG-15") -> Finding:
