@@ -87,6 +87,19 @@ def test_a_bind_checked_at_access_fails_only_rules_about_its_refusal() -> None:
     assert found.broken == ()
 
 
+def test_requests_that_a_fast_device_has_completed_are_no_evidence_about_requests_in_flight() -> (
+    None
+):
+    persona = BY_NAME["mlx5"]
+    fast = replace(persona, behaves={**persona.behaves, "completes-at-once": ""})
+    racing = [case for case in cases() if any(step.call == "post_traffic" for step in case.before)]
+    assert len(racing) > 10
+    usual, found = run_clean(persona, racing), run_clean(fast, racing)
+    assert usual.verdicts[Verdict.PASS] == found.verdicts[Verdict.UNREACHABLE] > 5
+    assert Verdict.PASS not in found.verdicts
+    assert (found.failed, found.broken) == (usual.failed, ())
+
+
 def test_a_passing_case_that_detects_no_violation_is_vacuous() -> None:
     persona = BY_NAME["mlx5"]
     some = [case for case in cases() if case.rules == ("REG-22",) and not case.sweep]

@@ -203,6 +203,7 @@ def test_the_findings_of_preflight_are_reported() -> None:
         "refused_write": "REM_ACCESS_ERR",
         "renews_by_reset": True,
         "tells_state": True,
+        "in_flight_bytes": 0,
         "uncounted": (),
     }
     assert format_findings(found.as_data()) == []

@@ -133,8 +133,9 @@ class Bench(Protocol):
     """A device, its entries, and memory of every kind.
 
     `page` and `hugepage` are sizes in bytes. `max_read_elements` is the maximum number of SGEs of an RDMA READ, and
-    `max_dm_size` is the value that the device reports. `adapt` applies the findings of preflight to later pairs.
-    Within the block of `register_elsewhere`, another process has a region; the block gets its lkey and rkey.
+    `max_dm_size` is the value that the device reports. `in_flight_bytes` is that of Findings. `adapt` applies the
+    findings of preflight to later pairs. Within the block of `register_elsewhere`, another process has a region;
+    the block gets its lkey and rkey.
     """
 
     page: int
@@ -144,6 +145,8 @@ class Bench(Protocol):
     def max_read_elements(self) -> int: ...
     @property
     def max_dm_size(self) -> int: ...
+    @property
+    def in_flight_bytes(self) -> int: ...
     def entry(self, name: str) -> Entry: ...
     def alloc_pd(self) -> Pd: ...
     def allocate(self, kind: str, size: int) -> Memory: ...

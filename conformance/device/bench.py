@@ -83,6 +83,10 @@ class DeviceBench:
         if device.transport is IWARP:
             device.open_connection_manager()
 
+    @property
+    def in_flight_bytes(self) -> int:
+        return self.device.findings.in_flight_bytes
+
     def entry(self, name: str) -> Entry:
         return self._entries[name]
 

@@ -157,15 +157,21 @@ def killed_in_flight(context: CaseContext, step: Step) -> Observation:
 def await_traffic(context: CaseContext, step: Step) -> Observation:
     """Fills the memory, and then waits for the completions of all requests. `returned` is `changed` if a byte of the
     memory has changed after the filling, else `leaked` if a new byte has reached the other end, else NOT_COMPLETED if a
-    completion is missing, else 0. The requests may already be complete, or may fail: `marker` has their statuses."""
+    completion is missing, else 0. The requests may fail: `marker` has their statuses. `overlapped` is whether a request
+    has failed, or was not complete when the judged call had returned."""
     (queue, other), memory = (
         context.in_flight[str(step.arguments["qp"])],
         context.memory[str(step.arguments["memory"])],
     )
+    complete = queue.completions(REQUESTS, 0)
     ctypes.memset(memory.addr, CANARY, memory.size)
-    found = queue.completions(REQUESTS)
-    returned = _accessed(memory, other) or ("0" if len(found) == REQUESTS else NOT_COMPLETED)
-    return {**told(returned), "marker": [each.status for each in found]}
+    overlapped = len(complete) < REQUESTS
+    if overlapped:
+        complete += queue.completions(REQUESTS - len(complete))
+    returned = _accessed(memory, other) or ("0" if len(complete) == REQUESTS else NOT_COMPLETED)
+    statuses = [completion.status for completion in complete]
+    overlapped = overlapped or statuses != ["SUCCESS"] * REQUESTS
+    return {**told(returned), "marker": statuses, "overlapped": overlapped}
 
 
 def connect_qp(context: CaseContext, step: Step) -> Observation:

@@ -13,7 +13,7 @@ from conformance.execution.steps import STEPS, alloc_window
 from conformance.execution.traffic import run_probes
 from conformance.judging.faults import DONE, fault_of, outcome_of
 from conformance.kernel import paging
-from conformance.model.case import Case, MrSpec, Step, WindowSpec
+from conformance.model.case import Case, MrSpec, Step, WindowSpec, format_argument
 from conformance.model.observation import Observation
 from conformance.model.vocabulary import PROBES
 
@@ -198,13 +198,26 @@ def set_up_base(context: CaseContext) -> None:
         context.pds[name] = pd = context.bench.alloc_pd()
         context.cleanup.callback(context.release, f"PD {name}", pd.close)
     for name, spec in given.memory.items():
-        context.memory[name] = memory = context.bench.allocate(spec.kind, context.bytes(spec.size))
+        size = max(context.bytes(spec.size), _bytes_in_flight(context, name))
+        context.memory[name] = memory = context.bench.allocate(spec.kind, size)
         context.cleanup.callback(memory.close)
     for name, spec in given.dmabufs.items():
         context.dmabufs[name] = dmabuf = context.bench.dmabuf(spec.kind, context.bytes(spec.size))
         context.cleanup.callback(dmabuf.close)
     for name, qp in given.qps.items():
         context.pairs[name] = context.pair(qp)
+
+
+def _bytes_in_flight(context: CaseContext, memory: str) -> int:
+    """Returns the size that a memory needs so that requests on all of it are in flight during the judged call; 0 if the
+    case posts no such requests."""
+    for step in context.case.before:
+        if (
+            step.call == "post_traffic"
+            and format_argument(step.arguments["length"]) == f"{memory}.size"
+        ):
+            return context.bench.in_flight_bytes
+    return 0
 
 
 def set_up_objects(context: CaseContext) -> None:

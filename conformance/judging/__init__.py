@@ -40,6 +40,7 @@ from conformance.model.vocabulary import REGISTRATIONS
 _NONE: Mapping[str, str] = {}
 # The fields of an observation that `verdict_key` leaves out or reduces, because their values, such as addresses and
 # handles, differ in each run.
+_TOO_FAST = "not seen: the device was faster, and completed all requests before the call returned"
 _VARYING = ("mr", "asked", "keys", "rkey", "mw", "remarks", "afterwards")
 
 
@@ -318,6 +319,8 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
         return Judgement(
             Verdict.UNREACHABLE, f"{case.when}: the correct handle is also refused, with {control}"
         )
+    if any(seen.get("overlapped") is False for seen in (observed, *observed.get("afterwards", ()))):
+        return Judgement(Verdict.UNREACHABLE, f"{case.when}: {_TOO_FAST}", tuple(notes))
     unearned = _refused_by_an_earlier_error(case, observed)
     if unearned:
         return Judgement(

@@ -100,6 +100,9 @@ class Observation(TypedDict, total=False):
     marker: list[
         str
     ]  # all statuses after an unsignaled request, including the status of the next, signaled request
+    overlapped: (
+        bool  # of requests in flight: one has failed, or was not complete after the judged call
+    )
     responder_wc: list[str]  # the statuses at the receiver of a SEND_WITH_INV
     wc_flags: int  # wc_flags of the completion at the receiver of a SEND_WITH_INV
     invalidated: list[

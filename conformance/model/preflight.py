@@ -23,6 +23,9 @@ class Findings:
         True  # a pair works after RESET; true for a transport whose pairs are never reset
     )
     tells_state: bool = True  # ibv_query_qp reports the error state of a queue pair
+    in_flight_bytes: int = (
+        0  # the size of a request that is in flight during a call; 0: not measured
+    )
     uncounted: tuple[str, ...] = ()  # the kinds of objects that the kernel cannot count
 
     def as_data(self) -> dict[str, Any]:

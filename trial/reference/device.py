@@ -28,6 +28,10 @@ class Device(MadeOtherwise, Advice, Postings, Extended):
         """Returns whether the device refuses addr and hca_va because their offsets in the page differ."""
         return not self.stack.has("iova_page_offset") and (addr - hca_va) % PAGE != 0
 
+    def completes_at_once(self) -> bool:
+        """Whether each request is complete when ibv_post_send returns. If not, the last completion is later."""
+        return False
+
     # Reports of the library
 
     def structure(self, region: Region, pd: Pd, addr: int, length: int) -> IbvMr:
