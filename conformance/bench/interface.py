@@ -3,7 +3,7 @@ device, and trial/reference/bench.py implements the behaviour that the documents
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
 from conformance.bench.calls import Injected, Mr, Pd, Return, Sge, Window
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
@@ -11,6 +11,7 @@ from conformance.header import Check
 from conformance.model.case import QpSpec
 from conformance.model.preflight import Findings
 from conformance.model.transport import Transport
+from conformance.wire.packet import Packet, Parsed
 
 
 class Memory(Protocol):
@@ -113,6 +114,33 @@ class Pair(Protocol):
     def connect(self) -> None: ...
     def renew(self) -> None: ...
     def close(self) -> None: ...
+
+
+class WireEnd(Protocol):
+    """The end of a connection at a peer that is no RDMA device. `number` and `destination` are the numbers of its own
+    and the device's queue pair, `first_psn` and `device_psn` the first PSNs of each, `mtu` is in bytes.
+
+    `receive` returns the next packet of the device, or None at the deadline. `settle` returns when the device has
+    processed all packets that were sent before. `send` and `settle` raise PeerLost.
+    """
+
+    number: int
+    destination: int
+    qkey: int
+    first_psn: int
+    device_psn: int
+    mtu: int
+
+    def send(self, packet: Packet, **wrong: Any) -> None: ...
+    def receive(self, deadline_s: float) -> Parsed | None: ...
+    def settle(self) -> None: ...
+
+
+class WirePair(Pair, Protocol):
+    """A queue pair of the device, which is both `requester` and `responder`, and the peer's end."""
+
+    @property
+    def end(self) -> WireEnd: ...
 
 
 class Entry(Protocol):

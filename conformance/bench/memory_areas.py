@@ -134,6 +134,11 @@ def repeated(byte: int, size: int) -> bytes:
     return bytes([byte]) * size
 
 
+def changed_ranges(content: bytes, reference: bytes) -> list[tuple[int, int]]:
+    """Returns at most SHOWN ranges in which two contents of equal length differ, as (offset, size)."""
+    return _differing(content, reference)[:SHOWN]
+
+
 def _differing(content: bytes, reference: bytes) -> list[tuple[int, int]]:
     """Returns the ranges in which two contents of equal length differ, as (offset, size)."""
     if content == reference:

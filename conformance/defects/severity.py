@@ -6,6 +6,7 @@ from enum import Enum
 
 from conformance.defects.symptom import Symptom
 from conformance.model.fault import Effect, Fault, FaultKind
+from conformance.model.vocabulary import WIRE
 
 
 class Severity(Enum):
@@ -17,6 +18,18 @@ class Severity(Enum):
     counted: tuple[str, str]
     meaning: str
 
+    REMOTE_CRASH = (
+        "remote: kernel crash",
+        ("remote kernel crash", "remote kernel crashes"),
+        "A peer that only sends packets crashes the kernel, and with it every process on the machine. Report it to the "
+        "kernel's security contact and the driver's maintainers first, as SECURITY.md says.",
+    )
+    REMOTE_MEMORY = (
+        "remote: memory",
+        ("remote memory", "remote memory"),
+        "A peer that only sends packets reads or writes memory without the right to do so. Report it to the kernel's "
+        "security contact and the driver's maintainers first, as SECURITY.md says.",
+    )
     KERNEL_CRASH = (
         "kernel crash",
         ("kernel crash", "kernel crashes"),
@@ -92,8 +105,19 @@ def severity_of(symptom: Symptom) -> Severity:
     return severity_of_fault(symptom.fault)
 
 
+# The severities of a fault that packets of a peer alone can cause.
+_OF_PEER: Mapping[Severity, Severity] = {
+    Severity.KERNEL_CRASH: Severity.REMOTE_CRASH,
+    Severity.MEMORY: Severity.REMOTE_MEMORY,
+}
+
+
 def severity_of_fault(fault: Fault) -> Severity:
-    return _OF_KIND.get(fault.kind, _OF_EFFECT[fault.effect])
+    severity = _OF_KIND.get(fault.kind, _OF_EFFECT[fault.effect])
+    # What did not arrive, or arrived at the wrong place, is a mistake of the device that no peer can use.
+    if fault.verb == WIRE and fault.effect is not Effect.MISPLACED:
+        return _OF_PEER.get(severity, severity)
+    return severity
 
 
 def count_by_severity(severities: Iterable[Severity]) -> dict[Severity, int]:

@@ -10,14 +10,22 @@ from typing import cast
 from conformance.bench.calls import Mr, Pd, Return
 from conformance.bench.doors import RegMrEx
 from conformance.bench.interface import Bench, Entry, Memory
-from conformance.device import fork_settings, limits, memory, other_process, queue_pairs
+from conformance.device import (
+    fork_settings,
+    limits,
+    memory,
+    other_process,
+    queue_pairs,
+    wire_peer,
+)
 from conformance.device.device import Device, ProtectionDomain, library_release
 from conformance.device.libibverbs import Libibverbs
 from conformance.device.queue_kinds import pair_type, try_create
 from conformance.device.queue_pairs import DevicePair
 from conformance.device.remote_peer import RemoteDevice, RemoteDomain
 from conformance.device.uverbs import Uverbs
-from conformance.errors import UserError
+from conformance.device.wire_peer import SocketsOfPeer, WireLink, WirePair
+from conformance.errors import HostLacks, UserError
 from conformance.header import Check, installed_api
 from conformance.kernel import paging
 from conformance.kernel.netlink import KINDS
@@ -41,6 +49,9 @@ class DeviceBench:
     _builds = False  # whether builders post all requests for which a builder exists
     _peer_pd: ProtectionDomain | RemoteDomain | None = (
         None  # the PD of all requesters, if they are on another device
+    )
+    _wire: WireLink | HostLacks = HostLacks(
+        "this run has no wire peer", "--wire-peer names a machine that sends packets"
     )
     dmabuf = staticmethod(memory.allocate_dmabuf)
     alloc_mw = staticmethod(queue_pairs.alloc_mw)
@@ -147,14 +158,33 @@ class DeviceBench:
         """Tests fork protection in a new process; see fork_settings.py."""
         return fork_settings.observe(self.device.name, setting, kernel)
 
-    def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> DevicePair:
-        """Creates and connects a pair of queue pairs. If there is a peer, the requester is on the peer's device."""
+    def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> DevicePair | WirePair:
+        """Creates and connects a pair of queue pairs. If there is a peer, the requester is on the peer's device. Raises
+        HostLacks if there is no wire peer."""
+        if spec.wire:
+            if isinstance(self._wire, HostLacks):
+                raise self._wire
+            return WirePair(self._wire, spec, responder, self._completion_deadline_s)
         if self._builds and not spec.extended and spec.kind in _BUILT:
             spec = replace(spec, extended=_BUILT[spec.kind])
         made = pair_type(spec)
         return made(
             self.device, spec, self._peer_pd or requester, responder, self._completion_deadline_s
         )
+
+    def open_wire(self, open_sockets: Callable[[], SocketsOfPeer]) -> None:
+        """Opens the peer of wire connections. If there is none, the reason is that of each case that needs it."""
+        try:
+            sockets = open_sockets()
+            self._wire = wire_peer.opened(self.device, sockets, self._completion_deadline_s)
+        except HostLacks as lack:
+            self._wire = lack
+        except UserError as error:
+            self._wire = HostLacks(error.message, error.hint)
+
+    def close_wire(self) -> None:
+        if isinstance(self._wire, WireLink):
+            self._wire.close()
 
     def create_qp_ex(self, pd: Pd, kind: str, operations: int) -> Return:
         """Creates and destroys a queue pair for `operations` (enum ibv_qp_create_send_ops_flags). Returns 0 or

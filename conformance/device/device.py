@@ -212,6 +212,11 @@ class Device:
             port.gids(self._gid_indices()), self.netlink.network_interface(self.port)
         )
 
+    def roce_gids(self) -> list[ports.Gid]:
+        """Returns the GIDs of RoCE v2 whose interface is up."""
+        gids = self._in_sysfs.gids(self._gid_indices())
+        return [gid for gid in gids if gid.kind == ports.ROCE_2 and gid.up]
+
     def open_connection_manager(self) -> None:
         """Opens the connection manager on the address of the port's network interface. Must be called before RDMA
         objects are counted, because the connection manager creates objects. Raises UserError if the interface has no

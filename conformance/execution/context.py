@@ -17,7 +17,7 @@ from conformance.device.remote_peer import RemoteDomain
 from conformance.errors import NotConnected, SetupRefused
 from conformance.execution.connection import LoopbackConnection
 from conformance.kernel.child import Child
-from conformance.model.case import Argument, Case, Flags, QpSpec, Value
+from conformance.model.case import Argument, Case, Flags, QpSpec, SgeSpec, Value
 from conformance.model.expected_errors import DATAGRAM_HEADER
 from conformance.model.observation import Observation
 from conformance.model.quantity import Quantity
@@ -336,14 +336,12 @@ class CaseContext:
 
     def sges(self, argument: Argument) -> tuple[Sge, ...]:
         assert isinstance(argument, tuple)
-        return tuple(
-            Sge(
-                self.bytes(each.addr),
-                self.bytes(each.length) % (1 << 32),
-                self.bytes(each.lkey) % (1 << 32),
-            )
-            for each in argument
-        )
+        sges: list[Sge] = []
+        for element in argument:
+            assert isinstance(element, SgeSpec)
+            length, lkey = self.bytes(element.length), self.bytes(element.lkey)
+            sges.append(Sge(self.bytes(element.addr), length % (1 << 32), lkey % (1 << 32)))
+        return tuple(sges)
 
     def numbers(self, arguments: Mapping[str, Argument], *keys: str) -> list[int]:
         return [self.number(arguments[key]) for key in keys]

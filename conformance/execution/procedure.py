@@ -228,9 +228,7 @@ def set_up_objects(context: CaseContext) -> None:
     for name, window in given.windows.items():
         _set_up_window(context, name, window)
     for step in context.case.before:
-        observed = _step(context, step)
-        if observed["returned"] not in DONE or observed.get("wc", ["SUCCESS"]) != ["SUCCESS"]:
-            raise SetupRefused(str(step), _codes(observed), step.call)
+        succeeded_step(context, step)
 
 
 def _set_up_mr(context: CaseContext, name: str, spec: MrSpec) -> None:
@@ -261,6 +259,14 @@ def _set_up_window(context: CaseContext, name: str, spec: WindowSpec) -> None:
         observed = _step(context, Step(call, spec.bound, context.case.when.then))
         if observed["returned"] != "0" or observed["wc"] != ["SUCCESS"]:
             raise SetupRefused(f"binding the window {name!r}", _codes(observed), call)
+
+
+def succeeded_step(context: CaseContext, step: Step) -> Observation:
+    """Issues a call that must succeed. Raises SetupRefused."""
+    observed = _step(context, step)
+    if observed["returned"] not in DONE or observed.get("wc", ["SUCCESS"]) != ["SUCCESS"]:
+        raise SetupRefused(str(step), _codes(observed), step.call)
+    return observed
 
 
 def _codes(observed: Observation) -> str:

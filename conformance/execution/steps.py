@@ -33,6 +33,7 @@ from conformance.execution import (
     memory_events,
     side_by_side,
     traffic,
+    wire,
 )
 from conformance.execution.connection import ERROR_STATE, SILENCE_S, post_receives, state_of
 from conformance.execution.context import CaseContext, compared, null_result, result_of, told
@@ -564,6 +565,7 @@ _MODULES = (
     memory_events,
     side_by_side,
     traffic,
+    wire,
     sys.modules[__name__],
 )
 # A function for only one call has the name of this call.

@@ -23,6 +23,7 @@ from conformance.judging.faults import (
 )
 from conformance.judging.kernel_alarms import kernel_alarm, kernel_remark
 from conformance.judging.sentences import format_answer, sentence
+from conformance.judging.wire import answers
 from conformance.model.capability import BY_SYMBOL, Capabilities, Profile, titled
 from conformance.model.case import Case, Step
 from conformance.model.fault import Fault, FaultKind, verdict_of
@@ -35,7 +36,7 @@ from conformance.model.observation import (
 )
 from conformance.model.rules import DECLARATIONS
 from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.model.vocabulary import REGISTRATIONS
+from conformance.model.vocabulary import REGISTRATIONS, WIRE
 
 _NONE: Mapping[str, str] = {}
 # The fields of an observation that `verdict_key` leaves out or reduces, because their values, such as addresses and
@@ -332,6 +333,8 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
         return Judgement(
             Verdict.BROKEN, f"there is no observation of {unseen}, a later step", tuple(notes)
         )
+    if case.when.call == WIRE:
+        return Judgement(Verdict.PASS, f"as described: {answers(observed)}", tuple(notes))
     return Judgement(Verdict.PASS, f"{case.when} {format_answer(observed)}", tuple(notes))
 
 

@@ -4,11 +4,12 @@ circumstances.py adds the location to a fault, and sentences.py describes the fa
 from collections.abc import Sequence
 from dataclasses import replace
 
+from conformance.judging.wire import wire_fault
 from conformance.model.case import Step
 from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE, refusal
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.observation import NOT_AWAITED, Observation, reports_arrival
-from conformance.model.vocabulary import BINDS, FLUSHES
+from conformance.model.vocabulary import BINDS, FLUSHES, WIRE
 from conformance.verbs import ENUMS, VERBS
 
 # The values that a successful call returns, and the values of a failed call whose reason is in errno.
@@ -23,6 +24,8 @@ def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None
     then = step.then
     if "not_made" in seen:
         return None
+    if step.call == WIRE:
+        return None if then.outcome == "open" else wire_fault(seen)
     outcome = outcome_of(step, seen)
     silent = _fault(FaultKind.NO_COMPLETION, seen) if _is_silent(step, seen) else None
     if silent and then.outcome == "success":

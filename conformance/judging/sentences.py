@@ -7,9 +7,12 @@ from conformance.judging.faults import DONE, answer_of
 from conformance.model.fault import Fault
 from conformance.model.fault import FaultKind as Kind
 from conformance.model.observation import Observation
+from conformance.model.vocabulary import WIRE
 
 
 def sentence(fault: Fault) -> str:
+    if fault.verb == WIRE and fault.kind in _OF_WIRE:
+        return f"{fault.call}{_OF_WIRE[fault.kind](fault)}"
     where = f"afterwards {fault.call}" if fault.later else fault.call
     reported = _CLAUSES[fault.kind](fault)
     layer = (
@@ -93,6 +96,39 @@ def _ended(fault: Fault) -> str:
     return f": {what} ({because})" if because else f": {what}"
 
 
+# The clauses of a script of packets, whose call itself returns nothing that was seen.
+_OF_WIRE: Mapping[Kind, Callable[[Fault], str]] = {
+    Kind.MOVED: lambda fault: (
+        f": bytes moved that must not move: {', '.join(fault.seen)}, after {fault.operation}"
+    ),
+    Kind.REFUSED: lambda fault: (
+        f": {fault.operation} should get {_allowed(fault)}, but got {_seen(fault)}"
+    ),
+    Kind.ACCEPTED: lambda fault: (
+        f": {fault.operation} should get {_allowed(fault)}, but got {_seen(fault)}"
+    ),
+    Kind.OTHER_ARRIVED: lambda fault: (
+        f": {fault.operation} should get {_allowed(fault)}, but got {_seen(fault)}"
+    ),
+    Kind.NOT_ARRIVED: lambda fault: f": what had to arrive did not: {', '.join(fault.seen)}",
+    Kind.ANNOUNCED: lambda fault: (
+        f": a receive completed although nothing had to arrive: {', '.join(fault.seen)}"
+    ),
+    Kind.NO_COMPLETION: lambda fault: f": a request did not complete with {_allowed(fault)}",
+    Kind.WRONG_STATE: lambda fault: (
+        f": the queue pair is in state {_seen(fault)} instead of {_allowed(fault)}"
+    ),
+    Kind.WRONG_STATUS: lambda fault: (
+        f": a request should complete with {_allowed(fault)}, but completed with {_seen(fault)}"
+    ),
+    Kind.WRONG_LENGTH: lambda fault: (
+        f": the receive reports {_seen(fault)} bytes, not {_allowed(fault)}"
+    ),
+    Kind.WRONG_IMMEDIATE: lambda fault: (
+        f": the receive reports the immediate data {_seen(fault)}, not {_allowed(fault)}"
+    ),
+}
+
 _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
     Kind.KERNEL_DIED: _ended,
     Kind.PROCESS_DIED: _ended,
@@ -145,6 +181,11 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
     Kind.PEER_STATUS: lambda fault: (
         f" {_answer(fault)}, but the peer completed with {_seen(fault)}"
     ),
+    Kind.WRONG_ANSWER: lambda fault: (
+        f": {fault.operation} should get {_allowed(fault)}, but got {_seen(fault)}"
+    ),
+    Kind.WRONG_PACKET: lambda fault: f": packets of the device are wrong: {'; '.join(fault.seen)}",
+    Kind.NO_PACKET: lambda fault: f": the device did not send {_allowed(fault)}",
     Kind.WRONG_STATE: _wrong_state,
     Kind.NO_EVENT: lambda fault: (
         f" {_answer(fault)}, and the event {_allowed(fault)} did not arrive"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from conformance.model.kind import Kind
 from conformance.model.quantity import Quantity
+from conformance.model.script import Event
 from conformance.model.vocabulary import QP_RIGHTS
 from conformance.verbs import ENUMS, VERBS
 from conformance.yamldoc.nodes import Location
@@ -52,7 +53,7 @@ class SgeSpec:
 
 
 # A str is the name of an object or a word of the table language.
-Argument = Quantity | Flags | Value | tuple[SgeSpec, ...] | str
+Argument = Quantity | Flags | Value | tuple[SgeSpec, ...] | tuple[Event, ...] | str
 Arguments = Mapping[str, Argument]
 
 
@@ -90,6 +91,12 @@ class QpSpec:
         None  # for RC_SRQ: the PD (bench.calls.Pd) of the shared receive queue; None: `pd`
     )
     notifies: bool = False  # the completion queue has a completion channel
+    wire: bool = False  # the peer is no RDMA device, but sends and receives packets itself
+    ip: str = "v4"  # the version of the peer's IP address
+    # Attributes of ibv_modify_qp for a queue pair with such a peer.
+    max_dest_rd_atomic: int = 4
+    timeout: int = 0
+    retry_cnt: int = 0
 
     @property
     def peer(self) -> "QpSpec":

@@ -90,6 +90,9 @@ class FaultKind(StrEnum):
     WRONG_STATUS = "wrong-status", Effect.STATUS
     WRONG_PEER_STATUS = "wrong-peer-status", Effect.STATUS  # the peer's status for a refusal
     PEER_STATUS = "peer-status", Effect.STATUS  # the peer's status for a request that succeeded
+    WRONG_ANSWER = "wrong-answer", Effect.STATUS  # to a packet: another NAK, or none
+    WRONG_PACKET = "wrong-packet", Effect.REMARK  # a packet of the device has a wrong form
+    NO_PACKET = "no-packet", Effect.REFUSED  # the device did not send a packet that it must send
     WRONG_STATE = "wrong-state", Effect.REMARK
     NO_EVENT = "no-event", Effect.REMARK  # a required asynchronous event was not reported
     SEVERAL_COMPLETIONS = "several-completions", Effect.REMARK

@@ -67,6 +67,23 @@ class DivergenceData(TypedDict):
     found: NotRequired[FaultData]  # the fault as data
 
 
+class EventSeen(TypedDict):
+    """What an event of a `wire` script had to see (`expected`: any of these words), and what was seen. `what` is answer,
+    request, completion, receive or state. `data` is the number of bytes of the case's memory in an answer, `psn` the
+    distance of the answer's PSN from the request's, `length` the number of the request's PSNs; `fields` are [reported,
+    sent] of a receive."""
+
+    event: str
+    what: str
+    operation: str
+    expected: list[str]
+    seen: str
+    data: NotRequired[int]
+    psn: NotRequired[int]
+    length: NotRequired[int]
+    fields: NotRequired[dict[str, list[int | None]]]
+
+
 class Observation(TypedDict, total=False):
     """The observation of one call. The observation of the judged call also has the keys for the whole case."""
 
@@ -133,6 +150,14 @@ class Observation(TypedDict, total=False):
     byte_len: list[int]  # [reported to the receiver, sent], in bytes
     imm: list[int | None]  # [reported to the receiver, sent]: immediate data
     pages: list[int]  # [pages in core, all pages] of the memory
+
+    # Observations of a script of packets. Ranges are [memory, offset, size].
+    exchange: list[EventSeen]
+    stray: list[list[str | int]]  # changed, but not expected
+    missing: list[list[str | int]]  # expected to change, but without the expected bytes
+    wrong_packets: list[str]  # mistakes in packets of the device
+    unasked: list[str]  # packets of the device that no event awaited
+    announced: list[str]  # receives that completed with SUCCESS although no event awaited them
 
     # For a call that executes many operations: the fault of the first operation with a fault.
     fault: FaultData

@@ -12,6 +12,7 @@ from conformance.model.quantity import Quantity
 from conformance.model.record import HeaderRecord, RuleTexts, Shows
 from conformance.model.row_template import Varying, axes_of
 from conformance.model.sweep import Sweep
+from conformance.model.vocabulary import WIRE
 from conformance.yamldoc.nodes import Location
 
 GRANTED, REFUSED = "granted", "refused"
@@ -125,10 +126,21 @@ def shown_by(case: Case) -> tuple[Shown, ...]:
     return tuple(dict.fromkeys(_shown(case, step) for step in steps))
 
 
+def is_evidence(rule: str, call: str) -> bool:
+    """Whether a rule needs the evidence of a call's cases. Packets of a wire peer are further evidence of the rules
+    that other cases verify: a machine without such a peer can verify these rules, too."""
+    return call.partition("(")[0] != WIRE or rule.startswith(OF_WIRE)
+
+
 def shown_of_rules(case: Case) -> Iterator[tuple[str, Shown]]:
     """Yields (rule, evidence) for each item of evidence of a case, on a device that declares all capabilities."""
     if case.sweep is None:
-        yield from ((rule, shown) for rule in case.rules for shown in shown_by(case))
+        yield from (
+            (rule, shown)
+            for rule in case.rules
+            for shown in shown_by(case)
+            if is_evidence(rule, case.when.call)
+        )
         return
     sweep = case.sweep
     clauses = sweep.clause_numbers(lambda _: True)
@@ -237,6 +249,8 @@ VENDOR = "vendor"
 LAYERS = ("header", "libibverbs", "provider", "kernel", "device")
 # The prefix of the ids of rules about declarations: a device has each capability that it declares.
 DECLARATIONS = "CAP-"
+# The prefix of the ids of rules about packets.
+OF_WIRE = "WIRE-"
 RULE_ID = re.compile(r"[A-Z]+-[0-9]{2}[a-z]?")
 _RECORDED = """
 verb statement document section level layer since failure_means short quote unquoted second_hand conditional

@@ -65,6 +65,8 @@ PAGES = {
     "present": "each page is in core; it may be the shared page of zeros",
     "own": "each page is a private page of the process, as after a write by the process",
 }
+# The peers of a queue pair other than a queue pair.
+PEERS = {"wire": "a program that sends and receives packets itself"}
 QP_STATES = ("RESET", "INIT", "RTR", "RTS", "ERR")
 # The items that rule API-01 compares: every described enumeration, struct and verb.
 API_ITEMS = (
@@ -75,6 +77,8 @@ API_ITEMS = (
 )
 # The name of a null pointer in a call.
 NULL = "NULL"
+# The call that exchanges packets with a peer that is no RDMA device; also the folder of its tables.
+WIRE = "wire"
 
 
 # Calls that execute a single RDMA operation.
@@ -290,6 +294,8 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "await_traffic": _given("qp memory"),
     # Repeats the requests of post_traffic while a second thread discards the memory or deregisters the region.
     "traffic_beside": {**_IN_FLIGHT, **_given("does mr memory")},
+    # A script of packets (model/script.py) on a queue pair whose peer is `wire`.
+    WIRE: {**_given("qp"), "packets": ArgumentSpec("script")},
     "connect_qp": _given("qp"),
     "destroy_qp": _given("qp"),
     # Another process registers its mapping of shared memory.
@@ -309,10 +315,11 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
 # The subject of a folder of tables: a verb, the API as a whole, or sequences of all verbs.
 VERBS = (
     *(name for name in CALLS if name.startswith("ibv_")),
+    WIRE,
     *(kind.traits.folder for kind in BY_CALL.values()),
 )
 # The call of rows without `call`, in folders whose subject is not itself a call.
-DEFAULT_CALLS = {kind.traits.folder: call for call, kind in BY_CALL.items()}
+DEFAULT_CALLS = {WIRE: WIRE, **{kind.traits.folder: call for call, kind in BY_CALL.items()}}
 # Values of `fd` that are not dma-bufs.
 BAD_FDS = ("closed", "regular_file", "minus_one")
 # The object that a call creates: its kind, and its name in later steps.

@@ -16,6 +16,7 @@ from typing import Any, cast
 from conformance.errors import UserError, reading
 from conformance.judging import Judgement
 from conformance.judging.answering_layer import answering_layer
+from conformance.judging.wire import REPORTS
 from conformance.model.bounds import MOST_RECORDS, MOST_VALUES
 from conformance.model.case import Case
 from conformance.model.fault import FaultKind
@@ -36,6 +37,7 @@ from conformance.model.record_shape import HEADER, check, printable, record_of
 from conformance.model.rules import Registry
 from conformance.model.set_up import set_up_of
 from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.model.vocabulary import WIRE
 from conformance.regular_file import regular_lines
 from conformance.results.checked_json import parse, values_in
 from conformance.results.consistency import (
@@ -98,9 +100,21 @@ def result_record(
         record["notes"] = list(judgement.notes)
     if judgement.verdict in (*VIOLATIONS, Verdict.BROKEN) and case.kind is not Kind.SWEEP:
         record["set_up"] = set_up_of(case)
+    if case.when.call == WIRE and judgement.fault and judgement.fault.kind in REPORTS:
+        record["rule_verdicts"] = _on_reports(case, registry, judgement.verdict)
     if observed.get("divergences"):
         _add_divergences(record, observed["divergences"])
     return record
+
+
+def _on_reports(case: Case, registry: Registry, verdict: str) -> dict[str, Verdict]:
+    """Returns the verdict on each rule of a case with a wrong report: only rules of level `should` demand reports."""
+    should = [rule for rule in case.rules if registry[rule].level == "should"]
+    verdicts: dict[str, Verdict] = {}
+    for rule in case.rules:
+        concerned = not should or rule in should
+        verdicts[rule] = Verdict(verdict) if concerned else Verdict.PASS
+    return verdicts
 
 
 def _add_divergences(record: ResultRecord, divergences: Sequence[DivergenceData]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from conformance.model.capability import OF_TEST_KERNELS
 from conformance.model.record import EvidenceFacts, Missing, ResultRecord, Shows
-from conformance.model.rules import GRANTED, REFUSED, Needs, named
+from conformance.model.rules import GRANTED, REFUSED, Needs, is_evidence, named
 from conformance.model.verdict import NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import counted, verdict_on
 from conformance.tables.suite import POINT
@@ -157,6 +157,8 @@ def _conclude(
     needed = len(needs.items.get(rule, ()))
     count: Counter[str] = Counter()
     for verdict, record in zip(verdicts, records, strict=True):
+        if not is_evidence(rule, record["call"]):
+            continue
         if verdict in NOT_TESTABLE and record["reason"] != OF_TEST_KERNELS:
             name = _absent(verdict, record)
             count[name] += 1

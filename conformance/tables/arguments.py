@@ -8,6 +8,7 @@ from conformance.model import quantity, vocabulary
 from conformance.model.case import Argument, Arguments, Expectation, Flags, SgeSpec, Step, Value
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import CALLS, NULL
+from conformance.tables.scripts import read_script
 from conformance.verbs import ENUMS, INT_BITS, INVENTED, ArgumentSpec
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader, suggestion
@@ -40,6 +41,18 @@ def read_step(
     )
     expectation = read_then(reader, then, call) if then is not None else Expectation("open")
     return Step(call, arguments, expectation, vocabulary.PRODUCTS.get(call, ("", ""))[1])
+
+
+def _read_call(reader: Reader, node: Node, names: Names) -> Step | None:
+    """Reads a call in a script: `call` and its arguments. The call must succeed."""
+    assert isinstance(node.value, dict)
+    call = reader.word(node.value["call"], "call", CALLS)
+    if call is None:
+        return None
+    fields = {key: value for key, value in node.value.items() if key != "call"}
+    keys = {key: place for key, place in (node.keys or {}).items() if key != "call"}
+    step = read_step(reader, call, Node(fields, node.location, keys=keys), None, node, names)
+    return replace(step, then=Expectation("success"))
 
 
 def product(step: Step) -> Names:
@@ -86,6 +99,8 @@ def _argument(
         return read_value(reader, node, parameter.of)
     if parameter.kind == "sges":
         return tuple(_sge(reader, element, names) for element in reader.items(node, key))
+    if parameter.kind == "script":
+        return read_script(reader, node, names, read_quantity, _read_call)
     if parameter.kind == "object":
         known = [name for name, kind in names.items() if kind == parameter.of]
         known += [NULL] if parameter.nullable else []

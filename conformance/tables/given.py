@@ -21,6 +21,7 @@ _MAX_MEMORY = 1 << 57
 _EXTENDED = {"post_send": "", **{poster: poster for poster in vocabulary.BUILDERS}}
 
 
+_QP_NUMBERS = ("max_dest_rd_atomic", "timeout", "retry_cnt")
 ReadObject = Callable[[Reader, str, Node, Names], Any]
 _Found = dict[
     str, tuple[str, Node | None]
@@ -128,6 +129,7 @@ def _read_qp(reader: Reader, name: str, node: Node, names: Names) -> QpSpec:
         or "RC"
     )
     pds = [name for name, kind in names.items() if kind == "pd"]
+    numbers = {key: reader.count(fields.get(key), key) for key in _QP_NUMBERS}
     return QpSpec(
         kind,
         reader.word(fields.get("pd"), "pd", pds) or "pd",
@@ -138,6 +140,9 @@ def _read_qp(reader: Reader, name: str, node: Node, names: Names) -> QpSpec:
         else None,
         _EXTENDED[reader.word(fields.get("poster"), "poster", vocabulary.POSTERS) or "post_send"],
         notifies=reader.truth(fields.get("notifies"), "notifies"),
+        wire=reader.word(fields.get("peer"), "peer", vocabulary.PEERS) is not None,
+        ip=reader.word(fields.get("ip"), "ip", ("v4", "v6")) or "v4",
+        **{key: number for key, number in numbers.items() if number is not None},
     )
 
 

@@ -9,6 +9,7 @@ cases to which the rows expand.
 from collections.abc import Callable
 
 from conformance.model import capability, quantity, vocabulary
+from conformance.model.script import CALL, EVENTS, LISTS
 from conformance.tables import keys
 from conformance.tables.arguments import SGE_KEYS, UNKNOWN_BIT
 from conformance.tables.expansion import PLACEHOLDER
@@ -156,8 +157,29 @@ def _parameter(parameter: ArgumentSpec) -> Schema:
         "sges": lambda: or_axis(
             list_of(or_axis(object_schema(dict.fromkeys(SGE_KEYS, number), SGE_KEYS)))
         ),
+        "script": lambda: or_axis({"type": "array", "items": or_axis(_event())}),
     }
     return {**kinds[parameter.kind](), **described}
+
+
+def _event() -> Schema:
+    """Returns the schema of an event of a script: the events of model/script.py, or a call."""
+    kinds: list[Schema] = []
+    for kind, spec in EVENTS.items():
+        subject = _words(spec.words, spec.several) if spec.words else ref("quantity")
+        properties = {kind: subject, **dict.fromkeys(spec.numbers, ref("quantity"))}
+        for key, choices in spec.names.items():
+            properties[key] = _words(choices, key in LISTS)
+        properties["qp"] = ref("name")
+        kinds.append({**object_schema(properties, (kind,)), "description": spec.meaning})
+    return {"anyOf": [*kinds, {"type": "object", "required": [CALL]}]}
+
+
+def _words(choices: tuple[str, ...], several: bool) -> Schema:
+    if choices == ("true",):
+        return or_axis({"type": "boolean"})
+    word = or_axis(words(choices))
+    return {"anyOf": [word, list_of(word, least=1)]} if several else word
 
 
 def _expectable(call: str) -> list[str]:

@@ -196,7 +196,8 @@ class ArgumentSpec:
 
     The kinds are `object` (the name of an object of the kind `of`: `pd`, `mr`, …), `quantity` (see quantity.py),
     `flags` (a list of names from the enumeration `of`), `value` (one name from the enumeration `of`, or a number),
-    `word` (one of `words`; `of` is a noun for messages), and `sges` (a list of `addr`, `length` and `lkey`).
+    `word` (one of `words`; `of` is a noun for messages), `sges` (a list of `addr`, `length` and `lkey`), and `script`
+    (a list of events; model/script.py).
     """
 
     kind: str

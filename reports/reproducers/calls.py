@@ -217,7 +217,7 @@ def advise(writer: Writer, step: Step) -> None:
     elements = step.arguments["sg_list"]
     assert isinstance(elements, tuple)
     count = len(elements)
-    texts = [_sge(writer, each) for each in elements]
+    texts = [_sge(writer, element) for element in elements if isinstance(element, SgeSpec)]
     name = f"list{writer.next_number('list') or ''}"
     if texts:
         writer.say(f"struct ibv_sge {name}[] = {{ {', '.join(texts)} }};")

@@ -150,7 +150,8 @@ def beyond(writer: Writer) -> bool:
         elements = arguments.get("sg_list")
         ranges = [(arguments.get("addr"), arguments.get("length"))]
         if isinstance(elements, tuple):
-            ranges = [(each.addr, each.length) for each in elements]
+            sges = [element for element in elements if isinstance(element, SgeSpec)]
+            ranges = [(sge.addr, sge.length) for sge in sges]
         for addr, length in ranges:
             if (
                 isinstance(addr, Quantity)

@@ -11,6 +11,7 @@ from conformance.bench.calls import Window as AnyWindow
 from conformance.bench.doors import RegMrEx
 from conformance.bench.interface import Bench, Entry, Memory, Refusal
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
+from conformance.errors import HostLacks
 from conformance.execution.offered import absent_on, offered_by
 from conformance.header import Check
 from conformance.model.capability import Capabilities
@@ -233,6 +234,8 @@ class ReferenceBench:
 
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair:
         """Returns a new pair of queue pairs. Raises Refused if the device does not have the type."""
+        if spec.wire:
+            raise HostLacks("the reference takes no packets", "run the case on a device")
         return HeldPair(self, spec, requester, responder)
 
     def create_qp_ex(self, pd: Pd, kind: str, operations: int) -> Return:

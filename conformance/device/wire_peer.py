@@ -1,0 +1,310 @@
+"""A peer that is no RDMA device: a program that sends RoCEv2 packets to queue pairs of the device under test, and reads
+what they send. ibv_modify_qp takes any number and any PSNs as those of the other end, so no connection manager is
+needed. wire_sockets.py has the sockets; for a peer on another host, fixtures/hosts/ has the same interface."""
+
+import ctypes
+import ipaddress
+import itertools
+from collections import deque
+from contextlib import suppress
+from typing import Any, Protocol
+
+from conformance.bench.calls import Pd
+from conformance.bench.interface import Refusal
+from conformance.bench.memory_areas import pattern
+from conformance.device.device import Device, ProtectionDomain
+from conformance.device.memory import allocate
+from conformance.device.queue_pairs import DATAGRAM_QKEY, DeviceQueue
+from conformance.device.remote_peer import Endpoint
+from conformance.device.wire_sockets import V4, V6, Datagram
+from conformance.errors import HostLacks, PeerLost, UserError
+from conformance.model.case import QpSpec
+from conformance.model.deadline import Wait
+from conformance.model.transport import ROCE, Transport
+from conformance.verbs import ENUMS
+from conformance.wire.icrc import Path
+from conformance.wire.packet import Packet, Parsed, build, parse
+
+# The first PSNs in each direction; they do not come near the wrap unless a row counts to it.
+FIRST_PSN, DEVICE_PSN = 0x700000, 0x300000
+PSN_BITS = 24
+_MTU = 1  # IBV_MTU_256 of enum ibv_mtu: the smallest, so that messages have several packets
+MTU_BYTES = 256
+_FIRST_QPN = 0x100001
+_MAPPED = "0000:0000:0000:0000:0000:ffff:"
+# How long the sentinel's acknowledgement may take, in seconds: the peer is lost then.
+_SENTINEL_S = 20.0
+_TURN_S = 0.001  # one turn of a Wait
+_PREFLIGHT_S = 2.0
+_TRIES = 3
+_RIGHTS = ENUMS["ibv_access_flags"].mask_of("LOCAL_WRITE", "REMOTE_WRITE")
+_BYTES = 8
+_HINT = "see docs/wire.md: route, neighbour entry, port 4791, firewall"
+
+
+class SocketsOfPeer(Protocol):
+    """See wire_sockets.Sockets."""
+
+    @property
+    def addresses(self) -> dict[str, str]: ...
+    @property
+    def sees_headers(self) -> bool: ...
+    def send(self, payload: bytes, destination: str) -> None: ...
+    def received(self, deadline_s: float) -> list[Datagram]: ...
+    def close(self) -> None: ...
+
+
+class WireLink:
+    """The peer of all wire connections of a device. `device_addresses` are the addresses of the device's GIDs."""
+
+    def __init__(self, device: Device, sockets: SocketsOfPeer, deadline_s: float) -> None:
+        """Raises HostLacks if the peer's WRITE does not arrive, or is not acknowledged."""
+        self.device, self.sockets = device, sockets
+        self._deadline_s = deadline_s
+        self.gids = _gids(device, sockets.addresses)
+        self._inboxes: dict[int, deque[Parsed]] = {}
+        self._numbers = itertools.count(_FIRST_QPN)
+        self._sentinel = _Sentinel(self)
+        self._sentinel.check()
+
+    def number(self) -> int:
+        """Returns a new queue pair number of the peer, which has an inbox."""
+        number = next(self._numbers)
+        self._inboxes[number] = deque()
+        return number
+
+    def forget(self, number: int) -> None:
+        del self._inboxes[number]
+
+    def path(self, version: str) -> Path:
+        """Returns the path from the peer to the device."""
+        return Path(self.sockets.addresses[version], self.gids[version][1])
+
+    def next_packet(self, number: int, deadline_s: float) -> Parsed | None:
+        """Returns the oldest packet to a queue pair of the peer, or None at the deadline."""
+        inbox = self._inboxes[number]
+        wait = Wait(deadline_s)
+        while not inbox:
+            # Without a deadline, what has arrived is read once.
+            for datagram in self.sockets.received(min(deadline_s, _TURN_S)):
+                self._sort(datagram)
+            if not inbox and (not deadline_s or wait.over()):
+                return None
+        return inbox.popleft()
+
+    def _sort(self, datagram: Datagram) -> None:
+        checks = datagram.identification is not None
+        path = Path(
+            datagram.source,
+            datagram.destination,
+            datagram.source_port,
+            identification=datagram.identification or 0,
+            fragment=datagram.fragment,
+        )
+        packet = parse(datagram.payload, path, checks)
+        inbox = self._inboxes.get(packet.fields.get("qpn", 0))
+        if inbox is not None:
+            inbox.append(packet)
+
+    def settle(self) -> None:
+        """Waits until the device has processed the packets that were sent before: two messages on another connection
+        are acknowledged one after the other. Raises PeerLost."""
+        for _ in range(2):
+            self._sentinel.exchange(_SENTINEL_S)
+
+    def close(self) -> None:
+        self._sentinel.close()
+        self.sockets.close()
+
+
+def _gids(device: Device, addresses: dict[str, str]) -> dict[str, tuple[int, str]]:
+    """Returns the GID index and the IP address of the device for each IP version of the peer. Raises HostLacks."""
+    gids: dict[str, tuple[int, str]] = {}
+    for gid in device.roce_gids():
+        version = V4 if gid.address.startswith(_MAPPED) else V6
+        text = gid.address
+        if version == V4:
+            digits = bytes.fromhex(text.removeprefix(_MAPPED).replace(":", ""))
+            text = ".".join(map(str, digits))
+        if version in addresses:
+            gids.setdefault(version, (gid.index, text))
+    if not gids:
+        raise HostLacks("no GID of RoCE v2 has an IP address of the peer's kind", _HINT)
+    return gids
+
+
+class WireQueue(DeviceQueue):
+    """A queue pair of the device whose other end is a wire peer. `link` and `peer` are set before it is moved."""
+
+    link: WireLink
+    peer_number = 0
+
+    def connection_attributes(self, peer: int) -> Any:
+        """Returns the attributes of the connection to the peer's queue pair number `peer`."""
+        attributes = super().connection_attributes(peer)
+        attributes.path_mtu = _MTU
+        attributes.rq_psn, attributes.sq_psn = FIRST_PSN, DEVICE_PSN
+        attributes.max_dest_rd_atomic = self.spec.max_dest_rd_atomic
+        attributes.timeout, attributes.retry_cnt = self.spec.timeout, self.spec.retry_cnt
+        attributes.rnr_retry = 0
+        return attributes
+
+    def _path(self) -> Any:
+        from pyverbs.addr import AHAttr, GlobalRoute
+
+        assert self.remote is not None
+        index, _ = self.link.gids[self.spec.ip]
+        route = GlobalRoute(dgid=self.remote.gid, sgid_index=index)
+        return AHAttr(gr=route, is_global=1, port_num=self.device.port, dlid=0)
+
+    def _access(self) -> int:
+        """The rights of the queue pair, those of FLUSH and ATOMIC WRITE too."""
+        if self.kind == "UD":
+            return 0
+        available = super()._access()
+        return available if self.spec.access is None else self.spec.access
+
+
+class WireEnd:
+    """The peer's end of a connection; see bench.interface.WireEnd."""
+
+    first_psn, device_psn, mtu = FIRST_PSN, DEVICE_PSN, MTU_BYTES
+
+    def __init__(self, link: WireLink, version: str) -> None:
+        self._link, self.path = link, link.path(version)
+        self.number = link.number()
+        self.destination = 0
+        self.qkey = DATAGRAM_QKEY
+
+    def send(self, packet: Packet, **wrong: Any) -> None:
+        """Sends a packet; `wrong` are arguments of wire.packet.build. Raises PeerLost."""
+        payload = build(packet, self.path, **wrong)
+        try:
+            self._link.sockets.send(payload, self.path.destination)
+        except OSError as error:
+            raise PeerLost(f"the wire peer cannot send: {error.strerror}") from error
+
+    def receive(self, deadline_s: float) -> Parsed | None:
+        return self._link.next_packet(self.number, deadline_s)
+
+    def settle(self) -> None:
+        self._link.settle()
+
+    def close(self) -> None:
+        self._link.forget(self.number)
+
+
+class WirePair:
+    """A queue pair of the device, and a peer that is no RDMA device."""
+
+    renews_by_reset = False
+    transport: Transport = ROCE
+
+    def __init__(self, link: WireLink, spec: QpSpec, pd: Pd, deadline_s: float) -> None:
+        """`pd` is the domain of the device's queue pair. Raises PyverbsRDMAError."""
+        if spec.ip not in link.gids:
+            raise HostLacks(f"device and wire peer share no IP address of version {spec.ip}", _HINT)
+        self.end = WireEnd(link, spec.ip)
+        self.lingering: set[Refusal] = set()
+        self.tells_state = link.device.findings.tells_state
+        self.responder = WireQueue(link.device, pd, spec, deadline_s)
+        self.requester = self.responder
+        self.responder.link = link
+        self.responder.remote = Endpoint(_gid(self.end), 0, _MTU)
+        self.end.destination = self.responder.number
+        try:
+            self.responder.move_to(spec.state, self.end.number)
+        except BaseException:
+            self.close()
+            raise
+
+    def connect(self) -> None:
+        self.responder.move_to("RTS", self.end.number)
+
+    def renew(self) -> None:
+        """Is not needed: each row has its own queue pair."""
+
+    def close(self) -> None:
+        self.responder.close()
+        self.end.close()
+
+
+def _gid(end: WireEnd) -> str:
+    packed = ipaddress.ip_address(end.path.source).packed
+    digits = packed.hex()
+    if len(packed) == 4:
+        return f"{_MAPPED}{digits[:4]}:{digits[4:]}"
+    return ":".join(digits[start : start + 4] for start in range(0, len(digits), 4))
+
+
+class _Sentinel:
+    """A connection for messages of no bytes, whose acknowledgement shows that earlier packets have been processed."""
+
+    def __init__(self, link: WireLink) -> None:
+        self._pd = ProtectionDomain(link.device)
+        version = V4 if V4 in link.gids else V6
+        try:
+            self._pair = WirePair(link, QpSpec("RC", "pd", ip=version), self._pd, _PREFLIGHT_S)
+        except BaseException:
+            self._pd.close()
+            raise
+        self._psn = FIRST_PSN
+        self._link = link
+
+    def check(self) -> None:
+        """Checks that a WRITE of the peer arrives and is acknowledged. Raises HostLacks."""
+        from conformance.device.libibverbs import Libibverbs
+
+        library = Libibverbs()
+        memory = allocate("anonymous", 4096)
+        returned = library.reg_mr(self._pd, memory.addr, 4096, _RIGHTS)
+        try:
+            if returned.mr is None:
+                raise HostLacks("the region of the wire peer's preflight was refused", _HINT)
+            self._write(memory.addr, int(returned.mr.struct.rkey))
+            arrived = ctypes.string_at(memory.addr, _BYTES) == pattern(_BYTES)
+        finally:
+            if returned.mr:
+                library.dereg_mr(returned.mr)
+            memory.close()
+        if not arrived:
+            raise HostLacks("the wire peer's WRITE was acknowledged but did not arrive", _HINT)
+
+    def _write(self, addr: int, rkey: int) -> None:
+        fields = {"va": addr, "rkey": rkey, "length": _BYTES}
+        for _ in range(_TRIES):
+            if self._acknowledged(fields, pattern(_BYTES), _PREFLIGHT_S):
+                self._psn += 1
+                return
+        raise HostLacks("the wire peer's WRITE was not acknowledged", _HINT)
+
+    def _acknowledged(self, fields: dict[str, int], data: bytes, deadline_s: float) -> bool:
+        end = self._pair.end
+        numbers = {"qpn": end.destination, "psn": self._psn, "ackreq": 1, **fields}
+        end.send(Packet("RC", "RDMA_WRITE_ONLY", numbers, data))
+        answer = end.receive(deadline_s)
+        while answer and answer.fields.get("psn") != self._psn % (1 << PSN_BITS):
+            answer = end.receive(deadline_s)
+        return answer is not None and answer.name == "ACK"
+
+    def exchange(self, deadline_s: float) -> None:
+        """Sends a message of no bytes, and awaits its acknowledgement. Raises PeerLost."""
+        for _ in range(_TRIES):
+            if self._acknowledged({}, b"", deadline_s / _TRIES):
+                self._psn += 1
+                return
+        raise PeerLost("the wire peer's connection to the device no longer works")
+
+    def close(self) -> None:
+        self._pair.close()
+        with suppress(Exception):
+            self._pd.close()
+
+
+def opened(device: Device, sockets: SocketsOfPeer, deadline_s: float) -> WireLink:
+    """Returns the link to a peer. Raises HostLacks with the reason why there is none."""
+    try:
+        return WireLink(device, sockets, deadline_s)
+    except UserError as error:
+        sockets.close()
+        raise HostLacks(f"there is no wire peer: {error.message}", error.hint or _HINT) from error

@@ -1,0 +1,121 @@
+"""Defines the script of a `wire` call: packets of a peer that is no RDMA device, calls of the device's side between the
+packets, and what must be seen. tables/scripts.py reads scripts, and execution/wire.py executes them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from conformance.model.quantity import Quantity
+from conformance.wire.headers import HEADERS
+from conformance.wire.opcodes import OPERATIONS, RESERVED, SYNDROMES, TRANSPORTS
+from conformance.wire.packet import ICRCS
+
+if TYPE_CHECKING:
+    from conformance.model.case import Step
+
+QP_STATES_SEEN = ("RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR")
+# The answers that a packet can get. RESPONSE is the complete response of a READ, an atomic, a FLUSH or an ATOMIC WRITE,
+# with the right data; `refusal` is any NAK, or no answer.
+NOTHING, REFUSAL, RESPONSE, ANYTHING = "nothing", "refusal", "RESPONSE", "anything"
+ANSWERS = (*SYNDROMES, RESPONSE, NOTHING, REFUSAL, ANYTHING)
+_FIELDS = tuple(
+    sorted(
+        {
+            entry.name
+            for header in HEADERS
+            for entry in header.fields
+            if not entry.name.startswith("reserved")
+        }
+        | {"reserved6", "reserved7"}
+    )
+)
+# The numbers of a packet besides the fields of its headers: `addr` is the field `va`, `at` the address of the same bytes
+# in this process; `data` is the number of bytes of data; `again` repeats the packet of this number; `cut` and `padding`
+# see wire.packet.build.
+_OF_PACKETS = (*_FIELDS, "addr", "at", "data", "again", "cut", "padding")
+_PACKETS = (*OPERATIONS, *RESERVED)
+_POSTED = """
+SEND SEND_WITH_IMM SEND_WITH_INV RDMA_WRITE RDMA_WRITE_WITH_IMM RDMA_READ ATOMIC_CMP_AND_SWP ATOMIC_FETCH_AND_ADD
+""".split()
+_STATUSES = """
+SUCCESS LOC_LEN_ERR LOC_QP_OP_ERR LOC_PROT_ERR WR_FLUSH_ERR MW_BIND_ERR BAD_RESP_ERR LOC_ACCESS_ERR REM_INV_REQ_ERR
+REM_ACCESS_ERR REM_OP_ERR RETRY_EXC_ERR RNR_RETRY_EXC_ERR nothing
+""".split()
+
+
+@dataclass(frozen=True)
+class EventSpec:
+    """A kind of event: the words or the quantity of its key, and its further keys: numbers, and words of which `several`
+    keys can have a list."""
+
+    meaning: str
+    words: tuple[str, ...] = ()  # empty: the key has a quantity
+    several: bool = False
+    numbers: tuple[str, ...] = ()
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+_OF_PEER: Mapping[str, tuple[str, ...]] = {
+    "transport": tuple(TRANSPORTS),
+    "icrc": ICRCS,
+}
+EVENTS: Mapping[str, EventSpec] = {
+    "op": EventSpec(
+        "the peer sends a request, and gets one of these answers",
+        _PACKETS,
+        numbers=_OF_PACKETS,
+        names={**_OF_PEER, "gets": ANSWERS, "lost": ("true",)},
+    ),
+    "answer": EventSpec(
+        "the peer answers the device's oldest request",
+        _PACKETS,
+        numbers=_OF_PACKETS,
+        names={**_OF_PEER, "says": tuple(SYNDROMES)},
+    ),
+    "post": EventSpec(
+        "the device posts a request to the peer",
+        tuple(_POSTED),
+        numbers=("addr", "length", "lkey", "to", "rkey", "imm", "inv", "compare", "swap"),
+    ),
+    "sends": EventSpec(
+        "the device sends a packet with these fields", _PACKETS, True, numbers=_OF_PACKETS
+    ),
+    "completes": EventSpec("the oldest posted request completes", tuple(_STATUSES), True),
+    "receives": EventSpec(
+        "a receive completes", tuple(_STATUSES), True, numbers=("length", "imm", "inv")
+    ),
+    "state": EventSpec("the queue pair is in one of these states", QP_STATES_SEEN, True),
+    # The bytes of a message from `offset` on; or with `add` or `holds`, the new value of a word of eight bytes.
+    "changed": EventSpec(
+        "these bytes of the case's memory change, and no others",
+        numbers=("length", "offset", "add", "holds"),
+    ),
+}
+# The event `call` is a call of the table language, with its arguments.
+CALL = "call"
+# The keys of an event whose words are lists.
+LISTS = ("gets",)
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of a script. `words` are the words of its key, and `names` those of its further keys."""
+
+    kind: str
+    words: tuple[str, ...] = ()
+    numbers: Mapping[str, Quantity] = field(default_factory=dict)
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    qp: str = ""
+    step: "Step | None" = None
+
+    def __str__(self) -> str:
+        if self.step:
+            return str(self.step)
+        texts = [f"{key}={quantity.text}" for key, quantity in self.numbers.items()]
+        texts += [f"{key}={'|'.join(words)}" for key, words in self.names.items()]
+        subject = "|".join(self.words)
+        return f"{self.kind} {subject}({', '.join(texts)})"
+
+    @property
+    def word(self) -> str:
+        return self.words[0]

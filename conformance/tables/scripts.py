@@ -1,0 +1,109 @@
+"""Reads the script of a `wire` call: a list of events, each a mapping with the key of its kind (model/script.py)."""
+
+from collections.abc import Callable
+
+from conformance.model.case import Step
+from conformance.model.quantity import Quantity
+from conformance.model.script import CALL, EVENTS, LISTS, Event
+from conformance.yamldoc.nodes import Node
+from conformance.yamldoc.reader import Reader
+
+Names = dict[str, str]
+ReadQuantity = Callable[[Reader, Node, Names], Quantity | None]
+ReadStep = Callable[[Reader, Node, Names], Step | None]
+_KINDS = (*EVENTS, CALL)
+# A repeated packet, and a packet that must have fields of this name, are named by `again` from 1 on.
+_AGAIN = "again"
+
+
+def read_script(
+    reader: Reader, node: Node, names: Names, quantity: ReadQuantity, step: ReadStep
+) -> tuple[Event, ...]:
+    """Returns the events of a list. `quantity` and `step` read the parts that other calls have as well."""
+    events: list[Event] = []
+    packets = 0
+    for item in reader.items(node, "packets"):
+        event = _event(reader, item, names, quantity, step)
+        if event is None:
+            continue
+        if event.step and event.step.name:
+            names = {**names, event.step.name: _kind_of(event.step)}
+        if event.kind == "op":
+            packets += 1
+            _check_again(reader, item, event, packets)
+        events.append(event)
+    return tuple(events)
+
+
+def _kind_of(step: Step) -> str:
+    from conformance.model.vocabulary import PRODUCTS
+
+    return PRODUCTS[step.call][0]
+
+
+def _check_again(reader: Reader, node: Node, event: Event, packets: int) -> None:
+    """Notes a repetition of a packet that no earlier event sends."""
+    quantity = event.numbers.get(_AGAIN)
+    if quantity is None or not isinstance(node.value, dict):
+        return
+    location = node.value[_AGAIN].location
+    if quantity.names:
+        reader.note(location, "again must be the number of an earlier packet, from 1 on")
+        return
+    number = quantity.evaluate(0, 0, lambda name, property_: 0)
+    if not 1 <= number < packets:
+        reader.note(location, f"packet {number} is not an earlier one: this is packet {packets}")
+
+
+def _event(
+    reader: Reader, node: Node, names: Names, quantity: ReadQuantity, step: ReadStep
+) -> Event | None:
+    if not isinstance(node.value, dict):
+        reader.note(node.location, f"an event of packets must be a mapping, not {node.kind}")
+        return None
+    kinds = [kind for kind in _KINDS if kind in node.value]
+    if len(kinds) != 1:
+        known = ", ".join(_KINDS)
+        reader.note(node.location, f"an event of packets must have exactly one of: {known}")
+        return None
+    if kinds[0] == CALL:
+        called = step(reader, node, names)
+        return Event(CALL, step=called) if called else None
+    return _event_of(reader, node, kinds[0], names, quantity)
+
+
+def _event_of(reader: Reader, node: Node, kind: str, names: Names, quantity: ReadQuantity) -> Event:
+    spec = EVENTS[kind]
+    known = (kind, *spec.numbers, *spec.names, "qp")
+    fields = reader.mapping(node, f"the event {kind!r}", known)
+    numbers: dict[str, Quantity] = {}
+    words: dict[str, tuple[str, ...]] = {}
+    for key in spec.numbers:
+        value = quantity(reader, fields[key], names) if key in fields else None
+        if value is not None:
+            numbers[key] = value
+    for key, choices in spec.names.items():
+        if key in fields:
+            words[key] = _words(reader, fields[key], key, choices, key in LISTS)
+    queues = [name for name, of in names.items() if of == "qp"]
+    qp = reader.word(fields.get("qp"), "qp", queues) or ""
+    if spec.words:
+        subject = _words(reader, fields[kind], kind, spec.words, spec.several)
+    else:
+        subject = ()
+        address = quantity(reader, fields[kind], names)
+        if address is not None:
+            numbers[kind] = address
+    return Event(kind, subject, numbers, words, qp)
+
+
+def _words(
+    reader: Reader, node: Node, what: str, choices: tuple[str, ...], several: bool
+) -> tuple[str, ...]:
+    """Reads one word, or a list of words where a list is allowed."""
+    if several and isinstance(node.value, tuple):
+        return reader.words(node, what, choices)
+    if choices == ("true",):
+        return ("true",) if reader.truth(node, what) else ()
+    word = reader.word(node, what, choices)
+    return (word,) if word else ()
