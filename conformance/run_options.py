@@ -24,6 +24,7 @@ from conformance.errors import RECORDED_PROGRAM
 from conformance.model.case import Case
 from conformance.model.deadline import CASE_DEADLINE_S, COMPLETION_DEADLINE_S
 from conformance.model.vocabulary import DIALECTS, SUBJECTS, TIERS
+from conformance.tables.health import HEALTH
 from conformance.tables.suite import ROOT
 from conformance.tables.tiers import DEFAULT, SEQUENCES_S, Shard
 
@@ -280,7 +281,7 @@ class RunOptions:
         "that a run in out/ has shown, given by the fingerprint of the defect",
         "CASE",
     )
-    tier: str = _case(DEFAULT, "the tier of cases", choices=tuple(TIERS), plugin=True)
+    tier: str = _case(DEFAULT, "the tier of cases", choices=(HEALTH, *TIERS), plugin=True)
     shard: Shard | None = _case(
         None,
         "only part K of N parts of similar duration, for N machines; `merge` joins the parts",
@@ -404,6 +405,11 @@ class RunOptions:
         return shlex.join(
             [RECORDED_PROGRAM, "run", *replace(alone, device=device or alone.device).arguments()]
         )
+
+    @property
+    def beside_others(self) -> bool:
+        """Whether the run is allowed while other processes use the device."""
+        return self.shared or self.tier == HEALTH
 
     @property
     def judged_subject(self) -> str:

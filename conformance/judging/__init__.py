@@ -291,6 +291,11 @@ def _judge_undeclared(case: Case, lack: str, observed: Observation) -> Judgement
     return replace(judgement, reason=f"{judgement.reason} ({note})", notes=(*judgement.notes, note))
 
 
+def was_too_fast(observed: Observation) -> bool:
+    """Whether requests that should have been in flight during the judged call were complete before its end."""
+    return any(seen.get("overlapped") is False for seen in observed.get("afterwards", ()))
+
+
 def _first_refused(case: Case, observed: Observation) -> bool:
     """Whether the first fault is the refusal of a later step that moved no bytes."""
     for number, (step, seen) in enumerate(made_steps(case, observed)):
@@ -320,7 +325,7 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
         return Judgement(
             Verdict.UNREACHABLE, f"{case.when}: the correct handle is also refused, with {control}"
         )
-    if any(seen.get("overlapped") is False for seen in (observed, *observed.get("afterwards", ()))):
+    if was_too_fast(observed):
         return Judgement(Verdict.UNREACHABLE, f"{case.when}: {_TOO_FAST}", tuple(notes))
     unearned = _refused_by_an_earlier_error(case, observed)
     if unearned:

@@ -32,9 +32,15 @@ def refused_requests(cases: Iterable[Case]) -> int:
         number += sum(map(_is_refused_request, case.afterwards))
         if case.sweep is None:
             number += _is_refused_request(case.when)
+        elif case.point is not None:
+            number += _is_refused_request(case.sweep.judged_row(case, _has).when)
         elif case.when.call in _POSTING:
             number += _refused_points(case.sweep)
     return number
+
+
+def _has(capability: str) -> bool:
+    return True
 
 
 def _is_refused_request(step: Step) -> bool:
@@ -44,5 +50,5 @@ def _is_refused_request(step: Step) -> bool:
 def _refused_points(sweep: Sweep) -> int:
     refused = [clause.then and clause.then.outcome == _REFUSED for clause in sweep.deciding]
     inside = sweep.space.bytes_of(sweep.inside)
-    numbers = sweep.clause_numbers(lambda capability: True)
+    numbers = sweep.clause_numbers(_has)
     return sum(1 for number, flag in zip(numbers, inside, strict=True) if flag and refused[number])

@@ -8,7 +8,7 @@ import pickle
 import sys
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case, Table
 from conformance.model.rules import Needs, Registry, Shown, controls, shown_of_rules
 from conformance.model.vocabulary import TIERS
+from conformance.tables.health import CASES as OF_HEALTH
+from conformance.tables.health import HEALTH
 from conformance.tables.stray_files import not_run_once, stray_files
 from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, SMOKE, of_tier
 from conformance.yamldoc.nodes import Mistake, quoted
@@ -216,6 +218,10 @@ class Selection:
     def apply(self, suite: Suite) -> list[Case]:
         """Returns the matching cases of `suite`, in the suite's order; single points come last. Raises UserError if a
         verb, rule or id does not exist, or if no case matches."""
+        if (
+            self.tier == HEALTH and not self.only
+        ):  # this tier has single points, which only ids can name
+            return replace(self, only=OF_HEALTH).apply(suite)
         verbs = sorted({table.verb for table in suite.tables})
         wanted = [
             verb if verb in verbs else f"ibv_{verb.removeprefix('ibv_')}" for verb in self.verbs

@@ -19,6 +19,7 @@ from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.rules import shown_of_rules
 from conformance.model.vocabulary import TIERS
+from conformance.tables.health import CASES, HEALTH
 
 DEFAULT = "default"
 SEQUENCES_S = 60.0  # default time for random sequences at each entry, in seconds
@@ -29,6 +30,8 @@ assert tuple(TIERS) == (SMOKE, DEFAULT, EXHAUSTIVE)
 def of_tier(cases: Sequence[Case], tier: str) -> list[Case]:
     if tier == EXHAUSTIVE:
         return list(cases)
+    if tier == HEALTH:
+        return [case for case in cases if case.id in CASES]
     moderate = [case for case in cases if case.tier != EXHAUSTIVE]
     return moderate if tier == DEFAULT else _every_direction_once(moderate)
 

@@ -1,0 +1,33 @@
+"""Tests the tier health in a guest that stands for a node, beside a process that uses the node's device."""
+
+from typing import Any
+
+import pytest
+
+from conformance.tables.health import CASES
+from kinds import Folders
+from own_guest import told_by
+
+pytestmark = pytest.mark.guest
+# Soft-RoCE lets a peer write outside of a window (BIND-10), a known defect.
+KNOWN = "bind_mw/type_1/byte-before-the-window"
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: Folders) -> Any:
+    return told_by("health_in_guest.py", tmp_path_factory.mktemp("node"))
+
+
+def test_the_tier_runs_beside_a_process_that_uses_the_device(found: dict[str, Any]) -> None:
+    assert set(found["verdicts"]) == set(CASES)
+    assert {case for case, verdict in found["verdicts"].items() if verdict != "PASS"} == {KNOWN}
+    assert found["status"] == 1
+    assert "rxe0 is also in use by process" in found["said"]
+
+
+def test_the_other_process_is_not_disturbed(found: dict[str, Any]) -> None:
+    assert found["user"] == ["in use", 0]
+
+
+def test_the_kernel_reports_nothing(found: dict[str, Any]) -> None:
+    assert found["kernel"] == []
