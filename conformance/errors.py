@@ -85,6 +85,7 @@ class SetupRefused(Exception):
 
     def __init__(self, what: str, code: str, call: str = "", creates: str = "") -> None:
         super().__init__(f"{what} was refused{f' with {code}' if code else ''}")
+        self.what = what
         self.code = code
         self.call = call
         # The capability that is not offered according to this refusal; empty for other refusals.

@@ -1,7 +1,7 @@
 """Defines the interface between the code that runs cases and a device. device/bench.py implements the interface for a
 device, and trial/reference/bench.py implements the behaviour that the documents require."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -162,8 +162,9 @@ class Bench(Protocol):
 
     `page` and `hugepage` are sizes in bytes. `max_read_elements` is the maximum number of SGEs of an RDMA READ, and
     `max_dm_size` is the value that the device reports. `in_flight_bytes` is that of Findings. `adapt` applies the
-    findings of preflight to later pairs. Within the block of `register_elsewhere`, another process has a region;
-    the block gets its lkey and rkey.
+    findings of preflight to later pairs. Within the block of `other_process`, another process runs the generator `work`
+    with a bench of its own. The block gets a function that resumes the generator and returns the next report that it
+    yields, or b"" if there is none.
     """
 
     page: int
@@ -179,9 +180,9 @@ class Bench(Protocol):
     def alloc_pd(self) -> Pd: ...
     def allocate(self, kind: str, size: int) -> Memory: ...
     def page_out(self, memory: Memory) -> bool: ...
-    def register_elsewhere(
-        self, memory: Memory, access: int
-    ) -> AbstractContextManager[tuple[int, int]]: ...
+    def other_process(
+        self, work: "Callable[[Bench], Iterator[bytes]]"
+    ) -> AbstractContextManager[Callable[[], bytes]]: ...
     def dereg_import(self, pd: Pd, mr: Mr, elsewhere: bool) -> Return: ...
     def killed(self, prepare: "Callable[[Bench], object]") -> Mapping[str, int]: ...
     def fork_setting(self, setting: str, kernel: str) -> tuple[int, Mapping[str, str]]: ...

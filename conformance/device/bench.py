@@ -1,7 +1,7 @@
 """Implements bench.interface.Bench for a real device. fixtures/bench.py opens the device before the run and closes it
 after the run. execution/offered.py determines the capabilities."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace
@@ -138,21 +138,22 @@ class DeviceBench:
             )
         return library.dereg_import(pd.context_pointer, pd.handle, mr.handle)
 
-    def register_elsewhere(
-        self, memory: Memory, access: int
-    ) -> AbstractContextManager[tuple[int, int]]:
-        return other_process.region(self.device.name, memory.addr, memory.size, access)
+    def other_process(
+        self, work: Callable[[Bench], Iterator[bytes]]
+    ) -> AbstractContextManager[Callable[[], bytes]]:
+        return other_process.reporting(lambda: work(self._again()))
+
+    def _again(self) -> "DeviceBench":
+        """Opens the device again, in another process."""
+        again = Device(self.device.name, self.device.port, self.device.gid_index)
+        again.findings = self.device.findings
+        return DeviceBench(again)
 
     def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
         """Calls `prepare` in another process, and kills that process. Returns the counts of objects that the kernel
         still reports for the killed process."""
 
-        def there() -> object:
-            again = Device(self.device.name, self.device.port, self.device.gid_index)
-            again.findings = self.device.findings
-            return prepare(DeviceBench(again))
-
-        return other_process.killed(there, self.device.netlink.count)
+        return other_process.killed(lambda: prepare(self._again()), self.device.netlink.count)
 
     def fork_setting(self, setting: str, kernel: str) -> tuple[int, Mapping[str, str]]:
         """Tests fork protection in a new process; see fork_settings.py."""

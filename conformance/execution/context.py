@@ -194,6 +194,8 @@ class CaseContext:
         self.cleanup = ExitStack()
         self.left_behind: list[str] = []
         self.harness = HarnessResources(bench, self.pds, self.cleanup, self.left_behind)
+        # Resumes the other process of the case, and returns its next report (elsewhere.py).
+        self.next_report: Callable[[], bytes] | None = None
         self.children: dict[str, Child] = {}  # forked children, by the memory that they copy
         self.in_flight: dict[
             str, tuple[Queue, Part]

@@ -5,8 +5,8 @@ import ctypes
 import mmap
 import os
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from typing import Any, cast
 
@@ -24,11 +24,19 @@ from conformance.bench.calls import (
 from conformance.bench.doors import start_of
 from conformance.bench.interface import NotifyingQueue, Queue
 from conformance.bench.memory_areas import BEFORE, SHOWN, pattern, repeated
-from conformance.bench.work_requests import NO_BYTES, SIGNALED, Completion, SendRequest, next_rkey
+from conformance.bench.work_requests import (
+    NO_BYTES,
+    SIGNALED,
+    BindInfo,
+    Completion,
+    SendRequest,
+    next_rkey,
+)
 from conformance.errors import SetupRefused
 from conformance.execution import (
     batches,
     element_lists,
+    elsewhere,
     in_flight,
     memory_events,
     side_by_side,
@@ -416,16 +424,18 @@ def _bind(context: CaseContext, step: Step) -> Observation:
     info = context.bind_info(step.arguments)
     window.old_rkey = window.rkey
     failed = queue.state == "RTS" and state_of(pair, queue) == ERROR_STATE
-    if step.call == "ibv_bind_mw":
-        returned = queue.bind_mw(window, info, flags, wr_id)
-    else:
-        given = step.arguments["rkey"]
-        key = context.number(given) % (1 << 32) if given else next_rkey(window.rkey)
-        returned = queue.post_send(
-            SendRequest("BIND_MW", wr_id, flags=flags, rkey=key, window=window, bind=info)
-        )
-        if returned.value == 0:
-            window.rkey = key  # ibv_bind_mw sets the rkey of the window; ibv_post_send does not
+    with _other_keys(context, step, info, window):
+        if step.call == "ibv_bind_mw":
+            returned = queue.bind_mw(window, info, flags, wr_id)
+            key = window.rkey
+        else:
+            given = step.arguments["rkey"]
+            key = context.number(given) % (1 << 32) if given else next_rkey(window.old_rkey)
+            returned = queue.post_send(
+                SendRequest("BIND_MW", wr_id, flags=flags, rkey=key, window=window, bind=info)
+            )
+    if returned.value == 0:
+        window.rkey = key  # ibv_bind_mw sets the rkey of the window; ibv_post_send does not
     observation = result_of(returned)
     observation["layer"] = "provider" if returned.value else "device"
     if failed:
@@ -436,6 +446,26 @@ def _bind(context: CaseContext, step: Step) -> Observation:
     if observation["wc"] == ["SUCCESS"] and state_of(pair, queue) == ERROR_STATE:
         observation["state"] = ERROR_STATE
     return {**observation, "rkey": {"before": window.old_rkey, "after": window.rkey}}
+
+
+@contextmanager
+def _other_keys(
+    context: CaseContext, step: Step, info: BindInfo, window: Window
+) -> Iterator[None]:
+    """Replaces the lkey in the region's struct ibv_mr and the rkey in the window's struct ibv_mw for one bind. A program
+    can write any key to these structures."""
+    mr, mr_lkey, mw_rkey = info.mr, step.arguments["mr_lkey"], step.arguments["mw_rkey"]
+    own_rkey, own_lkey = window.rkey, mr.struct.lkey if mr else 0
+    if mr and mr_lkey:
+        mr.struct.lkey = context.number(mr_lkey) % (1 << 32)
+    if mw_rkey:
+        window.rkey = context.number(mw_rkey) % (1 << 32)
+    try:
+        yield
+    finally:
+        if mr:
+            mr.struct.lkey = own_lkey
+        window.rkey = own_rkey
 
 
 def bind_notified(context: CaseContext, step: Step) -> Observation:
@@ -544,14 +574,6 @@ def post_send_with_inv(context: CaseContext, step: Step) -> Observation:
     return observation
 
 
-def register_elsewhere(context: CaseContext, step: Step) -> Observation:
-    memory = context.memory[str(step.arguments["memory"])]
-    access = context.number(step.arguments["access"])
-    lkey, rkey = context.cleanup.enter_context(context.bench.register_elsewhere(memory, access))
-    context.fields[step.name] = {"lkey": lkey, "rkey": rkey}
-    return told()
-
-
 def restore_rkey(context: CaseContext, step: Step) -> Observation:
     window = context.windows[str(step.arguments["mw"])]
     window.rkey = window.old_rkey
@@ -561,6 +583,7 @@ def restore_rkey(context: CaseContext, step: Step) -> Observation:
 _MODULES = (
     batches,
     element_lists,
+    elsewhere,
     in_flight,
     memory_events,
     side_by_side,

@@ -23,7 +23,7 @@ PROPERTIES = {
     "dmabuf": ("addr", "size", "end"),
     "buffer": ("addr", "size", "end"),
     "window": ("rkey", "old_rkey"),
-    "region of another process": ("lkey", "rkey"),
+    "region of another process": ("lkey", "rkey", "window"),
 }
 WRAP = 1 << 64
 # Words that cannot be names of objects, because they are constants or units.

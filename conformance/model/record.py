@@ -237,6 +237,7 @@ class OutcomeFacts(TypedDict):
     fault: NotRequired[FaultData]
     clause: NotRequired[str]
     notes: NotRequired[list[str]]
+    also: NotRequired[list[str]]
 
 
 class PointsFile(TypedDict):

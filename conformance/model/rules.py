@@ -151,7 +151,7 @@ def shown_of_rules(case: Case) -> Iterator[tuple[str, Shown]]:
         if number != outside:
             clause = sweep.deciding[number]
             row = sweep.row_of_clause(sweep.case_at(case, point), clause, ())
-            yield from ((clause.rule, shown) for shown in shown_by(row))
+            yield from ((rule, shown) for rule in clause.rules for shown in shown_by(row))
 
 
 def _shown(case: Case, step: Step) -> Shown:

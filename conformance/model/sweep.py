@@ -23,6 +23,11 @@ class Clause:
     then: Expectation | None
     rule: str = ""
     needs: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()  # further rules whose sentences require the same result
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        return (self.rule, *self.also)
 
 
 @dataclass(frozen=True)
@@ -118,14 +123,15 @@ class Sweep:
     def row_of_clause(self, case: Case, clause: Clause, needs: Sequence[str]) -> Case:
         """Returns the case of a point as a row, with the expectation of a clause."""
         assert clause.then is not None
+        of_rules = [need for rule in clause.rules for need in self.needs_of[rule]]
         return replace(
             case,
             when=replace(case.when, then=clause.then),
-            rules=(clause.rule,),
+            rules=clause.rules,
             kind=Kind.ROW,
             sweep=None,
             needs=tuple(
-                dict.fromkeys([*case.needs, *self.needs_of[clause.rule], *clause.needs, *needs])
+                dict.fromkeys([*case.needs, *of_rules, *clause.needs, *needs])
             ),
         )
 

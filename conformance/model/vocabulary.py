@@ -115,6 +115,8 @@ IN_FLIGHT_OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "ATOMIC_FETCH_AND_ADD")
 TRAFFIC_TYPES = ("RC", "UC", "UD", "XRC", "RC_SRQ")
 LIST_TYPES = ("RC", "RC_SRQ")
 FORK_CHILDREN = ("writes", "waits")
+# The windows that another process can bind to its region.
+ELSEWHERE_WINDOWS = ("none", "type_1", "type_2")
 # The ways to enable fork protection in a separate process.
 FORK_SETTINGS = {
     "none": "nothing is done",
@@ -157,7 +159,10 @@ def _words(of: str, default: str | None, words: Iterable[str]) -> ArgumentSpec:
 _ARGUMENTS: Mapping[str, ArgumentSpec] = {
     **{
         name: ArgumentSpec("quantity")
-        for name in ("rkey", "lkey", "at", "behind", "mappings", "iova", "count", "solicited_only")
+        for name in (
+            *("rkey", "lkey", "mr_lkey", "mw_rkey", "at", "behind", "mappings", "iova", "count"),
+            "solicited_only",
+        )
     },
     **{name: ArgumentSpec("object", name, name) for name in ("pd", "mr", "qp")},
     "addr": ArgumentSpec("quantity", default="buf.addr"),
@@ -187,6 +192,7 @@ _ARGUMENTS: Mapping[str, ArgumentSpec] = {
     "how": _words("how", "DONTNEED", DISCARDS),
     "pages": _words("pages", "present", PAGES),
     "child": _words("child", None, FORK_CHILDREN),
+    "window": _words("window of another process", "none", ELSEWHERE_WINDOWS),
     "batch": _words("batch", None, BATCHES),
     "does": _words("second thread", None, ("discard", "deregister")),
 }
@@ -208,7 +214,8 @@ _IN_FLIGHT = {
     "qp": _ARGUMENTS["qp"],
     **_given("rkey= lkey= addr length", op=_words("operation", None, IN_FLIGHT_OPERATIONS)),
 }
-_BIND = verbs.VERBS["ibv_bind_mw"].arguments
+# `mr_lkey` and `mw_rkey` are keys that struct ibv_mr and struct ibv_mw contain during the call, in place of their own.
+_BIND = {**verbs.VERBS["ibv_bind_mw"].arguments, **_given("mr_lkey= mw_rkey=")}
 _RANGES = ("kept", "inherited", "either")
 
 # The vendor's variant of a verb is a separate call.
@@ -219,6 +226,7 @@ _CALLABLE = {
 
 CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     **{name: verb.arguments for name, verb in _CALLABLE.items()},
+    "ibv_bind_mw": _BIND,
     # Calls that are not described in `verbs`: posted requests and traffic, which the verbs' manual pages mention, and
     # others.
     # Without `rkey`, ibv_inc_rkey computes the new key from the window's last key.
@@ -298,8 +306,10 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     WIRE: {**_given("qp"), "packets": ArgumentSpec("script")},
     "connect_qp": _given("qp"),
     "destroy_qp": _given("qp"),
-    # Another process registers its mapping of shared memory.
-    "register_elsewhere": _given("memory access"),
+    # Another process registers its mapping of shared memory, and binds a window to it.
+    "register_elsewhere": _given("memory access window"),
+    # The other process accesses its memory by its own keys, each of which must work.
+    "access_elsewhere": _given("memory"),
     "local_traffic": _given(
         "lkey addr length=8 at= position contents pd qp_type srq_pd with_flags poster",
         op=_words("operation", None, LOCAL_OPERATIONS),

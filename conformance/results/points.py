@@ -86,7 +86,7 @@ def deviations(points: Points, repro: str, *, by_chance: bool = False) -> list[D
                 "count": counts[number],
                 "of": explained.of,
                 "smallest": points.space.labels(explained.smallest),
-                "rules": [outcome.rule],
+                "rules": list(outcome.rules),
                 "repro": f"{repro}#{text}",
             }
         )

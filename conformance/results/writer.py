@@ -54,12 +54,13 @@ def _of_points(case: Case, points: Points) -> list[Shows]:
         expected = outcome.expected.partition(" ")[0]
         for shown in shown_by(_expecting(case.sweep.case_at(case, point), expected)):
             data = shown.as_data()
-            key = (data["shows"], data["on"], outcome.rule)
-            best[key] = max(
-                best.get(key, number),
-                number,
-                key=lambda each: VERDICTS.index(points.outcomes[each].verdict),
-            )
+            for rule in outcome.rules:
+                key = (data["shows"], data["on"], rule)
+                best[key] = max(
+                    best.get(key, number),
+                    number,
+                    key=lambda each: VERDICTS.index(points.outcomes[each].verdict),
+                )
     return [_shows(points, number, *key) for key, number in sorted(best.items())]
 
 

@@ -140,7 +140,10 @@ class PointJudge:
             expected, clause_text = "a set-up that succeeds whenever it is made", ""
         fault = judgement.fault and _of_any_point(judgement.fault)
         notes = tuple(map(cut, judgement.notes[:MOST_NOTES]))
-        outcome = Outcome(judgement.verdict, expected, cut(seen), rule, clause_text, notes, fault)
+        also = clause.also if rule == clause.rule else ()
+        outcome = Outcome(
+            judgement.verdict, expected, cut(seen), rule, clause_text, notes, fault, also
+        )
         text = self.sweep.space.text(point)
         return outcome, {"point": text, "reason": cut(judgement.reason), "observed": recorded}
 
@@ -166,7 +169,7 @@ def clauses(case: Case) -> list[dict[str, Any]]:
     for clause in case.sweep.clauses:
         entry: dict[str, Any] = {"if": clause.text} if clause.text else {}
         entry |= (
-            {"then": format_expectation(clause.then), "rule": clause.rule}
+            {"then": format_expectation(clause.then), "rule": ", ".join(clause.rules)}
             if clause.then
             else {"needs": list(clause.needs)}
         )

@@ -39,11 +39,17 @@ class Outcome:
     clause: str = ""
     notes: tuple[str, ...] = ()
     fault: Fault | None = None
+    also: tuple[str, ...] = ()  # further rules that determined the expectation
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        return (self.rule, *self.also)
 
     def as_data(self) -> OutcomeFacts:
         data = {name: getattr(self, name) for name in ("verdict", "expected", "observed", "rule")}
         fault = self.fault and self.fault.as_data()
         more = {"fault": fault, "clause": self.clause, "notes": list(self.notes)}
+        more |= {"also": list(self.also)}
         return cast(OutcomeFacts, data | {name: value for name, value in more.items() if value})
 
     @classmethod
@@ -51,7 +57,8 @@ class Outcome:
         fault = Fault.of_data(data["fault"]) if data.get("fault") else None
         known = {each.name for each in fields(cls)}
         values: Any = {name: value for name, value in data.items() if name in known}
-        return cls(**{**values, "notes": tuple(data.get("notes", ())), "fault": fault})
+        lists = {name: tuple(values.get(name, ())) for name in ("notes", "also")}
+        return cls(**{**values, **lists, "fault": fault})
 
 
 @dataclass
@@ -84,7 +91,8 @@ class Points:
         open_: dict[str, set[str]] = {}
         for outcome in self.outcomes:
             proving = open_ if outcome.expected == "open" else rules
-            proving.setdefault(outcome.rule, set()).add(outcome.verdict)
+            for rule in outcome.rules:
+                proving.setdefault(rule, set()).add(outcome.verdict)
         # A PASS at points with an open expectation counts only if the rule has no other points.
         for rule, verdicts in open_.items():
             rules[rule] = (

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from conformance.tables import key_owners
 from conformance.verbs import ENUMS, OPTIONAL_ACCESS
 from conformance.yamldoc.nodes import Node, plain, quoted
 from conformance.yamldoc.reader import Reader, suggestion
@@ -85,6 +86,7 @@ def bindings(axes: Mapping[str, Node], reader: Reader, row: Node) -> list[Bindin
 
 def _values(name: str, node: Node, reader: Reader) -> tuple[Node, ...]:
     before = len(reader.mistakes)
+    node = key_owners.expanded(reader, name, node)
     if is_axis(node):
         return unknown_values(reader, name, node)
     if isinstance(node.value, dict):  # values by name

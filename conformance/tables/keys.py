@@ -9,6 +9,7 @@ from typing import Any
 from conformance.model import capability, quantity, vocabulary
 from conformance.model.rules import LAYERS, LEVELS, RULE_ID
 from conformance.tables.expansion import FLAG_ENUMS, PARTS, UNKNOWN, WHICH
+from conformance.tables.key_owners import KEYS, OTHERS, OWNERS, WHERE
 from conformance.verbs import ENUMS
 
 NEEDS_OF = "needs of"
@@ -133,13 +134,19 @@ _DOORS = object_schema(dict.fromkeys(vocabulary.DOORS, _RULE_ID))
 _UNKNOWN_BITS = object_schema(
     {UNKNOWN: words(FLAG_ENUMS), WHICH: words(PARTS)}, required=(UNKNOWN,)
 )
+_KEYS_OF_OTHERS = object_schema({OTHERS: words(KEYS), OWNERS: words(WHERE)}, required=(OTHERS,))
 _VALUES: Schema = {"type": "array", "minItems": 1, "uniqueItems": True}
-# An axis of a row: a list of values, values by name, or unknown bits.
+# An axis of a row: a list of values, values by name, unknown bits, or keys of others.
 _AXIS: Schema = {
     "anyOf": [
         _VALUES,
-        {"type": "object", "minProperties": 1, "not": {"required": [UNKNOWN]}},
+        {
+            "type": "object",
+            "minProperties": 1,
+            "propertyNames": {"not": {"enum": [UNKNOWN, OTHERS]}},
+        },
         _UNKNOWN_BITS,
+        _KEYS_OF_OTHERS,
     ]
 }
 _AXIS_OF_SWEEP: Schema = {
@@ -150,10 +157,11 @@ _AXIS_OF_SWEEP: Schema = {
             (SUBSETS,),
         ),
         object_schema({UNKNOWN: words(FLAG_ENUMS)}, required=(UNKNOWN,)),
+        _KEYS_OF_OTHERS,
         {
             "type": "object",
             "minProperties": 1,
-            "propertyNames": {"not": {"enum": [SUBSETS, UNKNOWN]}},
+            "propertyNames": {"not": {"enum": [SUBSETS, UNKNOWN, OTHERS]}},
         },
     ]
 }
@@ -219,6 +227,9 @@ CLAUSE: Keys = {
         "the required result at these points",
     ),
     "rule": Key(_RULE_ID, "the rule that requires this result"),
+    "also": Key(
+        list_of(_RULE_ID, least=1), "further rules of the row whose sentences require this result"
+    ),
     "needs": Key(list_of(ref("capability"), least=1), "the capabilities that the points need"),
     NEEDS_OF: Key(
         {"type": "string"},

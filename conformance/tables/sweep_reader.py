@@ -12,6 +12,7 @@ from conformance.model.sweep import Clause, Sweep, points_where
 from conformance.tables import keys
 from conformance.tables.arguments import read_then
 from conformance.tables.expansion import FLAG_ENUMS, UNKNOWN, label, names_in
+from conformance.tables.key_owners import expanded
 from conformance.tables.keys import FACTOR, SUBSETS
 from conformance.tables.row import RowBody, RowText, elements, entries
 from conformance.tables.row_resolution import resolve
@@ -40,6 +41,7 @@ def read_sweep(
             fields["axes"].location,
             "a sweep without axes has only one point; write a row without a sweep",
         )
+    named = {name: expanded(reader, name, value) for name, value in named.items()}
     read = [_axis(reader, name, value) for name, value in named.items()]
     axes, nodes = (
         [axis for axis, _ in read if axis],
@@ -239,6 +241,7 @@ def _clauses(
             clauses.append(Clause(text, when, None, needs=needs))
         else:
             rule = reader.word(fields.get("rule"), "rule", registry)
+            also = reader.words(fields.get("also"), "rule", rules)
             if "rule" not in fields:
                 reader.note(
                     item.location,
@@ -248,7 +251,7 @@ def _clauses(
                 reader.note(fields["rule"].location, f"rule {rule} is not among the row's rules")
             call = row.fields.get("call")
             then = read_then(reader, fields["then"], str(call.value) if call else row.call)
-            clauses.append(Clause(text, when, then, rule or ""))
+            clauses.append(Clause(text, when, then, rule or "", also=also))
     clauses += _operation_clauses(reader, row, registry)
     deciding = [clause for clause in clauses if clause.then]
     if node is not None and isinstance(node.value, tuple):
@@ -269,7 +272,7 @@ def _clauses(
                 item.location, "expectations after an expectation without `if` can never apply"
             )
     for rule in rules if deciding and not reader.mistakes else ():
-        if rule not in {clause.rule for clause in deciding}:
+        if not any(rule in clause.rules for clause in deciding):
             reader.note(
                 node.location if node else row.row.location,
                 f"no expectation names the row's rule {rule}",

@@ -285,6 +285,10 @@ def bind_call(writer: Writer, step: Step) -> str:
         writer.access(arguments["send_flags"], "ibv_send_flags"),
     )
     name = f"bind{writer.next_number('bind') or ''}"
+    if arguments.get("mr_lkey"):
+        writer.say(f"{region}->lkey = {writer.number(arguments['mr_lkey'])}; /* for the bind */")
+    if arguments.get("mw_rkey"):
+        writer.say(f"{window}->rkey = {writer.number(arguments['mw_rkey'])}; /* for the bind */")
     if step.call == "ibv_bind_mw":
         writer.say(f"struct ibv_mw_bind {name} = {{ 1, {mask}, {info} }};")
         return f"ibv_bind_mw({queue}, {window}, &{name})"

@@ -344,6 +344,22 @@ def on_memory(writer: Writer, step: Step) -> None:
     writer.say(_ON_MEMORY[step.call].format(identifier(name), writer.names.of(name, "size"), how))
 
 
+def register_elsewhere(writer: Writer, step: Step) -> None:
+    """Writes the start of another process, which registers shared memory."""
+    if step.arguments["window"] != "none":
+        raise Inexpressible("it needs a window of another process")
+    memory = identifier(str(step.arguments["memory"]))
+    writer.use("other_process")
+    access = writer.access(step.arguments["access"])
+    writer.say(f"SET_UP(other_process({memory}, {memory}_size, {access}));")
+    for key in ("lkey", "rkey"):
+        writer.names.value(step.name, key, f"other.{key}")
+
+
+def access_elsewhere(writer: Writer, step: Step) -> None:
+    """Writes nothing: the other process of a program only waits."""
+
+
 STEPS: Mapping[str, Callable[[Writer, Step], None]] = {
     **{name: calls.register for name, verb in VERBS.items() if verb.product == REGION},
     **{name: calls.plain for name, verb in VERBS.items() if calls.is_plain(verb)},
@@ -359,6 +375,8 @@ STEPS: Mapping[str, Callable[[Writer, Step], None]] = {
     "restore_rkey": restore_rkey,
     "connect_qp": connect_qp,
     "destroy_qp": destroy_qp,
+    "register_elsewhere": register_elsewhere,
+    "access_elsewhere": access_elsewhere,
     **dict.fromkeys(_ON_MEMORY, on_memory),
     "traffic": traffic,
     "local_traffic": local_traffic,

@@ -1,8 +1,9 @@
 """Implements the interface `conformance.bench` by the reference device."""
 
+import errno
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import cast
 
@@ -104,6 +105,8 @@ class HeldQueue:
 
     def bind_mw(self, window: AnyWindow, info: BindInfo, flags: int, wr_id: int) -> Return:
         held = cast(HeldWindow, window)
+        if self._device.misnamed(held.window, held.rkey):
+            return _value(errno.EINVAL)
         with self._device.turn:
             fault, window.rkey = self._device.ibv_bind_mw(
                 self.queue, held.window, info, flags, wr_id
@@ -212,12 +215,11 @@ class ReferenceBench:
         return answered(lambda: self.device.dereg_import(mr.handle, elsewhere))
 
     @contextmanager
-    def register_elsewhere(self, memory: Memory, access: int) -> Iterator[tuple[int, int]]:
-        region = self.device.register_elsewhere(memory.addr, memory.size, access)
-        try:
-            yield self.device.reported_keys(region)
-        finally:
-            self.device.end_elsewhere(region)
+    def other_process(
+        self, work: Callable[[Bench], Iterator[bytes]]
+    ) -> Iterator[Callable[[], bytes]]:
+        with closing(cast(Generator[bytes], work(OtherProcess(self.device)))) as reports:
+            yield lambda: next(reports, b"")
 
     def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
         """Returns the numbers of objects, by kind, that remain if a process is killed after it has called `prepare`."""
@@ -284,6 +286,13 @@ class ReferenceBench:
         )
 
 
+class OtherProcess(ReferenceBench):
+    """The bench of another process on the same device. Its PDs belong to another context."""
+
+    def alloc_pd(self) -> Domain:
+        return self.device.alloc_pd(self.device.context + 1)
+
+
 @functools.cache
 def _checked(text: str, fault: tuple[str, str, int]) -> Sequence[Check]:
     """Returns the checks of a header. Cached, because compilation is slow and most references have the same header."""
@@ -304,5 +313,5 @@ def _new(spec: QpSpec, pd: Pd) -> Queue:
     )
 
 
-def _value(errno: int) -> Return:
-    return Return(errno, errno)
+def _value(number: int) -> Return:
+    return Return(number, number)

@@ -167,8 +167,9 @@ class Regions(Forking):
 
     # Domains
 
-    def alloc_pd(self) -> Domain:
-        domain = Domain(self.new_handle(), self.context, self.dealloc_pd)
+    def alloc_pd(self, context: int | None = None) -> Domain:
+        """Returns a new domain of this process, or of the process with another `context`."""
+        domain = Domain(self.new_handle(), context or self.context, self.dealloc_pd)
         self.domains[domain.handle] = domain
         return domain
 
@@ -334,18 +335,7 @@ class Regions(Forking):
         self.keys[region.key] = region
         return region
 
-    # Regions of other processes
-
-    def register_elsewhere(self, addr: int, length: int, access: int) -> Region:
-        """Registers memory in another process, with a PD of that process."""
-        domain = Domain(self.new_handle(), self.context + 1, self.dealloc_pd)
-        region = Region(self.new_handle(), self.new_key(), domain, addr, length, addr, access)
-        self.keys[region.key] = region
-        return region
-
-    def end_elsewhere(self, region: Region) -> None:
-        """Ends the other process, which invalidates the region's keys."""
-        del self.keys[region.key]
+    # Other processes
 
     def left_by_a_killed_process(self) -> dict[str, int]:
         """Returns the number of this device's objects, by kind, that the kernel counts after the process was killed."""

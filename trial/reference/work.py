@@ -35,7 +35,14 @@ class Binding(Queues):
         return 0, key
 
     def bound_region(self, info: BindInfo) -> Region | None:
-        return self.regions.get(info.mr.handle) if info.mr else None
+        """Returns the region with the lkey in struct ibv_mr, or None."""
+        if info.mr is None:
+            return None
+        region, lkey = self.regions.get(info.mr.handle), int(info.mr.struct.lkey)
+        if region is None or lkey == self.reported_keys(region)[0]:
+            return region
+        named = self.found(lkey)
+        return named if isinstance(named, Region) else None
 
     def bind_fault(
         self, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool
@@ -51,11 +58,11 @@ class Binding(Queues):
 
     def posted_bind_fault(self, queue: Queue, request: SendRequest) -> int:
         """Returns the errno for a posted bind request that cannot be posted, or 0."""
-        window, info = request.window, request.bind
+        info, window = request.bind, self.window_behind(request.window)
         assert info is not None
-        return self.bind_fault(
-            queue, self.window_behind(window), self.bound_region(info), info, posted=True
-        )
+        if self.misnamed(window, getattr(request.window, "rkey", window.key)):
+            return errno.EINVAL
+        return self.bind_fault(queue, window, self.bound_region(info), info, posted=True)
 
     def window_behind(self, window: object) -> Window:
         """Returns the device's window for a window of the bench. Raises Refused if the window was deallocated."""
@@ -63,6 +70,10 @@ class Binding(Queues):
         if not isinstance(found, Window):
             raise Refused(errno.EINVAL)
         return found
+
+    def misnamed(self, window: Window, rkey: int) -> bool:
+        """Returns whether struct ibv_mw contains a key that the window does not have."""
+        return rkey != window.key
 
     def posted_bind(self, queue: Queue, request: SendRequest) -> str:
         """Binds an unbound window of type 2, with a key that has the window's index. Returns the status."""
