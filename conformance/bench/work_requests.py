@@ -76,6 +76,7 @@ class Completion(NamedTuple):
     If `status` is not SUCCESS, the verbs do not define opcode and length: `opcode` is "" and `byte_len` is 0. `imm` is
     in host byte order, or None if the completion has no immediate data. `invalidated_rkey` is the key that a SEND with
     invalidation has invalidated (IBV_WC_WITH_INV), else None. `wc_flags` has all flags that the provider returned.
+    `qp_num` is None if the number was not read.
     """
 
     wr_id: int
@@ -86,6 +87,7 @@ class Completion(NamedTuple):
     vendor_err: int = 0
     invalidated_rkey: int | None = None
     wc_flags: int = 0
+    qp_num: int | None = None
 
 
 class Exchange(NamedTuple):

@@ -202,13 +202,13 @@ def _pack_elements(buffer: Any, at: int, sges: Sequence[Sge]) -> None:
 
 def completion(wcs: Any, index: int, at: int = 0) -> Completion:
     """Returns the completion number `index` of an array of struct ibv_wc that begins at the offset `at` of `wcs`."""
-    wr_id, status, opcode, vendor_err, byte_len, imm, _, _, flags, *_ = WC.unpack_from(
+    wr_id, status, opcode, vendor_err, byte_len, imm, number, _, flags, *_ = WC.unpack_from(
         wcs, at + index * WC.size
     )
     if status:
-        return Completion(wr_id, wc_status(status), vendor_err=vendor_err)
+        return Completion(wr_id, wc_status(status), vendor_err=vendor_err, qp_num=number)
     invalidated = imm if flags & _WITH_INV else None
     imm = socket.ntohl(imm) if flags & _WITH_IMM else None
     return Completion(
-        wr_id, "SUCCESS", wc_opcode(opcode), byte_len, imm, vendor_err, invalidated, flags
+        wr_id, "SUCCESS", wc_opcode(opcode), byte_len, imm, vendor_err, invalidated, flags, number
     )

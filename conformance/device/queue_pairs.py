@@ -9,6 +9,7 @@ from typing import Any, cast
 from conformance.bench.calls import IbvMw, KeyInStruct, Pd, Return, Sge, Window
 from conformance.bench.interface import Refusal
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
+from conformance.device.completion_readers import read_completions, readable_queue
 from conformance.device.device import Device, ProtectionDomain
 from conformance.device.libibverbs import exact
 from conformance.device.posting import IbvQp, Poster
@@ -91,7 +92,10 @@ class DeviceQueue:
         self.device, self.pd, self.spec, self.deadline_s = device, pd, spec, deadline_s
         self.kind, self.sq_sig_all = spec.kind, spec.sq_sig_all
         self._channel = CompChannel(device.context) if spec.notifies else None
-        self.cq = CQ(device.context, _CQ_DEPTH, None, self._channel)
+        if spec.by_readers:
+            self.cq = readable_queue(device.context, _CQ_DEPTH)
+        else:
+            self.cq = CQ(device.context, _CQ_DEPTH, None, self._channel)
         try:
             self.qp = self._create()
         except BaseException:
@@ -261,9 +265,11 @@ class DeviceQueue:
     def completions(self, count: int = 1, deadline_s: float | None = None) -> list[Completion]:
         """Returns the next `count` completions, or fewer at the deadline. The default deadline is the queue pair's
         deadline."""
-        found = self.poster.completions(
-            count, self.deadline_s if deadline_s is None else deadline_s
-        )
+        limit = self.deadline_s if deadline_s is None else deadline_s
+        if self.spec.by_readers:
+            found = read_completions(self.cq, count, limit)
+        else:
+            found = self.poster.completions(count, limit)
         if self._memory:
             self._memory.pull()
         return found

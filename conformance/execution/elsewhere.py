@@ -8,6 +8,7 @@ device/bench.py forks the process. The reference has only one process, and runs 
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 from conformance.bench.calls import Mr, Sge, errno_name
 from conformance.bench.interface import Bench, Memory, Pair
@@ -46,7 +47,7 @@ def access_elsewhere(context: CaseContext, step: Step) -> Observation:
     return told(refused[0] if refused else "0", "device")
 
 
-def _read(report: bytes) -> dict[str, int]:
+def _read(report: bytes) -> dict[str, Any]:
     """Returns the content of a report. Raises SetupRefused if the other process could not create an object."""
     if not report:
         raise UserError("another process ended before it could create its objects", status=3)

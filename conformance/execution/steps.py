@@ -35,6 +35,7 @@ from conformance.bench.work_requests import (
 from conformance.errors import SetupRefused
 from conformance.execution import (
     batches,
+    completion_fields,
     element_lists,
     elsewhere,
     in_flight,
@@ -449,9 +450,7 @@ def _bind(context: CaseContext, step: Step) -> Observation:
 
 
 @contextmanager
-def _other_keys(
-    context: CaseContext, step: Step, info: BindInfo, window: Window
-) -> Iterator[None]:
+def _other_keys(context: CaseContext, step: Step, info: BindInfo, window: Window) -> Iterator[None]:
     """Replaces the lkey in the region's struct ibv_mr and the rkey in the window's struct ibv_mw for one bind. A program
     can write any key to these structures."""
     mr, mr_lkey, mw_rkey = info.mr, step.arguments["mr_lkey"], step.arguments["mw_rkey"]
@@ -538,9 +537,41 @@ def post_local_inv(context: CaseContext, step: Step) -> Observation:
         context.pairs[str(step.arguments["qp"])].responder,
         context.number(step.arguments["rkey"]),
     )
-    request = SendRequest("LOCAL_INV", context.next_wr_id(), invalidate_rkey=rkey)
+    flags, wr_id = context.number(step.arguments["send_flags"]), context.next_wr_id()
+    request = SendRequest("LOCAL_INV", wr_id, flags=flags, invalidate_rkey=rkey)
     returned = queue.post_send(request)
-    return result_of(returned) | _completions(context, queue, returned, True, request)
+    asked = bool(flags & SIGNALED)
+    return result_of(returned) | _completions(context, queue, returned, asked, request)
+
+
+def binds_in_turn(context: CaseContext, step: Step) -> Observation:
+    """Binds a window `rounds` times; a window of type 2 is invalidated before each further bind. Each new key must
+    differ from the key before, and the last key of every round must be the only key that works. `returned` is 0, or
+    describes the first error."""
+    name = str(step.arguments["mw"])
+    window, pair = context.windows[name], context.pairs[str(step.arguments["qp"])]
+    type_2 = context.case.given.windows[name].type == 2
+    bind = replace(step, call=BINDS[type_2], arguments={"rkey": "", **step.arguments})
+    for number in range(context.number(step.arguments["rounds"])):
+        if number and type_2:
+            request = SendRequest("LOCAL_INV", context.next_wr_id(), invalidate_rkey=window.rkey)
+            pair.responder.post_send(request)
+            pair.responder.completions(1)
+        seen = _bind(context, bind)
+        if seen["returned"] != "0" or seen["wc"] != ["SUCCESS"]:
+            return {**seen, "returned": f"bind {number + 1}: {seen['returned']}, {seen['wc']}"}
+        if seen["rkey"]["before"] == seen["rkey"]["after"]:
+            return told(f"bind {number + 1} returned the key before", "provider")
+        scratch = context.harness.scratch(pair.requester.pd, 1, "binds in turn")
+        addr = context.number(step.arguments["addr"])
+        write = SendRequest(
+            "RDMA_WRITE", context.next_wr_id(), (scratch,), rkey=window.rkey, remote_addr=addr
+        )
+        pair.requester.post_send(write)
+        statuses = [completion.status for completion in pair.requester.completions(1)]
+        if statuses != ["SUCCESS"]:
+            return told(f"RDMA_WRITE by the key of bind {number + 1}: {statuses}", "device")
+    return told("0", "device")
 
 
 def post_send_with_inv(context: CaseContext, step: Step) -> Observation:
@@ -582,6 +613,7 @@ def restore_rkey(context: CaseContext, step: Step) -> Observation:
 
 _MODULES = (
     batches,
+    completion_fields,
     element_lists,
     elsewhere,
     in_flight,

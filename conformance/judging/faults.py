@@ -37,7 +37,9 @@ def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None
     if then.completion == "one" and seen["returned"] == "0" and len(seen["wc"]) != 1:
         return silent or _fault(FaultKind.SEVERAL_COMPLETIONS, seen)
     if then.outcome == "open":
-        return None
+        # The manual page of a bind defines the value of a failure, whatever the row leaves open.
+        negative = step.call in BINDS and str(seen["returned"]).startswith("-")
+        return _fault(FaultKind.NO_ERRNO, seen, came=[seen["returned"]]) if negative else None
     if silent:
         return silent
     if "fault" in seen:  # the call posted many requests, and one of the requests had this fault

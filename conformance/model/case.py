@@ -91,6 +91,7 @@ class QpSpec:
         None  # for RC_SRQ: the PD (bench.calls.Pd) of the shared receive queue; None: `pd`
     )
     notifies: bool = False  # the completion queue has a completion channel
+    by_readers: bool = False  # completions are polled with ibv_start_poll(3) and its readers
     wire: bool = False  # the peer is no RDMA device, but sends and receives packets itself
     ip: str = "v4"  # the version of the peer's IP address
     # Attributes of ibv_modify_qp for a queue pair with such a peer.
@@ -101,7 +102,13 @@ class QpSpec:
     @property
     def peer(self) -> "QpSpec":
         """Returns the specification of the peer: in the state RTS, with all rights."""
-        return QpSpec(self.kind, self.pd, extended=self.extended, inline=self.inline)
+        return QpSpec(
+            self.kind,
+            self.pd,
+            extended=self.extended,
+            inline=self.inline,
+            by_readers=self.by_readers,
+        )
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ def _given(given: Given) -> Iterator[str]:
             for what, yes in (
                 ("sq_sig_all", queue.sq_sig_all),
                 ("with a completion channel", queue.notifies),
+                ("with an extended completion queue", queue.by_readers),
                 (queue.extended, queue.extended),
                 ("without rights", queue.access == 0),
             )

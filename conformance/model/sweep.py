@@ -130,9 +130,7 @@ class Sweep:
             rules=clause.rules,
             kind=Kind.ROW,
             sweep=None,
-            needs=tuple(
-                dict.fromkeys([*case.needs, *of_rules, *clause.needs, *needs])
-            ),
+            needs=tuple(dict.fromkeys([*case.needs, *of_rules, *clause.needs, *needs])),
         )
 
 

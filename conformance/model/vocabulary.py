@@ -109,6 +109,10 @@ REMOTE_OPERATIONS = (
 # write to the region.
 LOCAL_OPERATIONS = ("SEND", "WRITE", "RECV", "RECV_WITH_IMM", "READ", "FETCH_AND_ADD")
 LIST_OPERATIONS = ("SEND", "WRITE", "RECV", "READ")
+COMPLETED_OPERATIONS = (
+    *("SEND", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "RDMA_READ", "ATOMIC_CMP_AND_SWP"),
+    *("ATOMIC_FETCH_AND_ADD", "BIND_MW", "LOCAL_INV"),
+)
 ATOMICS_IN_ORDER = ("ATOMIC_FETCH_AND_ADD", "ATOMIC_CMP_AND_SWP")
 IN_FLIGHT_OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "ATOMIC_FETCH_AND_ADD")
 # The types of queue pair that traffic can use. RC_SRQ is type RC with a shared receive queue.
@@ -183,6 +187,7 @@ _ARGUMENTS: Mapping[str, ArgumentSpec] = {
     "qp_access": ArgumentSpec("flags", "ibv_access_flags", QP_RIGHTS),
     # The send flags of the request in addition to SIGNALED.
     "with_flags": ArgumentSpec("flags", "ibv_send_flags", ""),
+    "send_flags": ArgumentSpec("flags", "ibv_send_flags", "SIGNALED"),
     "operations": ArgumentSpec("flags", "ibv_qp_create_send_ops_flags"),
     "sg_list": ArgumentSpec("sges"),
     "qp_type": _words("qp_type", "RC", TRAFFIC_TYPES),
@@ -231,7 +236,16 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     # others.
     # Without `rkey`, ibv_inc_rkey computes the new key from the window's last key.
     "post_bind_mw": {**_BIND, **_given("rkey=")},
-    "post_local_inv": _given("qp rkey=mw.rkey"),
+    "post_local_inv": _given("qp rkey=mw.rkey send_flags=SIGNALED"),
+    # Posts one request, and compares the fields of its completion.
+    "completion_fields": {
+        **_given("qp mr addr length=64"),
+        "mw": ArgumentSpec("object", "window", NULL, nullable=True),
+        "rkey": ArgumentSpec("quantity", default="mr.rkey"),
+        "op": _words("operation", None, COMPLETED_OPERATIONS),
+    },
+    # Binds `mw` again and again, and uses the new key and the key before.
+    "binds_in_turn": {**_BIND, **_given("rounds=257")},
     "post_send_with_inv": _given(
         "qp rkey=mw.rkey length=0"
     ),  # `length` is the size of the message in bytes
@@ -363,7 +377,7 @@ EXPECTATIONS: Mapping[str, ExpectationSpec] = {
         verbs.ENUMS["ibv_rereg_mr_err_code"].short_names, "refused", ("ibv_rereg_mr",), True
     ),
     "mr": ExpectationSpec(("as_asked",), "success", (*REGISTRATIONS, "ibv_rereg_mr")),
-    "completion": ExpectationSpec(("none", "one"), calls=(*BINDS, "connect_qp")),
+    "completion": ExpectationSpec(("none", "one"), calls=(*BINDS, "connect_qp", "post_local_inv")),
     "rkey": ExpectationSpec(("changed", "unchanged"), calls=BINDS),
     "opcode": ExpectationSpec(("as_posted",), "success", (*PROBES, *BINDS, "post_local_inv")),
     "invalidated": ExpectationSpec(("as_posted",), "success", ("post_send_with_inv",)),

@@ -289,7 +289,9 @@ def _through_door(case: Case, rule: str, registry: Registry) -> Case:
     sweep = case.sweep
     if sweep:
         clauses = tuple(
-            replace(each, rule=rule, needs=sweep.needs_of[each.rule], also=()) if each.then else each
+            replace(each, rule=rule, needs=sweep.needs_of[each.rule], also=())
+            if each.then
+            else each
             for each in sweep.clauses
         )
         sweep = replace(sweep, clauses=clauses, needs_of={rule: needs})

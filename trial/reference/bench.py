@@ -118,7 +118,9 @@ class HeldQueue:
         program that does not wait at all does not see the last completion yet."""
         polled = self.queue.polled
         hidden = deadline_s == 0 and not self._device.completes_at_once()
-        return [polled.popleft() for _ in range(min(count, len(polled) - hidden))]
+        found = [polled.popleft() for _ in range(min(count, len(polled) - hidden))]
+        own = self.number
+        return [done if done.qp_num else done._replace(qp_num=own) for done in found]
 
 
 class HeldPair:

@@ -42,9 +42,6 @@ class Device(MadeOtherwise, Advice, Postings, Extended):
         """Returns the errno that a program sees after a registration that returned NULL."""
         return errno
 
-    def reported_keys(self, region: Region) -> tuple[int, int]:
-        return region.key, region.key
-
     def query_mr(self, handle: int) -> tuple[int, int, int, int]:
         """Executes UVERBS_METHOD_QUERY_MR. Returns lkey, rkey, length and iova. Raises Refused."""
         refuse_if(handle not in self.regions, errno.ENOENT)

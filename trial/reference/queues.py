@@ -12,6 +12,7 @@ from trial.reference.access import Access
 from trial.reference.objects import Domain, Refused
 
 SUCCESS, FLUSHED = "SUCCESS", "WR_FLUSH_ERR"
+ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
 _KINDS = ("RC", "UC", "UD", "XRC", "XRC_SEND", "RC_SRQ")
 # The capability that each way of posting with builders needs.
 _BUILT = {WR_POST: WR_POST, BOTH_POSTERS: WR_POST, WINDOWS_POSTER: WINDOWS_POSTER}
@@ -92,7 +93,9 @@ class Queues(Access):
         """Adds a completion if the request is signaled or failed. After a failure the queue pair is in state ERR."""
         if status != SUCCESS or self.asks_completion(queue, request.flags):
             opcode = self.completed_opcode(request.opcode) if status == SUCCESS else ""
-            queue.polled.append(Completion(self.reported_wr_id(request.wr_id), status, opcode))
+            done = Completion(self.reported_wr_id(request.wr_id), status, opcode)
+            length = self.sent_length(request) if status == SUCCESS else 0
+            queue.polled.append(done._replace(byte_len=length, qp_num=self.reported_number(queue)))
             if self.gives_event(queue, request, status):
                 queue.requested, queue.notified = "", True
         if status not in (SUCCESS, FLUSHED):
@@ -112,6 +115,14 @@ class Queues(Access):
     def received_opcode(self, message: bool) -> str:
         """Returns the opcode of a receive's completion, for a message or an RDMA WRITE with immediate data."""
         return "RECV" if message else "RECV_RDMA_WITH_IMM"
+
+    def reported_number(self, queue: Queue) -> int:
+        return queue.number
+
+    def sent_length(self, request: SendRequest) -> int:
+        """Returns the byte_len of a requester's completion: the bytes that a READ or an atomic has returned."""
+        returns = request.opcode == "RDMA_READ" or request.opcode in ATOMICS
+        return sum(sge.length for sge in request.sges) if returns else 0
 
     def reported_wr_id(self, wr_id: int) -> int:
         return wr_id

@@ -335,6 +335,10 @@ class Regions(Forking):
         self.keys[region.key] = region
         return region
 
+    def reported_keys(self, region: Region) -> tuple[int, int]:
+        """Returns lkey and rkey in the structures of a program."""
+        return region.key, region.key
+
     # Other processes
 
     def left_by_a_killed_process(self) -> dict[str, int]:

@@ -1,0 +1,85 @@
+"""Compares the fields of a requester's completion with ibv_poll_cq(3). Other calls judge the status and, in some rows,
+the opcode; here every field that the manual page defines for the status is compared."""
+
+from conformance.bench.interface import Queue
+from conformance.bench.work_requests import (
+    COMPLETED_AS,
+    SIGNALED,
+    BindInfo,
+    Completion,
+    SendRequest,
+    next_rkey,
+)
+from conformance.execution.connection import SILENCE_S, post_receives
+from conformance.execution.context import CaseContext, compared, result_of
+from conformance.execution.in_flight import NOT_COMPLETED
+from conformance.model.case import Step
+from conformance.model.observation import Observation
+from conformance.verbs import ENUMS
+
+_RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE")
+_OF_OWNERS = ("BIND_MW", "LOCAL_INV")  # requests of the region's owner, not of its peer
+_GRH = 1 << 0  # enum ibv_wc_flags
+_WORD = 8
+_ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
+
+
+def completion_fields(context: CaseContext, step: Step) -> Observation:
+    """Posts one request, and compares the fields of its completion. `differences` names each wrong field."""
+    pair, operation = context.pairs[str(step.arguments["qp"])], str(step.arguments["op"])
+    queue = pair.responder if operation in _OF_OWNERS else pair.requester
+    length = _WORD if operation in _ATOMICS else context.number(step.arguments["length"])
+    request = _request(context, step, queue, operation, length)
+    if operation == "SEND":
+        place = context.harness.scratch(pair.responder.pd, length, "fields of a message")
+        post_receives(pair.responder, [context.next_wr_id()], (place,))
+    if operation == "RDMA_WRITE_WITH_IMM":
+        post_receives(pair.responder, [context.next_wr_id()])
+    returned = queue.post_send(request)
+    if returned.value:
+        return result_of(returned)
+    completions = queue.completions(1)
+    extra = queue.completions(1, SILENCE_S) if not completions else []
+    if not completions + extra:
+        return {**result_of(returned), "returned": NOT_COMPLETED}
+    (completion,) = completions or extra
+    observation: Observation = {**result_of(returned), "layer": "device"}
+    observation["wc"] = [completion.status]
+    return compared(observation, _differences(completion, request, queue, length))
+
+
+def _request(
+    context: CaseContext, step: Step, queue: Queue, operation: str, length: int
+) -> SendRequest:
+    wr_id, rkey = context.next_wr_id(), context.number(step.arguments["rkey"]) % (1 << 32)
+    if operation == "LOCAL_INV":
+        return SendRequest(operation, wr_id, invalidate_rkey=rkey)
+    addr = context.number(step.arguments["addr"])
+    if operation == "BIND_MW":
+        window = context.windows[str(step.arguments["mw"])]
+        window.old_rkey, key = window.rkey, next_rkey(window.rkey)
+        info = BindInfo(context.mrs[str(step.arguments["mr"])], addr, length, _RIGHTS)
+        return SendRequest(operation, wr_id, rkey=key, window=window, bind=info)
+    local = context.harness.scratch(queue.pd, length, "fields of a completion", _RIGHTS)
+    return SendRequest(
+        operation, wr_id, (local,), SIGNALED, rkey=rkey, remote_addr=addr, compare_add=1
+    )
+
+
+def _differences(
+    completion: Completion, request: SendRequest, queue: Queue, length: int
+) -> list[str]:
+    """Returns a text for each wrong field. After a failure only wr_id, status, qp_num and vendor_err are defined."""
+    wanted: dict[str, object] = {"wr_id": request.wr_id, "qp_num": queue.number}
+    if completion.status == "SUCCESS":
+        wanted["opcode"] = COMPLETED_AS.get(request.opcode, request.opcode)
+        if request.opcode == "RDMA_READ" or request.opcode in _ATOMICS:
+            wanted["byte_len"] = length
+    different = []
+    for name, value in wanted.items():
+        actual = getattr(completion, name)
+        if actual != value:
+            different.append(f"{name} {actual} instead of {value}")
+    if completion.status == "SUCCESS" and completion.wc_flags & _GRH:
+        different.append("the flag GRH, which is valid only for datagrams")
+    return different
