@@ -9,8 +9,9 @@ from typing import cast
 
 from conformance.bench.calls import Mr, Pd, Return
 from conformance.bench.doors import RegMrEx
-from conformance.bench.interface import Bench, Entry, Memory
+from conformance.bench.interface import Bench, DmaBuf, Entry, Memory
 from conformance.device import (
+    exporter,
     fork_settings,
     limits,
     memory,
@@ -154,6 +155,10 @@ class DeviceBench:
         still reports for the killed process."""
 
         return other_process.killed(lambda: prepare(self._again()), self.device.netlink.count)
+
+    def exporter(self, request: str, dmabuf: DmaBuf) -> int:
+        """Sends a request about a dma-buf to the suite's exporter (exporter.py). Raises OSError or HostLacks."""
+        return exporter.request(request, dmabuf.fd)
 
     def fork_setting(self, setting: str, kernel: str) -> tuple[int, Mapping[str, str]]:
         """Tests fork protection in a new process; see fork_settings.py."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.device import persistent
+from conformance.device import exporter, persistent
 from conformance.errors import HostLacks
 from conformance.kernel import paging
 
@@ -306,6 +306,7 @@ def _system_heap(size: int) -> int:
 _MAKE: dict[str, tuple[Path, Callable[[int], int], str]] = {
     "udmabuf": (_UDMABUF, _udmabuf, "CONFIG_UDMABUF"),
     "system_heap": (_HEAP, _system_heap, "CONFIG_DMABUF_HEAPS_SYSTEM"),
+    "movable": (exporter.DEVICE, exporter.create, "the module rdma_cts_exporter"),
 }
 
 

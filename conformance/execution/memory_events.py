@@ -4,7 +4,7 @@ or share pages with a child by fork()."""
 import ctypes
 from collections.abc import Callable
 
-from conformance.bench.calls import Return
+from conformance.bench.calls import Return, errno_name
 from conformance.bench.memory_areas import BEFORE, Part
 from conformance.errors import SetupRefused
 from conformance.execution.context import CaseContext, compared, result_of, told
@@ -43,6 +43,31 @@ def move(context: CaseContext, step: Step) -> Observation:
     paging.move(memory.addr, memory.size, destination.addr)
     context.memory[name] = destination
     return told()
+
+
+def move_buffer(context: CaseContext, step: Step) -> Observation:
+    """Moves a dma-buf to other pages. A buffer that an importer has pinned does not move."""
+    return _exporter(context, step, "move")
+
+
+def revoke_buffer(context: CaseContext, step: Step) -> Observation:
+    return _exporter(context, step, "revoke")
+
+
+def left_pages(context: CaseContext, step: Step) -> Observation:
+    """Examines the pages that a dma-buf has left. `returned` is 0 if no byte of them has changed."""
+    dmabuf = context.dmabufs[str(step.arguments["buffer_fd"])]
+    changed = context.bench.exporter("changed", dmabuf)
+    return told(f"{changed} bytes of pages that the buffer has left" if changed else "0", "device")
+
+
+def _exporter(context: CaseContext, step: Step, request: str) -> Observation:
+    dmabuf = context.dmabufs[str(step.arguments["buffer_fd"])]
+    try:
+        context.bench.exporter(request, dmabuf)
+    except OSError as error:
+        return {**told("-1", "kernel"), "errno": errno_name(error.errno or 0)}
+    return told("0", "kernel")
 
 
 def discard(context: CaseContext, step: Step) -> Observation:

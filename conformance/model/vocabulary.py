@@ -53,6 +53,7 @@ MEMORY_KINDS = {
 DMABUF_KINDS = {
     "udmabuf": "a dma-buf that /dev/udmabuf creates from the pages of an anonymous file",
     "system_heap": "a dma-buf of /dev/dma_heap/system",
+    "movable": "a dma-buf of the suite's own exporter, which can move and be revoked",
 }
 # Advice of madvise(2) that removes pages from memory.
 DISCARDS = {
@@ -173,6 +174,7 @@ _ARGUMENTS: Mapping[str, ArgumentSpec] = {
     "length": ArgumentSpec("quantity", default="buf.size"),
     "rounds": ArgumentSpec("quantity", default="100"),
     "memory": ArgumentSpec("object", "memory", "buf"),
+    "buffer_fd": ArgumentSpec("object", "dmabuf", "dmabuf"),
     # Memory that must not be accessed if the operation is refused.
     "guarded": ArgumentSpec("object", "memory", NULL, nullable=True),
     "mw": ArgumentSpec("object", "window", "mw"),
@@ -261,6 +263,11 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "command": _words("command", None, FORGED),
         "handle": _words("handle", None, ("nobodys", "pd", "mr", "mw", "qp")),
     },
+    # Requests of the suite's exporter about a dma-buf of the kind `movable`.
+    "move_buffer": _given("buffer_fd"),
+    "revoke_buffer": _given("buffer_fd"),
+    # Counts the bytes that were written to pages that the buffer has left.
+    "left_pages": _given("buffer_fd"),
     "fill": _given("memory"),
     "unmap": _given("memory"),
     "protect": _given("memory"),

@@ -10,7 +10,7 @@ from typing import cast
 from conformance.bench.calls import Injected, Mr, Pd, Return, Sge
 from conformance.bench.calls import Window as AnyWindow
 from conformance.bench.doors import RegMrEx
-from conformance.bench.interface import Bench, Entry, Memory, Refusal
+from conformance.bench.interface import Bench, DmaBuf, Entry, Memory, Refusal
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.errors import HostLacks
 from conformance.execution.offered import absent_on, offered_by
@@ -235,6 +235,10 @@ class ReferenceBench:
 
     def dmabuf(self, kind: str, size: int) -> Range:
         return self.device.memory.dmabuf(size)
+
+    def exporter(self, request: str, dmabuf: DmaBuf) -> int:
+        cast(Range, dmabuf).revoked |= request == "revoke"
+        return self.device.exporter(request, dmabuf.addr, dmabuf.size)
 
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair:
         """Returns a new pair of queue pairs. Raises Refused if the device does not have the type."""

@@ -36,6 +36,7 @@ class Range:
     size: int
     forget: Callable[[], None]
     fd: int = -1
+    revoked: bool = False  # a dma-buf that its exporter has revoked
 
     def close(self) -> None:
         self.forget()

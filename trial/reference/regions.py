@@ -327,7 +327,21 @@ class Regions(Forking):
             raise Refused(errno.EBADF) from error
         if found is None:
             raise Refused(errno.EINVAL)
+        refuse_if(found.revoked, errno.ENODEV)
         return found.addr, found.size
+
+    def exporter(self, request: str, addr: int, size: int) -> int:
+        """Moves or revokes a dma-buf, or returns a number of the exporter. A buffer of the reference keeps its address
+        when it moves, so regions follow it, and nothing is left."""
+        if request == "revoke":
+            self.end_access(addr, size)
+        return 0
+
+    def end_access(self, addr: int, size: int) -> None:
+        """Ends the access to the regions of a dma-buf. Their keys stay allocated."""
+        for region in self.regions.values():
+            if addr <= region.addr < addr + size:
+                region.usable = False
 
     def keep(self, region: Region) -> Region:
         region.domain.users += 1
