@@ -15,6 +15,7 @@ from commands.cli.streams import show
 from conformance.errors import UserError, format_count
 from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord
 from conformance.model.verdict import Verdict
+from conformance.results.equal_results import unequal_verdicts
 from conformance.results.records import FILE_NAME, Recorded, footer_record, read_results
 from conformance.results.rejudge import WITHOUT_POINTS, Rejudged, find, rejudge
 from conformance.results.waiver_file import read_waivers
@@ -69,7 +70,8 @@ def execute(arguments: argparse.Namespace) -> int:
         new = digest(read_results(out), out, str(out), is_own=True)
         same = old.header["suite"].get("tables_sha256") == suite.tables_sha256
         unfounded = [each.unfounded for each in again if same and each.unfounded]
-        show(_summary(old, new, again, unfounded, arguments))
+        unequal = unequal_verdicts(suite, read_results(out), old.directory)
+        show(_summary(old, new, again, unfounded, unequal, arguments))
         if arguments.out:
             report.write_beside(
                 out
@@ -139,6 +141,7 @@ def _summary(
     new: Digest,
     again: list[Rejudged],
     unfounded: list[str],
+    unequal: list[str],
     arguments: argparse.Namespace,
 ) -> Iterator[str]:
     comparison = compare(old, new, unlike_tables=True)
@@ -151,6 +154,8 @@ def _summary(
     yield from (f"waiver: {problem}" for problem in new.waivers.get("problems", ()))
     judged = sum(not each.kept for each in again)
     yield f"{judged} of {len(again)} results judged again: {format_count(counts['cases'], 'verdict')} changed"
+    yield from (f"equal results, unequal verdicts: {line}" for line in unequal)
+    yield f"{format_count(len(unequal), 'result')} with unequal verdicts in equal cases"
     yield f"before: {old.short_sentence}"
     yield f"now:    {new.short_sentence}"
     if arguments.out:

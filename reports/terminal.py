@@ -7,12 +7,14 @@ import shlex
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TextIO
 
 from conformance.defects import Severity
 from conformance.errors import PROGRAM, command, format_count
+from conformance.judging import LEFT_ELSEWHERE, LEFT_OPEN, UNDECLARED
 from conformance.model.preflight import format_findings
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import (
@@ -67,12 +69,8 @@ def summary(
     )
     lines.append(f"{format_count(len(run.results), 'case')}{duration}{points}: {figures}")
     lines += [*([run.headline] if run.headline else ()), run.short_sentence]
-    remarks = sum(bool(record["notes"]) for record in run.results)
-    if remarks:
-        lines.append(
-            f"{format_count(remarks, 'result')} with remarks: the documents leave the outcome open or contradict "
-            "each other"
-        )
+    if remarks := format_remarks(run.results):
+        lines.append(remarks)
     lines += run.repetitions.summary()
     lines += [f"waiver: {problem}" for problem in run.waivers.get("problems", ())]
     where = f"report: {out / REPORT} (results: {out})" if reported else f"results: {out}"
@@ -81,6 +79,34 @@ def summary(
     return "\n".join(
         [*(line if "\x1b" in line else fitted(line, stream) for line in lines), conclusion]
     )
+
+
+def format_remarks(results: Iterable[ResultRecord]) -> str:
+    """Returns the numbers of results by their remark: open outcomes, outcomes that other rows judge, and so on."""
+    count = Counter(_remark_in(record["notes"]) for record in results if record["notes"])
+    parts = [f"{count[kind]:,} {kind}" for kind in _REMARKS.values() if count[kind]]
+    return (
+        f"{format_count(sum(count.values()), 'result')} with remarks: {', '.join(parts)}"
+        if parts
+        else ""
+    )
+
+
+def _remark_in(notes: Iterable[str]) -> str:
+    for note in notes:
+        for beginning, kind in _REMARKS.items():
+            if beginning and note.startswith(beginning):
+                return kind
+    return _REMARKS[""]
+
+
+# For the beginning of a remark, its kind; the last kind is that of all other remarks.
+_REMARKS: Mapping[str, str] = {
+    LEFT_OPEN: "left open by the documents",
+    LEFT_ELSEWHERE: "judged by other rows",
+    UNDECLARED: "work although not declared",
+    "": "with another remark",
+}
 
 
 def _defects(run: Digest, stream: TextIO, level: int) -> Iterator[str]:

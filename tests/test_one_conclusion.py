@@ -5,7 +5,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,23 +13,19 @@ import pytest
 
 from commands.report import renderer
 from conformance.errors import UserError
-from conformance.judging import Basis, conclude, verdict_key
 from conformance.model.capability import OF_TEST_KERNELS
-from conformance.model.case import Case, Flags
-from conformance.model.kind import Kind
-from conformance.model.observation import Observation, without_undeclared
+from conformance.model.case import Case
 from conformance.model.record import FooterRecord, ResultRecord
 from conformance.model.rules import VENDOR, Needs, Shown, controls, shown_by, shown_of_rules
 from conformance.model.verdict import Verdict
 from conformance.model.vocabulary import TIERS
 from conformance.results.conclusions import RunConclusion, conclude_run
-from conformance.results.points import read_points
-from conformance.results.records import Recorded, read_results
-from conformance.results.rejudge import known_capabilities
+from conformance.results.equal_results import unequal_verdicts
+from conformance.results.records import read_results
 from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, unproven
 from conformance.results.writer import shown_in
 from conformance.tables import suite
-from conformance.tables.suite import CASES, Selection, Suite, load_suite
+from conformance.tables.suite import CASES, Selection, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from kinds import Cli, Folders
 from patience import calls_of
@@ -44,9 +40,6 @@ from trial.reference.device import Device
 from trial.reference.stack import without
 
 SUITE = load_suite()
-# Verdicts that do not judge the result of a call.
-_SILENT = (Verdict.UNREACHABLE, Verdict.BROKEN)
-_NOT_SUPPORTED = ("EOPNOTSUPP", "ENOSYS")
 (CASE,) = (
     case for case in SUITE.cases if case.id == "reg_mr/rights/remote-read-granted-by-remote-read"
 )
@@ -216,60 +209,6 @@ class NoOffsets(Device):
         return 95 if access & (1 << 5 | 1 << 7) else super().access_fault(access)
 
 
-def contradictions(suite: Suite, recorded: Recorded, directory: Path) -> list[str]:
-    """Returns one line for each result of a call that has several verdicts: the call, its result, and a case for each
-    verdict.
-
-    Two cases contradict each other if the same call, with the same set-up at the same entry, returned the same result,
-    but their verdicts differ. Later steps of a row are left out, because other rows may have other steps. Rows that
-    judge the status of a refusal and not its effect are left out too. Whether a refusal with EOPNOTSUPP or ENOSYS is
-    UNSUPPORTED must not depend on addresses and lengths: for these codes, calls with the same flags on memory of the
-    same kind count as the same call.
-    """
-    basis = Basis(known_capabilities(recorded))
-    found: dict[str, dict[Verdict, str]] = {}
-    results: dict[str, str] = {}
-    for of, observed in _calls(suite, recorded, directory, basis):
-        returned = without_undeclared(observed)
-        returned.pop("afterwards", None)
-        verdict = Verdict(conclude(replace(of, afterwards=()), basis, returned)[0].verdict)
-        if (
-            verdict in _SILENT
-            or of.when.then.outcome == "open"
-            or of.when.then.because
-            or "returned" not in returned
-        ):
-            continue
-        keys = [repr((str(of.when), of.entry, of.given, of.before, verdict_key(returned)))]
-        if returned["errno"] in _NOT_SUPPORTED:
-            flags = {
-                name: value for name, value in of.when.arguments.items() if isinstance(value, Flags)
-            }
-            kinds = [memory.kind for memory in of.given.memory.values()]
-            keys.append(repr((of.when.call, flags, kinds, of.entry, returned["errno"])))
-        for key in keys:
-            results[key] = (
-                f"{of.when}@{of.entry} returned {returned['returned']} {returned['errno']}"
-            )
-            found.setdefault(key, {}).setdefault(verdict, of.id)
-    return [f"{results[key]}: {verdicts}" for key, verdicts in found.items() if len(verdicts) > 1]
-
-
-def _calls(
-    suite: Suite, recorded: Recorded, directory: Path, basis: Basis
-) -> Iterator[tuple[Case, Observation]]:
-    """Yields each row with its observation. For a sweep, yields one point of each group of points with the same result,
-    as a row, with the point's observation."""
-    for each in recorded.results:
-        of = suite.find(each["case"])
-        assert of is not None
-        if of.kind is Kind.ROW and each["observed"]:
-            yield of, each["observed"]
-        elif of.sweep is not None and each.get("points_file"):
-            for example in read_points(directory, each).examples:
-                yield basis.resolved(of.sweep.point_case(of, example["point"])), example["observed"]
-
-
 DEVICES = (
     Device(without("odp", "rereg_mr")),
     Device(),
@@ -296,7 +235,7 @@ def test_equal_results_of_calls_have_equal_verdicts(
         if (case.sweep is None or case.sweep.size <= most_points) and not is_dear(case)
     ]
     path = record(tmp_path, SUITE, fast, device)
-    assert contradictions(SUITE, read_results(path), path) == []
+    assert unequal_verdicts(SUITE, read_results(path), path) == []
 
 
 # The evidence for a rule

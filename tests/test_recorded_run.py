@@ -1,12 +1,16 @@
 """Tests that the quotations of a run in the documentation equal the output for the recorded run."""
 
 import importlib
+import lzma
 import sys
 from functools import cache
+from pathlib import Path
 
 import pytest
 
-from conformance.tables.suite import ROOT
+from conformance.results.equal_results import unequal_verdicts
+from conformance.results.records import FILE_NAME, read_results
+from conformance.tables.suite import ROOT, load_suite
 from conformance.tables.tiers import DURATIONS
 from reports.digest import Digest
 
@@ -33,6 +37,13 @@ def test_the_page_of_findings_has_the_current_words_of_the_rules() -> None:
     text = quotes.FINDINGS.read_text(encoding="utf-8")
     assert text.count("\n- the document: ") > 30
     assert quotes.with_present_words(text) == text, "outdated: run python3 docs/quotes.py"
+
+
+@pytest.mark.parametrize("stack", [path.name.partition(".")[0] for path in quotes.RUNS.iterdir()])
+def test_equal_results_of_a_recorded_run_have_equal_verdicts(stack: str, tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    path.write_bytes(lzma.decompress((quotes.RUNS / f"{stack}.jsonl.xz").read_bytes()))
+    assert unequal_verdicts(load_suite(), read_results(tmp_path), tmp_path) == []
 
 
 def test_shards_are_divided_by_the_durations_of_the_recorded_run() -> None:

@@ -1,7 +1,8 @@
 """Tests verbs and types of queue pairs that no device attribute declares, and tests the declared capabilities.
 
-Each trial is one harmless call in its simplest form. A stack without a verb returns a code of bench.calls.ABSENT for
-all arguments; after any different result, the verb exists. A declared capability counts as absent only if a call
+Each trial is one harmless call in its simplest form. A stack without a verb or a flag returns a code of
+bench.calls.ABSENT for all arguments; after any different result, the verb or the flag exists: what no attribute
+declares, only such a code declares as missing. A declared capability counts as absent only if a call
 returns such a code, or if a call that creates an object or posts a well-formed request returns EINVAL. The cases detect
 other errors, and the rules CAP-… judge an absent capability.
 """
@@ -141,10 +142,10 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
             kind.lower(): _can_be_created(bench, QpSpec(kind, "pd"), pd) for kind in _OPTIONAL
         }
     verbs = {verb: returned.errno not in ABSENT for verb, returned in results.items()}
-    kinds = {
-        kind: returned.mr is not None or not _means_absent(returned)
-        for kind, returned in regions.items()
-    }
+    # No document allows a device to refuse another offset in the page: a refusal violates a rule (capability.JUDGED_BY).
+    kinds = {kind: returned.errno not in ABSENT for kind, returned in regions.items()}
+    for kind in capability.JUDGED_BY.keys() & regions.keys():
+        kinds[kind] = not _means_absent(regions[kind])
     return verbs | kinds | newer
 
 
@@ -190,7 +191,7 @@ def _on_huge_pages(bench: Bench, entry: Entry, pd: Pd) -> dict[str, bool]:
     _discard(entry, plain)
     if plain.mr:
         returned = entry.reg_mr(pd, memory.addr, memory.size, _PLAIN | _ON_DEMAND | _HUGETLB)
-        found["hugetlb"] = returned.mr is not None or not _means_absent(returned)
+        found["hugetlb"] = returned.errno not in ABSENT
         _discard(entry, returned)
     memory.close()
     return found

@@ -24,7 +24,14 @@ from conformance.judging.faults import (
 from conformance.judging.kernel_alarms import kernel_alarm, kernel_remark
 from conformance.judging.sentences import format_answer, sentence
 from conformance.judging.wire import answers
-from conformance.model.capability import BY_SYMBOL, Capabilities, Profile, titled
+from conformance.model.capability import (
+    BY_SYMBOL,
+    JUDGED_BY,
+    UNDECLARABLE,
+    Capabilities,
+    Profile,
+    titled,
+)
 from conformance.model.case import Case, Step
 from conformance.model.fault import Fault, FaultKind, verdict_of
 from conformance.model.kind import Kind
@@ -39,6 +46,10 @@ from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import REGISTRATIONS, WIRE
 
 _NONE: Mapping[str, str] = {}
+# The remarks about a judged call whose outcome no row or another row judges.
+LEFT_OPEN, LEFT_ELSEWHERE = "the documents leave this open", "other rows judge this outcome"
+# The remark about a call that works although the device does not declare or offer a capability that it needs.
+UNDECLARED = "accepted although the device"
 # The fields of an observation that `verdict_key` leaves out or reduces, because their values, such as addresses and
 # handles, differ in each run.
 _TOO_FAST = "not seen: the device was faster, and completed all requests before the call returned"
@@ -145,9 +156,9 @@ def judge(
     if "setup_failed" in observed:
         judgement = _judge_setup(case, lack, observed)
     elif case.when.then.outcome == "open" and not BY_SYMBOL.keys() & set(undeclared):
-        judgement = _judge_open(case, lack, observed)
+        judgement = _judge_open(case, undeclared, lack, observed)
     elif undeclared:
-        judgement = _judge_undeclared(case, lack, observed)
+        judgement = _judge_undeclared(case, undeclared, lack, observed)
     else:
         judgement = _judge_steps(case, observed)
     if judgement.verdict not in VIOLATIONS and observed.get("left_behind"):
@@ -230,8 +241,11 @@ def apply_profile(
 def _lack(undeclared: Sequence[str], absent: Mapping[str, str]) -> str:
     """Returns a clause that says what the device lacks; empty if the device lacks nothing."""
     clauses = []
-    if names := [name for name in undeclared if name not in absent]:
-        clauses.append(f"does not declare {', '.join(map(titled, names))}")
+    missing = [name for name in undeclared if name not in absent]
+    if names := [name for name in missing if name not in UNDECLARABLE]:
+        clauses.append(f"does not declare {', '.join(names)}")
+    if names := [name for name in missing if name in UNDECLARABLE]:
+        clauses.append(f"does not offer {', '.join(map(titled, names))}")
     if names := [name for name in undeclared if name in absent]:
         clauses.append(f"declares {', '.join(names)} but does not have it")
     return " and ".join(clauses)
@@ -255,33 +269,42 @@ def _of_set_up(kind: FaultKind, case: Case, observed: Observation) -> Fault:
     return replace(fault, call="", verb=call or fault.verb, expected=case.needs if not call else ())
 
 
-def _judge_open(case: Case, lack: str, observed: Observation) -> Judgement:
+def _judge_open(
+    case: Case, undeclared: Sequence[str], lack: str, observed: Observation
+) -> Judgement:
     """Judges a case whose judged call has an open outcome: only the later steps can have a fault."""
     judgement = _judge_steps(case, observed)
-    # Without the object of the refused call, the later steps show nothing about the device.
-    if lack and case.afterwards and outcome_of(case.when, observed) == "refused":
-        return _judge_undeclared(case, lack, observed)
+    # A refusal of what the device lacks shows nothing about the device, and neither do later steps without the object.
+    if lack and outcome_of(case.when, observed) == "refused":
+        return _judge_undeclared(case, undeclared, lack, observed)
     if lack and judgement.verdict == Verdict.FAIL and _first_refused(case, observed):
-        return _judge_undeclared(case, lack, observed)
+        return _judge_undeclared(case, undeclared, lack, observed)
     if judgement.verdict != Verdict.PASS:
         return judgement
-    note = "the documents leave this open"
+    note = LEFT_ELSEWHERE if case.when.then.judged else LEFT_OPEN
     return Judgement(Verdict.PASS, f"{judgement.reason}; {note}", (note, *judgement.notes))
 
 
-def _judge_undeclared(case: Case, lack: str, observed: Observation) -> Judgement:
+def _judge_undeclared(
+    case: Case, undeclared: Sequence[str], lack: str, observed: Observation
+) -> Judgement:
     """Judges a case that needs a capability which the device lacks: the call must be refused, or work as documented."""
     silent = first_fault(case, observed)
     if silent and silent.kind is FaultKind.NO_COMPLETION:
         return Judgement.of_fault(silent)
     if outcome_of(case.when, observed) == "refused":
+        if judges := [JUDGED_BY[name] for name in undeclared if name in JUDGED_BY]:
+            refused = f"{case.when} was refused with {observed['errno'] or observed['returned']}"
+            return Judgement(
+                Verdict.UNREACHABLE, f"{refused}, a violation of {judges[0]} that its rows judge"
+            )
         if observed.get("changed") or observed.get("moved", "nothing") not in ("nothing", "other"):
             return Judgement.of_fault(located(answer_of(FaultKind.MOVED, observed), case))
         because = f" with {observed['errno']}" if observed.get("errno") else ""
         return Judgement(
             Verdict.UNSUPPORTED, f"{case.when} was refused{because}; the device {lack}"
         )
-    note = f"accepted although the device {lack}"
+    note = f"{UNDECLARED} {lack}"
     judgement = _judge_steps(case, observed)
     inert = _first_refused(case, observed)
     if inert:

@@ -175,6 +175,15 @@ def titled(name: str) -> str:
     return f"{verb.name} (in rdma-core since {verb.since})" if verb else name
 
 
+# Capabilities that no attribute declares. A stack declares that it lacks one only by an errno such as EOPNOTSUPP.
+UNDECLARABLE = frozenset(
+    name
+    for name, meaning in MEANING.items()
+    if name in BY_SYMBOL or meaning.endswith("no declaration exists")
+)
+# For a call that the documents allow unconditionally: the rule whose rows judge its refusal. What other rows need of
+# such a call cannot be reached where it is refused.
+JUDGED_BY = {"iova_page_offset": "IOVA-02a"}
 # For each entry, the preconditions of all its cases.
 _OF_ENTRIES = {"uverbs": ("raw_registration",)}
 

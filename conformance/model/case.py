@@ -160,6 +160,7 @@ class Expectation:
         ""  # only for a later step: the outcome of the judged call after which the step is executed
     )
     moved: str = ""  # nothing: an operation that succeeds must not change a byte
+    judged: str = ""  # elsewhere: with the outcome `open`, other rows judge the outcome
 
     def as_data(self) -> dict[str, Any]:
         set_ = {name: value for name, value in vars(self).items() if value}

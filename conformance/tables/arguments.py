@@ -189,7 +189,7 @@ def _unknown_bit(reader: Reader, item: Node, bit: int, enum: str) -> int | None:
 def read_then(reader: Reader, node: Node, call: str) -> Expectation:
     """Reads the expectation of a call: an outcome, or a mapping with an outcome and further conditions."""
     if not isinstance(node.value, dict):
-        return Expectation(reader.word(node, "outcome", vocabulary.OUTCOMES) or "open")
+        return _expecting(reader.word(node, "outcome", vocabulary.OUTCOMES) or "open")
     fields = reader.mapping(node, "then", _THEN_KEYS, ("outcome",))
     outcome = reader.word(fields.get("outcome"), "outcome", vocabulary.OUTCOMES) or "open"
     words = {key: _expected(reader, fields.get(key), key) for key in vocabulary.EXPECTATIONS}
@@ -207,7 +207,13 @@ def read_then(reader: Reader, node: Node, call: str) -> Expectation:
         for key, found in words.items()
         if found and not vocabulary.EXPECTATIONS[key].several
     }
-    return Expectation(outcome, words["errno"], words["code"], **single)
+    return replace(_expecting(outcome), errno=words["errno"], code=words["code"], **single)
+
+
+def _expecting(outcome: str) -> Expectation:
+    if outcome == vocabulary.ELSEWHERE:
+        return Expectation("open", judged=vocabulary.ELSEWHERE)
+    return Expectation(outcome)
 
 
 def _expected(reader: Reader, node: Node | None, key: str) -> tuple[str, ...]:

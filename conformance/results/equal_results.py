@@ -1,0 +1,108 @@
+"""Finds equal results with unequal verdicts: the same call, with the same set-up at the same entry, returned the same
+result in two cases, and only one of the cases is a violation. Such a pair means that the tables judge with two measures.
+
+A call that other rows judge (`elsewhere`) is left out, a row that judges the status of a refusal and not its effect, and
+a row about the code with which a missing verb is refused.
+Whether a refusal with EOPNOTSUPP or ENOSYS is UNSUPPORTED must not depend on addresses and lengths: for these errnos,
+calls with the same flags on memory of the same kind count as the same call."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from conformance.judging import Basis, conclude, made_steps, verdict_key
+from conformance.judging.faults import fault_of
+from conformance.model.case import Case, Flags, Step
+from conformance.model.kind import Kind
+from conformance.model.observation import Observation, without_undeclared
+from conformance.model.verdict import Verdict
+from conformance.results.points import FOLDER, read_points
+from conformance.results.records import Recorded
+from conformance.results.rejudge import find, known_capabilities
+from conformance.tables.suite import Suite
+
+_SILENT = (Verdict.UNREACHABLE, Verdict.BROKEN)
+_NOT_SUPPORTED = ("EOPNOTSUPP", "ENOSYS")
+_OF_ABSENCE = frozenset({"advise_absent", "rereg_absent"})
+
+
+def unequal_verdicts(suite: Suite, recorded: Recorded, directory: Path) -> list[str]:
+    """Returns a line for each result of a call that has several verdicts: the call, its result, and a case for each
+    verdict. `directory` has the points of the run's sweeps; without them, sweeps are left out."""
+    basis = Basis(known_capabilities(recorded, directory))
+    verdicts: dict[str, dict[Verdict, str]] = {}
+    results: dict[str, str] = {}
+    for case, observed in _calls(suite, recorded, directory, basis):
+        for key, text, verdict in _judged_calls(case, observed, basis):
+            results[key] = text
+            verdicts.setdefault(key, {}).setdefault(verdict, case.id)
+    return [
+        f"{results[key]}: {', '.join(f'{verdict} of {case}' for verdict, case in found.items())}"
+        for key, found in verdicts.items()
+        if len(found) > 1
+    ]
+
+
+def _calls(
+    suite: Suite, recorded: Recorded, directory: Path, basis: Basis
+) -> Iterator[tuple[Case, Observation]]:
+    """Yields each row with its observation. For a sweep, yields one point of each group of points with the same result,
+    as a row, with the point's observation."""
+    has_points = (directory / FOLDER).exists()
+    for record in recorded.results:
+        case = find(suite, record["case"])
+        if case is None:
+            continue
+        if case.kind is Kind.ROW and record["observed"]:
+            later = [step["call"] for step in record["expected"].get("afterwards", ())]
+            steps = [str(step) for step in (case.when, *case.afterwards)]
+            if [record["call"], *later] == steps:
+                yield case, record["observed"]
+        elif case.sweep is not None and record.get("points_file") and has_points:
+            for example in read_points(directory, record).examples:
+                point = case.sweep.point_case(case, example["point"])
+                yield basis.resolved(point), example["observed"]
+
+
+def _judged_calls(
+    case: Case, observed: Observation, basis: Basis
+) -> Iterator[tuple[str, str, Verdict]]:
+    """Yields each judged call of a case: what makes two results equal, the result in words, and the verdict."""
+    returned = without_undeclared(observed)
+    steps = made_steps(case, returned)
+    alone = {key: value for key, value in returned.items() if key != "afterwards"}
+    if "returned" not in alone:
+        return
+    if (
+        not case.when.then.judged
+        and not case.when.then.because
+        and _OF_ABSENCE.isdisjoint(case.needs)
+    ):
+        verdict = conclude(replace(case, afterwards=()), basis, alone)[0].verdict
+        if verdict not in _SILENT:
+            text = _text(case, case.when, alone)
+            key = (str(case.when), case.entry, case.given, case.before, verdict_key(alone))
+            yield repr(key), text, Verdict(verdict)
+            if alone["errno"] in _NOT_SUPPORTED:
+                yield _flags_of(case, alone), text, Verdict(verdict)
+    earlier = [(str(case.when), verdict_key(alone))]
+    for step, seen in steps[1:]:
+        if "not_made" in seen:
+            continue
+        key = (str(step), case.entry, case.given, case.before, *earlier, verdict_key(seen))
+        if step.then.outcome != "open" and not step.then.because:
+            wrong = fault_of(step, seen, later=True)
+            verdict = Verdict.FAIL if wrong else Verdict.PASS
+            yield repr(key), _text(case, step, seen), verdict
+        earlier.append((str(step), verdict_key(seen)))
+
+
+def _text(case: Case, step: Step, seen: Observation) -> str:
+    return f"{step}@{case.entry} returned {seen['returned']} {seen['errno']}".rstrip()
+
+
+def _flags_of(case: Case, seen: Observation) -> str:
+    arguments = case.when.arguments
+    flags = {name: value for name, value in arguments.items() if isinstance(value, Flags)}
+    kinds = [memory.kind for memory in case.given.memory.values()]
+    return repr((case.when.call, flags, kinds, case.entry, seen["errno"]))
