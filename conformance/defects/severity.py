@@ -55,7 +55,7 @@ class Severity(Enum):
     NOT_REFUSED = (
         "not refused",
         ("refusal not given", "refusals not given"),
-        "A request that must fail succeeds: mistakes are not detected, and memory that a refusal protects is exposed.",
+        "A request that must fail succeeds, and no forbidden byte has moved: mistakes of the caller are not detected.",
     )
     VALID_REFUSED = (
         "valid refused",

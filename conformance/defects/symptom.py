@@ -10,7 +10,8 @@ to one defect. The following facts, besides the kind of violation, determine a c
 - The kernel never frees memory: the function that allocates the memory.
 - A request accessed bytes outside of a region: no further fact, because one check of bounds should refuse all these
   requests.
-- A failure in the use of a window: the rule.
+- A failure in the use of a window: the rule. If the window was bound although the bind must be refused, the missing
+  refusal is the cause. Requests in flight that move bytes after the window has ended have one cause.
 - Another failure in the use of a region: its special kind, such as on demand, without the effect, because the contents
   of memory decide whether data are misplaced or the kernel crashes. For other regions: the effect and the operation.
 - A request never completes: the operation. The rule does not matter.
@@ -260,10 +261,13 @@ class Cause:
 
 
 _NEWER_COMMAND = ("kernel core", "REG_MR")
+_ENDED_WINDOW = ("use", "ended window")
 # By the key of a cause: its fingerprints in earlier versions, which separated what one change of the stack cures.
 _EARLIER: Mapping[tuple[str, ...], tuple[str, ...]] = {
     _NEWER_COMMAND: ("8258bec575a4", "90a6fe561db5"),
     (Effect.REFUSED, INVALIDATION, "", "on UC"): ("ace5e1427511", "aa9f15e1f036"),
+    (Effect.ACCEPTED, BIND, "", "BIND-18"): ("582c1cde0471",),
+    _ENDED_WINDOW: ("5c12bb81389f", "958a64a75930"),
 }
 
 
@@ -286,6 +290,10 @@ def _key(symptom: Symptom) -> tuple[str, ...]:
         return _NEWER_COMMAND
     if group == ACCESS and fault.kind is FaultKind.NO_COMPLETION:
         return ("use", "no completion", fault.operation)
+    if group == ACCESS and effect is Effect.MOVED and fault.allowed_by:
+        return (Effect.ACCEPTED, group_of(fault.allowed_by), "", rule)
+    if fault.verb == "await_traffic" and effect is Effect.MOVED and fault.key == WINDOW:
+        return _ENDED_WINDOW
     if group == ACCESS and effect in (Effect.MOVED, Effect.ACCEPTED) and _exceeds_region(fault):
         return ("use", "outside of a region")
     if group == ACCESS and effect in (Effect.MOVED, Effect.MISPLACED, Effect.REFUSED):

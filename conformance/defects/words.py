@@ -153,6 +153,8 @@ def _process(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
 
 def _use(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
     what, *more = key
+    if what == "ended window":
+        return "a request in flight moves bytes after its window has ended"
     if what == "no completion":
         return f"requests never complete: {more[0] or 'any'}"
     if what == "window":
@@ -185,6 +187,8 @@ _THROUGH_A_REGION: Mapping[str, str] = {
 
 def _refused(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
     group, errno, *rule = key
+    if group == _INHERITED:
+        return "a forked child lacks pages that no region has registered any longer"
     if not rule:
         return f"a valid {_group(group).partition(' ')[2] or group} is refused{_with(errno)}"
     return f"{_group(group)} is refused{_with(errno)}{_short(rule[0], shorts)}"
@@ -197,7 +201,19 @@ def _accepted(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
     return f"{_group(group)} is not refused{_short(rule, shorts)}"
 
 
+_INHERITED = "inherited"
+# For calls of the suite that compare values: what it means that the values differ.
+_VALUES: Mapping[str, str] = {
+    _INHERITED: "a forked child gets only some of the pages that it must get",
+    "bind_notified": "the completion of a bind raises no event, or one that was not requested",
+    "query_mr": "QUERY_MR reports other values than those of the region",
+    "ibv_fork_init": "fork protection differs from what its settings say",
+}
+
+
 def _remark(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
+    if symptom.fault.verb in _VALUES:
+        return _VALUES[symptom.fault.verb]
     found = _REMARKS.get(symptom.fault.kind)
     return f"{_group(key[0])}: {found}" if found else f"{_group(key[0])}: {key[1].lstrip(': ')}"
 
@@ -205,9 +221,11 @@ def _remark(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
 def _answered(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
     returned = symptom.fault.returned
     if returned.startswith("ERR_"):  # the verb's own code, which is judged instead of errno
-        return f"{_group(key[0])} returns {returned} instead of the documented code"
-    where = " for a range outside of its object" if len(key) > 2 else ""
-    return f"{_group(key[0])} fails{_with(key[1])} instead of the documented errno{where}"
+        return (
+            f"{_group(key[0])} returns {returned} instead of {' or '.join(symptom.fault.expected)}"
+        )
+    where = "a range outside of its object" if len(key) > 2 else "its cause"
+    return f"{_group(key[0])} fails{_with(key[1])}, which is not the errno of {where}"
 
 
 _Title = Callable[[Sequence[str], Symptom, Shorts], str]

@@ -51,6 +51,7 @@ def located(fault: Fault, case: Case, number: int = 0) -> Fault:
         outside=fault.outside or scene.is_outside(step),
         dead=bool(key and key.dead),
         qp_type=_qp_type(case, step),
+        allowed_by=case.when.call if number and case.when.then.judged else "",
         region=tuple(each for each in REGIONS if each in scene.kinds_of(request)),
         access=tuple(name for name in _ACCESS.short_names if access & _ACCESS.value_of(name)),
         used=step.call in REGISTRATIONS

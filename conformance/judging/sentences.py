@@ -138,7 +138,7 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
         f" was posted and should have one completion, but {_answer(fault)}"
     ),
     Kind.MOVED: _after_answer("and moved bytes that it should not move"),
-    Kind.FLUSHED: _after_answer("and flushed memory without the right (a FLUSH moves no bytes)"),
+    Kind.FLUSHED: _after_answer("and was carried out, although it must be refused"),
     Kind.ANNOUNCED: _after_answer("and the receiver was notified of its arrival"),
     Kind.CHANGED: lambda fault: f" {_answer(fault)}, {_where(fault)}",
     Kind.ELSEWHERE: lambda fault: f" {_answer(fault)}, {_where(fault)}",

@@ -148,6 +148,7 @@ class Fault:
     qp_type: str = ""  # the type of the queue pair to which the request was posted; empty for RC
     region: tuple[str, ...] = ()  # the special properties of the region (see REGIONS)
     access: tuple[str, ...] = ()  # the access flags of the call
+    allowed_by: str = ""  # the call before this step whose refusal other rows judge
     used: bool = False  # the case uses the region after its registration
     layer: str = ""  # the layer that returned the result
     returned: str = ""

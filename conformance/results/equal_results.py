@@ -70,7 +70,8 @@ def _judged_calls(
     """Yields each judged call of a case: what makes two results equal, the result in words, and the verdict."""
     returned = without_undeclared(observed)
     steps = made_steps(case, returned)
-    alone = {key: value for key, value in returned.items() if key != "afterwards"}
+    alone = returned.copy()
+    alone.pop("afterwards", None)
     if "returned" not in alone:
         return
     if (
@@ -81,8 +82,8 @@ def _judged_calls(
         verdict = conclude(replace(case, afterwards=()), basis, alone)[0].verdict
         if verdict not in _SILENT:
             text = _text(case, case.when, alone)
-            key = (str(case.when), case.entry, case.given, case.before, verdict_key(alone))
-            yield repr(key), text, Verdict(verdict)
+            whole = (str(case.when), case.entry, case.given, case.before, verdict_key(alone))
+            yield repr(whole), text, Verdict(verdict)
             if alone["errno"] in _NOT_SUPPORTED:
                 yield _flags_of(case, alone), text, Verdict(verdict)
     earlier = [(str(case.when), verdict_key(alone))]
