@@ -38,7 +38,7 @@ RUNS = ROOT / "docs/runs"
 OWN = "rxe"
 PAGES = (
     *(
-        "README.md",
+        "docs/running.md",
         "docs/benchmarks.md",
         "docs/bundles.md",
         "docs/defects.md",
