@@ -8,6 +8,16 @@ cache=${RDMA_CTS_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/rdma-cts}
 python=${RDMA_CTS_PYTHON:-python3}
 tools=$cache/lint/$(sha256sum "$list" | cut -c 1-16)-$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 mkdir -p "$cache/lint"
+refuse_foreign() { # PATH: its programs are executed, so only this user and root may be able to write them
+    if ! "$python" -P -c 'import pathlib, sys
+sys.path.insert(0, ".")
+from conformance.cache import is_own
+sys.exit(not is_own(pathlib.Path(sys.argv[1])))' "$1" || [ -n "$(find "$1" ! -type l -perm -o+w)" ]; then
+        echo "ci/lint.sh: other users can write $1; set RDMA_CTS_CACHE to a private directory, or remove it" >&2
+        exit 3
+    fi
+}
+refuse_foreign "$cache/lint"
 (
     flock 9 # one checkout installs the tools; other checkouts wait
     [ ! -e "$tools/complete" ] || exit 0
@@ -20,6 +30,7 @@ mkdir -p "$cache/lint"
     "$tools/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$list"
     : >"$tools/complete"
 ) 9>"$cache/lint/lock"
+refuse_foreign "$tools"
 "$tools/bin/ruff" format --check .
 "$tools/bin/ruff" check .
 flock "$tools/lock" "$tools/bin/mypy" --cache-dir "$tools/mypy" # checkouts share this cache

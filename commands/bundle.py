@@ -3,8 +3,12 @@
 import argparse
 import hashlib
 import os
+import pwd
+import re
+import shlex
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from commands import verify
@@ -12,7 +16,7 @@ from commands.cli.arguments import Parser
 from commands.cli.output import is_standard_output, write_out
 from commands.cli.run_arguments import add, add_cases_argument, add_options, options_from
 from commands.cli.streams import show
-from conformance.errors import UserError, reading
+from conformance.errors import UserError, format_count, reading
 from conformance.regular_file import read_regular
 from conformance.results.plan import FILE_NAME as PLAN
 from conformance.results.plan import read_plan
@@ -46,7 +50,8 @@ def execute(arguments: argparse.Namespace) -> int:
     out: Path = arguments.out or Path(f"{arguments.run.absolute()}{SUFFIX}")
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
         draft = Path(name, f"bundle{SUFFIX}")
-        pack(draft, claims(run), _files(run, arguments.waivers, arguments.profile))
+        files = _files(run, arguments.waivers, arguments.profile)
+        pack(draft, claims(run), files)
         support = verify.support_of(draft, arguments.cases, arguments.run)
         if support.unfounded:
             raise UserError(
@@ -54,6 +59,7 @@ def execute(arguments: argparse.Namespace) -> int:
                 status=1,
             )
         data = draft.read_bytes()
+        told = list(_private_parts(run, files.values()))
         if arguments.sign:
             if is_standard_output(out):
                 raise UserError("--sign needs a file for the bundle: --out FILE")
@@ -61,8 +67,24 @@ def execute(arguments: argparse.Namespace) -> int:
         write_out(out, data, f"bundle: {out}")
     if not is_standard_output(out):
         signed = [f"signature: {signature.path_of(out)}"] if arguments.sign else []
-        show([f"sha256: {support.sha256}", *signed, f"the bundle supports: {support.sentence}"])
+        show([f"sha256: {support.sha256}", *signed, *told])
+        show([f"the bundle supports: {support.sentence}"])
     return 0
+
+
+def _private_parts(run: Digest, contents: Iterable[bytes]) -> Iterator[str]:
+    """Yields a line for each private fact that the receiver of a bundle can read in it: the command line, and names of
+    this user and machine that occur in a file of the bundle."""
+    if run.header["argv"]:
+        yield f"the bundle tells the command line of the run: {shlex.join(run.header['argv'])}"
+    whole = b"\n".join(contents)
+    names = {"your home directory": str(Path.home()), "this host's name": os.uname().nodename}
+    with suppress(KeyError):
+        names["your user name"] = pwd.getpwuid(os.geteuid()).pw_name
+    for what, name in names.items():
+        word = rb"(?<![\w.-])" + re.escape(name.encode()) + rb"(?![\w-])"
+        if len(name) > 1 and (times := len(re.findall(word, whole))):
+            yield f"the bundle tells {what}, {name}, in {format_count(times, 'place')}"
 
 
 def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[str, bytes]:

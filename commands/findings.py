@@ -10,7 +10,7 @@ import yaml
 from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from conformance.errors import UserError, format_count
 from conformance.regular_file import read_regular
-from conformance.results.files import make_directory, write_through, writing
+from conformance.results.files import make_directory, write_atomically, writing
 from conformance.tables.suite import Suite
 from fixtures.guest.changes import FOLDER as CHANGES
 from fixtures.guest.changes import read_changes
@@ -76,14 +76,15 @@ def execute(arguments: argparse.Namespace) -> int:
         text = (
             json.dumps(objects(found, runs, arguments.origin), indent=1, ensure_ascii=False) + "\n"
         )
-        write_through(arguments.out / _KCIDB, text.encode())
+        write_atomically(arguments.out / _KCIDB, text.encode())
         print(f"{arguments.out / _KCIDB}: {len(found)} issues")
         return 0
-    return _mails(found, runs, suite, arguments.out / FOLDER)
+    return _mails(found, runs, suite, arguments.out)
 
 
-def _mails(found: Sequence[Finding], runs: Sequence[Run], suite: Suite, folder: Path) -> int:
-    make_directory(folder)
+def _mails(found: Sequence[Finding], runs: Sequence[Run], suite: Suite, out: Path) -> int:
+    folder = out / FOLDER
+    make_directory(folder, within=out)
     written = 0
     for each in found:
         try:
@@ -93,7 +94,7 @@ def _mails(found: Sequence[Finding], runs: Sequence[Run], suite: Suite, folder: 
                 f"{each.symptom.name} cannot be expressed as a C program, and therefore has no text: {reason}"
             )
             continue
-        write_through(folder / f"{Path(each.file).stem}.txt", text.encode())
+        write_atomically(folder / f"{Path(each.file).stem}.txt", text.encode(), within=out)
         written += 1
     print(f"{folder}: {format_count(written, 'text')} of {format_count(len(found), 'defect')}")
     return 0
@@ -101,7 +102,7 @@ def _mails(found: Sequence[Finding], runs: Sequence[Run], suite: Suite, folder: 
 
 def _page(found: Sequence[Finding], runs: Sequence[Run], arguments: argparse.Namespace) -> int:
     folder = arguments.out / FOLDER
-    make_directory(folder)
+    make_directory(folder, within=arguments.out)
     places = places_in(folder / PLACES)
     before = set(folder.glob("*.c"))
     programs = {folder / each.file: each.program.text for each in found if each.program}
@@ -111,9 +112,9 @@ def _page(found: Sequence[Finding], runs: Sequence[Run], arguments: argparse.Nam
             if old.is_file() and not old.is_symlink():
                 old.unlink()
     for path, text in kept.items():
-        write_through(path, text.encode())
+        write_atomically(path, text.encode(), within=arguments.out)
     files = {path.relative_to(folder).as_posix() for path in (*kept, *folder.glob("by-hand/*.c"))}
-    write_through(
+    write_atomically(
         arguments.out / PAGE, page(found, runs, places, _mended(), files, arguments.title).encode()
     )
     print(

@@ -1,6 +1,7 @@
 """`rdma-cts judge`: judges a recorded run again by the current rules and tables, without a device."""
 
 import argparse
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -66,7 +67,13 @@ def execute(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as scratch:
         out = arguments.out or Path(scratch)
         header: HeaderRecord = {**recorded.header, "profile": named_profile(arguments.profile)}
-        write_judged(out, suite, replace(recorded, header=header), again, waivers)
+        is_new = not out.exists()
+        try:
+            write_judged(out, suite, replace(recorded, header=header), again, waivers)
+        except UserError:  # such as a full disk
+            if is_new:
+                shutil.rmtree(out, ignore_errors=True)
+            raise
         new = digest(read_results(out), out, str(out), is_own=True)
         same = old.header["suite"].get("tables_sha256") == suite.tables_sha256
         unfounded = [each.unfounded for each in again if same and each.unfounded]

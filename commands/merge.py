@@ -97,7 +97,8 @@ def _write(out: Path, run: Recorded, parts: Sequence[Part]) -> None:
                             suppress(FileNotFoundError),
                         ):
                             data = read_regular(points_path(part.folder, result))
-                            write_atomically(out / result["points_file"], data, durable=False)
+                            copy = out / result["points_file"]
+                            write_atomically(copy, data, durable=False, within=out)
             for record in (
                 run.header,
                 *run.results,

@@ -313,15 +313,17 @@ def _failed(cell: Cell, error: UserError) -> Morning:
 
 def _ran(cell: Cell, options: RunOptions, yes: bool) -> tuple[Cell, Digest | None]:
     """Runs `rdma-cts run` for a cell; returns the cell and its results, if any. Raises UserError."""
-    command = [*run_process.COMMAND, *options.arguments(), "--quiet", "--out", str(cell.folder)]
+    variables = builds.environment_from(options)
+    # Other users can read the arguments of a process, but not its environment.
+    shown = replace(options, guest_env=tuple(variables))
+    command = [*run_process.COMMAND, *shown.arguments(), "--quiet", "--out", str(cell.folder)]
     log = cell.folder / RUN_LOG
     with writing(log):
         cell.folder.mkdir()
         # A signal that ends the night may also end the run before the run has cleaned up.
         with log.open("xb") as output, tidied(cell.folder):
-            status = _finished(
-                command + ["--yes"] * yes, run_process.environment(), output.fileno()
-            )
+            environment = {**run_process.environment(), **variables}
+            status = _finished(command + ["--yes"] * yes, environment, output.fileno())
     try:
         run = read(cell.folder)
     except UserError:

@@ -69,21 +69,24 @@ def execute(arguments: argparse.Namespace) -> int:
             raise UserError(f"{arguments.history} is not a history: it has no night")
         show(history.problems, sys.stderr)
         page = renderer("history_page").page_of(history)
-        _write(arguments.out or arguments.history / PAGE, page.encode())
+        _write(arguments.out, arguments.history / PAGE, page.encode())
         return 0 if history.is_readable else 3
     if not arguments.runs:
         raise UserError("no run is given: give the directory of a run, or --history DIR")
     digests = [read(path) for path in arguments.runs]
     report: str | bytes = renderer(arguments.format).render(digests)
-    out = arguments.out or (
-        digests[0].directory / _PAGE if arguments.format == "html" else STANDARD_OUTPUT
-    )
-    _write(out, report if isinstance(report, bytes) else report.encode())
+    beside = digests[0].directory / _PAGE if arguments.format == "html" else STANDARD_OUTPUT
+    _write(arguments.out, beside, report if isinstance(report, bytes) else report.encode())
     return 0
 
 
-def _write(out: Path, report: bytes) -> None:
-    write_out(out, report, f"report: {out}")
+def _write(given: Path | None, beside: Path, report: bytes) -> None:
+    """Writes the file that the user has named or, without a name, the file `beside` the results. Another user could
+    have prepared the directory of the results, so a link in the place of this file is replaced."""
+    if given or beside == STANDARD_OUTPUT:
+        return write_out(given or beside, report, f"report: {given or beside}")
+    write_atomically(beside, report)
+    return show([f"report: {beside}"])
 
 
 def write_beside(directory: Path, digest: Digest | None = None) -> None:

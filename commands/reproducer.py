@@ -11,7 +11,7 @@ from commands.cli.run_arguments import add, add_cases_argument, suite_from
 from commands.cli.streams import show
 from conformance.defects import Symptom
 from conformance.errors import PROGRAM, UserError
-from conformance.results.files import make_directory, write_through
+from conformance.results.files import make_directory, write_atomically
 from conformance.results.folder import OUT, latest
 from conformance.tables.suite import Suite
 from conformance.yamldoc.reader import suggestion
@@ -152,7 +152,7 @@ def _write_all(made: Sequence[Made], out: Path) -> list[str]:
     make_directory(out)
     for each in made:
         if each.program:
-            write_through(out / file_name(each.symptom.name), each.program.text.encode())
+            write_atomically(out / file_name(each.symptom.name), each.program.text.encode())
     reasons = Counter(each.why_not for each in made if each.program is None)
     written = sum(each.program is not None for each in made)
     lines = [f"{count} cannot be expressed: {reason}" for reason, count in reasons.most_common()]

@@ -31,7 +31,7 @@ from conformance.results.plan import (
 )
 from conformance.results.records import FILE_NAME, Recorded
 from conformance.results.writer import ResultsFile
-from conformance.run_options import OPTIONS, RunOptions
+from conformance.run_options import OPTIONS, RunOptions, without_values
 from conformance.supervision import Recording, RunPlan, Start, Supervisor, Worker
 from conformance.supervision.durations import expected_durations
 from conformance.tables.profile import named_profile
@@ -204,7 +204,7 @@ def _run(
             raise
         judged = _judged_here(recording, before, chosen, out)
         lost = host.gone if host else ""
-        changed = file.changed()
+        changed = file.changed() or next(iter(recording.doubts), "")
     with crash_reports_in(out):
         return _reported(judged or read(out), out, arguments.level, lost, changed)
 
@@ -270,7 +270,7 @@ def _planned(
         "subject": options.judged_subject,
         "seed": options.seed,
         "tier": options.tier,
-        "argv": [NAME, *argv],
+        "argv": [NAME, *without_values(argv)],
         "under_test": {"given": where.given},
         "waivers": {"file": waivers.file, "sha256": waivers.sha256} if waivers else None,
         "profile": named_profile(options.profile),

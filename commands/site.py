@@ -5,7 +5,6 @@ import argparse
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -17,7 +16,7 @@ from commands.cli.streams import show
 from commands.findings import PLACES, places_in
 from conformance.errors import UserError
 from conformance.judging import Basis
-from conformance.regular_file import read_regular
+from conformance.regular_file import open_folder, read_regular, remove_below
 from conformance.results.checked_json import parse
 from conformance.results.files import make_directory, not_written, write_atomically
 from conformance.results.records import read_results
@@ -172,24 +171,25 @@ def _write(folder: Path, pages: Iterable[tuple[str, str]], old: Sequence[str]) -
     make_directory(folder)
     names = []
     try:
-        shutil.rmtree(new, ignore_errors=True)  # left by a command that was killed
+        remove_below(folder, _NEW)  # left by a command that was killed
         for part in site.FOLDERS:
-            (new / part).mkdir(parents=True)
-            if (folder / part).is_symlink():
-                raise UserError(f"{folder / part} is a link, not a directory of a site")
+            make_directory(folder / part, within=folder)
         for name, text in pages:
-            (new / name).write_text(text, encoding="utf-8")
+            write_atomically(new / name, text.encode(), durable=False, within=folder)
             names.append(name)
-        data = {"schema": SCHEMA, "files": names}
-        write_atomically(new / LIST, (json.dumps(data, indent=1) + "\n").encode(), durable=False)
-        for part in site.FOLDERS:
-            (folder / part).mkdir(exist_ok=True)
+        data = json.dumps({"schema": SCHEMA, "files": names}, indent=1) + "\n"
+        write_atomically(new / LIST, data.encode(), durable=False, within=folder)
         for name in (*names, LIST):
-            (new / name).replace(folder / name)
+            part, _, file = name.rpartition("/")
+            with (
+                open_folder(folder, [_NEW, *filter(None, [part])]) as source,
+                open_folder(folder, [*filter(None, [part])]) as place,
+            ):
+                os.replace(file, file, src_dir_fd=source, dst_dir_fd=place)
         for name in set(old).difference(names):
-            (folder / name).unlink(missing_ok=True)
+            remove_below(folder, name)
     except OSError as error:
         raise not_written(folder, error) from error
     finally:
-        shutil.rmtree(new, ignore_errors=True)
+        remove_below(folder, _NEW)
     return len(names) + 1

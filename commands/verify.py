@@ -21,7 +21,13 @@ from conformance.model.vocabulary import TIERS
 from conformance.regular_file import read_regular
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.records import Recorded, read_results
-from conformance.results.rejudge import DISPUTED, UNOBSERVED, Rejudged, rejudge
+from conformance.results.rejudge import (
+    DISPUTED,
+    UNOBSERVED,
+    Rejudged,
+    rejudge,
+    unfounded_repetitions,
+)
 from conformance.results.waiver_file import read_waivers
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import Suite, load_suite
@@ -42,9 +48,11 @@ _NOT_JUDGED = {
     DISPUTED: "about which worker and supervisor disagree",
 }
 
+# A header is the sender's word: nothing in a bundle proves on which machine or as which user the library ran.
 _ON_A_HOST = "on a host: the library under test ran with the rights of the suite, and could have changed the recorded data"
 _ISOLATED = (
-    "on a host: the library under test ran as the user {}, who could not change the recorded data"
+    "on a host, according to its sender as the user {}: then the library under test could not change the recorded "
+    "data; nothing in the bundle proves it"
 )
 
 
@@ -235,6 +243,7 @@ def _judged(
     kept = [each for each in again if each.kept]
     unfounded = [
         *(each.unfounded for each in kept if each.unfounded),
+        *unfounded_repetitions(suite, recorded, folder, profile),
         *(line for case, record in by_case.items() if (line := _difference(record, now[case]))),
     ]
     return Support(manifest, sha256, said, run, kept, unfounded)

@@ -14,10 +14,11 @@ import os
 import pwd
 import shutil
 import stat
-import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from conformance.regular_file import write_whole
 
 DIRECTORY = "RDMA_CTS_DERIVED"
 KEPT = 24  # the number of cached files that are kept: the most recently used files
@@ -41,7 +42,7 @@ def is_own(path: Path) -> bool:
     """Whether only this user and root can have written or replaced this file or directory."""
     try:
         real = Path(os.path.realpath(path, strict=True))
-        return all(_is_private(os.lstat(each)) for each in (real, *real.parents))
+        return all(has_private_status(os.lstat(each)) for each in (real, *real.parents))
     except OSError:
         return False
 
@@ -49,12 +50,13 @@ def is_own(path: Path) -> bool:
 def is_private(path: Path) -> bool:
     """Whether only this user and root can write this file or directory; its parents are not checked."""
     try:
-        return _is_private(os.stat(path))
+        return has_private_status(os.stat(path))
     except OSError:
         return False
 
 
-def _is_private(found: os.stat_result) -> bool:
+def has_private_status(found: os.stat_result) -> bool:
+    """Whether only this user and root can write a file or directory with this status."""
     if found.st_uid not in (os.geteuid(), 0):
         return False
     if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
@@ -109,35 +111,6 @@ def store(name: str, content: bytes) -> None:
     with contextlib.suppress(OSError):
         write_whole(path, content)
         prune((each for each in path.parent.iterdir() if each.is_file()), KEPT)
-
-
-def write_whole(path: Path, content: bytes, durable: bool = False) -> None:
-    """Replaces the content of a file atomically; creates its folder if necessary. If `durable`, the data are on disk on
-    return. A link at `path` is replaced, not followed. Raises OSError."""
-    partial = path.with_name(f".{os.getpid()}-{threading.get_ident():x}.partial")
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    partial.unlink(missing_ok=True)  # left by a process that was killed
-    try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(partial, flags, 0o644), "wb") as file:
-            file.write(content)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-    if durable:
-        _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Writes a folder to disk. The new name of a file is on disk only when its folder is on disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def prune(paths: Iterable[Path], kept: int) -> None:

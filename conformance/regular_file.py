@@ -1,10 +1,14 @@
-"""Reads files that a user has named or a different machine has written. Reads only regular files of bounded size;
-therefore a read never waits for a FIFO or a device, and never exhausts the memory."""
+"""Reads files that a user has named or a different machine has written, and writes files into directories that other
+users could have prepared. Reads only regular files of bounded size; therefore a read never waits for a FIFO or a device,
+and never exhausts the memory. A write replaces whatever has the name of the file, also a link or a device."""
 
 import errno
 import os
+import shutil
 import stat
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -54,3 +58,107 @@ def open_regular(path: Path) -> IO[bytes]:
 def _check(path: Path, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextmanager
+def open_folder(path: Path, names: Sequence[str] = ()) -> Iterator[int]:
+    """Yields a descriptor of the directory at `path` or, with `names`, of the directory below it. Missing directories
+    are created. `path` may be a link, because the user has named it; a directory below it may not. Raises OSError."""
+    path.mkdir(mode=0o755, parents=True, exist_ok=True)
+    folder = os.open(path, _FOLDER)
+    try:
+        for name in names:
+            if name == "..":
+                raise OSError(errno.EINVAL, "it is outside of its directory")
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o755, dir_fd=folder)
+            below = _opened_below(folder, name)
+            os.close(folder)
+            folder = below
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _opened_below(folder: int, name: str) -> int:
+    try:
+        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+    except NotADirectoryError as error:
+        if stat.S_ISLNK(os.lstat(name, dir_fd=folder).st_mode):
+            raise OSError(errno.ELOOP, f"its directory {name} is a symbolic link") from error
+        raise
+
+
+def write_whole(
+    path: Path,
+    content: bytes,
+    durable: bool = False,
+    within: Path | None = None,
+    mode: int = 0o644,
+) -> None:
+    """Replaces the content of a file atomically; creates its folder if necessary. If `durable`, the data are on disk on
+    return. A link, a FIFO or a device at `path` is replaced, not followed or opened. The folders between `within` and
+    the file may not be links (default: the folder of the file). Raises OSError."""
+    top = within or path.parent
+    *names, name = path.relative_to(top).parts
+    partial = f".{os.getpid()}-{threading.get_ident():x}.partial"
+    with open_folder(top, names) as folder:
+        with suppress(FileNotFoundError):
+            os.unlink(partial, dir_fd=folder)  # left by a process that was killed
+        try:
+            with open(os.open(partial, _NEW_FILE, mode, dir_fd=folder), "wb") as file:
+                file.write(content)
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
+            os.replace(partial, name, src_dir_fd=folder, dst_dir_fd=folder)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(partial, dir_fd=folder)
+        if durable:
+            os.fsync(folder)  # the new name of a file is on disk only when its folder is on disk
+
+
+def remove_below(folder: Path, name: str) -> None:
+    """Removes the file or the directory `name` below a directory, if it is there and can be removed. No link in the
+    name is followed."""
+    *names, last = name.split("/")
+    with suppress(OSError), open_folder(folder, names) as place:
+        try:
+            os.unlink(last, dir_fd=place)
+        except IsADirectoryError:
+            shutil.rmtree(last, dir_fd=place)
+
+
+def write_special(path: Path, content: bytes) -> bool:
+    """Writes into the FIFO or the character device at `path`. Returns False if there is a regular file or nothing. Only
+    links of the kernel and of root in /dev and /proc, such as /dev/stdout, are followed. Raises OSError for any other
+    link, for a directory and for a block device."""
+    folder = Path(os.path.realpath(path.parent))
+    is_of_system = folder == Path("/dev") or folder.is_relative_to("/proc")
+    try:
+        status = os.stat(path, follow_symlinks=is_of_system)
+    except FileNotFoundError:
+        return False
+    if stat.S_ISLNK(status.st_mode):
+        raise OSError(errno.ELOOP, "it is a symbolic link; name the file to which it leads")
+    if stat.S_ISBLK(status.st_mode):
+        raise OSError(errno.EISDIR, "it is a block device")
+    if stat.S_ISREG(status.st_mode) and not is_of_system:
+        return False
+    follow = 0 if is_of_system else os.O_NOFOLLOW
+    descriptor = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC | follow)
+    with open(descriptor, "wb", buffering=0) as file:
+        opened = os.fstat(descriptor)
+        if not os.path.samestat(opened, status):
+            raise OSError(errno.EAGAIN, "it was replaced while it was opened")
+        if stat.S_ISREG(opened.st_mode):
+            os.ftruncate(descriptor, 0)
+        rest = memoryview(content)
+        while rest:
+            rest = rest[file.write(rest) or 0 :]
+    return True

@@ -13,7 +13,7 @@ import argparse
 import math
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -92,7 +92,8 @@ class Option:
     `parse` converts the text to the value. An option with the default False is a switch; an option with an empty tuple
     as its default may be given several times. `decides` is whether the outcome of a case depends on the option; the
     command that reproduces the case then has the option. `only_on` is HOST or GUEST if the option has an effect only
-    there. `plugin` is whether pytest also has the option, as --rdma-….
+    there. `plugin` is whether pytest also has the option, as --rdma-…. The values of a `private` option may be secret:
+    only the plan of the run has them.
     """
 
     name: str
@@ -105,6 +106,7 @@ class Option:
     decides: bool = True
     only_on: str = ""
     plugin: bool = False
+    private: bool = False
 
     @property
     def default(self) -> Any:
@@ -164,7 +166,7 @@ def _option(
 
 
 _on_host = partial(_option, group=WHERE, only_on=HOST)
-_of_lost_host = partial(_on_host, decides=False)
+_of_lost_host = partial(_on_host, decides=False, private=True)
 _in_guest = partial(_option, group=WHERE, only_on=GUEST)
 _build = partial(_option, group=BUILDS, only_on=GUEST)
 _case = partial(_option, group=CASES, decides=False)
@@ -206,11 +208,12 @@ class RunOptions:
         "COMMAND",
         word,
     )
-    return_within: float = _of_lost_host(
+    return_within: float = _on_host(
         RETURN_S,
         "with --host: seconds for HOST to restart by itself, and again after a reset",
         "S",
         positive_seconds,
+        decides=False,
     )
     guest: bool = _in_guest(False, "run in the Soft-RoCE guest, even if this host has a device")
     guests: int | None = _in_guest(
@@ -254,7 +257,12 @@ class RunOptions:
     overlay: Path | None = _build(
         None, "files to copy unchanged over the guest's root directory", "DIR", given_path
     )
-    guest_env: tuple[str, ...] = _build((), "a variable of the guest's environment", "NAME=VALUE")
+    guest_env: tuple[str, ...] = _build(
+        (),
+        "a variable of the guest's environment; without VALUE, the value is that of this environment",
+        "NAME[=VALUE]",
+        private=True,
+    )
     tools: tuple[str, ...] = _build(
         (),
         "Debian packages to add to the guest, such as strace, gdb or ibverbs-utils",
@@ -382,9 +390,11 @@ class RunOptions:
     def of_case(self, case: Case) -> "RunOptions":
         """Returns the run of only this case, on the same target and with the same outcome. On a host, a hazardous case
         is run only with --hazardous."""
+        deciding = self.deciding()
         return replace(
-            self.deciding(),
+            deciding,
             only=(case.id,),
+            guest_env=tuple(map(name_of, deciding.guest_env)),
             hazardous=not self.guest and (self.hazardous or case.hazardous),
         )
 
@@ -434,6 +444,60 @@ class RunOptions:
     ) -> "RunOptions":
         """Returns the options of pytest in the guest, where `device` is local and the files have these paths."""
         return replace(self.deciding(), guest=False, device=device, cases=cases, profile=profile)
+
+
+# A command in the form of `shlex.join`, with the point of a sweep after its case.
+_COMMAND = re.compile(r"""(?:\./)?rdma-cts run(?: (?:[\w@%+=:,./#-]|'[^']*'|"'")+)*""", re.ASCII)
+
+
+def is_reproduction(text: str) -> bool:
+    """Whether a recorded command only runs cases: it has no other syntax of the shell, and no option that starts another
+    program. A user copies the command from the report of somebody else's run."""
+    if not _COMMAND.fullmatch(text):
+        return False
+    flags = {option.flag for option in OPTIONS.values() if option.decides} | {OPTIONS["only"].flag}
+    given = {word.partition("=")[0] for word in shlex.split(text) if word.startswith("-")}
+    return given <= flags
+
+
+def name_of(variable: str) -> str:
+    """Returns the name in NAME=VALUE."""
+    return variable.partition("=")[0]
+
+
+LEFT_OUT = "left out"  # in place of a value that may be secret
+
+
+def without_values(argv: Sequence[str]) -> list[str]:
+    """Returns the arguments of a command without the values of private options. Results travel in reports, bundles and
+    mails, and the command line is a part of them."""
+    shown: list[str] = []
+    private: Option | None = None
+    for word in argv:
+        flag, equals, value = word.partition("=")
+        if private:
+            shown.append(_shown(private, word))
+            private = None
+            continue
+        private = _private_option(flag)
+        if private and equals:
+            shown.append(f"{flag}={_shown(private, value)}")
+            private = None
+        else:
+            shown.append(word)
+    return shown
+
+
+def _private_option(flag: str) -> Option | None:
+    """Returns the private option that a word names. argparse also accepts the beginning of a name."""
+    for option in OPTIONS.values():
+        if option.private and len(flag) > len("--") and option.flag.startswith(flag):
+            return option
+    return None
+
+
+def _shown(option: Option, value: str) -> str:
+    return name_of(value) if option.name == "guest_env" else LEFT_OUT
 
 
 def _named(name: str, option: Option) -> Option:

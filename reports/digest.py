@@ -42,6 +42,7 @@ from conformance.results.conclusions import (
 )
 from conformance.results.records import Recorded, read_results
 from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, touched, unproven
+from conformance.run_options import LEFT_OUT
 from conformance.tables.suite import CASES, POINT, Suite, load_suite, tables_digest
 from conformance.tables.tiers import SMOKE, left_out
 from reports.repetitions import Repetitions
@@ -549,7 +550,11 @@ def _own_parts(given: Mapping[str, object]) -> Iterator[str]:
             preloads = " with a preload" if isinstance(files, dict) and _PRELOAD in files else ""
             yield f"{name.replace('_', '-')} {str(build.get('sha256'))[:8]}{preloads}"
     if (environment := given.get("environment")) and isinstance(environment, dict):
-        yield f"environment {', '.join(f'{name}={str(value)[:_MOST_VALUE]}' for name, value in environment.items())}"
+        yield f"environment {', '.join(_assignment(*item) for item in environment.items())}"
+
+
+def _assignment(name: str, value: object) -> str:
+    return name if value == LEFT_OUT else f"{name}={str(value)[:_MOST_VALUE]}"
 
 
 def called(name: str) -> str:

@@ -28,6 +28,23 @@ _OWN = ("device", "started", "stack", "shard")
 # A duration is reported if it differs from the median by more than this factor, and by more than this number of median
 # absolute deviations.
 _SLOW, _DEVIATIONS = 1.5, 6.0
+# The beginning of the script: `drain REASON NODE...`
+_DRAINING = """\
+#!/bin/sh
+known=$(sinfo --noheader --Node --format=%N) || exit
+drain() {
+    reason=$1 nodes=
+    shift
+    for node; do
+        if printf '%s\\n' "$known" | grep -Fqx -e "$node"; then
+            nodes=$nodes${nodes:+,}$node
+        else
+            echo "$node is not a node of this cluster, and is not drained" >&2
+        fi
+    done
+    [ -z "$nodes" ] || scontrol update "NodeName=$nodes" State=DRAIN "Reason=$reason"
+}
+""".splitlines()
 _MOST_REASON = 200  # the most characters of a reason to drain a node
 
 
@@ -285,8 +302,9 @@ def data(fleet: Fleet) -> bytes:
 
 
 def drain(fleet: Fleet) -> bytes:
-    """Returns Slurm commands, one for each reason, that drain the nodes that differ or have no complete run. Nodes with
-    names that Slurm does not accept are left out and named in a comment."""
+    """Returns a shell script that drains the nodes that differ or have no complete run, with one command for each
+    reason. A name of a node is the name of a directory, and Slurm could read it as a set of nodes; therefore the script
+    drains only names of single nodes of the cluster. Names that Slurm does not accept are named in a comment."""
     by_reason: dict[str, list[str]] = {}
     left_out: list[str] = []
     reasons = {
@@ -294,13 +312,14 @@ def drain(fleet: Fleet) -> bytes:
         for node, found in fleet.differing.items()
     }
     for node, reason in {**{each.name: each.problem for each in fleet.missing}, **reasons}.items():
-        if node != "ALL" and all(
+        if node.upper() != "ALL" and all(
             (sign.isalnum() and sign.isascii()) or sign in "-_." for sign in node
         ):
             by_reason.setdefault(reason, []).append(node)
         else:
             left_out.append(node)
-    lines = (
+    lines = [*_DRAINING] if by_reason else []
+    lines += (
         [f"# {len(left_out)} nodes have names that Slurm does not accept: {left_out!r:.200}"]
         if left_out
         else []
@@ -309,7 +328,5 @@ def drain(fleet: Fleet) -> bytes:
         plain = "".join(
             sign if sign.isalnum() or sign in " .,:;()+-_/" else "_" for sign in reason
         )[:_MOST_REASON]
-        lines.append(
-            f"scontrol update NodeName={','.join(nodes)} State=DRAIN Reason='rdma-cts: {plain}'"
-        )
+        lines.append(f"drain 'rdma-cts: {plain}' {' '.join(nodes)}")
     return "".join(f"{line}\n" for line in lines).encode()

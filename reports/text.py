@@ -7,6 +7,9 @@ from typing import Any, TextIO
 from conformance.errors import PROGRAM
 
 _LEAVES = (int, float, type(None))
+MOST_LINE = (
+    4000  # characters of a line on a terminal; a file of somebody else can have texts of any length
+)
 
 
 def one_line(text: str) -> str:
@@ -32,7 +35,10 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 
 def fitted(line: str, stream: TextIO) -> str:
-    """Returns the line, wrapped for a terminal. A line with a command that the user may copy is not wrapped."""
+    """Returns the line, wrapped for a terminal. A line with a command that the user may copy is not wrapped. The end of
+    a line that is too long is left out."""
+    if len(line) > MOST_LINE:
+        line = f"{line[:MOST_LINE]}… ({len(line) - MOST_LINE:,} characters are left out)"
     if not stream.isatty() or f"{PROGRAM} " in line:
         return line
     indent = " " * (len(line) - len(line.lstrip()) + 2)

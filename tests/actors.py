@@ -55,6 +55,11 @@ class Actor:
     killed: bool = False
     closed: bool = False
     derived = None
+    shown: list[str] = field(default_factory=list)  # errors of the kernel on the console
+
+    def alarms(self) -> list[str]:
+        shown, self.shown = self.shown, []
+        return shown
 
     def next_line(self, timeout: float) -> bytes | None:
         return next(self.script, b"") if timeout > 0 else None

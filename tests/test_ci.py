@@ -1,11 +1,13 @@
 """The workflows and the scripts in ci/, which a CI system copies or calls."""
 
 import configparser
+import hashlib
 import io
 import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -69,6 +71,34 @@ def test_two_checkouts_that_lint_at_once_install_the_tools_once(tmp_path: Path) 
     ]
     assert [each.wait(PATIENCE_S) for each in begun] == [0, 0]
     assert (tmp_path / "made").read_text() == "made\n"
+
+
+@pytest.mark.parametrize("place", ["lint", "lint/{}", "lint/{}/bin/ruff"])
+def test_tools_that_other_users_can_write_are_not_executed(tmp_path: Path, place: str) -> None:
+    python = script(
+        tmp_path / "python",
+        f"""case $1$2 in
+            -P*) exec {sys.executable} "$@" ;;
+            *version_info*) echo 3.11 ;;
+        esac""",
+    )
+    digest = hashlib.sha256((CI / "lint-tools.txt").read_bytes()).hexdigest()[:16]
+    tools = tmp_path / "cache" / "lint" / f"{digest}-3.11"
+    (tools / "bin").mkdir(parents=True)
+    for tool in ("ruff", "mypy", "codespell"):
+        script(tools / "bin" / tool, f"echo {tool} >>{tmp_path}/executed")
+    (tools / "complete").touch()
+    (tmp_path / "cache" / place.format(tools.name)).chmod(0o777)
+    environment = {
+        **os.environ,
+        "RDMA_CTS_PYTHON": str(python),
+        "RDMA_CTS_CACHE": str(tmp_path / "cache"),
+    }
+    done = subprocess.run([CI / "lint.sh"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    assert "other users can write" in done.stderr
+    assert not (tmp_path / "executed").exists()
 
 
 # The scripts, with a stand-in for the program

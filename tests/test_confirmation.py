@@ -21,7 +21,7 @@ from conformance.model.fault import ON_DEMAND, OWN_ADDRESSES, Fault, FaultKind
 from conformance.model.kind import Kind
 from conformance.results.records import Recorded, encode, result_record
 from conformance.supervision import Worker, WorkerEnd, confirmation
-from conformance.tables.suite import Suite
+from conformance.tables.suite import VERSION, Suite
 from kinds import Cli
 from reports import terminal
 from reports.comparison import (
@@ -313,7 +313,12 @@ def test_a_run_that_was_cut_at_any_byte_repeats_the_other_violations_when_it_is_
 
 
 def test_a_run_that_is_continued_on_another_stack_repeats_no_violation(tmp_path: Path) -> None:
-    head = samples.header(planned=IDS, stack="test")
+    head = samples.header(
+        planned=IDS,
+        stack="test",
+        suite={"version": VERSION, "tables_sha256": "0" * 64},
+    )
+    del head["left_out"]
     data = b"".join(encode(record) for record in [head, {"type": "worker", "boot_id": ""}])
     done = [result(case, "FAIL" if case.id == IDS[3] else "PASS", worker=1) for case in SUITE.cases]
     (tmp_path / "results.jsonl").write_bytes(data + b"".join(map(encode, done)))

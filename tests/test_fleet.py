@@ -175,14 +175,15 @@ def test_results_under_two_names_are_reported(tmp_path: Path, cli: Cli) -> None:
 
 def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, cli: Cli) -> None:
     folder = nodes(tmp_path / "nodes", 9, dict.fromkeys((2, 5), DIFFERENCES["limit"][0]))
-    for name in ("a b'$(touch x)", "ALL"):  # for Slurm, ALL means every node
+    # For Slurm, `all` means every node, in any case; `gpu` is the name of a set of nodes.
+    for name in ("a b'$(touch x)", "ALL", "all", "aLL", "n[0-9]", "gpu", "-h", "n2,n3", "n"):
         (folder / name).mkdir()
     told(1, folder, cli)
     script = tmp_path / "out" / "drain.sh"
     shown = ended(
         "sh",
         "-c",
-        'scontrol() { printf "%s|" "$@"; }; . "$1"',
+        'scontrol() { printf "%s|" "$@"; }; sinfo() { seq -f n%g 0 9; echo N8; }; . "$1"',
         "sh",
         str(script),
         check=True,
@@ -192,6 +193,9 @@ def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, cl
     reason = f"Reason=rdma-cts: capability max_mw: 7, most nodes of its group: {usual}"
     assert shown.stdout == f"update|NodeName=n2,n5|State=DRAIN|{reason}|"
     assert "Slurm does not accept" in script.read_text()
+    for name in ("gpu", "-h", "n"):
+        assert f"{name} is not a node of this cluster, and is not drained\n" in shown.stderr
+    assert "all" not in shown.stdout.lower().partition("reason")[0]
     assert not (tmp_path / "x").exists()
 
 

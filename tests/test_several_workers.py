@@ -112,7 +112,7 @@ def on_devices(folder: Path, found: dict[str, str], **differing: object) -> Reco
 
     facts: SupervisorFacts = {"stack": "test", "devices": list(found)}
     how: dict[str, Any] = {
-        "reproduction": lambda case, device: f"{device}: {case.id}",
+        "reproduction": lambda case, device: f"./rdma-cts run --device {device} --only {case.id}",
         "durations": LONG,
     }
     return Stage(folder).supervise(*map(starter, found), suite=SUITE, facts=facts, **how)
@@ -123,7 +123,8 @@ def test_equal_devices_share_the_cases_and_each_result_names_its_device(tmp_path
     assert footer_of(recorded)["complete"]
     assert recorded.header["devices"] == ["fake0", "fake1"]
     assert {line["device"] for line in recorded.results} == {"fake0", "fake1"}
-    assert all(line["repro"] == f"{line['device']}: {line['case']}" for line in recorded.results)
+    for line in recorded.results:
+        assert line["repro"] == f"./rdma-cts run --device {line['device']} --only {line['case']}"
     assert len({(line["worker"], line["device"]) for line in recorded.results}) == 2
 
 

@@ -295,7 +295,7 @@ PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
     "another stack": (
         lambda: [[*ran(0), start(1)], [OTHER, *ran(2, 3)[1:]]],
         "PCMM",
-        "not run: a later worker has a different stack than the first worker: the device has changed",
+        "not run: a worker has a different stack than the first worker: the device has changed",
     ),
 }
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from conformance.results.files import make_directory, write_through
+from conformance.results.files import make_directory, write_atomically
 from trial.trying import KILLED, MISATTRIBUTED, SURVIVED, Finding
 
 # At most this share of the violations may be detected only by cases of other rules.
@@ -158,5 +158,5 @@ def write(trial: Trial, out: Path) -> None:
 def write_files(out: Path, name: str, data: Any, table: str) -> None:
     """Writes NAME.json and NAME.md into a directory. Raises UserError."""
     make_directory(out)
-    write_through(out / f"{name}.json", (json.dumps(data, indent=1) + "\n").encode())
-    write_through(out / f"{name}.md", table.encode())
+    write_atomically(out / f"{name}.json", (json.dumps(data, indent=1) + "\n").encode())
+    write_atomically(out / f"{name}.md", table.encode())

@@ -18,7 +18,7 @@ from conformance.errors import UserError
 from conformance.judging import Basis
 from conformance.model.kind import Kind
 from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.results.files import write_through
+from conformance.results.files import write_atomically
 from conformance.results.folder import OUT, latest
 from conformance.tables.suite import Suite
 from fixtures.targets.programs import messages_from_guest
@@ -102,7 +102,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Callable[[str], No
     began = time.monotonic()
     findings = list(compare(tried, stack, out, arguments.jobs or 1, say, arguments.yes))
     print("\n".join(summary(findings, time.monotonic() - began)))
-    write_through(
+    write_atomically(
         out / "reproducers.json",
         (json.dumps([asdict(each) for each in findings], indent=1) + "\n").encode(),
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.results import plan, points, records
-from conformance.results.files import not_written, write_through
+from conformance.results.files import not_written, write_named
 from conformance.results.folder import OUT
 from conformance.run_options import given_path
 
@@ -70,14 +70,14 @@ def _is_there(path: Path) -> bool:
 
 
 def write_out(path: Path, data: bytes, line: str) -> None:
-    """Writes a whole file and prints `line`. A special file, such as a FIFO or /dev/stdout, is written and not
-    replaced, and then `line` is not printed. `-` is standard output. Raises UserError (status 2) if the data cannot be
-    written, or if the file has recorded data of a run."""
+    """Writes the file that the user has named, and prints `line`. A special file, such as a FIFO or /dev/stdout, is
+    written and not replaced, and then `line` is not printed. `-` is standard output. Raises UserError (status 2) if the
+    data cannot be written, or if the file is a link or has recorded data of a run."""
     refuse_recorded(path)
     if is_standard_output(path):
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
-    elif write_through(path, data):
+    elif write_named(path, data):
         show([line])
 
 

@@ -2,7 +2,7 @@
 such an error fails, even if all its calls have the required results."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.observation import KernelEvidence
@@ -112,6 +112,24 @@ def first_alarm(log: Sequence[str]) -> str:
     kernel's text may follow a program's output on the same line; the kernel's text begins at the time stamp."""
     line = next(filter(_is_alarm, log), "")
     return line[max(0, line.rfind("[ ")) :]
+
+
+# The time stamp of a kernel's line on a console, after which the text is that of the kernel's log.
+_STAMP = re.compile(r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ")
+
+
+def alarms_on_console(lines: Iterable[str]) -> Iterator[str]:
+    """Yields the texts, without time stamps, with which a kernel reports its own errors on a console. Lines without a
+    time stamp are output of programs."""
+    for line in lines:
+        *_, text = _STAMP.split(line)
+        if text != line and _is_alarm(text):
+            yield text.rstrip()
+
+
+def alarms_in(kernel: KernelEvidence) -> set[str]:
+    """Returns the lines of the kernel's log in which it reports its own errors."""
+    return {line.rstrip() for line in kernel.get("log", ()) if _is_alarm(line)}
 
 
 _MODULES = "Modules linked in:"

@@ -4,6 +4,7 @@ an older version lacks are not compared. rejudge.py checks that verdicts agree w
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
@@ -14,11 +15,14 @@ from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRec
 from conformance.model.rules import Needs
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.results.rule_conclusions import conclude_rules
+from conformance.run_options import is_reproduction
 from conformance.tables.suite import VERSION
 
 # The figures of a footer that a different version of the suite may count differently.
 _OF_VERSION = ("rules", "rule_totals", "points")
 _BAD = (*VIOLATIONS, *INCOMPLETE)
+_MOST_TEXT = 3000  # characters of a text about the device or its software
+_NAME_OF_DEVICE = re.compile(r"[^\s/]{0,63}")
 
 
 def wrong_header(header: HeaderRecord) -> str:
@@ -30,6 +34,8 @@ def wrong_header(header: HeaderRecord) -> str:
             datetime.fromisoformat(header["started"])
     except ValueError:
         return f"{_short(header['started'])} is not the start time of a run"
+    if wrong := _wrong_text(header):
+        return wrong
     # In a guest, the subject is the whole stack, unless the arguments of the command name the subject.
     in_guest = header["stack"] not in ("", "host")
     if (
@@ -41,9 +47,40 @@ def wrong_header(header: HeaderRecord) -> str:
     return ""
 
 
+def _wrong_text(header: HeaderRecord) -> str:
+    """Returns why a text of a header cannot be shown or be a part of a command; empty if all texts can."""
+    device = header["device"]
+    for name in (device.get("name") or "", *(header.get("devices") or ())):
+        if not _NAME_OF_DEVICE.fullmatch(name):
+            return f"{_short(name)} is not the name of a device"
+    about = {
+        key: header.get(key) for key in ("env", "device", "stack", "tier", "subject", "isolated")
+    }
+    waiting: list[Any] = [about]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [*value, *value.values()]
+        elif isinstance(value, list):
+            waiting += value
+        elif isinstance(value, str) and len(value) > _MOST_TEXT:
+            return f"it has a text of {len(value):,} characters, more than {_MOST_TEXT:,}"
+    return ""
+
+
+def _wrong_command(record: ResultRecord) -> str:
+    commands = [record["repro"], *(each.get("repro", "") for each in record["deviations"])]
+    for command in commands:
+        if command and not is_reproduction(command):
+            return f"{_short(command)} is not a command that runs the case"
+    return ""
+
+
 def wrong_result(record: ResultRecord, header: HeaderRecord) -> str:
     """Returns the contradiction within a result or with the run's header, as a clause; empty if there is none."""
     verdict, effective = record["verdict"], record["effective"]
+    if wrong := _wrong_command(record):
+        return wrong
     if verdict not in _BAD and (
         record["points"] or record["rule_verdicts"] or record["deviations"]
     ):

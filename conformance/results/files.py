@@ -9,42 +9,54 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from conformance.cache import write_whole
 from conformance.errors import UserError
+from conformance.regular_file import open_folder, write_special, write_whole
 
 # The values of errno that are caused by the path, and not by the disk.
 _WRONG_PLACE = {
     getattr(errno, name)
     for name in "EACCES EPERM EROFS ENAMETOOLONG ENOENT ENOTDIR EISDIR ELOOP EEXIST".split()
 }
+_BLOCK = 4096  # bytes
 
 
-def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
+def write_atomically(
+    path: Path, data: bytes, durable: bool = True, within: Path | None = None
+) -> None:
     """Replaces the content of a file as `write_whole` does. If the function fails, it raises UserError. The old file is
     then unchanged, and the folder has no new file."""
     with writing(path):
-        write_whole(path, data, durable)
+        write_whole(path, data, durable, within)
 
 
-def write_through(path: Path, data: bytes) -> bool:
-    """Writes a file like `write_atomically`. If `path` is a FIFO, a device or a link, writes into the existing file
-    instead. Returns whether the file was written atomically. Raises UserError if the file cannot be written."""
-    if not os.path.islink(path) and (not os.path.exists(path) or os.path.isfile(path)):
-        write_atomically(path, data)
-        return True
+def write_named(path: Path, data: bytes) -> bool:
+    """Writes the file that the user has named. A FIFO or a device is written and not replaced. A file whose name the
+    suite has chosen is written by `write_atomically` instead. Returns whether the file was replaced. Raises UserError
+    if the file cannot be written, or is a link: another user could have made the link."""
     with writing(path):
-        path.write_bytes(data)
-    return False
+        if write_special(path, data):
+            return False
+        write_whole(path, data, durable=True)
+    return True
 
 
-def make_directory(folder: Path) -> None:
-    """Creates a directory and its parents, unless it exists. Raises UserError if it cannot be created or written."""
+def make_directory(folder: Path, within: Path | None = None) -> None:
+    """Creates a directory and its parents, unless it exists. The directories below `within` may not be links. Raises
+    UserError if the directory cannot be created or written."""
+    top = within or folder
+    new = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except FileExistsError as error:
-        raise UserError(f"{folder} is not a directory") from error
+        with (
+            open_folder(top, folder.relative_to(top).parts),
+            tempfile.TemporaryFile(dir=folder) as file,
+        ):
+            file.write(bytes(_BLOCK))  # on a full disk, an empty file can be created
     except OSError as error:
+        with suppress(OSError):
+            for place in new:
+                place.rmdir()
+        if isinstance(error, FileExistsError):
+            raise UserError(f"{folder} is not a directory") from error
         raise not_written(folder, error) from error
 
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from conformance.cache import has_private_status, is_private
 from conformance.errors import UserError
 from conformance.model.typed import check_of
-from conformance.regular_file import MOST_BYTES, open_regular
+from conformance.regular_file import MOST_BYTES, open_regular, write_whole
 from conformance.results.checked_json import parse
-from conformance.results.files import write_atomically
+from conformance.results.files import writing
 from conformance.results.records import PLAN_FILE
 
 FILE_NAME = PLAN_FILE
@@ -64,16 +65,18 @@ _FORMS: Mapping[type, tuple[str, str, str]] = {
 
 
 def write_plan(plan: Plan | LabPlan, folder: Path) -> None:
-    """Writes the plan into `folder` atomically. Raises UserError."""
+    """Writes the plan into `folder` atomically. Only this user can read it: the arguments may have secret values, which
+    no other file of the run has. Raises UserError."""
     name, schema, _ = _FORMS[type(plan)]
     data = json.dumps({"schema": schema, **vars(plan)}) + "\n"
-    write_atomically(folder / name, data.encode("ascii"))
+    with writing(folder / name):
+        write_whole(folder / name, data.encode("ascii"), durable=True, mode=0o600)
 
 
 def read_plan(folder: Path) -> Plan:
-    """Returns the plan of the run in `folder`. Raises UserError if the plan is missing, invalid or owned by another
-    user (except root): the arguments in another user's plan could execute code. So another user's run can be reported,
-    but not resumed."""
+    """Returns the plan of the run in `folder`. Raises UserError if the plan is missing or invalid, or if another user
+    (except root) owns or can write it: the arguments in another user's plan could execute code. So another user's run
+    can be reported, but not resumed."""
     return _read(Plan, folder)
 
 
@@ -87,9 +90,16 @@ def _read(kind: type[T], folder: Path) -> T:
     path = folder / name
     try:
         with open_regular(path) as file:
-            if os.fstat(file.fileno()).st_uid not in (os.geteuid(), 0):
-                hint = "only the user who started the run can resume it"
+            hint = "only the user who started the run can resume it"
+            status = os.fstat(file.fileno())
+            if status.st_uid not in (os.geteuid(), 0):
                 raise UserError(f"{path} belongs to another user", hint=hint)
+            for place, is_ours in (
+                (path, has_private_status(status)),
+                (folder, is_private(folder)),
+            ):
+                if not is_ours:
+                    raise UserError(f"{place} can be written by other users", hint=hint)
             data: dict[str, Any] = parse(file.read(MOST_BYTES))
         if data.pop("schema") != schema or check_of(cast(Any, kind))(data):
             raise ValueError

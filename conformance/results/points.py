@@ -33,13 +33,8 @@ def store_points(record: ResultRecord, folder: Path, case: Case | None = None) -
     given, each deviation has the calls of its smallest point. Raises UserError if the side file cannot be written."""
     data = record["points_data"]
     name = f"{FOLDER}/{_file_name(record['case'])}"
-    if (folder / FOLDER).is_symlink():
-        raise UserError(
-            f"{folder / FOLDER} is a symbolic link; the points of sweeps are not written through a link"
-        )
-    write_atomically(
-        folder / name, json.dumps(data, separators=(",", ":"), ensure_ascii=True).encode() + b"\n"
-    )
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=True)
+    write_atomically(folder / name, text.encode() + b"\n", within=folder)
     points = Points.of_data(data)
     found = deviations(
         points, record["repro"], by_chance=bool(record.get("space", {}).get("tries"))

@@ -84,6 +84,28 @@ def unfounded(
                 yield f"{before['case']} is recorded as {before['verdict']}, but is judged {again.record['verdict']}"
 
 
+def unfounded_repetitions(
+    suite: Suite, recorded: Recorded, directory: Path, profile: Profile | None
+) -> Iterator[str]:
+    """Yields a line for each violation without an observation that counts as not confirmed, although no observation of
+    its repetition shows that the case can pass. Otherwise any violation could be recorded as such a hang."""
+    basis = Basis(known_capabilities(recorded, directory), profile or Profile())
+    results = {record["case"]: record for record in recorded.results}
+    for about in recorded.confirmations:
+        record, case = results[about["case"]], find(suite, about["case"])
+        if about["confirmed"] or record.get("observed") or case is None:
+            continue
+        if case.kind in (Kind.SWEEP, Kind.SEQUENCES):
+            continue  # the repetition of a sweep has no observation in the file of results
+        observed = about["alone"].get("observed")
+        verdict: str = Verdict.MISSED
+        if observed:
+            resolved = basis.resolved(case)
+            verdict = conclude(resolved, basis, without_undeclared(observed), {})[0].verdict
+        if verdict in WITHOUT_EVIDENCE:
+            yield f"{record['verdict']} of {about['case']} is not confirmed, without a repetition that passes"
+
+
 def known_capabilities(recorded: Recorded, directory: Path | None = None) -> Capabilities:
     """Returns the capabilities of the recorded stack: those that the device declares, and those that results report as
     missing. A declared capability that is reported as missing counts as absent. If `directory`, the run's directory, is

@@ -9,6 +9,7 @@ import stat
 from dataclasses import replace
 from pathlib import Path
 
+from conformance.cache import is_private
 from conformance.errors import UserError, command
 from conformance.model.bounds import MOST_RESULTS_BYTES, MOST_RESULTS_VALUES
 from conformance.model.case import Case, Expectation
@@ -96,7 +97,12 @@ class ResultsFile:
             hashlib.sha256()
         )  # the hash of the bytes that this process has written or read
         with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            if not is_private(path.parent):  # other users could exchange the files of the run
+                raise UserError(
+                    f"{path.parent} belongs to another user, or other users can write it",
+                    hint="choose another --out, such as a new directory below it",
+                )
             flags = (
                 os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             )

@@ -59,10 +59,10 @@ class Examiner:
         different verdict or different numbers of points."""
         wrong = mismatch_of(line)
         if wrong:
-            return self._broken(case, f"the worker's line is malformed: {wrong}")
+            return self.broken(case, f"the worker's line is malformed: {wrong}")
         size = len(encode(line["observed"]))
         if size > MOST_OBSERVED_BYTES:
-            return self._broken(
+            return self.broken(
                 case,
                 f"the worker's observation has {size:,} bytes, more than {MOST_OBSERVED_BYTES:,}",
             )
@@ -73,14 +73,14 @@ class Examiner:
         )
         size = len(encode({"examples": examples}))
         if size > MOST_EXAMPLES_BYTES:
-            return self._broken(
+            return self.broken(
                 case,
                 f"the worker's observations have {size:,} bytes, more than {MOST_EXAMPLES_BYTES:,}",
             )
         try:
             found = self._judged(case, line)
         except Exception as error:  # the line can have any values of the right types
-            return self._broken(
+            return self.broken(
                 case, f"the worker's observation cannot be judged ({type(error).__name__}: {error})"
             )
         if line["type"] == "observed":
@@ -92,7 +92,7 @@ class Examiner:
             reason = f"the worker reports the points {_counts(line)}, but its observations give {_counts(found)}"
         else:
             return _bounded(found, line)
-        return _bounded({**self._broken(case, reason, line), "claimed": said}, line)
+        return _bounded({**self.broken(case, reason, line), "claimed": said}, line)
 
     def _judged(self, case: Case, line: ResultRecord | ObservedRecord) -> ResultRecord:
         if line["type"] == "result" and case.kind is Kind.SWEEP and "points_data" in line:
@@ -133,7 +133,10 @@ class Examiner:
         )
         return sweep_record(case, self.registry, result, _whole(line["duration_us"]) or 0)
 
-    def _broken(self, case: Case, reason: str, line: ResultRecord | None = None) -> ResultRecord:
+    def broken(
+        self, case: Case, reason: str, line: ResultRecord | ObservedRecord | None = None
+    ) -> ResultRecord:
+        """Returns the result of a case that says nothing about the device, with the observation of the line."""
         kernel, observed = (line["kernel"], line["observed"]) if line else ({}, {})
         judgement = Judgement(Verdict.BROKEN, cut(reason))
         return result_record(

@@ -4,6 +4,7 @@ workers run at the same time, only one thread at a time may use a Recording (sup
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import cast
 
 from conformance.errors import UserError
@@ -15,6 +16,7 @@ from conformance.model.deadline import CASE_DEADLINE_S, longest_case_s
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence
 from conformance.model.record import (
+    SCHEMA,
     ConfirmationRecord,
     DerivedFiles,
     Deviation,
@@ -28,7 +30,9 @@ from conformance.model.record import (
     SupervisorFacts,
     WorkerRecord,
 )
+from conformance.model.record_shape import completed, mistake_in
 from conformance.model.verdict import Verdict
+from conformance.results.consistency import wrong_header
 from conformance.results.prior_sessions import PriorSessions, stack_change
 from conformance.results.records import (
     Recorded,
@@ -43,7 +47,7 @@ from conformance.results.writer import ResultsFile
 from conformance.supervision.examiner import Examiner, bounded_log, loss_of
 from conformance.supervision.violations import Violation, violations
 from conformance.supervision.worker import Listener, WorkerEnd
-from conformance.tables.suite import Suite
+from conformance.tables.suite import VERSION, Suite
 
 
 def _alone(case: Case, _: str) -> str:
@@ -86,20 +90,8 @@ _MOST_HEADER_BYTES = 1 << 20  # the limit for the parts of a worker's header tha
 _MOST_ROW = (
     1 << 16
 )  # the limit in characters for a random sequence during which a worker died or hung
-# The keys of a run's header whose values are copied from a worker's header.
-_FROM_WORKERS = (
-    "type",
-    "schema",
-    "suite",
-    "stack",
-    "env",
-    "device",
-    "under_test",
-    "seed",
-    "argv",
-    "started",
-    "tier",
-)
+# The keys of a run's header whose values are copied from a worker's header, unless the plan has a value.
+_FROM_WORKERS = ("stack", "env", "device", "under_test", "seed", "argv", "tier")
 
 
 class Recording:
@@ -125,6 +117,8 @@ class Recording:
         self.external_ends: Counter[str] = (
             Counter()
         )  # for each case, how often its worker was killed externally
+        self._started = datetime.now(UTC).isoformat(timespec="seconds")
+        self.doubts: list[str] = []
         self._registry = plan.suite.registry
         self._file = file
         self._prior = prior
@@ -209,20 +203,35 @@ class Recording:
         device, asked = worker_header["device"].get("name", ""), self.plan.devices
         if asked and device not in asked:
             raise UserError(f"a worker has the device {device}, not {' or '.join(asked)}", status=3)
+        header = self._completed(worker_header)
+        if wrong := mistake_in(header) or wrong_header(completed(header)):
+            raise UserError(f"a worker's header is malformed: {wrong}", status=3)
+        tables = self.plan.suite.tables_sha256
+        if (worker_header.get("suite") or {}).get("tables_sha256", tables) != tables:
+            raise UserError("a worker has other tables than this process", status=3)
         if self._prior:
-            self._prior.check(self._completed(worker_header))
-        elif self.header and (change := stack_change(self.header, worker_header)):
+            self._prior.check(header)
+        elif self.header and (change := stack_change(self.header, header)):
             raise UserError(
-                f"a later worker has a different stack than the first worker: {change}", status=3
+                f"a worker has a different stack than the first worker: {change}", status=3
             )
         return Examiner.of(self._registry, self.plan.profile, worker_header, offered)
 
     def _completed(self, worker_header: HeaderRecord) -> HeaderRecord:
-        """Returns the header of the run. If the plan has a value, the value of the worker is not used."""
-        own = {key: value for key, value in worker_header.items() if key in _FROM_WORKERS}
+        """Returns the header of the run. If this process knows a value itself, the value of the worker is not used."""
+        from_worker = {key: value for key, value in worker_header.items() if key in _FROM_WORKERS}
+        suite = self.plan.suite
         header = cast(
             HeaderRecord,
-            {**own, **self.plan.facts, **plan_facts(self.plan.suite, list(self.cases))},
+            {
+                "type": "header",
+                "schema": SCHEMA,
+                "suite": {"version": VERSION, "tables_sha256": suite.tables_sha256},
+                **from_worker,
+                "started": self._started,
+                **self.plan.facts,
+                **plan_facts(suite, list(self.cases)),
+            },
         )
         header["under_test"] = {
             **worker_header.get("under_test", {}),
@@ -233,6 +242,10 @@ class Recording:
     def _append_worker(self, derived: DerivedFiles | None) -> None:
         record: WorkerRecord = {"type": "worker", "boot_id": self.boot_id}
         self._file.append({**record, "derived": derived} if derived else record)
+
+    def suspect(self, reason: str) -> None:
+        """Notes a reason why the results of finished cases are in doubt."""
+        self.doubts.append(reason)
 
     def case_started(self, record: StartRecord) -> None:
         """Records that a case is in flight, if a crash of the kernel under test can also kill this process."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from math import inf
 
 from conformance.errors import UserError
+from conformance.judging.kernel_alarms import alarms_in
 from conformance.model.bounds import cut
 from conformance.model.case import Case
 from conformance.model.fault import verdict_of
@@ -19,7 +20,7 @@ from conformance.model.record import (
     StartRecord,
 )
 from conformance.model.record_shape import RESULT, mismatch_of
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.records import decode
 from conformance.supervision.examiner import SILENT, Examiner, loss_of
 from conformance.supervision.recording import Recording, RunPlan
@@ -56,6 +57,7 @@ class Session:
         self._begun = 0.0
         self._last_progress: ProgressRecord | None = None  # the last progress of the case in flight
         self._seen: set[str] = set()
+        self._logged: set[str] = set()  # errors of the kernel that are in the result of a case
         self._changes = 0  # counts the progress that extends the deadline
         self.end_reason = ""
         self.refused = False
@@ -114,7 +116,21 @@ class Session:
         ):
             return None, ""
         judged = self._examiner.judged(self._recording.cases[self._in_flight], record)
+        if judged["verdict"] in (*VIOLATIONS, Verdict.BROKEN):
+            self._logged.update(self._worker.alarms(), alarms_in(judged["kernel"]))
+        elif alarm := self._unlogged_alarm():
+            judged = self._examiner.broken(self._recording.cases[self._in_flight], alarm, record)
         return self._recording.prepared(judged, self._number), ""
+
+    def _unlogged_alarm(self) -> str:
+        """Returns the reason why a case without a violation is BROKEN: the kernel has reported an error on the guest's
+        console, and no log of a case has this error. Empty if there is none. The console can be later than a log."""
+        alarms = set(self._worker.alarms())
+        unlogged = alarms - self._logged
+        self._logged |= alarms
+        if not unlogged:
+            return ""
+        return f"the guest's console has an error of the kernel that its log does not have: {min(unlogged)}"
 
     def _handle(self, record: Record) -> None:
         if record["type"] == "header":
@@ -160,6 +176,8 @@ class Session:
             return
         if self._in_flight:
             self._break("the worker began the next case without a result of this case")
+        if not self._latest:
+            self._logged.update(self._worker.alarms())  # before the first case
         self._store_duration()
         self._latest, self._begun = case, time.monotonic()
         self._in_flight = case
@@ -211,6 +229,8 @@ class Session:
 
     def _ended(self, end: WorkerEnd) -> None:
         self.end_reason = self.end_reason or end.what
+        if self._latest and not self._in_flight and (alarm := self._unlogged_alarm()):
+            self._recording.suspect(f"after {self._latest}, {alarm}")
         if end.external:
             self._count_external_end(end.what)
         elif self._in_flight:
@@ -259,6 +279,9 @@ class Repetition:
 
     def expects(self, case: str) -> bool:
         return case in self.cases and case not in self.done
+
+    def suspect(self, reason: str) -> None:
+        pass  # the violation that is repeated counts anyway
 
     def case_started(self, record: StartRecord) -> None:
         pass

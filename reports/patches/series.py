@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from conformance.errors import UserError
-from conformance.results.files import make_directory, write_through
+from conformance.results.files import make_directory, write_atomically
 from fixtures.guest.changes import LINUX, RDMA_CORE, Change, Edit, apply
 
 NO_GIT = "git, which makes the series, is not installed"
@@ -257,7 +257,7 @@ def write_series(
         patches = scratch.patches([letters[change.name] for change in fitting])
     make_directory(out)
     for file, text in patches.items():
-        write_through(out / file, text)
+        write_atomically(out / file, text)
     return Series(
         tuple(out / file for file in patches),
         {each: misfits[each] for each in own if each in misfits},

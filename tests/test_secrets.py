@@ -1,0 +1,94 @@
+"""Tests that results, which travel in reports, bundles and mails, have no value that may be secret. Only the plan of a
+run has the values, and only its user can read the plan."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from commands.cli.run_arguments import recorded_options
+from conformance.errors import UserError
+from conformance.results.plan import Plan, read_plan, write_plan
+from conformance.run_options import RunOptions, without_values
+from conformance.tables.suite import load_suite
+from fixtures.guest.job import Job
+from fixtures.targets.builds import environment_from, recorded_environment
+from kinds import Patch
+
+SECRET = "hunter2"
+ARGUMENTS = {
+    "a variable": (["--guest-env", f"TOKEN={SECRET}"], ["--guest-env", "TOKEN"]),
+    "a variable in one word": ([f"--guest-env=TOKEN={SECRET}"], ["--guest-env=TOKEN"]),
+    "a shortened option": (["--guest-e", f"TOKEN={SECRET}"], ["--guest-e", "TOKEN"]),
+    "a value with a sign": (["--guest-env", f"A=b={SECRET}"], ["--guest-env", "A"]),
+    "a reset": (["--power-cycle", f"ipmi -P {SECRET}"], ["--power-cycle", "left out"]),
+    "a reset in one word": ([f"--power-cycle=ipmi -P {SECRET}"], ["--power-cycle=left out"]),
+    "a console": (["--cons", f"ssh {SECRET}@bmc"], ["--cons", "left out"]),
+    "other options": (["--host", "root@a", "-k", "x"], ["--host", "root@a", "-k", "x"]),
+    "an option without its value": (["--guest-env"], ["--guest-env"]),
+}
+
+
+@pytest.mark.parametrize("what", ARGUMENTS)
+def test_the_recorded_command_line_has_no_value_of_a_private_option(what: str) -> None:
+    given, recorded = ARGUMENTS[what]
+    assert without_values(["run", *given, "--tier", "smoke"]) == [
+        "run",
+        *recorded,
+        "--tier",
+        "smoke",
+    ]
+
+
+def test_the_command_that_repeats_a_case_names_variables_without_their_values() -> None:
+    case = load_suite().cases[0]
+    options = RunOptions(guest=True, guest_env=(f"TOKEN={SECRET}", "COLOUR"))
+    repeated = options.reproduction(case)
+    assert SECRET not in repeated
+    assert "--guest-env TOKEN --guest-env COLOUR" in repeated
+
+
+def test_only_values_that_select_code_are_recorded() -> None:
+    variables = {"TOKEN": SECRET, "LD_PRELOAD": "/x.so", "RDMAV_DRIVERS": "/y", "XLD_Z": SECRET}
+    assert recorded_environment(variables) == {
+        "TOKEN": "left out",
+        "LD_PRELOAD": "/x.so",
+        "RDMAV_DRIVERS": "/y",
+        "XLD_Z": "left out",
+    }
+
+
+def test_a_variable_without_a_value_has_the_value_of_the_environment(monkeypatch: Patch) -> None:
+    monkeypatch.setenv("TOKEN", SECRET)
+    monkeypatch.delenv("NOTHING", raising=False)
+    options = RunOptions(guest=True, guest_env=("TOKEN", "EMPTY=", "COLOUR=blue"))
+    assert environment_from(options) == {"TOKEN": SECRET, "EMPTY": "", "COLOUR": "blue"}
+    with pytest.raises(UserError, match="the environment has no such variable"):
+        environment_from(RunOptions(guest_env=("NOTHING",)))
+
+
+@pytest.mark.parametrize(
+    "text", [f"A\n={SECRET}", f"={SECRET}", f"A B={SECRET}", f"X=\x1b{SECRET}"]
+)
+def test_a_message_about_a_variable_does_not_show_its_value(text: str) -> None:
+    with pytest.raises(UserError) as refused:
+        environment_from(RunOptions(guest_env=(text,)))
+    assert SECRET not in str(refused.value)
+
+
+def test_only_the_user_of_a_run_can_read_its_plan(tmp_path: Path) -> None:
+    options = RunOptions(guest=True, guest_env=(f"TOKEN={SECRET}",))
+    plan = Plan(tuple(options.arguments()), str(tmp_path), (), "", "forky", {})
+    write_plan(plan, tmp_path)
+    file = tmp_path / "plan.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    resumed = recorded_options(read_plan(tmp_path).argv, file)
+    assert environment_from(resumed) == {"TOKEN": SECRET}
+
+
+def test_the_guest_gets_the_value(tmp_path: Path) -> None:
+    """The value is not lost on the way that keeps it out of the results."""
+    variables = environment_from(RunOptions(guest_env=(f"TOKEN={SECRET}",)))
+    assert Job((), "true", variables).environment == {"TOKEN": SECRET}
+    assert SECRET not in json.dumps(recorded_environment(variables))
