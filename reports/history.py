@@ -5,11 +5,12 @@ and comparison.py compares two runs."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
@@ -207,6 +208,71 @@ class Facts:
         return frozenset(rule for rule, verdict in self.rules.items() if verdict in VIOLATIONS)
 
 
+# The lines of a summary whose values differ in each run: the start, also among the facts of the stack, and the duration.
+_STARTED, _STACK_STARTED, _SECONDS = b'\n "started": ', b'\n  "started": ', b'\n "duration_s": '
+
+
+class FactsReader:
+    """Reads the facts of many runs in little memory and time. Summaries of many nights are equal except for start and
+    duration: such a summary is not parsed, and equal parts of all summaries are stored once."""
+
+    def __init__(self) -> None:
+        self._by_rest: dict[
+            bytes, Facts
+        ] = {}  # the facts by the digest of the summary without the lines of a run
+        self._parts: dict[Hashable, Any] = {}
+        self._texts: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
+        self._lists: dict[tuple[KnownDefect, ...], tuple[KnownDefect, ...]] = {}
+
+    def of_summary(self, content: bytes) -> Facts:
+        """Returns the facts in the content of a summary. Raises the errors of `parse` and of `Facts.of`."""
+        values = {}
+        digest = hashlib.sha256()
+        end = 0
+        places = {name: content.find(name) for name in (_STARTED, _STACK_STARTED, _SECONDS)}
+        for name in sorted(filter(lambda name: places[name] >= 0, places), key=places.__getitem__):
+            begin = places[name] + len(name)
+            digest.update(content[end:begin])
+            end = content.find(b"\n", begin)
+            values[name] = content[begin:end]
+        digest.update(content[end:])
+        rest = digest.digest()
+        if alike := self._by_rest.get(rest):
+            return _of_run(alike, values)
+        facts = Facts.of(parse(content))
+        self._by_rest[rest] = facts = replace(
+            facts,
+            stack=self._shared(facts.stack),
+            hashes=self._shared(facts.hashes),
+            rules=self._shared(facts.rules),
+            capabilities=self._shared(facts.capabilities),
+            violating=self._parts.setdefault(facts.violating, facts.violating),
+            defects=self._shared_defects(facts.defects),
+        )
+        return facts
+
+    def _shared(self, texts: Mapping[str, str]) -> Mapping[str, str]:
+        return self._texts.setdefault(tuple(texts.items()), texts)
+
+    def _shared_defects(self, defects: tuple[KnownDefect, ...]) -> tuple[KnownDefect, ...]:
+        shared = tuple(self._parts.setdefault(defect, defect) for defect in defects)
+        return self._lists.setdefault(shared, shared)
+
+
+def _of_run(alike: Facts, lines: Mapping[bytes, bytes]) -> Facts:
+    """Returns the facts of a run whose summary differs from that of `alike` only in these lines."""
+    values = {name: parse(line.rstrip(b",")) for name, line in lines.items()}
+    facts = alike
+    if _STARTED in values:
+        facts = replace(facts, started=_text(values[_STARTED]))
+    if _STACK_STARTED in values:
+        facts = replace(facts, stack={**alike.stack, "started": _text(values[_STACK_STARTED])})
+    if facts.seconds is not None:  # None for a resumed run
+        seconds = values[_SECONDS]
+        facts = replace(facts, seconds=None if seconds is None else float(seconds))
+    return facts
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
@@ -290,6 +356,7 @@ def read_history(folder: Path) -> History:
     """Reads the history in a directory. Raises UserError only if the directory itself cannot be read."""
     problems: list[str] = []
     nights, cells = [], []
+    reader = FactsReader()
     for night in _entries(folder):
         if night.name in (LOCK, PAGE) or night.suffix == MESSAGE:
             continue
@@ -307,7 +374,7 @@ def read_history(folder: Path) -> History:
                 problems.append(f"{one_line(str(entry))} is not a cell of a night, and is ignored")
                 continue
             try:
-                cells.append(_cell(night.name, entry))
+                cells.append(_cell(night.name, entry, reader))
             except UserError as error:
                 problems.append(
                     f"{night.name}, {entry.name} counts as not run: {one_line(str(error))}"
@@ -326,7 +393,7 @@ def _entries(folder: Path) -> list[Path]:
         return sorted(folder.iterdir())
 
 
-def _cell(night: str, folder: Path) -> Cell:
+def _cell(night: str, folder: Path, reader: FactsReader) -> Cell:
     try:
         outcome = Outcome.of(parse(read_regular(folder / OUTCOME_FILE)))
     except FileNotFoundError:
@@ -337,7 +404,7 @@ def _cell(night: str, folder: Path) -> Cell:
         raise UserError(f"{OUTCOME_FILE} is damaged, or not of this version") from error
     if outcome.outcome == NOT_RUN:
         return Cell(night, folder.name, folder, outcome)
-    facts = facts_of(folder)
+    facts = facts_of(folder, reader)
     return Cell(
         night,
         folder.name,
@@ -347,12 +414,13 @@ def _cell(night: str, folder: Path) -> Cell:
     )
 
 
-def facts_of(folder: Path) -> Facts | None:
+def facts_of(folder: Path, reader: FactsReader | None = None) -> Facts | None:
     """Returns the facts of a run from its summary or, if the summary is missing or damaged, from its results. Returns
     None if the run has neither file. Raises UserError if the results are damaged, or if there are no results and the
     summary is damaged or cannot be read."""
     try:
-        return Facts.of(parse(read_regular(folder / summary.FILE_NAME)))
+        content = read_regular(folder / summary.FILE_NAME)
+        return (reader or FactsReader()).of_summary(content)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         if not os.path.lexists(folder / RESULTS):
             if isinstance(error, FileNotFoundError):
