@@ -10,6 +10,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
+from actors import Stage
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.model import record_shape as shape
@@ -31,6 +32,7 @@ from conformance.results.records import (
 from conformance.results.repeated import Repeated
 from conformance.results.rule_conclusions import conclude_rules
 from conformance.results.writer import ResultsFile
+from kinds import Cli, Patch
 from reports.digest import digest
 from reports.text import plain
 from samples import (
@@ -38,6 +40,7 @@ from samples import (
     changed,
     header,
     numbered,
+    observed_result,
     recorded,
     registry,
     result,
@@ -397,3 +400,32 @@ def test_results_that_repeat_values_are_read_like_single_lines(tmp_path: Path) -
     path.write_text(f'{first}"duration_us": 07{rest}', encoding="utf-8")
     with pytest.raises(UserError, match="not a line of"):
         read_results(path)
+
+
+def test_a_large_result_leaves_room_for_the_results_of_all_other_cases(
+    stage: Stage, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(writer, "MOST_RESULTS_BYTES", 160_000)
+    suite = numbered(20)
+    lines = [encode(header())]
+    for row in suite.cases:
+        honest = observed_result(row)
+        if row is suite.cases[0]:
+            honest["observed"] = {**honest["observed"], "errno": "E" * 30_000}
+        lines += [encode({"type": "start", "case": row.id}), encode(honest)]
+    recorded = stage.play(lines, suite=suite)
+    first, *others = recorded.results
+    assert first["verdict"] == "BROKEN"
+    assert "a file of results has at most 160,000 bytes" in first["reason"]
+    assert {line["verdict"] for line in others} == {"PASS"}
+    assert stage.path.stat().st_size < 160_000
+
+
+def test_a_run_whose_results_might_not_fit_into_a_file_is_refused_before_it_begins(
+    tmp_path: Path, monkeypatch: Patch, cli: Cli
+) -> None:
+    monkeypatch.setattr("commands.cli.choice.MOST_CASES", 3)
+    said = cli(2, "run", "--guest", "--out", tmp_path / "out").err
+    assert "are more than the 3 that a results file can have; select fewer cases\n" in said
+    assert said.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

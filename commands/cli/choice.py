@@ -7,7 +7,7 @@ from datetime import datetime
 
 from commands.cli import run_arguments
 from conformance.errors import UserError
-from conformance.model.bounds import MOST_RECORDS
+from conformance.model.bounds import MOST_CASES
 from conformance.model.capability import Profile
 from conformance.model.case import Case
 from conformance.model.kind import Kind
@@ -49,9 +49,10 @@ def choose(options: RunOptions, known: Chosen | None = None) -> Chosen:
             cases = [case for case in cases if case.kind is not Kind.SEQUENCES]
         if not cases:
             raise UserError("--sequences 0 leaves no case to run")
-    if len(cases) > MOST_RECORDS // 2:
+    if len(cases) > MOST_CASES:
         raise UserError(
-            f"{len(cases):,} cases are more than a results file can have", hint="select fewer cases"
+            f"{len(cases):,} cases are more than the {MOST_CASES:,} that a results file can have",
+            hint="select fewer cases",
         )
     profile = read_profile(options.profile) if options.profile else Profile()
     waivers = (

@@ -11,7 +11,12 @@ from pathlib import Path
 
 from conformance.cache import is_private
 from conformance.errors import UserError, command
-from conformance.model.bounds import MOST_RESULTS_BYTES, MOST_RESULTS_VALUES
+from conformance.model.bounds import (
+    MOST_RESULTS_BYTES,
+    MOST_RESULTS_VALUES,
+    RESERVED_BYTES,
+    RESERVED_VALUES,
+)
 from conformance.model.case import Case, Expectation
 from conformance.model.record import Record, ResultRecord, Shows
 from conformance.model.rules import distinct_points, shown_by
@@ -199,13 +204,15 @@ class ResultsFile:
         self._values += values_in(line)
         return record
 
-    def lacks_room(self, record: ResultRecord) -> str:
-        """Returns a reason if the file with this record would be too large to be read; else an empty text."""
+    def lacks_room(self, record: ResultRecord, later: int = 0) -> str:
+        """Returns a reason if the file with this record would be too large to be read, or would have no room for short
+        results of the `later` cases; else an empty text."""
         data = encode(record)
-        if os.fstat(self._fd).st_size + len(data) > MOST_RESULTS_BYTES:
+        left = MOST_RESULTS_BYTES - later * RESERVED_BYTES
+        if len(data) > RESERVED_BYTES and os.fstat(self._fd).st_size + len(data) > left:
             limit = f"a file of results has at most {MOST_RESULTS_BYTES:,} bytes"
             return f"{limit}; with the {len(data):,} bytes of this result, it would have more"
-        if self._values + values_in(data) > MOST_RESULTS_VALUES:
+        if self._values + values_in(data) > MOST_RESULTS_VALUES - later * RESERVED_VALUES:
             limit = f"a file of results has at most {MOST_RESULTS_VALUES:,} values"
             return (
                 f"{limit}; with the {values_in(data):,} values of this result, it would have more"

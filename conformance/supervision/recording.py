@@ -298,7 +298,8 @@ class Recording:
         return self._file.prepared(record, case)
 
     def append(self, record: ResultRecord) -> None:
-        if reason := self._file.lacks_room(record):
+        later = len(self.cases) - len(self.done) - 1
+        if reason := self._file.lacks_room(record, later):
             record = {
                 **self._result(record["case"], Judgement(Verdict.BROKEN, reason), []),
                 "repro": record["repro"],

@@ -26,6 +26,7 @@ from conformance.supervision.examiner import SILENT, Examiner, loss_of
 from conformance.supervision.recording import Recording, RunPlan
 from conformance.supervision.worker import TRIES, Crew, Deadline, Worker, WorkerEnd
 
+_ABSENT_S = 10.0  # a shorter time in which this process does not listen is usual
 EVIDENCE_LINES, _LINES_OF_REPETITION = (
     80,
     30,
@@ -69,8 +70,15 @@ class Session:
         run and the recording has received no header before."""
         plan = self._recording.plan
         deadline = Deadline(self._worker, plan.case_deadline_s)
+        heard = time.monotonic()
         while not until():
-            raw = self._worker.next_line(deadline.left_s)
+            listening = time.monotonic()
+            self._postpone(deadline, listening - heard)
+            left_s = deadline.left_s
+            raw = self._worker.next_line(left_s)
+            heard = time.monotonic()
+            if self._postpone(deadline, heard - listening - left_s) and raw is None:
+                continue
             end = self._worker.end() if raw == b"" else None
             record, problem = self._read(raw) if raw else (None, "")
             with self._crew.changed:
@@ -96,6 +104,15 @@ class Session:
                 elif deadline.is_over(self._in_flight, silent=raw is None):
                     self._hung()
                     return
+
+    def _postpone(self, deadline: Deadline, absent_s: float) -> bool:
+        """Does not count a long time for which this process has not listened against the worker. Returns whether the
+        time was long: this process was stopped, or the host is busy."""
+        if absent_s <= _ABSENT_S:
+            return False
+        deadline.postpone(absent_s)
+        self._begun += absent_s
+        return True
 
     def _read(self, raw: bytes) -> tuple[Record | None, str]:
         """Returns the record in a line, or the problem of a line that is not a record. Ignores an incomplete last line,

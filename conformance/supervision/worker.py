@@ -66,6 +66,11 @@ class Deadline:
     def left_s(self) -> float:
         return max(0.0, self._until - time.monotonic())
 
+    def postpone(self, seconds: float) -> None:
+        """Extends the deadline by a time in which this process has not listened, for instance because it was stopped."""
+        self._since += seconds
+        self._until += seconds
+
     def progressed(self, in_flight: str, last: float = inf) -> None:
         """Sets a new deadline, which is not later than the time `last`."""
         self._since = time.monotonic()
