@@ -256,14 +256,13 @@ class Digest:
         """The number of rules with each standing. The first part is VERIFIED or, in the smallest tier, TOUCHED."""
         first = Standing.TOUCHED if self.header.get("tier") == SMOKE else Standing.VERIFIED
         count = Counter(
-            STANDING[verdict] for rule, verdict in self.verdicts.items() if rule not in self.apart
+            found.standing for rule, found in self._concluded.items() if rule not in self.apart
         )
         count[Standing.WITHOUT_CASE] = len(self.documented_rules.keys() - self.verdicts.keys())
         count[Standing.APART] = len(self.apart)
         if first == Standing.TOUCHED:
-            count[Standing.TOUCHED] = count.pop(Standing.VERIFIED, 0) + count.pop(
-                Standing.IN_PART, 0
-            )
+            passed = (Standing.VERIFIED, Standing.OFFERED, Standing.IN_PART)
+            count[Standing.TOUCHED] = sum(count.pop(standing, 0) for standing in passed)
         because = {
             Standing.UNSUPPORTED: self._why_unsupported,
             Standing.UNREACHABLE: self._why_unreachable,

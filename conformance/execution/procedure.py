@@ -87,6 +87,8 @@ def set_up_and_call(context: CaseContext, prepare: Callable[[CaseContext], None]
 
 def not_set_up(refusal: SetupRefused) -> Observation:
     seen: Observation = {"setup_failed": str(refusal), "errno": refusal.code}
+    if refusal.call:
+        seen["setup_call"] = refusal.call
     return {**seen, "no_pair": refusal.not_offered} if refusal.not_offered else seen
 
 

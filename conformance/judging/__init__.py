@@ -261,8 +261,16 @@ def _judge_setup(case: Case, lack: str, observed: Observation) -> Judgement:
     return Judgement(Verdict.BROKEN, f"the setup failed: {observed['setup_failed']}")
 
 
+def refused_region(case: Case, observed: Observation) -> Judgement | None:
+    """Returns the judgement on a point of a sweep whose set-up failed because a valid registration was refused, which
+    violates the rule of the point; None if the set-up failed for another reason."""
+    if observed.get("setup_call") not in REGISTRATIONS:
+        return None
+    return Judgement.of_fault(_of_set_up(FaultKind.SET_UP_REFUSED, case, observed))
+
+
 def _of_set_up(kind: FaultKind, case: Case, observed: Observation) -> Fault:
-    call = observed.get("setup_refused_once", "")
+    call = observed.get("setup_refused_once") or observed.get("setup_call", "")
     fault = located(
         Fault(kind, errno=observed.get("errno", ""), seen=(observed["setup_failed"],)), case
     )

@@ -7,7 +7,7 @@ from conformance.judging.faults import DONE, answer_of
 from conformance.model.fault import Fault
 from conformance.model.fault import FaultKind as Kind
 from conformance.model.observation import Observation
-from conformance.model.vocabulary import WIRE
+from conformance.model.vocabulary import REGISTRATIONS, WIRE
 
 
 def sentence(fault: Fault) -> str:
@@ -68,6 +68,25 @@ def _not_there(fault: Fault) -> str:
 
 def _allowed(fault: Fault) -> str:
     return " or ".join(fault.expected)
+
+
+# For errnos of a refused registration: the usual causes outside of the driver, which the first look should exclude.
+_USUAL_CAUSES: Mapping[str, str] = {
+    "ENOMEM": "RLIMIT_MEMLOCK (ulimit -l), the device's max_mr_size and max_mr, or too little memory",
+    "EFAULT": "memory that cannot be pinned: another device's memory without peer-memory or dma-buf support",
+    "EPERM": "RLIMIT_MEMLOCK (ulimit -l), or a container without CAP_IPC_LOCK",
+    "EAGAIN": "RLIMIT_MEMLOCK (ulimit -l)",
+}
+
+
+def usual_causes(errno: str) -> str:
+    """Returns a clause with the usual causes of a refused valid registration; empty if there are none."""
+    causes = _USUAL_CAUSES.get(errno)
+    return f" (usual causes: {causes})" if causes else ""
+
+
+def _causes_of(fault: Fault) -> str:
+    return usual_causes(fault.errno) if fault.verb in REGISTRATIONS else ""
 
 
 def _after_answer(text: str) -> Callable[[Fault], str]:
@@ -150,9 +169,12 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
     Kind.CARRIED_OUT: lambda fault: (
         f": a request was executed although its posting had failed: {_seen(fault)}"
     ),
-    Kind.REFUSED: lambda fault: f" should succeed, but {_answer(fault)}",
+    Kind.REFUSED: lambda fault: f" should succeed, but {_answer(fault)}{_causes_of(fault)}",
     Kind.REFUSED_ONCE: lambda fault: (
         f"{_seen(fault)}; the call succeeded when the set-up was repeated"
+    ),
+    Kind.SET_UP_REFUSED: lambda fault: (
+        f"the set-up should succeed, but {_seen(fault)}{usual_causes(fault.errno)}"
     ),
     Kind.NOT_PROVIDED: lambda fault: (
         f"the device declares {', '.join(fault.expected)}, but {_seen(fault)}"

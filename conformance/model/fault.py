@@ -73,6 +73,7 @@ class FaultKind(StrEnum):
         "refused-once",
         Effect.REFUSED,
     )  # a set-up was refused, and succeeded when repeated
+    SET_UP_REFUSED = "set-up-refused", Effect.REFUSED  # a valid region of the set-up was refused
     NOT_PROVIDED = (
         "not-provided",
         Effect.REFUSED,

@@ -175,7 +175,8 @@ class Observation(TypedDict, total=False):
 
     # Observations of the case as a whole.
     afterwards: "list[Observation]"  # the observations of the later steps
-    setup_failed: str  # the call of the set-up that was refused; the only other key is then `errno`
+    setup_failed: str  # the call of the set-up that was refused, in words; other keys are `errno` and `setup_call`
+    setup_call: str  # the name of this call, if it is a call of the table language
     setup_refused_once: (
         str  # the refused call of the set-up, if the same set-up succeeded when repeated
     )

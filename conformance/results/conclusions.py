@@ -64,7 +64,8 @@ class Standing(StrEnum):
     """The status of a rule in a run, in the order of the summary sentence. `phrase` is the text in this sentence, and
     `verdicts` are the verdicts on a rule with this status.
 
-    In a run of the smallest tier, which verifies no rule, TOUCHED replaces VERIFIED and IN_PART. APART are rules of a
+    OFFERED: everything was seen that the device offers, and the conclusion names what it does not offer. In a run of
+    the smallest tier, which verifies no rule, TOUCHED replaces VERIFIED, OFFERED and IN_PART. APART are rules of a
     vendor's dialect (its variant of a verb) that were not judged, usually because the vendor's library is missing. They
     are not counted among the documented rules.
     """
@@ -73,6 +74,7 @@ class Standing(StrEnum):
     verdicts: tuple[Verdict, ...]
 
     VERIFIED = "verified", "verified", (Verdict.PASS,)
+    OFFERED = "as offered", "verified for what this device offers"
     IN_PART = "in part", "passed in part", (Verdict.PARTIAL,)
     TOUCHED = "touched", "touched without a violation"
     VIOLATED = "violated", "violated", VIOLATIONS
@@ -131,8 +133,7 @@ def conclude_run(
     `left_out` is the number of cases of the default tier that were not planned, or None if this number is unknown.
     `unrecorded` is the number of planned cases without a result."""
     standings = {
-        rule: STANDING[rules[rule].verdict] if rule in rules else Standing.WITHOUT_CASE
-        for rule in of
+        rule: rules[rule].standing if rule in rules else Standing.WITHOUT_CASE for rule in of
     }
     count = Counter(standings.values())
     if footer is None and not count[Standing.VIOLATED]:
@@ -177,7 +178,8 @@ def conclude_run(
     left = [f"{number} {what}" for what, number in {**incomplete, **others}.items() if number]
     if left_out is None:
         left.append("it is unknown how much of the default tier was run")
-    if not (left or count[Standing.VERIFIED] or count[Standing.WAIVED]):
+    verified = count[Standing.VERIFIED] or count[Standing.OFFERED] or count[Standing.WAIVED]
+    if not (left or verified):
         left.append("no rule verified")
     of_stack = counted(count[Standing.OF_STACK], "rule")
     known = [

@@ -9,13 +9,14 @@ from conformance.model.capability import OF_TEST_KERNELS
 from conformance.model.record import EvidenceFacts, Missing, ResultRecord, Shows
 from conformance.model.rules import GRANTED, REFUSED, Needs, is_evidence, named
 from conformance.model.verdict import NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdict
-from conformance.results.conclusions import counted, verdict_on
+from conformance.results.conclusions import STANDING, Standing, counted, verdict_on
 from conformance.tables.suite import POINT
 
 # The reasons why a part of a rule's evidence is missing.
-NOT_OFFERED, NOT_REACHED, NOT_RUN, OPEN = (
+NOT_OFFERED, NOT_REACHED, BLOCKED, NOT_RUN, OPEN = (
     "not offered",
     "not reachable here",
+    "blocked by a defect",
     "not in this run",
     "left open",
 )
@@ -24,7 +25,8 @@ NO_CONTROL, CONTROL_NOT_OFFERED = (
     "refused, but its control is not offered",
 )
 # These reasons remain in a further run: the device does not offer the operation, or no document defines its outcome.
-_SETTLED = (NOT_OFFERED, CONTROL_NOT_OFFERED, OPEN)
+_NOT_OFFERED = (NOT_OFFERED, CONTROL_NOT_OFFERED)
+_SETTLED = (*_NOT_OFFERED, OPEN)
 _WHY = {Verdict.UNSUPPORTED: NOT_OFFERED, Verdict.UNREACHABLE: NOT_REACHED}
 
 
@@ -43,8 +45,18 @@ class RuleConclusion:
     missing: dict[str, Missing] = field(default_factory=dict)
 
     @property
+    def standing(self) -> Standing:
+        """The status of the rule. A rule is verified for what the device offers if some of its evidence was seen, and
+        the device does not offer what is missing."""
+        seen = self.needed > len(self.missing)
+        offered = all(part["why"] in _NOT_OFFERED for part in self.missing.values())
+        if self.verdict == Verdict.PARTIAL and seen and offered:
+            return Standing.OFFERED
+        return STANDING[self.verdict]
+
+    @property
     def restriction(self) -> str:
-        """The missing evidence of a rule that passed in part, as a clause; empty for any other rule."""
+        """The missing evidence of a rule that was not verified completely, as a clause; empty for any other rule."""
         if self.verdict != Verdict.PARTIAL:
             return ""
         found: dict[str, list[str]] = {}
@@ -52,7 +64,8 @@ class RuleConclusion:
             because = f" ({each['because']})" if each["because"] not in ("", name) else ""
             found.setdefault(each["why"] + because, []).append(name)
         parts = "; ".join(f"{why}: {', '.join(names)}" for why, names in found.items())
-        return f"passed in part ({self.needed - len(self.missing)} of {self.needed}); {parts}"
+        seen = self.needed - len(self.missing)
+        return f"{self.standing.phrase} ({seen} of {self.needed}); {parts}"
 
     @property
     def settled(self) -> bool:
@@ -165,7 +178,10 @@ def _conclude(
             if name in missing or not any(
                 each["shows"] in missing for _, each in _shows(record, rule)
             ):
-                missing[name] = {"why": _WHY[verdict], "because": counted(count[name], "case")}
+                missing[name] = {
+                    "why": _why(verdict, record),
+                    "because": counted(count[name], "case"),
+                }
     run = len({record["case"] for record in records if POINT not in record["case"]})
     if (others := needs.cases.get(rule, 0) - run) > 0:
         missing[counted(others, "other case")] = {"why": NOT_RUN, "because": ""}
@@ -204,8 +220,18 @@ def _why_missing(
         return {"why": NO_CONTROL if offered else CONTROL_NOT_OFFERED, "because": control}
     for wanted in NOT_TESTABLE:
         if wanted in found:
-            return {"why": _WHY[wanted], "because": _absent(wanted, *found[wanted])}
+            return {
+                "why": _why(wanted, found[wanted][0]),
+                "because": _absent(wanted, *found[wanted]),
+            }
     return {"why": NOT_RUN, "because": ""}
+
+
+def _why(verdict: Verdict, record: ResultRecord) -> str:
+    """Returns why a result shows nothing. A row that is UNREACHABLE although its situation was set up was blocked: the
+    device did not refuse what it must refuse, or refused what it must not."""
+    set_up = record["observed"].keys().isdisjoint({"unreachable", "setup_failed"})
+    return BLOCKED if verdict == Verdict.UNREACHABLE and set_up else _WHY[verdict]
 
 
 def _absent(verdict: Verdict, record: ResultRecord, shows: Shows | None = None) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from conformance.judging import Basis, Judgement, conclude
+from conformance.judging import Basis, Judgement, conclude, refused_region
 from conformance.judging.circumstances import located
 from conformance.model.bounds import MOST_NOTES, cut
 from conformance.model.case import Case, Expectation
@@ -131,7 +131,8 @@ class PointJudge:
             rule = _RULE_OF_SETUP.get(observed["setup_refused_once"], rule)
         elif "setup_failed" in observed and judgement.verdict == Verdict.BROKEN:
             # Unlike the set-up of a row, the set-up of some of a sweep's points may be impossible on this stack.
-            judgement = Judgement(Verdict.UNREACHABLE, judgement.reason)
+            unreachable = Judgement(Verdict.UNREACHABLE, judgement.reason)
+            judgement = refused_region(case, observed) or unreachable
         seen = _HEX.sub("0x…", cut(judgement.reason))
         for step in (case.when, *case.afterwards):
             seen = seen.replace(_HEX.sub("0x…", str(step)), step.title)
