@@ -21,7 +21,7 @@ release=bookworm
 user=root
 home=/root
 kind=chroot
-namespaces=yes
+export namespaces=yes # also read by enter-root.sh
 process=shell
 keep=
 while [ $# -gt 0 ]; do
@@ -95,10 +95,27 @@ enter() {
     done
     set -- sh "$suite/ci/enter-root.sh" "$root" "$kind" "$who" "$place" "$process" "$text" "$@"
     set -- unshare --mount --pid --fork --kill-child -- "$@"
-    # The limit of a user namespace is valid for all namespaces within it.
-    [ -n "$namespaces" ] || set -- unshare --user --map-users=0,0,65536 --map-groups=0,0,65536 --setuid 0 --setgid 0 \
-        --mount -- sh -c 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"' sh "$@"
-    setsid --wait "$@" </dev/null
+    set -- setsid --wait "$@"
+    if [ -n "$namespaces" ]; then
+        "$@" </dev/null
+    else
+        without_namespaces "$@"
+    fi
+}
+
+# Runs a command in a user namespace in which no other can be created; its users are those of this machine.
+without_namespaces() {
+    rm -f "$work/mapped"
+    mkfifo "$work/mapped"
+    # shellcheck disable=SC2016 # the inner shell expands the words
+    unshare --user --mount sh -c 'read -r _ <"$0" && exec "$@"' "$work/mapped" "$@" </dev/null &
+    child=$!
+    until [ "$(readlink "/proc/$child/ns/user")" != "$(readlink /proc/self/ns/user)" ]; do sleep 0.1; done
+    for ids in uid gid; do
+        echo 0 0 65536 >"/proc/$child/${ids}_map"
+    done
+    echo >"$work/mapped"
+    wait "$child"
 }
 
 # Runs the script. If it asks an ordinary user for packages, root installs them with the command that was printed.

@@ -7,9 +7,11 @@ set -eu
 root=$1 kind=$2 user=$3 place=$4 process=$5 text=$6
 shift 6
 
+# The limit of a user namespace is valid for all namespaces within it.
+[ -n "$namespaces" ] || echo 0 >/proc/sys/user/max_user_namespaces
 if [ "$kind" = pivot ]; then
     mount --bind "$root" "$root"
-    mount -t sysfs -o ro sys "$root/sys" || : # a user namespace may have no right to mount it
+    mount -t sysfs -o ro sys "$root/sys" 2>/dev/null || : # a user namespace may have no right to mount it
 fi
 mount -t proc proc "$root/proc"
 mount -t tmpfs -o mode=755 dev "$root/dev"
