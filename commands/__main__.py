@@ -16,7 +16,7 @@ from commands.cli.arguments import NAME, Parser
 from commands.cli.endings import SIGNALLED, Terminated, crash_report, heed_signals, unusable_path
 from commands.cli.streams import Output, show
 from conformance import cache
-from conformance.errors import PROGRAM, UserError
+from conformance.errors import PROGRAM, UserError, command
 from fixtures.system.cache import cache_directory, keeps_files
 from reports.text import one_line
 
@@ -57,6 +57,7 @@ COMMANDS: Mapping[str, str] = {
 _ALLOCATED = (
     50_000  # new objects between two garbage collections; few objects of a command become garbage
 )
+_ALONE = ("-h", "--help", "--version")  # options without a command
 _MODULES = {"list": "listing", "bisect-step": "bisect_step"}
 
 
@@ -101,6 +102,8 @@ def main(
     out: Path | None = None
     arguments = parsed or Namespace()
     try:
+        if given[:1] and given[0].startswith("-") and given[0] not in _ALONE:
+            raise UserError("a command comes first, then its options", hint=_meant(given))
         if not parsed:
             parser_of(given[:1]).parse_args(given, arguments)
         vars(arguments).update(known, argv=given[1:])
@@ -119,6 +122,14 @@ def main(
         if isinstance(error, OSError) and (said := unusable_path(error, given)):
             return _report_error(said, given)
         return _report_error(crash_report(error, out if out and out.is_dir() else None), given)
+
+
+def _meant(given: Sequence[str]) -> str:
+    """Returns a hint for a command line without a command: the same options of `run` if `run` has the first of them."""
+    name = given[0].partition("=")[0]
+    if name in parser_of(["run"]).options("run"):
+        return f"did you mean {command('run', *given)}?"
+    return f"see {PROGRAM} --help"
 
 
 def _report_error(error: UserError, given: Sequence[str]) -> int:

@@ -19,7 +19,7 @@ from commands.cli.run_arguments import add
 from conformance.errors import UserError, command, format_count
 from conformance.model.case import Case
 from conformance.model.record import SupervisorFacts
-from conformance.results.folder import OUT, run_folder, tidied
+from conformance.results.folder import OUT, check_free, run_folder, tidied
 from conformance.results.plan import FILE_NAME as PLAN_FILE_NAME
 from conformance.results.plan import (
     LAB_FILE_NAME,
@@ -238,6 +238,8 @@ def _claim(out: Path, resumed: bool, around: ExitStack) -> None:
         raise UserError(
             f"{out} is the directory of a lab", hint="choose another --out, or --resume the lab"
         )
+    if not resumed:
+        check_free(out)
     around.enter_context(run_folder(out))
     ResultsFile(out / FILE_NAME, carry_on=resumed).close()
 

@@ -3,6 +3,7 @@
 import argparse
 import os
 import subprocess
+from collections.abc import Sequence
 
 from conformance.errors import UserError
 from conformance.tables.suite import ROOT
@@ -14,15 +15,18 @@ ALL = ("-n", "4", "--dist", "loadfile", "tests")
 LEFT = ("-m", "not nightly")
 # The quick tests for a developer: no guest, and no test file that takes more than a few seconds.
 QUICK = ("-n", "2", "--dist", "loadfile", "-m", "not guest and not nightly and not slow", "tests")
+# pytest's statuses for a mistake in its arguments, and for no test. The suite's statuses 4 and 5 mean something else.
+_STATUSES = {4: 2, 5: 2}
 MORE = {"RDMA_CTS_FUZZED": "400", "RDMA_CTS_MOMENTS": "2"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
-    parser.add_argument(
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
         "--nightly", action="store_true", help="also run the tests that only nightly jobs run"
     )
-    parser.add_argument(
+    which.add_argument(
         "--quick", action="store_true", help="run only the tests that are fast and need no guest"
     )
     parser.add_argument("pytest", nargs="*", metavar="ARG", help="arguments for pytest, after --")
@@ -34,10 +38,20 @@ def execute(arguments: argparse.Namespace) -> int:
         raise UserError(
             "an installed package has no tests of the project", hint="run them in a checkout"
         )
+    _check_files(arguments.pytest)
     python = packages.ensure_tools(packages.TEST, assume_yes=arguments.yes, say=print)
     wanted = QUICK if arguments.quick else (*ALL, *(() if arguments.nightly else LEFT))
     command = [python, "-m", "pytest", *(arguments.pytest or wanted)]
     # Hints in the expected output name ./rdma-cts, however this command was started.
     own = {name: value for name, value in os.environ.items() if name != "RDMA_CTS_PROGRAM"}
     environment = {**(MORE if arguments.nightly else {}), **own}
-    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    return _STATUSES.get(status, status)
+
+
+def _check_files(words: Sequence[str]) -> None:
+    """Raises UserError if a word is the path of a test file that does not exist."""
+    for word in words:
+        path, _, _ = word.partition("::")
+        if path.endswith(".py") and not word.startswith("-") and not (ROOT / path).is_file():
+            raise UserError(f"there is no test file {path}", hint="the test files are in tests/")

@@ -12,6 +12,7 @@ from conformance.tables.suite import Suite, load_suite
 from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS
 from fixtures.guest.recipe import DEFAULT_STACK, STACKS
 from trial import kernel_runs, mended, reproduction, violation_runs
+from trial.report import FINDINGS
 from trial.searching import FIRST_SEED
 
 _Trying = Callable[[argparse.Namespace, Suite, Callable[[str], None]], int]
@@ -170,4 +171,6 @@ def _add_jobs(command: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Runs the trial of the subcommand. Returns exit status 0 if the suite has behaved as expected, else 1."""
     trying: _Trying = arguments.trying
+    if arguments.out:
+        (arguments.out / FINDINGS).unlink(missing_ok=True)  # of an earlier trial
     return trying(arguments, load_suite(), lambda text: print(text, file=sys.stderr))

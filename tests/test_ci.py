@@ -298,3 +298,11 @@ def test_nightly_tests_run_only_with_nightly(begun: Mock) -> None:
     assert own == ["tests/test_kills.py"]
     assert {name: larger[name] for name in command.MORE} == command.MORE
     assert not command.MORE.keys() & usual.keys()
+
+
+@pytest.mark.parametrize(("of_pytest", "status"), [(0, 0), (1, 1), (4, 2), (5, 2)])
+def test_a_mistake_in_arguments_of_pytest_has_the_status_of_a_mistake(
+    begun: Mock, of_pytest: int, status: int
+) -> None:
+    begun.return_value = subprocess.CompletedProcess((), of_pytest)
+    assert main(["test", "--", "-k", "nothing"]) == status

@@ -2,6 +2,7 @@
 
 import io
 import os
+import pwd
 import re
 import shlex
 import signal
@@ -399,6 +400,10 @@ def test_a_user_without_a_home_directory_has_a_private_cache(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", no_home)
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setenv("HOME", "")
+    user = pwd.getpwuid(os.geteuid())
+    assert cache.cache_directory() == Path(user.pw_dir) / ".cache" / "rdma-cts"
+    monkeypatch.setenv("HOME", "/home/someone")
     place = cache.cache_directory()
     assert place.parent == tmp_path
     assert place.stat().st_mode & 0o777 == 0o700

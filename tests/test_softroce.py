@@ -639,6 +639,16 @@ def test_a_stack_of_two_suites_needs_a_mirror_if_the_host_names_none(monkeypatch
         guest_system(recipe).command(Path("root"))
 
 
+@pytest.mark.parametrize("mirror", ["here", "http://", "http:/x", "https:// x", "/srv/debian"])
+def test_a_mirror_that_is_no_address_is_refused(mirror: str, monkeypatch: Patch) -> None:
+    monkeypatch.setenv("RDMA_CTS_MIRROR", mirror)
+    with user_error(f"RDMA_CTS_MIRROR {mirror!r} is not the address of a mirror", status=2):
+        recipe_for()
+    for address in ("http://host/debian", "file:///srv/debian"):
+        monkeypatch.setenv("RDMA_CTS_MIRROR", address)
+        assert recipe_for().mirror == address
+
+
 # Packages added to an image make another image
 
 

@@ -11,6 +11,7 @@ import sys
 import time
 import traceback
 import types
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -31,7 +32,7 @@ from fixtures.targets.programs import messages_from_guest
 from kinds import Patch, Says, rows
 from patience import PATIENCE_S, await_true, is_running
 from samples import user_error
-from trial import report
+from trial import report, violation_runs
 from trial.catalogue import PERMITTED_VARIANTS, UNTRIABLE, VIOLATIONS, named
 from trial.data_path.alteration import DataPath
 from trial.data_path.emulated import altered_bench
@@ -219,6 +220,19 @@ def test_a_report_has_the_kill_ratio_by_rule(tmp_path: Path) -> None:
     )
     assert "survived      REG-15" in report.summary(trial)
     assert "not tried: REREG-15, because why" in report.summary(trial)
+
+
+def test_each_finding_of_a_trial_is_written_at_once(tmp_path: Path) -> None:
+    def findings() -> Iterator[Finding]:
+        yield finding(KILLED)
+        yield finding(SURVIVED)
+        raise KeyboardInterrupt
+
+    arguments = Namespace(out=tmp_path / "out", verbose=False)
+    with pytest.raises(KeyboardInterrupt):
+        violation_runs._shown(arguments, findings(), 3)
+    lines = (tmp_path / "out" / report.FINDINGS).read_text().splitlines()
+    assert [json.loads(line)["outcome"] for line in lines] == [KILLED, SURVIVED]
 
 
 def test_a_few_violations_are_tried_by_name(monkeypatch: Patch, capsys: Says) -> None:

@@ -79,6 +79,10 @@ def chosen_of(
             raise UserError(
                 f"unknown violation {name!r}{suggestion(name, [each.name for each in known])}"
             )
+    for violation in known:
+        if violation.rule not in suite.registry:
+            near = suggestion(violation.rule, list(suite.registry))
+            raise UserError(f"{violation.name}: unknown rule {violation.rule!r}{near}")
     chosen = [
         each for each in known if not (rules or names) or each.rule in rules or each.name in names
     ]

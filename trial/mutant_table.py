@@ -30,7 +30,7 @@ from types import ModuleType
 from typing import Any
 
 from conformance.errors import UserError
-from conformance.yamldoc.nodes import Node
+from conformance.yamldoc.nodes import Node, TextError
 from conformance.yamldoc.parsing import read_file
 
 BLIND, _PERMITTED = "blind", "permitted"
@@ -61,7 +61,12 @@ def mutants_of(
     for table in sorted(Path(str(package.__file__)).parent.glob("[!_]*.yaml")):
         names = {**shared, "__name__": f"{package.__name__}.{table.stem}"}
         for row, fields in _rows(table):
-            yield from _mutants(row, fields, names, base.__name__)
+            try:
+                yield from _mutants(row, fields, names, base.__name__)
+            except UserError:
+                raise
+            except Exception as error:  # of the row's text, or of its code
+                raise _mistake(row, f"{type(error).__name__}: {error}") from error
 
 
 def behaviours_in(
@@ -95,7 +100,10 @@ def _names(vocabulary: Sequence[ModuleType], base: type[Any]) -> dict[str, Any]:
 
 
 def _rows(path: Path) -> Iterator[tuple[Node, dict[str, Node]]]:
-    document = read_file(path)
+    try:
+        document = read_file(path)
+    except TextError as error:
+        raise UserError(str(error)) from error
     for row in document.value if isinstance(document.value, tuple) else ():
         yield row, dict(row.value) if isinstance(row.value, dict) else {}
 
@@ -107,6 +115,8 @@ def _mutants(
     if len(fields) < 2:
         raise _mistake(row, "a mutant is NAME: SENTENCE and RULE METHOD: EXPRESSION")
     (name, about), (mark, code), *more = fields.items()
+    if len(mark.split()) < 2:
+        raise _mistake(row, f"{mark!r} is not RULE METHOD")
     rule, *flags, method = mark.split()
     owner, _, method = method.rpartition(".")
     kind: Any = names.get(owner or base)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from conformance.results.files import make_directory, write_atomically
+from conformance.results.files import make_directory, write_atomically, writing
 from trial.trying import KILLED, MISATTRIBUTED, SURVIVED, Finding
 
 # At most this share of the violations may be detected only by cases of other rules.
@@ -139,6 +139,17 @@ def table(
     first, *others = (f"| {' | '.join(map(str, row))} |" for row in (head, *rows))
     rule = "".join("|---:" if column in numbers else "|---" for column in range(len(head)))
     return [first, f"{rule}|", *others]
+
+
+FINDINGS = "findings.jsonl"  # the findings so far, which also an interrupted trial leaves
+
+
+def append(finding: Finding, out: Path) -> None:
+    """Appends a finding to FINDINGS in a directory. Raises UserError."""
+    make_directory(out)
+    path = out / FINDINGS
+    with writing(path), path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(finding)) + "\n")
 
 
 def write(trial: Trial, out: Path) -> None:

@@ -171,6 +171,8 @@ def _shown(arguments: argparse.Namespace, found: Iterable[Finding], of: int) -> 
     findings: list[Finding] = []
     for finding in found:
         findings.append(finding)
+        if arguments.out:
+            report.append(finding, arguments.out)
         if arguments.verbose:
             print(report.line(finding), flush=True)
         elif sys.stderr.isatty():

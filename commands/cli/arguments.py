@@ -70,6 +70,7 @@ class Parser(argparse.ArgumentParser):
             "--rule": RULE_ID.fullmatch(word),
             "--verb": f"ibv_{folder}" in VERBS,
             "--only": "/" in word,
+            "--device": re.fullmatch(r"[a-z]\w*[0-9]", word),
         }
         option = next((each for each, fits in kinds.items() if fits and each in known), "")
         return (

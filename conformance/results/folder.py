@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
+from conformance.errors import UserError
 from conformance.results.files import new_directory
-from conformance.results.records import FILE_NAME
+from conformance.results.records import FILE_NAME, PLAN_FILE
 
 OUT = Path("out")  # the default parent of the directories of runs
 WORK = "work-"  # the prefix of the names of temporary directories
+_OF_RUN = (WORK, "console", PLAN_FILE)  # the files of a run that had no result
 
 
 @contextmanager
@@ -38,6 +40,18 @@ def run_folder(given: Path | None = None, what: str = "") -> Iterator[Path]:
                         console.unlink()
             for folder in made:
                 folder.rmdir()
+
+
+def check_free(out: Path) -> None:
+    """Raises UserError (status 2) if a new run would be written among other files: a directory may only have files of
+    an earlier run, which are checked when they are opened."""
+    if not out.is_dir() or (out / FILE_NAME).exists():
+        return
+    names = sorted(path.name for path in out.iterdir())
+    foreign = [name for name in names if not name.startswith(_OF_RUN)]
+    if foreign:
+        what = f"{out} is not empty (it has {foreign[0]}), and is not the directory of a run"
+        raise UserError(what, hint="give --out a new or an empty directory")
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from pathlib import Path
 from conformance import cache
 from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case, Table
-from conformance.model.rules import Needs, Registry, Shown, controls, shown_of_rules
+from conformance.model.rules import RULE_ID, Needs, Registry, Shown, controls, shown_of_rules
 from conformance.model.vocabulary import TIERS
 from conformance.tables.health import CASES as OF_HEALTH
 from conformance.tables.health import HEALTH
@@ -268,6 +268,12 @@ def _check(what: str, words: Sequence[str], known: object) -> None:
     for word in words:
         if word not in names:
             near = suggestion(word, names)
+            if what == "case" and RULE_ID.fullmatch(word.upper()):
+                near = f" (did you mean --rule {word.upper()}?)"
+            elif "," in word:
+                option = {"verb": "--verb", "rule": "--rule", "case": "--only"}[what]
+                repeated = " ".join(f"{option} {part}" for part in word.split(","))
+                near = f" (did you mean {repeated}?)"
             raise UserError(
                 f"unknown {what} {word!r}{near}",
                 hint="" if near else f"see {PROGRAM} {_LISTED[what]}",
