@@ -11,7 +11,13 @@ from conformance.model.kind import Kind
 from fixtures.guest.changes import Change, Edit
 from fixtures.guest.driver import driver_for
 from fixtures.guest.image import Image
-from fixtures.guest.mending import Mended, chosen_changes, ensure_each, ensure_mended
+from fixtures.guest.mending import (
+    EXPORTER_MODULE,
+    Mended,
+    chosen_changes,
+    ensure_each,
+    ensure_mended,
+)
 from fixtures.guest.recipe import recipe_for
 from kinds import Cli, Patch
 from launched import built_by, root_of
@@ -70,9 +76,12 @@ class Workshop:
             )
             laid(root_of(command) / "source", {**drivers, **providers})
         else:
-            self.compiled += 1
             system, _, folder, module = command[command.index("sh") + 2 :][:4]
             made, root = Path(system + folder), Path(system) / "source"
+            if module == EXPORTER_MODULE:
+                (made / f"{module}.ko").write_bytes(b"exporter")
+                return 0
+            self.compiled += 1
             (made / f"{module}.ko").write_bytes(next(made.glob("*_m*.c")).read_bytes())
             if command[-2] == "rxe":
                 compiled = (root / "rdma-core/providers/rxe/rxe.c").read_bytes()
@@ -94,8 +103,10 @@ def test_module_and_provider_are_built_once_and_again_if_damaged(
 ) -> None:
     made = workshop.mended([WHY, PROVIDER])
     assert made.module.read_text() == "first\nmore\nlast\n"
-    assert [path.read_text() for path in made.laid.values()] == ["one\ntwo\n"]
-    assert list(made.laid) == ["usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav65.so"]
+    assert {name: path.read_text() for name, path in made.laid.items()} == {
+        "usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav65.so": "one\ntwo\n",
+        "opt/rdma-cts/rdma_cts_exporter.ko": "exporter",
+    }
     assert workshop.mended([WHY, PROVIDER]) == made
     assert workshop.made == 1
     made.module.write_bytes(b"something else")
@@ -133,9 +144,7 @@ def test_several_sets_are_built_in_one_workshop_each_from_the_unchanged_sources(
         False,
         True,
     ]
-    assert [bool(each.laid) for each in made] == [True, True, False, False], (
-        "a provider without changes was built"
-    )
+    assert [len(each.laid) for each in made] == [2, 2, 1, 1], "a provider without changes was built"
 
 
 def test_a_change_that_does_not_fit_is_reported_in_one_line_and_the_others_are_built(
