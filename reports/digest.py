@@ -45,6 +45,7 @@ from conformance.results.rule_conclusions import RuleConclusion, conclude_rules,
 from conformance.run_options import LEFT_OUT
 from conformance.tables.suite import CASES, POINT, Suite, load_suite, tables_digest
 from conformance.tables.tiers import SMOKE, left_out
+from reports.instrumented import headline_of, refuted
 from reports.repetitions import Repetitions
 from reports.text import flat, format_value, plain
 
@@ -220,6 +221,15 @@ class Digest:
         }
 
     @cached_property
+    def refutations(self) -> Mapping[str, str]:
+        """The rules that passed on this kernel and that an instrumented kernel of its release refutes."""
+        if self.changed_stack:
+            return {}
+        env = self.header.get("env", {})
+        driver = str(self.header["device"].get("driver", ""))
+        return refuted(driver, str(env.get("kernel", "")), self.verdicts)
+
+    @cached_property
     def _decided(self) -> Sequence[ResultRecord]:
         return [self.repetitions.decided(each) for each in self.results]
 
@@ -360,7 +370,8 @@ class Digest:
             self.severities.values()
         )
         apart = f"{format_count(others, 'result')} not confirmed" if others else ""
-        return "; ".join(filter(None, (self.changed_stack, defects, apart)))
+        refutation = headline_of(self.refutations)
+        return "; ".join(filter(None, (self.changed_stack, defects, apart, refutation)))
 
     @property
     def changed_stack(self) -> str:

@@ -18,6 +18,7 @@ from conformance.sweeps.judging import clauses
 from conformance.sweeps.outcome import OUTSIDE
 from conformance.tables.suite import POINT, Suite
 from reports import evidence
+from reports.contradictions import candidates
 from reports.digest import Digest
 from reports.evidence import read_points
 from reports.text import flat
@@ -52,6 +53,11 @@ def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
         yield f"Last verdict: {run.verdicts.get(rule.id, 'not run')}  ({run.name}; {run.directory})"
         if rule.id in run.restrictions:
             yield from _wrapped(run.restrictions[rule.id])
+        if rule.id in run.refutations:
+            yield from _wrapped(run.refutations[rule.id])
+        for found in candidates(run, suite.cases):
+            if found.rule == rule.id:
+                yield from _wrapped(f"perhaps contradicted by the violation in {found.case}")
         yield ""
     yield f"{format_count(len(cases), 'case')} {'tests' if len(cases) == 1 else 'test'} this rule:"
     by_rank = sorted(cases, key=lambda case: _rank(rule, results.get(case.id)))

@@ -1,0 +1,97 @@
+"""Finds rules that a run calls passed although one of its violations may contradict them: a request moved bytes in the
+situation in which cases of the passed rule require a refusal, and the violation does not name the rule.
+
+A situation is what a request addressed: the call that posted or awaited it, the operation, the kind of key, whether the
+object was destroyed, whether the bytes are outside of its range, the properties of the region, and the call that was
+judged before.
+A person decides for each candidate whether the rule's statement covers the violation: then the row names the rule too,
+else the reason is listed in contradictions.yaml.
+"""
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conformance.defects import Symptom
+from conformance.judging.circumstances import located
+from conformance.model.case import Case
+from conformance.model.fault import Effect, Fault, FaultKind
+from conformance.model.kind import Kind
+from conformance.model.verdict import Verdict
+from conformance.yamldoc.nodes import plain
+from conformance.yamldoc.parsing import read_bytes
+from reports.digest import Digest
+
+_FILE = Path(__file__).with_suffix(".yaml")
+_PASSED = (Verdict.PASS, Verdict.PARTIAL)
+# After these calls, no byte may move although the step itself succeeds.
+_AWAITING = ("await_traffic", "traffic_beside")
+
+Situation = tuple[object, ...]
+
+
+@dataclass(frozen=True, order=True)
+class Candidate:
+    """A passed rule, and the case whose violation may contradict it."""
+
+    rule: str
+    case: str
+
+
+@functools.cache
+def explained() -> Mapping[str, Mapping[str, str]]:
+    """Returns, by rule and by case, the reason why a violation of the case does not contradict the rule."""
+    content: Any = plain(read_bytes(_FILE.read_bytes(), _FILE.name))
+    return dict(content)
+
+
+def candidates(run: Digest, suite_cases: Sequence[Case]) -> list[Candidate]:
+    """Returns the candidates of a run that are not explained. A row that names the rule today is no candidate, even if
+    the run is older."""
+    cases = {case.id: case for case in suite_cases}
+    required: dict[Situation, set[str]] = {}
+    for case in cases.values():
+        for situation in _required(case):
+            required.setdefault(situation, set()).update(case.rules)
+    found = set()
+    for symptom in _moved(run):
+        if symptom.case not in cases:
+            continue
+        case = cases[symptom.case]
+        for rule in required.get(_situation(case, symptom.fault.step), ()):
+            passed = run.verdicts.get(rule) in _PASSED
+            named = rule in symptom.rules or rule in case.rules
+            if passed and not named and not _is_explained(rule, case.id):
+                found.add(Candidate(rule, case.id))
+    return sorted(found)
+
+
+def _is_explained(rule: str, case: str) -> bool:
+    return any(case.startswith(prefix) for prefix in explained().get(rule, ()))
+
+
+def _moved(run: Digest) -> Iterator[Symptom]:
+    for symptoms in run.symptoms.values():
+        for symptom in symptoms:
+            if symptom.fault.effect is Effect.MOVED:
+                yield symptom
+
+
+def _required(case: Case) -> Iterator[Situation]:
+    """Yields the situations in which a case requires that no byte moves."""
+    if case.kind not in (Kind.ROW, Kind.SWEEP):
+        return
+    for number, step in enumerate((case.when, *case.afterwards)):
+        refused = step.then.outcome == "refused" and "op" in step.arguments
+        if refused or step.call in _AWAITING:
+            yield _situation(case, number)
+
+
+def _situation(case: Case, number: int) -> Situation:
+    fault = located(Fault(FaultKind.MOVED), case, number)
+    judged = case.when.call if number else ""
+    # Requests in flight are posted before the step, and any of them may move bytes.
+    operation = "" if fault.verb in _AWAITING else fault.operation
+    return (fault.verb, operation, fault.key, fault.dead, fault.outside, fault.region, judged)

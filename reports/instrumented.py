@@ -1,0 +1,48 @@
+"""Names the rules that a run on a plain kernel verifies, and that an instrumented kernel of the same release refutes. A
+plain kernel does not notice that a driver reads beyond an object, if the result is the documented one."""
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from conformance.errors import format_count
+from conformance.model.verdict import Verdict
+from conformance.yamldoc.nodes import plain
+from conformance.yamldoc.parsing import read_bytes
+
+_FILE = Path(__file__).with_suffix(".yaml")
+_PASSED = (Verdict.PASS, Verdict.PARTIAL)
+
+
+@functools.cache
+def _recorded() -> tuple[Mapping[str, Any], ...]:
+    """Returns the entries of the file: driver, release of the kernel, report, rules, and number of cases."""
+    content: Any = plain(read_bytes(_FILE.read_bytes(), _FILE.name))
+    return tuple(content)
+
+
+def refuted(driver: str, kernel: str, verdicts: Mapping[str, str]) -> dict[str, str]:
+    """Returns a sentence for each rule that passed on `driver` with the release `kernel`, and that an instrumented
+    kernel of this release refutes. The mended stack's driver has another name, because its changes decide."""
+    sentences: dict[str, str] = {}
+    for entry in _recorded():
+        if driver != entry["driver"] or not kernel.startswith(f"{entry['kernel']}+"):
+            continue
+        for rule in entry["rules"]:
+            if verdicts.get(rule) in _PASSED and rule not in sentences:
+                cases = format_count(entry["cases"], "passing case")
+                sentences[rule] = (
+                    f"an instrumented kernel refutes this verdict: in {cases} it reported"
+                    f" {entry['report']} (run --stack forky-instrumented)"
+                )
+    return sentences
+
+
+def headline_of(refutations: Mapping[str, str]) -> str:
+    """Returns a part of a run's headline; empty if no rule is refuted."""
+    if not refutations:
+        return ""
+    count = format_count(len(refutations), "passed rule")
+    verb = "is" if len(refutations) == 1 else "are"
+    return f"{count} {verb} refuted by an instrumented kernel: {', '.join(sorted(refutations))}"
