@@ -7,7 +7,7 @@ import pytest
 from commands.cli import nics_page
 from commands.cli.announcement import errors_on_purpose
 from conformance.kernel.netlink import driver_name
-from conformance.tables.refused_requests import refused_requests
+from conformance.tables.refused_requests import refused_requests, unacknowledged_requests
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import of_tier
 from kinds import Patch
@@ -38,6 +38,17 @@ SWEEP = """
 def test_only_requests_count_and_of_a_sweep_only_points_that_are_refused() -> None:
     assert refused_requests([case(REFUSED), case(GRANTED), case(NO_REQUEST)]) == 1
     assert refused_requests(table("reg_mr/sample", SWEEP).cases) == 2
+
+
+def test_the_longest_wait_is_that_of_requests_without_an_acknowledgement() -> None:
+    over_uc = REFUSED.replace("addr: buf}", "addr: buf, qp_type: UC}")
+    assert unacknowledged_requests([case(REFUSED), case(over_uc), case(GRANTED)]) == 1
+    both = SWEEP.replace("axes: {", "axes: {type: [RC, UC], ").replace("points: 3", "points: 6")
+    both = both.replace("addr: buf}", "addr: buf, qp_type: $type}")
+    assert refused_requests(table("reg_mr/sample", both).cases) == 4
+    assert unacknowledged_requests(table("reg_mr/sample", both).cases) == 2
+    _, wait = errors_on_purpose([case(over_uc)] * 3, [])
+    assert "up to 3 s of waiting" in wait
 
 
 def test_each_tier_announces_its_own_number() -> None:

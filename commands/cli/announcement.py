@@ -1,18 +1,19 @@
 """Says before the first case what a run on a device does to its surroundings: the requests that are refused on purpose,
 and what the driver writes about them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 from commands.cli import nics_page
 from conformance.errors import format_count
 from conformance.kernel.netlink import RdmaNetlink, driver_name
 from conformance.model.case import Case
-from conformance.tables.refused_requests import refused_requests
+from conformance.model.deadline import COMPLETION_DEADLINE_S
+from conformance.tables.refused_requests import refused_requests, unacknowledged_requests
 
 _PAGE = "docs/node-health.md"
 
 
-def errors_on_purpose(cases: Iterable[Case], devices: Iterable[str]) -> Iterator[str]:
+def errors_on_purpose(cases: Collection[Case], devices: Collection[str]) -> Iterator[str]:
     """Yields the lines for a run on these devices of this host; without devices, for a device whose driver is unknown
     here."""
     number = refused_requests(cases)
@@ -20,6 +21,12 @@ def errors_on_purpose(cases: Iterable[Case], devices: Iterable[str]) -> Iterator
         return
     requests = format_count(number, "request")
     yield f"up to {requests} are refused on purpose: to node-health daemons, see {_PAGE}"
+    waits = unacknowledged_requests(cases)
+    if waits:
+        yield (
+            f"  {waits:,} of them are over UC or UD: on a device that lets them time out, up to {waits:,} s of waiting;"
+            f" a completion that never comes takes {COMPLETION_DEADLINE_S:g} s"
+        )
     text = nics_page.text_of_page()
     ids = (RdmaNetlink(device).driver_id() or 0 for device in devices)
     for driver in sorted({driver_name(number) for number in ids}):

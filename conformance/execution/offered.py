@@ -8,6 +8,7 @@ other errors, and the rules CAP-… judge an absent capability.
 """
 
 import errno
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from conformance.bench.calls import ABSENT, Mr, Pd, Return, errno_name
 from conformance.bench.interface import Bench, Entry
-from conformance.bench.work_requests import SendRequest
+from conformance.bench.work_requests import NO_BYTES, SendRequest
 from conformance.device import persistent
 from conformance.device.libibverbs import Libibverbs
 from conformance.device.limits import can_fail
@@ -25,7 +26,7 @@ from conformance.execution.connection import post_receives
 from conformance.execution.context import HarnessResources, create_pair
 from conformance.kernel import paging
 from conformance.model import capability, vocabulary
-from conformance.model.capability import Capabilities
+from conformance.model.capability import IMMEDIATES, Capabilities
 from conformance.model.case import QpSpec
 from conformance.model.vocabulary import BUILDERS
 from conformance.verbs import ENUMS
@@ -71,8 +72,20 @@ def capabilities_of(bench: "DeviceBench") -> Capabilities:
     # rereg_mr is tested on a region. If an entry has no result for rereg_mr, the entry could not register a region.
     registers = {name: "rereg_mr" in tried for name, tried in offered.items()}
     reachable["raw_registration"] = registers["uverbs"] or not registers["libibverbs"]
-    declared = bench.device.capabilities
+    declared = with_immediates(bench, bench.device.capabilities)
     return Capabilities(declared, offered, reachable, absent_on(bench, declared))
+
+
+def with_immediates(bench: Bench, declared: Mapping[str, bool]) -> Mapping[str, bool]:
+    """Returns the declared capabilities with those of IMMEDIATES that a call finds. A device without connected queue
+    pairs has none of them."""
+    found = dict(declared)
+    for name, opcode in IMMEDIATES.items():
+        if declared.get(name, True):
+            continue
+        with domain(bench) as pd, ExitStack() as cleanup, suppress(SetupRefused):
+            found[name] = _Trial(bench, {"pd": pd}, cleanup, []).delivers(opcode)
+    return found
 
 
 @contextmanager
@@ -305,6 +318,21 @@ class _Trial(HarnessResources):
         pair.requester.completions(1)
         return ""
 
+    def delivers(self, opcode: str) -> bool:
+        """Whether a request with immediate data and one byte is posted, and its data arrive."""
+        pair = self.connection("RC", "pd").pair
+        target = self.scratch(self.pds["pd"], 1, "target", _ACCESS.value_of("REMOTE_WRITE"))
+        own = self.scratch(pair.requester.pd, 1, "own")
+        sinks = (target,) if opcode.startswith("SEND") else NO_BYTES
+        request = SendRequest(opcode, 2, (own,), remote_addr=target.addr, rkey=target.rkey)
+        if pair.responder.post_receive(sinks, 1).value:
+            return False
+        if pair.requester.post_send(request._replace(imm=_WORD)).value:
+            return False
+        arrived = pair.responder.completions(1)
+        pair.requester.completions(1)
+        return [(each.status, each.imm) for each in arrived] == [("SUCCESS", _WORD)]
+
 
 def _refusal(what: str, returned: Return) -> str:
     """Describes a call that was refused because the device lacks a capability. Returns "" for other refusals."""
@@ -319,7 +347,10 @@ _TRIED: Mapping[str, Callable[[_Trial], str]] = {
     "mw_type_2": lambda trial: trial.window(2),
     "xrc": lambda trial: trial.pair("XRC"),
     "atomics": lambda trial: trial.request("ATOMIC_FETCH_AND_ADD"),
-    "immediate_data": lambda trial: trial.request("SEND_WITH_IMM"),
+    **{
+        name: functools.partial(_Trial.request, opcode=opcode)
+        for name, opcode in IMMEDIATES.items()
+    },
     "odp": lambda trial: trial.region("ON_DEMAND"),
     "odp_implicit": _Trial.whole_address_space,
     "flush_global": lambda trial: trial.region("FLUSH_GLOBAL") or trial.pair("RC", "FLUSH"),

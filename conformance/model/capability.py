@@ -48,7 +48,8 @@ MEANING: Mapping[str, str] = {
     "flush_persistent": "device_cap_flags_ex has the persistent flush bit (39)",
     "atomic_write": "device_cap_flags_ex has the atomic write bit (40)",
     "xrc": "IBV_DEVICE_XRC",
-    "immediate_data": "the transport is InfiniBand or RoCE: iWARP has no immediate data. No attribute declares it",
+    "immediate_data": "the transport is InfiniBand or RoCE, or an RDMA WRITE with immediate data arrives over iWARP",
+    "send_immediate_data": "the transport is InfiniBand or RoCE, or a SEND with immediate data arrives over iWARP",
     "lists": "max_sge of ibv_query_device is at least 3, or 0 because the driver does not report it",
     "read_lists": "max_sge_rd of ibv_query_device is at least 3, or 0 because the driver does not report it",
     "read_sinks": "the memory that an RDMA READ writes needs no remote right: iWARP may require REMOTE_WRITE",
@@ -107,12 +108,18 @@ UNNAMED_FLAG_NEEDS = {flag: FLAG_NEEDS[flag] for flag in ("ZERO_BASED", "HUGETLB
 # with the operation or call needs it. A key is an operation, a call, or a call with an operation.
 OPERATION_NEEDS: Mapping[str, str] = {
     "RDMA_WRITE_WITH_IMM": "immediate_data",
-    "RECV_WITH_IMM": "immediate_data",
+    "RECV_WITH_IMM": "send_immediate_data",
     "immediates_in_order": "immediate_data",
     "READ": "read_sinks",
     "list_traffic": "lists",
     "list_traffic READ": "read_lists",
     **{verb.name: name for name, verb in BY_SYMBOL.items()},
+}
+# The capabilities that no attribute declares on iWARP, where RFC 7306 permits them: a call shows whether a device has
+# them. For each capability, the operation of this call.
+IMMEDIATES: Mapping[str, str] = {
+    "immediate_data": "RDMA_WRITE_WITH_IMM",
+    "send_immediate_data": "SEND_WITH_IMM",
 }
 # For operations on on-demand memory, by call and operation: the name in ODP_OPERATIONS.
 _ON_DEMAND_NEEDS: Mapping[str, str] = {
@@ -236,7 +243,7 @@ def declared_capabilities(
         "flush_persistent": bool(flags & _FLUSH_PERSISTENT),
         "atomic_write": bool(flags & _ATOMIC_WRITE),
         "xrc": bool(flags & _XRC),
-        "immediate_data": transport.immediate_data,
+        **dict.fromkeys(IMMEDIATES, transport.immediate_data),
         "iba_statuses": transport.iba,
         "read_sinks": not transport.read_sink,
         "lists": declared.max_sge not in range(1, _LIST),

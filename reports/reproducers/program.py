@@ -73,7 +73,7 @@ _OFFERED = ("rereg_mr", "rereg_translation", "advise_mr", "reg_dmabuf_mr", "zero
 # connect them.
 _IMPLIED = (
     *BY_SYMBOL,
-    *"rc uc immediate_data iba_statuses read_sinks lists iova_page_offset".split(),
+    *"rc uc immediate_data send_immediate_data iba_statuses read_sinks lists iova_page_offset".split(),
     *_OFFERED,
 )
 

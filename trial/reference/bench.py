@@ -13,7 +13,7 @@ from conformance.bench.doors import RegMrEx
 from conformance.bench.interface import Bench, DmaBuf, Entry, Memory, Refusal
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.errors import HostLacks
-from conformance.execution.offered import absent_on, offered_by
+from conformance.execution.offered import absent_on, offered_by, with_immediates
 from conformance.header import Check
 from conformance.model.capability import Capabilities
 from conformance.model.case import QpSpec
@@ -287,9 +287,8 @@ class ReferenceBench:
         """Returns the capabilities of this stack. Like those of a real stack, they are determined before any case."""
         stack = self.device.stack
         offered = {name: offered_by(self, name) for name in (*ENTRIES, *DOORS)}
-        return Capabilities(
-            stack.declared, offered, stack.reachable, absent_on(self, stack.declared)
-        )
+        declared = with_immediates(self, stack.declared)
+        return Capabilities(declared, offered, stack.reachable, absent_on(self, declared))
 
 
 class OtherProcess(ReferenceBench):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
-from conformance.model.capability import need_on_demand
+from conformance.model.capability import IMMEDIATES, need_on_demand
 from trial.reference.access import RIGHTS
 from trial.reference.objects import FLUSH_PERSISTENT, ON_DEMAND, Refused, Region, Window
 from trial.reference.queues import FLUSHED, SUCCESS, Queue, Queues
@@ -114,7 +114,7 @@ class Work(Binding):
         """Returns the errno for a request that cannot be posted to this queue pair, or 0."""
         if queue.state not in ("RTS", "ERR"):
             return errno.EINVAL
-        if opcode.endswith("_IMM") and not self.stack.has("immediate_data"):
+        if not all(self.stack.has(name) for name, each in IMMEDIATES.items() if each == opcode):
             return errno.EINVAL
         fits = (
             queue.kind in RELIABLE
