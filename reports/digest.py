@@ -77,6 +77,7 @@ class RuleFacts:
     quote: str = ""
     unquoted: str = ""
     second_hand: str = ""
+    argument_against: str = ""
     level: str = ""
     layer: str = ""
     failure_means: str = ""
@@ -526,6 +527,8 @@ class Digest:
             facts = self.rules.get(rule)
             if facts and facts.documented and verdict_on(rule, record) in VIOLATIONS:
                 yield f"document of {rule}: {facts.documented}"
+                if facts.argument_against:
+                    yield f"argument against {rule}: {facts.argument_against}"
 
     def _of_rules(self, verdict: str) -> Iterator[tuple[str, ResultRecord]]:
         for record in self.results:

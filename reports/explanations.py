@@ -194,6 +194,8 @@ def of_defect(defect: Defect, run: Digest) -> Iterator[str]:
         if facts := run.rules.get(id_):
             yield from _wrapped(f"{id_}: {facts.statement}")
             yield from _wrapped(f"The document: {facts.documented}", "    ")
+            if facts.argument_against:
+                yield from _wrapped(f"Argument against: {facts.argument_against}", "    ")
     yield ""
     yield f"The first case: {first.name}"
     yield from (f"  {line}" for line in evidence.lines(run, first.record))
@@ -207,10 +209,13 @@ def of_defect(defect: Defect, run: Digest) -> Iterator[str]:
 
 def _documented(rule: Rule) -> list[str]:
     if rule.quote:
-        return _wrapped(f'The document: "{rule.quote}"')
-    lines = _wrapped(f"The document is not quoted: {rule.unquoted}")
+        lines = _wrapped(f'The document: "{rule.quote}"')
+    else:
+        lines = _wrapped(f"The document is not quoted: {rule.unquoted}")
     if rule.second_hand:
         lines += _wrapped(f"The statement is known from {rule.second_hand}")
+    if rule.argument_against:
+        lines += _wrapped(f"Argument against: {rule.argument_against}")
     return lines
 
 

@@ -114,6 +114,18 @@ def test_every_rule_has_a_unique_short_name() -> None:
     assert len(set(shorts)) == len(shorts)
 
 
+def test_an_argument_against_a_rule_is_one_sentence_and_explained(cli: Cli) -> None:
+    debatable = [rule for rule in registry().values() if rule.argument_against]
+    assert {"IOVA-02a", "ADV-08", "REG-09a", "FORK-04", "REREG-18", "REREG-19", "ADV-09"} <= {
+        rule.id for rule in debatable
+    }
+    for rule in debatable:
+        assert rule.argument_against.count(". ") == 0
+        assert rule.argument_against.endswith(".")
+    said = cli(0, "explain", "IOVA-02a").out
+    assert "Argument against: Hardware maps whole pages" in said
+
+
 # Coverage
 
 

@@ -80,6 +80,7 @@ class RuleTexts(TypedDict, total=False):
     quote: str
     unquoted: str
     second_hand: str
+    argument_against: str
     level: str
     layer: str
     since: str

@@ -254,6 +254,7 @@ OF_WIRE = "WIRE-"
 RULE_ID = re.compile(r"[A-Z]+-[0-9]{2}[a-z]?")
 _RECORDED = """
 verb statement document section level layer since failure_means short quote unquoted second_hand conditional
+argument_against
 """.split()
 
 
@@ -279,6 +280,7 @@ class Rule:
     )
     # The public source from which a statement of the InfiniBand Architecture Specification is known.
     second_hand: str = ""
+    argument_against: str = ""  # what a maintainer may answer to a violation, in one sentence
     evidence: tuple[
         str, ...
     ] = ()  # the items that verify the rule, if these are not all items of the rule's cases

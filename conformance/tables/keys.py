@@ -324,6 +324,9 @@ RULE: Keys = {
     QUOTE: Key(
         _TEXT, "at most one sentence of the document, word for word; […] for words left out"
     ),
+    "argument_against": Key(
+        _TEXT, "one sentence: what a maintainer may answer to a violation, with the driver's text"
+    ),
     UNQUOTED: Key(_TEXT, "why the document is not quoted, in our own words"),
     SECOND_HAND: Key(_TEXT, "the public source from which a statement of the IBA is known"),
     EVIDENCE: Key(

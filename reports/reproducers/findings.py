@@ -1,7 +1,7 @@
 """Makes the page of findings: each defect of a driver, the stacks with the defect, and the program that shows it."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.defects import Defect, Symptom
@@ -153,6 +153,7 @@ def _section(
         ("seen on", f"{', '.join(seen)}{absent}"),
         ("rules", ", ".join(defect.rules)),
         *(("the document", words_of(facts[id_])) for id_ in symptom.rules[:2] if id_ in facts),
+        *(("argument against", argument) for argument in arguments_of(facts, defect.rules)),
         ("observed", f"{symptom.line.removeprefix('afterwards ')} (`{symptom.name}`)"),
         ("answered by", defect.answering),
         ("where", where.get(defect.fingerprint)),
@@ -183,6 +184,12 @@ def _tried(defect: Defect, run: Run) -> bool:
     return any(
         record["case"] in cases and record["verdict"] not in unable for record in run.digest.results
     )
+
+
+def arguments_of(facts: Mapping[str, RuleFacts], rules: Iterable[str]) -> list[str]:
+    """Returns what a maintainer may answer to the violations of these rules."""
+    arguments = (facts[rule].argument_against for rule in rules if rule in facts)
+    return [argument for argument in arguments if argument]
 
 
 def words_of(rule: RuleFacts) -> str:

@@ -84,6 +84,9 @@ def _description(
             yield from _wrapped(f'"{rule.quote}"', "    ", "    ")
             yield "The tested rule:"
         yield from _wrapped(rule.statement, "    ", "    ")
+        if rule.argument_against:
+            yield "An argument against this rule:"
+            yield from _wrapped(rule.argument_against, "    ", "    ")
         yield ""
     case = suite.find(symptom.name)
     assert case is not None
