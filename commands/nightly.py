@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.message import EmailMessage
@@ -35,7 +35,7 @@ from fixtures.guest.recipe import DEFAULT_STACK, OWN_STACKS, STACKS, recipe_for
 from fixtures.system import run_process
 from fixtures.system.cache import cache_directory
 from fixtures.system.packages import find_program
-from fixtures.system.processes import signal_name
+from fixtures.system.processes import die_with_parent, signal_name
 from fixtures.targets import builds
 from reports.comparison import Comparison, compare
 from reports.digest import Digest, read
@@ -160,8 +160,9 @@ def execute(arguments: argparse.Namespace) -> int:
         read_profile(options.profile)
     if options.waivers:
         read_waivers(options.waivers, suite, datetime.now().date())
-    with _locked(folder):
-        history = read_history(folder)
+    with ExitStack() as stack:
+        stack.enter_context(_locked(folder))
+        history = read_history(folder, running="")
         show(history.problems)
         _tidy(history)
         night = new_directory(folder / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
@@ -171,6 +172,7 @@ def execute(arguments: argparse.Namespace) -> int:
                     f"the history has a later night, {history.nights[-1]}: the clock was wrong then, or is wrong now"
                 ]
             )
+        stack.enter_context(_running(night))
         outcomes, text = [], [f"night {format_night(night.name)}: {', '.join(cells)}"]
         show(text)
         for name, each in cells.items():
@@ -181,7 +183,7 @@ def execute(arguments: argparse.Namespace) -> int:
             outcomes.append(outcome)
             text += lines
         if arguments.kept_nights:
-            _prune(read_history(folder), arguments.kept_nights)
+            _prune(read_history(folder, running=""), arguments.kept_nights)
     summary, status = summary_of(outcomes)
     show([summary])
     text.append(summary)
@@ -260,6 +262,17 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
+@contextmanager
+def _running(night: Path) -> Iterator[None]:
+    """Within the block, pages of the history show that this night is running."""
+    descriptor = os.open(night, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _tidy(history: History) -> None:
     """Removes leftovers of killed runs, but no files of runs that are still running."""
     for cell in history.cells:
@@ -324,24 +337,33 @@ def _ran(cell: Cell, options: RunOptions, yes: bool) -> tuple[Cell, Digest | Non
         with log.open("xb") as output, tidied(cell.folder):
             environment = {**run_process.environment(), **variables}
             status = _finished(command + ["--yes"] * yes, environment, output.fileno())
+    if status < 0:
+        ended = f"ended by {signal_name(-status)}"
+    else:
+        ended = _last_line(log) or f"exit status {status}"
+    failed = replace(cell, outcome=replace(cell.outcome, reason=f"{ended}; see {log}"))
     try:
         run = read(cell.folder)
     except UserError:
         if (cell.folder / RESULTS).exists():
             raise
-        ended = (
-            f"ended by {signal_name(-status)}"
-            if status < 0
-            else _last_line(log) or f"exit status {status}"
-        )
-        return replace(cell, outcome=replace(cell.outcome, reason=f"{ended}; see {log}")), None
+        return failed, None
+    # The results can be complete although the run has failed later, such as on a full disk.
+    if status not in (0, 1, run.concluded.status):
+        cell = failed
     return replace(cell, facts=facts_of(cell.folder)), run
 
 
 def _finished(command: list[str], environment: Mapping[str, str], output: int) -> int:
-    """Runs a command to its end. If a signal ends this process, first terminates the command."""
+    """Runs a command to its end. If a signal ends this process, first terminates the command; SIGKILL of this process
+    also kills the command."""
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        env=environment,
+        preexec_fn=die_with_parent(),
     ) as child:
         try:
             return child.wait()

@@ -5,11 +5,13 @@ and comparison.py compares two runs."""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
@@ -37,12 +39,13 @@ CELL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _NIGHT = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d\dZ(-\d+)?")
 _MOST_PROBLEMS = 20
 
-BASELINE, GOOD, REGRESSED, UNDECIDED, NOT_RUN = (
+BASELINE, GOOD, REGRESSED, UNDECIDED, NOT_RUN, RUNNING = (
     "baseline",
     "good",
     "regressed",
     "undecided",
     "not run",
+    "running",
 )
 OUTCOMES: Mapping[str, str] = {
     BASELINE: "nothing to compare with yet",
@@ -50,6 +53,7 @@ OUTCOMES: Mapping[str, str] = {
     REGRESSED: "something has regressed since the last good night",
     UNDECIDED: "the run is incomplete, or some verdicts of the last good night are no longer decided",
     NOT_RUN: "there are no results",
+    RUNNING: "there are no results yet, because the night has not finished",
 }
 _COMPARABLE = (BASELINE, GOOD)
 
@@ -352,8 +356,30 @@ def since(has: Mapping[str, bool], night: str) -> str:
     return min(takewhile(has.__getitem__, latest_first), default="")
 
 
-def read_history(folder: Path) -> History:
-    """Reads the history in a directory. Raises UserError only if the directory itself cannot be read."""
+def running_night(folder: Path) -> str:
+    """Returns the name of the night that is running in a history; empty if none is. A running night has locked its
+    directory."""
+    nights = [path for path in _entries(folder) if _NIGHT.fullmatch(path.name)]
+    if not nights:
+        return ""
+    with suppress(OSError):  # not a directory, or another user's
+        descriptor = os.open(
+            nights[-1], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        )
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return nights[-1].name
+        finally:
+            os.close(descriptor)
+    return ""
+
+
+def read_history(folder: Path, running: str | None = None) -> History:
+    """Reads the history in a directory. `running` is the night whose cells may have no outcome yet; by default the
+    night that is running now. Raises UserError only if the directory itself cannot be read."""
+    if running is None:
+        running = running_night(folder)
     problems: list[str] = []
     nights, cells = [], []
     reader = FactsReader()
@@ -374,7 +400,11 @@ def read_history(folder: Path) -> History:
                 problems.append(f"{one_line(str(entry))} is not a cell of a night, and is ignored")
                 continue
             try:
-                cells.append(_cell(night.name, entry, reader))
+                if night.name == running and not (entry / OUTCOME_FILE).exists():
+                    outcome = Outcome(RUNNING)
+                    cells.append(Cell(night.name, entry.name, entry, outcome))
+                else:
+                    cells.append(_cell(night.name, entry, reader))
             except UserError as error:
                 problems.append(
                     f"{night.name}, {entry.name} counts as not run: {one_line(str(error))}"

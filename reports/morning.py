@@ -54,7 +54,7 @@ class Morning:
             return replace(known, outcome=NOT_RUN)
         if self.good is not None and self.good.status == 1:
             return replace(known, outcome=REGRESSED)
-        unfinished = not (self.run.footer and self.run.footer["complete"])
+        unfinished = known.reason or not (self.run.footer and self.run.footer["complete"])
         if self.lost or unfinished or (self.good is not None and self.good.status):
             return replace(known, outcome=NOT_DECIDED)
         return replace(known, outcome=BASELINE if self.good is None else GOOD)
@@ -80,7 +80,7 @@ class Morning:
             yield f"    all: {shlex.join([PROGRAM, 'compare', '--all', '--unlike-tables', *runs])}"
 
     def _explained(self, outcome: Outcome) -> str:
-        if self.run is None:
+        if self.run is None or outcome.reason:
             return outcome.reason
         if self.lost:
             gone = f"cannot be read; remove {self.history.folder}/*/{self.cell.name} to start a new history of the cell"

@@ -6,6 +6,8 @@ import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -20,17 +22,19 @@ from commands.cli.endings import Terminated
 from conformance.errors import UserError
 from conformance.results.records import Recorded
 from conformance.results.writer import ResultsFile
-from conformance.tables.suite import load_suite
+from conformance.tables.suite import ROOT, load_suite
 from fixtures.guest.build import Progress
 from fixtures.guest.recipe import Recipe
 from kinds import Cli, Patch, Says
 from launched import script
 from made_history import SUITE, run_of, write_run
+from patience import await_true, is_running
 from reports.history import (
     BASELINE,
     GOOD,
     NOT_RUN,
     REGRESSED,
+    RUNNING,
     UNDECIDED,
     History,
     format_night,
@@ -249,6 +253,59 @@ def test_each_cell_is_a_run_with_the_options_given(nights: Nights) -> None:
         f"run --guest --kernel {kernel} --modules {modules} --tier smoke --quiet --out {out}/mine --yes",
     ]
     assert nights.history.names == ["forky", "mine", "sid"]
+
+
+def test_a_cell_whose_run_failed_after_its_results_is_undecided_with_the_reason(
+    nights: Nights, monkeypatch: Patch
+) -> None:
+    def full_disk(command: list[str], environment: Mapping[str, str], output: int) -> int:
+        os.write(output, b"rdma-cts: report.html cannot be written: No space left on device\n")
+        nights.finished(command, environment, output)
+        return 3
+
+    with monkeypatch.context() as disk:
+        disk.setattr(nightly, "_finished", full_disk)
+        said = nights.night(3, forky=GOOD_RUN)
+    assert re.search("forky +undecided +.*report.html cannot be written: No space left", said)
+    assert "1 undecided (exit status 3)" in said
+    assert "1 baseline (exit status 0)" in nights.night(0, forky=GOOD_RUN)
+
+
+def test_a_running_night_is_shown_as_running(
+    nights: Nights, monkeypatch: Patch, tmp_path: Path
+) -> None:
+    shown: list[str] = []
+
+    def observed(command: list[str], environment: Mapping[str, str], output: int) -> int:
+        cell = nights.history.of("forky")[-1]
+        shown.append(cell.outcome.outcome)
+        assert not nights.history.problems
+        assert main(["site", "--history", str(nights.folder), "--out", str(tmp_path / "s")]) == 0
+        assert "Latest night: 1 running" in (tmp_path / "s" / "index.html").read_text()
+        return nights.finished(command, environment, output)
+
+    nights.night(0, forky=GOOD_RUN)
+    with monkeypatch.context() as look:
+        look.setattr(nightly, "_finished", observed)
+        nights.night(0, forky=GOOD_RUN)
+    assert shown == [RUNNING]
+    assert nights.outcomes("forky") == [BASELINE, GOOD]
+
+
+NIGHT_OF_ONE_RUN = """
+import os, sys
+from commands.nightly import _finished
+_finished(["sh", "-c", f"echo $$ >{sys.argv[1]}; exec sleep 36000"], os.environ, 2)
+"""
+
+
+def test_the_run_ends_with_a_night_that_is_killed(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    command = [sys.executable, "-c", NIGHT_OF_ONE_RUN, str(file)]
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}) as night:
+        await_true(lambda: file.exists() and file.read_text().endswith("\n"))
+        night.kill()
+    await_true(lambda: not is_running(int(file.read_text())))
 
 
 def test_two_nights_at_once_are_refused(nights: Nights) -> None:
