@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from conformance.errors import PROGRAM, UserError
+from conformance.model.case import Case
+from conformance.tables.suite import load_suite
 from conformance.verbs import (
     EXPERIMENTAL,
     MAINLINE,
@@ -31,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "verb",
         nargs="?",
         metavar="VERB",
-        help="a verb, such as ibv_reg_mr or reg_mr (default: list all verbs)",
+        help="a verb, such as ibv_reg_mr or reg_mr, or `model` (default: list all verbs)",
     )
     parser.add_argument(
         "--dialect",
@@ -47,8 +49,38 @@ def execute(arguments: argparse.Namespace) -> int:
         verbs = (VERBS if arguments.dialect == MAINLINE else VENDOR_VERBS).values()
         print("\n".join(f"{verb.name:<18} {verb.summary}" for verb in verbs))
         return 0
+    if arguments.verb == "model":
+        print("\n".join(render_models(load_suite().cases)))
+        return 0
     print("\n".join(render(find(arguments.verb, arguments.dialect))))
     return 0
+
+
+def render_models(cases: Iterable[Case]) -> Iterator[str]:
+    """Yields the lines of each model: its parameters with their values, what is excluded, the faults, and the arrays."""
+    arrays = {case.id: case.array for case in cases if case.array}
+    for model in {each.model.digest: each.model for each in arrays.values()}.values():
+        yield f"{model.name}: {len(model.parameters)} parameters"
+        for axis in model.parameters:
+            lines = [
+                line
+                for label, meaning in model.meanings[axis.name].items()
+                for line in _wrapped(f"{label:<20} {meaning}", "  ", hang=23)
+            ]
+            yield from _section(axis.name, lines)
+        for title, texts in (("Excluded", model.excluded), ("Faults", model.faults)):
+            lines = [
+                line
+                for name, text in texts.items()
+                for line in _wrapped(f"{name}: {text}", "  ", hang=6)
+            ]
+            yield from _section(title, lines)
+        stored = [
+            f"  {case}: {len(array.points):,} points, each combination of {array.strength} values"
+            for case, array in arrays.items()
+            if array.model == model
+        ]
+        yield from _section("Arrays", stored)
 
 
 def find(name: str, dialect: str = MAINLINE) -> Verb:

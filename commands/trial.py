@@ -11,7 +11,7 @@ from commands.cli.run_arguments import add
 from conformance.tables.suite import Suite, load_suite
 from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS
 from fixtures.guest.recipe import DEFAULT_STACK, STACKS
-from trial import kernel_runs, mended, reproduction, violation_runs
+from trial import answers, kernel_runs, mended, reproduction, violation_runs
 from trial.report import FINDINGS
 from trial.searching import FIRST_SEED
 
@@ -98,6 +98,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=FIRST_SEED,
     )
 
+    arrays = trial(
+        "arrays", answers.execute, "make the stored arrays of the models anew, by the reference"
+    )
+    add(arrays, "--array NAME", "only this array", action="append", default=[])
+    add(arrays, "--anew", "without the points of the stored arrays, which else are kept")
+
     for command in (guest, mending, kernel, reproducers):
         add(command, "--yes", "install what is needed without asking")
     for command in (guest, reproducers):
@@ -173,4 +179,6 @@ def execute(arguments: argparse.Namespace) -> int:
     trying: _Trying = arguments.trying
     if arguments.out:
         (arguments.out / FINDINGS).unlink(missing_ok=True)  # of an earlier trial
+    if trying is answers.execute:  # with the arrays of another model, the suite cannot be read
+        return answers.execute(arguments)
     return trying(arguments, load_suite(), lambda text: print(text, file=sys.stderr))

@@ -17,12 +17,13 @@ from hashlib import blake2b
 from math import ceil, prod, sqrt
 from typing import Any
 
+from conformance.model.point_index import encode_index
 from conformance.model.record import Deviation, ResultRecord
 from conformance.model.space import Space
 from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import format_points
 from conformance.results.waiver_file import is_address
-from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, encode_index
+from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
 from reports import evidence
 from reports.digest import Digest
 from reports.evidence import read_points

@@ -27,6 +27,7 @@ from conformance.model.capability import (
 from conformance.model.case import Case, QpSpec
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, Observation
+from conformance.model.point_index import encode_index
 from conformance.model.record import HeaderRecord, OfferedRecord, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.results.case_record import case_record
@@ -34,7 +35,7 @@ from conformance.results.records import Recorded, decode, encode
 from conformance.results.rejudge import known_capabilities
 from conformance.supervision import examiner as limits
 from conformance.supervision.examiner import Examiner
-from conformance.sweeps.outcome import OUTSIDE, Points, encode_index
+from conformance.sweeps.outcome import OUTSIDE, Points
 from conformance.tables.suite import load_suite
 from recorded_reference import QuietKernel, is_dear
 from samples import case, changed, header, result

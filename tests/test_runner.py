@@ -65,7 +65,7 @@ def test_each_kind_has_a_runner_and_a_case_of_each_passes_on_the_reference(run: 
     point = sweep.sweep.point_case(sweep, "access=REMOTE_WRITE")
     first = {
         kind: next(case for case in SUITE.cases if case.kind is kind)
-        for kind in (Kind.API, Kind.SEQUENCES)
+        for kind in (Kind.API, Kind.COMBINATIONS, Kind.SEQUENCES)
     }
     cases = {**first, Kind.ROW: samples.case(ROW), Kind.SWEEP: sweep, Kind.POINT: point}
     assert set(cases) == set(Kind)

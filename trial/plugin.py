@@ -4,11 +4,11 @@ sessions run sequences. Therefore the reference is imported only when it is need
 import pytest
 
 from conformance.bench.interface import Bench
+from conformance.combinations.runners import RandomSequences
 from conformance.execution.runner import Progress
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.observation import Observation
-from conformance.sweeps.run import RandomSequences
 
 
 @pytest.fixture(scope="session")

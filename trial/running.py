@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 
 from conformance.bench.interface import Bench
+from conformance.combinations.runners import runners
 from conformance.execution.runner import (
     Progress,
     RunContext,
@@ -18,7 +19,7 @@ from conformance.model.case import Case
 from conformance.model.observation import Observation
 from conformance.model.preflight import Findings
 from conformance.model.verdict import VIOLATIONS
-from conformance.sweeps.run import SweepRun, runners
+from conformance.sweeps.run import SweepRun
 from trial.data_path.alteration import DataPath
 from trial.data_path.emulated import altered_bench
 from trial.reference.bench import ReferenceBench

@@ -160,7 +160,8 @@ class Entry(Protocol):
 class Bench(Protocol):
     """A device, its entries, and memory of every kind.
 
-    `page` and `hugepage` are sizes in bytes. `max_read_elements` is the maximum number of SGEs of an RDMA READ, and
+    `page` and `hugepage` are sizes in bytes; `packet` is the most bytes of a message in one packet.
+    `max_read_elements` is the maximum number of SGEs of an RDMA READ, and
     `max_dm_size` is the value that the device reports. `in_flight_bytes` is that of Findings. `adapt` applies the
     findings of preflight to later pairs. Within the block of `other_process`, another process runs the generator `work`
     with a bench of its own. The block gets a function that resumes the generator and returns the next report that it
@@ -170,6 +171,8 @@ class Bench(Protocol):
     page: int
     hugepage: int
 
+    @property
+    def packet(self) -> int: ...
     @property
     def max_read_elements(self) -> int: ...
     @property

@@ -102,6 +102,10 @@ class DeviceBench:
     def entry(self, name: str) -> Entry:
         return self._entries[name]
 
+    @property
+    def packet(self) -> int:
+        return 128 << self.device.active_mtu
+
     def post_by_builders(self) -> None:
         """Uses the builders of ibv_wr_post(3) for all later requests for which a builder exists. Raises UserError
         (status 2) if the device cannot create a queue pair for builders."""

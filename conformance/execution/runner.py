@@ -1,5 +1,5 @@
 """Runs one case: issues its calls, watches the kernel, and judges the observation. The plugin, the trial and the tests
-all run cases with `run_case`, each with its own RunContext. sweeps/run.py has the runner of each kind of case, and
+all run cases with `run_case`, each with its own RunContext. combinations/runners.py has the runner of each kind of case, and
 procedure.py issues the calls."""
 
 import itertools

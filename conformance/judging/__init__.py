@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from conformance.errors import HarnessFailure, UserError
 from conformance.judging.answering_layer import answering_layer
 from conformance.judging.circumstances import located
+from conformance.judging.combinations import fault_at_points
 from conformance.judging.faults import (
     DONE,
     answer_of,
@@ -376,6 +377,8 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
 
 def first_fault(case: Case, observed: Observation) -> Fault | None:
     """Returns the first fault in the steps of a case, with its location; None if each step had the expected result."""
+    if "combinations" in observed:
+        return fault_at_points(case.array, observed["combinations"])
     for number, (step, seen) in enumerate(made_steps(case, observed)):
         fault = fault_of(step, seen, later=number > 0)
         if fault:

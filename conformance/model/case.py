@@ -15,6 +15,7 @@ from conformance.verbs import ENUMS, VERBS
 from conformance.yamldoc.nodes import Location
 
 if TYPE_CHECKING:
+    from conformance.model.combinations import CoveringArray
     from conformance.model.sweep import Sweep
 
 
@@ -251,6 +252,7 @@ class Case:
     kind: Kind = Kind.ROW  # a case of the kind SWEEP has the calls of its first point, for display
     sweep: "Sweep | None" = None
     point: int | None = None  # the number of the point, for a case of the kind POINT
+    array: "CoveringArray | None" = None  # the points of a case of the kind COMBINATIONS
 
     @property
     def alone(self) -> bool:

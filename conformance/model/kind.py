@@ -1,5 +1,5 @@
 """Defines the kinds of case. The kind determines how a case is run. The loader determines the kind of each case. To add
-a kind, add a member here and its runner in sweeps/run.py. The kinds of memory and queue pairs are words of the table
+a kind, add a member here and its runner in combinations/runners.py. The kinds of memory and queue pairs are words of the table
 language (vocabulary.py)."""
 
 from dataclasses import dataclass
@@ -28,6 +28,10 @@ class Kind(Enum):
     SWEEP = Traits("sweep", cost=50.0)  # the calls of every point of a space
     # Compares the installed header and bindings with the descriptions in verbs/. Runs the compiler.
     API = Traits("api", folder="api", call="compare_api", precedence=1, cost=20.0)
+    # The points of a covering array of a model.
+    COMBINATIONS = Traits(
+        "combinations", folder="access", call="combinations", precedence=1, cost=500.0, proves=False
+    )
     # Random sequences of calls, for a given time. They run last, because they may damage the device.
     SEQUENCES = Traits(
         "sequences", folder="sequences", call="random_sequences", precedence=2, proves=False

@@ -57,6 +57,43 @@ class PartialContents(TypedDict):
     there: str
 
 
+class AccessSeen(TypedDict, total=False):
+    """What both ends have shown at one point of a model: the errno of the posting or 0, the words of the completions,
+    and how much of each memory has changed. `setup_failed` has the refusal of the point's set-up."""
+
+    posted: str
+    requester: list[list[str]]
+    receiver: list[list[str]]
+    tested: str
+    other: str
+    setup_failed: str
+
+
+class PointClass(TypedDict):
+    """Points at which the reference requires the same and the device has shown the same. `reliable` is whether their
+    transport is. `divided` is whether parts of the message may be accepted before the fault: the range of an element is
+    wrong. `count` is their number, and `example` is the first of them."""
+
+    answer: AccessSeen
+    observed: AccessSeen
+    reliable: bool
+    divided: bool
+    count: int
+    example: str
+
+
+class CombinationsSeen(TypedDict):
+    """The points of a covering array on a device. `index` has for each point the number of its class, or of what the
+    device lacks for it; encoded like the index of a sweep."""
+
+    model: str  # the digest of the model
+    strength: int
+    iba: bool  # whether the statuses of the InfiniBand specification apply
+    classes: list[PointClass]
+    lacking: list[str]  # the undeclared capabilities of points that were not run
+    index: str
+
+
 class DivergenceData(TypedDict):
     """A deviation from the reference: its signature, the nearest rule, the fault, and the sequence as a row."""
 
@@ -172,6 +209,7 @@ class Observation(TypedDict, total=False):
     sequences: int
     steps: int
     divergences: list[DivergenceData]
+    combinations: CombinationsSeen
 
     # Observations of the case as a whole.
     afterwards: "list[Observation]"  # the observations of the later steps

@@ -256,6 +256,10 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "restore_rkey": _given("mw"),
     # Rule API-01: compares the suite's description of one item with the installed header and bindings.
     Kind.API.traits.call: {"item": _words("item", None, API_ITEMS)},
+    # The points of a stored array of the table's model.
+    Kind.COMBINATIONS.traits.call: {
+        "array": _words("array", None, ("pairs", "triples", "fours")),
+    },
     # Random sequences of calls, generated in trial/, with the reference implementation as oracle.
     Kind.SEQUENCES.traits.call: {},
     # The kernel's query of a region (UVERBS_METHOD_QUERY_MR). The keys of `mr`, `iova` and `length` are expected.

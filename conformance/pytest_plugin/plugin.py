@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from conformance.bench.interface import Bench
+from conformance.combinations.runners import RandomSequences, runners
 from conformance.errors import LoopbackLost, UserError
 from conformance.execution.runner import (
     NOT_JUDGED,
@@ -41,7 +42,7 @@ from conformance.pytest_plugin.options import (
 from conformance.pytest_plugin.recorder import NAME, PROPERTY, Recorder, tell_supervisor
 from conformance.results.case_record import case_record, observed_record
 from conformance.results.records import result_record
-from conformance.sweeps.run import RandomSequences, runners
+from conformance.tables.suite import POINT
 from conformance.tables.tiers import of_tier, ordered
 
 FACTS = pytest.StashKey[DeviceFacts | None]()
@@ -97,7 +98,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         only := selected_cases(metafunc.config)
     ) is not None:  # pytest also takes time for deselected items
         chosen = {case.id for case in only}
-        points = [case for case in only if case.kind is Kind.POINT]
+        points = [case for case in only if POINT in case.id]
         cases = [*(case for case in cases if case.id in chosen), *points]
     cases = [case for case in cases if case.verb.removeprefix("ibv_") == folder]
     metafunc.parametrize("case", cases, ids=[case.id for case in cases])

@@ -40,6 +40,7 @@ from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import WIRE
 from conformance.regular_file import regular_lines
 from conformance.results.checked_json import parse, values_in
+from conformance.results.combined import with_points
 from conformance.results.consistency import (
     wrong_confirmation,
     wrong_footer,
@@ -104,7 +105,7 @@ def result_record(
         record["rule_verdicts"] = _on_reports(case, registry, judgement.verdict)
     if observed.get("divergences"):
         _add_divergences(record, observed["divergences"])
-    return record
+    return with_points(record, case) if "combinations" in observed else record
 
 
 def _on_reports(case: Case, registry: Registry, verdict: str) -> dict[str, Verdict]:

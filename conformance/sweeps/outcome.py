@@ -4,9 +4,6 @@ with equal observations; therefore a large space needs little memory."""
 
 from __future__ import annotations
 
-import base64
-import sys
-import zlib
 from array import array
 from collections import Counter
 from collections.abc import Sequence
@@ -16,6 +13,7 @@ from typing import Any, cast
 from conformance.judging import verdict_key
 from conformance.model.fault import Fault
 from conformance.model.observation import Observation, PointExample
+from conformance.model.point_index import decode_index, encode_index
 from conformance.model.record import OutcomeFacts, PointsFile
 from conformance.model.space import MAX_POINTS, Space
 from conformance.model.typed import mismatch
@@ -140,34 +138,6 @@ def overall(verdicts: Sequence[str] | set[str]) -> str:
     count only if no point has any other verdict."""
     present = [verdict for verdict in verdicts if verdict not in NOT_TESTABLE] or list(verdicts)
     return min(present, key=VERDICTS.index)
-
-
-def encode_index(index: array[int]) -> str:
-    """Returns the index as little-endian 16-bit words, compressed by zlib and encoded in base64."""
-    return base64.b64encode(zlib.compress(little(index).tobytes(), 6)).decode("ascii")
-
-
-def decode_index(text: str, points: int) -> array[int]:
-    """Reverses `encode_index`. Returns at most `points` + 1 numbers. Raises ValueError."""
-    try:
-        # The output is bounded, because the file may be of any origin.
-        data = zlib.decompressobj().decompress(
-            base64.b64decode(text, validate=True), 2 * (points + 1)
-        )
-    except zlib.error as error:
-        raise ValueError(f"invalid index of points: {error}") from error
-    index = array("H")
-    index.frombytes(data)
-    return little(index)
-
-
-def little(words: array[int]) -> array[int]:
-    """Converts 16-bit words between the byte order of this machine and little-endian."""
-    if sys.byteorder == "little":
-        return words
-    swapped = array(words.typecode, words)
-    swapped.byteswap()
-    return swapped
 
 
 class PointObservations:

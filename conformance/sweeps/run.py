@@ -1,9 +1,9 @@
 """Runs a sweep: creates one set-up for all points that share it, and observes each point. execution/steps.py executes
-the calls, as for a row; judging.py judges the points. The module also defines the runners of all kinds of cases."""
+the calls, as for a row; judging.py judges the points."""
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from conformance.bench.interface import Pair
@@ -13,12 +13,8 @@ from conformance.execution import procedure
 from conformance.execution.context import CaseContext
 from conformance.execution.runner import (
     CaseRun,
-    KindRunner,
     Progress,
     RunContext,
-    run_api,
-    run_calls,
-    run_observing,
 )
 from conformance.execution.traffic import again_if_lost, is_lost
 from conformance.judging import Judgement, memory_leak
@@ -27,7 +23,6 @@ from conformance.judging.sentences import sentence
 from conformance.kernel.resources import count_when_settled, leaked
 from conformance.model.case import Case
 from conformance.model.fault import Fault, FaultKind
-from conformance.model.kind import Kind
 from conformance.model.observation import Alarm, Observation
 from conformance.model.sweep import Sweep
 from conformance.model.verdict import VIOLATIONS
@@ -284,22 +279,3 @@ def call_all(
         done += len(some)
         size = min(2 * size, MAX_BATCH) if time.monotonic() - began < PROGRESS_S / 2 else 1
         report(some[-1], done)
-
-
-# A function that runs random sequences for a case. trial/ defines such a function, because trial/ has the oracle, and
-# the engine does not import trial/.
-RandomSequences = Callable[[Case, Progress], Observation]
-
-
-def runners(random_sequences: RandomSequences) -> Mapping[Kind, KindRunner]:
-    """Returns the runner of each kind of case. A point of a sweep has no runner, because it is run as a row."""
-
-    def run_sequences(case: Case, run: RunContext, progress: Progress) -> CaseRun:
-        return run_observing(case, run, lambda: random_sequences(case, progress), progress)
-
-    return {
-        Kind.ROW: run_calls,
-        Kind.SWEEP: run_sweep,
-        Kind.API: run_api,
-        Kind.SEQUENCES: run_sequences,
-    }

@@ -301,6 +301,7 @@ TABLE: Keys = {
     "entries": Key(_ENTRIES),
     "also": Key(_DOORS, "other verbs, each with its rule, with which the rows are also run"),
     "given": Key(ref("given")),
+    "model": Key({"type": "object"}, "the parameters of the table's points, see docs/model.md"),
     "retired": Key(
         _retired(_TEXT), "ids of cases that no longer exist; these ids are never used again"
     ),

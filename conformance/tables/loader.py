@@ -9,11 +9,13 @@ from typing import Any
 
 from conformance.errors import format_count
 from conformance.model import capability, vocabulary
-from conformance.model.case import Case, Flags, Table
+from conformance.model.case import Case, Flags, Step, Table
+from conformance.model.combinations import CoveringArray
 from conformance.model.kind import BY_CALL, Kind
 from conformance.model.rules import Registry
 from conformance.tables import keys
 from conformance.tables.expansion import MAX_CASES, PLACEHOLDER, bindings, slug, substitute
+from conformance.tables.model_reader import read_array, read_model
 from conformance.tables.row import KEYS as PART_KEYS
 from conformance.tables.row import RowBody, read_row_body
 from conformance.tables.rules_file import FILE_NAME as RULES_FILE
@@ -111,7 +113,7 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
     if "rows" in fields and fields["rows"].value == ():
         reader.note(fields["rows"].location, "a table must have at least one row")
     if verb:
-        rows = _Rows(reader, registry, verb, f"{path.parent.name}/{path.stem}", fields)
+        rows = _Rows(reader, registry, verb, f"{path.parent.name}/{path.stem}", fields, path)
         for node in nodes:
             cases += rows.expand(node)
             if len(cases) > MAX_CASES:
@@ -134,7 +136,13 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
 
 class _Rows:
     def __init__(
-        self, reader: Reader, registry: Registry, verb: str, table: str, fields: Mapping[str, Node]
+        self,
+        reader: Reader,
+        registry: Registry,
+        verb: str,
+        table: str,
+        fields: Mapping[str, Node],
+        path: Path,
     ) -> None:
         self.reader = reader
         self.registry = registry
@@ -145,6 +153,21 @@ class _Rows:
         self.entries = fields.get("entries")
         self.also = self._doors(fields.get("also"))
         self.ids: dict[str, Node] = {}
+        self.path = path
+        self.model = (
+            read_model(reader, fields["model"], table, registry) if "model" in fields else None
+        )
+
+    def _array(self, step: Step, row: Node) -> CoveringArray | None:
+        """Returns the stored array that a row names."""
+        name = str(step.arguments.get("array", ""))
+        if self.model is None or not name:
+            return None
+        return read_array(self.reader, row, self.model, self.path, name)
+
+    def _rules_of_model(self) -> tuple[str, ...]:
+        evidence = self.model.evidence if self.model else ()
+        return tuple(dict.fromkeys(item.rule for item in evidence))
 
     def _doors(self, node: Node | None) -> dict[str, str]:
         """Returns the other verbs with which the rows are also run (doors, see bench/doors.py), each with its rule."""
@@ -214,7 +237,13 @@ class _Rows:
             flags = _registered_flags(parts)
             needs += [need for flag, need in capability.UNNAMED_FLAG_NEEDS.items() if flag in flags]
             kind = BY_CALL.get(parts.when.call, Kind.ROW)
-        if kind is Kind.SEQUENCES:  # random sequences have only calls that the device offers
+        if kind is Kind.COMBINATIONS and parts is not None:
+            own["array"] = self._array(parts.when, row)
+            rules = self._rules_of_model() or rules
+        if kind in (
+            Kind.SEQUENCES,
+            Kind.COMBINATIONS,
+        ):  # they have only calls that the device offers
             needs = []
         if parts is not None and parts.when.call in BY_CALL:
             for key in ("given", "before", "afterwards", "sweep"):

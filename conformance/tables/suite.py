@@ -59,6 +59,7 @@ _READ = (
     ".yaml",
     ".yml",
     ".py",
+    ".array",
 )  # the suffixes of the files in a folder of cases on which the suite depends
 # The modules of conformance/ on which the content of a suite depends.
 _READING = (
@@ -88,9 +89,12 @@ class Suite:
         case = self._by_id.get(name)
         if case is None or not hash_:
             return case
-        if case.sweep is None:
+        if case.sweep is None and case.array is None:
             raise UserError(f"{name} is not a sweep and has no points", hint=f"--only {name}")
         try:
+            if case.array is not None:
+                return replace(case, id=case_id, array=case.array.only(point))
+            assert case.sweep is not None
             return case.sweep.point_case(case, point)
         except ValueError as error:
             raise UserError(f"{case_id}: {error}") from error

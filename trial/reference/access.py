@@ -24,7 +24,7 @@ from trial.reference.objects import (
 from trial.reference.regions import Regions
 
 _OF_A_WINDOW = REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | ZERO_BASED
-BINDING_QUEUES = ("UC", "RC", "XRC_SEND")
+BINDING_QUEUES = ("UC", "RC", "RC_SRQ", "XRC_SEND")
 
 
 class Windows(Regions):

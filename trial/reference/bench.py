@@ -182,6 +182,7 @@ class ReferenceBench:
 
     page = PAGE
     hugepage = HUGEPAGE
+    packet = 1024
     max_dm_size = MAX_DM_SIZE
 
     @property

@@ -1,0 +1,104 @@
+"""Explains deviating points of a covering array: by the fewest parameters whose values tell them from the points that
+are right, as an expression. sweeps/formula.py minimises the expression over these parameters."""
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+
+from conformance.model.combinations import Conditions, Model, Point
+from conformance.model.space import Axis, Space
+from conformance.sweeps.formula import describe
+
+_MOST_PARAMETERS = 4
+# A space of more points is not minimised.
+_MOST_POINTS = 4096
+# The share of the deviating points that a set of values must have; the rest is explained by further sets.
+_SHARE = 0.3
+_Chosen = tuple[int, ...]
+
+
+def explained(model: Model, deviating: Sequence[Point], others: Sequence[Point]) -> str:
+    """Returns an expression that is true at the deviating points and false at the others. Its parameters are those of
+    the model, and `fault`."""
+    if not others:
+        return "always"
+    axes = (*model.parameters, Axis("fault", ("none", *model.faults)))
+    conditions = Conditions(model)
+    return _Explanation(
+        axes,
+        [_with_fault(conditions, point) for point in deviating],
+        [_with_fault(conditions, point) for point in others],
+    ).text()
+
+
+def _with_fault(conditions: Conditions, point: Point) -> Point:
+    return (*point, *(conditions.faults(point) or ["none"]))
+
+
+class _Explanation:
+    def __init__(
+        self, axes: Sequence[Axis], deviating: Sequence[Point], others: Sequence[Point]
+    ) -> None:
+        self.axes, self.deviating, self.others = axes, deviating, others
+
+    def text(self) -> str:
+        for size in range(1, _MOST_PARAMETERS + 1):
+            for chosen in itertools.combinations(range(len(self.axes)), size):
+                found = {_taken(point, chosen) for point in self.deviating}
+                if found.isdisjoint(_taken(point, chosen) for point in self.others):
+                    return self._formula(chosen)
+        return self._products()
+
+    def _formula(self, chosen: _Chosen) -> str:
+        """Returns the shortest expression over the chosen parameters."""
+        axes = tuple(self.axes[number] for number in chosen)
+        space = Space(tuple(Axis(each.name, each.labels, _words(each)) for each in axes))
+        if space.size > _MOST_POINTS:
+            return self._products()
+        table = bytearray(space.size)
+        for mark, points in ((1, self.others), (2, self.deviating)):
+            for point in points:
+                labels = zip(axes, _taken(point, chosen), strict=True)
+                values = {axis.name: axis.value(label) for axis, label in labels}
+                table[space.point(values)] = mark
+        return describe(space, bytes(table))[0]
+
+    def _products(self) -> str:
+        """Returns sets of values that no other point has, joined by `|`: several causes, or one that depends on
+        much."""
+        left = list(dict.fromkeys(self.deviating))
+        products: list[str] = []
+        while left:
+            chosen, values = self._widest(left)
+            pairs = zip(chosen, values, strict=True)
+            names = [f"{self.axes[number].name}={value}" for number, value in pairs]
+            products.append(" & ".join(names))
+            left = [point for point in left if _taken(point, chosen) != values]
+        return " | ".join(products)
+
+    def _widest(self, left: Sequence[Point]) -> tuple[_Chosen, Point]:
+        """Returns the smallest set of values that many of the points have and no other; else the widest set."""
+        best: tuple[int, _Chosen, Point] | None = None
+        for size in range(1, _MOST_PARAMETERS):
+            for chosen in itertools.combinations(range(len(self.axes)), size):
+                there = {_taken(point, chosen) for point in self.others}
+                counts = Counter(_taken(point, chosen) for point in left)
+                for values, count in counts.most_common():
+                    if best and count <= best[0]:
+                        break
+                    if values not in there:
+                        best = count, chosen, values
+            if best and best[0] >= _SHARE * len(left):
+                break
+        if best:
+            return best[1], best[2]
+        chosen = tuple(range(len(self.axes)))
+        return chosen, left[0]
+
+
+def _words(axis: Axis) -> tuple[tuple[str, ...], ...]:
+    return tuple((label,) for label in axis.labels)
+
+
+def _taken(point: Point, chosen: _Chosen) -> Point:
+    return tuple(point[number] for number in chosen)

@@ -1,0 +1,106 @@
+"""Runs the points of a covering array in one process, on objects that the points share."""
+
+from array import array
+from collections.abc import Callable
+
+from conformance.bench.interface import Bench
+from conformance.combinations.access import Access
+from conformance.combinations.objects import Objects
+from conformance.execution.runner import CaseRun, Progress, RunContext, run_observing
+from conformance.model.case import Case
+from conformance.model.combinations import LACKING, Conditions, CoveringArray
+from conformance.model.expected_errors import RELIABLE
+from conformance.model.observation import AccessSeen, CombinationsSeen, Observation, PointClass
+from conformance.model.point_index import encode_index
+
+_PROGRESS = 100  # the number of points between two reports
+_MOST_TRIES = 3  # of a message that an unreliable transport may lose
+
+
+def run_combinations(case: Case, run: RunContext, progress: Progress) -> CaseRun:
+    """Runs the points of a case."""
+
+    def declared(name: str) -> bool:
+        return not run.basis.capabilities.undeclared([name], case.entry)
+
+    assert case.array is not None
+    points = case.array
+    return run_observing(
+        case, run, lambda: observe(points, run.bench, declared, progress), progress
+    )
+
+
+def observe(
+    points: CoveringArray, bench: Bench, declared: Callable[[str], bool], progress: Progress
+) -> Observation:
+    """Carries out each point for which the device declares what the point needs."""
+    conditions = Conditions(points.model)
+    classes: dict[str, int] = {}
+    found: list[PointClass] = []
+    lacking: dict[str, int] = {}
+    index = array("H")
+    objects = Objects(bench, declared)
+    try:
+        for number, point in enumerate(points.points):
+            if number % _PROGRESS == 0:
+                progress(points.model.text(point), number)
+            missing = [need for need in conditions.needs(point) if not declared(need)]
+            if missing:
+                index.append(LACKING + lacking.setdefault(missing[0], len(lacking)))
+                continue
+            values = dict(zip(points.model.names, point, strict=True))
+            answer = points.answer(number)
+            seen = _observed(objects, values, answer)
+            reliable = values["transport"] in RELIABLE
+            divided = values["side"] != "remote" and conditions.faults(point) == ["range"]
+            key = repr((answer, seen, reliable, divided))
+            if key not in classes:
+                classes[key] = len(found)
+                found.append(
+                    {
+                        "answer": answer,
+                        "observed": seen,
+                        "reliable": reliable,
+                        "divided": divided,
+                        "count": 0,
+                        "example": points.model.text(point),
+                    }
+                )
+            found[classes[key]]["count"] += 1
+            index.append(classes[key])
+    finally:
+        objects.close()
+    seen_here: CombinationsSeen = {
+        "model": points.model.digest,
+        "strength": points.strength,
+        "iba": declared("iba_statuses"),
+        "classes": found,
+        "lacking": list(lacking),
+        "index": encode_index(index),
+    }
+    observation: Observation = {
+        "rc": 0,
+        "returned": "0",
+        "errno": "",
+        "layer": "device",
+        "combinations": seen_here,
+    }
+    if objects.left_behind:
+        observation["left_behind"] = objects.left_behind
+    return observation
+
+
+def _observed(objects: Objects, values: dict[str, str], answer: AccessSeen) -> AccessSeen:
+    """Carries out a point; again if an unreliable transport has lost a message that must arrive."""
+    seen = Access(objects, values).observe()
+    for _ in range(_MOST_TRIES - 1):
+        if values["transport"] in RELIABLE or not _is_lost(seen, answer):
+            break
+        seen = Access(objects, values).observe()
+    return seen
+
+
+def _is_lost(seen: AccessSeen, answer: AccessSeen) -> bool:
+    arrives = "all" in (answer.get("tested"), answer.get("other"))
+    memories = (seen.get("tested"), seen.get("other"))
+    return arrives and "nothing" in memories and seen.get("posted") == "0"

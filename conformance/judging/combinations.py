@@ -1,0 +1,214 @@
+"""Judges the points of a model by the answers of the reference. A point is judged in two steps: whether the request was
+granted or refused with all its bytes; and if so, what its completions report. A defect of a report hides no other."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from conformance.model.combinations import LACKING, Conditions, CoveringArray, Point
+from conformance.model.fault import Fault, FaultKind
+from conformance.model.observation import AccessSeen, CombinationsSeen, PointClass
+from conformance.model.point_index import decode_index
+from conformance.model.verdict import Verdict
+
+ASPECTS = GRANTED, REFUSED, STATUS, FIELDS = "granted", "refused", "status", "fields"
+SET_UP = "set_up"
+_UNCHANGED = ("nothing", "same")
+# Statuses of a receive that cannot be written; the specification permits both.
+_OF_RECEIVES = ("LOC_PROT_ERR", "LOC_QP_OP_ERR")
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """What differs from the answer: the aspect that is wrong, and the fault."""
+
+    aspect: str
+    fault: Fault
+
+
+def is_granted(answer: AccessSeen) -> bool:
+    statuses = _statuses(answer.get("requester", ())) + _statuses(answer.get("receiver", ()))
+    changed = (answer.get("tested"), answer.get("other"))
+    return all(status == "SUCCESS" for status in statuses) and not {"nothing"} & {*changed}
+
+
+def _statuses(completions: Sequence[Sequence[str]]) -> list[str]:
+    return [words[0] for words in completions]
+
+
+def deviation(found: PointClass, iba: bool) -> Deviation | None:
+    """Returns what is wrong at the points of a class, or None. `iba` is whether the statuses of the specification
+    apply."""
+    answer, seen = found["answer"], found["observed"]
+    if "setup_failed" in seen:
+        return Deviation(SET_UP, Fault(FaultKind.REFUSED, seen=(seen["setup_failed"],)))
+    if is_granted(answer):
+        return _of_granted(answer, seen) or _of_fields(answer, seen)
+    return _of_refused(found, iba) or _of_statuses(found, iba) or _of_fields(answer, seen)
+
+
+def _of_granted(answer: AccessSeen, seen: AccessSeen) -> Deviation | None:
+    if seen["posted"] != "0":
+        return Deviation(GRANTED, Fault(FaultKind.REFUSED, errno=seen["posted"]))
+    requester, receiver = _statuses(seen["requester"]), _statuses(seen["receiver"])
+    failed = [status for status in (*requester, *receiver) if status != "SUCCESS"]
+    if failed:
+        return Deviation(GRANTED, Fault(FaultKind.REFUSED, statuses=(*failed,), seen=(*failed,)))
+    if len(requester) < len(answer["requester"]):
+        return Deviation(GRANTED, Fault(FaultKind.NO_COMPLETION, statuses=()))
+    wrong = [f"{side}: {seen[side]}" for side in ("tested", "other") if seen[side] != answer[side]]
+    if wrong:
+        nothing = all(each.endswith("nothing") for each in wrong)
+        kind = FaultKind.NOT_ARRIVED if nothing else FaultKind.OTHER_ARRIVED
+        return Deviation(GRANTED, Fault(kind, seen=tuple(wrong), nothing_arrived=nothing))
+    if len(receiver) < len(answer["receiver"]):
+        return Deviation(GRANTED, Fault(FaultKind.NO_COMPLETION, statuses=(), seen=("receive",)))
+    return None
+
+
+def _of_refused(found: PointClass, iba: bool) -> Deviation | None:
+    answer, seen = found["answer"], found["observed"]
+    if seen["posted"] != "0":
+        return None
+    wrong = []
+    # The packets before the one with the fault may have been received, into memory that the key opens.
+    permitted = ("within",) if found["divided"] else ()
+    if seen["tested"] not in (*_UNCHANGED, *permitted, answer["tested"]):
+        wrong.append(f"memory of the region: {seen['tested']}")
+    if seen["other"] not in (*_UNCHANGED, "harmless", "own", answer["other"]):
+        wrong.append(f"other memory: {seen['other']}")
+    if wrong:
+        return Deviation(REFUSED, Fault(FaultKind.MOVED, seen=tuple(wrong)))
+    if not found["reliable"] or not iba:
+        return None
+    requester = _statuses(seen["requester"])
+    if not requester:
+        return Deviation(REFUSED, Fault(FaultKind.NO_COMPLETION, statuses=()))
+    if requester[0] == "SUCCESS":
+        return Deviation(REFUSED, Fault(FaultKind.ACCEPTED, statuses=("SUCCESS",)))
+    return None
+
+
+def _of_statuses(found: PointClass, iba: bool) -> Deviation | None:
+    answer, seen = found["answer"], found["observed"]
+    if not found["reliable"] or not iba or seen["posted"] != "0":
+        return None
+    expected, statuses = _statuses(answer["requester"]), _statuses(seen["requester"])
+    if statuses != expected:
+        return Deviation(
+            STATUS, Fault(FaultKind.WRONG_STATUS, expected=(*expected,), seen=(*statuses,))
+        )
+    received = _statuses(seen["receiver"])
+    if answer["receiver"] and not set(received) <= {*_OF_RECEIVES}:
+        fault = Fault(FaultKind.WRONG_PEER_STATUS, expected=_OF_RECEIVES, seen=(*received,))
+        return Deviation(STATUS, fault)
+    return None
+
+
+_FIELD_KINDS = {
+    "another wr_id": FaultKind.WRONG_WR_ID,
+    "length": FaultKind.WRONG_LENGTH,
+    "imm": FaultKind.WRONG_IMMEDIATE,
+    "invalidated": FaultKind.WRONG_INVALIDATED_KEY,
+}
+
+
+def _of_fields(answer: AccessSeen, seen: AccessSeen) -> Deviation | None:
+    """Compares the fields of completions with the same status. A completion in error has only its ids."""
+    for side, expected, found in (
+        ("requester", answer.get("requester", []), seen.get("requester", [])),
+        ("receiver", answer.get("receiver", []), seen.get("receiver", [])),
+    ):
+        if len(found) > len(expected) and side == "requester":
+            return Deviation(FIELDS, Fault(FaultKind.UNASKED_COMPLETION, seen=(*found[-1],)))
+        for right, words in zip(expected, found, strict=False):
+            if right[0] == words[0] and right != words:
+                kind = _field_kind(right, words)
+                expected_words = [word for word in right if word not in words]
+                other_words = [word for word in words if word not in right]
+                fault = Fault(
+                    kind,
+                    expected=tuple(expected_words),
+                    seen=tuple(other_words),
+                    statuses=(words[0],),
+                    key=side,
+                )
+                return Deviation(FIELDS, fault)
+    return None
+
+
+def _field_kind(right: Sequence[str], words: Sequence[str]) -> FaultKind:
+    different = set(words) ^ set(right)
+    for part, kind in _FIELD_KINDS.items():
+        if any(part in word for word in different):
+            return kind
+    return FaultKind.WRONG_OPCODE
+
+
+@dataclass
+class Group:
+    """Points with the same kind of deviation and the same rule."""
+
+    deviation: Deviation
+    found: PointClass
+    points: list[Point] = field(default_factory=list)
+
+
+class Judged:
+    """The points of a record, judged. `groups` are the deviations, `passed` the points that are right by aspect."""
+
+    def __init__(self, points: CoveringArray, seen: CombinationsSeen) -> None:
+        self.array, self.seen = points, seen
+        self.conditions = Conditions(points.model)
+        self.groups: dict[tuple[object, ...], Group] = {}
+        self.passed: dict[tuple[str, str], list[Point]] = {}  # by aspect and rule
+        self.rules: dict[str, Verdict] = {}
+        self.verdicts: Counter[Verdict] = Counter()
+        found = [deviation(each, seen["iba"]) for each in seen["classes"]]
+        index = decode_index(seen["index"], len(points.points))
+        for point, number in zip(points.points, index, strict=True):
+            if number >= LACKING:
+                self.verdicts[Verdict.UNSUPPORTED] += 1
+            else:
+                self._judge(point, seen["classes"][number], found[number])
+
+    def _judge(self, point: Point, found: PointClass, wrong: Deviation | None) -> None:
+        if wrong and wrong.aspect == SET_UP:
+            self.verdicts[Verdict.UNREACHABLE] += 1
+            return
+        outcome = GRANTED if is_granted(found["answer"]) else REFUSED
+        right = [outcome, STATUS, FIELDS]
+        if not found["reliable"] or not self.seen["iba"]:
+            right.remove(STATUS)
+        if wrong:
+            right = right[: right.index(wrong.aspect)]
+        for aspect in right:
+            for rule in self.conditions.rules(point, aspect):
+                self.passed.setdefault((aspect, rule), []).append(point)
+                self.rules.setdefault(rule, Verdict.PASS)
+        blamed = self.conditions.rules(point, wrong.aspect) if wrong else []
+        if not wrong or not blamed:
+            self.verdicts[Verdict.PASS] += 1
+            return
+        self.verdicts[Verdict.FAIL] += 1
+        self.rules[blamed[0]] = Verdict.FAIL
+        fault = wrong.fault
+        key = (wrong.aspect, blamed[0], fault.kind, fault.expected, fault.statuses, fault.errno)
+        group = self.groups.setdefault(key, Group(wrong, found))
+        group.points.append(point)
+
+    @property
+    def fault(self) -> Fault | None:
+        """The fault of most points."""
+        groups = sorted(self.groups.values(), key=lambda group: -len(group.points))
+        return groups[0].deviation.fault if groups else None
+
+
+def fault_at_points(points: CoveringArray | None, seen: CombinationsSeen) -> Fault | None:
+    """Returns a fault of the recorded points, or None. Without the model of the record, each class of points is judged
+    by the answer that was recorded with it."""
+    if points is not None and points.model.digest == seen["model"]:
+        return Judged(points, seen).fault
+    found = [deviation(each, seen["iba"]) for each in seen["classes"]]
+    wrong = [each for each in found if each and each.aspect != SET_UP]
+    return wrong[0].fault if wrong else None

@@ -1,0 +1,166 @@
+"""Defines a model of a kind of call: its parameters with their values, what excludes a combination of values, and the
+faults that a document requires a device to refuse. A *point* has one value of each parameter, as a tuple of labels in
+the order of the parameters. tables/model_reader.py reads a model, and combinations/ runs its points."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from conformance.model.observation import AccessSeen
+from conformance.model.predicate import And, Expression, HasCapability, Not, Word, parse
+from conformance.model.space import Axis, Space
+
+Point = tuple[str, ...]
+ALWAYS = "always"
+# In the index of recorded points, numbers from here on stand for what the device lacks.
+LACKING = 0x8000
+Test = Callable[[Point], bool]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The rule for which a point counts if `when` is true. `of` is what the rule is about: the point is granted or
+    refused, or the status or the other fields of its completions. With `fault`, only points with this fault count."""
+
+    rule: str
+    of: str
+    when: str
+    fault: str = ""
+
+
+@dataclass(frozen=True)
+class Model:
+    """The parameters, and texts of expressions: `excluded` by reason, `faults` by name, `needs` by capability. A point
+    with a fault must be refused; no point has two faults, because each would hide the other."""
+
+    name: str
+    parameters: tuple[Axis, ...]
+    meanings: Mapping[str, Mapping[str, str]]  # for each parameter, the meaning of each value
+    excluded: Mapping[str, str]
+    faults: Mapping[str, str]
+    needs: Mapping[str, str]
+    rare: tuple[str, ...]  # the needs that many devices lack
+    evidence: tuple[Evidence, ...]
+    digest: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(axis.name for axis in self.parameters)
+
+    def text(self, point: Point) -> str:
+        """Returns a point as `parameter=value,…`, without the values that are the first of their parameter."""
+        chosen = zip(self.parameters, point, strict=True)
+        changed = [f"{axis.name}={label}" for axis, label in chosen if label != axis.labels[0]]
+        return ",".join(changed) or f"{self.parameters[0].name}={point[0]}"
+
+    def parse(self, text: str) -> Point:
+        """Returns the point that `text` of the method above describes. Raises ValueError with a message for the
+        user."""
+        values = {axis.name: axis.labels[0] for axis in self.parameters}
+        for part in text.split(","):
+            name, equals, label = part.partition("=")
+            axis = next((each for each in self.parameters if each.name == name), None)
+            if not equals or axis is None:
+                raise ValueError(
+                    f"{part!r} is not PARAMETER=VALUE; parameters: {', '.join(values)}"
+                )
+            axis.value(label)
+            values[name] = label
+        return tuple(values.values())
+
+    def weight(self, point: Point) -> int:
+        """Returns the number of values that are not the first of their parameter."""
+        pairs = zip(self.parameters, point, strict=True)
+        return sum(label != axis.labels[0] for axis, label in pairs)
+
+
+def compiled(expression: Expression, axes: Sequence[Axis]) -> Test:
+    """Returns a function that tells whether the expression is true at a point."""
+    if isinstance(expression, Word):
+        number = [axis.name for axis in axes].index(expression.axis)
+        labels = _labels(axes[number], expression)
+        return lambda point: point[number] in labels
+    if isinstance(expression, HasCapability):
+        raise ValueError(f"{expression.capability} is a capability: write it under `needs`")
+    if isinstance(expression, Not):
+        inner = compiled(expression.part, axes)
+        return lambda point: not inner(point)
+    parts = [compiled(part, axes) for part in expression.parts]
+    if isinstance(expression, And):
+        return lambda point: all(part(point) for part in parts)
+    return lambda point: any(part(point) for part in parts)
+
+
+def _labels(axis: Axis, word: Word) -> frozenset[str]:
+    if word.exact:
+        return frozenset((word.word,))
+    return frozenset(label for label in axis.labels if word.word in label.split("+"))
+
+
+class Conditions:
+    """The expressions of a model, compiled. `faults` and `needs` return the names whose expression is true."""
+
+    def __init__(self, model: Model) -> None:
+        space = Space(model.parameters)
+
+        def test(text: str) -> Test:
+            if text == ALWAYS:
+                return lambda point: True
+            return compiled(parse(text, space, {}), model.parameters)
+
+        self.excluded = {reason: test(text) for reason, text in model.excluded.items()}
+        self._faults = {name: test(text) for name, text in model.faults.items()}
+        self._needs = {name: test(text) for name, text in model.needs.items()}
+        self._evidence = [(item, test(item.when)) for item in model.evidence]
+
+    def faults(self, point: Point) -> list[str]:
+        return [name for name, test in self._faults.items() if test(point)]
+
+    def needs(self, point: Point) -> list[str]:
+        return [name for name, test in self._needs.items() if test(point)]
+
+    def rules(self, point: Point, of: str) -> list[str]:
+        """Returns the rules for which the point is evidence of this kind, the most specific first."""
+        faults = ["", *self.faults(point)]
+        found = [
+            item.rule
+            for item, test in self._evidence
+            if item.of == of and item.fault in faults and test(point)
+        ]
+        return list(dict.fromkeys(found))
+
+    def valid(self, point: Point) -> bool:
+        excluded = any(test(point) for test in self.excluded.values())
+        return not excluded and len(self.faults(point)) <= 1
+
+
+@dataclass(frozen=True)
+class CoveringArray:
+    """Points that together have each possible combination of `strength` values, and what the reference requires at each
+    point: `answers[numbers[n]]` for the point n."""
+
+    model: Model
+    strength: int
+    points: tuple[Point, ...]
+    answers: tuple[AccessSeen, ...]
+    numbers: tuple[int, ...]
+
+    def answer(self, number: int) -> AccessSeen:
+        return self.answers[self.numbers[number]]
+
+    def only(self, text: str) -> "CoveringArray":
+        """Returns the array with the point that `text` describes alone. Raises ValueError with a message for the
+        user."""
+        point = self.model.parse(text)
+        if point not in self.points:
+            raise ValueError(
+                "the array does not have this point, so there is no answer of the reference;"
+                f" the nearest is {self.model.text(self._nearest(point))}"
+            )
+        number = self.numbers[self.points.index(point)]
+        return replace(self, points=(point,), numbers=(number,))
+
+    def _nearest(self, point: Point) -> Point:
+        def shared(other: Point) -> int:
+            return sum(a == b for a, b in zip(point, other, strict=True))
+
+        return max(self.points, key=shared)

@@ -1,0 +1,73 @@
+"""Adds to the record of a case with combinations what its points show: verdicts of rules, and deviations that are
+explained by values of parameters. The process that writes the results file computes them."""
+
+from dataclasses import replace
+
+from conformance.combinations.explanation import explained
+from conformance.judging.combinations import GRANTED, REFUSED, Group, Judged, is_granted
+from conformance.judging.sentences import sentence
+from conformance.model.case import Case
+from conformance.model.fault import ON_DEMAND, REGION, WINDOW
+from conformance.model.record import Deviation as DeviationFacts
+from conformance.model.record import ResultRecord
+from conformance.model.verdict import Verdict
+
+
+def deviations(judged: Judged, case: Case) -> list[DeviationFacts]:
+    """Returns the deviations, the most frequent first."""
+    ordered = sorted(judged.groups.items(), key=lambda pair: -len(pair[1].points))
+    return [_facts(judged, case, str(key[1]), group) for key, group in ordered]
+
+
+def _facts(judged: Judged, case: Case, rule: str, group: Group) -> DeviationFacts:
+    model, aspect = judged.array.model, group.deviation.aspect
+    smallest = min(group.points, key=lambda point: (model.weight(point), point))
+    values = dict(zip(model.names, smallest, strict=True))
+    fault = replace(
+        group.deviation.fault,
+        verb="traffic",
+        call=f"access({model.text(smallest)})",
+        entry=case.entry,
+        operation=values["operation"],
+        key=WINDOW if values["key"].startswith("window") else REGION,
+        outside="range" in judged.conditions.faults(smallest),
+        dead=values["key"] == "ended",
+        region=(ON_DEMAND,) if values["region"] == "on_demand" else (),
+    )
+    expected = GRANTED if is_granted(group.found["answer"]) else REFUSED
+    others = judged.passed.get((aspect, rule), [])
+    return {
+        "when": explained(model, group.points, others),
+        "minimal": False,
+        "clause": "",
+        "verdict": Verdict.FAIL,
+        "expected": " ".join([expected, *fault.expected]),
+        "observed": sentence(fault),
+        "fault": fault.as_data(),
+        "count": len(group.points),
+        "of": len(group.points) + len(others),
+        "smallest": values,
+        "rules": [rule],
+        "repro": f"./rdma-cts run --only '{case.id}#{model.text(smallest)}'",
+    }
+
+
+def with_points(record: ResultRecord, case: Case) -> ResultRecord:
+    """Returns the record with the deviations and the verdicts of rules."""
+    observed = record["observed"].get("combinations")
+    if observed is None or case.array is None or observed["model"] != case.array.model.digest:
+        return record
+    judged = Judged(case.array, observed)
+    found = deviations(judged, case)
+    shares = ", ".join(f"{count:,} {verdict}" for verdict, count in judged.verdicts.items())
+    reason = f"{len(case.array.points):,} points: {shares}"
+    if found:
+        first = found[0]
+        reason += f"; {first['observed']}: {first['when']} ({first['count']} points)"
+    kept = record.copy()
+    kept["reason"] = reason
+    return {
+        **kept,
+        "deviations": found,
+        "rule_verdicts": judged.rules,
+    }

@@ -1,0 +1,98 @@
+"""Makes the stored arrays of the models anew: the points, and for each point what the reference requires. `run` needs
+neither the reference nor the generator, because both results are stored with the table."""
+
+import argparse
+import sys
+from contextlib import closing
+
+from conformance.combinations.access import Access
+from conformance.combinations.objects import Objects
+from conformance.errors import UserError
+from conformance.judging.combinations import is_granted
+from conformance.model.combinations import Conditions, CoveringArray, Model, Point
+from conformance.model.observation import AccessSeen
+from conformance.results.files import write_atomically
+from conformance.tables.model_reader import (
+    ARRAYS,
+    array_path,
+    format_array,
+    points_in,
+    read_model,
+)
+from conformance.tables.rules_file import read_registry
+from conformance.tables.suite import CASES, ROOT
+from conformance.yamldoc.parsing import read_file
+from conformance.yamldoc.reader import Reader
+from trial.arrays import covering_array
+from trial.reference.bench import ReferenceBench
+
+TABLE = CASES / "access" / "model.yaml"
+
+
+def execute(arguments: argparse.Namespace, *unused: object) -> int:
+    """Makes the arrays of the model. Returns the exit status."""
+    model = current_model()
+    for name in arguments.array or ARRAYS:
+        _report(f"{name}: combinations of {ARRAYS[name]} values")
+        kept = [] if arguments.anew else stored_points(model, name)
+        points, impossible = covering_array(model, ARRAYS[name], kept, _progress)
+        made = answered(model, ARRAYS[name], points)
+        path = array_path(TABLE, name)
+        write_atomically(path, format_array(made).encode())
+        _report(f"{path}: {len(points):,} points, {len(impossible):,} impossible combinations")
+    return 0
+
+
+def _report(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _progress(count: int) -> None:
+    if count % 100 == 0:
+        _report(f"{count:,} points")
+
+
+def stored_points(model: Model, name: str) -> list[Point]:
+    """Returns the points of the stored array that still have a value of each parameter; none if there is no array or
+    the parameters are others."""
+    try:
+        lines = array_path(TABLE, name).read_text("ascii").splitlines()
+    except FileNotFoundError:
+        return []
+    return points_in(model, lines[1:])
+
+
+def current_model() -> Model:
+    """Returns the model of the table, without its stored arrays. Raises UserError."""
+    registry, mistakes = read_registry([CASES], ROOT)
+    reader = Reader()
+    root = read_file(TABLE, str(TABLE.relative_to(ROOT)))
+    assert isinstance(root.value, dict)
+    model = read_model(reader, root.value["model"], "access/model", registry)
+    if model is None or mistakes:
+        raise UserError(*map(str, (*mistakes, *reader.mistakes)))
+    return model
+
+
+def answered(model: Model, strength: int, points: list[Point]) -> CoveringArray:
+    """Returns an array with the reference's answer at each point. Raises UserError if the reference and the model's
+    faults disagree about a point."""
+    conditions = Conditions(model)
+    answers: dict[str, int] = {}
+    kept: list[AccessSeen] = []
+    numbers: list[int] = []
+    wrong: list[str] = []
+    with closing(Objects(ReferenceBench(), lambda name: True)) as objects:
+        for point in points:
+            seen = Access(objects, dict(zip(model.names, point, strict=True))).observe()
+            faults = conditions.faults(point)
+            if "setup_failed" in seen or is_granted(seen) is bool(faults):
+                wrong.append(f"{model.text(point)}: {faults or 'no fault'}, but {seen}")
+            key = repr(seen)
+            if key not in answers:
+                answers[key] = len(kept)
+                kept.append(seen)
+            numbers.append(answers[key])
+    if wrong:
+        raise UserError(*wrong[:20])
+    return CoveringArray(model, strength, tuple(points), tuple(kept), tuple(numbers))
