@@ -106,6 +106,22 @@ class Comparison:
             NOT_TRIED: [each for each in unknown if tried.isdisjoint(each.cases)],
         }
 
+    @cached_property
+    def changed_defects(self) -> Sequence[tuple[Defect, str]]:
+        """The defects of both runs that show in the new run what they did not show in the old run, so that a new
+        symptom does not hide in an old fingerprint: another kind of fault, or another code. Each defect has the new
+        faults in words."""
+        shown: dict[str, set[str]] = {}
+        for defect in self.old.defects:
+            for name in defect.fingerprints:
+                shown.setdefault(name, set()).update(_faults(defect))
+        found = []
+        for defect in self.defects[IN_BOTH]:
+            known = set().union(*(shown.get(name, set()) for name in defect.fingerprints))
+            if news := sorted(_faults(defect) - known):
+                found.append((defect, ", ".join(news)))
+        return found
+
     def _is_decided(self, defect: Defect) -> bool:
         if not self._unconfirmed_now.isdisjoint(defect.fingerprints):
             return False
@@ -132,6 +148,12 @@ class Comparison:
         if any(map(self.of, FAILING)):
             return 1
         return 3 if self.of(UNDECIDED) or self.new.footer is None or not self.compared else 0
+
+
+def _faults(defect: Defect) -> set[str]:
+    """Returns the kinds of fault that a defect shows, each with the code that was returned."""
+    faults = (symptom.fault for symptom in defect.symptoms)
+    return {" with ".join(filter(None, (fault.kind, fault.answer))) for fault in faults}
 
 
 def _fingerprints(defects: Iterable[Defect]) -> set[str]:

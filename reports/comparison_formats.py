@@ -129,6 +129,8 @@ def _defects(comparison: Comparison) -> Iterator[str]:
     for kind in (NEW, GONE):
         for defect in found[kind]:
             yield f"  {kind:4}  {defect.severity.label:13}  {defect.fingerprint}  {defect.title}"
+    for defect, news in comparison.changed_defects:
+        yield f"  changed  {defect.severity.label:13}  {defect.fingerprint}  {defect.title}: now also {news}"
 
 
 def amount(changes: list[Change]) -> str:
@@ -182,6 +184,9 @@ def as_json(comparison: Comparison) -> str:
             ]
             for kind, defects in comparison.defects.items()
         },
+        "changed_defects": {
+            defect.fingerprint: news for defect, news in comparison.changed_defects
+        },
         "changes": [_change_data(change) for change in comparison.changes],
     }
     return json.dumps(data, indent=1) + "\n"
@@ -213,6 +218,11 @@ def _sections(comparison: Comparison) -> Iterator[str]:
         f"| {kind} | {defect.severity.label} | {code(defect.fingerprint)} | {escaped(defect.title)} |"
         for kind in (NEW, GONE)
         for defect in comparison.defects[kind]
+    ]
+    rows += [
+        f"| changed | {defect.severity.label} | {code(defect.fingerprint)} "
+        f"| {escaped(defect.title)}: now also {escaped(news)} |"
+        for defect, news in comparison.changed_defects
     ]
     if rows:
         yield "\n".join(["| | severity | defect | what is wrong |", "|---|---|---|---|", *rows])

@@ -66,6 +66,8 @@ class Morning:
             yield from self._changed_under_test()
             for defect in self.good.defects[NEW]:
                 yield _line(NEW, self._since(self._has_defect(defect)), _of_defect(defect))
+            for defect, news in self.good.changed_defects:
+                yield _line("changed", "", f"{_of_defect(defect)}: now also {news}")
             for kind in _KINDS:
                 yield from self._changes(kind, self.good.of(kind))
         latest = self.before or self.good

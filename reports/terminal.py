@@ -71,6 +71,8 @@ def summary(
     lines += [*([run.headline] if run.headline else ()), run.short_sentence]
     if remarks := format_remarks(run.results):
         lines.append(remarks)
+    if works := format_undeclared(run.results):
+        lines.append(works)
     lines += run.repetitions.summary()
     lines += [f"waiver: {problem}" for problem in run.waivers.get("problems", ())]
     where = f"report: {out / REPORT} (results: {out})" if reported else f"results: {out}"
@@ -92,6 +94,19 @@ def format_remarks(results: Iterable[ResultRecord]) -> str:
     )
 
 
+def format_undeclared(results: Iterable[ResultRecord]) -> str:
+    """Returns the capabilities that the device does not declare or offer, but with which a case passes; empty if there
+    are none."""
+    names = Counter(
+        name
+        for record in results
+        if record["verdict"] == Verdict.PASS and _remark_in(record["notes"]) == _WORKS
+        for name in record["observed"].get("lacking", ())
+    )
+    works = ", ".join(f"{name} ({format_count(count, 'case')})" for name, count in names.items())
+    return f"works here, not declared: {works}" if works else ""
+
+
 def _remark_in(notes: Iterable[str]) -> str:
     for note in notes:
         for beginning, kind in _REMARKS.items():
@@ -100,11 +115,12 @@ def _remark_in(notes: Iterable[str]) -> str:
     return _REMARKS[""]
 
 
+_WORKS = "work although not declared"
 # For the beginning of a remark, its kind; the last kind is that of all other remarks.
 _REMARKS: Mapping[str, str] = {
     LEFT_OPEN: "left open by the documents",
     LEFT_ELSEWHERE: "judged by other rows",
-    UNDECLARED: "work although not declared",
+    UNDECLARED: _WORKS,
     "": "with another remark",
 }
 

@@ -34,6 +34,7 @@ from reports.comparison import (
     UNCONFIRMED,
     compare,
 )
+from reports.comparison_formats import text
 from reports.digest import Digest, read
 from reports.repetitions import Repetitions
 from samples import (
@@ -592,5 +593,8 @@ def test_a_defect_that_kills_the_kernel_in_one_run_is_the_same_defect_and_no_reg
         assert comparison.status == 0
         (both,) = comparison.defects[IN_BOTH]
         assert both.severity is Severity.KERNEL_CRASH
+    assert [news for _, news in compare(one, other).changed_defects] == ["kernel-died"]
+    assert "now also kernel-died" in "\n".join(text(compare(one, other), None))
+    assert compare(one, one).changed_defects == []
     elsewhere = run_of(tmp_path / "elsewhere", replace(kills, used=False, site=("f", "", "", "")))
     assert [change.kind for change in compare(one, elsewhere).changes] == [REGRESSED]
