@@ -46,8 +46,12 @@ def execute(arguments: argparse.Namespace) -> int:
     UserError, with status 1 if recorded verdicts do not follow from the observations."""
     if not os.path.lexists(arguments.run / RESULTS):
         raise UserError(f"{arguments.run} is not the directory of a run")
-    run = read(arguments.run)
     out: Path = arguments.out or Path(f"{arguments.run.absolute()}{SUFFIX}")
+    if arguments.sign:  # a mistake is reported before the run is judged, which takes long
+        if is_standard_output(out):
+            raise UserError("--sign needs a file for the bundle: --out FILE")
+        signature.check(arguments.sign)
+    run = read(arguments.run)
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
         draft = Path(name, f"bundle{SUFFIX}")
         files = _files(run, arguments.waivers, arguments.profile)
@@ -61,8 +65,6 @@ def execute(arguments: argparse.Namespace) -> int:
         data = draft.read_bytes()
         told = list(_private_parts(run, files.values()))
         if arguments.sign:
-            if is_standard_output(out):
-                raise UserError("--sign needs a file for the bundle: --out FILE")
             signature.sign(data, arguments.sign, signature.path_of(out))
         write_out(out, data, f"bundle: {out}")
     if not is_standard_output(out):

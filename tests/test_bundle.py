@@ -111,6 +111,16 @@ def forged(run: Path, tmp_path: Path, verified: Verified) -> Forged:
 # What a bundle supports
 
 
+def test_a_file_that_is_no_key_is_refused_before_the_run_is_judged(
+    run: Path, tmp_path: Path, monkeypatch: Patch, cli: Cli
+) -> None:
+    monkeypatch.setattr("commands.bundle.read", lambda _: pytest.fail("the run was read"))
+    (tmp_path / "text").write_text("not a key\n")
+    said = cli(2, "bundle", run, "--sign", tmp_path / "text").err
+    assert said.startswith(f"rdma-cts: --sign {tmp_path}/text is not a key of ssh-keygen: ")
+    assert "cannot be read: No such file" in cli(2, "bundle", run, "--sign", "nokey").err
+
+
 @pytest.mark.nightly
 def test_a_run_in_which_nothing_is_violated(whole: Path, verified: Verified) -> None:
     said = verified(0, whole)

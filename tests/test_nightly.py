@@ -42,6 +42,7 @@ from reports.history import (
 )
 from reports.history_page import NOT_RUN as NOTHING
 from reports.history_page import SEEN, HistoryPage
+from samples import laid
 from test_under_test import bzimage
 
 WHOLE = load_suite()
@@ -306,6 +307,16 @@ def test_the_run_ends_with_a_night_that_is_killed(tmp_path: Path) -> None:
         await_true(lambda: file.exists() and file.read_text().endswith("\n"))
         night.kill()
     await_true(lambda: not is_running(int(file.read_text())))
+
+
+def test_a_night_can_test_a_driver_from_a_source_tree(nights: Nights, tmp_path: Path) -> None:
+    laid(tmp_path, dict.fromkeys(("drivers/infiniband/sw/rxe/rxe.c", "include/rdma/x.h"), ""))
+    nights.night(0, "--linux", str(tmp_path), forky=GOOD_RUN)
+    assert option(nights.commands[-1], "--linux") == str(tmp_path)
+    nights.night(2, "--linux", str(tmp_path / "include"), forky=GOOD_RUN)
+    nights.night(2, "--linux", str(tmp_path), "--modules", str(tmp_path), forky=GOOD_RUN)
+    nights.night(0, "--modules", str(tmp_path), forky=GOOD_RUN)
+    assert option(nights.commands[-1], "--modules") == str(tmp_path)
 
 
 def test_two_nights_at_once_are_refused(nights: Nights) -> None:

@@ -22,13 +22,22 @@ def path_of(bundle: Path) -> Path:
     return bundle.with_name(bundle.name + SUFFIX)
 
 
+def check(key: Path) -> None:
+    """Raises UserError if this file is not a key. Asks for no passphrase, and does not use the key."""
+    try:
+        read_regular(key, _MOST_BYTES)
+    except OSError as error:
+        raise UserError(f"--sign {key} cannot be read: {error.strerror}") from error
+    _run(["-l", "-f", str(key)], f"--sign {key} is not a key of ssh-keygen")
+
+
 def sign(data: bytes, key: Path, target: Path) -> None:
     """Writes the signature of a bundle's bytes. `key` is the file of a private key, or of a public key whose private
     key ssh-agent has. ssh-keygen asks for a passphrase on the terminal. Raises UserError."""
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
         file = Path(name, "bundle")
         file.write_bytes(data)
-        _run(["sign", "-q", "-f", str(key), "-n", NAMESPACE, str(file)], f"{key} cannot sign")
+        _run(["-Y", "sign", "-q", "-f", str(key), "-n", NAMESPACE, str(file)], f"{key} cannot sign")
         write_atomically(target, path_of(file).read_bytes())
 
 
@@ -47,10 +56,10 @@ def signer(bundle: Path, data: bytes, signers: Path) -> str:
             path.write_bytes(content)
         own = ["-s", str(files[0]), "-f", str(files[1])]
         wrong = f"{where} is not a signature of {bundle} by a signer in {signers}"
-        found = _run(["find-principals", *own], wrong).splitlines()[:1]
+        found = _run(["-Y", "find-principals", *own], wrong).splitlines()[:1]
         if not found:
             raise UserError(wrong)
-        _run(["verify", *own, "-n", NAMESPACE, "-I", found[0]], wrong, data)
+        _run(["-Y", "verify", *own, "-n", NAMESPACE, "-I", found[0]], wrong, data)
     return found[0]
 
 
@@ -67,7 +76,7 @@ def _run(arguments: Sequence[str], wrong: str, data: bytes = b"") -> str:
             f"the program {_PROGRAM} is not installed", hint="install openssh-client", status=3
         )
     done = subprocess.run(
-        [program, "-Y", *arguments],
+        [program, *arguments],
         input=data,
         capture_output=True,
         env={**os.environ, "LC_ALL": "C"},
