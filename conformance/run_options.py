@@ -193,6 +193,13 @@ class RunOptions:
         word,
         plugin=True,
     )
+    wire_peer: str | None = _on_host(
+        None,
+        "a machine with an ordinary network interface that sends packets to the device (docs/wire.md)",
+        "[USER@]HOST[:INTERFACE]",
+        word,
+        plugin=True,
+    )
     host: str | None = _on_host(
         None, "run on a device of HOST, which is reached over ssh", "[USER@]HOST[:PORT]", word
     )

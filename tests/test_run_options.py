@@ -46,7 +46,7 @@ NOT_DECIDING = set(
 )
 HOST_ONLY = set(
     words(
-        "peer host console power_cycle return_within device port gid_index shared isolate hazardous"
+        "peer wire_peer host console power_cycle return_within device port gid_index shared isolate hazardous"
     )
 )
 GUEST_ONLY = set(

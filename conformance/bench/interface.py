@@ -121,7 +121,8 @@ class WireEnd(Protocol):
     and the device's queue pair, `first_psn` and `device_psn` the first PSNs of each, `mtu` is in bytes.
 
     `receive` returns the next packet of the device, or None at the deadline. `settle` returns when the device has
-    processed all packets that were sent before. `send` and `settle` raise PeerLost.
+    processed all packets that were sent before. `flush_icrc` is the ICRC with which the device takes a FLUSH: `right`, or
+    that of a known mistake, which a row of WIRE-07 judges. `send` and `settle` raise PeerLost.
     """
 
     number: int
@@ -131,6 +132,8 @@ class WireEnd(Protocol):
     device_psn: int
     mtu: int
 
+    @property
+    def flush_icrc(self) -> str: ...
     def send(self, packet: Packet, **wrong: Any) -> None: ...
     def receive(self, deadline_s: float) -> Parsed | None: ...
     def settle(self) -> None: ...

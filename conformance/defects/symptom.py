@@ -8,6 +8,7 @@ to one defect. The following facts, besides the kind of violation, determine a c
 - The kernel died: the function in which it died. The rule does not matter.
 - The process died: the verb and the signal, or the rule if it exited without a signal.
 - The kernel never frees memory: the function that allocates the memory.
+- Packets of a wire peer, if the kernel lives: the rule, the operation of the packet, and the effect.
 - A request accessed bytes outside of a region: no further fact, because one check of bounds should refuse all these
   requests.
 - A failure in the use of a window: the rule. If the window was bound although the bind must be refused, the missing
@@ -32,8 +33,9 @@ from conformance.judging.answering_layer import CORE
 from conformance.judging.kernel_alarms import first_alarm, site_in
 from conformance.model.fault import NEWER_COMMAND, OWN_ADDRESSES, WINDOW, Effect, Fault, FaultKind
 from conformance.model.record import Deviation, ResultRecord
+from conformance.model.rules import OF_WIRE
 from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.model.vocabulary import BINDS, PROBES, REGISTRATIONS
+from conformance.model.vocabulary import BINDS, PROBES, REGISTRATIONS, WIRE
 from conformance.verbs import VERBS
 
 
@@ -282,6 +284,10 @@ def _key(symptom: Symptom) -> tuple[str, ...]:
         return _of_kernel(fault, group, rule)
     if fault.kind is FaultKind.MEMORY_LEAKED and fault.site:
         return ("never freed", fault.site[0])
+    if fault.verb == WIRE:
+        # The rule on packets says more than the memory rule of the row, if the row has both.
+        of_packets = [each for each in symptom.rules if each.startswith(OF_WIRE)]
+        return (WIRE, of_packets[0] if of_packets else rule, fault.operation, effect)
     if effect is Effect.PROCESS_DIED:
         return (effect, group, fault.ended_by if fault.ended_by.startswith("SIG") else rule)
     if from_core(fault):

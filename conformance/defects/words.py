@@ -19,6 +19,7 @@ from conformance.defects.symptom import (
 from conformance.model.fault import HUGE, ON_DEMAND, OWN_ADDRESSES, PERSISTENT, Effect, FaultKind
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import Verdict
+from conformance.model.vocabulary import WIRE
 from conformance.verbs import ENUMS
 
 Flags = frozenset[str]
@@ -107,6 +108,16 @@ _REMARKS: Mapping[str, str] = {
     FaultKind.DIFFERENT: "the reported values differ from the document",
 }
 _MOST_NAMES = 3
+# What a wire peer sees, by effect.
+_OF_PACKETS: Mapping[str, str] = {
+    Effect.MOVED: "moves bytes that it must not move",
+    Effect.MISPLACED: "succeeds without its data",
+    Effect.ACCEPTED: "is not refused",
+    Effect.REFUSED: "is refused or not answered",
+    Effect.HUNG: "never completes",
+    Effect.STATUS: "gets a wrong answer",
+    Effect.REMARK: "is reported wrongly",
+}
 
 
 def shorts_in(header: HeaderRecord) -> Shorts:
@@ -123,6 +134,12 @@ def title_of(
     if len(causes) > 1 and (flags := next(filter(None, conditions(symptoms, succeeded)), ())):
         return f"a registration with {' and '.join(flags[:_MOST_NAMES])} is refused{_with(first.key[2])}"
     return _TITLES[first.key[0]](first.key[1:], symptoms[0], shorts)
+
+
+def _packets(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
+    rule, operation, effect = key
+    what = _OF_PACKETS.get(effect, str(effect))
+    return f"packets: {operation or 'a request'} {what}: {shorts.get(rule) or rule}"
 
 
 def _with(errno: str) -> str:
@@ -231,6 +248,7 @@ def _answered(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
 _Title = Callable[[Sequence[str], Symptom, Shorts], str]
 # The functions that make titles, by the first element of the key of a cause.
 _TITLES: Mapping[str, _Title] = {
+    WIRE: _packets,
     "kernel": _kernel,
     Effect.PROCESS_DIED: _process,
     "kernel core": lambda key, symptom, shorts: (

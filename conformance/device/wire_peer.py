@@ -66,6 +66,14 @@ class WireLink:
         self._numbers = itertools.count(_FIRST_QPN)
         self._sentinel = _Sentinel(self)
         self._sentinel.check()
+        self.flush_icrc = self._flush_icrc()
+
+    def _flush_icrc(self) -> str:
+        """Returns the ICRC with which the device takes a FLUSH. A FLUSH with an invented key must be refused; an answer
+        shows that its ICRC is that of the device."""
+        if not self.device.capabilities.get("flush_global"):
+            return "right"
+        return self._sentinel.taken_flush()
 
     def number(self) -> int:
         """Returns a new queue pair number of the peer, which has an inbox."""
@@ -184,6 +192,10 @@ class WireEnd:
         except OSError as error:
             raise PeerLost(f"the wire peer cannot send: {error.strerror}") from error
 
+    @property
+    def flush_icrc(self) -> str:
+        return self._link.flush_icrc
+
     def receive(self, deadline_s: float) -> Parsed | None:
         return self._link.next_packet(self.number, deadline_s)
 
@@ -286,6 +298,19 @@ class _Sentinel:
         while answer and answer.fields.get("psn") != self._psn % (1 << PSN_BITS):
             answer = end.receive(deadline_s)
         return answer is not None and answer.name == "ACK"
+
+    def taken_flush(self) -> str:
+        """Returns `right`, or the wrong ICRC with which the device answers a FLUSH that must be refused."""
+        for crc in ("right", "twice"):
+            pair = WirePair(self._link, self._pair.responder.spec, self._pd, _PREFLIGHT_S)
+            fields = {"qpn": pair.end.destination, "psn": FIRST_PSN, "ackreq": 1, "plt": 1}
+            pair.end.send(Packet("RC", "FLUSH", {**fields, "length": _BYTES}), crc=crc)
+            self.exchange(_PREFLIGHT_S)
+            answer = pair.end.receive(0)
+            pair.close()
+            if answer:
+                return crc
+        return "right"
 
     def exchange(self, deadline_s: float) -> None:
         """Sends a message of no bytes, and awaits its acknowledgement. Raises PeerLost."""

@@ -45,6 +45,7 @@ class _Sent:
     def __init__(self, event: Event, packet: Packet, offset: int, at: int, length: int) -> None:
         self.event, self.packet, self.offset = event, packet, offset
         self.at, self.length = at, length
+        self.numbers: Mapping[str, int] = {}  # those of the event, as they were then
         self.content = b""  # what the range had when the packet was sent
 
 
@@ -79,9 +80,11 @@ class _Script:
         self._connections: dict[str, _Connection] = {}
         self._sent: list[_Sent] = []
         self._expected: list[tuple[int, bytes]] = []  # addresses, and the bytes that they get
+        self._free: list[tuple[int, int]] = []  # addresses and sizes of ranges that may change
         self._seen: list[EventSeen] = []
         self._wrong: list[str] = []
         self._before: dict[str, bytes] = {}
+        self._subject = ""  # the last operation that the peer sent or the device posted
 
     def run(self, events: Sequence[Event]) -> Observation:
         self._fill()
@@ -120,7 +123,7 @@ class _Script:
         entry: EventSeen = {
             "event": str(event),
             "what": what,
-            "operation": event.word if event.words else event.kind,
+            "operation": event.word if event.kind in ("op", "sends") else self._subject,
             "expected": list(expected),
             "seen": seen,
             **more,  # type: ignore[typeddict-item]
@@ -136,11 +139,12 @@ class _Script:
     # The peer's packets.
 
     def _send(self, connection: _Connection, event: Event) -> None:
+        self._subject = event.word
         sent, wrong = self._packet(connection, event)
         self._sent.append(sent)
         if event.names.get("lost"):
             return
-        sent.content = self._content(sent.at, sent.length)
+        sent.content = sent.content or self._content(sent.at, sent.length)
         connection.end.send(sent.packet, **wrong)
         gets = event.names.get("gets")
         if gets:
@@ -152,8 +156,7 @@ class _Script:
         repeated = numbers.pop("again", 0)
         if repeated:
             first = self._sent[repeated - 1]
-            numbers = {**self._numbers(first.event), **numbers}
-            numbers.pop("again", None)
+            numbers = {**first.numbers, **numbers}
             numbers.setdefault("psn", first.offset)
             names = {**first.event.names, **names}
             names.pop("lost", None)
@@ -168,9 +171,15 @@ class _Script:
         wrong: dict[str, Any] = {key: numbers[key] for key in ("cut", "padding") if key in numbers}
         if "icrc" in names:
             wrong["crc"] = names["icrc"][0]
+        elif operation == "FLUSH":
+            wrong["crc"] = connection.end.flush_icrc
         length = _WORD if operation in _ATOMICS else fields.get("length", 0)
         at = numbers.get("at", fields.get("va", 0))
-        return _Sent(event, packet, offset, at, length), wrong
+        sent = _Sent(event, packet, offset, at, length)
+        sent.numbers = numbers
+        if repeated and operation in _ATOMICS:
+            sent.content = first.content  # the value that the first answer had
+        return sent, wrong
 
     def _data(self, connection: _Connection, operation: str, numbers: Mapping[str, int]) -> bytes:
         if not operation_of(operation).data and "data" not in numbers:
@@ -184,6 +193,7 @@ class _Script:
         size = numbers.get("data", size)
         continues = any(part in operation for part in _CONTINUED)
         start = connection.message if continues else 0
+        start = numbers.get("offset", start)
         connection.message = start + size
         return pattern(start + size)[start:]
 
@@ -297,6 +307,7 @@ class _Script:
             compare_add=numbers.get("compare", 0),
             swap=numbers.get("swap", 0),
         )
+        self._subject = event.word
         connection.posted.append(wr_id)
         returned = connection.queue.post_send(request)
         if returned.value:
@@ -409,6 +420,10 @@ class _Script:
         start, length = numbers.get("offset", 0), numbers["length"]
         self._expected.append((at, pattern(start + length)[start:]))
 
+    def _may_change(self, connection: _Connection, event: Event) -> None:
+        numbers = self._numbers(event)
+        self._free.append((numbers["may_change"], numbers["length"]))
+
     def _original(self, at: int, length: int) -> bytes:
         for name, memory in self._memories().items():
             if memory.addr <= at and at + length <= memory.addr + memory.size:
@@ -470,6 +485,10 @@ class _Script:
                     expected[start : start + len(content)] = content
                     touched.append((start, start + len(content)))
             actual = ctypes.string_at(memory.addr, memory.size)
+            for at, size in self._free:
+                start = at - memory.addr
+                if start >= 0 and start + size <= memory.size:
+                    expected[start : start + size] = actual[start : start + size]
             for start, size in changed_ranges(actual, bytes(expected)):
                 inside = any(begin <= start < end for begin, end in touched)
                 (missing if inside else stray).append([name, start, size])
@@ -484,6 +503,7 @@ _HANDLERS = {
     "receives": _Script._receives,
     "state": _Script._state,
     "changed": _Script._changed,
+    "may_change": _Script._may_change,
 }
 
 

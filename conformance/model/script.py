@@ -29,10 +29,10 @@ _FIELDS = tuple(
         | {"reserved6", "reserved7"}
     )
 )
-# The numbers of a packet besides the fields of its headers: `addr` is the field `va`, `at` the address of the same bytes
-# in this process; `data` is the number of bytes of data; `again` repeats the packet of this number; `cut` and `padding`
-# see wire.packet.build.
-_OF_PACKETS = (*_FIELDS, "addr", "at", "data", "again", "cut", "padding")
+# The numbers of a packet besides the fields of its headers: `addr` is the field `va`, and `at` is the address of the same
+# bytes in this process. `data` is the number of bytes of data, which are those of a message from `offset` on. `again`
+# repeats the packet of this number. For `cut` and `padding` see wire.packet.build.
+_OF_PACKETS = (*_FIELDS, "addr", "at", "data", "offset", "again", "cut", "padding")
 _PACKETS = (*OPERATIONS, *RESERVED)
 _POSTED = """
 SEND SEND_WITH_IMM SEND_WITH_INV RDMA_WRITE RDMA_WRITE_WITH_IMM RDMA_READ ATOMIC_CMP_AND_SWP ATOMIC_FETCH_AND_ADD
@@ -90,6 +90,7 @@ EVENTS: Mapping[str, EventSpec] = {
         "these bytes of the case's memory change, and no others",
         numbers=("length", "offset", "add", "holds"),
     ),
+    "may_change": EventSpec("these bytes may change: no document says it", numbers=("length",)),
 }
 # The event `call` is a call of the table language, with its arguments.
 CALL = "call"

@@ -1,0 +1,187 @@
+"""Tests scripts of packets: how tables are read, and how exchanges are judged."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance.defects.severity import Severity, severity_of_fault
+from conformance.judging.wire import wire_fault
+from conformance.model.fault import Fault, FaultKind
+from conformance.model.observation import EventSeen, Observation
+from conformance.model.rules import is_evidence
+from conformance.model.script import CALL, Event
+from conformance.model.vocabulary import WIRE
+from conformance.tables.loader import parse_table
+from conformance.tables.suite import load_suite
+from conformance.yamldoc.parsing import read_bytes
+
+_TABLE = """\
+verb: wire
+cases: 1
+given:
+  memory: {{buf: {{kind: anonymous, size: 1 page}}}}
+  mrs: {{mr: {{access: [LOCAL_WRITE, REMOTE_WRITE]}}}}
+  qps: {{qp: {{type: RC, pd: pd, peer: wire}}}}
+rows:
+  - id: row
+    rules: [WIRE-01]
+    when:
+      packets:
+        - {event}
+    then: success
+"""
+
+
+def _read(event: str) -> tuple[tuple[Event, ...], list[str]]:
+    root = read_bytes(_TABLE.format(event=event).encode(), "row.yaml")
+    table, mistakes = parse_table(root, Path("wire/row.yaml"), load_suite().registry)
+    texts = [
+        f"{mistake.location.line}:{mistake.location.column} {mistake.message}"
+        for mistake in mistakes
+    ]
+    if table is None or not table.cases:
+        return (), texts
+    return table.cases[0].when.arguments["packets"], texts  # type: ignore[return-value]
+
+
+def test_an_event_has_its_words_and_numbers() -> None:
+    (event,), mistakes = _read(
+        "{op: RDMA_WRITE_ONLY, addr: buf, rkey: mr.rkey, data: 8, gets: [ACK, nothing]}"
+    )
+    assert not mistakes
+    assert (event.kind, event.word, event.names["gets"]) == (
+        "op",
+        "RDMA_WRITE_ONLY",
+        ("ACK", "nothing"),
+    )
+    assert [*event.numbers] == ["rkey", "addr", "data"] or {*event.numbers} == {
+        "rkey",
+        "addr",
+        "data",
+    }
+
+
+def test_a_call_between_packets_must_succeed() -> None:
+    (event,), mistakes = _read("{call: ibv_dereg_mr}")
+    assert not mistakes
+    assert event.kind == CALL
+    assert event.step is not None
+    assert event.step.then.outcome == "success"
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        ("{op: RDMA_WIRTE_ONLY}", "unknown op 'RDMA_WIRTE_ONLY' (did you mean RDMA_WRITE_ONLY?)"),
+        ("{op: SEND_ONLY, gets: OK}", "unknown gets 'OK'"),
+        ("{op: SEND_ONLY, again: 1}", "packet 1 is not an earlier one: this is packet 1"),
+        ("{op: SEND_ONLY, colour: 1}", "unknown key 'colour' in the event 'op'"),
+        ("{op: SEND_ONLY, qp: pq}", "unknown qp 'pq'"),
+        ("{op: SEND_ONLY, rkey: mw.rkey}", "unknown object 'mw'"),
+        ("{gets: ACK}", "an event of packets must have exactly one of: op"),
+        ("{op: SEND_ONLY, post: SEND}", "an event of packets must have exactly one of: op"),
+        ("just-a-word", "an event of packets must be a mapping, not the text 'just-a-word'"),
+        ("{call: ibv_dereg_rm}", "unknown call 'ibv_dereg_rm' (did you mean ibv_dereg_mr?)"),
+        ("{completes: DONE}", "unknown completes 'DONE'"),
+    ],
+)
+def test_a_mistake_is_located(event: str, message: str) -> None:
+    _, mistakes = _read(event)
+    assert any(message in text and text.startswith("12:") for text in mistakes), mistakes
+
+
+def _seen(*events: EventSeen, **more: object) -> Observation:
+    return {"rc": 0, "returned": "0", "errno": "", "exchange": [*events], **more}  # type: ignore[typeddict-item]
+
+
+def _answer(seen: str, *expected: str, **more: int) -> EventSeen:
+    return {
+        "event": "op",
+        "what": "answer",
+        "operation": "RDMA_WRITE_ONLY",
+        "expected": [*expected],
+        "seen": seen,
+        **more,  # type: ignore[typeddict-item]
+    }
+
+
+@pytest.mark.parametrize(
+    ("observed", "kind"),
+    [
+        (_seen(_answer("ACK", "ACK", psn=0, length=1)), None),
+        (_seen(_answer("NAK_REMOTE_ACCESS", "refusal")), None),
+        (_seen(_answer("nothing", "refusal")), None),
+        (_seen(_answer("RNR_NAK", "anything")), None),
+        (_seen(_answer("ACK", "ACK", psn=3, length=1)), None),
+        (_seen(_answer("ACK", "ACK", psn=-1, length=1)), FaultKind.WRONG_ANSWER),
+        (_seen(_answer("RESPONSE", "RESPONSE", psn=0, length=3)), FaultKind.WRONG_ANSWER),
+        (_seen(_answer("nothing", "ACK")), FaultKind.REFUSED),
+        (_seen(_answer("NAK_REMOTE_ACCESS", "ACK")), FaultKind.REFUSED),
+        (_seen(_answer("NAK_INVALID_REQUEST", "NAK_REMOTE_ACCESS")), FaultKind.WRONG_ANSWER),
+        (_seen(_answer("ACK", "refusal")), FaultKind.ACCEPTED),
+        (_seen(_answer("RESPONSE", "refusal", data=8)), FaultKind.MOVED),
+        (_seen(_answer("a response of 4 bytes", "RESPONSE", data=4)), FaultKind.OTHER_ARRIVED),
+        (_seen(_answer("refusal", "refusal"), stray=[["buf", 0, 8]]), FaultKind.MOVED),
+        (_seen(_answer("nothing", "refusal"), announced=["RECV"]), FaultKind.ANNOUNCED),
+        (_seen(_answer("ACK", "ACK", psn=0), missing=[["buf", 0, 8]]), FaultKind.NOT_ARRIVED),
+        (_seen(_answer("ACK", "ACK", psn=0), wrong_packets=["wrong ICRC"]), FaultKind.WRONG_PACKET),
+        (_seen(_answer("ACK", "ACK", psn=0), unasked=["ACK"]), FaultKind.WRONG_PACKET),
+    ],
+)
+def test_an_exchange_is_judged_bytes_first(observed: Observation, kind: FaultKind | None) -> None:
+    fault = wire_fault(observed)
+    assert (fault.kind if fault else None) is kind
+
+
+@pytest.mark.parametrize(
+    ("what", "seen", "expected", "kind"),
+    [
+        ("completion", "SUCCESS", "REM_ACCESS_ERR", FaultKind.ACCEPTED),
+        ("completion", "nothing", "SUCCESS", FaultKind.NO_COMPLETION),
+        ("completion", "REM_OP_ERR", "SUCCESS", FaultKind.REFUSED),
+        ("completion", "REM_OP_ERR", "REM_ACCESS_ERR", FaultKind.WRONG_STATUS),
+        ("receive", "SUCCESS", "nothing", FaultKind.ANNOUNCED),
+        ("state", "RTS", "ERR", FaultKind.WRONG_STATE),
+        ("request", "nothing", "SEND_ONLY", FaultKind.NO_PACKET),
+    ],
+)
+def test_an_event_of_the_device_is_judged(
+    what: str, seen: str, expected: str, kind: FaultKind
+) -> None:
+    event = {**_answer(seen, expected), "what": what}
+    fault = wire_fault(_seen(event))  # type: ignore[arg-type]
+    assert fault is not None
+    assert fault.kind is kind
+
+
+def test_fields_of_a_receive_are_judged() -> None:
+    event: EventSeen = {
+        **_answer("SUCCESS", "SUCCESS"),
+        "what": "receive",
+        "fields": {"imm": [None, 7]},
+    }
+    fault = wire_fault(_seen(event))
+    assert fault is not None
+    assert (fault.kind, fault.seen, fault.expected) == (
+        FaultKind.WRONG_IMMEDIATE,
+        ("nothing",),
+        ("0x7",),
+    )
+
+
+def test_what_packets_alone_cause_is_above_all_severities() -> None:
+    assert [*Severity][:2] == [Severity.REMOTE_CRASH, Severity.REMOTE_MEMORY]
+    for kind, severity in (
+        (FaultKind.KERNEL_DIED, Severity.REMOTE_CRASH),
+        (FaultKind.MOVED, Severity.REMOTE_MEMORY),
+        (FaultKind.NOT_ARRIVED, Severity.MEMORY),
+        (FaultKind.REFUSED, Severity.VALID_REFUSED),
+    ):
+        assert severity_of_fault(Fault(kind, verb=WIRE)) is severity
+    assert severity_of_fault(Fault(FaultKind.MOVED, verb="traffic")) is Severity.MEMORY
+
+
+def test_a_memory_rule_needs_no_wire_peer() -> None:
+    assert not is_evidence("REG-05", "wire(qp=qp)")
+    assert is_evidence("WIRE-01", "wire(qp=qp)")
+    assert is_evidence("REG-05", "traffic(op=RDMA_WRITE)")
