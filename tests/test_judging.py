@@ -11,7 +11,7 @@ import yaml
 
 from conformance.defects import Severity, defects_of
 from conformance.defects.severity import severity_of_fault
-from conformance.judging import judge
+from conformance.judging import judge, refused_region
 from conformance.judging.answering_layer import answering_layer
 from conformance.judging.circumstances import located
 from conformance.judging.kernel_alarms import crash_location, kernel_alarm
@@ -373,3 +373,19 @@ def test_a_report_of_a_kernel_tool_names_the_first_function_outside_of_tools(
     assert fault
     assert fault.kind == FaultKind(kind)
     assert fault.seen == (what, "rxe_mr_init_user [rdma_rxe]", "rxe_reg_user_mr [rdma_rxe]")
+
+
+@pytest.mark.parametrize(
+    ("code", "call", "verdict"),
+    [
+        ("EINVAL", "ibv_reg_mr", Verdict.FAIL),
+        ("EOPNOTSUPP", "ibv_reg_mr", None),
+        ("EINVAL", "ibv_alloc_mw", None),
+    ],
+)
+def test_a_valid_region_that_the_set_up_of_a_point_needs_must_be_registered(
+    code: str, call: str, verdict: Verdict | None
+) -> None:
+    seen: Observation = {"setup_failed": "registering mr", "errno": code, "setup_call": call}
+    found = refused_region(case("{rules: [REG-05], when: {access: []}, then: success}"), seen)
+    assert (found.verdict if found else None) == verdict

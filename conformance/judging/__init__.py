@@ -51,6 +51,7 @@ _NONE: Mapping[str, str] = {}
 LEFT_OPEN, LEFT_ELSEWHERE = "the documents leave this open", "other rows judge this outcome"
 # The remark about a call that works although the device does not declare or offer a capability that it needs.
 UNDECLARED = "accepted although the device"
+_NOT_OFFERED = ("EOPNOTSUPP", "ENOTSUP", "ENOSYS", "EPROTONOSUPPORT")
 # The fields of an observation that `verdict_key` leaves out or reduces, because their values, such as addresses and
 # handles, differ in each run.
 _TOO_FAST = "not seen: the device was faster, and completed all requests before the call returned"
@@ -155,7 +156,7 @@ def judge(
     if "unreachable" in observed:
         return Judgement(Verdict.UNREACHABLE, observed["unreachable"])
     if "setup_failed" in observed:
-        judgement = _judge_setup(case, lack, observed)
+        judgement = _judge_setup(case, undeclared, lack, observed)
     elif case.when.then.outcome == "open" and not BY_SYMBOL.keys() & set(undeclared):
         judgement = _judge_open(case, undeclared, lack, observed)
     elif undeclared:
@@ -252,8 +253,15 @@ def _lack(undeclared: Sequence[str], absent: Mapping[str, str]) -> str:
     return " and ".join(clauses)
 
 
-def _judge_setup(case: Case, lack: str, observed: Observation) -> Judgement:
+def _judge_setup(
+    case: Case, undeclared: Sequence[str], lack: str, observed: Observation
+) -> Judgement:
     if lack and "setup_refused_once" not in observed:
+        if judges := [JUDGED_BY[name] for name in undeclared if name in JUDGED_BY]:
+            return Judgement(
+                Verdict.UNREACHABLE,
+                f"{observed['setup_failed']}, a violation of {judges[0]} that its rows judge",
+            )
         return Judgement(Verdict.UNSUPPORTED, f"{observed['setup_failed']}; the device {lack}")
     if _is_about_declarations(case) and "no_pair" in observed:
         return Judgement.of_fault(_of_set_up(FaultKind.NOT_PROVIDED, case, observed))
@@ -264,8 +272,10 @@ def _judge_setup(case: Case, lack: str, observed: Observation) -> Judgement:
 
 def refused_region(case: Case, observed: Observation) -> Judgement | None:
     """Returns the judgement on a point of a sweep whose set-up failed because a valid registration was refused, which
-    violates the rule of the point; None if the set-up failed for another reason."""
-    if observed.get("setup_call") not in REGISTRATIONS:
+    violates the rule of the point; None if the set-up failed for another reason. An errno such as EOPNOTSUPP says that
+    the device does not offer the region."""
+    not_offered = observed.get("errno") in _NOT_OFFERED
+    if not_offered or observed.get("setup_call") not in REGISTRATIONS:
         return None
     return Judgement.of_fault(_of_set_up(FaultKind.SET_UP_REFUSED, case, observed))
 
