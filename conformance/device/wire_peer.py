@@ -34,6 +34,7 @@ _FIRST_QPN = 0x100001
 _MAPPED = "0000:0000:0000:0000:0000:ffff:"
 # How long the sentinel's acknowledgement may take, in seconds: the peer is lost then.
 _SENTINEL_S = 20.0
+_SENTINELS = 3
 _TURN_S = 0.001  # one turn of a Wait
 _PREFLIGHT_S = 2.0
 _TRIES = 3
@@ -115,9 +116,9 @@ class WireLink:
             inbox.append(packet)
 
     def settle(self) -> None:
-        """Waits until the device has processed the packets that were sent before: two messages on another connection
-        are acknowledged one after the other. Raises PeerLost."""
-        for _ in range(2):
+        """Waits until the device has processed the packets that were sent before: messages on another connection are
+        acknowledged one after the other. Raises PeerLost."""
+        for _ in range(_SENTINELS):
             self._sentinel.exchange(_SENTINEL_S)
 
     def close(self) -> None:

@@ -27,6 +27,7 @@ _CONTINUED = ("_MIDDLE", "_LAST")
 _WHOLE_PACKETS = ("_FIRST", "_MIDDLE")
 # Requests of which the peer wants an acknowledgement.
 _UNANSWERED = ("_FIRST", "_MIDDLE")
+_MORE_FOLLOWS = ("RDMA_READ_RESPONSE_FIRST", "RDMA_READ_RESPONSE_MIDDLE")
 _ATOMICS = ("COMPARE_SWAP", "FETCH_ADD")
 _PERIOD = 127
 _FILL = bytes(1 + (number * 5) % _PERIOD for number in range(_PERIOD))
@@ -63,6 +64,8 @@ class _Connection:
         self.receive_completions: list[Completion] = []
         self.last_request = 0  # the PSN of the device's last request
         self.packets: list[Parsed] = []  # not awaited by an event
+        # By the distance of its PSN: a request that had no answer yet, and what was noted about it.
+        self.open: dict[int, tuple[_Sent, EventSeen]] = {}
 
     def poll(self, deadline_s: float) -> None:
         """Sorts the next completion into sends and receives."""
@@ -252,18 +255,49 @@ class _Script:
         packets: list[Parsed] = []
         packet = self._next(connection, 0 if silent_is_right else SILENCE_S)
         while packet:
-            packets.append(packet)
-            if packet.operation not in ("RDMA_READ_RESPONSE_FIRST", "RDMA_READ_RESPONSE_MIDDLE"):
-                break
-            packet = self._next(connection, SILENCE_S)
-        seen, data = self._answer(sent, packets)
-        more: dict[str, Any] = {"data": data} if data else {}
-        if packets and "psn" in packets[-1].fields:
-            first = connection.end.first_psn + sent.offset
-            distance = (packets[-1].fields["psn"] - first) % _PSNS
-            more["psn"] = distance - _PSNS if distance > _PSNS // 2 else distance
-            more["length"] = self._psns(sent.packet.operation, sent.packet.fields)
-        self._note(sent.event, "answer", seen, gets, **more)
+            if not self._is_late(connection, sent, packet):
+                packets.append(packet)
+                if packet.operation not in _MORE_FOLLOWS:
+                    break
+            waits = packets or not silent_is_right
+            packet = self._next(connection, SILENCE_S if waits else 0)
+        self._note(sent.event, "answer", NOTHING, gets)
+        if packets:
+            self._answered(connection, sent, packets, self._seen[-1])
+        else:
+            connection.open[sent.offset] = (sent, self._seen[-1])
+
+    def _answered(
+        self, connection: _Connection, sent: _Sent, packets: Sequence[Parsed], entry: EventSeen
+    ) -> None:
+        """Adds an answer to what was noted about a request."""
+        entry["seen"], data = self._answer(sent, packets)
+        if data:
+            entry["data"] = data
+        if "psn" in packets[-1].fields:
+            entry["psn"] = self._distance(connection, packets[-1]) - sent.offset
+            entry["length"] = self._psns(sent.packet.operation, sent.packet.fields)
+
+    def _distance(self, connection: _Connection, packet: Parsed) -> int:
+        """Returns the distance of a packet's PSN from the first."""
+        distance = (packet.fields.get("psn", 0) - connection.end.first_psn) % _PSNS
+        return distance - _PSNS if distance > _PSNS // 2 else distance
+
+    def _is_late(self, connection: _Connection, sent: _Sent, packet: Parsed) -> bool:
+        """Whether a packet answers an earlier request, to which it is then added: the sentinel on another connection
+        does not prove that the device has already sent each answer on this one. An acknowledgement of an earlier PSN
+        is that of an earlier packet."""
+        distance = self._distance(connection, packet)
+        if distance != sent.offset and self._add_late(connection, packet):
+            return True
+        return packet.name == "ACK" and distance < sent.offset and "again" not in sent.event.numbers
+
+    def _add_late(self, connection: _Connection, packet: Parsed) -> bool:
+        earlier = connection.open.pop(self._distance(connection, packet), None)
+        if earlier is None:
+            return False
+        self._answered(connection, earlier[0], [packet], earlier[1])
+        return True
 
     def _answer(self, sent: _Sent, packets: Sequence[Parsed]) -> tuple[str, int]:
         """Returns a word of ANSWERS, or a description, and the number of bytes that the answer has of the memory."""
@@ -465,7 +499,8 @@ class _Script:
     def _drain(self, connection: _Connection) -> None:
         connection.end.settle()
         while packet := self._next(connection, 0):
-            connection.packets.append(packet)
+            if not self._add_late(connection, packet):
+                connection.packets.append(packet)
         before = -1
         while before != len(connection.sent_completions) + len(connection.receive_completions):
             before = len(connection.sent_completions) + len(connection.receive_completions)

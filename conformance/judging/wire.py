@@ -32,7 +32,10 @@ def wire_fault(seen: Observation) -> Fault | None:
     if "announced" in seen:
         return _fault(Kind.ANNOUNCED, operation, seen=seen["announced"])
     if "missing" in seen:
-        return _fault(Kind.NOT_ARRIVED, operation, seen=_ranges(seen["missing"]))
+        granted = any(event["seen"] in _GRANTED for event in seen["exchange"])
+        # Without an acknowledgement nobody was told that the bytes arrived.
+        kind = Kind.NOT_ARRIVED if granted else Kind.REFUSED
+        return _fault(kind, operation, ["its bytes in memory"], _ranges(seen["missing"]))
     for key in ("wrong_packets", "unasked"):
         if key in seen:
             texts: Sequence[str] = seen[key]
@@ -99,7 +102,7 @@ def _kind_of(what: str, seen: str, expected: Sequence[str]) -> Kind:
     if what == "request":
         return Kind.NO_PACKET if seen == NOTHING else Kind.WRONG_PACKET
     if seen == NOTHING:
-        return Kind.NO_COMPLETION if what == "completion" else Kind.NOT_ARRIVED
+        return Kind.NO_COMPLETION if what == "completion" else Kind.REFUSED
     if seen == "SUCCESS":
         return Kind.ACCEPTED if what == "completion" else Kind.ANNOUNCED
     return Kind.REFUSED if "SUCCESS" in expected else Kind.WRONG_STATUS

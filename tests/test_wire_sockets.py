@@ -1,0 +1,80 @@
+"""Tests the sockets of the wire peer on the loopback interface, and the same sockets behind a connection to a host."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from conformance.device.wire_sockets import V4, Datagram, Sockets
+from conformance.errors import UserError
+from conformance.wire.icrc import Path
+from conformance.wire.packet import Packet, build, parse
+from fixtures.hosts.peer import open_wire, value_of
+from fixtures.hosts.wire import RemoteSockets, WirePeer
+
+_HERE = "127.0.0.1"
+_PATH = Path(_HERE, _HERE)
+_SENT = build(Packet("RC", "SEND_ONLY", {"qpn": 7, "psn": 9}, b"data"), _PATH)
+_DEADLINE_S = 5.0
+
+
+@pytest.fixture
+def sockets() -> Iterator[Sockets]:
+    opened = Sockets("lo")
+    yield opened
+    opened.close()
+
+
+def test_a_packet_arrives_with_the_ip_header_that_its_icrc_assumes(sockets: Sockets) -> None:
+    assert sockets.addresses[V4] == _HERE
+    sockets.send(_SENT, _HERE)
+    (datagram,) = sockets.received(_DEADLINE_S)
+    assert datagram.payload == _SENT
+    assert datagram.source == datagram.destination == _HERE
+    checks = sockets.sees_headers
+    path = Path(_HERE, _HERE, datagram.source_port, identification=datagram.identification or 0)
+    parsed = parse(datagram.payload, path, checks)
+    assert (parsed.name, parsed.wrong, parsed.data) == ("SEND_ONLY", (), b"data")
+
+
+def test_nothing_is_received_at_the_deadline(sockets: Sockets) -> None:
+    assert sockets.received(0) == []
+
+
+def test_a_taken_port_is_one_line_with_the_cause(sockets: Sockets) -> None:
+    with pytest.raises(UserError, match=r"the wire peer cannot have UDP port 4791 of 127.0.0.1"):
+        Sockets("lo")
+
+
+def test_an_unknown_namespace_is_one_line_with_the_cause() -> None:
+    with pytest.raises(UserError, match="network namespace there-is-none cannot be entered"):
+        Sockets("lo", "there-is-none")
+
+
+class _Channel:
+    """Calls a WirePeer of this process in place of one on another host."""
+
+    def __init__(self, peer: WirePeer) -> None:
+        self._peer = peer
+
+    def call(self, name: str, **arguments: Any) -> Any:
+        return value_of(self._peer.answer(name, arguments))
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+def test_the_sockets_of_another_host_send_and_receive_the_same_packets() -> None:
+    peer = WirePeer("lo")
+    remote = RemoteSockets(_Channel(peer), peer.facts())
+    assert remote.addresses[V4] == _HERE
+    remote.send(_SENT, _HERE)
+    (datagram,) = remote.received(_DEADLINE_S)
+    assert isinstance(datagram, Datagram)
+    assert (datagram.payload, datagram.source) == (_SENT, _HERE)
+    peer.close()
+
+
+def test_a_wrong_name_of_the_peers_host_is_one_line() -> None:
+    with pytest.raises(UserError, match=r"^--wire-peer -x: .* is not of the form"):
+        open_wire("-x", 1.0)
