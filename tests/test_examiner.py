@@ -324,6 +324,6 @@ def test_atomics_on_demand_are_declared_for_the_transport_and_not_in_general() -
 
 def test_an_entry_whose_commands_need_data_of_the_driver_is_unreachable() -> None:
     capabilities = Capabilities({}, {}, {"raw_registration": False})
-    assert "driver" in capabilities.unreachable([], "uverbs")
-    assert capabilities.unreachable([], "libibverbs") == ""
-    assert Capabilities({}, {}, {"raw_registration": True}).unreachable([], "uverbs") == ""
+    assert capabilities.unmet([], "uverbs") == ["raw_registration"]
+    assert capabilities.unmet([], "libibverbs") == []
+    assert Capabilities({}, {}, {"raw_registration": True}).unmet([], "uverbs") == []

@@ -374,10 +374,10 @@ def test_passed_points_are_evidence_although_the_sweep_fails(effective: str) -> 
 
 def test_evidence_that_needs_a_test_kernel_is_not_required() -> None:
     needs = replace(BOTH, cases={"REG-05": 3})
-    for reason, verdict in ((OF_TEST_KERNELS, "PASS"), ("no swap", "PARTIAL")):
-        found = concluded(
-            line(GRANTED), line(REFUSED), line(ON_DEMAND, "UNREACHABLE", reason=reason), needs=needs
-        )
+    for precondition, verdict in ((OF_TEST_KERNELS, "PASS"), ("swap", "PARTIAL")):
+        observed = {"unreachable": "some reason", "precondition": [precondition]}
+        not_run = line(ON_DEMAND, "UNREACHABLE", observed=observed)
+        found = concluded(line(GRANTED), line(REFUSED), not_run, needs=needs)
         assert found.verdict == verdict
 
 

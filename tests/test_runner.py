@@ -191,7 +191,10 @@ def test_unreachable_cases_are_not_run(run: RunContext, row: str) -> None:
     case = replace(samples.case(row), needs=("swap",))
     done = run_case(case, replace(run, basis=Basis(capabilities), runners={}))
     assert done.judgement.verdict == Verdict.UNREACHABLE
-    assert done.observation == {"unreachable": done.judgement.reason}
+    assert done.observation == {
+        "unreachable": done.judgement.reason,
+        "precondition": ["swap"],
+    }
     assert case_record(done, samples.registry())["verdict"] == Verdict.UNREACHABLE
 
 

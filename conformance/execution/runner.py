@@ -16,6 +16,7 @@ from conformance.header import FAIL, NOT_COVERED, PASS, Check
 from conformance.judging import Basis, Judgement, conclude, was_too_fast
 from conformance.kernel.module_memory import ModuleMemory
 from conformance.kernel.resources import Counts, count_when_settled, kept, leaked, resource_evidence
+from conformance.model.capability import PRECONDITIONS
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, Observation, UnfreedMemory
@@ -133,21 +134,22 @@ def run_case(case: Case, run: RunContext, progress: Progress = no_progress) -> C
     """
     case = run.basis.resolved(case)  # a point of a sweep becomes a row
     run.watch.since_last()  # discards messages from before the case
-    unreachable = run.basis.capabilities.unreachable(case.needs, case.entry)
-    if unreachable:
-        return _not_run(case, run, unreachable)
+    unmet = run.basis.capabilities.unmet(case.needs, case.entry)
+    if unmet:
+        reasons = "; ".join(PRECONDITIONS[name] for name in unmet)
+        return _not_run(case, run, {"unreachable": reasons, "precondition": unmet})
     try:
         return run.runners[case.kind](case, run, progress)
     except HostLacks as error:
         undeclared = run.basis.capabilities.undeclared(_needs(case), case.entry)
         absent = f"the device does not declare {', '.join(undeclared)}, and this host lacks what a trial needs: "
-        return _not_run(case, run, f"{absent if undeclared else ''}{error}")
+        return _not_run(case, run, {"unreachable": f"{absent if undeclared else ''}{error}"})
 
 
-def _not_run(case: Case, run: RunContext, unreachable: str) -> CaseRun:
+def _not_run(case: Case, run: RunContext, observed: Observation) -> CaseRun:
     """Returns a CaseRun for a case that cannot be run here. The observation contains the reason, so that the case can
     be judged again elsewhere."""
-    return run.run_of(case, {"unreachable": unreachable}, run.watch.since_last(), 0)
+    return run.run_of(case, observed, run.watch.since_last(), 0)
 
 
 def _needs(case: Case) -> list[str]:

@@ -170,9 +170,8 @@ PRECONDITIONS: Mapping[str, str] = {
     "failing_allocations": "this kernel cannot be told to fail an allocation of memory: --stack forky-instrumented can",
     "raw_registration": "the driver refuses commands without the driver-specific part, which only the provider knows",
 }
-# The reason why a case that needs a kernel built for tests is UNREACHABLE. A rule can be verified without such a case.
-# Recorded runs have this text, so it must not be reworded.
-OF_TEST_KERNELS = PRECONDITIONS["failing_allocations"]
+# The precondition that only kernels built for tests meet. A rule can be verified without a case that needs only it.
+OF_TEST_KERNELS = "failing_allocations"
 NAMES = tuple(MEANING)
 
 
@@ -274,10 +273,10 @@ class Capabilities:
             if offered.get(need, declared.get(need)) is False or need in self.absent
         ]
 
-    def unreachable(self, needs: Sequence[str], entry: str) -> str:
-        """Returns the reason why a case with these needs cannot be run at `entry`; empty if it can be run."""
+    def unmet(self, needs: Sequence[str], entry: str) -> list[str]:
+        """Returns the preconditions because of which a case with these needs cannot be run at `entry`."""
         every = (*needs, *_OF_ENTRIES.get(entry, ()))
-        return "; ".join(PRECONDITIONS[need] for need in every if self.reachable.get(need) is False)
+        return [need for need in every if self.reachable.get(need) is False]
 
 
 @dataclass(frozen=True)

@@ -219,6 +219,7 @@ class Observation(TypedDict, total=False):
         str  # the refused call of the set-up, if the same set-up succeeded when repeated
     )
     unreachable: str  # why nothing could be observed on this stack
+    precondition: list[str]  # the names in capability.PRECONDITIONS that this stack does not meet
     left_behind: list[
         str
     ]  # objects that could not be released, and kernel resources that have leaked
